@@ -1,0 +1,68 @@
+//! A failure as everybody outside the part that failed sees it.
+
+use std::time::Duration;
+
+use crate::Reason;
+
+/// A failure with its stable reason: what callers are told, what a model's
+/// state remembers. Cheap enough to clone for every waiting caller.
+///
+/// The message is for people and may change; it never holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {message}")]
+pub struct Failure {
+    /// The stable reason.
+    pub reason: Reason,
+    /// What happened, for people.
+    pub message: String,
+    /// When to try again, where that is known.
+    pub retry_after: Option<Duration>,
+    /// The request's fields at fault.
+    pub violations: Vec<FieldViolation>,
+}
+
+/// One field of a request that is at fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldViolation {
+    /// Its path in the request, such as `treatments[3].features["discount"]`.
+    pub field: String,
+    /// What is wrong with it.
+    pub description: String,
+}
+
+impl Failure {
+    /// A failure with a message.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), retry_after: None, violations: Vec::new() }
+    }
+
+    /// A failure for `error`, whose message tells the error and its sources.
+    pub fn because(reason: Reason, error: &dyn std::error::Error) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            if !message.ends_with(&text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
+            source = cause.source();
+        }
+        Self::new(reason, message)
+    }
+
+    /// Says when to try again.
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.retry_after = Some(delay);
+        self
+    }
+
+    /// Names a field at fault.
+    #[must_use]
+    pub fn violation(mut self, field: impl Into<String>, description: impl Into<String>) -> Self {
+        let (field, description) = (field.into(), description.into());
+        self.violations.push(FieldViolation { field, description });
+        self
+    }
+}

@@ -1,0 +1,172 @@
+//! The one table of errors: stable reason -> gRPC status, HTTP status, retry.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// gRPC status codes that Outrigger answers with; the numbers are gRPC's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(i32)]
+#[allow(missing_docs)]
+pub enum Code {
+    Cancelled = 1,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+}
+
+/// What a caller should do about a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Retry {
+    /// The same request will fail again.
+    Never,
+    /// Try again, with backoff.
+    Backoff,
+    /// Try again after the delay that the answer carries (RetryInfo).
+    AfterDelay,
+    /// Only once somebody made room.
+    Later,
+}
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $code:ident, $retry:ident;)*) => {
+        /// Why something failed: the stable name that callers, logs and metrics see.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Reason {
+            $($(#[doc = $doc])+ #[serde(rename = $name)] $variant,)*
+        }
+
+        impl Reason {
+            /// Every reason, in the order of the table.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The stable name, as in `google.rpc.ErrorInfo.reason`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The gRPC status code.
+            pub const fn code(self) -> Code {
+                match self { $(Self::$variant => Code::$code,)* }
+            }
+
+            /// What the caller should do.
+            pub const fn retry(self) -> Retry {
+                match self { $(Self::$variant => Retry::$retry,)* }
+            }
+
+            /// What it means, for the reference page.
+            pub const fn description(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+),)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// No model of this name is configured, and no repository holds one.
+    ModelNotFound = "MODEL_NOT_FOUND", NotFound, Never;
+    /// The model's image has no such tag.
+    TagNotFound = "TAG_NOT_FOUND", NotFound, Never;
+    /// The model's repository has no such digest.
+    DigestNotFound = "DIGEST_NOT_FOUND", NotFound, Never;
+    /// The image's reference is not under `images.allowed`.
+    ImageNotAllowed = "IMAGE_NOT_ALLOWED", PermissionDenied, Never;
+    /// The image is not a valid model package: layer, metadata.json, SavedModel or signature.
+    ImageInvalid = "IMAGE_INVALID", FailedPrecondition, Never;
+    /// The model does not score its golden requests as expected, or fails a first request.
+    GoldenMismatch = "GOLDEN_MISMATCH", FailedPrecondition, Never;
+    /// A required feature was not sent.
+    FeatureMissing = "FEATURE_MISSING", InvalidArgument, Never;
+    /// A feature's value has the wrong type.
+    FeatureType = "FEATURE_TYPE", InvalidArgument, Never;
+    /// A vector feature has the wrong number of values.
+    FeatureLength = "FEATURE_LENGTH", InvalidArgument, Never;
+    /// A feature's value is NaN or infinite and the model does not allow that.
+    FeatureNotFinite = "FEATURE_NOT_FINITE", InvalidArgument, Never;
+    /// The request cannot be read, or contradicts itself.
+    RequestMalformed = "REQUEST_MALFORMED", InvalidArgument, Never;
+    /// More treatments than the server takes in one request.
+    TooManyTreatments = "TOO_MANY_TREATMENTS", InvalidArgument, Never;
+    /// The message is larger than the server takes.
+    TooLarge = "TOO_LARGE", InvalidArgument, Never;
+    /// The model's output has the wrong count, shape or type, or is not finite.
+    ScoresInvalid = "SCORES_INVALID", Internal, Never;
+    /// The model is on its way; the answer says when to come back.
+    ModelLoading = "MODEL_LOADING", Unavailable, AfterDelay;
+    /// The registry does not answer, or answers with a server error.
+    RegistryUnavailable = "REGISTRY_UNAVAILABLE", Unavailable, Backoff;
+    /// The registry refuses our credentials.
+    RegistryDenied = "REGISTRY_DENIED", FailedPrecondition, Never;
+    /// The engine does not answer.
+    EngineUnavailable = "ENGINE_UNAVAILABLE", Unavailable, Backoff;
+    /// The model itself failed in the engine.
+    EngineFailed = "ENGINE_FAILED", Internal, Never;
+    /// More requests than the server takes at once.
+    Overloaded = "OVERLOADED", ResourceExhausted, Backoff;
+    /// The model store is full and everything in it is in use.
+    StoreFull = "STORE_FULL", ResourceExhausted, Later;
+    /// There is not enough memory to load the model.
+    MemoryFull = "MEMORY_FULL", ResourceExhausted, Later;
+    /// The caller's deadline passed.
+    Deadline = "DEADLINE", DeadlineExceeded, Never;
+    /// This listener does not serve the call: changes go to the admin listener.
+    AdminOnly = "ADMIN_ONLY", PermissionDenied, Never;
+    /// The server is stopping.
+    ShuttingDown = "SHUTTING_DOWN", Unavailable, Backoff;
+    /// A defect in Outrigger.
+    Internal = "INTERNAL", Internal, Never;
+}
+
+impl Code {
+    /// The matching HTTP status.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Self::InvalidArgument => 400,
+            Self::PermissionDenied => 403,
+            Self::NotFound => 404,
+            Self::FailedPrecondition => 409,
+            Self::ResourceExhausted => 429,
+            Self::Cancelled => 499,
+            Self::Internal => 500,
+            Self::Unimplemented => 501,
+            Self::Unavailable => 503,
+            Self::DeadlineExceeded => 504,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_named_once_and_in_upper_case() {
+        let mut names: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+        let upper = |name: &&str| name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+        assert!(names.iter().all(upper));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Reason::ALL.len());
+    }
+
+    #[test]
+    fn only_unavailable_and_exhausted_ask_for_a_retry() {
+        for reason in Reason::ALL {
+            let transient = matches!(reason.code(), Code::Unavailable | Code::ResourceExhausted);
+            assert_eq!(reason.retry() != Retry::Never, transient, "{reason}");
+        }
+    }
+}

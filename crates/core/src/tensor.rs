@@ -1,0 +1,71 @@
+//! Tensors as they pass between the packing plan and a backend.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Element types a model's inputs and outputs may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum DType {
+    Float32,
+    Float64,
+    Int32,
+    Int64,
+    Bool,
+    String,
+}
+
+/// A dense tensor with the name it has in the model's signature.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// The signature's input or output name.
+    pub name: Arc<str>,
+    /// The element type.
+    pub dtype: DType,
+    /// Sizes, outermost first; empty for a scalar.
+    pub shape: Vec<i64>,
+    /// The elements.
+    pub content: Content,
+}
+
+/// The elements of a tensor, row-major.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// Fixed-size elements, little-endian; `product(shape) * dtype.size()` bytes.
+    Bytes(Bytes),
+    /// Strings; `product(shape)` of them.
+    Strings(Vec<Bytes>),
+}
+
+impl DType {
+    /// The name as metadata.json spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Float32 => "float32",
+            Self::Float64 => "float64",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Bool => "bool",
+            Self::String => "string",
+        }
+    }
+
+    /// Bytes an element takes; `None` for strings.
+    pub const fn size(self) -> Option<usize> {
+        match self {
+            Self::Bool => Some(1),
+            Self::Float32 | Self::Int32 => Some(4),
+            Self::Float64 | Self::Int64 => Some(8),
+            Self::String => None,
+        }
+    }
+}
+
+impl std::fmt::Display for DType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

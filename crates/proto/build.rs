@@ -1,0 +1,59 @@
+//! Compiles the .proto files to Rust, without protoc.
+
+use std::{env, fs, path::PathBuf};
+
+use prost::Message as _;
+use tonic_build::manual;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const PUBLIC: [&str; 2] = ["outrigger/v1/prediction.proto", "outrigger/v1/model.proto"];
+const ENGINE: [&str; 3] =
+    ["tensorflow/tensor.proto", "tensorflow/saved_model.proto", "tensorflow/serving/serving.proto"];
+
+fn main() -> Result<()> {
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    println!("cargo:rerun-if-changed={}", root.display());
+
+    let public = protox::compile(PUBLIC, [&root])?;
+    fs::write(out.join("outrigger.v1.bin"), public.encode_to_vec())?;
+
+    let all = protox::compile(PUBLIC.iter().chain(&ENGINE), [&root])?;
+    tonic_prost_build::configure()
+        .bytes(".tensorflow")
+        .bytes(".outrigger.v1.Matrix")
+        .bytes(".outrigger.v1.ExplainedTensor")
+        .compile_fds(all)?;
+
+    manual::Builder::new().compile(&[outrigger_raw(), engine_raw()]);
+    Ok(())
+}
+
+/// The prediction service again with undecoded messages, for servers that read
+/// requests in place.
+fn outrigger_raw() -> manual::Service {
+    let service = manual::Service::builder().name("PredictionService").package("outrigger.v1");
+    service
+        .method(raw_method("predict", "Predict"))
+        .method(raw_method("batch_predict", "BatchPredict"))
+        .method(raw_method("explain", "Explain"))
+        .build()
+}
+
+/// The engine's Predict with undecoded messages.
+fn engine_raw() -> manual::Service {
+    let service =
+        manual::Service::builder().name("PredictionService").package("tensorflow.serving");
+    service.method(raw_method("predict", "Predict")).build()
+}
+
+fn raw_method(name: &str, route: &str) -> manual::Method {
+    manual::Method::builder()
+        .name(name)
+        .route_name(route)
+        .input_type("bytes::Bytes")
+        .output_type("bytes::Bytes")
+        .codec_path("crate::raw::RawCodec")
+        .build()
+}

@@ -1,0 +1,29 @@
+//! Generated wire types, and nothing else: `outrigger.v1`, and the subset of
+//! TensorFlow and TensorFlow Serving that Outrigger speaks.
+//!
+//! The comments in `proto/` are the reference for every type here.
+#![allow(missing_docs, unreachable_pub, clippy::all)]
+
+pub mod raw;
+
+/// Outrigger's public interface, `outrigger.v1`.
+pub mod outrigger {
+    pub mod v1 {
+        tonic::include_proto!("outrigger.v1");
+
+        /// Encoded `google.protobuf.FileDescriptorSet` of this package and what
+        /// it imports, for reflection and for dynamic messages.
+        pub const FILE_DESCRIPTOR_SET: &[u8] =
+            include_bytes!(concat!(env!("OUT_DIR"), "/outrigger.v1.bin"));
+    }
+}
+
+/// TensorFlow's tensors, signatures and SavedModel.
+pub mod tensorflow {
+    tonic::include_proto!("tensorflow");
+
+    /// TensorFlow Serving's gRPC interface.
+    pub mod serving {
+        tonic::include_proto!("tensorflow.serving");
+    }
+}
