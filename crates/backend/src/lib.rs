@@ -1,0 +1,1 @@
+//! The Backend trait and the TensorFlow Serving client.

@@ -1,0 +1,3 @@
+//! The `outrigger` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The local engine: TensorFlow Serving's interface over libtensorflow.

@@ -1,0 +1,1 @@
+//! metadata.json, the packing plan, requests to tensors and back. Sync, no I/O.

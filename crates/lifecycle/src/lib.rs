@@ -1,0 +1,1 @@
+//! The shells that run core's state machines.

@@ -1,0 +1,1 @@
+//! References, credentials, pull and push of OCI images.
