@@ -1,1 +1,13 @@
-//! What the commands do beside serving.
+//! What the commands do beside serving: talking to a server, and making,
+//! fetching, looking at and checking model packages.
+//!
+//! Everything here returns data; printing is [`output`]'s business.
+
+mod error;
+pub mod models;
+pub mod output;
+pub mod predict;
+mod selector;
+
+pub use error::Error;
+pub use selector::{InvalidModel, ModelArgument};

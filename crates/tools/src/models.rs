@@ -1,0 +1,63 @@
+//! The state of a server's models: `outrigger models`.
+
+use std::time::Duration;
+
+use outrigger_proto::outrigger::v1::{
+    GetModelRequest, ListModelsRequest, LoadModelRequest, Model, ServedModel, UnloadModelRequest,
+    model_service_client::ModelServiceClient,
+};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::{Error, ModelArgument};
+
+/// A connection to a server's ModelService.
+#[derive(Debug, Clone)]
+pub struct Models {
+    client: ModelServiceClient<Channel>,
+}
+
+impl Models {
+    /// Connects to `address`, `host:port`.
+    pub async fn connect(address: &str) -> Result<Self, Error> {
+        let unreachable = |source: tonic::transport::Error| Error::Unreachable {
+            address: address.to_owned(),
+            source: source.into(),
+        };
+        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+            .map_err(|_| Error::Usage(format!("{address:?} is not an address, host:port")))?
+            .connect_timeout(Duration::from_secs(5));
+        let channel = endpoint.connect().await.map_err(unreachable)?;
+        Ok(Self { client: ModelServiceClient::new(channel) })
+    }
+
+    /// All models the server knows.
+    pub async fn list(&mut self) -> Result<Vec<Model>, Error> {
+        Ok(self.client.list_models(ListModelsRequest {}).await?.into_inner().models)
+    }
+
+    /// One model, with the history of its versions.
+    pub async fn get(&mut self, model: ModelArgument) -> Result<Model, Error> {
+        let request = GetModelRequest { name: model.name.to_string() };
+        let response = self.client.get_model(request).await?.into_inner();
+        Ok(response.model.unwrap_or_default())
+    }
+
+    /// Brings a version up and waits for it, `timeout` at most.
+    pub async fn load(
+        &mut self,
+        model: ModelArgument,
+        timeout: Duration,
+    ) -> Result<ServedModel, Error> {
+        let mut request = tonic::Request::new(LoadModelRequest { model: Some(model.into()) });
+        request.set_timeout(timeout);
+        let response = self.client.load_model(request).await?.into_inner();
+        Ok(response.model.unwrap_or_default())
+    }
+
+    /// Takes a version out of the engine; with `delete`, off the disk as well.
+    pub async fn unload(&mut self, model: ModelArgument, delete: bool) -> Result<(), Error> {
+        let request = UnloadModelRequest { model: Some(model.into()), delete };
+        self.client.unload_model(request).await?;
+        Ok(())
+    }
+}
