@@ -1,5 +1,7 @@
 //! The state of a server's models: `outrigger models`.
 
+pub mod render;
+
 use std::time::Duration;
 
 use outrigger_proto::outrigger::v1::{

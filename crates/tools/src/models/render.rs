@@ -1,0 +1,155 @@
+//! Models as text.
+
+use std::{
+    fmt::Write as _,
+    time::{Duration, SystemTime},
+};
+
+use bytesize::ByteSize;
+use outrigger_proto::outrigger::v1::{Failure, Model, ModelVersion, Tag, model_version::State};
+use prost_types::Timestamp;
+
+use crate::output::Table;
+
+/// One line a version: the answer to "what is there".
+pub fn list(models: &[Model]) -> String {
+    let mut table = Table::new(&["MODEL", "TAGS", "DIGEST", "STATE", "ACTIVITY", "SIZE", "REASON"]);
+    for model in models {
+        for version in &model.versions {
+            table.row([
+                model.name.clone(),
+                serving_tags(model, version).join(","),
+                short(&version.digest),
+                state(version.state()).to_owned(),
+                version.activity.clone(),
+                bytes(version.size_bytes),
+                version.failure.as_ref().map(|failure| failure.reason.clone()).unwrap_or_default(),
+            ]);
+        }
+    }
+    table.to_string()
+}
+
+/// One model in full: tags, versions, their history and what went wrong.
+pub fn why(model: &Model) -> String {
+    let mut text = format!("{}\n", model.name);
+    for tag in &model.tags {
+        tag_lines(&mut text, tag).expect("writing to a string");
+    }
+    for version in &model.versions {
+        version_lines(&mut text, version).expect("writing to a string");
+    }
+    text
+}
+
+fn tag_lines(text: &mut String, tag: &Tag) -> std::fmt::Result {
+    let serving = match tag.serving_digest.as_str() {
+        "" => "serves nothing yet".to_owned(),
+        digest => format!("serves {}", short(digest)),
+    };
+    write!(text, "\n  tag {}: {serving}", tag.name)?;
+    if tag.registry_digest != tag.serving_digest && !tag.registry_digest.is_empty() {
+        write!(text, ", is {} in the registry", short(&tag.registry_digest))?;
+    }
+    writeln!(text)?;
+    tag.failure.iter().try_for_each(|failure| failure_lines(text, failure))
+}
+
+fn version_lines(text: &mut String, version: &ModelVersion) -> std::fmt::Result {
+    let state = state(version.state());
+    writeln!(text, "\n  {}\n    state    {state} ({})", version.digest, version.activity)?;
+    if !version.servable.is_empty() {
+        writeln!(text, "    engine   {} version {}", version.servable, version.servable_version)?;
+    }
+    if version.size_bytes > 0 {
+        writeln!(text, "    size     {}", bytes(version.size_bytes))?;
+    }
+    if let Some(used) = &version.last_used_at {
+        writeln!(text, "    used     {} ago", age(used))?;
+    }
+    version.failure.iter().try_for_each(|failure| failure_lines(text, failure))?;
+    for step in &version.history {
+        let at = step.at.as_ref().map(age).unwrap_or_default();
+        let (from, to) = (self::state(step.from()), self::state(step.to()));
+        writeln!(text, "    {at:>8} ago  {from} -> {to}  {}", step.cause)?;
+    }
+    Ok(())
+}
+
+fn failure_lines(text: &mut String, failure: &Failure) -> std::fmt::Result {
+    let outlook = if failure.permanent { "until something changes" } else { "tried again" };
+    writeln!(text, "    failed   {}: {} ({outlook})", failure.reason, failure.message)
+}
+
+fn serving_tags(model: &Model, version: &ModelVersion) -> Vec<String> {
+    let serving = model.tags.iter().filter(|tag| tag.serving_digest == version.digest);
+    serving.map(|tag| tag.name.clone()).collect()
+}
+
+fn state(state: State) -> &'static str {
+    state.as_str_name().trim_start_matches("STATE_")
+}
+
+/// The first 12 digits of a digest.
+fn short(digest: &str) -> String {
+    digest.trim_start_matches("sha256:").chars().take(12).collect()
+}
+
+fn bytes(size: u64) -> String {
+    ByteSize(size).display().iec().to_string()
+}
+
+/// How long ago `at` was, in whole seconds.
+fn age(at: &Timestamp) -> String {
+    let at = SystemTime::try_from(*at).unwrap_or(SystemTime::UNIX_EPOCH);
+    let age = SystemTime::now().duration_since(at).unwrap_or_default();
+    humantime::format_duration(Duration::from_secs(age.as_secs())).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn churn() -> Model {
+        let failure = Failure {
+            reason: "GOLDEN_MISMATCH".to_owned(),
+            message: "case 2, treatment 0: 0.5 instead of 0.4".to_owned(),
+            permanent: true,
+            ..Failure::default()
+        };
+        let version = |digit: &str, state: State, failure| ModelVersion {
+            digest: format!("sha256:{}", digit.repeat(64)),
+            state: state.into(),
+            activity: "idle".to_owned(),
+            size_bytes: 3 << 20,
+            failure,
+            ..ModelVersion::default()
+        };
+        let (good, bad) =
+            (version("a", State::Available, None), version("b", State::Loaded, Some(failure)));
+        let tag = Tag {
+            name: "latest".to_owned(),
+            serving_digest: good.digest.clone(),
+            registry_digest: bad.digest.clone(),
+            ..Tag::default()
+        };
+        Model { name: "churn".to_owned(), tags: vec![tag], versions: vec![good, bad] }
+    }
+
+    #[test]
+    fn the_list_shows_which_version_a_tag_serves() {
+        let text = list(&[churn()]);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[1].contains("latest") && lines[1].contains("aaaaaaaaaaaa  AVAILABLE"));
+        assert!(!lines[2].contains("latest") && lines[2].contains("GOLDEN_MISMATCH"));
+    }
+
+    #[test]
+    fn why_tells_what_failed_and_what_the_registry_says() {
+        let text = why(&churn());
+        assert!(text.contains("serves aaaaaaaaaaaa, is bbbbbbbbbbbb in the registry"), "{text}");
+        assert!(text.contains("case 2, treatment 0: 0.5 instead of 0.4"), "{text}");
+        assert!(text.contains("3.0 MiB"), "{text}");
+    }
+}
