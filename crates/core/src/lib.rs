@@ -3,6 +3,7 @@
 //! randomness come in as values.
 
 mod failure;
+mod layer;
 mod metric;
 mod name;
 mod reason;
@@ -10,6 +11,7 @@ mod servable;
 mod tensor;
 
 pub use failure::{Failure, FieldViolation};
+pub use layer::LayerKind;
 pub use metric::{Metric, MetricKind};
 pub use name::{Digest, InvalidName, ModelKey, ModelName, Selector, Tag};
 pub use reason::{Code, Reason, Retry};
