@@ -1,3 +1,39 @@
-//! The `outrigger` binary.
+//! The `outrigger` binary: arguments and exit codes.
 
-fn main() {}
+mod exit;
+mod models;
+mod predict;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Exit;
+
+/// Model serving beside TensorFlow Serving: models as OCI images, features in,
+/// scores out, no restarts.
+#[derive(Debug, Parser)]
+#[command(name = "outrigger", version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Predict(predict::Arguments),
+    #[command(subcommand)]
+    Models(models::Command),
+}
+
+fn main() -> std::process::ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return exit::of_clap(&error),
+    };
+    // Nothing else installs a provider; a second one is impossible here.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let outcome: Result<(), Exit> = match arguments.command {
+        Command::Predict(arguments) => predict::run(arguments),
+        Command::Models(command) => models::run(command),
+    };
+    exit::code(outcome)
+}

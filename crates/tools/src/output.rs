@@ -46,6 +46,19 @@ impl fmt::Display for Table {
     }
 }
 
+/// An answer of `POST /v1/predict` as a table: a row a treatment.
+pub fn scores(answer: &serde_json::Value) -> String {
+    let Some(scores) = answer["scores"].as_array() else {
+        return format!("{answer:#}\n");
+    };
+    let mut table = Table::new(&["TREATMENT", "SCORE"]);
+    for (index, score) in scores.iter().enumerate() {
+        let id = score["id"].as_str().map_or_else(|| index.to_string(), str::to_owned);
+        table.row([id, score["score"].to_string()]);
+    }
+    table.to_string()
+}
+
 /// A message of `outrigger.v1` in protobuf's JSON form, with the names of the
 /// .proto file. `name` is the message's, such as `Model`.
 pub fn message_json(name: &str, message: &impl prost::Message) -> serde_json::Value {

@@ -1,0 +1,54 @@
+//! `outrigger predict`: one request from a file.
+
+use std::{fs, io, time::Duration};
+
+use outrigger_tools::{ModelArgument, output, predict};
+use serde_json::{Map, Value};
+
+use crate::exit::{self, Exit, Output};
+
+/// Scores one request.
+///
+/// The request is the JSON of POST /v1/predict.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  outrigger predict --model churn request.json")]
+pub struct Arguments {
+    /// File with the request; - is standard input.
+    request: String,
+    /// name, name:tag or name@sha256:digest, in place of the request's own.
+    #[arg(long)]
+    model: Option<ModelArgument>,
+    /// Only the best K treatments.
+    #[arg(long, value_name = "K")]
+    top_k: Option<u32>,
+    /// The server's HTTP listener.
+    #[arg(long, env = "OUTRIGGER_URL", default_value = "http://127.0.0.1:9080")]
+    url: String,
+    /// How long to wait for the answer.
+    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+    /// How to print the answer.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Runs the command.
+pub fn run(arguments: Arguments) -> Result<(), Exit> {
+    let request = read(&arguments.request)?;
+    let Arguments { model, top_k, url, timeout, .. } = arguments;
+    let answer = exit::block_on(predict::predict(&url, request, model, top_k, timeout))??;
+    match arguments.output {
+        Output::Json => println!("{answer:#}"),
+        Output::Text => print!("{}", output::scores(&answer)),
+    }
+    Ok(())
+}
+
+fn read(path: &str) -> Result<Map<String, Value>, Exit> {
+    let text = match path {
+        "-" => io::read_to_string(io::stdin()),
+        path => fs::read_to_string(path),
+    };
+    let text = text.map_err(|error| Exit::Usage(format!("{path}: {error}")))?;
+    serde_json::from_str(&text).map_err(|error| Exit::Usage(format!("{path}: {error}")))
+}
