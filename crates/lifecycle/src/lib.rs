@@ -1,1 +1,21 @@
-//! The shells that run core's state machines.
+//! The shells that run core's state machines: which models there are, pulling
+//! and preparing them, the engine's configuration, the golden gate, and the
+//! routing table that requests read.
+
+mod clock;
+mod config;
+mod drains;
+mod error;
+mod handle;
+mod lease;
+mod names;
+mod routes;
+mod snapshot;
+
+pub use config::{Config, Images, ModelEntry, Retry, Watch};
+pub use error::Error;
+pub use handle::Handle;
+pub use lease::{Lease, Servable};
+pub use snapshot::{
+    EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
+};

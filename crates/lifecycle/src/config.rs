@@ -1,0 +1,121 @@
+//! What is configured about models.
+
+use std::{path::PathBuf, time::Duration};
+
+use outrigger_core::{Digest, ModelName, Tag};
+
+/// Configuration of the lifecycle: which models, from where, for how long.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where images come from.
+    pub images: Images,
+    /// Models with names of their own, preloads and pins.
+    pub models: Vec<ModelEntry>,
+    /// A version nobody asked for in this time leaves the engine.
+    pub idle_ttl: Duration,
+    /// A version unused for this long is deleted from the store.
+    pub retain: Duration,
+    /// Images pulled at the same time.
+    pub pull_concurrency: usize,
+    /// Layers of one image fetched at the same time.
+    pub layer_concurrency: usize,
+    /// Retries of what failed for now: pulls, look-ups, loads, reloads.
+    pub retry: Retry,
+    /// How the engine is watched.
+    pub engine: Watch,
+    /// Where the engine sees the store, when elsewhere than we do. Only for
+    /// messages: the store itself knows the path.
+    pub engine_store_path: Option<PathBuf>,
+}
+
+/// Where images come from.
+#[derive(Debug, Clone)]
+pub struct Images {
+    /// Prefix of the reference of a name that `models` does not list:
+    /// `repository/NAME`. `None`: only listed models exist.
+    pub repository: Option<String>,
+    /// Every reference must lie under one of these, by whole path segments.
+    pub allowed: Vec<String>,
+    /// The tag meant by a request that names neither tag nor digest.
+    pub default_tag: Tag,
+    /// How often a followed tag is looked up.
+    pub poll_interval: Duration,
+}
+
+/// A model with a name of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelEntry {
+    /// What requests call it.
+    pub name: ModelName,
+    /// Its image, without tag and digest; `None`: `images.repository/NAME`.
+    pub image: Option<String>,
+    /// Brought up at the start and kept up.
+    pub preload: bool,
+    /// The tag meant when a request names none; `None`: the default tag.
+    pub tag: Option<Tag>,
+    /// Exactly this version when a request names none; wins over `tag`.
+    pub digest: Option<Digest>,
+}
+
+/// How long to wait before trying again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// After the first failure; doubles with each further one.
+    pub first: Duration,
+    /// The longest wait.
+    pub most: Duration,
+}
+
+/// How the engine is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watch {
+    /// Between looks at its state while something is pending.
+    pub busy: Duration,
+    /// Between looks while nothing is.
+    pub steady: Duration,
+    /// Requests wait this long for an engine that does not answer, then fail.
+    pub patience: Duration,
+    /// After this time without an answer a reload counts as lost.
+    pub reload_limit: Duration,
+    /// Deadline of one request of the golden gate.
+    pub gate_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            images: Images {
+                repository: None,
+                allowed: Vec::new(),
+                default_tag: "latest".parse().expect("a valid tag"),
+                poll_interval: Duration::from_secs(30),
+            },
+            models: Vec::new(),
+            idle_ttl: Duration::from_secs(30 * 60),
+            retain: Duration::from_secs(7 * 24 * 3600),
+            pull_concurrency: 4,
+            layer_concurrency: 4,
+            retry: Retry::default(),
+            engine: Watch::default(),
+            engine_store_path: None,
+        }
+    }
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(500), most: Duration::from_secs(60) }
+    }
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            busy: Duration::from_millis(100),
+            steady: Duration::from_secs(1),
+            patience: Duration::from_secs(5),
+            reload_limit: Duration::from_secs(600),
+            gate_timeout: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! How lifecycle itself fails.
+
+use outrigger_core::{InvalidName, Reason};
+
+/// Why lifecycle could not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A reference in the configuration cannot be read.
+    #[error("{key}: {message}")]
+    Config {
+        /// The key at fault, such as `images.allowed[1]`.
+        key: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A name in the configuration is not valid.
+    #[error("models: {0}")]
+    Name(#[from] InvalidName),
+    /// The journal could not be read or written.
+    #[error("the store's journal failed")]
+    Journal(#[source] outrigger_store::Error),
+}
+
+impl Error {
+    /// The stable reason.
+    pub fn reason(&self) -> Reason {
+        Reason::Internal
+    }
+}

@@ -1,0 +1,231 @@
+//! What the rest of the server holds: cheap to clone, never blocks.
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use outrigger_core::{Arm, Failure, ModelName, Reason, Selector};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    clock::Clock,
+    lease::Lease,
+    names::Names,
+    routes::{Entry, Route, Routes},
+    snapshot::Snapshot,
+};
+
+/// The way to models. Clones share everything.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) names: Names,
+    pub(crate) routes: ArcSwap<Routes>,
+    /// Counts publications of `routes`.
+    pub(crate) routed: watch::Receiver<u64>,
+    pub(crate) snapshot: watch::Receiver<Arc<Snapshot>>,
+    pub(crate) commands: mpsc::Sender<Command>,
+}
+
+/// What the handle asks of the task that owns the machines.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A request wants it.
+    Ask { model: ModelName, selector: Selector },
+    /// Bring it up, forgetting failures.
+    Load { model: ModelName, selector: Selector, done: oneshot::Sender<()> },
+    /// Take it out of the engine; with `delete`, off the disk as well.
+    Unload { model: ModelName, selector: Selector, delete: bool, done: Reply },
+    /// Stop.
+    Shutdown { grace: Duration, done: oneshot::Sender<()> },
+}
+
+pub(crate) type Reply = oneshot::Sender<Result<(), Failure>>;
+
+impl Handle {
+    /// A lease on the servable that `selector` of `model` means now. Takes one
+    /// load of the routing table and a look-up when there is one; otherwise
+    /// demands the model and waits until shortly before `deadline`.
+    ///
+    /// `routing_key` chooses the side of a canary split.
+    ///
+    /// # Errors
+    /// The model's own failure when it cannot be had, `MODEL_LOADING` with a
+    /// delay when it is on its way, or what stands in its way: the registry's
+    /// or the engine's failure.
+    ///
+    /// Cancel safe: the demand stays.
+    pub async fn acquire(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        routing_key: &str,
+        deadline: Instant,
+    ) -> Result<Lease, Failure> {
+        match self.try_acquire(model, selector, routing_key) {
+            Some(result) => result,
+            None => self.wait(model, selector, routing_key, deadline).await,
+        }
+    }
+
+    /// As [`Handle::acquire`], without waiting: `None` when the model is not
+    /// there yet. Does not demand it either.
+    pub fn try_acquire(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        _routing_key: &str,
+    ) -> Option<Result<Lease, Failure>> {
+        let routes = self.shared.routes.load();
+        if let Some(failure) = &routes.closed {
+            return Some(Err(failure.clone()));
+        }
+        let Entry { route, asked } = routes.find(model, selector)?;
+        match route {
+            Route::Waiting(_) => None,
+            Route::Refused(failure) => Some(Err(failure.clone())),
+            Route::Ready(servable) => {
+                asked.touch(self.shared.clock.now());
+                let (tag, arm) = chosen_by(selector);
+                Some(Ok(Lease::new(Arc::clone(servable), tag, arm)))
+            }
+        }
+    }
+
+    /// What a request for `model` means that names neither tag nor digest.
+    pub fn default_selector(&self, model: &ModelName) -> Selector {
+        self.shared.names.default_selector(model)
+    }
+
+    /// All models as of now.
+    pub fn models(&self) -> Arc<Snapshot> {
+        self.shared.snapshot.borrow().clone()
+    }
+
+    /// All models, now and after every change. A slow reader misses what lies
+    /// between, never the last one.
+    pub fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.shared.snapshot.clone()
+    }
+
+    /// Whether preloads have settled and the engine answers.
+    pub fn ready(&self) -> bool {
+        self.shared.snapshot.borrow().ready
+    }
+
+    /// Brings a version up, also one whose failure was held to be permanent,
+    /// and waits for it until `deadline`.
+    ///
+    /// # Errors
+    /// As [`Handle::acquire`].
+    pub async fn load(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        deadline: Instant,
+    ) -> Result<Lease, Failure> {
+        let (done, accepted) = oneshot::channel();
+        let command = Command::Load { model: model.clone(), selector: selector.clone(), done };
+        self.send(command).await?;
+        accepted.await.map_err(|_| stopping())?;
+        self.acquire(model, selector, "", deadline).await
+    }
+
+    /// Takes a version out of the engine once it is drained; with `delete`, off
+    /// the disk as well. Returns when that has begun. A later request for it
+    /// brings it back.
+    ///
+    /// # Errors
+    /// `MODEL_NOT_FOUND`, `TAG_NOT_FOUND` or `DIGEST_NOT_FOUND` when nothing is
+    /// known of it.
+    pub async fn unload(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        delete: bool,
+    ) -> Result<(), Failure> {
+        let (done, reply) = oneshot::channel();
+        let (model, selector) = (model.clone(), selector.clone());
+        self.send(Command::Unload { model, selector, delete, done }).await?;
+        reply.await.map_err(|_| stopping())?
+    }
+
+    /// Stops: no new loads, pulls cancelled, the journal written. The engine
+    /// keeps its models, and the next start adopts them. Returns when all is
+    /// done, at the latest after `grace`.
+    pub async fn shutdown(&self, grace: Duration) {
+        let (done, stopped) = oneshot::channel();
+        if self.shared.commands.send(Command::Shutdown { grace, done }).await.is_ok() {
+            // An error means that the service is gone: that is stopped, too.
+            stopped.await.ok();
+        }
+    }
+
+    async fn wait(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        routing_key: &str,
+        deadline: Instant,
+    ) -> Result<Lease, Failure> {
+        // Watch before asking, so that no publication is missed.
+        let mut routed = self.shared.routed.clone();
+        routed.mark_unchanged();
+        let command = Command::Ask { model: model.clone(), selector: selector.clone() };
+        let overloaded = |_| Failure::new(Reason::Overloaded, "too many models are asked for");
+        self.shared.commands.try_send(command).map_err(overloaded)?;
+        let until = answer_by(deadline);
+        loop {
+            match timeout_at(until, routed.changed()).await {
+                Err(_) => return Err(self.late(model, selector)),
+                Ok(Err(_)) => return Err(stopping()),
+                Ok(Ok(())) => {}
+            }
+            if let Some(result) = self.try_acquire(model, selector, routing_key) {
+                return result;
+            }
+        }
+    }
+
+    /// What to tell a caller who has waited as long as it could.
+    fn late(&self, model: &ModelName, selector: &Selector) -> Failure {
+        let routes = self.shared.routes.load();
+        match routes.find(model, selector).map(|entry| &entry.route) {
+            Some(Route::Waiting(Some(failure)) | Route::Refused(failure)) => failure.clone(),
+            _ => Failure::new(Reason::ModelLoading, format!("{model}{selector} is being loaded"))
+                .retry_after(RETRY_LOADING),
+        }
+    }
+
+    async fn send(&self, command: Command) -> Result<(), Failure> {
+        self.shared.commands.send(command).await.map_err(|_| stopping())
+    }
+}
+
+/// When to come back for a model that is on its way: a pull and a load rarely
+/// take less.
+const RETRY_LOADING: Duration = Duration::from_secs(2);
+
+/// Leaves a tenth of the time, at most 50 ms, to get the answer out.
+fn answer_by(deadline: Instant) -> Instant {
+    let left = deadline.saturating_duration_since(Instant::now());
+    deadline - (left / 10).min(Duration::from_millis(50))
+}
+
+fn chosen_by(selector: &Selector) -> (Option<outrigger_core::Tag>, Arm) {
+    match selector {
+        Selector::Tag(tag) if tag.is_canary() => (Some(tag.clone()), Arm::Pinned),
+        Selector::Tag(tag) => (Some(tag.clone()), Arm::Live),
+        Selector::Digest(_) => (None, Arm::Pinned),
+    }
+}
+
+pub(crate) fn stopping() -> Failure {
+    Failure::new(Reason::ShuttingDown, "the server is stopping")
+}

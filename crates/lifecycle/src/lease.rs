@@ -1,0 +1,80 @@
+//! Servables and the leases that keep them in the engine.
+
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use outrigger_backend::Backend;
+use outrigger_core::{Arm, Digest, ModelKey, ServableId, Tag};
+use outrigger_features::Plan;
+
+use crate::drains::Drains;
+
+/// A version of a model that the engine serves: everything a request needs.
+pub struct Servable {
+    /// The model's name and digest.
+    pub key: ModelKey,
+    /// The manifest that was pulled; equals the digest for a single image.
+    pub platform_digest: Digest,
+    /// Its name and version in the engine.
+    pub id: ServableId,
+    /// How requests become tensors.
+    pub plan: Arc<Plan>,
+    /// What runs it. Failures that hint at an engine restart are noticed here.
+    pub backend: Arc<dyn Backend>,
+    /// Number of the route it stands for, fencing late drains.
+    pub(crate) route: AtomicU64,
+    pub(crate) drains: Arc<Drains>,
+}
+
+impl fmt::Debug for Servable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servable").field("key", &self.key).field("id", &self.id).finish()
+    }
+}
+
+/// The last holder, a lease or the routing table, has let go: nobody can reach
+/// the servable any more.
+impl Drop for Servable {
+    fn drop(&mut self) {
+        self.drains.drained(self.key.clone(), self.route.load(Relaxed));
+    }
+}
+
+/// The right to use a servable. While it lives, the servable stays in the
+/// engine; it should live until the response is written, and no longer.
+#[derive(Debug, Clone)]
+pub struct Lease {
+    servable: Arc<Servable>,
+    tag: Option<Tag>,
+    arm: Arm,
+}
+
+impl Lease {
+    pub(crate) fn new(servable: Arc<Servable>, tag: Option<Tag>, arm: Arm) -> Self {
+        Self { servable, tag, arm }
+    }
+
+    /// The tag by which it was chosen; `None` when a digest was asked for.
+    pub fn tag(&self) -> Option<&Tag> {
+        self.tag.as_ref()
+    }
+
+    /// Which side of a canary split it is.
+    pub fn arm(&self) -> Arm {
+        self.arm
+    }
+}
+
+impl Deref for Lease {
+    type Target = Servable;
+
+    fn deref(&self) -> &Servable {
+        &self.servable
+    }
+}

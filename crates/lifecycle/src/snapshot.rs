@@ -1,0 +1,104 @@
+//! What others may know about models, at one moment.
+
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
+
+use outrigger_core::{Digest, Failure, ModelName, ServableId, Stage, Tag};
+
+/// All models, the engine and whether the start is over, at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// The models by name.
+    pub models: BTreeMap<ModelName, Arc<ModelView>>,
+    /// The engine.
+    pub engine: EngineView,
+    /// Preloads have succeeded or failed for good, and the engine answers.
+    pub ready: bool,
+}
+
+/// A model: its tags and the versions known of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ModelView {
+    /// The image it comes from, without tag; empty when the name has none.
+    pub image: String,
+    /// Tags that are or were followed.
+    pub tags: BTreeMap<Tag, TagView>,
+    /// Versions by digest.
+    pub versions: BTreeMap<Digest, VersionView>,
+}
+
+/// A floating tag.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TagView {
+    /// What requests by this tag are answered by.
+    pub serving: Option<Digest>,
+    /// What the registry says the tag is.
+    pub registry: Option<Digest>,
+    /// Whether moves of the tag are looked for.
+    pub followed: bool,
+    /// When the registry was last asked with success.
+    pub checked_at: Option<SystemTime>,
+    /// Why the last look-up failed; `None` when it did not.
+    pub failure: Option<FailureView>,
+}
+
+/// One version of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VersionView {
+    /// What its reference resolved to.
+    pub digest: Digest,
+    /// The manifest that was pulled, once it is on disk.
+    pub platform_digest: Option<Digest>,
+    /// How far it has come.
+    pub stage: Stage,
+    /// What goes on inside the stage: `idle`, `pulling`, `loading`, `backoff`…
+    pub activity: &'static str,
+    /// Name and version in the engine, while it has them.
+    pub servable: Option<ServableId>,
+    /// Bytes on disk.
+    pub size_bytes: u64,
+    /// When a request last used it.
+    pub last_used_at: Option<SystemTime>,
+    /// The last failure; the next success clears it.
+    pub failure: Option<FailureView>,
+    /// The latest transitions, oldest first.
+    pub history: Vec<TransitionView>,
+}
+
+/// Why something did not work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FailureView {
+    /// Reason and message.
+    pub failure: Failure,
+    /// When it happened.
+    pub at: SystemTime,
+    /// Not tried again until something changes.
+    pub permanent: bool,
+    /// When it is tried again.
+    pub retry_at: Option<SystemTime>,
+}
+
+/// One change of stage.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransitionView {
+    /// When.
+    pub at: SystemTime,
+    /// From.
+    pub from: Stage,
+    /// To.
+    pub to: Stage,
+    /// Why.
+    pub cause: String,
+}
+
+/// The engine as lifecycle sees it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EngineView {
+    /// It answered the last time it was asked.
+    pub reachable: bool,
+    /// Times it was found to have restarted.
+    pub restarts: u64,
+    /// A reload has not been answered yet.
+    pub reloading: bool,
+    /// Why the last reload or look at it failed.
+    pub failure: Option<Failure>,
+}
