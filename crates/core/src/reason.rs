@@ -118,6 +118,8 @@ reasons! {
     Deadline = "DEADLINE", DeadlineExceeded, Never;
     /// This listener does not serve the call: changes go to the admin listener.
     AdminOnly = "ADMIN_ONLY", PermissionDenied, Never;
+    /// There is no such method or path (over HTTP: 404, or 405 for the wrong verb).
+    MethodUnknown = "METHOD_UNKNOWN", Unimplemented, Never;
     /// The server is stopping.
     ShuttingDown = "SHUTTING_DOWN", Unavailable, Backoff;
     /// A defect in Outrigger.
