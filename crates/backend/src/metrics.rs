@@ -1,0 +1,130 @@
+//! What this crate counts.
+
+use std::time::Duration;
+
+use outrigger_core::{Metric, MetricKind};
+use tokio::time::Instant;
+
+const CALLS: &str = "outrigger_engine_calls_total";
+const DURATION: &str = "outrigger_engine_call_duration_seconds";
+const IN_FLIGHT: &str = "outrigger_engine_calls_in_flight";
+const CONNECTS: &str = "outrigger_engine_connects_total";
+const LOST: &str = "outrigger_engine_connections_lost_total";
+const OPEN: &str = "outrigger_engine_connections";
+
+/// Every metric of this crate.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: CALLS,
+        kind: MetricKind::Counter,
+        labels: &["method", "outcome"],
+        help: "Calls to the engine that ended, by method (predict, signature, status, reload) and \
+               outcome; \"dropped\" are those whose caller went away.",
+    },
+    Metric {
+        name: DURATION,
+        kind: MetricKind::Histogram,
+        labels: &["method"],
+        help: "Time from a call to the engine until its answer or failure.",
+    },
+    Metric {
+        name: IN_FLIGHT,
+        kind: MetricKind::Gauge,
+        labels: &["method"],
+        help: "Calls to the engine that have not been answered yet.",
+    },
+    Metric {
+        name: CONNECTS,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Attempts to connect to the engine, by outcome (ok, failed).",
+    },
+    Metric {
+        name: LOST,
+        kind: MetricKind::Counter,
+        labels: &[],
+        help: "Connections to the engine that broke; each is followed by reconnects.",
+    },
+    Metric {
+        name: OPEN,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "Open connections to the engine.",
+    },
+];
+
+/// The calls of the trait, as a label.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Method {
+    Predict,
+    Signature,
+    Status,
+    Reload,
+}
+
+impl Method {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Predict => "predict",
+            Self::Signature => "signature",
+            Self::Status => "status",
+            Self::Reload => "reload",
+        }
+    }
+}
+
+/// A call in flight: counted once, also when its future is dropped.
+pub(crate) struct Observed {
+    method: Method,
+    start: Instant,
+    outcome: &'static str,
+}
+
+impl Observed {
+    pub(crate) fn start(method: Method) -> Self {
+        metrics::gauge!(IN_FLIGHT, "method" => method.as_str()).increment(1.0);
+        Self { method, start: Instant::now(), outcome: "dropped" }
+    }
+
+    /// Notes how the call ended.
+    pub(crate) fn end<T, E>(
+        mut self,
+        result: Result<T, E>,
+        outcome: fn(&E) -> &'static str,
+    ) -> Result<T, E> {
+        self.outcome = result.as_ref().map_or_else(outcome, |_| "ok");
+        result
+    }
+}
+
+impl Drop for Observed {
+    fn drop(&mut self) {
+        let method = self.method.as_str();
+        let elapsed: Duration = self.start.elapsed();
+        metrics::gauge!(IN_FLIGHT, "method" => method).decrement(1.0);
+        metrics::counter!(CALLS, "method" => method, "outcome" => self.outcome).increment(1);
+        metrics::histogram!(DURATION, "method" => method).record(elapsed);
+    }
+}
+
+/// An open connection, for as long as it lives.
+pub(crate) struct Open(());
+
+impl Open {
+    pub(crate) fn new() -> Self {
+        metrics::counter!(CONNECTS, "outcome" => "ok").increment(1);
+        metrics::gauge!(OPEN).increment(1.0);
+        Self(())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        metrics::gauge!(OPEN).decrement(1.0);
+        metrics::counter!(LOST).increment(1);
+    }
+}
+
+pub(crate) fn connect_failed() {
+    metrics::counter!(CONNECTS, "outcome" => "failed").increment(1);
+}

@@ -1,0 +1,176 @@
+//! The client of TensorFlow Serving.
+
+mod codec;
+mod connection;
+mod control;
+mod endpoint;
+mod predict;
+mod status;
+mod transport;
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use outrigger_core::{ServableId, ServableName, Tensor};
+use outrigger_proto::tensorflow::SignatureDef;
+use tokio::time::Instant;
+
+use self::{control::Control, transport::Transport};
+pub use self::{
+    endpoint::{Endpoint, InvalidEndpoint},
+    transport::TransportError,
+};
+use crate::{
+    Backend, Call, Error, ReloadError, ServingConfig, VersionStatus,
+    metrics::{Method, Observed},
+};
+
+/// How to reach an engine, and how much to ask of it at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// `unix:/path`, `host:port` or `http://host:port`; see [`Endpoint`].
+    pub endpoint: String,
+    /// HTTP/2 connections for predictions; control calls have one more. Several,
+    /// because a server reads each on one thread.
+    pub connections: usize,
+    /// Predictions in flight; one more is refused as overload.
+    pub max_in_flight: usize,
+    /// Bytes a message may have, either way.
+    pub max_message: usize,
+    /// Time one attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// For how long after losing the engine calls wait for it to come back;
+    /// after that they fail at once until it does.
+    pub reconnect_window: Duration,
+    /// Deadline of a status call.
+    pub status_timeout: Duration,
+    /// Deadline of a reload. An engine answers a healthy one within two polls
+    /// of its file system, seconds as a rule.
+    pub reload_timeout: Duration,
+}
+
+impl Config {
+    /// The defaults, for an engine at `endpoint`.
+    pub fn new(endpoint: impl Into<String>) -> Self {
+        Self {
+            endpoint: endpoint.into(),
+            connections: 4,
+            max_in_flight: 256,
+            max_message: 64 << 20,
+            connect_timeout: Duration::from_secs(1),
+            reconnect_window: Duration::from_millis(250),
+            status_timeout: Duration::from_secs(2),
+            reload_timeout: Duration::from_secs(30),
+        }
+    }
+
+    fn validate(&self) -> Result<Endpoint, Error> {
+        let endpoint = self.endpoint.parse();
+        let endpoint =
+            endpoint.map_err(|error: InvalidEndpoint| Error::Config(error.to_string()))?;
+        let positive = [
+            ("connections", self.connections),
+            ("max_in_flight", self.max_in_flight),
+            ("max_message", self.max_message),
+        ];
+        match positive.into_iter().find(|&(_, value)| value == 0) {
+            Some((key, _)) => Err(Error::Config(format!("{key} must be at least 1"))),
+            None => Ok(endpoint),
+        }
+    }
+}
+
+/// A TensorFlow Serving, or anything that speaks its gRPC interface.
+///
+/// Dropping it closes its connections.
+#[derive(Debug)]
+pub struct TfServing {
+    predict: predict::Stack,
+    control: Control,
+}
+
+impl TfServing {
+    /// A client of the engine at `config.endpoint`, which need not be up:
+    /// connections are made with the first call, and again whenever they break.
+    ///
+    /// They are driven by the runtime this is called in; it must outlive the
+    /// client.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn connect(config: Config) -> Result<Self, Error> {
+        let endpoint = config.validate()?;
+        // Predictions and control calls share nothing: no number of the former
+        // can hold up the latter.
+        let serving = Transport::new(&endpoint, &config, config.connections);
+        let control = Transport::new(&endpoint, &config, 1);
+        Ok(Self {
+            predict: predict::stack(serving, &config),
+            control: Control::new(control, &config),
+        })
+    }
+}
+
+impl Backend for TfServing {
+    fn predict(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, Error>> {
+        Box::pin(async move {
+            let observed = Observed::start(Method::Predict);
+            observed.end(predict::run(&self.predict, call).await, Error::outcome)
+        })
+    }
+
+    fn signature<'a>(
+        &'a self,
+        servable: &'a ServableId,
+        signature: &'a str,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<SignatureDef, Error>> {
+        Box::pin(async move {
+            let observed = Observed::start(Method::Signature);
+            let result = self.control.signature(servable, signature, deadline).await;
+            observed.end(result, Error::outcome)
+        })
+    }
+
+    fn status<'a>(
+        &'a self,
+        name: &'a ServableName,
+    ) -> BoxFuture<'a, Result<Vec<VersionStatus>, Error>> {
+        Box::pin(async move {
+            let observed = Observed::start(Method::Status);
+            observed.end(self.control.status(name).await, Error::outcome)
+        })
+    }
+
+    fn reload(&self, config: ServingConfig) -> BoxFuture<'_, Result<(), ReloadError>> {
+        Box::pin(async move {
+            let observed = Observed::start(Method::Reload);
+            observed.end(self.control.reload(config).await, ReloadError::outcome)
+        })
+    }
+}
+
+/// What is left until `deadline`; an error when that is nothing.
+fn remaining(deadline: Instant) -> Result<Duration, Error> {
+    match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(Error::DeadlineExceeded),
+        left => Ok(left),
+    }
+}
+
+/// A request that tells the engine when we stop waiting.
+fn request<T>(message: T, deadline: Instant) -> Result<tonic::Request<T>, Error> {
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(remaining(deadline)?);
+    Ok(request)
+}
+
+/// The client is shared by every model of the process.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<TfServing>();
+    shared::<Arc<dyn Backend>>();
+};

@@ -1,0 +1,294 @@
+//! Tensors from an encoded `tensorflow.serving.PredictResponse`.
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use outrigger_core::{Content, DType, Reason, Tensor};
+
+use super::{
+    dtype::{Element, Encoding, element},
+    reader::{Fields, Value, take, varint},
+};
+
+/// Why an answer cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Not a protobuf message, or not this one.
+    #[error("the message is malformed")]
+    Malformed,
+    /// An element type nothing here can hold.
+    #[error("element type {0} is not supported")]
+    DType(i32),
+    /// An unsigned value that int64 does not hold.
+    #[error("the value {0} does not fit into int64")]
+    ValueRange(u64),
+    /// A negative size, or more elements than memory could hold.
+    #[error("the shape {0:?} is not valid")]
+    Shape(Vec<i64>),
+    /// The content is not as long as shape and type say.
+    #[error("a tensor has {actual} bytes of content, its shape and type make it {expected}")]
+    Content {
+        /// Bytes there are.
+        actual: usize,
+        /// Bytes there should be.
+        expected: usize,
+    },
+    /// Filled up to its shape, the tensor would be larger than a message may be.
+    #[error("a tensor of {size} bytes is over the limit of {limit}")]
+    TooLarge {
+        /// Its size.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// An output that was asked for is not there.
+    #[error("the output {0:?} is missing")]
+    Missing(String),
+}
+
+impl DecodeError {
+    /// The stable reason.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::DType(_) | Self::ValueRange(_) | Self::Missing(_) => Reason::ScoresInvalid,
+            _ => Reason::EngineFailed,
+        }
+    }
+}
+
+/// Reads the outputs named `wanted`, in that order; all, in the order of the
+/// wire, when it is empty. No tensor may take more than `limit` bytes.
+///
+/// # Errors
+/// [`DecodeError`]; nothing in `message` makes it panic.
+pub fn decode_response(
+    message: Bytes,
+    wanted: &[Arc<str>],
+    limit: usize,
+) -> Result<Vec<Tensor>, DecodeError> {
+    let mut found = Vec::with_capacity(wanted.len());
+    for field in Fields::of(message) {
+        if let (1, Value::Bytes(entry)) = field? {
+            let (name, value) = map_entry(entry)?;
+            if wanted.is_empty() || wanted.iter().any(|known| **known == *name) {
+                found.push(decode_tensor(&name, value, limit)?);
+            }
+        }
+    }
+    if wanted.is_empty() { Ok(found) } else { in_order(found, wanted) }
+}
+
+/// A map's entry; the value may be left out, which makes it an empty message.
+fn map_entry(entry: Bytes) -> Result<(String, Bytes), DecodeError> {
+    let (mut key, mut value) = (Bytes::new(), Bytes::new());
+    for field in Fields::of(entry) {
+        match field? {
+            (1, Value::Bytes(bytes)) => key = bytes,
+            (2, Value::Bytes(bytes)) => value = bytes,
+            _ => {}
+        }
+    }
+    let key = String::from_utf8(key.into()).map_err(|_| DecodeError::Malformed)?;
+    Ok((key, value))
+}
+
+/// Of a name that comes twice, the last one counts.
+fn in_order(mut found: Vec<Tensor>, wanted: &[Arc<str>]) -> Result<Vec<Tensor>, DecodeError> {
+    let mut pick = |name: &Arc<str>| {
+        let index = found.iter().rposition(|tensor| tensor.name == *name);
+        index
+            .map(|index| Tensor { name: Arc::clone(name), ..found.swap_remove(index) })
+            .ok_or_else(|| DecodeError::Missing(name.to_string()))
+    };
+    wanted.iter().map(&mut pick).collect()
+}
+
+/// Reads one `TensorProto` by TensorFlow's rules: content before values, only
+/// the field of its type counts, too few values are filled up with the last
+/// one (none at all: with zeros or empty strings), surplus ones are dropped.
+///
+/// # Errors
+/// [`DecodeError`]; a tensor that would take more than `limit` bytes is one.
+pub fn decode_tensor(name: &str, message: Bytes, limit: usize) -> Result<Tensor, DecodeError> {
+    let header = Header::read(message.clone())?;
+    let element = element(header.dtype)?;
+    let count = header.count()?;
+    let size = count.saturating_mul(element.dtype.size().unwrap_or(size_of::<Bytes>()));
+    if size > limit {
+        return Err(DecodeError::TooLarge { size, limit });
+    }
+    let content = match (element.dtype, header.content) {
+        (DType::String, Some(content)) => Content::Strings(strings_of_content(content, count)?),
+        (DType::String, None) => Content::Strings(strings_of_values(message, count)?),
+        (_, Some(content)) => Content::Bytes(of_content(element, content, count)?),
+        (_, None) => Content::Bytes(of_values(element, message, count)?),
+    };
+    Ok(Tensor { name: name.into(), dtype: element.dtype, shape: header.shape, content })
+}
+
+/// All of a `TensorProto` but its values.
+struct Header {
+    dtype: i32,
+    shape: Vec<i64>,
+    content: Option<Bytes>,
+}
+
+impl Header {
+    fn read(message: Bytes) -> Result<Self, DecodeError> {
+        let mut header = Self { dtype: 0, shape: Vec::new(), content: None };
+        for field in Fields::of(message) {
+            match field? {
+                (1, Value::Varint(dtype)) => header.dtype = dtype as i32,
+                (2, Value::Bytes(shape)) => header.read_shape(shape)?,
+                // An empty field is the same as none.
+                (4, Value::Bytes(content)) if !content.is_empty() => header.content = Some(content),
+                _ => {}
+            }
+        }
+        Ok(header)
+    }
+
+    fn read_shape(&mut self, shape: Bytes) -> Result<(), DecodeError> {
+        for field in Fields::of(shape) {
+            if let (2, Value::Bytes(dim)) = field? {
+                let mut size = 0;
+                for field in Fields::of(dim) {
+                    if let (1, Value::Varint(value)) = field? {
+                        size = value as i64;
+                    }
+                }
+                self.shape.push(size);
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of elements.
+    fn count(&self) -> Result<usize, DecodeError> {
+        let sizes = self.shape.iter().map(|&size| usize::try_from(size).ok());
+        sizes
+            .reduce(|count, size| count?.checked_mul(size?))
+            .unwrap_or(Some(1))
+            .ok_or_else(|| DecodeError::Shape(self.shape.clone()))
+    }
+}
+
+fn of_content(element: Element, content: Bytes, count: usize) -> Result<Bytes, DecodeError> {
+    let expected = count.saturating_mul(element.width);
+    if content.len() != expected {
+        return Err(DecodeError::Content { actual: content.len(), expected });
+    }
+    if element.content_is_ours() {
+        return Ok(content);
+    }
+    let mut out = Elements::new(element, count);
+    for chunk in content.chunks_exact(element.width) {
+        let mut bits = [0; 8];
+        bits[..chunk.len()].copy_from_slice(chunk);
+        out.push(u64::from_le_bytes(bits))?;
+    }
+    Ok(out.finish())
+}
+
+fn of_values(element: Element, message: Bytes, count: usize) -> Result<Bytes, DecodeError> {
+    let mut out = Elements::new(element, count);
+    for field in Fields::of(message) {
+        let (tag, value) = field?;
+        if tag != element.field {
+            continue;
+        }
+        match value {
+            // A packed list of floats is laid out as content is: no copy.
+            Value::Bytes(packed) if element.encoding != Encoding::Varint => {
+                if out.is_empty() && packed.len() == out.wanted && element.content_is_ours() {
+                    return Ok(packed);
+                }
+                out.push_packed(packed)?;
+            }
+            Value::Bytes(mut packed) => {
+                while !packed.is_empty() {
+                    out.push(varint(&mut packed)?)?;
+                }
+            }
+            Value::Varint(bits) | Value::Fixed64(bits) => out.push(bits)?,
+            Value::Fixed32(bits) => out.push(u64::from(bits))?,
+        }
+    }
+    Ok(out.finish())
+}
+
+/// Elements of ours being put together, up to as many as the shape says.
+struct Elements {
+    element: Element,
+    width: usize,
+    wanted: usize,
+    bytes: BytesMut,
+}
+
+impl Elements {
+    fn new(element: Element, count: usize) -> Self {
+        let width = element.dtype.size().expect("strings are read elsewhere");
+        Self { element, width, wanted: count * width, bytes: BytesMut::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn push(&mut self, bits: u64) -> Result<(), DecodeError> {
+        if self.bytes.len() < self.wanted {
+            let value = self.element.convert(bits)?.to_le_bytes();
+            self.bytes.put_slice(&value[..self.width]);
+        }
+        Ok(())
+    }
+
+    fn push_packed(&mut self, packed: Bytes) -> Result<(), DecodeError> {
+        let width = if self.element.encoding == Encoding::Fixed32 { 4 } else { 8 };
+        if !packed.len().is_multiple_of(width) {
+            return Err(DecodeError::Malformed);
+        }
+        for chunk in packed.chunks_exact(width) {
+            let mut bits = [0; 8];
+            bits[..width].copy_from_slice(chunk);
+            self.push(u64::from_le_bytes(bits))?;
+        }
+        Ok(())
+    }
+
+    /// Fills up with the last element, or with zeros.
+    fn finish(mut self) -> Bytes {
+        let missing = (self.wanted - self.bytes.len()) / self.width;
+        let mut last = [0; 8];
+        if let Some(start) = self.bytes.len().checked_sub(self.width) {
+            last[..self.width].copy_from_slice(&self.bytes[start..]);
+        }
+        self.bytes.reserve(missing * self.width);
+        for _ in 0..missing {
+            self.bytes.put_slice(&last[..self.width]);
+        }
+        self.bytes.freeze()
+    }
+}
+
+fn strings_of_values(message: Bytes, count: usize) -> Result<Vec<Bytes>, DecodeError> {
+    let mut strings = Vec::new();
+    for field in Fields::of(message) {
+        if let (8, Value::Bytes(text)) = field?
+            && strings.len() < count
+        {
+            strings.push(text);
+        }
+    }
+    let last = strings.last().cloned().unwrap_or_default();
+    strings.resize(count, last);
+    Ok(strings)
+}
+
+/// String content: the lengths of all as varints, then their bytes.
+fn strings_of_content(mut content: Bytes, count: usize) -> Result<Vec<Bytes>, DecodeError> {
+    let lengths: Vec<u64> = (0..count).map(|_| varint(&mut content)).collect::<Result<_, _>>()?;
+    let strings = lengths.into_iter().map(|length| take(&mut content, length));
+    let strings = strings.collect::<Result<Vec<_>, _>>()?;
+    if content.is_empty() { Ok(strings) } else { Err(DecodeError::Malformed) }
+}

@@ -1,0 +1,116 @@
+//! `tensorflow.serving.PredictRequest` from a [`Call`].
+
+use bytes::{BufMut, Bytes};
+use outrigger_core::{Content, DType, Tensor};
+use outrigger_proto::tensorflow::DataType;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+
+use crate::Call;
+
+/// Bytes that [`encode_request`] will write.
+pub fn encoded_len(call: &Call) -> usize {
+    field_len(1, spec_len(call))
+        + call.inputs.iter().map(|tensor| field_len(2, entry_len(tensor))).sum::<usize>()
+        + call.outputs.iter().map(|name| field_len(3, name.len())).sum::<usize>()
+}
+
+/// Writes `call` as an encoded `PredictRequest`.
+pub fn encode_request(call: &Call, out: &mut impl BufMut) {
+    put_spec(call, out);
+    for tensor in &call.inputs {
+        put_header(2, entry_len(tensor), out);
+        put_bytes(1, tensor.name.as_bytes(), out);
+        put_header(2, tensor_len(tensor), out);
+        put_tensor(tensor, out);
+    }
+    for name in &call.outputs {
+        put_bytes(3, name.as_bytes(), out);
+    }
+}
+
+/// `ModelSpec`: name, version (wrapped), signature.
+fn put_spec(call: &Call, out: &mut impl BufMut) {
+    put_header(1, spec_len(call), out);
+    put_bytes(1, call.servable.name.as_str().as_bytes(), out);
+    put_header(2, version_len(call), out);
+    put_int(1, call.servable.version.0 as u64, out);
+    put_bytes(3, call.signature.as_bytes(), out);
+}
+
+fn spec_len(call: &Call) -> usize {
+    field_len(1, call.servable.name.as_str().len())
+        + field_len(2, version_len(call))
+        + field_len(3, call.signature.len())
+}
+
+fn version_len(call: &Call) -> usize {
+    int_len(1, call.servable.version.0 as u64)
+}
+
+/// An entry of the map `inputs`: key, value.
+fn entry_len(tensor: &Tensor) -> usize {
+    field_len(1, tensor.name.len()) + field_len(2, tensor_len(tensor))
+}
+
+/// `TensorProto`: dtype, shape, and the elements as content or as strings.
+fn put_tensor(tensor: &Tensor, out: &mut impl BufMut) {
+    put_int(1, wire_type(tensor.dtype), out);
+    put_header(2, shape_len(&tensor.shape), out);
+    for &size in &tensor.shape {
+        put_header(2, int_len(1, size as u64), out);
+        put_int(1, size as u64, out);
+    }
+    match &tensor.content {
+        Content::Bytes(bytes) => put_bytes(4, bytes, out),
+        Content::Strings(strings) => strings.iter().for_each(|text| put_bytes(8, text, out)),
+    }
+}
+
+fn tensor_len(tensor: &Tensor) -> usize {
+    let elements = match &tensor.content {
+        Content::Bytes(bytes) => field_len(4, bytes.len()),
+        Content::Strings(strings) => {
+            strings.iter().map(|text| field_len(8, Bytes::len(text))).sum()
+        }
+    };
+    int_len(1, wire_type(tensor.dtype)) + field_len(2, shape_len(&tensor.shape)) + elements
+}
+
+fn shape_len(shape: &[i64]) -> usize {
+    shape.iter().map(|&size| field_len(2, int_len(1, size as u64))).sum()
+}
+
+fn wire_type(dtype: DType) -> u64 {
+    let dtype = match dtype {
+        DType::Float32 => DataType::DtFloat,
+        DType::Float64 => DataType::DtDouble,
+        DType::Int32 => DataType::DtInt32,
+        DType::Int64 => DataType::DtInt64,
+        DType::Bool => DataType::DtBool,
+        DType::String => DataType::DtString,
+    };
+    dtype as u64
+}
+
+fn int_len(tag: u32, value: u64) -> usize {
+    key_len(tag) + encoded_len_varint(value)
+}
+
+fn field_len(tag: u32, length: usize) -> usize {
+    key_len(tag) + encoded_len_varint(length as u64) + length
+}
+
+fn put_int(tag: u32, value: u64, out: &mut impl BufMut) {
+    encode_key(tag, WireType::Varint, out);
+    encode_varint(value, out);
+}
+
+fn put_header(tag: u32, length: usize, out: &mut impl BufMut) {
+    encode_key(tag, WireType::LengthDelimited, out);
+    encode_varint(length as u64, out);
+}
+
+fn put_bytes(tag: u32, bytes: &[u8], out: &mut impl BufMut) {
+    put_header(tag, bytes.len(), out);
+    out.put_slice(bytes);
+}
