@@ -1,0 +1,82 @@
+# `make` alone lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+CARGO ?= cargo
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.outrigger-stamp
+LOCK := testenv/requirements.lock
+PROTOS := $(wildcard proto/outrigger/v1/*.proto)
+BINARY := $(or $(CARGO_TARGET_DIR),target)/release/outrigger
+
+export OUTRIGGER_BIN ?= $(abspath $(BINARY))
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: venv build tools ## see the whole system work; DATA=path takes the MineThatData file
+	@$(PY) -m outrigger_testenv.demo $(if $(DATA),--data '$(DATA)')
+
+.PHONY: test
+test: test-rust test-python ## all tests, Rust and Python
+
+.PHONY: test-rust
+test-rust: venv tools ## the Rust tests
+	$(CARGO) test --workspace
+
+.PHONY: test-python
+test-python: venv build tools ## the tests on real processes: environment, orchestration, execution
+	$(PY) -m pytest testenv
+
+.PHONY: lint
+lint: venv ## what CI checks: formatting, clippy, rustdoc, cargo-deny, ruff
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	@if command -v cargo-deny >/dev/null 2>&1 && [ -f deny.toml ]; then $(CARGO) deny check; \
+	  else echo "cargo-deny is not installed: not checked"; fi
+	$(PY) -m ruff check testenv
+	$(PY) -m ruff format --check testenv
+
+.PHONY: format
+format: venv ## format Rust and Python
+	$(CARGO) fmt --all
+	$(PY) -m ruff check --fix --quiet testenv
+	$(PY) -m ruff format --quiet testenv
+
+.PHONY: build
+build: ## the release binary
+	$(CARGO) build --release --package outrigger-cli
+
+.PHONY: venv
+venv: $(STAMP) ## the Python environment, with TensorFlow's CPU wheel
+
+$(STAMP): $(LOCK) testenv/pyproject.toml $(PROTOS)
+	@[ -x $(PY) ] || $(PYTHON) -m venv $(VENV)
+	@echo "python packages: $(LOCK)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --requirement $(LOCK)
+	@PYTHONPATH=testenv/src $(PY) -m outrigger_testenv.stubs
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --editable testenv
+	@touch $@
+
+.PHONY: tools
+tools: ## docker-registry, skopeo and umoci, where they can be installed
+	@scripts/install-test-tools
+
+.PHONY: validate-model
+validate-model: venv build ## check a model directory before it ships: MODEL=dir
+	@[ -n '$(MODEL)' ] || { echo 'which one? make validate-model MODEL=dir' >&2; exit 64; }
+	@$(PY) -m outrigger_testenv.validate '$(MODEL)'
+
+.PHONY: clean
+clean: ## remove what was built
+	$(CARGO) clean
+	rm -rf $(VENV) .demo testenv/build testenv/src/outrigger testenv/src/*.egg-info

@@ -1,0 +1,35 @@
+"""Outrigger's test environment.
+
+`Stack` runs the real binaries, `ModelBuilder` makes model packages from
+TensorFlow functions, `pack` gives the tensors that the control plane will send,
+and `Client` scores pandas DataFrames.
+"""
+
+from importlib import import_module
+
+_HOME = {
+    "Client": "client",
+    "Input": "features",
+    "Metadata": "features",
+    "ModelBuilder": "builder",
+    "ModelPackage": "builder",
+    "OutriggerError": "errors",
+    "Output": "features",
+    "Stack": "stack",
+    "hashed": "features",
+    "numeric": "features",
+    "pack": "packing",
+    "reference_model": "reference",
+    "text": "features",
+    "vector": "features",
+    "vocabulary": "features",
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str):
+    # Imported when used: TensorFlow takes seconds, and a load generator needs none of it.
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

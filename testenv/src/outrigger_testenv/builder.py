@@ -1,0 +1,177 @@
+"""TensorFlow functions as model packages: SavedModel, metadata.json, golden.jsonl, image."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from outrigger_testenv.binary import outrigger
+from outrigger_testenv.features import (
+    PER_TREATMENT,
+    SEED,
+    TREATMENT_COUNT,
+    USER,
+    Input,
+    Metadata,
+    Output,
+)
+from outrigger_testenv.jsonform import http_request
+from outrigger_testenv.packing import Treatments, constants, pack
+from outrigger_testenv.requests import rows
+
+SAVED_MODEL = Path("tensorflow_serving_model", "model")
+
+
+class ModelPackage:
+    """A directory that mirrors an image's /data, ready to be pushed."""
+
+    def __init__(self, directory: Path):
+        self.directory = Path(directory)
+        self.metadata = Metadata.read(self.directory)
+        self._function: Any = None
+
+    @property
+    def saved_model(self) -> Path:
+        """Where saved_model.pb is; also found one level down, in a numeric directory."""
+        top = self.directory / SAVED_MODEL
+        if (top / "saved_model.pb").is_file():
+            return top
+        numbered = [
+            each.parent for each in top.glob("*/saved_model.pb") if each.parent.name.isdigit()
+        ]
+        if not numbered:
+            raise FileNotFoundError(f"no saved_model.pb under {top}")
+        return max(numbered, key=lambda each: int(each.name))
+
+    def run(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """TensorFlow's own answer for packed tensors, by output tensor."""
+        if self._function is None:
+            import tensorflow as tf
+
+            loaded = tf.saved_model.load(str(self.saved_model))
+            # The signature does not keep what it was loaded from alive.
+            self._function = (loaded, loaded.signatures[self.metadata.signature])
+        answer = self._function[1](**constants(tensors))
+        return {name: tensor.numpy() for name, tensor in answer.items()}
+
+    def score(self, users: pd.DataFrame, treatments: Treatments) -> list[np.ndarray]:
+        """TensorFlow's scores (the first output), one array a user."""
+        tensors = pack(self.metadata, users, treatments)
+        output = self.metadata.outputs[0]
+        values = self.run(tensors)[output.tensor].reshape(len(users), -1)
+        if output.kind != PER_TREATMENT:
+            return list(values)
+        shared = isinstance(treatments, pd.DataFrame)
+        sizes = [len(treatments)] * len(users) if shared else [len(frame) for frame in treatments]
+        return [row[:size] for row, size in zip(values, sizes, strict=True)]
+
+    def write_golden(
+        self,
+        users: pd.DataFrame,
+        treatments: Treatments,
+        rtol: float = 1e-4,
+        atol: float = 1e-5,
+    ) -> None:
+        """Records TensorFlow's scores as golden cases, one a user."""
+        shared = isinstance(treatments, pd.DataFrame)
+        per_treatment = self.metadata.outputs[0].kind == PER_TREATMENT
+        with (self.directory / "golden.jsonl").open("w", encoding="utf-8") as lines:
+            for at, user in enumerate(rows(users)):
+                offered = treatments if shared else treatments[at]
+                answer = self.score(users.iloc[at : at + 1], [offered])[0]
+                scores = [float(score) for score in answer]
+                case = {
+                    "request": http_request(user, offered),
+                    "expected": {"scores": scores} if per_treatment else {"score": scores[0]},
+                    "rtol": rtol,
+                    "atol": atol,
+                }
+                lines.write(json.dumps(case) + "\n")
+
+    def push(
+        self, reference: str, labels: Mapping[str, str] | None = None, **environment: str
+    ) -> str:
+        """`outrigger push`; returns the digest."""
+        command = [str(outrigger()), "push", str(self.directory), reference, "-o", "json"]
+        for name, value in (labels or {}).items():
+            command += ["--label", f"{name}={value}"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, **environment}
+        )
+        if done.returncode != 0:
+            raise RuntimeError(
+                f"push {reference} failed ({done.returncode}): {done.stderr.strip()}"
+            )
+        return json.loads(done.stdout)["digest"]
+
+
+class ModelBuilder:
+    """Builds packages that share one feature list.
+
+    The function takes the input tensors by keyword (a Keras model: as one dict) and
+    returns its outputs by tensor name, or the one output.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        outputs: Sequence[Output] = (Output("scores", "score"),),
+        signature: str = "serving_default",
+        annotations: Mapping[str, str] | None = None,
+    ):
+        self.metadata = Metadata(tuple(inputs), tuple(outputs), signature, dict(annotations or {}))
+
+    def specs(self) -> dict[str, Any]:
+        """The signature's inputs: [B, width], [B, T, width], [B]."""
+        import tensorflow as tf
+
+        def shape(each: Input) -> list[int | None]:
+            if each.entity in (TREATMENT_COUNT, SEED):
+                return [None]
+            return [None, each.width] if each.entity == USER else [None, None, each.width]
+
+        return {
+            each.tensor: tf.TensorSpec(shape(each), tf.as_dtype(each.dtype), each.tensor)
+            for each in self.metadata.inputs
+        }
+
+    def build(
+        self,
+        model: Callable[..., Any],
+        directory: Path,
+        golden: tuple[pd.DataFrame, Treatments] | None = None,
+    ) -> ModelPackage:
+        """Exports a function, tf.Module or Keras model into `directory`, like an image's /data."""
+        import tensorflow as tf
+
+        target = Path(directory) / SAVED_MODEL
+        target.parent.mkdir(parents=True, exist_ok=True)
+        holder = tf.Module()
+        holder.model = model if isinstance(model, tf.Module | tf.keras.Model) else None
+        signature = self._signature(model)
+        holder.signature = signature
+        tf.saved_model.save(holder, str(target), signatures={self.metadata.signature: signature})
+        self.metadata.write(Path(directory))
+        package = ModelPackage(directory)
+        if golden is not None:
+            package.write_golden(*golden)
+        return package
+
+    def _signature(self, model: Callable[..., Any]) -> Any:
+        import tensorflow as tf
+
+        takes_dict = isinstance(model, tf.keras.Model)
+
+        @tf.function
+        def serve(**inputs: Any) -> dict[str, Any]:
+            answer = model(inputs) if takes_dict else model(**inputs)
+            if not isinstance(answer, Mapping):
+                answer = {self.metadata.outputs[0].tensor: answer}
+            return dict(answer)
+
+        return serve.get_concrete_function(**self.specs())

@@ -1,0 +1,223 @@
+"""Scores pandas frames: tensors, messages and gRPC stay underneath."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import grpc
+import numpy as np
+import pandas as pd
+
+from outrigger.v1 import model_pb2, model_pb2_grpc, prediction_pb2_grpc
+from outrigger.v1 import prediction_pb2 as pb
+from outrigger_testenv import requests
+from outrigger_testenv.errors import OutriggerError
+
+Treatments = pd.DataFrame | Sequence[pd.DataFrame]
+
+_MAX_MESSAGE = 256 << 20
+
+
+def channel_options(target: str) -> list[tuple[str, Any]]:
+    """Sizes for megabyte messages, and a valid authority where the target is a socket's path."""
+    options: list[tuple[str, Any]] = [
+        ("grpc.max_receive_message_length", _MAX_MESSAGE),
+        ("grpc.max_send_message_length", _MAX_MESSAGE),
+        # Every channel a connection of its own: channels of one process share them otherwise.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+    if target.startswith("unix:"):
+        options.append(("grpc.default_authority", "localhost"))
+    return options
+
+
+def selector(model: str, tag: str | None = None, digest: str | None = None) -> pb.ModelSelector:
+    """A model by name, and by tag or digest when one is given."""
+    if tag and digest:
+        raise ValueError("a tag or a digest, not both")
+    return pb.ModelSelector(name=model, tag=tag, digest=digest)
+
+
+class Client:
+    """A connection to a control plane at "host:port" or "unix:/path"."""
+
+    def __init__(self, target: str, timeout: float = 30.0):
+        self.target = target
+        self.timeout = timeout
+        self.channel = grpc.insecure_channel(target, options=channel_options(target))
+        self.prediction = prediction_pb2_grpc.PredictionServiceStub(self.channel)
+        self.model_service = model_pb2_grpc.ModelServiceStub(self.channel)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self.channel.close()
+
+    def predict(
+        self,
+        model: str,
+        users: pd.DataFrame,
+        treatments: Treatments | None = None,
+        *,
+        tag: str | None = None,
+        digest: str | None = None,
+        form: str = requests.TABLE,
+        users_per_call: int = 16,
+        options: pb.ResponseOptions | None = None,
+        timeout: float | None = None,
+    ) -> pd.DataFrame:
+        """Scores the treatments of every user.
+
+        `users` has one row a user, its index the users' ids; `treatments` is one frame
+        for all users or one a user, its index the treatments' ids. The answer has a row
+        a score: `user`, `treatment`, the score and the model's other outputs by name,
+        and the `digest` that scored. Raises OutriggerError.
+        """
+        batches = self.encode(users, treatments, form=form, users_per_call=users_per_call)
+        frames = []
+        for batch in batches:
+            batch.model.CopyFrom(selector(model, tag, digest))
+            if options is not None:
+                batch.options.CopyFrom(options)
+            frames.append(_frame(batch, self.call_batch(batch, timeout)))
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+    @staticmethod
+    def encode(
+        users: pd.DataFrame,
+        treatments: Treatments | None,
+        *,
+        form: str = requests.TABLE,
+        users_per_call: int = 16,
+    ) -> Iterator[pb.BatchPredictRequest]:
+        """The calls that `predict` makes, without model and options."""
+        shared = isinstance(treatments, pd.DataFrame)
+        if treatments is not None and not shared and len(treatments) != len(users):
+            raise ValueError(f"{len(users)} users, but treatments for {len(treatments)}")
+        offered = request({}, treatments, form) if shared else None
+        batch = pb.BatchPredictRequest()
+        for at, features in enumerate(requests.rows(users)):
+            own = None if shared or treatments is None else treatments[at]
+            message = request(features, own, form, key=str(users.index[at]))
+            if offered is not None:
+                message.MergeFrom(offered)
+            batch.requests.append(message)
+            if len(batch.requests) == users_per_call or at + 1 == len(users):
+                yield batch
+                batch = pb.BatchPredictRequest()
+
+    def call(self, message: pb.PredictRequest, timeout: float | None = None) -> pb.PredictResponse:
+        """Predict as it is. Raises OutriggerError."""
+        return self._invoke(self.prediction.Predict, message, timeout)
+
+    def call_batch(
+        self, message: pb.BatchPredictRequest, timeout: float | None = None
+    ) -> pb.BatchPredictResponse:
+        """BatchPredict as it is. Raises OutriggerError."""
+        return self._invoke(self.prediction.BatchPredict, message, timeout)
+
+    def explain(
+        self, message: pb.PredictRequest, timeout: float | None = None
+    ) -> tuple[dict[str, np.ndarray], pb.ExplainResponse]:
+        """The tensors that the engine would get, as arrays, and the whole answer."""
+        answer = self._invoke(self.prediction.Explain, message, timeout)
+        return {tensor.name: array(tensor) for tensor in answer.tensors}, answer
+
+    def models(self) -> Mapping[str, model_pb2.Model]:
+        """What the control plane knows, by name."""
+        answer = self._invoke(self.model_service.ListModels, model_pb2.ListModelsRequest(), None)
+        return {model.name: model for model in answer.models}
+
+    def model(self, name: str) -> model_pb2.Model:
+        """One model with its history."""
+        wanted = model_pb2.GetModelRequest(name=name)
+        return self._invoke(self.model_service.GetModel, wanted, None).model
+
+    def serving_digest(self, model: str, tag: str = "latest") -> str:
+        """The digest that answers requests by the tag; empty while there is none."""
+        known = self.models().get(model)
+        return (
+            next((each.serving_digest for each in known.tags if each.name == tag), "")
+            if known
+            else ""
+        )
+
+    def wait_until_serving(
+        self, model: str, digest: str, tag: str = "latest", timeout: float = 60.0
+    ) -> None:
+        """Returns once requests by the tag are answered by the digest."""
+        deadline = time.monotonic() + timeout
+        while (serving := self.serving_digest(model, tag)) != digest:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"{model}:{tag} is still served by {serving or 'nothing'}, not {digest}"
+                )
+            time.sleep(0.05)
+
+    def _invoke(self, method: Any, message: Any, timeout: float | None) -> Any:
+        try:
+            return method(message, timeout=self.timeout if timeout is None else timeout)
+        except grpc.RpcError as error:
+            raise OutriggerError.from_rpc(error) from None
+
+
+def request(
+    user: Mapping[str, Any],
+    treatments: pd.DataFrame | None,
+    form: str = requests.TABLE,
+    key: str = "",
+) -> pb.PredictRequest:
+    """One user's request, without a model."""
+    message = pb.PredictRequest(request_id=key, routing_key=key)
+    if user:
+        message.user_features.CopyFrom(requests.user_features(dict(user)))
+    if treatments is None:
+        return message
+    if form == requests.TABLE:
+        message.treatment_table.CopyFrom(requests.table(treatments))
+    elif form == requests.KEY_VALUE:
+        message.treatments.extend(requests.treatments(treatments))
+    else:
+        raise ValueError(f"no form {form!r}: {requests.TABLE!r} or {requests.KEY_VALUE!r}")
+    return message
+
+
+def array(tensor: pb.ExplainedTensor) -> np.ndarray:
+    """An explained tensor as numpy; texts as bytes objects."""
+    if tensor.dtype == "string":
+        return np.array(list(tensor.texts), object).reshape(tuple(tensor.shape))
+    dtype = np.dtype(tensor.dtype).newbyteorder("<")
+    return np.frombuffer(tensor.content, dtype).reshape(tuple(tensor.shape))
+
+
+def _frame(batch: pb.BatchPredictRequest, answer: pb.BatchPredictResponse) -> pd.DataFrame:
+    frames = [
+        _user_frame(asked, response)
+        for asked, response in zip(batch.requests, answer.responses, strict=True)
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _user_frame(asked: pb.PredictRequest, response: pb.PredictResponse) -> pd.DataFrame:
+    if response.WhichOneof("output") == "score":
+        columns: dict[str, Any] = {"treatment": [None], "score": [response.score]}
+    else:
+        ids = list(asked.treatment_table.ids) or [each.id for each in asked.treatments]
+        rows = list(response.scores.indices) or range(len(ids))
+        columns = {"treatment": [ids[row] for row in rows], "score": _values(response.scores)}
+    for name, output in sorted(response.additional_outputs.items()):
+        columns[name] = _values(output)
+    frame = pd.DataFrame(columns)
+    frame.insert(0, "user", asked.routing_key)
+    frame["digest"] = response.model.digest
+    return frame
+
+
+def _values(scores: pb.ScoreList) -> Any:
+    values = np.array(scores.values, np.float32)
+    return values if scores.width <= 1 else list(values.reshape(-1, scores.width))

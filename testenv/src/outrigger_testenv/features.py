@@ -1,0 +1,182 @@
+"""metadata.json as dataclasses: which features a model takes, and as what tensors.
+
+The names mirror the file (docs/model-package.md); what is left at its default is
+left out of the file.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCHEMA = "outrigger.dev/model/v1"
+
+USER = "user"
+TREATMENT = "treatment"
+TREATMENT_COUNT = "treatment_count"
+SEED = "seed"
+
+PER_TREATMENT = "per_treatment"
+SINGLE = "single"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature and what its absence means: a default, an error, or NaN."""
+
+    name: str
+    default: Any = None
+    required: bool = False
+    missing: str | None = None
+    length: int | None = None
+    vocabulary: tuple[str, ...] | None = None
+    out_of_vocabulary: int | None = None
+    hash_buckets: int | None = None
+    allow_non_finite: bool = False
+
+    @property
+    def width(self) -> int:
+        """Positions it takes in the last dimension of its tensor."""
+        return self.length or 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in `inputs[].features`."""
+        entry = {key: getattr(self, key) for key in self.__dataclass_fields__}
+        if self.vocabulary is not None:
+            entry["vocabulary"] = list(self.vocabulary)
+        return {
+            key: value for key, value in entry.items() if value is not None and value is not False
+        }
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> "Feature":
+        """Reads an entry of `inputs[].features`."""
+        entry = dict(entry)
+        if "vocabulary" in entry:
+            entry["vocabulary"] = tuple(entry["vocabulary"])
+        return cls(**entry)
+
+
+def numeric(name: str, **absence: Any) -> Feature:
+    """A number: `numeric("recency", default=6)`, `required=True` or `missing="nan"`."""
+    return Feature(name, **absence)
+
+
+def vector(name: str, length: int, **absence: Any) -> Feature:
+    """`length` numbers under one name."""
+    return Feature(name, length=length, **absence)
+
+
+def vocabulary(
+    name: str, words: Sequence[str], *, other: int | None = None, **absence: Any
+) -> Feature:
+    """A word, as its position in `words`; any other word is `other` (one past the last)."""
+    other = len(words) if other is None else other
+    return Feature(name, vocabulary=tuple(words), out_of_vocabulary=other, **absence)
+
+
+def hashed(name: str, buckets: int, **absence: Any) -> Feature:
+    """A text as `tf.strings.to_hash_bucket_fast(text, buckets)`."""
+    return Feature(name, hash_buckets=buckets, **absence)
+
+
+def text(name: str, **absence: Any) -> Feature:
+    """A text as it is; its tensor's dtype is "string"."""
+    return Feature(name, **absence)
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input tensor of the signature."""
+
+    tensor: str
+    entity: str
+    dtype: str
+    features: tuple[Feature, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Size of the last dimension of a user or treatment tensor."""
+        return sum(feature.width for feature in self.features)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in `inputs`."""
+        entry: dict[str, Any] = {"tensor": self.tensor, "entity": self.entity, "dtype": self.dtype}
+        if self.features:
+            entry["features"] = [feature.to_json() for feature in self.features]
+        return entry
+
+    @classmethod
+    def from_json(cls, entry: dict[str, Any]) -> "Input":
+        """Reads an entry of `inputs`."""
+        features = tuple(Feature.from_json(feature) for feature in entry.get("features", ()))
+        return cls(entry["tensor"], entry["entity"], entry["dtype"], features)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output tensor of the signature; the first of a model is the score."""
+
+    tensor: str
+    name: str
+    kind: str = PER_TREATMENT
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The whole file."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...] = (Output("scores", "score"),)
+    signature: str = "serving_default"
+    annotations: dict[str, str] = field(default_factory=dict)
+    deterministic: bool = True
+
+    def features(self, entity: str) -> Iterator[Feature]:
+        """All features of users or of treatments, in the order of the file."""
+        return (
+            feature for each in self.inputs if each.entity == entity for feature in each.features
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of metadata.json."""
+        content: dict[str, Any] = {
+            "schema": SCHEMA,
+            "framework": "tensorflow",
+            "signature": self.signature,
+            "inputs": [each.to_json() for each in self.inputs],
+            "outputs": [vars(output) for output in self.outputs],
+        }
+        if self.annotations:
+            content["annotations"] = self.annotations
+        if not self.deterministic:
+            content["deterministic"] = False
+        return content
+
+    def write(self, directory: Path) -> None:
+        """Writes `directory/metadata.json`."""
+        content = json.dumps(self.to_json(), indent=2, ensure_ascii=False)
+        (directory / "metadata.json").write_text(content + "\n", encoding="utf-8")
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Metadata":
+        """Reads what `to_json` writes; the server's own parser is the judge of a file."""
+        return cls(
+            inputs=tuple(Input.from_json(entry) for entry in content["inputs"]),
+            outputs=tuple(
+                Output(entry["tensor"], entry["name"], entry.get("kind", PER_TREATMENT))
+                for entry in content["outputs"]
+            ),
+            signature=content.get("signature", "serving_default"),
+            annotations=content.get("annotations", {}),
+            deterministic=content.get("deterministic", True),
+        )
+
+    @classmethod
+    def read(cls, directory: Path) -> "Metadata":
+        """Reads the metadata.json of a model directory (either of its two places)."""
+        for place in (directory, directory / "tensorflow_serving_model"):
+            if (file := place / "metadata.json").is_file():
+                return cls.from_json(json.loads(file.read_text(encoding="utf-8")))
+        raise FileNotFoundError(f"no metadata.json in {directory}")

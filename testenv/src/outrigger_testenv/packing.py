@@ -1,0 +1,210 @@
+"""Features to tensors, as the control plane does it.
+
+`pack` gives training the very tensors that serving will feed: same order, same
+defaults, same vocabularies and hashes, same bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from outrigger_testenv.features import (
+    SEED,
+    TREATMENT,
+    TREATMENT_COUNT,
+    USER,
+    Feature,
+    Input,
+    Metadata,
+)
+
+Treatments = pd.DataFrame | Sequence[pd.DataFrame]
+
+
+class PackingError(ValueError):
+    """A value that the control plane would refuse as well; names the feature."""
+
+
+def pack(
+    metadata: Metadata,
+    users: pd.DataFrame,
+    treatments: Treatments,
+    counts: Sequence[int] | None = None,
+) -> dict[str, np.ndarray]:
+    """Tensors by input name: user [B, width], treatment [B, T, width], treatment_count [B].
+
+    `users` has one row a user. `treatments` is one frame that every user is offered,
+    or one frame a user, or, with `counts`, the rows of all users one after the
+    other. NaN, None and NA in a frame mean: absent. Texts are bytes objects.
+    """
+    sizes, rows = _layout(len(users), treatments, counts)
+    tensors = {}
+    for each in metadata.inputs:
+        if each.entity == USER:
+            tensors[each.tensor] = _table(each, users)
+        elif each.entity == TREATMENT:
+            tensors[each.tensor] = _padded(
+                _table(each, rows), sizes, shared=rows is treatments and counts is None
+            )
+        elif each.entity == TREATMENT_COUNT:
+            tensors[each.tensor] = np.array(sizes, dtype=each.dtype)
+        elif each.entity == SEED:
+            raise PackingError(
+                f"{each.tensor}: a seed comes from the request's id, not from a frame"
+            )
+    return tensors
+
+
+def _layout(
+    users: int, treatments: Treatments, counts: Sequence[int] | None
+) -> tuple[list[int], pd.DataFrame]:
+    if isinstance(treatments, pd.DataFrame):
+        if counts is None:
+            return [len(treatments)] * users, treatments
+        sizes, rows = [int(count) for count in counts], treatments
+    else:
+        sizes = [len(frame) for frame in treatments]
+        rows = pd.concat(treatments, ignore_index=True) if sizes else pd.DataFrame()
+    if len(sizes) != users or sum(sizes) != len(rows):
+        raise PackingError(
+            f"{users} users, {len(sizes)} counts over {len(rows)} rows of treatments"
+        )
+    return sizes, rows
+
+
+def _padded(rows: np.ndarray, sizes: list[int], shared: bool) -> np.ndarray:
+    """[rows, width] -> [B, T, width], T the longest, the rest zeros or empty texts."""
+    if shared:
+        return np.ascontiguousarray(np.broadcast_to(rows, (len(sizes), *rows.shape)))
+    tensor = np.full(
+        (len(sizes), max(sizes, default=0), rows.shape[1]), _zero(rows.dtype), rows.dtype
+    )
+    ends = np.cumsum([0, *sizes])
+    for user, (start, end) in enumerate(pairwise(ends)):
+        tensor[user, : end - start] = rows[start:end]
+    return tensor
+
+
+def _zero(dtype: np.dtype) -> Any:
+    return b"" if dtype.kind == "O" else dtype.type(0)
+
+
+def _numpy_dtype(dtype: str) -> np.dtype:
+    return np.dtype(object if dtype == "string" else dtype)
+
+
+def _table(each: Input, frame: pd.DataFrame) -> np.ndarray:
+    """One row a row of the frame, the features side by side in the file's order."""
+    dtype = _numpy_dtype(each.dtype)
+    table = np.empty((len(frame), each.width), dtype)
+    offset = 0
+    for feature in each.features:
+        table[:, offset : offset + feature.width] = _column(feature, dtype, frame)
+        offset += feature.width
+    return table
+
+
+def _column(feature: Feature, dtype: np.dtype, frame: pd.DataFrame) -> np.ndarray:
+    """[rows, feature.width], absent values filled in."""
+    if feature.name not in frame.columns:
+        return np.broadcast_to(_absent(feature, dtype, 0), (len(frame), feature.width))
+    series = frame[feature.name]
+    gone = _absences(series)
+    column = np.empty((len(frame), feature.width), dtype)
+    column[~gone] = _encode(feature, dtype, series[~gone])
+    if gone.any():
+        column[gone] = _absent(feature, dtype, int(np.argmax(gone)))
+    return column
+
+
+def _absences(series: pd.Series) -> np.ndarray:
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub":
+        return series.isna().to_numpy()
+    return np.array(
+        [value is None or (np.ndim(value) == 0 and bool(pd.isna(value))) for value in series], bool
+    )
+
+
+def _absent(feature: Feature, dtype: np.dtype, at: int) -> np.ndarray:
+    """The `width` elements that stand for an absent value; `at` is the row, for the error."""
+    if feature.default is not None:
+        return _encode(feature, dtype, pd.Series([feature.default]))[0]
+    if feature.missing == "nan":
+        return np.full(feature.width, np.nan, dtype)
+    raise PackingError(f'row {at} has no "{feature.name}", which is required')
+
+
+def _encode(feature: Feature, dtype: np.dtype, series: pd.Series) -> np.ndarray:
+    """[values, feature.width]; none of the values is absent."""
+    values = series.to_numpy() if feature.length is None else _flat(feature, series)
+    if feature.vocabulary is not None:
+        index = {word: at for at, word in enumerate(feature.vocabulary)}
+        encoded = [index.get(word, feature.out_of_vocabulary) for word in _strings(feature, values)]
+    elif feature.hash_buckets is not None:
+        encoded = _hash(_strings(feature, values), feature.hash_buckets)
+    elif dtype.kind == "O":
+        encoded = [word.encode() for word in _strings(feature, values)]
+    elif dtype.kind == "b":
+        encoded = _flags(feature, values)
+    else:
+        encoded = _cast(feature, dtype, values)
+    return np.array(encoded, dtype).reshape(len(series), feature.width)
+
+
+def _flat(feature: Feature, series: pd.Series) -> np.ndarray:
+    rows = [np.asarray(row) for row in series]
+    for row in rows:
+        if row.shape != (feature.length,):
+            raise PackingError(
+                f'"{feature.name}" has shape {row.shape} instead of ({feature.length},)'
+            )
+    return np.concatenate(rows) if rows else np.empty(0)
+
+
+def _cast(feature: Feature, dtype: np.dtype, values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind not in "fiu":
+        values = np.array([_number(feature, value) for value in values])
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = values.astype(dtype)
+    if dtype.kind == "f":
+        if not feature.allow_non_finite and not np.isfinite(cast).all():
+            raise PackingError(f'"{feature.name}" is not finite')
+    elif not (cast.astype(values.dtype) == values).all():
+        raise PackingError(f'"{feature.name}" has a value that no {dtype} holds')
+    return cast
+
+
+def _number(feature: Feature, value: Any) -> Any:
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        return value
+    raise PackingError(f'"{feature.name}" is {type(value).__name__} instead of a number')
+
+
+def _strings(feature: Feature, values: np.ndarray) -> list[str]:
+    for value in values:
+        if not isinstance(value, str):
+            raise PackingError(f'"{feature.name}" is {type(value).__name__} instead of text')
+    return list(values)
+
+
+def _flags(feature: Feature, values: np.ndarray) -> list[bool]:
+    for value in values:
+        if not isinstance(value, bool | np.bool_):
+            raise PackingError(f'"{feature.name}" is {type(value).__name__} instead of bool')
+    return list(values)
+
+
+def _hash(texts: list[str], buckets: int) -> np.ndarray:
+    import tensorflow as tf
+
+    return tf.strings.to_hash_bucket_fast(tf.constant(texts, tf.string), buckets).numpy()
+
+
+def constants(tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The same tensors as TensorFlow's own."""
+    import tensorflow as tf
+
+    return {name: tf.constant(tensor) for name, tensor in tensors.items()}

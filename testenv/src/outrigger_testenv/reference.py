@@ -1,0 +1,81 @@
+"""The reference model: what every published figure of the request path is measured with."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from outrigger_testenv.builder import ModelBuilder, ModelPackage
+from outrigger_testenv.features import TREATMENT, TREATMENT_COUNT, USER, Input, numeric
+
+USER_FEATURES = 4
+TREATMENT_FEATURES = 20
+LAYERS = (64, 32, 1)
+
+
+def reference_builder() -> ModelBuilder:
+    """4 user features, 20 treatment features, all float32."""
+    users = tuple(numeric(f"user_feature_{at:02}", default=0) for at in range(USER_FEATURES))
+    treatments = tuple(
+        numeric(f"treatment_feature_{at:02}", required=True) for at in range(TREATMENT_FEATURES)
+    )
+    return ModelBuilder(
+        [
+            Input("user", USER, "float32", users),
+            Input("treatment", TREATMENT, "float32", treatments),
+            Input("treatment_count", TREATMENT_COUNT, "int32"),
+        ],
+        annotations={"purpose": "reference model for measurements"},
+    )
+
+
+def reference_model(directory: Path, seed: int = 1, golden: bool = True) -> ModelPackage:
+    """Builds it with random but fixed weights; 1,000 treatments are its usual load."""
+    golden_frames = reference_frames(2, 3, seed) if golden else None
+    return reference_builder().build(_network(seed), directory, golden_frames)
+
+
+def reference_frames(
+    users: int, treatments: int, seed: int = 1
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Random users, and treatments that all of them are offered."""
+    draw = np.random.default_rng(seed)
+    names = [f"user_feature_{at:02}" for at in range(USER_FEATURES)]
+    people = pd.DataFrame(draw.normal(size=(users, USER_FEATURES)).astype("f4"), columns=names)
+    names = [f"treatment_feature_{at:02}" for at in range(TREATMENT_FEATURES)]
+    offers = pd.DataFrame(
+        draw.normal(size=(treatments, TREATMENT_FEATURES)).astype("f4"), columns=names
+    )
+    people.index = [f"user-{at}" for at in range(users)]
+    offers.index = [f"treatment-{at}" for at in range(treatments)]
+    return people, offers
+
+
+def _network(seed: int):
+    import tensorflow as tf
+
+    class Network(tf.Module):
+        """A row is a treatment beside its user; three dense layers score it."""
+
+        def __init__(self):
+            super().__init__()
+            draw = np.random.default_rng(seed)
+            widths = (USER_FEATURES + TREATMENT_FEATURES, *LAYERS)
+            self.weights, self.biases = [], []
+            for before, after in pairwise(widths):
+                scale = np.sqrt(2.0 / before)
+                weight = draw.normal(scale=scale, size=(before, after)).astype("f4")
+                self.weights.append(tf.Variable(weight))
+                self.biases.append(tf.Variable(np.zeros(after, "f4")))
+
+        def __call__(self, user, treatment, treatment_count):
+            del treatment_count  # padding is trimmed by whoever padded
+            count = tf.shape(treatment)[1]
+            rows = tf.concat([tf.repeat(user[:, None, :], count, axis=1), treatment], axis=-1)
+            for at, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+                rows = tf.tensordot(rows, weight, 1) + bias
+                rows = tf.nn.relu(rows) if at + 1 < len(LAYERS) else rows
+            return {"scores": tf.squeeze(tf.sigmoid(rows), -1)}
+
+    return Network()

@@ -1,0 +1,104 @@
+"""A real registry on loopback, and the part of its API that tests need."""
+
+import hashlib
+import json
+import shutil
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from outrigger_testenv.processes import Process
+
+_MANIFESTS = ", ".join(
+    [
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+    ]
+)
+
+
+def available() -> bool:
+    """Whether docker-registry is installed."""
+    return shutil.which("docker-registry") is not None
+
+
+class Registry:
+    """Debian's docker-registry over a directory; its content survives a restart."""
+
+    def __init__(self, directory: Path, port: int, log: Path):
+        directory.mkdir(parents=True, exist_ok=True)
+        self.host = f"127.0.0.1:{port}"
+        config = directory / "config.json"
+        # YAML reads JSON.
+        config.write_text(json.dumps(_config(directory / "blobs", self.host)))
+        self.process = Process("registry", ["docker-registry", "serve", config], log)
+
+    def start(self) -> None:
+        """Starts it and waits for an answer."""
+        self.process.start()
+        self.process.wait_until(self._answers)
+
+    def stop(self) -> None:
+        """Takes it off the network."""
+        self.process.kill()
+
+    def reference(self, repository: str, tag: str) -> str:
+        """`host:port/repository:tag`."""
+        return f"{self.host}/{repository}:{tag}"
+
+    def digest(self, repository: str, tag: str) -> str:
+        """What a tag points to."""
+        return f"sha256:{hashlib.sha256(self.manifest(repository, tag)[0]).hexdigest()}"
+
+    def manifest(self, repository: str, reference: str) -> tuple[bytes, str]:
+        """A manifest's bytes and media type."""
+        request = self._request("GET", f"{repository}/manifests/{reference}")
+        request.add_header("Accept", _MANIFESTS)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.read(), answer.headers["Content-Type"]
+
+    def tag(self, repository: str, digest: str, tag: str) -> None:
+        """Moves a tag to a manifest that is there already."""
+        content, media_type = self.manifest(repository, digest)
+        self.put_manifest(repository, tag, content, media_type)
+
+    def put_manifest(self, repository: str, reference: str, content: bytes, kind: str) -> str:
+        """Stores a manifest as it is; returns its digest."""
+        request = self._request("PUT", f"{repository}/manifests/{reference}", content)
+        request.add_header("Content-Type", kind)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.headers["Docker-Content-Digest"]
+
+    def put_blob(self, repository: str, content: bytes) -> str:
+        """Uploads a blob in one piece; returns its digest."""
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        with urllib.request.urlopen(
+            self._request("POST", f"{repository}/blobs/uploads/", b"")
+        ) as answer:
+            location = answer.headers["Location"]
+        joint = "&" if "?" in location else "?"
+        request = urllib.request.Request(f"{location}{joint}digest={digest}", content, method="PUT")
+        request.add_header("Content-Type", "application/octet-stream")
+        with urllib.request.urlopen(request, timeout=60):
+            return digest
+
+    def _request(self, method: str, path: str, body: bytes | None = None) -> urllib.request.Request:
+        return urllib.request.Request(f"http://{self.host}/v2/{path}", body, method=method)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self.host}/v2/", timeout=1) as answer:
+                return answer.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+
+def _config(storage: Path, address: str) -> dict:
+    return {
+        "version": "0.1",
+        "log": {"level": "warn", "accesslog": {"disabled": True}},
+        "storage": {"filesystem": {"rootdirectory": str(storage)}, "delete": {"enabled": True}},
+        "http": {"addr": address},
+    }

@@ -1,0 +1,174 @@
+"""Rows of pandas frames as messages of `outrigger.v1`, in both forms.
+
+A missing value (NaN, None, NA) is a feature that is not sent.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from outrigger.v1 import prediction_pb2 as pb
+
+KEY_VALUE = "key_value"
+TABLE = "table"
+
+
+def rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Row by row, every value in its column's own type."""
+    columns = [frame[name].to_list() for name in frame.columns]
+    names = [str(name) for name in frame.columns]
+    for values in zip(*columns, strict=True):
+        yield dict(zip(names, values, strict=True))
+    if not columns:
+        yield from ({} for _ in range(len(frame)))
+
+
+def user_features(row: Mapping[str, Any]) -> pb.FeatureMap:
+    """One user's features."""
+    features = pb.FeatureMap()
+    fill(features.features, row)
+    return features
+
+
+def fill(features: Any, row: Mapping[str, Any]) -> None:
+    """Sets the map entries of one row."""
+    for name, value in row.items():
+        if not is_absent(value):
+            set_value(features[name], value)
+
+
+def is_absent(value: Any) -> bool:
+    """Whether pandas would call the value missing; a list never is."""
+    return value is None or (np.ndim(value) == 0 and bool(pd.isna(value)))
+
+
+def set_value(target: pb.Value, value: Any) -> None:
+    """Picks the kind by the value's type; a float that float32 holds exactly goes as one."""
+    if isinstance(value, bool | np.bool_):
+        target.flag = bool(value)
+    elif isinstance(value, str):
+        target.text = value
+    elif isinstance(value, int | np.integer):
+        target.integer = int(value)
+    elif isinstance(value, float | np.floating):
+        _set_float(target, float(value))
+    elif np.ndim(value) == 1:
+        _set_list(target, list(value))
+    else:
+        raise TypeError(f"{type(value).__name__} is no feature value")
+
+
+def _set_float(target: pb.Value, value: float) -> None:
+    with np.errstate(over="ignore"):
+        single = float(np.float32(value))
+    if np.isnan(value) or single == value:
+        target.number = single
+    else:
+        target.real = value
+
+
+def _set_list(target: pb.Value, values: list[Any]) -> None:
+    if values and all(isinstance(value, str) for value in values):
+        target.texts.values.extend(values)
+    elif values and all(isinstance(value, int | np.integer) for value in values):
+        target.integers.values.extend(int(value) for value in values)
+    else:
+        target.numbers.values.extend(float(value) for value in values)
+
+
+def treatments(frame: pd.DataFrame) -> list[pb.Treatment]:
+    """The key-value form: one message a row, its index label the id."""
+    messages = []
+    for label, row in zip(frame.index, rows(frame), strict=True):
+        message = pb.Treatment(id=str(label))
+        fill(message.features, row)
+        messages.append(message)
+    return messages
+
+
+def table(frame: pd.DataFrame) -> pb.TreatmentTable:
+    """The columnar form. Floating point columns travel as float32."""
+    message = pb.TreatmentTable(count=len(frame), ids=[str(label) for label in frame.index])
+    numbers = []
+    for name in frame.columns:
+        column = frame[name]
+        if _holds(column, str):
+            _text_column(message, str(name), column)
+        elif _holds(column, int | np.integer):
+            _integer_column(message, str(name), column)
+        else:
+            numbers.append((str(name), column))
+    if numbers:
+        _matrix(message.numbers, numbers, len(frame))
+    return message
+
+
+def _holds(column: pd.Series, kind: Any) -> bool:
+    """Whether a column's present values are all of a kind (elements, for vectors)."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind != "O":
+        return column.dtype.kind in "iu" and kind is not str
+    values = [value for value in column if not is_absent(value)]
+    flat = [part for value in values for part in (value if np.ndim(value) == 1 else [value])]
+    return bool(flat) and all(
+        isinstance(part, kind) and not isinstance(part, bool) for part in flat
+    )
+
+
+def _width(column: pd.Series) -> int:
+    """Elements a row; all rows must agree."""
+    widths = {len(value) if np.ndim(value) == 1 else 1 for value in column if not is_absent(value)}
+    if len(widths) > 1:
+        raise ValueError(f'column "{column.name}" has rows of different lengths: {sorted(widths)}')
+    return widths.pop() if widths else 1
+
+
+def _cells(column: pd.Series, filler: Any) -> tuple[list[Any], np.ndarray, int]:
+    """Flat elements with absent rows filled up, which rows are present, elements a row."""
+    width = _width(column)
+    present = np.array([not is_absent(value) for value in column], bool)
+    cells: list[Any] = []
+    for value, here in zip(column, present, strict=True):
+        cells.extend([filler] * width if not here else value if np.ndim(value) == 1 else [value])
+    return cells, present, width
+
+
+def bitmap(present: np.ndarray) -> bytes:
+    """Least significant bit first; empty when everything is there."""
+    return b"" if present.all() else np.packbits(present.ravel(), bitorder="little").tobytes()
+
+
+def _text_column(message: pb.TreatmentTable, name: str, column: pd.Series) -> None:
+    cells, present, width = _cells(column, "")
+    message.texts.add(name=name, values=cells, width=width, validity=bitmap(present))
+
+
+def _integer_column(message: pb.TreatmentTable, name: str, column: pd.Series) -> None:
+    cells, present, width = _cells(column, 0)
+    message.integers.add(
+        name=name, values=[int(cell) for cell in cells], width=width, validity=bitmap(present)
+    )
+
+
+def _matrix(matrix: pb.Matrix, columns: list[tuple[str, pd.Series]], rows: int) -> None:
+    blocks, presence, widths = [], [], []
+    for name, column in columns:
+        cells, present, width = _number_cells(column)
+        matrix.names.append(name)
+        blocks.append(cells.reshape(rows, width))
+        presence.append(present)
+        widths.append(width)
+    if any(width != 1 for width in widths):
+        matrix.widths.extend(widths)
+    matrix.values = np.concatenate(blocks, axis=1).astype("<f4").tobytes()
+    matrix.validity = bitmap(np.stack(presence, axis=1))
+
+
+def _number_cells(column: pd.Series) -> tuple[np.ndarray, np.ndarray, int]:
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
+        values = column.to_numpy()
+        present = ~np.isnan(values)
+        return np.where(present, values, 0), present, 1
+    cells, present, width = _cells(column, 0.0)
+    return np.array(cells, np.float64), present, width

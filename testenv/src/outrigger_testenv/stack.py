@@ -1,0 +1,231 @@
+"""Registry, engine and control plane as real processes, wired together."""
+
+import json
+import os
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from outrigger_testenv import registry
+from outrigger_testenv.binary import outrigger
+from outrigger_testenv.client import Client, channel_options
+from outrigger_testenv.processes import Process, free_ports
+
+ENGINE_ENV = "OUTRIGGER_TESTENV_ENGINE"
+KEEP_ENV = "OUTRIGGER_TESTENV_KEEP"
+
+
+class Engine:
+    """TensorFlow Serving, or the engine that stands in for it; same flags."""
+
+    def __init__(self, directory: Path, log: Path, threads: int = 2):
+        directory.mkdir(parents=True, exist_ok=True)
+        self.endpoint = f"unix:{directory / 'engine.sock'}"
+        self._socket = directory / "engine.sock"
+        empty = directory / "models.config"
+        empty.write_text("model_config_list {}\n")
+        flags = {
+            "port": 0,
+            "grpc_socket_path": self._socket,
+            "model_config_file": empty,
+            "file_system_poll_wait_seconds": 1,
+            "num_load_threads": 2,
+            "num_unload_threads": 1,
+            "max_num_load_retries": 0,
+            "tensorflow_intra_op_parallelism": threads,
+            "tensorflow_inter_op_parallelism": threads,
+        }
+        command = [*_engine_program(), *(f"--{name}={value}" for name, value in flags.items())]
+        self.process = Process("engine", command, log, _library())
+
+    def start(self) -> None:
+        """Starts it with no model and waits until it answers."""
+        self._socket.unlink(missing_ok=True)
+        self.process.start()
+        self.process.wait_until(self._answers)
+
+    def _answers(self) -> bool:
+        with grpc.insecure_channel(self.endpoint, channel_options(self.endpoint)) as channel:
+            status = channel.unary_unary("/tensorflow.serving.ModelService/GetModelStatus")
+            try:
+                # field 1, the model spec: field 1, the name "?"
+                status(b"\x0a\x03\x0a\x01?", timeout=1)
+            except grpc.RpcError as error:
+                return error.code() == grpc.StatusCode.NOT_FOUND
+        return True
+
+
+def _engine_program() -> list[str | Path]:
+    official = os.environ.get(ENGINE_ENV)
+    return [official] if official else [outrigger(), "engine"]
+
+
+def _library() -> dict[str, str]:
+    """Where this interpreter's TensorFlow is, found without importing it."""
+    if "OUTRIGGER_TENSORFLOW" in os.environ:
+        return {}
+    from importlib.util import find_spec
+
+    found = find_spec("tensorflow")
+    return {"OUTRIGGER_TENSORFLOW": str(Path(found.origin).parent)} if found else {}
+
+
+class ControlPlane:
+    """`outrigger serve` with a configuration of its own."""
+
+    def __init__(self, directory: Path, log: Path, config: Mapping[str, Any]):
+        directory.mkdir(parents=True, exist_ok=True)
+        self.file = directory / "outrigger.yaml"
+        self.config = dict(config)
+        listen = self.config["server"]
+        self.target, self.http = listen["grpc"], f"http://{listen['http']}"
+        self.admin, self.health = listen["admin"], f"http://{listen['health']}"
+        self.process = Process("serve", [outrigger(), "serve", "--config", self.file], log)
+
+    def start(self, wait: bool = True) -> None:
+        """Starts it; waits until it is ready, or with wait=False only until it answers."""
+        # YAML reads JSON.
+        self.file.write_text(json.dumps(self.config, indent=2))
+        self.process.start()
+        self.process.wait_until(lambda: self.get("/readyz" if wait else "/healthz")[0] == 200)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """GET on the health listener; status 0 while nothing answers."""
+        try:
+            with urllib.request.urlopen(self.health + path, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def metrics(self) -> dict[str, float]:
+        """The samples of /metrics by name with labels."""
+        lines = self.get("/metrics")[1].splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
+
+class Stack:
+    """Everything a pod has, on loopback, in one temporary directory.
+
+    Use it as a context manager. The directory stays, and its path is printed, when
+    the body fails or OUTRIGGER_TESTENV_KEEP is set. `overrides` are merged into the
+    control plane's configuration; without docker-registry (or with registry=False)
+    models come from `oci:DIR` references.
+    """
+
+    def __init__(
+        self,
+        overrides: Mapping[str, Any] | None = None,
+        models: Sequence[Mapping[str, Any]] = (),
+        with_registry: bool | None = None,
+        threads: int = 2,
+    ):
+        self.directory = Path(tempfile.mkdtemp(prefix="outrigger-"))
+        self.logs = self.directory / "logs"
+        self.logs.mkdir()
+        ports = free_ports(5)
+        wanted = registry.available() if with_registry is None else with_registry
+        self.registry = (
+            registry.Registry(self.directory / "registry", ports[0], self.logs / "registry.log")
+            if wanted
+            else None
+        )
+        self.engine = Engine(self.directory / "engine", self.logs / "engine.log", threads)
+        config = merge(self._config(ports[1:], list(models)), overrides or {})
+        self.serve = ControlPlane(self.directory / "serve", self.logs / "serve.log", config)
+        self._clients: list[Client] = []
+
+    @property
+    def images(self) -> str:
+        """What a model's name is appended to: a registry's repository, or a layout directory."""
+        if self.registry is not None:
+            return f"{self.registry.host}/models"
+        return f"oci:{self.directory / 'images'}"
+
+    def reference(self, model: str, tag: str = "latest") -> str:
+        """The reference that the control plane looks a model's tag up under."""
+        return f"{self.images}/{model}:{tag}"
+
+    def start(self) -> "Stack":
+        """Starts what there is, in the order of the way a model takes."""
+        if self.registry is not None:
+            self.registry.start()
+        self.engine.start()
+        self.serve.start()
+        return self
+
+    def stop(self) -> None:
+        """Ends everything."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+        for process in self.processes():
+            process.kill()
+
+    def processes(self) -> list[Process]:
+        """All of them, the one that depends on the others first."""
+        parts = [self.serve, self.engine, self.registry]
+        return [part.process for part in parts if part is not None]
+
+    def client(self, timeout: float = 30.0) -> Client:
+        """A new connection to the control plane, closed with the stack."""
+        client = Client(self.serve.target, timeout)
+        self._clients.append(client)
+        return client
+
+    def check(self) -> None:
+        """Fails when a part has ended by itself."""
+        for process in self.processes():
+            if process.exit_code not in (None, -9, -15):
+                raise RuntimeError(f"{process.name} ended with {process.exit_code}{process.tail()}")
+
+    def __enter__(self) -> "Stack":
+        try:
+            return self.start()
+        except BaseException:
+            self.close(failed=True)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(failed=kind is not None)
+
+    def close(self, failed: bool = False) -> None:
+        """Ends everything; keeps the directory when something failed."""
+        self.stop()
+        if failed or os.environ.get(KEEP_ENV):
+            print(f"\nlogs: {self.logs}")
+        else:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _config(self, ports: list[int], models: list[Mapping[str, Any]]) -> dict[str, Any]:
+        address = [f"127.0.0.1:{port}" for port in ports]
+        listeners = dict(zip(("grpc", "http", "health", "admin"), address, strict=True))
+        return {
+            "server": listeners,
+            "engine": {"endpoint": self.engine.endpoint},
+            "store": {"path": str(self.directory / "store"), "max_size": "2GiB"},
+            "images": {
+                "repository": self.images,
+                "allowed": [self.images],
+                "poll_interval": "200ms",
+                "plain_http": [self.registry.host] if self.registry else [],
+            },
+            "models": [dict(model) for model in models],
+        }
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Deep merge: a mapping in `changes` adds to the one in `base`, the rest replaces."""
+    merged = dict(base)
+    for key, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged

@@ -1,0 +1,139 @@
+"""pack(): what each kind of feature becomes, without a control plane."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from outrigger_testenv.features import (
+    TREATMENT,
+    TREATMENT_COUNT,
+    USER,
+    Input,
+    Metadata,
+    hashed,
+    numeric,
+    text,
+    vector,
+    vocabulary,
+)
+from outrigger_testenv.packing import PackingError, pack
+
+ONE_USER = pd.DataFrame({"x": [1.0]})
+
+
+def user_table(dtype, *features):
+    return Metadata((Input("t", USER, dtype, features),))
+
+
+def packed(dtype, feature, values):
+    users = pd.DataFrame({feature.name: pd.Series(values, dtype=object)})
+    return pack(user_table(dtype, feature), users, pd.DataFrame())["t"]
+
+
+def test_features_stand_in_the_order_of_the_metadata():
+    metadata = user_table("float32", numeric("b"), vector("v", 2), numeric("a"))
+    users = pd.DataFrame({"a": [1.0], "b": [2.0], "v": [[3.0, 4.0]]})
+    assert pack(metadata, users, pd.DataFrame())["t"].tolist() == [[2, 3, 4, 1]]
+
+
+def test_a_missing_value_is_its_default():
+    assert packed("float32", numeric("x", default=6), [1.5, None]).tolist() == [[1.5], [6]]
+
+
+def test_an_absent_column_is_its_default():
+    metadata = user_table("float32", numeric("gone", default=6))
+    assert pack(metadata, ONE_USER, pd.DataFrame())["t"].tolist() == [[6]]
+
+
+def test_missing_nan_is_the_quiet_nan():
+    assert packed("float32", numeric("x", missing="nan"), [None]).tobytes() == b"\x00\x00\xc0\x7f"
+
+
+def test_a_required_feature_that_is_missing_is_named():
+    with pytest.raises(PackingError, match='row 1 has no "x"'):
+        packed("float32", numeric("x", required=True), [1.0, None])
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e39])
+def test_a_number_that_float32_cannot_hold_is_refused(value):
+    with pytest.raises(PackingError, match="not finite"):
+        packed("float32", numeric("x"), [value])
+
+
+def test_infinity_passes_where_it_is_allowed():
+    feature = numeric("x", allow_non_finite=True)
+    assert packed("float32", feature, [np.inf]).tolist() == [[np.inf]]
+
+
+def test_words_become_their_positions_and_others_the_out_of_vocabulary_index():
+    feature = vocabulary("channel", ["phone", "web"], other=7, default="web")
+    assert packed("int64", feature, ["phone", "fax", None]).tolist() == [[0], [7], [1]]
+
+
+def test_hashes_are_tensorflows():
+    import tensorflow as tf
+
+    words = ["", "a", "zürich", "x" * 300]
+    expected = tf.strings.to_hash_bucket_fast(words, 1000).numpy()
+    assert packed("int64", hashed("city", 1000), words)[:, 0].tolist() == expected.tolist()
+
+
+def test_texts_are_utf8():
+    assert packed("string", text("city"), ["zürich"]).tolist() == [["zürich".encode()]]
+
+
+def test_flags_stay_flags():
+    assert packed("bool", numeric("x", default=False), [True, None]).tolist() == [[True], [False]]
+
+
+def test_a_fraction_is_no_integer():
+    assert packed("int64", numeric("x"), [3.0]).tolist() == [[3]]
+    with pytest.raises(PackingError, match="no int64 holds"):
+        packed("int64", numeric("x"), [3.5])
+
+
+def test_a_vector_of_another_length_is_refused():
+    with pytest.raises(PackingError, match="instead of"):
+        packed("float32", vector("v", 3), [[1.0, 2.0]])
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("float32", "1"), ("int64", "1"), ("string", 1)])
+def test_a_value_of_another_type_is_refused(dtype, value):
+    with pytest.raises(PackingError, match='"x" is'):
+        packed(dtype, numeric("x"), [value])
+
+
+TREATMENTS = Metadata(
+    (
+        Input("t", TREATMENT, "float32", (numeric("d", required=True),)),
+        Input("n", TREATMENT_COUNT, "int32"),
+    )
+)
+
+
+def offers(*values):
+    return pd.DataFrame({"d": list(values)}, dtype="float64")
+
+
+def test_users_with_fewer_treatments_are_padded_and_counted():
+    users = pd.DataFrame(index=["a", "b", "c"])
+    tensors = pack(TREATMENTS, users, [offers(1, 2), offers(), offers(3)])
+    assert tensors["t"].tolist() == [[[1], [2]], [[0], [0]], [[3], [0]]]
+    assert tensors["n"].tolist() == [2, 0, 1]
+    assert tensors["n"].dtype == np.int32
+
+
+def test_one_frame_is_offered_to_every_user():
+    tensors = pack(TREATMENTS, pd.DataFrame(index=["a", "b"]), offers(1, 2))
+    assert tensors["t"].tolist() == [[[1], [2]], [[1], [2]]]
+
+
+def test_counts_split_the_rows_of_one_frame():
+    users = pd.DataFrame(index=["a", "b"])
+    tensors = pack(TREATMENTS, users, offers(1, 2, 3), counts=[1, 2])
+    assert tensors["t"].tolist() == [[[1], [0]], [[2], [3]]]
+
+
+def test_counts_that_do_not_fit_are_refused():
+    with pytest.raises(PackingError, match="2 counts over 3 rows"):
+        pack(TREATMENTS, pd.DataFrame(index=["a", "b"]), offers(1, 2, 3), counts=[1, 1])
