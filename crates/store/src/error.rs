@@ -1,0 +1,246 @@
+//! What can go wrong in the store, by kind.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use bytesize::ByteSize;
+use outrigger_core::{Digest, Reason, ServableId};
+
+/// The store's results.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure of the store.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Something else is where the store's directory should be.
+    #[error("the store's path {} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// Another process uses this store.
+    #[error("another control plane uses the store: it holds the lock {}", .0.display())]
+    Locked(PathBuf),
+    /// The store cannot be written to.
+    #[error("the store {} cannot be written to", path.display())]
+    NotWritable {
+        /// The store's directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The engine refuses relative paths.
+    #[error("the engine's path of the store, {}, is not absolute", .0.display())]
+    EnginePath(PathBuf),
+    /// A layer is not what it should be.
+    #[error("layer {layer}: {problem}")]
+    Layer {
+        /// The layer's digest.
+        layer: Digest,
+        /// What is wrong.
+        #[source]
+        problem: LayerProblem,
+    },
+    /// An entry of a layer is refused.
+    #[error("layer {layer}, entry {entry:?}: {problem}")]
+    Entry {
+        /// The layer's digest.
+        layer: Digest,
+        /// The entry's name as the archive has it, cut when very long.
+        entry: String,
+        /// Why it is refused.
+        #[source]
+        problem: EntryProblem,
+    },
+    /// The image's files are not a model package.
+    #[error("image {image} is not a model package: {problem}")]
+    Package {
+        /// The image's digest.
+        image: Digest,
+        /// What is missing or wrong.
+        #[source]
+        problem: PackageProblem,
+    },
+    /// The configured size does not suffice and the rest is in use.
+    #[error("the store is full: {needed} needed, {used} of {max} used, the rest is in use")]
+    Full {
+        /// What was asked for.
+        needed: ByteSize,
+        /// What stays after eviction, with what is promised to others.
+        used: ByteSize,
+        /// The configured size.
+        max: ByteSize,
+    },
+    /// The disk is full.
+    #[error("no space left on the disk of {}", path.display())]
+    NoSpace {
+        /// What was being written.
+        path: PathBuf,
+        /// The system's error, where there was one.
+        #[source]
+        source: Option<io::Error>,
+    },
+    /// A layer is not in the store.
+    #[error("layer {0} is not in the store")]
+    BlobMissing(Digest),
+    /// A layer in the store is not what its name says; it was removed.
+    #[error("layer {expected} in the store has digest {actual}; it was removed")]
+    BlobCorrupt {
+        /// The digest it is stored under.
+        expected: Digest,
+        /// The digest it has.
+        actual: Digest,
+    },
+    /// The tree is still published.
+    #[error("the tree of {0} is published to the engine")]
+    TreePublished(Digest),
+    /// The tree is not in the store any more.
+    #[error("the tree of {0} is not in the store")]
+    TreeMissing(Digest),
+    /// A version is published only once.
+    #[error("servable {0} is published already, as something else")]
+    VersionTaken(ServableId),
+    /// No version number is left.
+    #[error("no version number is left after {0}")]
+    VersionsExhausted(i64),
+    /// Any other failure of the file system.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file or directory.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What is wrong with a layer as a whole.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LayerProblem {
+    #[error("said to be {said}, but it is {found}")]
+    Compression { said: &'static str, found: &'static str },
+    #[error("its {0} stream is damaged or cut off")]
+    Damaged(&'static str, #[source] io::Error),
+    #[error("the archive is cut off")]
+    Truncated,
+    #[error("the archive's header at byte {offset} is invalid: {what}")]
+    Header { offset: u64, what: &'static str },
+    #[error("with it the image unpacks to more than {0}")]
+    TooLarge(ByteSize),
+    #[error("with it the image has more than {0} entries")]
+    TooManyEntries(u64),
+}
+
+/// Why an entry of a layer is refused.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum EntryProblem {
+    #[error("its name is empty or holds a NUL byte")]
+    Name,
+    #[error("its name is an absolute path")]
+    Absolute,
+    #[error("its name leads out of the image by '..'")]
+    ParentDir,
+    #[error("its name is longer than {0} bytes")]
+    NameTooLong(usize),
+    #[error("a part of its name is longer than {0} bytes")]
+    PartTooLong(usize),
+    #[error("it lies deeper than {0} directories")]
+    TooDeep(usize),
+    #[error("{0} are not allowed in a model image")]
+    Kind(&'static str),
+    #[error("it is of unknown type {0:#04x}")]
+    UnknownKind(u8),
+    #[error("its kind has no content, but it says {0} bytes")]
+    Content(u64),
+    #[error("its way leads through {0:?}, which is not a directory")]
+    NotADirectory(String),
+    #[error("it links to nothing")]
+    LinkEmpty,
+    #[error("it links to {0:?}, out of the image")]
+    LinkOutside(String),
+    #[error("it links to {0:?}, which is not a file or directory under /data")]
+    LinkTarget(String),
+    #[error("it links to the directory {0:?}; inside of a model only links to files are allowed")]
+    LinkDirectory(String),
+    #[error("it is a whiteout of nothing that can be named")]
+    Whiteout,
+}
+
+/// Why an image's files are not a model package.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum PackageProblem {
+    #[error("it has no directory /data")]
+    NoData,
+    #[error(
+        "no metadata.json: looked for /data/metadata.json and /data/{MODEL_PARENT}/metadata.json"
+    )]
+    NoMetadata,
+    #[error(
+        "no SavedModel: looked for saved_model.pb in /data/{MODEL_PARENT}/model and in its numeric \
+         directories"
+    )]
+    NoModel,
+    #[error("several versions in /data/{MODEL_PARENT}/model: {0}; a package holds one")]
+    SeveralModels(String),
+    #[error("/{0} is empty")]
+    Empty(String),
+    #[error("/{path} has {size}, more than the {max} allowed")]
+    TooLarge { path: String, size: ByteSize, max: ByteSize },
+}
+
+/// The directory of `/data` that holds the model.
+pub(crate) const MODEL_PARENT: &str = "tensorflow_serving_model";
+
+impl Error {
+    /// The stable reason.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Layer { .. } | Self::Entry { .. } | Self::Package { .. } => Reason::ImageInvalid,
+            Self::Full { .. } | Self::NoSpace { .. } => Reason::StoreFull,
+            _ => Reason::Internal,
+        }
+    }
+
+    /// Whether the same call may succeed later without a change of the image:
+    /// everything that is not the image's own fault.
+    pub fn is_transient(&self) -> bool {
+        self.reason() != Reason::ImageInvalid
+    }
+
+    /// The failure of `action` on `path`; a full disk is told apart.
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        if is_no_space(&source) {
+            Self::NoSpace { path, source: Some(source) }
+        } else {
+            Self::Io { action, path, source }
+        }
+    }
+}
+
+/// No space on the disk, over the quota, or over the process's file size limit:
+/// all three say that the bytes have no place here.
+fn is_no_space(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_store_full_whatever_the_system_calls_it() {
+        for code in [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT, rustix::io::Errno::FBIG] {
+            let error = Error::io("write", Path::new("x"), code.into());
+            assert_eq!(error.reason(), Reason::StoreFull, "{error:?}");
+        }
+        let error = Error::io("write", Path::new("x"), rustix::io::Errno::IO.into());
+        assert_eq!(error.reason(), Reason::Internal);
+    }
+}

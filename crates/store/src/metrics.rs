@@ -1,0 +1,88 @@
+//! The store's metrics.
+
+use outrigger_core::{Metric, MetricKind};
+
+use crate::{Error, space::Usage};
+
+const SIZE: &str = "outrigger_store_size_bytes";
+const MAX_SIZE: &str = "outrigger_store_max_size_bytes";
+const EVICTIONS: &str = "outrigger_store_evictions_total";
+const UNPACKS: &str = "outrigger_store_unpack_seconds";
+const UNPACK_FAILURES: &str = "outrigger_store_unpack_failures_total";
+
+/// All of the store's metrics.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: SIZE,
+        kind: MetricKind::Gauge,
+        labels: &["kind"],
+        help: "Bytes in the model store by kind: blob, partial, tree; as last measured.",
+    },
+    Metric {
+        name: MAX_SIZE,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "Configured size of the model store.",
+    },
+    Metric {
+        name: EVICTIONS,
+        kind: MetricKind::Counter,
+        labels: &["kind"],
+        help: "Blobs, partial downloads and trees removed from the store to make room.",
+    },
+    Metric {
+        name: UNPACKS,
+        kind: MetricKind::Histogram,
+        labels: &[],
+        help: "Time to unpack an image that ended in a tree.",
+    },
+    Metric {
+        name: UNPACK_FAILURES,
+        kind: MetricKind::Counter,
+        labels: &["reason"],
+        help: "Images that could not be unpacked, by reason.",
+    },
+];
+
+/// What is removed to make room.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Blob,
+    Partial,
+    Tree,
+}
+
+impl Kind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Blob => "blob",
+            Self::Partial => "partial",
+            Self::Tree => "tree",
+        }
+    }
+}
+
+pub(crate) fn measured(usage: &Usage) {
+    let set = |kind: Kind, bytes: u64| {
+        metrics::gauge!(SIZE, "kind" => kind.as_str()).set(bytes as f64);
+    };
+    set(Kind::Blob, usage.blobs.as_u64());
+    set(Kind::Partial, usage.partial.as_u64());
+    set(Kind::Tree, usage.trees.as_u64());
+}
+
+pub(crate) fn max_size(bytes: u64) {
+    metrics::gauge!(MAX_SIZE).set(bytes as f64);
+}
+
+pub(crate) fn evicted(kind: Kind) {
+    metrics::counter!(EVICTIONS, "kind" => kind.as_str()).increment(1);
+}
+
+pub(crate) fn unpacked(took: std::time::Duration) {
+    metrics::histogram!(UNPACKS).record(took.as_secs_f64());
+}
+
+pub(crate) fn unpack_failed(error: &Error) {
+    metrics::counter!(UNPACK_FAILURES, "reason" => error.reason().as_str()).increment(1);
+}

@@ -1,0 +1,195 @@
+//! Opening the store, and what all its parts share.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File, TryLockError},
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use bytesize::ByteSize;
+use outrigger_core::Digest;
+
+use crate::{Config, Error, Journal, Result, UnpackLimits, disk, metrics, space::Claims, tree};
+
+/// The model store. Cheap to clone; all clones are one store. The lock is given
+/// back with the last of them, or by the kernel when the process dies.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) layout: Layout,
+    pub(crate) max_size: ByteSize,
+    pub(crate) limits: UnpackLimits,
+    pub(crate) engine_path: PathBuf,
+    pub(crate) journal: Journal,
+    /// Promised space; also held wherever something becomes visible or goes.
+    claims: Mutex<Claims>,
+    /// One turn per digest that is being unpacked.
+    turns: Mutex<HashMap<Digest, Weak<Mutex<()>>>>,
+    _lock: File,
+}
+
+/// Where things are in the store.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub(crate) root: PathBuf,
+}
+
+impl Store {
+    /// Opens the store: makes what is missing, takes the lock, removes what an
+    /// earlier run left unfinished, and tries whether it can be written to.
+    pub fn open(config: Config) -> Result<Self> {
+        let root = root(&config.path)?;
+        let engine_path = config.engine_path.unwrap_or_else(|| root.clone());
+        if !engine_path.is_absolute() {
+            return Err(Error::EnginePath(engine_path));
+        }
+        let layout = Layout { root };
+        let lock = lock(&layout)?;
+        prepare(&layout)?;
+        metrics::max_size(config.max_size.as_u64());
+        let inner = Inner {
+            journal: Journal::open(&layout)?,
+            max_size: config.max_size,
+            limits: config.limits,
+            engine_path,
+            claims: Mutex::default(),
+            turns: Mutex::default(),
+            _lock: lock,
+            layout,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The store's directory as this process sees it: absolute, without links.
+    pub fn path(&self) -> &Path {
+        &self.inner.layout.root
+    }
+
+    /// What survives a restart.
+    pub fn journal(&self) -> Journal {
+        self.inner.journal.clone()
+    }
+}
+
+impl Inner {
+    /// The claims hold nothing that a panic could leave half changed.
+    pub(crate) fn claims(&self) -> MutexGuard<'_, Claims> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn to unpack `digest`: the same for all who ask at the same time.
+    pub(crate) fn turn(&self, digest: Digest) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = turns.get(&digest).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::new(Mutex::new(()));
+        turns.insert(digest, Arc::downgrade(&turn));
+        turn
+    }
+}
+
+impl Layout {
+    pub(crate) fn blobs(&self) -> PathBuf {
+        self.root.join("blobs").join("sha256")
+    }
+
+    pub(crate) fn blob(&self, digest: &Digest) -> PathBuf {
+        self.blobs().join(digest.hex())
+    }
+
+    pub(crate) fn partials(&self) -> PathBuf {
+        self.root.join("partial")
+    }
+
+    pub(crate) fn partial(&self, digest: &Digest) -> PathBuf {
+        self.partials().join(digest.hex())
+    }
+
+    pub(crate) fn trees(&self) -> PathBuf {
+        self.root.join("trees")
+    }
+
+    pub(crate) fn tree(&self, digest: &Digest) -> PathBuf {
+        self.trees().join(digest.hex())
+    }
+
+    pub(crate) fn serving(&self) -> PathBuf {
+        self.root.join("serving")
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.root.join("journal")
+    }
+}
+
+/// The digest that a file of `blobs/`, `partial/` or `trees/` is named after.
+pub(crate) fn digest_of(path: &Path) -> Option<Digest> {
+    format!("sha256:{}", path.file_name()?.to_str()?.get(..64)?).parse().ok()
+}
+
+fn root(path: &Path) -> Result<PathBuf> {
+    let wrong = || Error::NotADirectory(path.to_owned());
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_dir() => return Err(wrong()),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => disk::make_dir(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(wrong()),
+        Err(error) => return Err(Error::io("look at", path, error)),
+    }
+    fs::canonicalize(path).map_err(|error| Error::io("look at", path, error))
+}
+
+fn lock(layout: &Layout) -> Result<File> {
+    let path = layout.root.join("lock");
+    let not_writable = |source| Error::NotWritable { path: layout.root.clone(), source };
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(not_writable)?;
+    // A control plane of the same group takes over the volume; not ours to
+    // change if the file was made by another user.
+    let _ = file.set_permissions(fs::Permissions::from_mode(0o664));
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked(path)),
+        Err(TryLockError::Error(error)) => Err(Error::io("lock", &path, error)),
+    }
+}
+
+fn prepare(layout: &Layout) -> Result<()> {
+    let dirs =
+        [layout.blobs(), layout.partials(), layout.trees(), layout.serving(), layout.journal()];
+    for dir in &dirs {
+        disk::make_dir(dir)?;
+        probe(&layout.root, dir)?;
+        disk::remove_temporaries(dir)?;
+    }
+    for servable in disk::list(&layout.serving())?.iter().filter(|path| path.is_dir()) {
+        disk::remove_temporaries(servable)?;
+    }
+    tree::remove_unreadable(layout)
+}
+
+/// Writes a file and removes it again: better now than with the first model.
+fn probe(root: &Path, dir: &Path) -> Result<()> {
+    let file = disk::temporary(dir);
+    let tried = disk::write_new(&file, b"probe").and_then(|()| disk::remove(&file));
+    tried.map_err(|error| match error {
+        Error::Io { source, .. } => Error::NotWritable { path: root.to_owned(), source },
+        other => other,
+    })
+}
+
+#[cfg(test)]
+mod tests;

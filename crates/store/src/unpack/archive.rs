@@ -1,0 +1,238 @@
+//! The entries of a tar archive, read as a stream: POSIX ustar and pax, GNU long
+//! names. Everything has a bound, and nothing is guessed: the `tar` crate's own
+//! iterator reads long names of any length into memory, and its view of a pax
+//! size differs between modes, so only its header type is used here.
+
+use tar::{EntryType, Header};
+
+use super::source::Source;
+use crate::{Error, LayerProblem, Result};
+
+const BLOCK: usize = 512;
+/// Bounds a pax header or a long name.
+const MAX_EXTENSION: u64 = 1 << 20;
+
+/// A tar archive over a layer's bytes.
+pub(super) struct Archive<'a> {
+    source: Source<'a>,
+    offset: u64,
+    /// What is left of the present entry's content, and of its padding.
+    content: u64,
+    padding: u64,
+}
+
+/// An entry's header, as the archive has it: nothing here can be trusted.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: Vec<u8>,
+    pub(super) kind: Kind,
+    pub(super) size: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    File,
+    Dir,
+    Symlink(Vec<u8>),
+    HardLink(Vec<u8>),
+    /// Device, pipe, or sparse file: named for the refusal.
+    Refused(&'static str),
+    Unknown(u8),
+}
+
+/// What extension headers say of the entry that follows them.
+#[derive(Debug, Default)]
+struct Extensions {
+    name: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    size: Option<u64>,
+    sparse: bool,
+}
+
+impl<'a> Archive<'a> {
+    pub(super) fn new(source: Source<'a>) -> Self {
+        Self { source, offset: 0, content: 0, padding: 0 }
+    }
+
+    /// The next entry; the rest of the present one is skipped.
+    pub(super) fn next(&mut self) -> Result<Option<Entry>> {
+        let mut extensions = Extensions::default();
+        loop {
+            self.skip()?;
+            let Some(header) = self.header()? else { return Ok(None) };
+            let size = header.entry_size().map_err(|_| self.invalid("its size is not a number"))?;
+            match header.entry_type() {
+                EntryType::GNULongName => extensions.name = Some(self.long_name(size)?),
+                EntryType::GNULongLink => extensions.link = Some(self.long_name(size)?),
+                EntryType::XHeader => {
+                    let records = self.extension(size)?;
+                    extensions.read(&records).map_err(|what| self.invalid(what))?;
+                }
+                EntryType::XGlobalHeader => {
+                    let mut global = Extensions::default();
+                    let records = self.extension(size)?;
+                    global.read(&records).map_err(|what| self.invalid(what))?;
+                    if !global.is_empty() {
+                        return Err(self.invalid("a global header sets a name, link or size"));
+                    }
+                }
+                _ => return self.entry(&header, size, extensions).map(Some),
+            }
+        }
+    }
+
+    /// Reads of the present entry's content; none at its end.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let most = usize::try_from(self.content).unwrap_or(usize::MAX).min(buffer.len());
+        let count = self.some(&mut buffer[..most])?;
+        self.content -= count as u64;
+        Ok(count)
+    }
+
+    /// Reads and checks what follows the last entry.
+    pub(super) fn finish(self) -> Result<()> {
+        self.source.finish()
+    }
+
+    fn entry(&mut self, header: &Header, size: u64, extensions: Extensions) -> Result<Entry> {
+        let name = extensions.name.unwrap_or_else(|| header.path_bytes().into_owned());
+        let size = extensions.size.unwrap_or(size);
+        let link = || header.link_name_bytes().map(|link| link.into_owned()).unwrap_or_default();
+        let kind = match header.entry_type() {
+            _ if extensions.sparse => Kind::Refused("sparse files"),
+            // Archives from before POSIX mark directories so.
+            EntryType::Regular if name.ends_with(b"/") => Kind::Dir,
+            EntryType::Regular | EntryType::Continuous => Kind::File,
+            EntryType::Directory => Kind::Dir,
+            EntryType::Symlink => Kind::Symlink(extensions.link.unwrap_or_else(link)),
+            EntryType::Link => Kind::HardLink(extensions.link.unwrap_or_else(link)),
+            EntryType::Char | EntryType::Block => Kind::Refused("devices"),
+            EntryType::Fifo => Kind::Refused("named pipes"),
+            EntryType::GNUSparse => Kind::Refused("sparse files"),
+            other => Kind::Unknown(other.as_byte()),
+        };
+        self.source.expect(size)?;
+        self.starts(size);
+        Ok(Entry { name, kind, size })
+    }
+
+    fn header(&mut self) -> Result<Option<Header>> {
+        let mut header = Header::new_old();
+        let block = header.as_mut_bytes();
+        let mut filled = 0;
+        while filled < BLOCK {
+            match self.source.read(&mut block[filled..])? {
+                0 if filled == 0 => return Ok(None),
+                0 => return Err(self.source.error(LayerProblem::Truncated)),
+                count => filled += count,
+            }
+        }
+        self.offset += BLOCK as u64;
+        if block.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        if header.cksum().ok() != Some(checksum(header.as_bytes())) {
+            return Err(self.invalid("its checksum is wrong"));
+        }
+        Ok(Some(header))
+    }
+
+    fn starts(&mut self, size: u64) {
+        self.content = size;
+        self.padding = (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64;
+    }
+
+    fn long_name(&mut self, size: u64) -> Result<Vec<u8>> {
+        let mut name = self.extension(size)?;
+        if name.last() == Some(&0) {
+            name.pop();
+        }
+        Ok(name)
+    }
+
+    fn extension(&mut self, size: u64) -> Result<Vec<u8>> {
+        if size > MAX_EXTENSION {
+            return Err(self.invalid("an extension is too long"));
+        }
+        self.starts(size);
+        let mut content = vec![0; usize::try_from(size).expect("bounded above")];
+        let mut filled = 0;
+        while filled < content.len() {
+            filled += self.read(&mut content[filled..])?;
+        }
+        Ok(content)
+    }
+
+    fn skip(&mut self) -> Result<()> {
+        let mut buffer = [0; 16 << 10];
+        while self.content > 0 {
+            self.read(&mut buffer)?;
+        }
+        while self.padding > 0 {
+            let most = usize::try_from(self.padding).expect("less than a block");
+            self.padding -= self.some(&mut buffer[..most])? as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads at least a byte, unless none is asked for.
+    fn some(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let count = self.source.read(buffer)?;
+        self.offset += count as u64;
+        if count == 0 {
+            return Err(self.source.error(LayerProblem::Truncated));
+        }
+        Ok(count)
+    }
+
+    fn invalid(&self, what: &'static str) -> Error {
+        self.source.error(LayerProblem::Header { offset: self.offset - BLOCK as u64, what })
+    }
+}
+
+impl Extensions {
+    fn is_empty(&self) -> bool {
+        self.name.is_none() && self.link.is_none() && self.size.is_none() && !self.sparse
+    }
+
+    /// Reads pax records: `<length> <key>=<value>\n`, the length counting all of it.
+    fn read(&mut self, mut records: &[u8]) -> Result<(), &'static str> {
+        const INVALID: &str = "a pax record is invalid";
+        while !records.is_empty() {
+            let space = records.iter().position(|byte| *byte == b' ').ok_or(INVALID)?;
+            let length = number(&records[..space]).ok_or(INVALID)?;
+            let length = usize::try_from(length).map_err(|_| INVALID)?;
+            let record = records.get(space + 1..length).ok_or(INVALID)?;
+            let record = record.strip_suffix(b"\n").ok_or(INVALID)?;
+            let equals = record.iter().position(|byte| *byte == b'=').ok_or(INVALID)?;
+            self.set(&record[..equals], &record[equals + 1..])?;
+            records = &records[length..];
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
+        match key {
+            b"path" => self.name = Some(value.to_owned()),
+            b"linkpath" => self.link = Some(value.to_owned()),
+            b"size" => self.size = Some(number(value).ok_or("a pax size is not a number")?),
+            _ if key.starts_with(b"GNU.sparse.") => self.sparse = true,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    plain.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
+}
+
+/// The sum of all bytes, those of the checksum itself taken as spaces.
+fn checksum(header: &[u8; BLOCK]) -> u32 {
+    let sum = |bytes: &[u8]| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
+    sum(&header[..148]) + 8 * u32::from(b' ') + sum(&header[156..])
+}

@@ -1,0 +1,192 @@
+//! Names of entries and targets of links, judged before anything is done.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+};
+
+use crate::EntryProblem;
+
+/// Whole name or link target; leaves room for the store's own path.
+const MAX_NAME: usize = 1024;
+/// What file systems take.
+const MAX_PART: usize = 255;
+const MAX_DEPTH: usize = 64;
+
+const WHITEOUT: &[u8] = b".wh.";
+const OPAQUE: &[u8] = b".wh..wh..opq";
+/// What a union file system keeps for itself; not meant for us.
+const WHITEOUT_INTERNAL: &[u8] = b".wh..wh.";
+
+/// Where an entry lies: plain names from the image's root down; none for the root.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place(pub(super) Vec<OsString>);
+
+/// What a whiteout hides of the layers below.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Whiteout {
+    /// This and everything in it.
+    Of(Place),
+    /// Everything in this directory.
+    Inside(Place),
+    /// Nothing of ours.
+    Internal,
+}
+
+impl Place {
+    /// The place of an entry, from its name: relative, without `..`.
+    pub(super) fn parse(name: &[u8]) -> Result<Self, EntryProblem> {
+        if name.is_empty() || name.contains(&0) {
+            return Err(EntryProblem::Name);
+        }
+        if name.starts_with(b"/") {
+            return Err(EntryProblem::Absolute);
+        }
+        bounded(name)?;
+        let mut parts = Vec::new();
+        for part in parts_of(name) {
+            match part {
+                b".." => return Err(EntryProblem::ParentDir),
+                _ if part.len() > MAX_PART => return Err(EntryProblem::PartTooLong(MAX_PART)),
+                _ => parts.push(OsStr::from_bytes(part).to_owned()),
+            }
+        }
+        if parts.len() > MAX_DEPTH {
+            return Err(EntryProblem::TooDeep(MAX_DEPTH));
+        }
+        Ok(Self(parts))
+    }
+
+    /// The place of a hard link's target, which is named as entries are.
+    pub(super) fn hard_link(target: &[u8]) -> Result<Self, EntryProblem> {
+        if target.is_empty() {
+            return Err(EntryProblem::LinkEmpty);
+        }
+        Self::parse(target).map_err(|problem| match problem {
+            EntryProblem::NameTooLong(_) => problem,
+            _ => EntryProblem::LinkOutside(shown(target)),
+        })
+    }
+
+    /// The target of a symbolic link that lies here, as it has to be written:
+    /// relative. An absolute one means the image's root.
+    pub(super) fn symlink(&self, target: &[u8]) -> Result<PathBuf, EntryProblem> {
+        if target.is_empty() || target.contains(&0) {
+            return Err(EntryProblem::LinkEmpty);
+        }
+        bounded(target)?;
+        let up = self.0.len().saturating_sub(1);
+        let absolute = target.starts_with(b"/");
+        let mut depth = if absolute { 0 } else { up };
+        for part in parts_of(target) {
+            let step = if part == b".." { depth.checked_sub(1) } else { Some(depth + 1) };
+            depth = step.ok_or_else(|| EntryProblem::LinkOutside(shown(target)))?;
+        }
+        if !absolute {
+            return Ok(PathBuf::from(OsStr::from_bytes(target)));
+        }
+        let parts = parts_of(target).map(OsStr::from_bytes);
+        Ok(std::iter::repeat_n(OsStr::new(".."), up).chain(parts).collect())
+    }
+
+    /// Whether this is `/data` or in it: what is kept of an image.
+    pub(super) fn is_data(&self) -> bool {
+        self.0.first().is_some_and(|first| first == "data")
+    }
+
+    /// What this entry hides, if it is a whiteout (OCI image specification, layer.md).
+    pub(super) fn whiteout(&self) -> Result<Option<Whiteout>, EntryProblem> {
+        let Some((last, parents)) = self.0.split_last() else { return Ok(None) };
+        let Some(hidden) = last.as_bytes().strip_prefix(WHITEOUT) else { return Ok(None) };
+        if last.as_bytes() == OPAQUE {
+            return Ok(Some(Whiteout::Inside(Self(parents.to_vec()))));
+        }
+        if last.as_bytes().starts_with(WHITEOUT_INTERNAL) {
+            return Ok(Some(Whiteout::Internal));
+        }
+        if matches!(hidden, b"" | b"." | b"..") {
+            return Err(EntryProblem::Whiteout);
+        }
+        let mut place = parents.to_vec();
+        place.push(OsStr::from_bytes(hidden).to_owned());
+        Ok(Some(Whiteout::Of(Self(place))))
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.0.iter().collect()
+    }
+}
+
+/// Untrusted text for a message: readable and not longer than that.
+pub(super) fn shown(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let mut shown: String = text.chars().take(200).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+fn bounded(name: &[u8]) -> Result<(), EntryProblem> {
+    let fits = name.len() <= MAX_NAME;
+    fits.then_some(()).ok_or(EntryProblem::NameTooLong(MAX_NAME))
+}
+
+fn parts_of(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    name.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> Place {
+        Place::parse(name.as_bytes()).expect("a good name")
+    }
+
+    #[test]
+    fn names_are_taken_apart_into_plain_parts() {
+        assert_eq!(place("./data//a/./b/").0, ["data", "a", "b"]);
+        assert_eq!(place("./").0, [""; 0]);
+        for bad in ["", "/data", "data/../x", "..", "a\0b"] {
+            assert!(Place::parse(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+        assert!(Place::parse("d/".repeat(65).as_bytes()).is_err());
+        assert!(Place::parse("d".repeat(256).as_bytes()).is_err());
+        assert!(Place::parse("d/d".repeat(400).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn an_absolute_link_means_the_root_of_the_image() {
+        let link = |at: &str, to: &str| place(at).symlink(to.as_bytes()).ok();
+        assert_eq!(link("data/a/link", "/data/b"), Some("../../data/b".into()));
+        assert_eq!(link("data/a/link", "../b"), Some("../b".into()));
+        assert_eq!(link("data/link", "../../etc"), None);
+        assert_eq!(link("data/link", "/../etc"), None);
+        assert_eq!(link("data/link", "a/../../../etc"), None);
+        assert_eq!(link("data/link", ""), None);
+    }
+
+    #[test]
+    fn whiteouts_name_what_they_hide() {
+        let whiteout = |name: &str| place(name).whiteout();
+        assert!(
+            matches!(whiteout("data/.wh.x"), Ok(Some(Whiteout::Of(of))) if of == place("data/x"))
+        );
+        let opaque = whiteout("data/.wh..wh..opq");
+        assert!(matches!(opaque, Ok(Some(Whiteout::Inside(dir))) if dir == place("data")));
+        assert!(matches!(whiteout(".wh..wh.plnk"), Ok(Some(Whiteout::Internal))));
+        assert!(matches!(whiteout("data/x.wh.y"), Ok(None)));
+        for bad in ["data/.wh.", "data/.wh..", "data/.wh..."] {
+            assert!(whiteout(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn untrusted_text_is_cut() {
+        assert_eq!(shown(b"plain"), "plain");
+        assert!(shown(&[b'x'; 9000]).len() < 210);
+        assert!(shown(&[0xff; 9000]).len() < 700);
+    }
+}

@@ -1,0 +1,169 @@
+//! The last look at an unpacked image before it becomes a tree: every link is
+//! followed once, everything is on the disk, and it is a model package.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs::{self, Metadata},
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use bytesize::ByteSize;
+use outrigger_core::Digest;
+
+use super::name::shown;
+use crate::{
+    EntryProblem, Error, PackageProblem, Result, disk,
+    error::MODEL_PARENT,
+    space::on_disk,
+    tree::{MAX_GOLDEN, MAX_METADATA, MAX_SAVED_MODEL},
+};
+
+/// Where a link came from: the layer, and the entry's name in it.
+pub(super) type Links = BTreeMap<PathBuf, (Digest, String)>;
+
+/// Where a package's parts are, relative to the tree.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) model: String,
+    pub(super) metadata: String,
+    pub(super) golden: Option<String>,
+}
+
+/// Checks what was unpacked into `tree`, and syncs its directories. Tells where
+/// the package's parts are, and what the tree takes on the disk.
+pub(super) fn seal(tree: &Path, image: Digest, links: &Links) -> Result<(Parts, u64)> {
+    let tree = fs::canonicalize(tree).map_err(|error| Error::io("look at", tree, error))?;
+    let data = tree.join("data");
+    let not_package = |problem| Error::Package { image, problem };
+    if !fs::symlink_metadata(&data).is_ok_and(|metadata| metadata.is_dir()) {
+        return Err(not_package(PackageProblem::NoData));
+    }
+    let mut walk = Walk { tree: &tree, links, seen: HashSet::new(), bytes: 0 };
+    walk.dir(&data)?;
+    let bytes = walk.bytes;
+    let parts = find(&tree).map_err(not_package)?;
+    no_links_to_directories(&tree, &parts.model, links)?;
+    Ok((parts, bytes))
+}
+
+struct Walk<'a> {
+    tree: &'a Path,
+    links: &'a Links,
+    /// Files of several names, counted once.
+    seen: HashSet<u64>,
+    bytes: u64,
+}
+
+impl Walk<'_> {
+    fn dir(&mut self, dir: &Path) -> Result<()> {
+        self.bytes += on_disk(0);
+        for path in disk::list(dir)? {
+            let metadata =
+                fs::symlink_metadata(&path).map_err(|error| Error::io("look at", &path, error))?;
+            if metadata.is_dir() {
+                self.dir(&path)?;
+            } else if metadata.is_symlink() {
+                self.link(&path)?;
+            } else {
+                self.file(&metadata);
+            }
+        }
+        disk::sync_dir(dir)
+    }
+
+    fn file(&mut self, metadata: &Metadata) {
+        if metadata.nlink() == 1 || self.seen.insert(metadata.ino()) {
+            self.bytes += on_disk(metadata.len());
+        }
+    }
+
+    fn link(&self, path: &Path) -> Result<()> {
+        let refused = |problem: fn(String) -> EntryProblem| {
+            Err(refusal(self.tree, path, self.links, problem))
+        };
+        match fs::canonicalize(path) {
+            Ok(target) if target.starts_with(self.tree.join("data")) => Ok(()),
+            Ok(target) if !target.starts_with(self.tree) => refused(EntryProblem::LinkOutside),
+            _ => refused(EntryProblem::LinkTarget),
+        }
+    }
+}
+
+/// The engine walks the model's directory to estimate its size. A link to a
+/// directory in there could make that walk endless.
+fn no_links_to_directories(tree: &Path, model: &str, links: &Links) -> Result<()> {
+    let inside = links.keys().filter(|path| path.starts_with(model));
+    for path in inside.map(|path| tree.join(path)) {
+        // The entry may have been replaced by a later one.
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+        if is_link && path.is_dir() {
+            return Err(refusal(tree, &path, links, EntryProblem::LinkDirectory));
+        }
+    }
+    Ok(())
+}
+
+fn refusal(tree: &Path, path: &Path, links: &Links, problem: fn(String) -> EntryProblem) -> Error {
+    let target = fs::read_link(path).unwrap_or_default();
+    let relative = path.strip_prefix(tree).unwrap_or(path);
+    let (layer, entry) = links.get(relative).cloned().expect("every link that was made is noted");
+    Error::Entry { layer, entry, problem: problem(shown(target.as_os_str().as_bytes())) }
+}
+
+fn find(tree: &Path) -> Result<Parts, PackageProblem> {
+    let metadata = find_metadata(tree).ok_or(PackageProblem::NoMetadata)?;
+    bounded(tree, &metadata, MAX_METADATA)?;
+    let golden = metadata.replace("metadata.json", "golden.jsonl");
+    let golden = tree.join(&golden).is_file().then_some(golden);
+    if let Some(golden) = &golden {
+        bounded(tree, golden, MAX_GOLDEN)?;
+    }
+    let model = find_model(tree)?;
+    bounded(tree, &format!("{model}/saved_model.pb"), MAX_SAVED_MODEL)?;
+    Ok(Parts { model, metadata, golden })
+}
+
+fn find_metadata(tree: &Path) -> Option<String> {
+    let places = ["data/metadata.json".to_owned(), format!("data/{MODEL_PARENT}/metadata.json")];
+    places.into_iter().find(|place| tree.join(place).is_file())
+}
+
+/// The model's real directory: without links on the way, so that all that the
+/// engine walks was looked at.
+fn find_model(tree: &Path) -> Result<String, PackageProblem> {
+    let outer = tree.join("data").join(MODEL_PARENT).join("model");
+    let has_model = |dir: &Path| dir.join("saved_model.pb").is_file();
+    let dir = if has_model(&outer) {
+        outer
+    } else {
+        let children = disk::list(&outer).map_err(|_| PackageProblem::NoModel)?;
+        let mut models = children.into_iter().filter(|dir| is_numeric(dir) && has_model(dir));
+        let first = models.next().ok_or(PackageProblem::NoModel)?;
+        let others: Vec<_> = models.collect();
+        if !others.is_empty() {
+            let names = others.iter().take(5).chain([&first]).filter_map(|dir| dir.file_name());
+            let mut names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+            names.sort();
+            return Err(PackageProblem::SeveralModels(names.join(", ")));
+        }
+        first
+    };
+    let dir = fs::canonicalize(dir).map_err(|_| PackageProblem::NoModel)?;
+    let relative = dir.strip_prefix(tree).map_err(|_| PackageProblem::NoModel)?;
+    relative.to_str().map(str::to_owned).ok_or(PackageProblem::NoModel)
+}
+
+fn is_numeric(dir: &Path) -> bool {
+    let name = dir.file_name().map(|name| name.as_bytes()).unwrap_or_default();
+    !name.is_empty() && name.iter().all(u8::is_ascii_digit)
+}
+
+fn bounded(tree: &Path, file: &str, max: ByteSize) -> Result<(), PackageProblem> {
+    let size = fs::metadata(tree.join(file)).map(|metadata| ByteSize(metadata.len()));
+    match size.unwrap_or(ByteSize(0)) {
+        ByteSize(0) => Err(PackageProblem::Empty(file.to_owned())),
+        size if size > max => Err(PackageProblem::TooLarge { path: file.to_owned(), size, max }),
+        _ => Ok(()),
+    }
+}
