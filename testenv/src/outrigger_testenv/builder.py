@@ -1,7 +1,6 @@
 """TensorFlow functions as model packages: SavedModel, metadata.json, golden.jsonl, image."""
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -94,19 +93,21 @@ class ModelPackage:
                 lines.write(json.dumps(case) + "\n")
 
     def push(
-        self, reference: str, labels: Mapping[str, str] | None = None, **environment: str
+        self,
+        reference: str,
+        labels: Mapping[str, str] | None = None,
+        plain_http: Sequence[str] = (),
     ) -> str:
-        """`outrigger push`; returns the digest."""
+        """`outrigger push`; returns the digest. `plain_http` are hosts without TLS."""
         command = [str(outrigger()), "push", str(self.directory), reference, "-o", "json"]
         for name, value in (labels or {}).items():
             command += ["--label", f"{name}={value}"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, **environment}
-        )
+        for host in plain_http:
+            command += ["--plain-http", host]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise RuntimeError(
-                f"push {reference} failed ({done.returncode}): {done.stderr.strip()}"
-            )
+            problem = done.stderr.strip()
+            raise RuntimeError(f"push {reference} failed ({done.returncode}): {problem}")
         return json.loads(done.stdout)["digest"]
 
 

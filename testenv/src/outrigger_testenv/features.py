@@ -30,7 +30,7 @@ class Feature:
     required: bool = False
     missing: str | None = None
     length: int | None = None
-    vocabulary: tuple[str, ...] | None = None
+    vocabulary: tuple[str, ...] | tuple[int, ...] | None = None
     out_of_vocabulary: int | None = None
     hash_buckets: int | None = None
     allow_non_finite: bool = False
@@ -69,9 +69,9 @@ def vector(name: str, length: int, **absence: Any) -> Feature:
 
 
 def vocabulary(
-    name: str, words: Sequence[str], *, other: int | None = None, **absence: Any
+    name: str, words: Sequence[str] | Sequence[int], *, other: int | None = None, **absence: Any
 ) -> Feature:
-    """A word, as its position in `words`; any other word is `other` (one past the last)."""
+    """A word (or integer) as its position in `words`; any other is `other`, one past the last."""
     other = len(words) if other is None else other
     return Feature(name, vocabulary=tuple(words), out_of_vocabulary=other, **absence)
 

@@ -142,7 +142,9 @@ def _encode(feature: Feature, dtype: np.dtype, series: pd.Series) -> np.ndarray:
     values = series.to_numpy() if feature.length is None else _flat(feature, series)
     if feature.vocabulary is not None:
         index = {word: at for at, word in enumerate(feature.vocabulary)}
-        encoded = [index.get(word, feature.out_of_vocabulary) for word in _strings(feature, values)]
+        numbers = isinstance(feature.vocabulary[0], int)
+        words = _cast(feature, np.dtype("i8"), values) if numbers else _strings(feature, values)
+        encoded = [index.get(word, feature.out_of_vocabulary) for word in words]
     elif feature.hash_buckets is not None:
         encoded = _hash(_strings(feature, values), feature.hash_buckets)
     elif dtype.kind == "O":
@@ -170,7 +172,8 @@ def _cast(feature: Feature, dtype: np.dtype, values: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         cast = values.astype(dtype)
     if dtype.kind == "f":
-        if not feature.allow_non_finite and not np.isfinite(cast).all():
+        bad = np.isfinite(values) != np.isfinite(cast)
+        if bad.any() or not (feature.allow_non_finite or np.isfinite(cast).all()):
             raise PackingError(f'"{feature.name}" is not finite')
     elif not (cast.astype(values.dtype) == values).all():
         raise PackingError(f'"{feature.name}" has a value that no {dtype} holds')
@@ -192,8 +195,8 @@ def _strings(feature: Feature, values: np.ndarray) -> list[str]:
 
 def _flags(feature: Feature, values: np.ndarray) -> list[bool]:
     for value in values:
-        if not isinstance(value, bool | np.bool_):
-            raise PackingError(f'"{feature.name}" is {type(value).__name__} instead of bool')
+        if isinstance(value, str) or value not in (0, 1):
+            raise PackingError(f'"{feature.name}" is neither a flag nor 0 or 1')
     return list(values)
 
 

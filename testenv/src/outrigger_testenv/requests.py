@@ -75,7 +75,16 @@ def _set_list(target: pb.Value, values: list[Any]) -> None:
     elif values and all(isinstance(value, int | np.integer) for value in values):
         target.integers.values.extend(int(value) for value in values)
     else:
-        target.numbers.values.extend(float(value) for value in values)
+        _set_floats(target, [float(value) for value in values])
+
+
+def _set_floats(target: pb.Value, values: list[float]) -> None:
+    with np.errstate(over="ignore"):
+        singles = np.array(values, np.float32).astype(np.float64)
+    if np.array_equal(singles, values, equal_nan=True):
+        target.numbers.values.extend(values)
+    else:
+        target.reals.values.extend(values)
 
 
 def treatments(frame: pd.DataFrame) -> list[pb.Treatment]:

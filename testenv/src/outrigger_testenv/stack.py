@@ -14,6 +14,7 @@ import grpc
 
 from outrigger_testenv import registry
 from outrigger_testenv.binary import outrigger
+from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.client import Client, channel_options
 from outrigger_testenv.processes import Process, free_ports
 
@@ -117,8 +118,8 @@ class Stack:
 
     Use it as a context manager. The directory stays, and its path is printed, when
     the body fails or OUTRIGGER_TESTENV_KEEP is set. `overrides` are merged into the
-    control plane's configuration; without docker-registry (or with registry=False)
-    models come from `oci:DIR` references.
+    control plane's configuration. Without docker-registry (or with_registry=False)
+    models come from `oci:DIR` references. With start=False the caller starts the parts.
     """
 
     def __init__(
@@ -127,7 +128,10 @@ class Stack:
         models: Sequence[Mapping[str, Any]] = (),
         with_registry: bool | None = None,
         threads: int = 2,
+        start: bool = True,
     ):
+        self.keep = bool(os.environ.get(KEEP_ENV))
+        self._start = start
         self.directory = Path(tempfile.mkdtemp(prefix="outrigger-"))
         self.logs = self.directory / "logs"
         self.logs.mkdir()
@@ -153,6 +157,17 @@ class Stack:
     def reference(self, model: str, tag: str = "latest") -> str:
         """The reference that the control plane looks a model's tag up under."""
         return f"{self.images}/{model}:{tag}"
+
+    def push(
+        self,
+        package: ModelPackage,
+        model: str,
+        tag: str = "latest",
+        labels: Mapping[str, str] | None = None,
+    ) -> str:
+        """Pushes a package to where the control plane looks; returns its digest."""
+        plain_http = [self.registry.host] if self.registry else []
+        return package.push(self.reference(model, tag), labels, plain_http)
 
     def start(self) -> "Stack":
         """Starts what there is, in the order of the way a model takes."""
@@ -189,7 +204,7 @@ class Stack:
 
     def __enter__(self) -> "Stack":
         try:
-            return self.start()
+            return self.start() if self._start else self
         except BaseException:
             self.close(failed=True)
             raise
@@ -200,7 +215,7 @@ class Stack:
     def close(self, failed: bool = False) -> None:
         """Ends everything; keeps the directory when something failed."""
         self.stop()
-        if failed or os.environ.get(KEEP_ENV):
+        if failed or self.keep:
             print(f"\nlogs: {self.logs}")
         else:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -209,7 +224,8 @@ class Stack:
         address = [f"127.0.0.1:{port}" for port in ports]
         listeners = dict(zip(("grpc", "http", "health", "admin"), address, strict=True))
         return {
-            "server": listeners,
+            # Nobody balances load onto a test: nothing to wait for when it ends.
+            "server": {**listeners, "shutdown_delay": "0s"},
             "engine": {"endpoint": self.engine.endpoint},
             "store": {"path": str(self.directory / "store"), "max_size": "2GiB"},
             "images": {

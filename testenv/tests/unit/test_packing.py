@@ -63,11 +63,18 @@ def test_a_number_that_float32_cannot_hold_is_refused(value):
 def test_infinity_passes_where_it_is_allowed():
     feature = numeric("x", allow_non_finite=True)
     assert packed("float32", feature, [np.inf]).tolist() == [[np.inf]]
+    with pytest.raises(PackingError, match="not finite"):
+        packed("float32", feature, [1e39])
 
 
 def test_words_become_their_positions_and_others_the_out_of_vocabulary_index():
     feature = vocabulary("channel", ["phone", "web"], other=7, default="web")
     assert packed("int64", feature, ["phone", "fax", None]).tolist() == [[0], [7], [1]]
+
+
+def test_integers_can_be_words():
+    feature = vocabulary("zone", [10, 20], default=10)
+    assert packed("int32", feature, [20, 30.0, None]).tolist() == [[1], [2], [0]]
 
 
 def test_hashes_are_tensorflows():
@@ -83,7 +90,13 @@ def test_texts_are_utf8():
 
 
 def test_flags_stay_flags():
-    assert packed("bool", numeric("x", default=False), [True, None]).tolist() == [[True], [False]]
+    assert packed("bool", numeric("x", default=False), [True, None, 1.0]).tolist() == [
+        [True],
+        [False],
+        [True],
+    ]
+    with pytest.raises(PackingError, match="neither a flag nor 0 or 1"):
+        packed("bool", numeric("x"), [2])
 
 
 def test_a_fraction_is_no_integer():

@@ -34,6 +34,12 @@ def test_a_float_that_float32_rounds_travels_as_double():
     assert rounded.features["x"].real == 0.1
 
 
+def test_a_vector_that_float32_rounds_travels_as_doubles():
+    exact, rounded = requests.treatments(pd.DataFrame({"x": [[0.5, 2.0], [0.5, 0.1]]}))
+    assert exact.features["x"].WhichOneof("kind") == "numbers"
+    assert list(rounded.features["x"].reals.values) == [0.5, 0.1]
+
+
 @pytest.mark.parametrize("value", [True, np.True_])
 def test_flags_are_not_integers(value):
     features = requests.user_features({"x": value}).features

@@ -1,0 +1,216 @@
+"""`make demo`: from training data to scores, on real parts.
+
+Trains a campaign model, pushes it to a registry, serves it with an engine and the
+control plane, asks for scores, replaces the model under load, and holds every score
+against TensorFlow's own.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+RTOL, ATOL = 1e-4, 1e-6
+USERS = 4_000
+SHOWN = 8
+MODEL = "campaign"
+
+
+class Screen:
+    """Sections with short lines."""
+
+    def __init__(self):
+        self._section = 0
+
+    def section(self, title: str) -> None:
+        """Starts the next one."""
+        self._section += 1
+        print(f"\n{self._section}  {title}", flush=True)
+
+    def line(self, text: str) -> None:
+        """One line of the section."""
+        print(f"   {text}", flush=True)
+
+    def table(self, frame: pd.DataFrame) -> None:
+        """A frame without its index."""
+        for line in frame.to_string(index=False).splitlines():
+            self.line(line)
+
+
+def short(digest: str) -> str:
+    """A digest as people read it."""
+    return digest[: len("sha256:") + 12]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the demo; 0 only when every score equals TensorFlow's."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--data", type=Path, help="the MineThatData e-mail file")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="outrigger-demo-") as directory:
+        quiet_libraries(Path(directory) / "libraries.log")
+        return run(options.data, Path(directory))
+
+
+def quiet_libraries(log: Path) -> None:
+    """Sends what C++ libraries write to standard error into a file; Python's errors stay."""
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
+    with log.open("wb") as target:
+        os.dup2(target.fileno(), 2)
+
+
+def run(data: Path | None, directory: Path) -> int:
+    """The demo itself."""
+    from outrigger_testenv import campaign
+    from outrigger_testenv.stack import Stack
+
+    screen = Screen()
+    screen.section("Data and model")
+    try:
+        table = campaign.load(data) if data else campaign.generate()
+    except (OSError, ValueError) as error:
+        print(f"demo failed: {error}", file=sys.stderr)
+        return 64
+    screen.line(
+        f"{len(table.customers):,} customers ({table.source}), {len(campaign.OFFERS)} offers"
+    )
+    first = trained(screen, table, directory / "v1", "1", epochs=2)
+    second = trained(screen, table, directory / "v2", "2", epochs=6)
+
+    with Stack(start=False) as stack:
+        if stack.registry:
+            stack.registry.start()
+        digest = stack.push(first, MODEL)
+        screen.section("Push and start")
+        screen.line(f"pushed         {MODEL}:latest  {short(digest)}")
+        started(screen, stack)
+        with stack.client() as client:
+            users = table.customers.iloc[:USERS]
+            scores = asked_by_tag(screen, client, users, digest)
+            asked_by_digest(screen, client, users, digest, scores)
+            replacement = replaced(screen, stack, client, second, users)
+            latest = client.predict(MODEL, users, campaign.OFFERS, users_per_call=50)
+        screen.section("TensorFlow's own answer")
+        count = compared(screen, first, users, scores, digest)
+        count += compared(screen, second, users, latest, replacement)
+    print(f"\ndemo ok: {count} scores equal TensorFlow's within {ATOL:g} + {RTOL:g} relative")
+    return 0
+
+
+def trained(screen: Screen, table, directory: Path, version: str, epochs: int):
+    """Trains and exports one version."""
+    from outrigger_testenv import campaign
+
+    start = time.monotonic()
+    package = campaign.train(table, directory, version, epochs)
+    screen.line(f"version {version}: {epochs} epochs in {time.monotonic() - start:.1f} s, exported")
+    return package
+
+
+def started(screen: Screen, stack) -> None:
+    """Starts engine and control plane."""
+    where = stack.registry.host if stack.registry else "none installed: an OCI layout directory"
+    screen.line(f"registry       {where}")
+    stack.engine.start()
+    screen.line(f"engine         {Path(stack.engine.process.command[0]).name}, on a unix socket")
+    stack.serve.start()
+    screen.line(f"control plane  {stack.serve.target}")
+
+
+def asked_by_tag(screen: Screen, client, users: pd.DataFrame, digest: str) -> pd.DataFrame:
+    """Scores all users by the tag; prints the first."""
+    from outrigger_testenv import campaign
+
+    screen.section("Scores by tag: latest")
+    start = time.monotonic()
+    scores = client.predict(MODEL, users, campaign.OFFERS, tag="latest", users_per_call=50)
+    seconds = time.monotonic() - start
+    screen.table(best(scores.iloc[: SHOWN * len(campaign.OFFERS)]))
+    screen.line(f"{len(scores):,} scores of {len(users):,} customers in {seconds:.1f} s")
+    expect(set(scores["digest"]) == {digest}, "another digest answered")
+    return scores
+
+
+def asked_by_digest(
+    screen: Screen, client, users: pd.DataFrame, digest: str, by_tag: pd.DataFrame
+) -> None:
+    """The same customers by digest: the same scores."""
+    from outrigger_testenv import campaign
+
+    screen.section(f"Scores by digest: {short(digest)}")
+    shown = users.iloc[:SHOWN]
+    scores = client.predict(MODEL, shown, campaign.OFFERS, digest=digest)
+    screen.table(best(scores))
+    same = np.allclose(scores["score"], by_tag["score"].iloc[: len(scores)], RTOL, ATOL)
+    expect(same, "tag and digest give different scores")
+
+
+def best(scores: pd.DataFrame) -> pd.DataFrame:
+    """A row a user: the best treatment and all scores."""
+    wide = scores.pivot(index="user", columns="treatment", values="score")
+    wide = wide.loc[scores["user"].unique(), scores["treatment"].unique()]
+    wide.insert(0, "best treatment", wide.idxmax(axis=1))
+    return wide.rename_axis(columns=None).reset_index().round(4)
+
+
+def replaced(screen: Screen, stack, client, package, users: pd.DataFrame) -> str:
+    """Pushes the second version under load; returns its digest."""
+    from outrigger_testenv import campaign
+    from outrigger_testenv.client import request, selector
+    from outrigger_testenv.load import Load
+    from outrigger_testenv.requests import rows
+
+    screen.section("A second version takes over")
+    messages = []
+    for label, row in zip(users.index[:64], rows(users.iloc[:64]), strict=True):
+        message = request(row, campaign.OFFERS, key=str(label))
+        message.model.CopyFrom(selector(MODEL))
+        messages.append(message)
+    with Load(stack.serve.target, messages, stack.directory, concurrency=4) as load:
+        load.wait_for(client.serving_digest(MODEL))
+        digest = stack.push(package, MODEL)
+        screen.line(f"pushed         {MODEL}:latest  {short(digest)}")
+        start = time.monotonic()
+        load.wait_for(digest)
+        client.wait_until_serving(MODEL, digest)
+        screen.line(f"took over after {time.monotonic() - start:.1f} s")
+        time.sleep(1)
+        report = load.stop()
+    screen.line(f"{report.requests:,} requests meanwhile, {report.failed} failed")
+    for each, count in report.digests.items():
+        screen.line(f"  {count:>7,} answered by {short(each)}")
+    expect(report.failed == 0, f"requests failed: {report.first_errors}")
+    return digest
+
+
+def compared(
+    screen: Screen, package, users: pd.DataFrame, scores: pd.DataFrame, digest: str
+) -> int:
+    """Holds served scores against TensorFlow's; returns how many."""
+    from outrigger_testenv import campaign
+
+    own = np.concatenate(package.score(users, campaign.OFFERS))
+    served = scores["score"].to_numpy()
+    expect(set(scores["digest"]) == {digest}, "another digest answered")
+    expect(len(own) == len(served), f"{len(served)} scores instead of {len(own)}")
+    largest = float(np.abs(own - served).max())
+    screen.line(f"{short(digest)}: {len(own):,} scores, largest difference {largest:.2g}")
+    expect(np.allclose(served, own, RTOL, ATOL), "scores differ from TensorFlow's")
+    return len(own)
+
+
+def expect(holds: bool, failure: str) -> None:
+    """Ends the demo when something is not so."""
+    if not holds:
+        print(f"demo failed: {failure}", file=sys.stderr)
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""A model with every kind of feature, dtype and output that metadata.json knows."""
+
+from pathlib import Path
+
+from outrigger_testenv.builder import ModelBuilder, ModelPackage
+from outrigger_testenv.features import (
+    SINGLE,
+    TREATMENT,
+    TREATMENT_COUNT,
+    USER,
+    Input,
+    Output,
+    hashed,
+    numeric,
+    text,
+    vector,
+    vocabulary,
+)
+
+INPUTS = [
+    Input(
+        "user_numeric",
+        USER,
+        "float32",
+        (
+            numeric("recency", default=6),
+            vector("embedding", 4, required=True),
+            numeric("balance", missing="nan"),
+        ),
+    ),
+    Input("user_exact", USER, "float64", (numeric("income", default=0.1),)),
+    Input(
+        "user_words",
+        USER,
+        "int64",
+        (
+            vocabulary("channel", ["phone", "web", "multichannel"], default="web"),
+            vocabulary("zone", [10, 20, 30], other=9, default=10),
+            hashed("city", 1_000_000_007, default=""),
+        ),
+    ),
+    Input("user_texts", USER, "string", (text("language", default="en"),)),
+    Input(
+        "treatment_numeric",
+        TREATMENT,
+        "float32",
+        (
+            numeric("discount", required=True),
+            numeric("days_live", missing="nan"),
+            vector("picture", 3, default=[0.5, 0, -0.5]),
+        ),
+    ),
+    Input(
+        "treatment_words",
+        TREATMENT,
+        "int32",
+        (
+            vocabulary("category", ["toys", "books"], other=7, default="toys"),
+            hashed("brand", 50, default="none"),
+            numeric("stock", default=1),
+        ),
+    ),
+    Input("treatment_flags", TREATMENT, "bool", (numeric("is_new", default=False),)),
+    Input("treatment_texts", TREATMENT, "string", (text("colour", default="red"),)),
+    Input("treatment_count", TREATMENT_COUNT, "int32"),
+]
+
+OUTPUTS = [
+    Output("scores", "score"),
+    Output("rank", "rank"),
+    Output("churn", "churn", SINGLE),
+]
+
+
+def everything(directory: Path) -> ModelPackage:
+    """Builds it; every input has a part in the scores."""
+    return ModelBuilder(INPUTS, OUTPUTS).build(_mix, directory)
+
+
+def _mix(**inputs):
+    import tensorflow as tf
+
+    def number(name):
+        tensor = inputs[name]
+        if tensor.dtype == tf.string:
+            tensor = tf.strings.length(tensor)
+        tensor = tf.cast(tensor, tf.float32)
+        tensor = tf.where(tf.math.is_nan(tensor), -1.0, tensor)
+        return tf.sin(tf.reduce_sum(tensor, -1))
+
+    user = sum(number(each.tensor) for each in INPUTS if each.entity == USER)
+    offer = sum(number(each.tensor) for each in INPUTS if each.entity == TREATMENT)
+    count = tf.cast(inputs["treatment_count"], tf.float32)
+    scores = user[:, None] + offer + 0.01 * count[:, None]
+    return {
+        "scores": scores,
+        # [B, T, 1] and another dtype: both are allowed
+        "rank": tf.cast(tf.round(100 * scores), tf.int64)[:, :, None],
+        "churn": user[:, None],
+    }

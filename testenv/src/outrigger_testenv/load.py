@@ -1,0 +1,215 @@
+"""Constant load from a process of its own, by a client that never retries.
+
+`Load` is the handle; `python -m outrigger_testenv.load` is the process behind it.
+Requests are encoded before it starts, so that what it measures is the server.
+"""
+
+import argparse
+import asyncio
+import json
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import numpy as np
+
+from outrigger.v1 import prediction_pb2 as pb
+from outrigger_testenv.errors import OutriggerError
+
+_PREDICT = "/outrigger.v1.PredictionService/Predict"
+_KEPT_ERRORS = 5
+
+
+@dataclass
+class Report:
+    """What a load run saw. `wrong` counts answers whose scores were not their digest's."""
+
+    requests: int = 0
+    failed: int = 0
+    wrong: int = 0
+    seconds: float = 0.0
+    digests: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    first_errors: list[str] = field(default_factory=list)
+    milliseconds: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        latency = " ".join(f"{name} {value:.1f} ms" for name, value in self.milliseconds.items())
+        return (
+            f"{self.requests} requests in {self.seconds:.1f} s, {self.failed} failed, "
+            f"{self.wrong} wrong, {len(self.digests)} digests; {latency}"
+        )
+
+
+class Load:
+    """Runs requests one after the other on `concurrency` lanes until stopped.
+
+    `expected` maps digests to the score that all their answers must have. Digests
+    are reported as they are first seen, see `wait_for`.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        requests: Iterable[pb.PredictRequest],
+        directory: Path,
+        concurrency: int = 8,
+        expected: Mapping[str, float] | None = None,
+    ):
+        frames = [message.SerializeToString() for message in requests]
+        if not frames:
+            raise ValueError("no requests")
+        self._requests = directory / "load-requests.bin"
+        self._requests.write_bytes(b"".join(struct.pack("<I", len(each)) + each for each in frames))
+        self._expected = directory / "load-expected.json"
+        self._expected.write_text(json.dumps(dict(expected or {})))
+        self._command = [sys.executable, "-m", "outrigger_testenv.load", target]
+        self._command += [str(self._requests), str(self._expected), str(concurrency)]
+        self._child: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._changed = threading.Condition()
+        self._seen: set[str] = set()
+        self._report: Report | None = None
+
+    def __enter__(self) -> "Load":
+        self._child = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def wait_for(self, digest: str, timeout: float = 60.0) -> None:
+        """Returns once an answer came from the digest."""
+        with self._changed:
+            arrived = self._changed.wait_for(
+                lambda: digest in self._seen or self._child.poll() is not None, timeout
+            )
+            if not arrived or digest not in self._seen:
+                raise TimeoutError(f"no answer from {digest} within {timeout} s")
+
+    def stop(self) -> Report:
+        """Lets the requests in flight finish and returns what was seen."""
+        if self._report is None:
+            self._child.stdin.close()
+            self._reader.join(60)
+            self._child.wait(60)
+            if self._report is None:
+                raise RuntimeError(f"the load ended with {self._child.returncode} and no report")
+        return self._report
+
+    def _read(self) -> None:
+        for line in self._child.stdout:
+            message = json.loads(line)
+            with self._changed:
+                if "seen" in message:
+                    self._seen.add(message["seen"])
+                else:
+                    message["digests"] = Counter(message["digests"])
+                    message["errors"] = Counter(message["errors"])
+                    self._report = Report(**message)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+
+class _Runner:
+    def __init__(self, target: str, requests: list[bytes], expected: dict[str, float]):
+        self.target = target
+        self.requests = requests
+        self.expected = expected
+        self.report = Report()
+        self.latencies: list[float] = []
+        self.running = True
+
+    async def run(self, concurrency: int) -> Report:
+        loop = asyncio.get_running_loop()
+        watching = loop.run_in_executor(None, self._until_closed)
+        start = time.monotonic()
+        options = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
+        async with grpc.aio.insecure_channel(self.target, options=options) as channel:
+            predict = channel.unary_unary(_PREDICT)
+            async with asyncio.TaskGroup() as lanes:
+                for lane in range(concurrency):
+                    lanes.create_task(self._lane(predict, lane))
+        await watching
+        self.report.seconds = time.monotonic() - start
+        if self.latencies:
+            for name, quantile in (("p50", 50), ("p99", 99), ("max", 100)):
+                value = np.percentile(self.latencies, quantile) * 1000
+                self.report.milliseconds[name] = float(value)
+        return self.report
+
+    def _until_closed(self) -> None:
+        sys.stdin.read()
+        self.running = False
+
+    async def _lane(self, predict: grpc.aio.UnaryUnaryMultiCallable, lane: int) -> None:
+        at = lane
+        while self.running:
+            sent = time.perf_counter()
+            try:
+                answer = await predict(self.requests[at % len(self.requests)], timeout=30)
+            except grpc.aio.AioRpcError as error:
+                self._failed(error)
+            else:
+                self.latencies.append(time.perf_counter() - sent)
+                self._answered(pb.PredictResponse.FromString(answer))
+            self.report.requests += 1
+            at += 1
+
+    def _failed(self, error: grpc.aio.AioRpcError) -> None:
+        report = self.report
+        failure = OutriggerError.from_rpc(error)
+        report.failed += 1
+        report.errors[failure.reason or failure.code.name] += 1
+        if len(report.first_errors) < _KEPT_ERRORS:
+            report.first_errors.append(str(failure))
+
+    def _answered(self, answer: pb.PredictResponse) -> None:
+        digest = answer.model.digest
+        if digest not in self.report.digests:
+            print(json.dumps({"seen": digest}), flush=True)
+        self.report.digests[digest] += 1
+        score = self.expected.get(digest)
+        if score is not None and any(value != score for value in answer.scores.values):
+            self.report.wrong += 1
+
+
+def _frames(path: Path) -> list[bytes]:
+    content, frames, at = path.read_bytes(), [], 0
+    while at < len(content):
+        (length,) = struct.unpack_from("<I", content, at)
+        frames.append(content[at + 4 : at + 4 + length])
+        at += 4 + length
+    return frames
+
+
+def main() -> int:
+    """Runs until standard input is closed; one JSON object a line on standard output."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("target")
+    parser.add_argument("requests", type=Path)
+    parser.add_argument("expected", type=Path)
+    parser.add_argument("concurrency", type=int)
+    options = parser.parse_args()
+    expected = json.loads(options.expected.read_text())
+    runner = _Runner(options.target, _frames(options.requests), expected)
+    report = asyncio.run(runner.run(options.concurrency))
+    print(json.dumps(vars(report)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Random users and treatments that fit a metadata.json."""
+
+import string
+
+import numpy as np
+import pandas as pd
+
+from outrigger_testenv.features import Feature, Input, Metadata
+
+
+def sample(
+    metadata: Metadata, entity: str, rows: int, seed: int = 1, absent: float = 0.2
+) -> pd.DataFrame:
+    """`rows` rows with every feature of the entity; optional ones are sometimes absent."""
+    draw = np.random.default_rng(seed)
+    columns = {
+        feature.name: _column(each, feature, rows, draw, absent)
+        for each in metadata.inputs
+        if each.entity == entity
+        for feature in each.features
+    }
+    return pd.DataFrame(columns, index=[f"{entity}-{at}" for at in range(rows)])
+
+
+def _column(
+    each: Input, feature: Feature, rows: int, draw: np.random.Generator, absent: float
+) -> pd.Series:
+    values = []
+    for _ in range(rows):
+        if not feature.required and draw.random() < absent:
+            values.append(None)
+        elif feature.length is None:
+            values.append(_value(each, feature, draw))
+        else:
+            values.append([_value(each, feature, draw) for _ in range(feature.length)])
+    return pd.Series(values, dtype=object)
+
+
+def _value(each: Input, feature: Feature, draw: np.random.Generator):
+    if feature.vocabulary is not None:
+        words = [*feature.vocabulary, _unknown(feature)]
+        return words[draw.integers(len(words))]
+    if feature.hash_buckets is not None or each.dtype == "string":
+        letters = list(string.ascii_letters + "äß語 ")
+        return "".join(draw.choice(letters, draw.integers(0, 40)))
+    if each.dtype == "bool":
+        return bool(draw.integers(2))
+    if each.dtype.startswith("int"):
+        return int(draw.integers(-1000, 1000))
+    return float(draw.normal())
+
+
+def _unknown(feature: Feature):
+    if isinstance(feature.vocabulary[0], int):
+        return max(feature.vocabulary) + 1
+    return "".join(feature.vocabulary) + "?"

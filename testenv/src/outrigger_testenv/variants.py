@@ -1,0 +1,60 @@
+"""Many versions of a tiny model, each with a score of its own.
+
+TensorFlow exports it once; the others differ from it in one constant, so that a
+hundred versions cost a second.
+"""
+
+import shutil
+import struct
+from pathlib import Path
+
+from outrigger_testenv.builder import ModelBuilder, ModelPackage
+from outrigger_testenv.features import TREATMENT, USER, Input, numeric
+
+_MARK = 123456.75
+
+
+def tiny_builder() -> ModelBuilder:
+    """One feature a user, one a treatment."""
+    return ModelBuilder(
+        [
+            Input("user", USER, "float32", (numeric("age", default=30),)),
+            Input("offer", TREATMENT, "float32", (numeric("price", required=True),)),
+        ]
+    )
+
+
+def tiny(directory: Path, score: float = _MARK) -> ModelPackage:
+    """A model that gives every treatment the same score."""
+    import tensorflow as tf
+
+    def constant(user, offer):
+        return tf.zeros_like(offer[:, :, 0]) + 0 * user + tf.constant(_MARK, tf.float32)
+
+    package = tiny_builder().build(constant, directory)
+    if score != _MARK:
+        _set_score(package, score)
+    return package
+
+
+def versions(directory: Path, scores: range) -> list[ModelPackage]:
+    """One package a score, in directories named by it."""
+    template = tiny(directory / "template")
+    packages = []
+    for score in scores:
+        target = directory / str(score)
+        shutil.copytree(template.directory, target)
+        packages.append(ModelPackage(target))
+        _set_score(packages[-1], score)
+    return packages
+
+
+def _set_score(package: ModelPackage, score: float) -> None:
+    file = package.saved_model / "saved_model.pb"
+    content = file.read_bytes()
+    mark = struct.pack("<f", _MARK)
+    if content.count(mark) != 1:
+        raise ValueError(f"the constant occurs {content.count(mark)} times in {file}")
+    file.write_bytes(content.replace(mark, struct.pack("<f", score)))
+    # It describes the file as TensorFlow wrote it.
+    (package.saved_model / "fingerprint.pb").unlink(missing_ok=True)
