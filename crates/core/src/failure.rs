@@ -8,7 +8,7 @@ use crate::Reason;
 /// state remembers. Cheap enough to clone for every waiting caller.
 ///
 /// The message is for people and may change; it never holds a secret.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{reason}: {message}")]
 pub struct Failure {
     /// The stable reason.
@@ -22,7 +22,7 @@ pub struct Failure {
 }
 
 /// One field of a request that is at fault.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldViolation {
     /// Its path in the request, such as `treatments[3].features["discount"]`.
     pub field: String,

@@ -4,21 +4,30 @@
 
 mod arm;
 mod failure;
+pub mod fleet;
+pub mod invariants;
 mod layer;
+mod machine;
 mod metric;
+pub mod model;
 mod moment;
 mod name;
+mod policy;
 mod reason;
 mod servable;
+pub mod serving;
 mod stage;
+pub mod tags;
 mod tensor;
 
 pub use arm::Arm;
 pub use failure::{Failure, FieldViolation};
 pub use layer::LayerKind;
+pub use machine::{Attempt, Context, Outcome, Versions};
 pub use metric::{Metric, MetricKind};
 pub use moment::Moment;
 pub use name::{Digest, InvalidName, ModelKey, ModelName, Selector, Tag};
+pub use policy::{Backoff, Policy};
 pub use reason::{Code, Reason, Retry};
 pub use servable::{ServableId, ServableName, Version};
 pub use stage::Stage;

@@ -1,0 +1,374 @@
+//! All machines of one engine together: what one machine wants of another is
+//! handed over here, what it wants of the world comes out as effects.
+
+mod answer;
+mod reconcile;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub use answer::Answer;
+
+use crate::{
+    Attempt, Context, Digest, ModelKey, ModelName, Moment, Outcome, Policy, Selector, ServableId,
+    Tag, Version, Versions, invariants,
+    model::{self, ModelMachine},
+    serving::{self, ServingMachine},
+    tags::{self, TagMachine},
+};
+
+/// All machines of one engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fleet {
+    policy: Policy,
+    versions: Versions,
+    models: BTreeMap<ModelKey, ModelMachine>,
+    tags: BTreeMap<TagKey, TagMachine>,
+    serving: ServingMachine,
+    /// Versions that are up whatever happens: digests configured to be preloaded.
+    pinned: BTreeSet<ModelKey>,
+    /// Which model a servable is, from its publication until it is gone.
+    ids: BTreeMap<ServableId, ModelKey>,
+    announced: BTreeSet<crate::ServableName>,
+    ticked_at: Moment,
+    counts: Counts,
+}
+
+/// A tag of a model.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TagKey {
+    /// The model's name.
+    pub name: ModelName,
+    /// The tag.
+    pub tag: Tag,
+}
+
+/// Events by what became of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Completions of earlier attempts.
+    pub stale: u64,
+    /// Events that should not have been possible.
+    pub unexpected: u64,
+}
+
+/// What happens to the fleet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// Time has passed.
+    Tick,
+    /// A request wants a model that is not there.
+    Ask(ModelName, Selector),
+    /// Requests used it, last at that time.
+    Used(ModelName, Selector, Moment),
+    /// Bring it up now, whatever failed before.
+    Load(ModelName, Selector),
+    /// Take it down.
+    Unload {
+        /// The model.
+        name: ModelName,
+        /// Which version of it.
+        selector: Selector,
+        /// Whether to delete its files, too.
+        delete: bool,
+    },
+    /// The store deleted the files of this digest to make room.
+    Evicted(Digest),
+    /// Something happens to a version.
+    Model(ModelKey, model::Event),
+    /// Something happens to a tag.
+    Tag(TagKey, tags::Event),
+    /// Something happens to the engine.
+    Engine(serving::Event),
+}
+
+/// What the fleet wants done. The effects of one event are in order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Something about a version: neither `Add` nor `Remove`.
+    Model(ModelKey, model::Effect),
+    /// Ask the registry for the digest of a tag.
+    Resolve(TagKey, Attempt),
+    /// From now on, the tag is answered by that digest.
+    Switched(TagKey, Digest),
+    /// Something about the engine: placeholders, pushes, probes, news.
+    Engine(serving::Effect),
+}
+
+/// What an earlier process has left, as read from the journal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Legacy {
+    /// What the tags were answered by.
+    pub tags: BTreeMap<TagKey, Digest>,
+    /// Versions that were in the engine's configuration; files and links exist.
+    pub loaded: BTreeMap<ModelKey, ServableId>,
+    /// Placeholders of their names; the files exist.
+    pub placeholders: BTreeSet<ServableId>,
+}
+
+impl Fleet {
+    /// No models; versions will come after `last_version`.
+    pub fn new(policy: Policy, last_version: Version, now: Moment) -> Self {
+        Self {
+            policy,
+            versions: Versions::after(last_version),
+            models: BTreeMap::new(),
+            tags: BTreeMap::new(),
+            serving: ServingMachine::new(now),
+            pinned: BTreeSet::new(),
+            ids: BTreeMap::new(),
+            announced: BTreeSet::new(),
+            ticked_at: now,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Follows a tag for ever. To be called before any event.
+    pub fn follow(&mut self, key: TagKey, now: Moment) {
+        self.tags.insert(key, TagMachine::new(true, now));
+    }
+
+    /// Keeps a version up for ever. To be called before any event.
+    pub fn pin(&mut self, key: ModelKey) {
+        self.pinned.insert(key);
+    }
+
+    /// Takes over what an earlier process has left. To be called after `follow`
+    /// and before any event.
+    pub fn adopt(&mut self, legacy: Legacy, now: Moment) {
+        for (key, serving) in legacy.tags {
+            let configured = self.tags.contains_key(&key);
+            self.tags.insert(key, TagMachine::adopted(configured, serving, now));
+        }
+        for placeholder in legacy.placeholders {
+            self.serving.adopt(placeholder);
+        }
+        for (key, id) in legacy.loaded {
+            self.serving.adopt_version(id.clone());
+            self.ids.insert(id.clone(), key.clone());
+            self.models.insert(key.clone(), ModelMachine::adopted(key, id, now));
+        }
+    }
+
+    /// Handles an event. `jitter` is a random number from 0 to 1.
+    pub fn handle(&mut self, now: Moment, jitter: f64, event: Event) -> Vec<Effect> {
+        let mut turn = Turn { now, jitter, events: VecDeque::from([event]), effects: Vec::new() };
+        while let Some(event) = turn.events.pop_front() {
+            self.step(&mut turn, event);
+            if turn.events.is_empty() {
+                self.reconcile(&mut turn);
+            }
+        }
+        if cfg!(debug_assertions) {
+            self.check(&turn);
+        }
+        turn.effects
+    }
+
+    /// Panics when an invariant does not hold.
+    fn check(&self, turn: &Turn) {
+        assert_eq!(invariants::check(self), Ok(()));
+        for effect in &turn.effects {
+            assert_eq!(invariants::check_effect(self, turn.now, effect), Ok(()), "{effect:?}");
+        }
+    }
+
+    fn step(&mut self, turn: &mut Turn, event: Event) {
+        match event {
+            Event::Tick => self.tick(turn),
+            Event::Ask(name, selector) => self.ask(turn, name, selector, false),
+            Event::Load(name, selector) => self.ask(turn, name, selector, true),
+            Event::Used(name, selector, at) => self.used(turn, name, selector, at),
+            Event::Unload { name, selector, delete } => self.unload(turn, &name, &selector, delete),
+            Event::Evicted(digest) => self.evicted(turn, digest),
+            Event::Model(key, event) => self.model_event(turn, key, event),
+            Event::Tag(key, event) => self.tag_event(turn, key, event),
+            Event::Engine(event) => self.engine_event(turn, event),
+        }
+    }
+
+    fn tick(&mut self, turn: &mut Turn) {
+        self.ticked_at = turn.now;
+        self.forget(turn);
+        let tags = self.tags.keys().cloned().map(|key| Event::Tag(key, tags::Event::Tick));
+        turn.events.extend(tags);
+        let models = self.models.keys().cloned().map(|key| Event::Model(key, model::Event::Tick));
+        turn.events.extend(models);
+        turn.events.push_back(Event::Engine(serving::Event::Tick));
+    }
+
+    fn ask(&mut self, turn: &mut Turn, name: ModelName, selector: Selector, again: bool) {
+        if !self.is_known(&name, &selector) && self.is_full() {
+            return;
+        }
+        match selector {
+            Selector::Digest(digest) => {
+                let key = ModelKey { name, digest };
+                let retry = again.then_some(model::Event::Retry);
+                let events = [model::Event::Ask].into_iter().chain(retry);
+                turn.events.extend(events.map(|event| Event::Model(key.clone(), event)));
+            }
+            Selector::Tag(tag) => {
+                let key = TagKey { name, tag };
+                let machine = self.tags.entry(key.clone());
+                let machine = machine.or_insert_with(|| TagMachine::new(false, turn.now));
+                let wake = if again { model::Event::Retry } else { model::Event::Wake };
+                let digests = machine.serving().into_iter().chain(machine.candidate());
+                for digest in digests {
+                    let key = ModelKey { name: key.name.clone(), digest };
+                    turn.events.push_back(Event::Model(key, wake.clone()));
+                }
+                let event = if again { tags::Event::Retry } else { tags::Event::Ask };
+                turn.events.push_back(Event::Tag(key, event));
+            }
+        }
+    }
+
+    fn used(&mut self, turn: &mut Turn, name: ModelName, selector: Selector, at: Moment) {
+        turn.events.push_back(match selector {
+            Selector::Digest(digest) => {
+                Event::Model(ModelKey { name, digest }, model::Event::Used(at))
+            }
+            Selector::Tag(tag) => Event::Tag(TagKey { name, tag }, tags::Event::Used(at)),
+        });
+    }
+
+    fn unload(&mut self, turn: &mut Turn, name: &ModelName, selector: &Selector, delete: bool) {
+        for key in self.meant(name, selector) {
+            turn.events.push_back(Event::Model(key, model::Event::Unload { delete }));
+        }
+    }
+
+    fn evicted(&mut self, turn: &mut Turn, digest: Digest) {
+        let keys = self.models.keys().filter(|key| key.digest == digest).cloned();
+        turn.events.extend(keys.map(|key| Event::Model(key, model::Event::Evicted)));
+    }
+
+    fn model_event(&mut self, turn: &mut Turn, key: ModelKey, event: model::Event) {
+        let demanded = matches!(event, model::Event::Ask | model::Event::Pin(true));
+        if demanded && !self.models.contains_key(&key) {
+            self.models.insert(key.clone(), ModelMachine::new(key.clone(), turn.now));
+        }
+        let Some(machine) = self.models.get_mut(&key) else {
+            self.counts.stale += 1;
+            return;
+        };
+        let mut context = turn.context(&self.policy, &mut self.versions);
+        let (effects, outcome) = machine.handle(&mut context, event);
+        self.counts.add(outcome);
+        for effect in effects {
+            self.model_effect(turn, &key, effect);
+        }
+    }
+
+    fn model_effect(&mut self, turn: &mut Turn, key: &ModelKey, effect: model::Effect) {
+        use model::Effect as E;
+        match &effect {
+            E::Add(id) => turn.engine(serving::Event::Add(id.clone())),
+            E::Remove(id) => turn.engine(serving::Event::Remove(id.clone())),
+            E::Delete(attempt) if self.shares_files(key) => {
+                let done = model::Event::Deleted(*attempt);
+                turn.events.push_back(Event::Model(key.clone(), done));
+            }
+            _ => {
+                match &effect {
+                    E::Publish(_, id) => drop(self.ids.insert(id.clone(), key.clone())),
+                    E::Unpublish(id) => drop(self.ids.remove(id)),
+                    _ => {}
+                }
+                turn.effects.push(Effect::Model(key.clone(), effect));
+            }
+        }
+    }
+
+    fn tag_event(&mut self, turn: &mut Turn, key: TagKey, event: tags::Event) {
+        let Some(machine) = self.tags.get_mut(&key) else {
+            self.counts.stale += 1;
+            return;
+        };
+        let mut context = turn.context(&self.policy, &mut self.versions);
+        let (effects, outcome) = machine.handle(&mut context, event);
+        self.counts.add(outcome);
+        for effect in effects {
+            match effect {
+                tags::Effect::Resolve(attempt) => {
+                    turn.effects.push(Effect::Resolve(key.clone(), attempt));
+                }
+                tags::Effect::Switched(digest) => {
+                    turn.effects.push(Effect::Switched(key.clone(), digest));
+                }
+                tags::Effect::Moved(digest) => {
+                    let moved = ModelKey { name: key.name.clone(), digest };
+                    if self.models.get(&moved).is_some_and(|model| model.trouble().is_some()) {
+                        turn.events.push_back(Event::Model(moved, model::Event::Retry));
+                    }
+                }
+            }
+        }
+    }
+
+    fn engine_event(&mut self, turn: &mut Turn, event: serving::Event) {
+        let mut context = turn.context(&self.policy, &mut self.versions);
+        let (effects, outcome) = self.serving.handle(&mut context, event);
+        self.counts.add(outcome);
+        for effect in effects {
+            self.engine_effect(turn, effect);
+        }
+    }
+
+    fn engine_effect(&mut self, turn: &mut Turn, effect: serving::Effect) {
+        use serving::Effect as E;
+        let (id, event) = match effect {
+            E::Up(id) => (id.clone(), model::Event::Up(id)),
+            E::Failed(id, failure) => (id.clone(), model::Event::LoadFailed(id, failure)),
+            E::Lost(id) => (id.clone(), model::Event::Lost(id)),
+            E::Gone(id) => (id.clone(), model::Event::Gone(id)),
+            other => return turn.effects.push(Effect::Engine(other)),
+        };
+        match self.ids.get(&id) {
+            Some(key) => turn.events.push_back(Event::Model(key.clone(), event)),
+            None => self.counts.unexpected += 1,
+        }
+    }
+
+    /// Whether another model has, or may be using, the same files.
+    fn shares_files(&self, key: &ModelKey) -> bool {
+        let mut others = self.models.values().filter(|other| other.key() != key);
+        others.any(|other| {
+            other.key().digest == key.digest
+                && !matches!(other.state(), model::State::New | model::State::Deleting { .. })
+        })
+    }
+}
+
+/// The handling of one event and of those that follow from it.
+struct Turn {
+    now: Moment,
+    jitter: f64,
+    events: VecDeque<Event>,
+    effects: Vec<Effect>,
+}
+
+impl Turn {
+    fn context<'a>(&self, policy: &'a Policy, versions: &'a mut Versions) -> Context<'a> {
+        Context { now: self.now, jitter: self.jitter, policy, versions }
+    }
+
+    fn engine(&mut self, event: serving::Event) {
+        self.events.push_back(Event::Engine(event));
+    }
+}
+
+impl Counts {
+    fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Handled => {}
+            Outcome::Stale => self.stale += 1,
+            Outcome::Unexpected => {
+                debug_assert!(false, "an event that should not be possible");
+                self.unexpected += 1;
+            }
+        }
+    }
+}

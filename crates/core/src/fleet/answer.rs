@@ -1,0 +1,88 @@
+//! What a request for a model gets.
+
+use super::{Fleet, TagKey};
+use crate::{
+    Digest, Failure, ModelKey, Moment, Reason, Retry,
+    model::{ModelMachine, Trouble},
+};
+
+/// What a request for a tag or a digest gets now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// That version, as that route.
+    Ready(ModelKey, u64),
+    /// Nothing yet: wait. What stands in the way for the moment, if anything.
+    Waiting(Option<Failure>),
+    /// A failure, without waiting.
+    Refused(Failure),
+}
+
+impl Fleet {
+    /// The answer to a request for exactly that version.
+    pub fn answer_digest(&self, key: &ModelKey, now: Moment) -> Answer {
+        match self.models.get(key) {
+            None => Answer::Waiting(None),
+            Some(model) => self.answer_of(model, now),
+        }
+    }
+
+    /// The answer to a request for a tag.
+    pub fn answer_tag(&self, key: &TagKey, now: Moment) -> Answer {
+        let Some(tag) = self.tags.get(key) else { return Answer::Waiting(None) };
+        let of =
+            |digest: Digest| self.answer_digest(&ModelKey { name: key.name.clone(), digest }, now);
+        let lookup = || tag.trouble().map_or(Answer::Waiting(None), |it| answer_trouble(it, now));
+        match (tag.serving().map(of), tag.candidate()) {
+            (Some(Answer::Refused(_)) | None, Some(candidate)) => of(candidate),
+            (Some(answer), _) => answer,
+            (None, None) => lookup(),
+        }
+    }
+
+    fn answer_of(&self, model: &ModelMachine, now: Moment) -> Answer {
+        if let Some(route) = model.routed() {
+            return Answer::Ready(model.key().clone(), route);
+        }
+        if let Some(trouble) = model.trouble() {
+            return answer_trouble(trouble, now);
+        }
+        if !model.state().in_engine() {
+            return Answer::Waiting(None);
+        }
+        let Some(down_since) = self.serving.down_since() else { return Answer::Waiting(None) };
+        let failure = self.serving.failure().cloned().unwrap_or_else(|| {
+            Failure::new(Reason::EngineUnavailable, "the engine does not answer")
+        });
+        if now.since(down_since) < self.policy.patience {
+            Answer::Waiting(Some(failure))
+        } else {
+            Answer::Refused(failure)
+        }
+    }
+
+    /// When an answer changes although nothing happens: patience with the engine
+    /// runs out.
+    pub fn patience_ends_at(&self) -> Option<Moment> {
+        let at = self.serving.down_since()? + self.policy.patience;
+        Some(at).filter(|at| *at > self.ticked_at)
+    }
+
+    /// Whether every preload is up or has failed for good.
+    pub fn preloads_settled(&self, now: Moment) -> bool {
+        let settled = |answer: Answer| !matches!(answer, Answer::Waiting(_));
+        let mut tags = self.tags.iter().filter(|(_, tag)| tag.is_configured());
+        tags.all(|(key, _)| settled(self.answer_tag(key, now)))
+            && self.pinned.iter().all(|key| settled(self.answer_digest(key, now)))
+    }
+}
+
+/// Waiting helps against what is tried again, unless nobody expects it to work.
+fn answer_trouble(trouble: &Trouble, now: Moment) -> Answer {
+    let mut failure = trouble.failure.clone();
+    let Some(retry_at) = trouble.retry_at else { return Answer::Refused(failure) };
+    if failure.reason.retry() == Retry::Never {
+        return Answer::Refused(failure);
+    }
+    failure.retry_after = Some(retry_at.since(now));
+    Answer::Waiting(Some(failure))
+}

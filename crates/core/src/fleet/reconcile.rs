@@ -1,0 +1,198 @@
+//! What follows from all machines together.
+
+use std::collections::BTreeSet;
+
+use super::{Event, Fleet, TagKey, Turn};
+use crate::{
+    Context, Digest, ModelKey, ModelName, Moment, Selector, ServableId, ServableName, Versions,
+    model::{self, ModelMachine},
+    serving::{self, ServingMachine},
+    tags::{self, TagMachine},
+};
+
+impl Fleet {
+    /// Makes pins, candidates and announced names agree with what the machines
+    /// say of each other.
+    pub(super) fn reconcile(&mut self, turn: &mut Turn) {
+        self.reconcile_pins(turn);
+        self.reconcile_candidates(turn);
+        self.reconcile_names(turn);
+    }
+
+    fn reconcile_pins(&self, turn: &mut Turn) {
+        let held = self.held(turn.now);
+        for (key, machine) in &self.models {
+            if machine.is_pinned() && !held.contains(key) {
+                turn.events.push_back(Event::Model(key.clone(), model::Event::Pin(false)));
+            }
+        }
+        for key in held {
+            if !self.models.get(&key).is_some_and(ModelMachine::is_pinned) {
+                turn.events.push_back(Event::Model(key, model::Event::Pin(true)));
+            }
+        }
+    }
+
+    fn reconcile_candidates(&self, turn: &mut Turn) {
+        for (key, tag) in &self.tags {
+            let Some(digest) = tag.candidate() else { continue };
+            let candidate = ModelKey { name: key.name.clone(), digest };
+            if self.models.get(&candidate).and_then(ModelMachine::routed).is_some() {
+                let available = tags::Event::Available(digest);
+                turn.events.push_back(Event::Tag(key.clone(), available));
+            }
+        }
+    }
+
+    fn reconcile_names(&mut self, turn: &mut Turn) {
+        // While the machines still have events to handle, this may change.
+        if !turn.events.is_empty() {
+            return;
+        }
+        let mut versions = self.versions.clone();
+        let context = turn.context(&self.policy, &mut versions);
+        let promising = self.models.values().filter(|model| model.is_promising(&context));
+        let names: BTreeSet<_> =
+            promising.map(|model| ServableName::of(&model.key().name)).collect();
+        if self.announced != names {
+            self.announced = names.clone();
+            turn.engine(serving::Event::Announce(names));
+        }
+    }
+
+    /// The versions that a preload or a followed tag keeps up.
+    pub fn held(&self, now: Moment) -> BTreeSet<ModelKey> {
+        let followed = self.tags.iter().flat_map(|(key, tag)| {
+            let pins = tag.pins(&self.policy, now);
+            pins.map(|digest| ModelKey { name: key.name.clone(), digest })
+        });
+        followed.chain(self.pinned.iter().cloned()).collect()
+    }
+
+    /// Forgets what nobody misses.
+    pub(super) fn forget(&mut self, turn: &mut Turn) {
+        let mut versions: Versions = self.versions.clone();
+        let context = Context {
+            now: turn.now,
+            jitter: turn.jitter,
+            policy: &self.policy,
+            versions: &mut versions,
+        };
+        self.tags.retain(|_, tag| !tag.is_forgettable(&context));
+        self.models.retain(|_, model| !model.is_forgettable(&context));
+    }
+
+    /// The versions meant by `selector` of `name` that there are.
+    pub(super) fn meant(&self, name: &ModelName, selector: &Selector) -> Vec<ModelKey> {
+        let digests: Vec<Digest> = match selector {
+            Selector::Digest(digest) => vec![*digest],
+            Selector::Tag(tag) => {
+                let key = TagKey { name: name.clone(), tag: tag.clone() };
+                let tag = self.tags.get(&key);
+                tag.into_iter()
+                    .flat_map(|tag| tag.serving().into_iter().chain(tag.candidate()))
+                    .collect()
+            }
+        };
+        let keys = digests.into_iter().map(|digest| ModelKey { name: name.clone(), digest });
+        keys.filter(|key| self.models.contains_key(key)).collect()
+    }
+
+    /// Whether `selector` of `name` has a machine.
+    pub fn is_known(&self, name: &ModelName, selector: &Selector) -> bool {
+        match selector {
+            Selector::Digest(digest) => {
+                self.models.contains_key(&ModelKey { name: name.clone(), digest: *digest })
+            }
+            Selector::Tag(tag) => {
+                self.tags.contains_key(&TagKey { name: name.clone(), tag: tag.clone() })
+            }
+        }
+    }
+
+    /// Whether so much that never worked is asked for that nothing new is taken.
+    pub fn is_full(&self) -> bool {
+        let unproven = |tag: &&TagMachine| tag.serving().is_none() && !tag.is_configured();
+        let tags = self.tags.values().filter(unproven).count();
+        let new = |model: &&ModelMachine| model.stage() == crate::Stage::New && !model.is_pinned();
+        tags + self.models.values().filter(new).count() >= self.policy.max_unproven
+    }
+
+    /// When time alone will next change something.
+    pub fn wakes_at(&self) -> Option<Moment> {
+        let (policy, after) = (&self.policy, self.ticked_at);
+        let models = self.models.values().filter_map(|model| model.wakes_at(policy, after));
+        let tags = self.tags.values().filter_map(|tag| tag.wakes_at(policy, after));
+        models.chain(tags).chain(self.serving.wakes_at(policy, after)).min()
+    }
+}
+
+/// Reading.
+impl Fleet {
+    /// The machines of all versions.
+    pub fn models(&self) -> impl Iterator<Item = &ModelMachine> {
+        self.models.values()
+    }
+
+    /// The machine of a version.
+    pub fn model(&self, key: &ModelKey) -> Option<&ModelMachine> {
+        self.models.get(key)
+    }
+
+    /// The machines of all tags.
+    pub fn tags(&self) -> impl Iterator<Item = (&TagKey, &TagMachine)> {
+        self.tags.iter()
+    }
+
+    /// The machine of a tag.
+    pub fn tag(&self, key: &TagKey) -> Option<&TagMachine> {
+        self.tags.get(key)
+    }
+
+    /// The engine's machine.
+    pub fn serving(&self) -> &ServingMachine {
+        &self.serving
+    }
+
+    /// Times and limits.
+    pub fn policy(&self) -> &crate::Policy {
+        &self.policy
+    }
+
+    /// Events that were stale or unexpected.
+    pub fn counts(&self) -> super::Counts {
+        self.counts
+    }
+
+    /// The last version given out.
+    pub fn last_version(&self) -> crate::Version {
+        self.versions.last()
+    }
+
+    /// The model that `id` is a servable of.
+    pub fn owner(&self, id: &ServableId) -> Option<&ModelKey> {
+        self.ids.get(id)
+    }
+
+    /// Digests whose files must stay: being used, or the last known good of a
+    /// followed tag.
+    pub fn in_use(&self, now: Moment) -> BTreeSet<Digest> {
+        let busy = self.models.values().filter(|model| model.state().needs_files());
+        let busy = busy.map(|model| model.key().digest);
+        busy.chain(self.held(now).into_iter().map(|key| key.digest)).collect()
+    }
+
+    /// What a later process should know of this one.
+    pub fn legacy(&self) -> super::Legacy {
+        let served = |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.serving()?));
+        let loaded = self.models.values().filter_map(|model| {
+            let id = model.state().servable().filter(|_| model.state().in_engine())?;
+            Some((model.key().clone(), id.clone()))
+        });
+        super::Legacy {
+            tags: self.tags.iter().filter_map(served).collect(),
+            loaded: loaded.collect(),
+            placeholders: self.serving.placeholders().collect(),
+        }
+    }
+}

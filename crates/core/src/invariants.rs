@@ -1,0 +1,95 @@
+//! What must hold whatever happens, written once: checked after every event in
+//! debug builds, and by the property and model tests.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    ModelKey, Moment, ServableId,
+    fleet::{Effect, Fleet},
+    model::{self, ModelMachine, State},
+};
+
+/// An invariant that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Violation {
+    /// A version is routed that is not up, or has not passed the gate.
+    RoutedTooEarly(ModelKey),
+    /// A version with a live route is not in the configuration any more.
+    RemovedInUse(ServableId),
+    /// Two models are the same servable.
+    SharedServable(ServableId),
+    /// A version was used that was never given out.
+    UnknownVersion(ServableId),
+    /// Files may go that the engine may have in its configuration.
+    FilesInEngine(ServableId),
+    /// Files of a version that a followed tag holds are deleted.
+    DeletedWhileHeld(ModelKey),
+}
+
+/// Every invariant of the fleet.
+pub fn check(fleet: &Fleet) -> Result<(), Violation> {
+    for model in fleet.models() {
+        only_gated_versions_are_routed(model)?;
+        live_routes_stay_configured(fleet, model)?;
+        configured_files_stay(fleet, model)?;
+    }
+    servables_belong_to_one_model(fleet)?;
+    versions_are_given_out_once(fleet)
+}
+
+/// What an effect must not do.
+pub fn check_effect(fleet: &Fleet, now: Moment, effect: &Effect) -> Result<(), Violation> {
+    match effect {
+        Effect::Model(key, model::Effect::Delete(_)) if fleet.held(now).contains(key) => {
+            let by_hand = fleet.model(key).is_some_and(ModelMachine::is_suspended);
+            if by_hand { Ok(()) } else { Err(Violation::DeletedWhileHeld(key.clone())) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Only a version that is up and passed the gate is routable.
+fn only_gated_versions_are_routed(model: &ModelMachine) -> Result<(), Violation> {
+    match (model.routed(), model.state()) {
+        (None, _) | (Some(_), State::Serving { .. }) => Ok(()),
+        _ => Err(Violation::RoutedTooEarly(model.key().clone())),
+    }
+}
+
+/// What has a live route is in the configuration we want.
+fn live_routes_stay_configured(fleet: &Fleet, model: &ModelMachine) -> Result<(), Violation> {
+    let (Some(_), Some(id)) = (model.leased(), model.state().servable()) else {
+        return Ok(());
+    };
+    let kept = fleet.serving().wants(id);
+    if kept { Ok(()) } else { Err(Violation::RemovedInUse(id.clone())) }
+}
+
+/// Files of anything that may be in the engine's configuration are in use.
+fn configured_files_stay(fleet: &Fleet, model: &ModelMachine) -> Result<(), Violation> {
+    let owned = |id: &&ServableId| fleet.owner(id) == Some(model.key());
+    let ids = fleet.serving().mentioned();
+    match ids.iter().find(owned) {
+        Some(id) if !model.state().in_engine() => Err(Violation::FilesInEngine(id.clone())),
+        _ => Ok(()),
+    }
+}
+
+fn servables_belong_to_one_model(fleet: &Fleet) -> Result<(), Violation> {
+    let mut owners = BTreeMap::new();
+    for model in fleet.models() {
+        let Some(id) = model.state().servable() else { continue };
+        if owners.insert(id.clone(), model.key()).is_some() {
+            return Err(Violation::SharedServable(id.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn versions_are_given_out_once(fleet: &Fleet) -> Result<(), Violation> {
+    let last = fleet.last_version();
+    match fleet.serving().mentioned().into_iter().find(|id| id.version > last) {
+        Some(id) => Err(Violation::UnknownVersion(id)),
+        None => Ok(()),
+    }
+}

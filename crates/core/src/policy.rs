@@ -1,0 +1,104 @@
+//! The times and limits by which the machines decide.
+
+use std::time::Duration;
+
+/// The times and limits by which the machines decide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// A version nobody asked for in this time leaves the engine.
+    pub idle_ttl: Duration,
+    /// A version unused for this long is deleted.
+    pub retain: Duration,
+    /// Waits between attempts.
+    pub backoff: Backoff,
+    /// How often a followed tag is looked up.
+    pub poll_interval: Duration,
+    /// Between looks at the engine while something is pending.
+    pub busy_probe: Duration,
+    /// Between looks at the engine while nothing is.
+    pub steady_probe: Duration,
+    /// Requests wait this long for an engine that does not answer.
+    pub patience: Duration,
+    /// A reload that was not answered may be repeated after this time, when the
+    /// engine shows no sign of having finished it.
+    pub reload_limit: Duration,
+    /// A version that was dropped from the configuration and that the engine
+    /// never mentioned is taken to be gone after this time: longer than the
+    /// engine's file system poll (1 s) and a turn of its manager.
+    pub absent_grace: Duration,
+    /// A version the engine does not mention this long after it took the
+    /// configuration makes us push once more.
+    pub stuck_after: Duration,
+    /// A failure of something that never worked is remembered this long.
+    pub forget_after: Duration,
+    /// Tags and digests that never worked, known at the same time.
+    pub max_unproven: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            idle_ttl: Duration::from_secs(30 * 60),
+            retain: Duration::from_secs(7 * 24 * 3600),
+            backoff: Backoff::default(),
+            poll_interval: Duration::from_secs(30),
+            busy_probe: Duration::from_millis(100),
+            steady_probe: Duration::from_secs(1),
+            patience: Duration::from_secs(5),
+            reload_limit: Duration::from_secs(600),
+            absent_grace: Duration::from_secs(5),
+            stuck_after: Duration::from_secs(30),
+            forget_after: Duration::from_secs(30),
+            max_unproven: 1000,
+        }
+    }
+}
+
+/// Exponential, jittered, capped waits between attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    /// The longest wait after the first failure.
+    pub first: Duration,
+    /// The longest wait at all.
+    pub most: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { first: Duration::from_millis(500), most: Duration::from_secs(60) }
+    }
+}
+
+impl Backoff {
+    /// The wait after `failures` failures in a row: doubles with each, and lies
+    /// between half of that and all of it by `jitter` (0 to 1). Never less than
+    /// `retry_after`, which whoever failed asked for, within ten times `most`.
+    pub fn delay(&self, failures: u32, jitter: f64, retry_after: Option<Duration>) -> Duration {
+        let doublings = failures.saturating_sub(1).min(20);
+        let full = self.first.saturating_mul(1 << doublings).min(self.most);
+        let wait = full.mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
+        let asked = retry_after.unwrap_or_default().min(self.most.saturating_mul(10));
+        wait.max(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_most_and_are_jittered() {
+        let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
+        let full = |failures| backoff.delay(failures, 1.0, None).as_secs();
+        assert_eq!([1, 2, 3, 7, 4000].map(full), [1, 2, 4, 60, 60]);
+        assert_eq!(backoff.delay(2, 0.0, None), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn retry_after_is_respected_within_reason() {
+        let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(60) };
+        let delay = |asked| backoff.delay(1, 1.0, Some(Duration::from_secs(asked))).as_secs();
+        assert_eq!(delay(120), 120);
+        assert_eq!(delay(1_000_000), 600);
+    }
+}
