@@ -1,1 +1,37 @@
-//! References, credentials, pull and push of OCI images.
+//! References, credentials, pull and push of OCI images, in registries and in
+//! image layout directories.
+//!
+//! Pulls go through a thin HTTP layer with bounds of its own: manifests are
+//! limited, blobs are hashed while they stream to disk and resumed by range,
+//! credentials are read anew after a 401, and failures are told apart by type.
+
+mod auth;
+mod blocking;
+pub mod build;
+mod client;
+mod config;
+mod credentials;
+mod download;
+mod error;
+mod http;
+mod image;
+mod layout;
+mod manifest;
+pub mod metrics;
+mod partial;
+mod progress;
+mod push;
+mod reference;
+mod registry;
+mod retry;
+mod secret;
+mod source;
+mod transport;
+
+pub use client::Client;
+pub use config::{Config, Credentials, Limits, Platform, Retries, Timeouts};
+pub use error::{Cause, Error};
+pub use image::{Image, Layer};
+pub use progress::Progress;
+pub use push::{Content, ImageToPush, LayerToPush};
+pub use reference::{InvalidReference, Prefix, Reference, Repository};

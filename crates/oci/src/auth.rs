@@ -1,0 +1,127 @@
+//! Authorization towards registries: basic, and bearer tokens from a server.
+
+mod challenge;
+mod token;
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use reqwest::header::HeaderValue;
+use tokio::time::Instant;
+
+pub(crate) use challenge::{Challenge, challenges};
+
+use crate::{
+    Error,
+    credentials::{Credential, CredentialSource, Stamp},
+    http::Plain,
+};
+
+/// What a request needs leave for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Scope {
+    pub(crate) host: String,
+    pub(crate) repository: String,
+    pub(crate) push: bool,
+}
+
+impl Scope {
+    /// In the token server's words.
+    fn text(&self) -> String {
+        let actions = if self.push { "pull,push" } else { "pull" };
+        format!("repository:{}:{actions}", self.repository)
+    }
+}
+
+/// Knows what to send with a request, and learns it from challenges.
+#[derive(Debug)]
+pub(crate) struct Authenticator {
+    credentials: CredentialSource,
+    /// By scope. Only looked up and stored under the lock; never awaited.
+    known: Mutex<HashMap<Scope, Authorization>>,
+}
+
+#[derive(Debug, Clone)]
+struct Authorization {
+    /// Marked sensitive: its `Debug` shows nothing of it.
+    header: HeaderValue,
+    expires: Option<Instant>,
+    /// The credentials it was made from.
+    stamp: Stamp,
+}
+
+impl Authenticator {
+    pub(crate) fn new(credentials: CredentialSource) -> Self {
+        Self { credentials, known: Mutex::default() }
+    }
+
+    /// What worked for `scope`, unless it is over or credentials changed.
+    pub(crate) fn known(&self, scope: &Scope) -> Option<HeaderValue> {
+        let stamp = self.credentials.stamp();
+        let mut known = self.lock();
+        let now = Instant::now();
+        known.retain(|_, entry| {
+            entry.stamp == stamp && entry.expires.is_none_or(|expires| now < expires)
+        });
+        known.get(scope).map(|entry| entry.header.clone())
+    }
+
+    /// Drops what the registry refused.
+    pub(crate) fn forget(&self, scope: &Scope) {
+        self.lock().remove(scope);
+    }
+
+    /// Answers a 401: reads the credentials anew and makes of them what the
+    /// registry wants.
+    pub(crate) async fn answer(
+        &self,
+        http: &Plain,
+        scope: &Scope,
+        challenges: &[Challenge],
+    ) -> Result<HeaderValue, Error> {
+        let stamp = self.credentials.stamp();
+        let credential = self.credentials.get(&scope.host).await?;
+        let (header, expires) = authorize(http, scope, challenges, credential).await?;
+        let entry = Authorization { header: header.clone(), expires, stamp };
+        self.lock().insert(scope.clone(), entry);
+        Ok(header)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Scope, Authorization>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Authorized = (HeaderValue, Option<Instant>);
+
+async fn authorize(
+    http: &Plain,
+    scope: &Scope,
+    challenges: &[Challenge],
+    credential: Option<Credential>,
+) -> Result<Authorized, Error> {
+    if let Some(Credential::Bearer(token)) = &credential {
+        return Ok((header(&scope.host, "Bearer", token.reveal())?, None));
+    }
+    if let Some(bearer) = challenges.iter().find(|challenge| challenge.is("bearer")) {
+        return token::fetch(http, scope, bearer, credential).await;
+    }
+    match credential {
+        Some(Credential::Password { user, password }) => {
+            let value = STANDARD.encode(format!("{user}:{}", password.reveal()));
+            Ok((header(&scope.host, "Basic", &value)?, None))
+        }
+        Some(_) => Err(Error::denied(&scope.host, "it takes a password, and we hold a token")),
+        None => Err(Error::denied(&scope.host, "it asks for credentials, and there are none")),
+    }
+}
+
+fn header(host: &str, scheme: &str, value: &str) -> Result<HeaderValue, Error> {
+    let mut header = HeaderValue::from_str(&format!("{scheme} {value}"))
+        .map_err(|_| Error::invalid(host, "a token has characters that no header can carry"))?;
+    header.set_sensitive(true);
+    Ok(header)
+}

@@ -1,0 +1,21 @@
+//! Work that blocks, on threads made for it.
+
+use std::{io, path::PathBuf};
+
+use crate::Error;
+
+/// Runs `work` on a thread that may block; its panic goes on here.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => {
+                let source = io::Error::other("the runtime is stopping");
+                Err(Error::Io { path: PathBuf::new(), source })
+            }
+        },
+    }
+}

@@ -1,0 +1,163 @@
+//! Packs a model's directory as an image, reproducibly.
+//!
+//! The same files and labels give the same digest on any machine: names are
+//! sorted, times, owners and modes fixed. Files of [`OWN_LAYER`] bytes and more
+//! get a layer each, so that versions of a model share the blobs that did not
+//! change; such a layer holds nothing but the file and is not compressed:
+//! trained weights hardly shrink, unpacking then costs a copy only, and the
+//! blob does not depend on a compressor's version. The rest shares one layer,
+//! packed with gzip, which every tool can read.
+
+mod archive;
+mod scan;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use outrigger_core::{Digest, LayerKind, Reason};
+use serde::Serialize;
+
+use crate::{Content, ImageToPush, LayerToPush};
+use archive::Packed;
+use scan::Entry;
+
+/// From this size on, bytes, a file gets a layer of its own.
+pub const OWN_LAYER: u64 = 4 << 20;
+
+/// Why a directory cannot be packed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// There is no metadata.json where a model package has it.
+    #[error(
+        "{} is no model package: it has no metadata.json (nor tensorflow_serving_model/metadata.json)",
+        directory.display()
+    )]
+    NoMetadata {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// There is no SavedModel's directory where a model package has it.
+    #[error("{} is no model package: it has no directory tensorflow_serving_model/model", directory.display())]
+    NoModel {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Neither a file nor a directory.
+    #[error("{} is {kind}: a package holds files and directories only", path.display())]
+    Unsupported {
+        /// What was found.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// A name that is not UTF-8.
+    #[error("{} has a name that is not UTF-8", path.display())]
+    Name {
+        /// What was found.
+        path: PathBuf,
+    },
+    /// The disk.
+    #[error("{}", path.display())]
+    Io {
+        /// The file or directory at hand.
+        path: PathBuf,
+        /// The failure below.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl BuildError {
+    /// The stable reason for callers.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Io { .. } => Reason::Internal,
+            _ => Reason::ImageInvalid,
+        }
+    }
+
+    fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}
+
+/// Packs `directory`, which mirrors `/data`: metadata.json, perhaps
+/// golden.jsonl, tensorflow_serving_model/model/. `labels` go into the image's
+/// configuration and, mirrored, into the manifest's annotations.
+///
+/// Layers are written to temporary files that live as long as the result.
+/// Blocks; call it where blocking is allowed.
+pub fn image_from_dir(
+    directory: &Path,
+    labels: BTreeMap<String, String>,
+) -> Result<ImageToPush, BuildError> {
+    let entries = scan::scan(directory)?;
+    check(directory, &entries)?;
+    let work = tempfile::tempdir().map_err(BuildError::io(std::env::temp_dir()))?;
+    let (large, small): (Vec<_>, Vec<_>) = entries.into_iter().partition(Entry::is_large);
+    let mut packed = vec![archive::pack(work.path(), LayerKind::TarGzip, &small)?];
+    for entry in large {
+        packed.push(archive::pack(work.path(), LayerKind::Tar, &[entry])?);
+    }
+    let config = config(&labels, &packed);
+    let keep = Arc::new(work);
+    let layers = packed.into_iter().map(|packed| {
+        let content = Content::File { path: packed.path, keep: Some(Arc::clone(&keep)) };
+        LayerToPush { layer: packed.layer, content }
+    });
+    Ok(ImageToPush { layers: layers.collect(), config, annotations: labels })
+}
+
+fn check(directory: &Path, entries: &[Entry]) -> Result<(), BuildError> {
+    let has = |name: &str, file: bool| {
+        entries.iter().any(|entry| entry.name == name && entry.is_file() == file)
+    };
+    let directory = directory.to_owned();
+    if !has("metadata.json", true) && !has("tensorflow_serving_model/metadata.json", true) {
+        return Err(BuildError::NoMetadata { directory });
+    }
+    if !has("tensorflow_serving_model/model", false) {
+        return Err(BuildError::NoModel { directory });
+    }
+    Ok(())
+}
+
+/// The image's configuration. The platform says nothing about a model; it is
+/// fixed, so that the digest does not depend on the machine.
+fn config(labels: &BTreeMap<String, String>, layers: &[Packed]) -> Bytes {
+    #[derive(Serialize)]
+    struct Config<'a> {
+        architecture: &'a str,
+        os: &'a str,
+        config: Inner<'a>,
+        rootfs: RootFs,
+    }
+    #[derive(Serialize)]
+    struct Inner<'a> {
+        #[serde(rename = "Labels")]
+        labels: &'a BTreeMap<String, String>,
+    }
+    #[derive(Serialize)]
+    struct RootFs {
+        r#type: &'static str,
+        diff_ids: Vec<Digest>,
+    }
+    let diff_ids = layers.iter().map(|layer| layer.diff_id).collect();
+    let config = Config {
+        architecture: "amd64",
+        os: "linux",
+        config: Inner { labels },
+        rootfs: RootFs { r#type: "layers", diff_ids },
+    };
+    serde_json::to_vec(&config).expect("strings are JSON").into()
+}
+
+#[cfg(test)]
+mod tests;

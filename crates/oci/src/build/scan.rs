@@ -1,0 +1,63 @@
+//! What a directory holds, in a fixed order.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{BuildError, OWN_LAYER};
+
+/// A file or directory below the package's directory.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Relative, with `/`.
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    /// Bytes of a file; none for a directory.
+    pub(super) size: Option<u64>,
+}
+
+impl Entry {
+    pub(super) fn is_file(&self) -> bool {
+        self.size.is_some()
+    }
+
+    pub(super) fn is_large(&self) -> bool {
+        self.size.is_some_and(|size| size >= OWN_LAYER)
+    }
+}
+
+/// Everything below `directory`, sorted by name; directories come before what
+/// they hold.
+pub(super) fn scan(directory: &Path) -> Result<Vec<Entry>, BuildError> {
+    let mut entries = Vec::new();
+    let mut open = vec![(directory.to_owned(), String::new())];
+    while let Some((directory, prefix)) = open.pop() {
+        for item in fs::read_dir(&directory).map_err(BuildError::io(&directory))? {
+            let item = item.map_err(BuildError::io(&directory))?;
+            let entry = entry(&item, &prefix)?;
+            if !entry.is_file() {
+                open.push((entry.path.clone(), format!("{}/", entry.name)));
+            }
+            entries.push(entry);
+        }
+    }
+    entries.sort_by(|one, other| one.name.split('/').cmp(other.name.split('/')));
+    Ok(entries)
+}
+
+fn entry(item: &fs::DirEntry, prefix: &str) -> Result<Entry, BuildError> {
+    let path = item.path();
+    let name = item.file_name().into_string();
+    let name = name.map_err(|_| BuildError::Name { path: path.clone() })?;
+    let metadata = item.metadata().map_err(BuildError::io(&path))?;
+    let size = match metadata.file_type() {
+        kind if kind.is_file() => Some(metadata.len()),
+        kind if kind.is_dir() => None,
+        kind if kind.is_symlink() => {
+            return Err(BuildError::Unsupported { path, kind: "a symbolic link" });
+        }
+        _ => return Err(BuildError::Unsupported { path, kind: "a special file" }),
+    };
+    Ok(Entry { name: format!("{prefix}{name}"), path, size })
+}

@@ -1,0 +1,156 @@
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Read as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
+
+use flate2::read::GzDecoder;
+use outrigger_core::LayerKind;
+
+use super::*;
+
+const LARGE: &str = "tensorflow_serving_model/model/variables/variables.data-00000-of-00001";
+
+fn package() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "metadata.json", b"{}");
+    write(&directory, "tensorflow_serving_model/model/saved_model.pb", b"graph");
+    write(&directory, "tensorflow_serving_model/model/variables/variables.index", b"index");
+    write(&directory, LARGE, &vec![7; OWN_LAYER as usize]);
+    directory
+}
+
+fn write(directory: &tempfile::TempDir, name: &str, content: &[u8]) {
+    let path = directory.path().join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+fn build(directory: &tempfile::TempDir) -> ImageToPush {
+    let labels = BTreeMap::from([("dev.outrigger.x".to_owned(), "y".to_owned())]);
+    image_from_dir(directory.path(), labels).unwrap()
+}
+
+fn content(layer: &LayerToPush) -> Vec<u8> {
+    let Content::File { path, .. } = &layer.content else { panic!("in a file") };
+    let packed = fs::read(path).unwrap();
+    assert_eq!(Digest::of(&packed), layer.layer.digest);
+    assert_eq!(packed.len() as u64, layer.layer.size);
+    if layer.layer.kind == LayerKind::Tar {
+        return packed;
+    }
+    let mut plain = Vec::new();
+    GzDecoder::new(&packed[..]).read_to_end(&mut plain).unwrap();
+    plain
+}
+
+fn names(archive: &[u8]) -> Vec<String> {
+    let mut archive = tar::Archive::new(archive);
+    let entries = archive.entries().unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        let header = entry.header();
+        assert_eq!((header.mtime().unwrap(), header.uid().unwrap()), (0, 0));
+        entry.path().unwrap().to_str().unwrap().to_owned()
+    });
+    entries.collect()
+}
+
+#[test]
+fn a_large_file_has_a_layer_of_its_own_and_the_rest_shares_one() {
+    let image = build(&package());
+    let [small, large] = image.layers.as_slice() else { panic!("{:?}", image.layers) };
+    assert_eq!((small.layer.kind, large.layer.kind), (LayerKind::TarGzip, LayerKind::Tar));
+    let expected = [
+        "data/",
+        "data/metadata.json",
+        "data/tensorflow_serving_model/",
+        "data/tensorflow_serving_model/model/",
+        "data/tensorflow_serving_model/model/saved_model.pb",
+        "data/tensorflow_serving_model/model/variables/",
+        "data/tensorflow_serving_model/model/variables/variables.index",
+    ];
+    assert_eq!(names(&content(small)), expected);
+    assert_eq!(names(&content(large)), [format!("data/{LARGE}")]);
+}
+
+#[test]
+fn the_same_files_give_the_same_digest_whenever_they_were_written() {
+    let (one, other) = (package(), package());
+    let late = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_900_000_000);
+    let metadata = other.path().join("metadata.json");
+    fs::File::options().write(true).open(&metadata).unwrap().set_modified(late).unwrap();
+    fs::set_permissions(&metadata, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(build(&one).digest(), build(&other).digest());
+}
+
+#[test]
+fn a_package_keeps_the_digest_it_has_always_had() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "metadata.json", b"{}");
+    write(&directory, "tensorflow_serving_model/model/saved_model.pb", b"graph");
+    let image = build(&directory);
+    let archive = Digest::of(&content(&image.layers[0]));
+    // Without a compressor in between, this must never change.
+    assert_eq!(archive.to_string(), DIFF_ID);
+    let config = String::from_utf8(image.config.to_vec()).unwrap();
+    assert_eq!(
+        config,
+        format!(
+            r#"{{"architecture":"amd64","os":"linux","config":{{"Labels":{{"dev.outrigger.x":"y"}}}},"rootfs":{{"type":"layers","diff_ids":["{DIFF_ID}"]}}}}"#
+        )
+    );
+}
+
+const DIFF_ID: &str = "sha256:8b63d1ba8dd42183185f08ae4a2b44d775007611914b50bc8bac749a47c74441";
+
+#[test]
+fn versions_share_what_did_not_change() {
+    let directory = package();
+    let digests = |image: &ImageToPush| -> BTreeSet<_> {
+        image.layers.iter().map(|layer| layer.layer.digest).collect()
+    };
+    let first = build(&directory);
+    write(&directory, "metadata.json", b"{ }");
+    let second = build(&directory);
+    assert_ne!(first.digest(), second.digest());
+    assert_eq!(digests(&first).intersection(&digests(&second)).count(), 1);
+}
+
+#[test]
+fn labels_are_in_the_configuration_and_in_the_annotations() {
+    let image = build(&package());
+    assert_eq!(crate::manifest::labels("x", &image.config).unwrap(), image.annotations);
+    assert_eq!(image.annotations["dev.outrigger.x"], "y");
+}
+
+#[test]
+fn what_is_no_package_is_refused() {
+    let refusal = |directory: &tempfile::TempDir| {
+        image_from_dir(directory.path(), BTreeMap::new()).unwrap_err()
+    };
+    let directory = package();
+    fs::remove_file(directory.path().join("metadata.json")).unwrap();
+    assert!(refusal(&directory).to_string().contains("no metadata.json"));
+    write(&directory, "tensorflow_serving_model/metadata.json", b"{}");
+    assert!(image_from_dir(directory.path(), BTreeMap::new()).is_ok());
+
+    fs::remove_dir_all(directory.path().join("tensorflow_serving_model/model")).unwrap();
+    assert!(matches!(refusal(&directory), BuildError::NoModel { .. }));
+
+    let directory = package();
+    symlink("/etc/passwd", directory.path().join("link")).unwrap();
+    assert!(refusal(&directory).to_string().contains("a symbolic link"));
+
+    let missing = image_from_dir(&directory.path().join("nowhere"), BTreeMap::new());
+    assert!(matches!(missing.unwrap_err(), BuildError::Io { .. }));
+}
+
+#[test]
+fn temporary_files_go_with_the_image() {
+    let image = build(&package());
+    let Content::File { path, .. } = image.layers[0].content.clone() else { panic!("in a file") };
+    assert!(path.exists());
+    drop(image);
+    assert!(!path.exists());
+}

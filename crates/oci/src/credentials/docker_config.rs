@@ -1,0 +1,127 @@
+//! Docker's `config.json`: only what concerns credentials.
+
+use std::{collections::HashMap, io, path::Path};
+
+use base64::{
+    Engine as _,
+    engine::{
+        DecodePaddingMode,
+        general_purpose::{GeneralPurpose, GeneralPurposeConfig},
+    },
+};
+use serde::Deserialize;
+
+use super::{Credential, is_docker_hub};
+use crate::{Error, secret::Secret};
+
+/// The file, as Docker writes it. It holds secrets: no `Debug`.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DockerConfig {
+    auths: HashMap<String, Entry>,
+    creds_store: Option<String>,
+    cred_helpers: HashMap<String, String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "lowercase", default)]
+struct Entry {
+    auth: Option<String>,
+    username: Option<String>,
+    password: Option<String>,
+    identitytoken: Option<String>,
+    registrytoken: Option<String>,
+}
+
+/// Where a host's credential is.
+pub(super) enum Found {
+    Nothing,
+    Credential(Credential),
+    Helper(String),
+}
+
+impl DockerConfig {
+    /// The file at `path`; none when it does not exist.
+    pub(super) async fn read(path: &Path) -> Result<Option<Self>, Error> {
+        let text = match tokio::fs::read(path).await {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(Error::io(path)(source)),
+        };
+        // serde_json's message may quote a value; its position does not.
+        serde_json::from_slice(&text).map(Some).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let problem = format!("not Docker's configuration: line {line}, column {column}");
+            Error::invalid(path.display().to_string(), problem)
+        })
+    }
+
+    /// Docker's order: the host's own helper, its entry, the helper for all.
+    pub(super) fn find(&self, host: &str) -> Result<Found, String> {
+        if let Some((_, helper)) = entry(&self.cred_helpers, host).filter(|(_, h)| !h.is_empty()) {
+            return Ok(Found::Helper(helper.clone()));
+        }
+        if let Some((key, entry)) = entry(&self.auths, host)
+            && let Some(credential) = entry.credential(key)?
+        {
+            return Ok(Found::Credential(credential));
+        }
+        match self.creds_store.as_deref() {
+            None | Some("") => Ok(Found::Nothing),
+            Some(helper) => Ok(Found::Helper(helper.to_owned())),
+        }
+    }
+}
+
+/// The entry for `host`, whose key may also be written as an address.
+fn entry<'a, T>(entries: &'a HashMap<String, T>, host: &str) -> Option<(&'a str, &'a T)> {
+    let same = |key: &str| {
+        let key = host_of(key);
+        key.eq_ignore_ascii_case(host) || (is_docker_hub(host) && is_docker_hub(key))
+    };
+    let exact = entries.get_key_value(host);
+    let found = exact.or_else(|| entries.iter().find(|(key, _)| same(key)));
+    found.map(|(key, value)| (key.as_str(), value))
+}
+
+fn host_of(key: &str) -> &str {
+    let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
+    let key = key.trim_end_matches('/');
+    key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2")).unwrap_or(key)
+}
+
+impl Entry {
+    fn credential(&self, key: &str) -> Result<Option<Credential>, String> {
+        let set = |field: &Option<String>| field.clone().filter(|value| !value.is_empty());
+        if let Some(token) = set(&self.identitytoken) {
+            return Ok(Some(Credential::Identity(Secret::new(token))));
+        }
+        if let Some(token) = set(&self.registrytoken) {
+            return Ok(Some(Credential::Bearer(Secret::new(token))));
+        }
+        if let Some(auth) = set(&self.auth) {
+            let problem = || format!("auths[{key:?}].auth is not the base64 of user:password");
+            return decode(&auth).map(Some).ok_or_else(problem);
+        }
+        let pair = set(&self.username).zip(set(&self.password));
+        Ok(pair.map(|(user, password)| login(user, password)))
+    }
+}
+
+fn decode(auth: &str) -> Option<Credential> {
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, config);
+    let text = String::from_utf8(engine.decode(auth.trim()).ok()?).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some(login(user.to_owned(), password.trim_end_matches('\0').to_owned()))
+}
+
+/// The user `<token>` marks an identity token, as helpers write it.
+pub(super) fn login(user: String, password: String) -> Credential {
+    let password = Secret::new(password);
+    if user == "<token>" {
+        return Credential::Identity(password);
+    }
+    Credential::Password { user, password }
+}

@@ -1,0 +1,155 @@
+use std::{os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
+
+use super::*;
+
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new(config: &str) -> Self {
+        let home = Self(tempfile::tempdir().unwrap());
+        fs::write(home.path(), config).unwrap();
+        home
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("config.json")
+    }
+
+    /// A helper by an absolute name would not be one: it is found by `PATH`.
+    fn helper(&self, script: &str) -> PathBuf {
+        let path = self.0.path().join("docker-credential-test");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn source(&self) -> CredentialSource {
+        let helper_timeout = Duration::from_secs(20);
+        CredentialSource::new(config::Credentials {
+            docker_config: Some(self.path()),
+            helper_timeout,
+        })
+    }
+
+    async fn get(&self, host: &str) -> Result<Option<Credential>, Error> {
+        self.source().get(host).await
+    }
+}
+
+fn password(user: &str, password: &str) -> Option<Credential> {
+    Some(Credential::Password { user: user.into(), password: Secret::new(password) })
+}
+
+#[tokio::test]
+async fn entries_are_found_by_host_and_by_address() {
+    // "ann:s3:cret" and "ann:x" with a trailing NUL, as Docker once wrote it.
+    let home = Home::new(
+        r#"{"auths": {
+            "registry.example": {"auth": "YW5uOnMzOmNyZXQ="},
+            "https://other.example/v1/": {"auth": "YW5uOngA"},
+            "https://index.docker.io/v1/": {"username": "ann", "password": "hub"},
+            "token.example": {"identitytoken": "refresh", "auth": "PHRva2VuPjo="},
+            "marked.example": {"auth": "PHRva2VuPjpyZWZyZXNo"},
+            "bearer.example": {"registrytoken": "ready"},
+            "empty.example": {}
+        }, "credsStore": ""}"#,
+    );
+    let identity = Some(Credential::Identity(Secret::new("refresh")));
+    for (host, expected) in [
+        ("registry.example", password("ann", "s3:cret")),
+        ("other.example", password("ann", "x")),
+        ("docker.io", password("ann", "hub")),
+        ("token.example", identity.clone()),
+        ("marked.example", identity),
+        ("bearer.example", Some(Credential::Bearer(Secret::new("ready")))),
+        ("empty.example", None),
+        ("unknown.example", None),
+    ] {
+        assert_eq!(home.get(host).await.unwrap(), expected, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_file_is_no_credentials() {
+    let home = Home::new("{}");
+    fs::remove_file(home.path()).unwrap();
+    assert_eq!(home.get("registry.example").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_broken_file_is_an_error_that_quotes_nothing() {
+    for text in [
+        r#"{"auths": {"registry.example": {"auth": "s3cret-not-base64!"}}}"#,
+        r#"{"auths": {"registry.example": "s3cret"}}"#,
+        r#"{"auths": "s3cret"#,
+    ] {
+        let error = Home::new(text).get("registry.example").await.unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+        assert!(!format!("{error:?} {error}").contains("s3cret"), "{error}");
+    }
+}
+
+#[test]
+fn a_secret_is_not_printed() {
+    let shown = format!("{:?}", password("ann", "s3cret"));
+    assert!(shown.contains("ann") && !shown.contains("s3cret"), "{shown}");
+}
+
+#[test]
+fn the_stamp_changes_with_the_file() {
+    let home = Home::new("{}");
+    let (source, before) = (home.source(), home.source().stamp());
+    assert_eq!(source.stamp(), before);
+    fs::write(home.path(), "{ }").unwrap();
+    assert_ne!(source.stamp(), before);
+}
+
+mod helpers {
+    use super::*;
+
+    async fn ask(script: &str, limit: Duration) -> Result<Option<Credential>, Error> {
+        let home = Home::new("{}");
+        helper::ask(&home.helper(script), "registry.example", limit).await
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_helper_is_asked_for_the_host() {
+        let script = r#"read host || true; [ "$1" = get ] && \
+            echo "{\"ServerURL\": \"x\", \"Username\": \"$host\", \"Secret\": \"s3cret\"}""#;
+        assert_eq!(ask(script, LONG).await.unwrap(), password("registry.example", "s3cret"));
+        let script = r#"cat >/dev/null; echo '{"Username": "<token>", "Secret": "refresh"}'"#;
+        let identity = Some(Credential::Identity(Secret::new("refresh")));
+        assert_eq!(ask(script, LONG).await.unwrap(), identity);
+    }
+
+    #[tokio::test]
+    async fn a_helper_without_the_credential_means_none() {
+        let script = "echo 'credentials not found in native keychain'; exit 1";
+        assert_eq!(ask(script, LONG).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_failing_helper_is_unavailability_and_its_output_stays_out() {
+        for script in ["echo s3cret; exit 3", "echo s3cret; echo s3cret >&2"] {
+            let error = ask(script, LONG).await.unwrap_err();
+            assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+            assert!(!format!("{error:?} {error}").contains("s3cret"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hanging_helper_is_given_up() {
+        let error = ask("exec sleep 600", Duration::from_millis(50)).await.unwrap_err();
+        assert!(error.to_string().contains("did not answer within"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_helper_that_is_not_installed_is_denial() {
+        let home = Home::new(r#"{"credHelpers": {"registry.example": "no-such-helper-here"}}"#);
+        let error = home.get("registry.example").await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+        assert!(error.to_string().contains("docker-credential-no-such-helper-here"), "{error}");
+    }
+}

@@ -1,0 +1,140 @@
+//! A blob from a registry into a file.
+
+use bytes::Bytes;
+use reqwest::{Response, StatusCode, header::CONTENT_RANGE};
+use tokio::sync::mpsc;
+
+use crate::{Error, Layer, blocking::blocking, partial::Partial, registry::Remote, retry::Backoff};
+
+/// Pieces between the network and the disk; a piece is what one read gave.
+const QUEUE: usize = 8;
+
+/// Receives `layer`, again and again as far as retries go. The file is removed
+/// when it cannot become the blob, and kept for later when it may.
+pub(crate) async fn download(
+    remote: &Remote<'_>,
+    layer: &Layer,
+    mut partial: Partial,
+) -> Result<(), Error> {
+    let mut backoff = Backoff::new(&remote.config.retries);
+    let mut ranges = true;
+    loop {
+        if partial.is_complete() {
+            let (kept, finished) = finish(partial).await?;
+            match finished {
+                Ok(()) => return Ok(()),
+                // What an earlier run left was not this blob.
+                Err(Error::DigestMismatch { .. }) if kept.has_leftover() => {
+                    partial = restart(kept).await?;
+                    continue;
+                }
+                Err(error) => return remove(kept, error).await,
+            }
+        }
+        let (kept, result) = attempt(remote, layer, partial, &mut ranges).await?;
+        partial = kept;
+        match result {
+            Ok(()) => {}
+            Err(error @ Error::SizeMismatch { .. }) => return remove(partial, error).await,
+            Err(error) => backoff.wait(error).await?,
+        }
+    }
+}
+
+type Kept = (Partial, Result<(), Error>);
+
+/// One transfer. The outer error is for when the file itself is lost to us.
+async fn attempt(
+    remote: &Remote<'_>,
+    layer: &Layer,
+    mut partial: Partial,
+    ranges: &mut bool,
+) -> Result<Kept, Error> {
+    if !*ranges {
+        partial = restart(partial).await?;
+    }
+    let offset = partial.position();
+    let response = match remote.blob(layer.digest, offset).await {
+        Ok(response) => response,
+        Err(error) => return Ok((partial, Err(error))),
+    };
+    match response.status() {
+        StatusCode::PARTIAL_CONTENT if starts_at(&response, offset) => {}
+        StatusCode::OK => partial = restart(partial).await?,
+        _ => {
+            // 416, or another range than the one asked for.
+            *ranges = false;
+            return Ok((partial, Ok(())));
+        }
+    }
+    let end = response.content_length().map(|length| partial.position() + length);
+    if let Some(end) = end.filter(|end| *end != layer.size) {
+        let error = partial.wrong_size(end);
+        return Ok((partial, Err(error)));
+    }
+    receive(remote, partial, response).await
+}
+
+fn starts_at(response: &Response, offset: u64) -> bool {
+    let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
+    let start = range.and_then(|text| text.trim().strip_prefix("bytes ")?.split('-').next());
+    start.is_some_and(|start| start.parse() == Ok(offset))
+}
+
+/// The network feeds a thread that hashes and writes. When this future is
+/// dropped the thread ends with what it was given.
+async fn receive(remote: &Remote<'_>, partial: Partial, response: Response) -> Result<Kept, Error> {
+    let (pieces, queue) = mpsc::channel(QUEUE);
+    let read = feed(remote, response, pieces);
+    let (read, written) = tokio::join!(read, blocking(move || Ok(drain(partial, queue))));
+    let (partial, written) = written?;
+    let complete = partial.is_complete();
+    let result = written.and(read).and_then(|()| {
+        let early = || Error::unavailable(remote.host(), "a blob ended before its end");
+        if complete { Ok(()) } else { Err(early()) }
+    });
+    Ok((partial, result))
+}
+
+async fn feed(
+    remote: &Remote<'_>,
+    mut response: Response,
+    pieces: mpsc::Sender<Bytes>,
+) -> Result<(), Error> {
+    while let Some(piece) = remote.transport.plain.chunk(remote.host(), &mut response).await? {
+        if pieces.send(piece).await.is_err() {
+            // The writer has failed and says why.
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn drain(mut partial: Partial, mut queue: mpsc::Receiver<Bytes>) -> Kept {
+    while let Some(piece) = queue.blocking_recv() {
+        if let Err(error) = partial.write(&piece) {
+            return (partial, Err(error));
+        }
+    }
+    (partial, Ok(()))
+}
+
+async fn finish(mut partial: Partial) -> Result<Kept, Error> {
+    blocking(move || {
+        let result = partial.finish();
+        Ok((partial, result))
+    })
+    .await
+}
+
+async fn restart(mut partial: Partial) -> Result<Partial, Error> {
+    blocking(move || partial.restart().map(|()| partial)).await
+}
+
+async fn remove(partial: Partial, error: Error) -> Result<(), Error> {
+    blocking(move || {
+        partial.remove();
+        Err(error)
+    })
+    .await
+}

@@ -1,0 +1,215 @@
+//! HTTP with bounds: time limits, size limits, typed failures.
+
+use std::{collections::HashSet, sync::Arc, time::Duration, time::SystemTime};
+
+use bytes::Bytes;
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+
+use crate::{Config, Error, retry::retry_after};
+
+const USER_AGENT: &str = concat!("outrigger/", env!("CARGO_PKG_VERSION"));
+const MAX_REDIRECTS: usize = 5;
+
+/// The HTTP client, without authorization. Proxies come from the environment.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    client: Client,
+    hosts: Arc<PlainHosts>,
+    /// For the head of an answer, connecting included.
+    head: Duration,
+    /// Between two pieces of an answer.
+    idle: Duration,
+}
+
+/// The hosts that may be spoken to without TLS, `host` or `host:port`.
+#[derive(Debug)]
+struct PlainHosts(HashSet<String>);
+
+impl PlainHosts {
+    fn admit(&self, url: &Url) -> bool {
+        let host = authority(url);
+        // An address does not show HTTP's own port; a reference may.
+        let listed = || self.0.contains(&host) || self.0.contains(&format!("{host}:80"));
+        url.scheme() == "https" || (url.scheme() == "http" && listed())
+    }
+}
+
+/// `host` or `host:port` as a reference spells it.
+pub(crate) fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+impl Plain {
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            let problem = "no TLS provider is installed in this process".to_owned();
+            return Err(Error::Config { problem, source: None });
+        }
+        let hosts = config.plain_http.iter().map(|host| host.to_ascii_lowercase()).collect();
+        let hosts = Arc::new(PlainHosts(hosts));
+        let client = client(config, &hosts)?;
+        let head = config.timeouts.connect + config.timeouts.idle;
+        Ok(Self { client, hosts, head, idle: config.timeouts.idle })
+    }
+
+    /// Whether `url` is HTTPS, or its host is listed for plain HTTP.
+    pub(crate) fn may_speak_to(&self, url: &Url) -> bool {
+        self.hosts.admit(url)
+    }
+
+    /// `http` for listed hosts, else `https`.
+    pub(crate) fn scheme(&self, host: &str) -> &'static str {
+        if self.hosts.0.contains(host) { "http" } else { "https" }
+    }
+
+    pub(crate) fn request(&self, method: Method, url: Url) -> RequestBuilder {
+        self.client.request(method, url)
+    }
+
+    /// Sends, and waits for the head of the answer. What says "not now" or
+    /// "not you" is an error; 401 is left to the caller.
+    pub(crate) async fn send(
+        &self,
+        host: &str,
+        request: RequestBuilder,
+    ) -> Result<Response, Error> {
+        let sent = tokio::time::timeout(self.head, request.send()).await;
+        let silent = |_| Error::unavailable(host, format!("no answer within {:?}", self.head));
+        judge(host, sent.map_err(silent)?.map_err(|error| broken(host, error))?)
+    }
+
+    /// Sends a large body, for which `limit` is the time until the answer.
+    pub(crate) async fn upload(
+        &self,
+        host: &str,
+        request: RequestBuilder,
+        limit: Duration,
+    ) -> Result<Response, Error> {
+        let sent = request.timeout(limit).send().await;
+        judge(host, sent.map_err(|error| broken(host, error))?)
+    }
+
+    /// The next piece of an answer; none at its end.
+    pub(crate) async fn chunk(
+        &self,
+        host: &str,
+        response: &mut Response,
+    ) -> Result<Option<Bytes>, Error> {
+        let chunk = tokio::time::timeout(self.idle, response.chunk()).await;
+        let silent = |_| Error::unavailable(host, format!("silent for {:?}", self.idle));
+        chunk.map_err(silent)?.map_err(|error| broken(host, error))
+    }
+
+    /// All of an answer, if it has `limit` bytes at most.
+    pub(crate) async fn read(
+        &self,
+        host: &str,
+        what: &str,
+        mut response: Response,
+        limit: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let too_large = || Error::TooLarge { what: what.to_owned(), limit };
+        if response.content_length().is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk(host, &mut response).await? {
+            if (body.len() + chunk.len()) as u64 > limit {
+                return Err(too_large());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+}
+
+fn client(config: &Config, hosts: &Arc<PlainHosts>) -> Result<Client, Error> {
+    let builder = || {
+        Client::builder()
+            .user_agent(USER_AGENT)
+            .connect_timeout(config.timeouts.connect)
+            .redirect(redirects(Arc::clone(hosts)))
+    };
+    let problem = |error: reqwest::Error| Error::Config {
+        problem: "the HTTP client cannot be made".to_owned(),
+        source: Some(error.without_url().into()),
+    };
+    if let Some(path) = &config.ca {
+        return builder().tls_certs_merge(authorities(path)?).build().map_err(problem);
+    }
+    // A container without certificate authorities may still use layout
+    // directories and listed hosts; HTTPS then trusts nobody.
+    builder().build().or_else(|error| {
+        tracing::warn!(error = %error.without_url(), "no certificate authorities, https will fail");
+        builder().tls_certs_only([]).build().map_err(problem)
+    })
+}
+
+fn authorities(path: &std::path::Path) -> Result<Vec<reqwest::Certificate>, Error> {
+    let unusable = |source: Option<crate::Cause>| Error::Config {
+        problem: format!("{} holds no certificates in PEM", path.display()),
+        source,
+    };
+    let text = std::fs::read(path).map_err(Error::io(path))?;
+    let found = reqwest::Certificate::from_pem_bundle(&text);
+    let found = found.map_err(|error| unusable(Some(error.into())))?;
+    if found.is_empty() { Err(unusable(None)) } else { Ok(found) }
+}
+
+/// Follows redirects, but never from TLS to a host that is not listed.
+fn redirects(hosts: Arc<PlainHosts>) -> redirect::Policy {
+    redirect::Policy::custom(move |attempt| {
+        if attempt.previous().len() > MAX_REDIRECTS {
+            return attempt.error("too many redirects");
+        }
+        if hosts.admit(attempt.url()) {
+            return attempt.follow();
+        }
+        attempt.error("redirected to plain HTTP")
+    })
+}
+
+fn judge(host: &str, response: Response) -> Result<Response, Error> {
+    let status = response.status();
+    match status {
+        StatusCode::FORBIDDEN => Err(Error::denied(host, status.to_string())),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+            Err(not_now(host, &response))
+        }
+        _ if status.is_server_error() => Err(not_now(host, &response)),
+        _ => Ok(response),
+    }
+}
+
+fn not_now(host: &str, response: &Response) -> Error {
+    Error::Unavailable {
+        registry: host.to_owned(),
+        detail: response.status().to_string(),
+        retry_after: retry_after(response.headers(), SystemTime::now()),
+        source: None,
+    }
+}
+
+/// The address is left out: after a redirect it may be signed.
+fn broken(host: &str, error: reqwest::Error) -> Error {
+    let error = error.without_url();
+    if error.is_redirect() {
+        let mut problem = "a redirect cannot be followed".to_owned();
+        if let Some(cause) = std::error::Error::source(&error) {
+            problem = format!("{problem}: {cause}");
+        }
+        return Error::invalid(host, problem);
+    }
+    let detail = match () {
+        () if error.is_timeout() => "no answer in time",
+        () if error.is_connect() => "cannot connect",
+        () => "the connection broke",
+    };
+    Error::Unavailable {
+        registry: host.to_owned(),
+        detail: detail.to_owned(),
+        retry_after: None,
+        source: Some(error.into()),
+    }
+}

@@ -1,0 +1,119 @@
+use super::*;
+
+const A: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const B: &str = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+fn index(entries: &str) -> OciImageIndex {
+    let text = format!(r#"{{"schemaVersion": 2, "manifests": [{entries}]}}"#);
+    match parse("index", text.as_bytes(), None).unwrap() {
+        Manifest::Index(index) => index,
+        Manifest::Image(_) => panic!("not an index"),
+    }
+}
+
+fn entry(digest: &str, os: &str, architecture: &str) -> String {
+    format!(
+        r#"{{"mediaType": "{OCI_IMAGE_MEDIA_TYPE}", "digest": "{digest}", "size": 7,
+            "platform": {{"os": "{os}", "architecture": "{architecture}"}}}}"#
+    )
+}
+
+fn arm() -> Platform {
+    Platform { os: "linux".into(), architecture: "arm64".into() }
+}
+
+#[test]
+fn an_index_gives_the_image_of_the_platform() {
+    let both = index(&[entry(A, "linux", "amd64"), entry(B, "linux", "arm64")].join(","));
+    assert_eq!(choose("x", &both, &arm()).unwrap().digest.to_string(), B);
+}
+
+#[test]
+fn an_index_with_one_image_gives_it_whatever_its_platform() {
+    let attestation = format!(
+        r#"{{"mediaType": "{OCI_IMAGE_MEDIA_TYPE}", "digest": "{B}", "size": 7,
+            "annotations": {{"vnd.docker.reference.type": "attestation-manifest"}},
+            "platform": {{"os": "unknown", "architecture": "unknown"}}}}"#
+    );
+    let one = index(&[entry(A, "windows", "x"), attestation].join(","));
+    assert_eq!(choose("x", &one, &arm()).unwrap().digest.to_string(), A);
+}
+
+#[test]
+fn an_index_without_the_platform_says_what_it_has() {
+    let two = index(&[entry(A, "linux", "amd64"), entry(B, "windows", "arm64")].join(","));
+    let error = choose("x", &two, &arm()).unwrap_err().to_string();
+    assert!(error.contains("linux/arm64") && error.contains("windows/arm64"), "{error}");
+    assert!(choose("x", &index(""), &arm()).unwrap_err().to_string().contains("none"));
+}
+
+fn image(layers: &str) -> Result<Vec<Layer>, Error> {
+    let text = format!(
+        r#"{{"schemaVersion": 2, "config": {{"mediaType": "c", "digest": "{A}", "size": 2}},
+            "layers": [{layers}]}}"#
+    );
+    match parse("image", text.as_bytes(), None)? {
+        Manifest::Image(image) => layers_of(&image),
+        Manifest::Index(_) => panic!("not an image"),
+    }
+}
+
+fn layers_of(image: &OciImageManifest) -> Result<Vec<Layer>, Error> {
+    layers("image", image)
+}
+
+#[test]
+fn layers_of_both_families_are_known() {
+    for (media_type, kind) in [
+        ("application/vnd.oci.image.layer.v1.tar", LayerKind::Tar),
+        ("application/vnd.oci.image.layer.v1.tar+gzip", LayerKind::TarGzip),
+        ("application/vnd.oci.image.layer.v1.tar+zstd", LayerKind::TarZstd),
+        ("application/vnd.docker.image.rootfs.diff.tar.gzip", LayerKind::TarGzip),
+    ] {
+        let text = format!(r#"{{"mediaType": "{media_type}", "digest": "{B}", "size": 9}}"#);
+        let [layer] = image(&text).unwrap().try_into().unwrap();
+        assert_eq!((layer.kind, layer.size, layer.digest.to_string()), (kind, 9, B.to_owned()));
+    }
+}
+
+#[test]
+fn layers_that_cannot_be_are_refused() {
+    for (media_type, digest, size, part) in [
+        ("application/vnd.wasm.content.layer.v1+wasm", B, 9, "no tar archive"),
+        ("application/vnd.oci.image.layer.v1.tar", "sha512:00", 9, "sha256"),
+        ("application/vnd.oci.image.layer.v1.tar", "../../etc/passwd", 9, "sha256"),
+        ("application/vnd.oci.image.layer.v1.tar", B, -1, "-1 bytes"),
+    ] {
+        let text =
+            format!(r#"{{"mediaType": "{media_type}", "digest": "{digest}", "size": {size}}}"#);
+        let error = image(&text).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn what_is_no_manifest_is_refused() {
+    for text in [
+        "",
+        "[]",
+        "{}",
+        r#"{"schemaVersion": 1, "layers": []}"#,
+        r#"{"schemaVersion": 2}"#,
+        r#"{"schemaVersion": 2, "layers": [], "manifests": []}"#,
+        r#"{"schemaVersion": 2, "layers": [1]}"#,
+        r#"{"schemaVersion": 2, "manifests": 1}"#,
+    ] {
+        let error = parse("registry.example/x", text.as_bytes(), None).unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{text}: {error:?}");
+    }
+}
+
+#[test]
+fn labels_are_optional() {
+    let labels = |text: &str| labels("x", text.as_bytes());
+    assert!(labels("{}").unwrap().is_empty());
+    assert!(labels(r#"{"config": {"Labels": null}}"#).unwrap().is_empty());
+    let found = labels(r#"{"config": {"Env": [], "Labels": {"a": "b"}}}"#).unwrap();
+    assert_eq!(found["a"], "b");
+    assert!(labels("no json").is_err());
+}

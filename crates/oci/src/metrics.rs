@@ -1,0 +1,62 @@
+//! What is counted here.
+
+use outrigger_core::{Metric, MetricKind};
+
+use crate::Error;
+
+const PULLS: &str = "outrigger_pulls_total";
+const PULL_BYTES: &str = "outrigger_pull_bytes_total";
+const PUSHES: &str = "outrigger_pushes_total";
+const RETRIES: &str = "outrigger_registry_retries_total";
+
+/// All metrics of this crate.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: PULLS,
+        kind: MetricKind::Counter,
+        labels: &["operation", "outcome"],
+        help: "Reads from registries and layout directories: resolve (tag to digest), image \
+            (manifest and configuration) and blob (one layer), by outcome.",
+    },
+    Metric {
+        name: PULL_BYTES,
+        kind: MetricKind::Counter,
+        labels: &[],
+        help: "Bytes of layers received, those of broken transfers included.",
+    },
+    Metric {
+        name: PUSHES,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Images pushed, by outcome.",
+    },
+    Metric {
+        name: RETRIES,
+        kind: MetricKind::Counter,
+        labels: &[],
+        help: "Registry calls made again after an unavailable registry or a broken connection.",
+    },
+];
+
+fn outcome<T>(result: &Result<T, Error>) -> &'static str {
+    result.as_ref().map_or_else(Error::outcome, |_| "ok")
+}
+
+pub(crate) fn pulled<T>(operation: &'static str, result: Result<T, Error>) -> Result<T, Error> {
+    let outcome = outcome(&result);
+    metrics::counter!(PULLS, "operation" => operation, "outcome" => outcome).increment(1);
+    result
+}
+
+pub(crate) fn pushed<T>(result: Result<T, Error>) -> Result<T, Error> {
+    metrics::counter!(PUSHES, "outcome" => outcome(&result)).increment(1);
+    result
+}
+
+pub(crate) fn received(bytes: u64) {
+    metrics::counter!(PULL_BYTES).increment(bytes);
+}
+
+pub(crate) fn retried() {
+    metrics::counter!(RETRIES).increment(1);
+}

@@ -1,0 +1,137 @@
+//! The file a blob is received into: hashed as it grows, resumable.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use outrigger_core::Digest;
+use sha2::{Digest as _, Sha256};
+
+use crate::{Error, Layer, Progress, metrics};
+
+const PIECE: usize = 1 << 20;
+
+/// A blob's file, locked against other writers, with the hash of what it holds
+/// so far. All methods block.
+///
+/// A dropped one leaves its bytes behind; the next one resumes from them.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    path: PathBuf,
+    file: File,
+    layer: Layer,
+    position: u64,
+    /// Bytes that were there before; they may be anything.
+    leftover: u64,
+    hash: Sha256,
+    progress: Progress,
+}
+
+impl Partial {
+    /// Opens `path`, creates it where needed, and hashes what it holds.
+    pub(crate) fn open(path: &Path, layer: Layer, progress: Progress) -> Result<Self, Error> {
+        let file = open_locked(path).map_err(Error::io(path))?;
+        let (path, hash) = (path.to_owned(), Sha256::new());
+        let mut partial = Self { path, file, layer, position: 0, leftover: 0, hash, progress };
+        partial.adopt()?;
+        Ok(partial)
+    }
+
+    fn adopt(&mut self) -> Result<(), Error> {
+        let length = self.file.metadata().map_err(Error::io(&self.path))?.len();
+        if length > self.layer.size {
+            return self.restart();
+        }
+        let mut piece = vec![0; PIECE];
+        loop {
+            match self.file.read(&mut piece).map_err(Error::io(&self.path))? {
+                0 => break,
+                read => self.advance(&piece[..read]),
+            }
+        }
+        self.leftover = self.position;
+        Ok(())
+    }
+
+    /// Where the next byte belongs.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.position == self.layer.size
+    }
+
+    /// Whether some bytes are from before this call, and may be at fault.
+    pub(crate) fn has_leftover(&self) -> bool {
+        self.leftover > 0
+    }
+
+    /// Empties the file.
+    pub(crate) fn restart(&mut self) -> Result<(), Error> {
+        self.file.set_len(0).map_err(Error::io(&self.path))?;
+        self.file.seek(SeekFrom::Start(0)).map_err(Error::io(&self.path))?;
+        self.progress.take(self.position);
+        (self.position, self.leftover, self.hash) = (0, 0, Sha256::new());
+        Ok(())
+    }
+
+    /// Appends `bytes`; an error when the blob gets longer than it should.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let end = self.position + bytes.len() as u64;
+        if end > self.layer.size {
+            return Err(self.wrong_size(end));
+        }
+        self.file.write_all(bytes).map_err(Error::io(&self.path))?;
+        metrics::received(bytes.len() as u64);
+        self.advance(bytes);
+        Ok(())
+    }
+
+    fn advance(&mut self, bytes: &[u8]) {
+        self.hash.update(bytes);
+        self.position += bytes.len() as u64;
+        self.progress.add(bytes.len() as u64);
+    }
+
+    pub(crate) fn wrong_size(&self, actual: u64) -> Error {
+        let what = format!("blob {}", self.layer.digest);
+        Error::SizeMismatch { what, expected: self.layer.size, actual }
+    }
+
+    /// Compares the digest of the complete blob, and makes it durable.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        let actual = Digest::from_sha256(self.hash.clone().finalize().into());
+        if actual != self.layer.digest {
+            let (what, expected) = ("a blob".to_owned(), self.layer.digest);
+            return Err(Error::DigestMismatch { what, expected, actual });
+        }
+        self.file.sync_all().map_err(Error::io(&self.path))
+    }
+
+    /// Removes the file: it holds nothing that could be resumed.
+    pub(crate) fn remove(self) {
+        self.progress.take(self.position);
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a broken blob");
+        }
+    }
+}
+
+/// Opens and locks; again when the file was renamed or removed meanwhile.
+fn open_locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file =
+            File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        file.lock()?;
+        let ours = file.metadata()?;
+        match fs::symlink_metadata(path) {
+            Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => return Ok(file),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+}

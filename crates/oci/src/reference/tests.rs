@@ -1,0 +1,154 @@
+use super::*;
+
+fn reference(text: &str) -> Reference {
+    text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn problem(text: &str) -> String {
+    text.parse::<Reference>().expect_err(text).to_string()
+}
+
+fn sha256() -> String {
+    format!("sha256:{}", "0a".repeat(32))
+}
+
+#[test]
+fn registry_references_round_trip() {
+    let by_digest = format!("registry.example/team/churn@{}", sha256());
+    for text in [
+        "registry.example/team/churn",
+        "registry.example/team/churn:v1.2",
+        "localhost/churn:latest",
+        "localhost:5000/churn",
+        "127.0.0.1:5000/a/b/c:x",
+        "docker.io/library/busybox:1",
+        &by_digest,
+    ] {
+        assert_eq!(reference(text).to_string(), text);
+    }
+    let Repository::Registry { host, path } = reference(&by_digest).repository else {
+        panic!("not a registry");
+    };
+    assert_eq!((host.as_str(), path.as_str()), ("registry.example", "team/churn"));
+    assert_eq!(reference(&by_digest).digest().map(|d| d.to_string()), Some(sha256()));
+}
+
+#[test]
+fn a_host_is_lower_case_and_a_missing_version_means_latest() {
+    assert_eq!(reference("Registry.Example/team/churn").to_string(), "registry.example/team/churn");
+    assert_eq!(reference("localhost/churn").selected().to_string(), ":latest");
+    assert_eq!(reference("localhost/churn").selector(), None);
+}
+
+#[test]
+fn layout_references_round_trip() {
+    let by_digest = format!("oci:/models/churn@{}", sha256());
+    for text in [
+        "oci:/models/churn",
+        "oci:/models/churn:v1",
+        "oci:/models/a:b/churn",
+        "oci:/models/a:b/churn:v1",
+        "oci:/models/a:b:v1",
+        "oci:/models/a:b/",
+        "oci:/models/a@b/",
+        &by_digest,
+    ] {
+        assert_eq!(reference(text).to_string(), text);
+        assert_eq!(reference(&reference(text).to_string()), reference(text));
+    }
+    let layout = |text: &str| reference(text).repository;
+    assert_eq!(layout("oci:/models/a:b:v1"), Repository::Layout("/models/a:b".into()));
+    assert_eq!(layout("oci:/models/a:b/"), Repository::Layout("/models/a:b".into()));
+    assert_eq!(layout("oci:/models/./x/../churn:v1"), Repository::Layout("/models/churn".into()));
+}
+
+#[test]
+fn a_relative_layout_is_taken_from_the_working_directory() {
+    let here = std::env::current_dir().unwrap();
+    assert_eq!(
+        reference("oci:models/churn:v1").repository,
+        Repository::Layout(here.join("models/churn"))
+    );
+}
+
+#[test]
+fn docker_hub_short_names_are_refused() {
+    for text in ["busybox", "busybox:1", "team/churn", "team/churn:v1"] {
+        assert!(problem(text).contains("registry's host"), "{}", problem(text));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let both = format!("localhost/churn:v1@{}", sha256());
+    for (text, part) in [
+        ("", "registry's host"),
+        ("registry.example", "repository must follow"),
+        ("localhost:5000", "repository must follow"),
+        ("registry.example/", "repository must follow"),
+        ("https://registry.example/churn", "no scheme"),
+        ("registry.example/Churn", "lower case"),
+        ("registry.example/a//b", "lower case"),
+        ("registry.example/../b", "lower case"),
+        ("registry.example/churn:", "tag"),
+        ("registry.example/churn:a b", "tag"),
+        ("registry.example/churn@sha256:12", "64 lower-case"),
+        ("registry.example/churn@sha512:12", "sha256:"),
+        ("user:secret@registry.example/churn", "character"),
+        (&both, "not both"),
+        ("oci:", "directory must follow"),
+        ("oci::v1", "directory must follow"),
+        ("oci:/models:", "tag"),
+    ] {
+        assert!(problem(text).contains(part), "{text}: {}", problem(text));
+    }
+}
+
+#[test]
+fn prefixes_admit_whole_segments_only() {
+    let within = |text: &str, prefix: &str| reference(text).is_within(&prefix.parse().unwrap());
+    for (text, prefix) in [
+        ("registry.example/team/churn:v1", "registry.example/team"),
+        ("registry.example/team/churn:v1", "registry.example/team/"),
+        ("registry.example/team/churn:v1", "registry.example/team/churn"),
+        ("registry.example/team/churn:v1", "registry.example"),
+        ("registry.example/team/churn", "Registry.example/team"),
+        ("localhost:5000/churn", "localhost:5000"),
+        ("oci:/models/churn:v1", "oci:/models"),
+        ("oci:/models/churn:v1", "oci:/x/../models/"),
+        ("oci:/models/churn:v1", "oci:/models/churn"),
+    ] {
+        assert!(within(text, prefix), "{text} in {prefix}");
+    }
+    for (text, prefix) in [
+        ("registry.example/team-evil/churn", "registry.example/team"),
+        ("registry.example/teams", "registry.example/team"),
+        ("registry.example.evil/team/churn", "registry.example"),
+        ("registry.example:444/team/churn", "registry.example"),
+        ("registry.example/team", "registry.example/team/churn"),
+        ("oci:/models-evil/churn", "oci:/models"),
+        ("oci:/models/../secret:v1", "oci:/models"),
+        ("oci:/models/churn", "registry.example"),
+    ] {
+        assert!(!within(text, prefix), "{text} not in {prefix}");
+    }
+}
+
+#[test]
+fn prefixes_say_what_is_wrong_and_round_trip() {
+    for text in ["registry.example", "registry.example/team", "oci:/models"] {
+        assert_eq!(text.parse::<Prefix>().unwrap().to_string(), text);
+    }
+    for text in ["", "team", "registry.example/Team", "registry.example/*", "oci:"] {
+        assert!(text.parse::<Prefix>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_repository_keeps_its_place_when_the_version_changes() {
+    let one = reference("localhost:5000/churn:v1");
+    let tag = one.with_tag("v2".parse().unwrap());
+    assert_eq!(tag.to_string(), "localhost:5000/churn:v2");
+    let digest: Digest = sha256().parse().unwrap();
+    assert_eq!(tag.with_digest(digest).to_string(), format!("localhost:5000/churn@{digest}"));
+}

@@ -1,0 +1,159 @@
+//! Reading from a registry: the OCI distribution interface.
+
+use outrigger_core::{Digest, Selector};
+use reqwest::{
+    Method, Response, StatusCode, Url,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, RANGE},
+};
+use serde::Deserialize;
+
+use crate::{
+    Config, Error, Repository,
+    auth::Scope,
+    manifest,
+    source::{Stored, not_found, verified},
+    transport::{Body, Call, Transport},
+};
+
+const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+/// A registry's own error document is not longer, bytes.
+const MAX_ERROR: u64 = 64 << 10;
+
+/// One repository of a registry. Every call is a single try.
+#[derive(Debug)]
+pub(crate) struct Remote<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) transport: &'a Transport,
+    pub(crate) repository: &'a Repository,
+    pub(crate) base: Url,
+    pub(crate) pull: Scope,
+    pub(crate) push: Scope,
+}
+
+impl<'a> Remote<'a> {
+    pub(crate) fn new(
+        config: &'a Config,
+        transport: &'a Transport,
+        repository: &'a Repository,
+        (host, path): (&str, &str),
+    ) -> Result<Self, Error> {
+        let base = transport.endpoint(host)?.join(&format!("{path}/"));
+        let base =
+            base.map_err(|error| Error::invalid(repository.to_string(), error.to_string()))?;
+        let scope = |push| Scope { host: host.to_owned(), repository: path.to_owned(), push };
+        Ok(Self { config, transport, repository, base, pull: scope(false), push: scope(true) })
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.pull.host
+    }
+
+    pub(crate) fn url(&self, path: &str) -> Url {
+        self.base.join(path).expect("tags, digests and fixed words join")
+    }
+
+    /// The digest a tag or digest means: by HEAD, and by GET where HEAD is not
+    /// served, gives no digest, or finds nothing (to learn what is missing).
+    pub(crate) async fn resolve(&self, selector: &Selector) -> Result<Digest, Error> {
+        let response = self.manifest_call(Method::HEAD, selector).await?;
+        if response.status().is_success()
+            && let Some(digest) = content_digest(response.headers())
+        {
+            return Ok(digest);
+        }
+        Ok(self.manifest(selector).await?.digest)
+    }
+
+    pub(crate) async fn manifest(&self, selector: &Selector) -> Result<Stored, Error> {
+        let response = self.manifest_call(Method::GET, selector).await?;
+        let response = self.found(response, selector).await?;
+        let media_type = response.headers().get(CONTENT_TYPE);
+        let media_type = media_type.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let what = format!("the manifest of {}{selector}", self.repository);
+        let limit = self.config.limits.manifest;
+        let body = self.transport.plain.read(self.host(), &what, response, limit).await?;
+        verified(self.repository, selector, body, media_type)
+    }
+
+    /// A blob of at most `limit` bytes.
+    pub(crate) async fn small_blob(
+        &self,
+        digest: Digest,
+        what: &str,
+        limit: u64,
+    ) -> Result<Stored, Error> {
+        let selector = Selector::Digest(digest);
+        let response = self.blob(digest, 0).await?;
+        let body = self.transport.plain.read(self.host(), what, response, limit).await?;
+        verified(self.repository, &selector, body, None)
+    }
+
+    /// A blob from `offset` on: 200, 206 or 416 as the registry likes.
+    pub(crate) async fn blob(&self, digest: Digest, offset: u64) -> Result<Response, Error> {
+        let mut headers = Vec::new();
+        if offset > 0 {
+            headers.push((RANGE, format!("bytes={offset}-")));
+        }
+        let url = self.url(&format!("blobs/{digest}"));
+        let call = Call { scope: &self.pull, method: Method::GET, url, headers, body: Body::Empty };
+        let response = self.transport.call(&call).await?;
+        if response.status() == StatusCode::RANGE_NOT_SATISFIABLE && offset > 0 {
+            return Ok(response);
+        }
+        self.found(response, &Selector::Digest(digest)).await
+    }
+
+    async fn manifest_call(&self, method: Method, selector: &Selector) -> Result<Response, Error> {
+        let url = match selector {
+            Selector::Tag(tag) => self.url(&format!("manifests/{tag}")),
+            Selector::Digest(digest) => self.url(&format!("manifests/{digest}")),
+        };
+        let headers = vec![(ACCEPT, manifest::ACCEPTED.join(", "))];
+        let call = Call { scope: &self.pull, method, url, headers, body: Body::Empty };
+        self.transport.call(&call).await
+    }
+
+    async fn found(&self, response: Response, selector: &Selector) -> Result<Response, Error> {
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let code = self.error_code(response).await;
+        match (status, code.as_deref()) {
+            (_, Some("NAME_UNKNOWN")) => {
+                Err(Error::RepositoryNotFound { repository: self.repository.to_string() })
+            }
+            (_, Some("UNAUTHORIZED" | "DENIED")) => {
+                Err(Error::denied(self.host(), format!("{}: {status}", self.repository)))
+            }
+            (_, Some("TOOMANYREQUESTS")) => {
+                Err(Error::unavailable(self.host(), status.to_string()))
+            }
+            (StatusCode::NOT_FOUND, _) => Err(not_found(self.repository, selector)),
+            _ => Err(self.unexpected(status)),
+        }
+    }
+
+    pub(crate) fn unexpected(&self, status: StatusCode) -> Error {
+        Error::invalid(self.repository.to_string(), format!("the registry answers {status}"))
+    }
+
+    /// The code in the registry's error document, if it is one.
+    async fn error_code(&self, response: Response) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Document {
+            errors: Vec<Entry>,
+        }
+        #[derive(Deserialize)]
+        struct Entry {
+            code: String,
+        }
+        let body = self.transport.plain.read(self.host(), "an error", response, MAX_ERROR).await;
+        let document: Document = serde_json::from_slice(&body.ok()?).ok()?;
+        document.errors.into_iter().next().map(|entry| entry.code)
+    }
+}
+
+fn content_digest(headers: &HeaderMap) -> Option<Digest> {
+    headers.get(CONTENT_DIGEST)?.to_str().ok()?.parse().ok()
+}

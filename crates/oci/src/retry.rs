@@ -1,0 +1,139 @@
+//! When to try again.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+use crate::{Error, config::Retries, metrics};
+
+/// Counts the tries of one operation and spaces them.
+#[derive(Debug)]
+pub(crate) struct Backoff<'a> {
+    retries: &'a Retries,
+    made: u32,
+}
+
+impl<'a> Backoff<'a> {
+    pub(crate) fn new(retries: &'a Retries) -> Self {
+        Self { retries, made: 0 }
+    }
+
+    /// Waits before the next try; hands `error` back when there is none: it
+    /// would not help, enough were made, or the registry asks for too long.
+    pub(crate) async fn wait(&mut self, error: Error) -> Result<(), Error> {
+        self.made += 1;
+        if !error.is_transient() || self.made >= self.retries.attempts.max(1) {
+            return Err(error);
+        }
+        let asked = error.retry_after().unwrap_or_default();
+        if asked > self.retries.max_retry_after {
+            return Err(error);
+        }
+        let delay = self.delay(rand::random_range(0.5..=1.0)).max(asked);
+        tracing::debug!(error = %error, attempt = self.made, ?delay, "registry call failed, trying again");
+        metrics::retried();
+        tokio::time::sleep(delay).await;
+        Ok(())
+    }
+
+    fn delay(&self, jitter: f64) -> Duration {
+        let doublings = self.made.saturating_sub(1).min(20);
+        let delay = self.retries.first_delay.saturating_mul(1 << doublings);
+        delay.min(self.retries.max_delay).mul_f64(jitter)
+    }
+}
+
+/// Runs `operation` until it succeeds, cannot, or was tried often enough.
+pub(crate) async fn retrying<T, F>(retries: &Retries, operation: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut backoff = Backoff::new(retries);
+    loop {
+        match operation().await {
+            Ok(value) => return Ok(value),
+            Err(error) => backoff.wait(error).await?,
+        }
+    }
+}
+
+/// `Retry-After`, in seconds or as a date.
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn retries(attempts: u32) -> Retries {
+        Retries {
+            attempts,
+            first_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(5),
+            max_retry_after: Duration::from_secs(60),
+        }
+    }
+
+    fn unavailable(retry_after: Option<Duration>) -> Error {
+        let (registry, detail) = ("registry.example".to_owned(), "503".to_owned());
+        Error::Unavailable { registry, detail, retry_after, source: None }
+    }
+
+    #[test]
+    fn delays_double_up_to_the_limit_and_vary() {
+        let retries = retries(9);
+        let delay = |made, jitter| Backoff { retries: &retries, made }.delay(jitter).as_millis();
+        assert_eq!([1, 2, 3, 4, 40].map(|made| delay(made, 1.0)), [1000, 2000, 4000, 5000, 5000]);
+        assert_eq!(delay(2, 0.5), 1000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tries_are_bounded() {
+        let tries = std::cell::Cell::new(0);
+        let fail = || async {
+            tries.set(tries.get() + 1);
+            Err::<(), _>(unavailable(None))
+        };
+        let error = retrying(&retries(3), fail).await.unwrap_err();
+        assert!(error.is_transient());
+        assert_eq!(tries.get(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_help_is_not_tried_again() {
+        let retries = retries(3);
+        let denied = Error::denied("registry.example", "403");
+        assert!(Backoff::new(&retries).wait(denied).await.is_err());
+        let long = unavailable(Some(Duration::from_secs(61)));
+        assert!(Backoff::new(&retries).wait(long).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_registry_is_not_called_before_it_asks_to_be() {
+        let start = tokio::time::Instant::now();
+        let asked = Duration::from_secs(50);
+        Backoff::new(&retries(2)).wait(unavailable(Some(asked))).await.unwrap();
+        assert!(start.elapsed() >= asked);
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").unwrap();
+        let parse = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, text.parse().unwrap());
+            retry_after(&headers, now)
+        };
+        assert_eq!(parse("7"), Some(Duration::from_secs(7)));
+        assert_eq!(parse("Fri, 20 Nov 2026 12:00:30 GMT"), Some(Duration::from_secs(30)));
+        assert_eq!(parse("Fri, 20 Nov 2026 11:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(parse("soon"), None);
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! Calls to a registry with the authorization it wants.
+
+use std::{path::PathBuf, time::Duration};
+
+use bytes::Bytes;
+use reqwest::{
+    Method, RequestBuilder, Response, StatusCode, Url,
+    header::{AUTHORIZATION, CONTENT_LENGTH, HeaderName, HeaderValue},
+};
+use tokio_util::io::ReaderStream;
+
+use crate::{
+    Config, Error,
+    auth::{Authenticator, Scope, challenges},
+    credentials::CredentialSource,
+    http::{Plain, authority},
+};
+
+/// The slowest upload that is waited for, bytes a second.
+const SLOWEST_UPLOAD: u64 = 256 << 10;
+
+/// HTTP with authorization.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    pub(crate) plain: Plain,
+    auth: Authenticator,
+}
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) scope: &'a Scope,
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: Vec<(HeaderName, String)>,
+    pub(crate) body: Body,
+}
+
+/// What is sent; made anew for every try.
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    Empty,
+    Bytes(Bytes),
+    File { path: PathBuf, size: u64 },
+}
+
+impl Transport {
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let credentials = CredentialSource::new(config.credentials.clone());
+        Ok(Self { plain: Plain::new(config)?, auth: Authenticator::new(credentials) })
+    }
+
+    /// Where `host`'s interface is: Docker Hub's is not where its name says.
+    pub(crate) fn endpoint(&self, host: &str) -> Result<Url, Error> {
+        let server = match host {
+            "docker.io" | "index.docker.io" => "registry-1.docker.io",
+            other => other,
+        };
+        let scheme = self.plain.scheme(host);
+        let url = Url::parse(&format!("{scheme}://{server}/v2/"));
+        url.map_err(|error| Error::invalid(host, format!("not a host: {error}")))
+    }
+
+    /// Sends the call; after a 401 once more, with credentials read anew.
+    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Response, Error> {
+        let host = &call.scope.host;
+        if !self.plain.may_speak_to(&call.url) {
+            return Err(Error::invalid(host, "it points to plain HTTP at a host not listed"));
+        }
+        let ours = authority(&call.url) == authority(&self.endpoint(host)?);
+        let known = if ours { self.auth.known(call.scope) } else { None };
+        let response = self.send(call, known).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        if !ours {
+            return Err(Error::denied(&authority(&call.url), "401 Unauthorized"));
+        }
+        self.auth.forget(call.scope);
+        let challenges = challenges(response.headers());
+        drop(response);
+        let answer = self.auth.answer(&self.plain, call.scope, &challenges).await?;
+        let response = self.send(call, Some(answer)).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        self.auth.forget(call.scope);
+        Err(Error::denied(host, "401 Unauthorized, with the credentials that are configured"))
+    }
+
+    async fn send(&self, call: &Call<'_>, auth: Option<HeaderValue>) -> Result<Response, Error> {
+        let mut request = self.plain.request(call.method.clone(), call.url.clone());
+        for (name, value) in &call.headers {
+            request = request.header(name, value);
+        }
+        if let Some(auth) = auth {
+            request = request.header(AUTHORIZATION, auth);
+        }
+        let host = &call.scope.host;
+        match &call.body {
+            Body::Empty => self.plain.send(host, request).await,
+            body => {
+                let (request, size) = with_body(request, body).await?;
+                let limit = Duration::from_secs(60 + size / SLOWEST_UPLOAD);
+                self.plain.upload(host, request, limit).await
+            }
+        }
+    }
+}
+
+async fn with_body(request: RequestBuilder, body: &Body) -> Result<(RequestBuilder, u64), Error> {
+    match body {
+        Body::Empty => Ok((request, 0)),
+        Body::Bytes(bytes) => Ok((request.body(bytes.clone()), bytes.len() as u64)),
+        Body::File { path, size } => {
+            let file = tokio::fs::File::open(path).await.map_err(Error::io(path))?;
+            let stream = reqwest::Body::wrap_stream(ReaderStream::with_capacity(file, 256 << 10));
+            Ok((request.header(CONTENT_LENGTH, *size).body(stream), *size))
+        }
+    }
+}

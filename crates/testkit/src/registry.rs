@@ -1,0 +1,306 @@
+//! An image registry in the test's process that can be told to misbehave, and
+//! the real `docker-registry` as a fixture.
+//!
+//! ```no_run
+//! # async fn example() {
+//! use outrigger_testkit::registry::{LayerBlob, Registry, Rule};
+//!
+//! let registry = Registry::start().await;
+//! let layers = [LayerBlob::tar(&b"..."[..])];
+//! let digest = registry.push_image("team/churn", "latest", &layers, b"{}");
+//! registry.script(Rule::get("/v2/team/churn/manifests/latest").times(2).status(503));
+//! // "{host}/team/churn:latest" now fails twice, and then is `digest`.
+//! # let _ = (registry.host(), digest);
+//! # }
+//! ```
+
+mod content;
+mod docker;
+mod guard;
+mod rules;
+mod serve;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use outrigger_core::{Digest, LayerKind};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinSet};
+
+pub use docker::{DockerRegistry, docker_registry, docker_registry_with_password};
+pub use rules::{Gate, Rule};
+
+use content::Content;
+use guard::Guard;
+
+const OCI_IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";
+const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
+
+/// A registry over plain HTTP on loopback. It stops when dropped.
+#[derive(Debug)]
+pub struct Registry {
+    shared: Arc<Shared>,
+    host: String,
+    /// The server; aborted when the registry is dropped.
+    _server: JoinSet<()>,
+}
+
+/// What requests and the test work on together.
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    repositories: BTreeMap<String, Content>,
+    rules: Vec<Rule>,
+    guard: Guard,
+    requests: Vec<Request>,
+    uploads: u64,
+    host: String,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// `GET`, `HEAD`, …
+    pub method: String,
+    /// The path, without the query.
+    pub path: String,
+    /// The query; empty without.
+    pub query: String,
+    /// The headers, names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// The body of a call to the token server; empty for others.
+    pub form: String,
+}
+
+impl Request {
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
+}
+
+/// A layer's bytes and how they are packed.
+#[derive(Debug, Clone)]
+pub struct LayerBlob {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Goes into the manifest.
+    pub media_type: String,
+}
+
+impl LayerBlob {
+    /// A layer of this kind.
+    pub fn new(kind: LayerKind, bytes: impl Into<Bytes>) -> Self {
+        let suffix = match kind {
+            LayerKind::Tar => "",
+            LayerKind::TarGzip => "+gzip",
+            LayerKind::TarZstd => "+zstd",
+        };
+        let media_type = format!("application/vnd.oci.image.layer.v1.tar{suffix}");
+        Self { bytes: bytes.into(), media_type }
+    }
+
+    /// An uncompressed layer.
+    pub fn tar(bytes: impl Into<Bytes>) -> Self {
+        Self::new(LayerKind::Tar, bytes)
+    }
+
+    fn descriptor(&self) -> Value {
+        descriptor(&self.media_type, &self.bytes)
+    }
+}
+
+fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
+    let digest = Digest::of(bytes).to_string();
+    json!({"mediaType": media_type, "digest": digest, "size": bytes.len()})
+}
+
+impl Registry {
+    /// Starts an empty registry on a free port.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let host = listener.local_addr().expect("it is bound").to_string();
+        let shared = Arc::new(Shared::default());
+        shared.lock().host.clone_from(&host);
+        let mut server = JoinSet::new();
+        server.spawn(serve::run(listener, Arc::clone(&shared)));
+        Self { shared, host, _server: server }
+    }
+
+    /// `127.0.0.1:PORT`, as in references; to be listed for plain HTTP.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Stores an image under `tag` and gives its digest.
+    pub fn push_image(
+        &self,
+        name: &str,
+        tag: &str,
+        layers: &[LayerBlob],
+        config: impl Into<Bytes>,
+    ) -> Digest {
+        self.push_image_with(name, tag, layers, config, &[])
+    }
+
+    /// [`Registry::push_image`] with annotations.
+    pub fn push_image_with(
+        &self,
+        name: &str,
+        tag: &str,
+        layers: &[LayerBlob],
+        config: impl Into<Bytes>,
+        annotations: &[(&str, &str)],
+    ) -> Digest {
+        let config = config.into();
+        let annotations: BTreeMap<_, _> = annotations.iter().copied().collect();
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": OCI_IMAGE,
+            "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
+            "layers": layers.iter().map(LayerBlob::descriptor).collect::<Vec<_>>(),
+            "annotations": annotations,
+        });
+        self.push_blob(name, config);
+        for layer in layers {
+            self.push_blob(name, layer.bytes.clone());
+        }
+        self.push_manifest(name, Some(tag), OCI_IMAGE, manifest.to_string())
+    }
+
+    /// Stores an index over images that are there, each with its platform as
+    /// `os/architecture`, and gives its digest.
+    pub fn push_index(&self, name: &str, tag: &str, images: &[(Digest, &str)]) -> Digest {
+        let entries: Vec<_> = images.iter().map(|image| self.index_entry(name, image)).collect();
+        let index = json!({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries});
+        self.push_manifest(name, Some(tag), OCI_INDEX, index.to_string())
+    }
+
+    fn index_entry(&self, name: &str, (digest, platform): &(Digest, &str)) -> Value {
+        let state = self.shared.lock();
+        let manifest = state.repositories.get(name).and_then(|all| all.manifest(digest));
+        let size = manifest.map_or(0, |manifest| manifest.body.len());
+        let (os, architecture) = platform.split_once('/').expect("os/architecture");
+        json!({
+            "mediaType": OCI_IMAGE, "digest": digest.to_string(), "size": size,
+            "platform": {"os": os, "architecture": architecture},
+        })
+    }
+
+    /// Stores a blob.
+    pub fn push_blob(&self, name: &str, bytes: impl Into<Bytes>) -> Digest {
+        let bytes = bytes.into();
+        let digest = Digest::of(&bytes);
+        self.shared.lock().repository(name).put_blob(digest, bytes);
+        digest
+    }
+
+    /// Stores any manifest, valid or not.
+    pub fn push_manifest(
+        &self,
+        name: &str,
+        tag: Option<&str>,
+        media_type: &str,
+        body: impl Into<Bytes>,
+    ) -> Digest {
+        self.shared.lock().repository(name).put_manifest(tag, media_type, body.into())
+    }
+
+    /// Replaces a blob's bytes and keeps its digest: a registry that lies.
+    pub fn corrupt_blob(&self, name: &str, digest: Digest, bytes: impl Into<Bytes>) {
+        self.shared.lock().repository(name).put_blob(digest, bytes.into());
+    }
+
+    /// Points a tag at a digest that is there.
+    pub fn tag(&self, name: &str, tag: &str, digest: Digest) {
+        self.shared.lock().repository(name).tag(tag, digest);
+    }
+
+    /// Removes a tag.
+    pub fn remove_tag(&self, name: &str, tag: &str) {
+        self.shared.lock().repository(name).remove_tag(tag);
+    }
+
+    /// Removes a repository with all in it.
+    pub fn remove_repository(&self, name: &str) {
+        self.shared.lock().repositories.remove(name);
+    }
+
+    /// What a tag means now.
+    pub fn digest(&self, name: &str, tag: &str) -> Option<Digest> {
+        self.shared.lock().repositories.get(name)?.tagged(tag)
+    }
+
+    /// Adds a rule. The first one that matches a request and is not used up
+    /// decides; without one the registry behaves.
+    pub fn script(&self, rule: Rule) {
+        self.shared.lock().rules.push(rule);
+    }
+
+    /// Drops all rules.
+    pub fn behave(&self) {
+        self.shared.lock().rules.clear();
+    }
+
+    /// From now on asks for this user and password (basic authorization).
+    pub fn require_password(&self, user: &str, password: &str) {
+        self.shared.lock().guard = Guard::password(user, password);
+    }
+
+    /// From now on asks for a bearer token of the token server at `/token`,
+    /// which wants this user and password, or `password` as refresh token.
+    pub fn require_token(&self, user: &str, password: &str) {
+        self.shared.lock().guard = Guard::token(Some((user, password)));
+    }
+
+    /// Like [`Registry::require_token`]; the server gives tokens to anybody.
+    pub fn require_anonymous_token(&self) {
+        self.shared.lock().guard = Guard::token(None);
+    }
+
+    /// How long tokens given from now on say they live, seconds.
+    pub fn token_life(&self, seconds: u64) {
+        self.shared.lock().guard.life = seconds;
+    }
+
+    /// No token given so far is taken any more.
+    pub fn revoke_tokens(&self) {
+        self.shared.lock().guard.revoke();
+    }
+
+    /// All requests so far, refused ones included.
+    pub fn requests(&self) -> Vec<Request> {
+        self.shared.lock().requests.clone()
+    }
+
+    /// How many requests came for `method` and a path that contains `path`.
+    pub fn count(&self, method: &str, path: &str) -> usize {
+        let wanted = |r: &&Request| r.method == method && r.path.contains(path);
+        self.shared.lock().requests.iter().filter(wanted).count()
+    }
+
+    /// Forgets the requests so far.
+    pub fn forget_requests(&self) {
+        self.shared.lock().requests.clear();
+    }
+}
+
+impl Shared {
+    /// Never held across an await.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn repository(&mut self, name: &str) -> &mut Content {
+        self.repositories.entry(name.to_owned()).or_default()
+    }
+}

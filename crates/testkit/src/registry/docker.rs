@@ -1,0 +1,95 @@
+//! Debian's `docker-registry` as a fixture.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use tempfile::TempDir;
+
+/// A running `docker-registry` on loopback; stopped when dropped.
+#[derive(Debug)]
+pub struct DockerRegistry {
+    child: Child,
+    host: String,
+    _directory: TempDir,
+}
+
+impl DockerRegistry {
+    /// `127.0.0.1:PORT`, as in references; to be listed for plain HTTP.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+impl Drop for DockerRegistry {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts `docker-registry` on a free port over an empty directory. None when
+/// it is not installed: the test then says so and does nothing.
+pub fn docker_registry() -> Option<DockerRegistry> {
+    start("")
+}
+
+/// The same, open only to the user `ann` with the password `s3cret`.
+pub fn docker_registry_with_password() -> Option<DockerRegistry> {
+    start(HTPASSWD)
+}
+
+/// bcrypt of "s3cret".
+const HTPASSWD: &str = "ann:$2y$05$abcdefghijklmnopqrstuuLK7U1u6pVRmL7L1BBM2aS35PSZnDXlK\n";
+
+fn start(htpasswd: &str) -> Option<DockerRegistry> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let root = directory.path();
+    let mut config = format!(
+        "version: 0.1\nlog: {{level: info, formatter: json}}\nhttp: {{addr: \"127.0.0.1:0\"}}\n\
+         storage: {{filesystem: {{rootdirectory: {root:?}}}, delete: {{enabled: true}}}}\n"
+    );
+    if !htpasswd.is_empty() {
+        let users = root.join("htpasswd");
+        fs::write(&users, htpasswd).expect("a writable directory");
+        config += &format!("auth: {{htpasswd: {{realm: testkit, path: {users:?}}}}}\n");
+    }
+    let path = root.join("config.yml");
+    fs::write(&path, config).expect("a writable directory");
+    let spawned = Command::new("docker-registry")
+        .args(["serve".as_ref(), path.as_os_str()])
+        .env_remove("OTEL_TRACES_EXPORTER")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            eprintln!(
+                "skipped: docker-registry cannot be run ({error}); apt install docker-registry"
+            );
+            return None;
+        }
+    };
+    let host = listening(&mut child);
+    Some(DockerRegistry { child, host, _directory: directory })
+}
+
+/// Reads the port from the log, and the rest of the log so that it never
+/// blocks its writer.
+fn listening(child: &mut Child) -> String {
+    let mut log = BufReader::new(child.stderr.take().expect("piped above")).lines();
+    let mut seen = String::new();
+    let host = log.by_ref().map_while(Result::ok).find_map(|line| {
+        seen += &line;
+        let start = line.find("listening on ")? + "listening on ".len();
+        let end = line[start..].find(['"', ',', ' ']).map_or(line.len(), |end| start + end);
+        Some(line[start..end].to_owned())
+    });
+    thread::spawn(move || log.map_while(Result::ok).for_each(drop));
+    host.unwrap_or_else(|| panic!("docker-registry does not listen: {seen}"))
+}
