@@ -33,7 +33,7 @@ test-rust: venv tools ## the Rust tests
 
 .PHONY: test-python
 test-python: venv build tools ## the tests on real processes: environment, orchestration, execution
-	$(PY) -m pytest testenv
+	$(PY) -m pytest $(addprefix testenv/tests/,unit environment orchestration execution)
 
 .PHONY: lint
 lint: venv ## what CI checks: formatting, clippy, rustdoc, cargo-deny, ruff
@@ -72,9 +72,9 @@ tools: ## docker-registry, skopeo and umoci, where they can be installed
 	@scripts/install-test-tools
 
 .PHONY: validate-model
-validate-model: venv build ## check a model directory before it ships: MODEL=dir
+validate-model: venv build tools ## check a model directory before it ships: MODEL=dir
 	@[ -n '$(MODEL)' ] || { echo 'which one? make validate-model MODEL=dir' >&2; exit 64; }
-	@$(PY) -m outrigger_testenv.validate '$(MODEL)'
+	@$(PY) -m pytest testenv/tests/execution --model '$(abspath $(MODEL))'
 
 .PHONY: clean
 clean: ## remove what was built

@@ -4,6 +4,9 @@ import os
 import shutil
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# As many as the engine gets: equal bits need equal threads.
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "2")
+os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
 
 import pytest
 
@@ -71,3 +74,16 @@ def pytest_runtest_makereport(item):
     report = outcome.get_result()
     if report.when == "call":
         item.failed = report.failed
+
+
+@pytest.fixture(scope="session")
+def serving(stack, client):
+    """Pushes a package under a name, waits until it is served, returns its digest."""
+
+    def push(package, model, tag="latest"):
+        digest = stack.push(package, model, tag)
+        client.load(model, tag=tag)
+        client.wait_until_serving(model, digest, tag)
+        return digest
+
+    return push

@@ -1,7 +1,7 @@
 """Scores pandas frames: tensors, messages and gRPC stay underneath."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -138,6 +138,17 @@ class Client:
         wanted = model_pb2.GetModelRequest(name=name)
         return self._invoke(self.model_service.GetModel, wanted, None).model
 
+    def load(self, model: str, tag: str | None = None, digest: str | None = None) -> None:
+        """Has a model brought up, by the cheapest request there is. Raises OutriggerError."""
+        # Without features a model that requires some refuses: it is up then as well.
+        try:
+            self._invoke(
+                self.prediction.Explain, pb.PredictRequest(model=selector(model, tag, digest)), None
+            )
+        except OutriggerError as error:
+            if error.reason != "FEATURE_MISSING":
+                raise
+
     def serving_digest(self, model: str, tag: str = "latest") -> str:
         """The digest that answers requests by the tag; empty while there is none."""
         known = self.models().get(model)
@@ -151,12 +162,25 @@ class Client:
         self, model: str, digest: str, tag: str = "latest", timeout: float = 60.0
     ) -> None:
         """Returns once requests by the tag are answered by the digest."""
+        self.wait_until(
+            lambda: self.serving_digest(model, tag) == digest,
+            timeout,
+            what=f"{model}:{tag} is not served by {digest}",
+        )
+
+    @staticmethod
+    def wait_until(holds: Callable[[], Any], timeout: float = 60.0, what: str = "") -> None:
+        """Returns once `holds()`; a control plane that does not answer counts as no."""
         deadline = time.monotonic() + timeout
-        while (serving := self.serving_digest(model, tag)) != digest:
+        last: Exception | None = None
+        while True:
+            try:
+                if holds():
+                    return
+            except OutriggerError as error:
+                last = error
             if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"{model}:{tag} is still served by {serving or 'nothing'}, not {digest}"
-                )
+                raise TimeoutError(f"{what or 'still not so'} after {timeout} s") from last
             time.sleep(0.05)
 
     def _invoke(self, method: Any, message: Any, timeout: float | None) -> Any:

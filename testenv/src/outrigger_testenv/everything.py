@@ -86,7 +86,8 @@ def _mix(**inputs):
             tensor = tf.strings.length(tensor)
         tensor = tf.cast(tensor, tf.float32)
         tensor = tf.where(tf.math.is_nan(tensor), -1.0, tensor)
-        return tf.sin(tf.reduce_sum(tensor, -1))
+        # not 0 for zeros: padding shows wherever rows are summed up
+        return tf.sin(tf.reduce_sum(tensor, -1) + 0.5)
 
     user = sum(number(each.tensor) for each in INPUTS if each.entity == USER)
     offer = sum(number(each.tensor) for each in INPUTS if each.entity == TREATMENT)
@@ -96,5 +97,5 @@ def _mix(**inputs):
         "scores": scores,
         # [B, T, 1] and another dtype: both are allowed
         "rank": tf.cast(tf.round(100 * scores), tf.int64)[:, :, None],
-        "churn": user[:, None],
+        "churn": user[:, None] + tf.reduce_sum(offer, 1, keepdims=True),
     }

@@ -26,6 +26,7 @@ from outrigger_testenv.errors import OutriggerError
 
 _PREDICT = "/outrigger.v1.PredictionService/Predict"
 _KEPT_ERRORS = 5
+_PROGRESS = 1000
 
 
 @dataclass
@@ -77,6 +78,7 @@ class Load:
         self._reader: threading.Thread | None = None
         self._changed = threading.Condition()
         self._seen: set[str] = set()
+        self._done = 0
         self._report: Report | None = None
 
     def __enter__(self) -> "Load":
@@ -99,6 +101,15 @@ class Load:
             if not arrived or digest not in self._seen:
                 raise TimeoutError(f"no answer from {digest} within {timeout} s")
 
+    def wait_until(self, requests: int, timeout: float = 600.0) -> None:
+        """Returns once so many requests were answered."""
+        with self._changed:
+            arrived = self._changed.wait_for(
+                lambda: self._done >= requests or self._child.poll() is not None, timeout
+            )
+            if not arrived or self._done < requests:
+                raise TimeoutError(f"{self._done} of {requests} requests within {timeout} s")
+
     def stop(self) -> Report:
         """Lets the requests in flight finish and returns what was seen."""
         if self._report is None:
@@ -115,6 +126,8 @@ class Load:
             with self._changed:
                 if "seen" in message:
                     self._seen.add(message["seen"])
+                elif "done" in message:
+                    self._done = message["done"]
                 else:
                     message["digests"] = Counter(message["digests"])
                     message["errors"] = Counter(message["errors"])
@@ -167,6 +180,8 @@ class _Runner:
                 self.latencies.append(time.perf_counter() - sent)
                 self._answered(pb.PredictResponse.FromString(answer))
             self.report.requests += 1
+            if self.report.requests % _PROGRESS == 0:
+                _tell({"done": self.report.requests})
             at += 1
 
     def _failed(self, error: grpc.aio.AioRpcError) -> None:
@@ -180,11 +195,15 @@ class _Runner:
     def _answered(self, answer: pb.PredictResponse) -> None:
         digest = answer.model.digest
         if digest not in self.report.digests:
-            print(json.dumps({"seen": digest}), flush=True)
+            _tell({"seen": digest})
         self.report.digests[digest] += 1
         score = self.expected.get(digest)
         if score is not None and any(value != score for value in answer.scores.values):
             self.report.wrong += 1
+
+
+def _tell(message: dict) -> None:
+    print(json.dumps(message), flush=True)
 
 
 def _frames(path: Path) -> list[bytes]:
@@ -207,7 +226,7 @@ def main() -> int:
     expected = json.loads(options.expected.read_text())
     runner = _Runner(options.target, _frames(options.requests), expected)
     report = asyncio.run(runner.run(options.concurrency))
-    print(json.dumps(vars(report)), flush=True)
+    _tell(vars(report))
     return 0
 
 

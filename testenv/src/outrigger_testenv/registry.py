@@ -31,8 +31,9 @@ class Registry:
         directory.mkdir(parents=True, exist_ok=True)
         self.host = f"127.0.0.1:{port}"
         config = directory / "config.json"
+        self._storage = directory / "blobs"
         # YAML reads JSON.
-        config.write_text(json.dumps(_config(directory / "blobs", self.host)))
+        config.write_text(json.dumps(_config(self._storage, self.host)))
         self.process = Process("registry", ["docker-registry", "serve", config], log)
 
     def start(self) -> None:
@@ -83,6 +84,12 @@ class Registry:
         request.add_header("Content-Type", "application/octet-stream")
         with urllib.request.urlopen(request, timeout=60):
             return digest
+
+    def tamper(self, digest: str, content: bytes) -> None:
+        """Replaces a blob's bytes on disk, behind the registry's back."""
+        algorithm, encoded = digest.split(":")
+        blobs = self._storage / "docker" / "registry" / "v2" / "blobs"
+        (blobs / algorithm / encoded[:2] / encoded / "data").write_bytes(content)
 
     def _request(self, method: str, path: str, body: bytes | None = None) -> urllib.request.Request:
         return urllib.request.Request(f"http://{self.host}/v2/{path}", body, method=method)

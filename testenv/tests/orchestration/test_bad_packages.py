@@ -1,0 +1,195 @@
+"""Packages that must never serve: each with its reason, and nobody else notices."""
+
+import json
+import tarfile
+
+import pandas as pd
+import pytest
+
+from outrigger_testenv import images
+from outrigger_testenv.errors import OutriggerError
+
+METADATA = "data/metadata.json"
+MODEL = "data/tensorflow_serving_model/model"
+USERS = pd.DataFrame({"age": [30]})
+OFFERS = pd.DataFrame({"price": [1.0, 2.0]})
+
+pytestmark = pytest.mark.usefixtures("needs_registry")
+
+
+@pytest.fixture(scope="module")
+def neighbour(serving, tiny):
+    """A good model; it must go on serving whatever else is pushed."""
+    return serving(tiny(7), "bad/neighbour")
+
+
+@pytest.fixture(scope="module")
+def good_files(reference):
+    return images.files_of(reference.directory)
+
+
+@pytest.fixture
+def refused(request, stack, client, neighbour):
+    """Pushes layers and returns the error that a request for them gets."""
+
+    def push(*layers):
+        model = "bad/" + request.node.name.removeprefix("test_").replace("[", "-").rstrip("]")
+        images.push_layers(stack.registry, f"models/{model}", "latest", layers)
+        with pytest.raises(OutriggerError) as caught:
+            client.load(model)
+        failure = client.model(model).versions[0].failure
+        assert failure.reason == caught.value.reason, "the listing says why as well"
+        return caught.value
+
+    yield push
+    served = client.predict("bad/neighbour", USERS, OFFERS)
+    assert list(served["score"]) == [7, 7]
+    assert set(served["digest"]) == {neighbour}
+
+
+def without(files, *prefixes):
+    return {name: body for name, body in files.items() if not name.startswith(prefixes)}
+
+
+def with_metadata(files, change):
+    content = json.loads(files[METADATA])
+    change(content)
+    return {**files, METADATA: json.dumps(content).encode()}
+
+
+def test_no_metadata(refused, good_files):
+    error = refused(images.tar(without(good_files, METADATA)))
+    assert error.reason == "IMAGE_INVALID"
+    assert "metadata.json" in error.message
+
+
+def test_metadata_that_is_no_json(refused, good_files):
+    error = refused(images.tar({**good_files, METADATA: b"{"}))
+    assert error.reason == "IMAGE_INVALID"
+
+
+def test_metadata_with_an_unknown_key_names_its_path(refused, good_files):
+    files = with_metadata(good_files, lambda content: content["inputs"][0].update(colour="red"))
+    error = refused(images.tar(files))
+    assert error.reason == "IMAGE_INVALID"
+    assert "inputs[0].colour" in error.message
+
+
+def test_metadata_that_contradicts_the_signature_says_both(refused, good_files):
+    def drop_a_feature(content):
+        content["inputs"][1]["features"].pop()
+
+    error = refused(images.tar(with_metadata(good_files, drop_a_feature)))
+    assert error.reason == "IMAGE_INVALID"
+    assert "19" in error.message
+    assert "20" in error.message
+
+
+def test_a_signature_input_that_nothing_feeds(refused, good_files):
+    files = with_metadata(good_files, lambda content: content["inputs"].pop(0))
+    error = refused(images.tar(files))
+    assert error.reason == "IMAGE_INVALID"
+    assert "user" in error.message
+
+
+def test_no_saved_model(refused, good_files):
+    error = refused(images.tar(without(good_files, MODEL)))
+    assert error.reason == "IMAGE_INVALID"
+
+
+def test_a_truncated_saved_model(refused, good_files):
+    name = f"{MODEL}/saved_model.pb"
+    error = refused(images.tar({**good_files, name: good_files[name][:-100]}))
+    assert error.reason == "IMAGE_INVALID"
+
+
+def test_missing_variables(refused, good_files):
+    error = refused(images.tar(without(good_files, f"{MODEL}/variables")))
+    assert error.reason in ("IMAGE_INVALID", "GOLDEN_MISMATCH")
+
+
+def test_truncated_variables(refused, good_files):
+    name = f"{MODEL}/variables/variables.data-00000-of-00001"
+    error = refused(images.tar({**good_files, name: good_files[name][:1000]}))
+    assert error.reason in ("IMAGE_INVALID", "ENGINE_FAILED")
+
+
+def test_golden_cases_that_do_not_hold(refused, good_files):
+    case = json.loads(good_files["data/golden.jsonl"].splitlines()[0])
+    case["expected"]["scores"][0] += 0.5
+    files = {**good_files, "data/golden.jsonl": json.dumps(case).encode() + b"\n"}
+    assert refused(images.tar(files)).reason == "GOLDEN_MISMATCH"
+
+
+def entry(name, kind, target=""):
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return member
+
+
+HOSTILE = {
+    "dotdot": entry("data/../../escaped", tarfile.DIRTYPE),
+    "absolute": entry("/tmp/escaped", tarfile.DIRTYPE),
+    "symlink": entry("data/link", tarfile.SYMTYPE, "/etc"),
+    "relative-symlink": entry("data/link", tarfile.SYMTYPE, "../../../etc/passwd"),
+    "hardlink": entry("data/link", tarfile.LNKTYPE, "../../etc/passwd"),
+    "device": entry("data/device", tarfile.CHRTYPE),
+    "fifo": entry("data/fifo", tarfile.FIFOTYPE),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_layer(refused, stack, good_files, kind):
+    error = refused(images.tar(good_files, [HOSTILE[kind]]))
+    assert error.reason == "IMAGE_INVALID"
+
+
+def test_a_layer_that_is_no_archive(refused, good_files):
+    error = refused(images.tar(good_files), b"this is not a tar archive" * 100)
+    assert error.reason == "IMAGE_INVALID"
+
+
+def test_a_layer_that_is_not_what_its_digest_says(refused, stack, good_files):
+    layer = images.tar({**good_files, "data/tampered": b"before"})
+    digest = stack.registry.put_blob("models/bad/tampered", layer)
+    stack.registry.tamper(digest, layer.replace(b"before", b"behind"))
+    assert refused(layer).reason == "IMAGE_INVALID"
+
+
+def test_what_failed_is_repaired_by_the_next_push(stack, client, reference, good_files):
+    model = "bad/repaired"
+    files = without(good_files, METADATA)
+    images.push_files(stack.registry, f"models/{model}", "latest", files)
+    with pytest.raises(OutriggerError):
+        client.load(model)
+    digest = stack.push(reference, model)
+    client.wait_until_serving(model, digest)
+
+
+def test_a_bad_new_version_leaves_the_old_one_serving(
+    stack, client, serving, reference, good_files
+):
+    model = "bad/update"
+    first = serving(reference, model)
+    files = without(good_files, METADATA)
+    second = images.push_files(stack.registry, f"models/{model}", "latest", files)
+    client.wait_until(
+        lambda: any(
+            version.digest == second and version.failure.reason
+            for version in client.model(model).versions
+        )
+    )
+    assert client.serving_digest(model) == first
+
+
+def test_an_image_outside_of_what_is_allowed(own_stack, tiny):
+    stack = own_stack(with_registry=True, start=False)
+    stack.serve.config["images"]["allowed"] = [f"{stack.images}/team"]
+    stack.start()
+    stack.push(tiny(1), "team-evil/model")
+    stack.push(tiny(2), "team/model")
+    client = stack.client()
+    with pytest.raises(OutriggerError) as caught:
+        client.load("team-evil/model")
+    assert caught.value.reason == "IMAGE_NOT_ALLOWED"
+    assert list(client.predict("team/model", USERS, OFFERS)["score"]) == [2, 2]
