@@ -1,7 +1,9 @@
 //! The `outrigger` binary: arguments and exit codes.
 
+mod engine;
 mod exit;
 mod models;
+mod package;
 mod predict;
 
 use clap::{Parser, Subcommand};
@@ -19,6 +21,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Engine(Box<engine::Arguments>),
+    Push(package::Push),
+    Pull(package::Pull),
+    Inspect(package::Inspect),
     Predict(predict::Arguments),
     #[command(subcommand)]
     Models(models::Command),
@@ -32,6 +38,10 @@ fn main() -> std::process::ExitCode {
     // Nothing else installs a provider; a second one is impossible here.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let outcome: Result<(), Exit> = match arguments.command {
+        Command::Engine(arguments) => engine::run(*arguments),
+        Command::Push(arguments) => package::push(arguments),
+        Command::Pull(arguments) => package::pull(arguments),
+        Command::Inspect(arguments) => package::inspect(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Models(command) => models::run(command),
     };

@@ -1,6 +1,6 @@
 //! What can go wrong in a command.
 
-use outrigger_core::Failure;
+use outrigger_core::{Failure, Reason};
 use tonic_types::StatusExt as _;
 
 /// Why a command failed.
@@ -31,6 +31,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// A failure of this machine's disk at `what`.
+    pub(crate) fn io(what: &str, error: std::io::Error) -> Self {
+        Self::Failed(Failure::new(Reason::Internal, format!("{what}: {error}")))
+    }
+
     /// Whether the fault lies with the command line.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))

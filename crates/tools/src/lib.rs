@@ -4,9 +4,13 @@
 //! Everything here returns data; printing is [`output`]'s business.
 
 mod error;
+pub mod fetch;
+pub mod inspect;
 pub mod models;
 pub mod output;
+pub mod package;
 pub mod predict;
+pub mod registry;
 mod selector;
 
 pub use error::Error;

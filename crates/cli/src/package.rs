@@ -1,0 +1,161 @@
+//! `outrigger push`, `pull`, `inspect`: packages as images.
+
+use std::{
+    collections::BTreeMap, convert::Infallible, io::IsTerminal as _, path::PathBuf, time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use outrigger_tools::{
+    fetch::Source,
+    inspect, package,
+    registry::{self, Client, Progress, Reference},
+};
+
+use crate::exit::{self, Exit, Output};
+
+/// Packs a model's directory as an image and pushes it.
+///
+/// DIR mirrors /data of the image: metadata.json, perhaps golden.jsonl, and
+/// tensorflow_serving_model/model/. The same files give the same digest.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  outrigger push churn/ registry.example/team/churn:latest")]
+pub struct Push {
+    /// The directory.
+    directory: PathBuf,
+    /// Where to: HOST/REPOSITORY:TAG or oci:DIR:TAG.
+    reference: Reference,
+    /// A label of the image; may be given several times.
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    labels: Vec<(String, String)>,
+    #[command(flatten)]
+    registry: Registry,
+    /// How to print the digest.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Pulls an image and writes its package to a directory.
+///
+/// What is written can be pushed again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  outrigger pull registry.example/team/churn:latest churn/")]
+pub struct Pull {
+    /// HOST/REPOSITORY[:TAG|@DIGEST] or oci:DIR[:TAG|@DIGEST].
+    reference: Reference,
+    /// The directory to make.
+    directory: PathBuf,
+    #[command(flatten)]
+    registry: Registry,
+    /// How to print the digest.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Prints what an image holds: digest, size, layers, labels, features, signature.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  outrigger inspect registry.example/team/churn:latest")]
+pub struct Inspect {
+    /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
+    #[arg(value_name = "REF|DIR", value_parser = Source::parse)]
+    source: Source,
+    #[command(flatten)]
+    registry: Registry,
+    /// How to print the report.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// How registries are spoken to. Credentials come from Docker's configuration.
+#[derive(Debug, clap::Args)]
+pub struct Registry {
+    /// A host to speak plain HTTP to, as written in references; may be given
+    /// several times.
+    #[arg(long, value_name = "HOST", env = "OUTRIGGER_PLAIN_HTTP", value_delimiter = ',')]
+    plain_http: Vec<String>,
+    /// Further certificate authorities to trust, a PEM file.
+    #[arg(long, value_name = "FILE", env = "OUTRIGGER_CA")]
+    ca: Option<PathBuf>,
+}
+
+impl Registry {
+    /// A client.
+    pub fn client(self) -> Result<Client, Exit> {
+        Ok(registry::client(self.plain_http, self.ca)?)
+    }
+}
+
+/// Runs `push`.
+pub fn push(arguments: Push) -> Result<(), Exit> {
+    let Push { directory, reference, labels, registry, output } = arguments;
+    let client = registry.client()?;
+    let labels: BTreeMap<_, _> = labels.into_iter().collect();
+    let digest = exit::block_on(package::push(&client, &directory, &reference, labels))??;
+    print_digest(output, &reference, &digest.to_string());
+    Ok(())
+}
+
+/// Runs `pull`.
+pub fn pull(arguments: Pull) -> Result<(), Exit> {
+    let Pull { reference, directory, registry, output } = arguments;
+    let client = registry.client()?;
+    let progress = Progress::default();
+    let pull = package::pull(&client, &reference, &directory, &progress);
+    let digest = exit::block_on(shown(&progress, pull))??;
+    print_digest(output, &reference, &digest.to_string());
+    Ok(())
+}
+
+/// Runs `inspect`.
+pub fn inspect(arguments: Inspect) -> Result<(), Exit> {
+    let Inspect { source, registry, output } = arguments;
+    let client = registry.client()?;
+    let progress = Progress::default();
+    let inspect = inspect::inspect(&client, &source, &progress);
+    let report = exit::block_on(shown(&progress, inspect))??;
+    match output {
+        Output::Text => print!("{}", report.text()),
+        Output::Json => println!("{:#}", serde_json::json!(report)),
+    }
+    Ok(())
+}
+
+fn print_digest(output: Output, reference: &Reference, digest: &str) {
+    match output {
+        Output::Text => println!("{digest}"),
+        Output::Json => {
+            println!("{:#}", serde_json::json!({"reference": reference, "digest": digest}));
+        }
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("a label is written NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Waits for `work`, on a terminal with the bytes received.
+pub async fn shown<T>(progress: &Progress, work: impl Future<Output = T>) -> T {
+    let bar = if std::io::stderr().is_terminal() {
+        ProgressBar::new_spinner().with_style(
+            ProgressStyle::with_template("{spinner} {bytes} {binary_bytes_per_sec}")
+                .expect("a valid template"),
+        )
+    } else {
+        ProgressBar::hidden()
+    };
+    let done = tokio::select! {
+        biased;
+        done = work => done,
+        never = follow(&bar, progress) => match never {},
+    };
+    bar.finish_and_clear();
+    done
+}
+
+async fn follow(bar: &ProgressBar, progress: &Progress) -> Infallible {
+    let mut interval = tokio::time::interval(Duration::from_millis(100));
+    loop {
+        interval.tick().await;
+        bar.set_position(progress.bytes());
+    }
+}

@@ -1,0 +1,219 @@
+//! What an image holds: `outrigger inspect`.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use bytesize::ByteSize;
+use outrigger_core::{DType, Failure, LayerKind};
+use outrigger_features::{Metadata, metadata::Entity, signature};
+use outrigger_oci::{Client, Progress};
+use outrigger_proto::tensorflow::{DataType, SignatureDef, TensorInfo};
+use serde::Serialize;
+
+use crate::{
+    Error,
+    fetch::{self, Fetched, Source},
+    output::Table,
+};
+
+/// An image, its package and its model's signature.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What the reference meant.
+    pub digest: String,
+    /// The manifest of this platform.
+    pub platform_digest: String,
+    /// Bytes of the layers as packed.
+    pub packed_bytes: u64,
+    /// Bytes of the package on the disk.
+    pub unpacked_bytes: u64,
+    /// The layers, lowest first.
+    pub layers: Vec<LayerReport>,
+    /// The labels of the image's configuration.
+    pub labels: BTreeMap<String, String>,
+    /// The signature that is called.
+    pub signature_name: String,
+    /// Where each feature goes.
+    pub features: Vec<FeatureReport>,
+    /// The model's inputs.
+    pub inputs: Vec<TensorReport>,
+    /// The model's outputs.
+    pub outputs: Vec<TensorReport>,
+}
+
+/// One layer.
+#[derive(Debug, Serialize)]
+pub struct LayerReport {
+    /// Its digest.
+    pub digest: String,
+    /// Bytes, as packed.
+    pub bytes: u64,
+    /// How it is packed.
+    pub kind: LayerKind,
+}
+
+/// One feature and its place.
+#[derive(Debug, Serialize)]
+pub struct FeatureReport {
+    /// The tensor it is part of.
+    pub tensor: String,
+    /// `user` or `treatment`.
+    pub entity: &'static str,
+    /// Its name in requests.
+    pub name: String,
+    /// Its first position in the tensor's last dimension.
+    pub offset: usize,
+    /// Its number of positions.
+    pub length: usize,
+    /// The tensor's element type.
+    pub dtype: DType,
+}
+
+/// One input or output of the signature.
+#[derive(Debug, Serialize)]
+pub struct TensorReport {
+    /// Its name in the signature.
+    pub name: String,
+    /// TensorFlow's name of its element type.
+    pub dtype: String,
+    /// Its sizes, -1 where unknown; null for an unknown rank.
+    pub shape: Option<Vec<i64>>,
+}
+
+/// Fetches `source` and tells what it holds.
+pub async fn inspect(
+    client: &Client,
+    source: &Source,
+    progress: &Progress,
+) -> Result<Report, Error> {
+    report(&fetch::fetch(client, source, progress).await?)
+}
+
+fn report(fetched: &Fetched) -> Result<Report, Error> {
+    let Fetched { image, tree, .. } = fetched;
+    let unreadable = |error: outrigger_store::Error| Failure::because(error.reason(), &error);
+    let metadata = Metadata::parse(&tree.metadata_bytes().map_err(unreadable)?)
+        .map_err(|error| Failure::because(error.reason(), &error))?;
+    let saved_model = tree.saved_model_bytes().map_err(unreadable)?;
+    let signature = signature::read(&saved_model, &metadata.signature)
+        .map_err(|error| Failure::because(error.reason(), &error))?;
+    let layers = image.layers.iter().map(|layer| LayerReport {
+        digest: layer.digest.to_string(),
+        bytes: layer.size,
+        kind: layer.kind,
+    });
+    let SignatureDef { inputs, outputs, .. } = signature;
+    Ok(Report {
+        digest: image.digest.to_string(),
+        platform_digest: image.platform_digest.to_string(),
+        packed_bytes: image.packed_size(),
+        unpacked_bytes: tree.size().as_u64(),
+        layers: layers.collect(),
+        labels: image.labels.clone(),
+        signature_name: metadata.signature.to_string(),
+        features: features(&metadata),
+        inputs: tensors(inputs),
+        outputs: tensors(outputs),
+    })
+}
+
+fn features(metadata: &Metadata) -> Vec<FeatureReport> {
+    let mut reports = Vec::new();
+    for input in &metadata.inputs {
+        let mut offset = 0;
+        for feature in &input.features {
+            reports.push(FeatureReport {
+                tensor: input.tensor.to_string(),
+                entity: if input.entity == Entity::User { "user" } else { "treatment" },
+                name: feature.name.to_string(),
+                offset,
+                length: feature.length,
+                dtype: input.dtype,
+            });
+            offset += feature.length;
+        }
+    }
+    reports
+}
+
+fn tensors(infos: impl IntoIterator<Item = (String, TensorInfo)>) -> Vec<TensorReport> {
+    let report = |(name, info): (String, TensorInfo)| TensorReport {
+        name,
+        dtype: DataType::try_from(info.dtype)
+            .map_or_else(|_| info.dtype.to_string(), |dtype| dtype.as_str_name().to_owned()),
+        shape: info
+            .tensor_shape
+            .filter(|shape| !shape.unknown_rank)
+            .map(|shape| shape.dim.iter().map(|dim| dim.size).collect()),
+    };
+    let mut reports: Vec<_> = infos.into_iter().map(report).collect();
+    reports.sort_by(|a, b| a.name.cmp(&b.name));
+    reports
+}
+
+impl Report {
+    /// The report for people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text).expect("writing to a string");
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "digest     {}", self.digest)?;
+        if self.platform_digest != self.digest {
+            writeln!(text, "platform   {}", self.platform_digest)?;
+        }
+        let (packed, unpacked) = (size(self.packed_bytes), size(self.unpacked_bytes));
+        writeln!(text, "size       {packed} packed, {unpacked} on disk")?;
+        for (name, value) in &self.labels {
+            writeln!(text, "label      {name}={value}")?;
+        }
+        let mut layers = Table::new(&["LAYER", "KIND", "SIZE"]);
+        for layer in &self.layers {
+            layers.row([layer.digest.clone(), packing(layer.kind).to_owned(), size(layer.bytes)]);
+        }
+        let mut features = Table::new(&["FEATURE", "ENTITY", "TENSOR", "AT", "DTYPE"]);
+        for feature in &self.features {
+            features.row([
+                feature.name.clone(),
+                feature.entity.to_owned(),
+                feature.tensor.clone(),
+                positions(feature),
+                feature.dtype.to_string(),
+            ]);
+        }
+        let mut signature = Table::new(&["SIGNATURE", "TENSOR", "DTYPE", "SHAPE"]);
+        for (direction, tensors) in [("input", &self.inputs), ("output", &self.outputs)] {
+            for tensor in tensors {
+                let shape =
+                    tensor.shape.as_ref().map_or_else(|| "?".to_owned(), |s| format!("{s:?}"));
+                signature.row([
+                    direction.to_owned(),
+                    tensor.name.clone(),
+                    tensor.dtype.clone(),
+                    shape,
+                ]);
+            }
+        }
+        write!(text, "\n{layers}\n{features}\n{signature}")
+    }
+}
+
+fn packing(kind: LayerKind) -> &'static str {
+    match kind {
+        LayerKind::Tar => "tar",
+        LayerKind::TarGzip => "tar+gzip",
+        LayerKind::TarZstd => "tar+zstd",
+    }
+}
+
+fn positions(feature: &FeatureReport) -> String {
+    match feature.length {
+        1 => feature.offset.to_string(),
+        length => format!("{}..{}", feature.offset, feature.offset + length),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize(bytes).display().iec().to_string()
+}

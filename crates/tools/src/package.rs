@@ -1,0 +1,86 @@
+//! Making and taking apart packages: `outrigger push`, `pull`.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use outrigger_core::{Digest, Failure, Reason};
+use outrigger_oci::{Client, ImageToPush, Progress, Reference, build};
+
+use crate::{
+    Error,
+    fetch::{self, Source, blocking},
+};
+
+/// Packs `directory`, which mirrors `/data`, and pushes it. The same files and
+/// labels give the same digest. The package is checked as a server would check
+/// it before anything is sent.
+pub async fn push(
+    client: &Client,
+    directory: &Path,
+    reference: &Reference,
+    labels: BTreeMap<String, String>,
+) -> Result<Digest, Error> {
+    let image = pack(directory, labels).await?;
+    Ok(client.push(reference, &image).await.map_err(|error| error.failure())?)
+}
+
+/// Packs `directory` into layers.
+pub(crate) async fn pack(
+    directory: &Path,
+    labels: BTreeMap<String, String>,
+) -> Result<ImageToPush, Error> {
+    let directory = directory.to_owned();
+    let build = move || {
+        build::image_from_dir(&directory, labels)
+            .map_err(|error| Failure::because(error.reason(), &error))
+    };
+    blocking(build).await
+}
+
+/// Pulls an image and writes its package to `directory`, which must not exist
+/// yet; what is written can be pushed again. Returns the image's digest.
+pub async fn pull(
+    client: &Client,
+    reference: &Reference,
+    directory: &Path,
+    progress: &Progress,
+) -> Result<Digest, Error> {
+    if directory.exists() {
+        return Err(Error::Usage(format!("{} exists already", directory.display())));
+    }
+    let fetched = fetch::fetch(client, &Source::Image(reference.clone()), progress).await?;
+    let (tree, directory) = (fetched.tree.clone(), directory.to_owned());
+    blocking(move || write(&tree, &directory)).await?;
+    Ok(fetched.image.digest)
+}
+
+/// Writes a tree as a directory beside its final place, then renames it.
+fn write(tree: &outrigger_store::Tree, directory: &Path) -> Result<(), Failure> {
+    let io = |error: std::io::Error| {
+        Failure::new(Reason::Internal, format!("{}: {error}", directory.display()))
+    };
+    let unreadable = |error: outrigger_store::Error| Failure::because(error.reason(), &error);
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    let staging = tempfile::Builder::new().prefix(".outrigger-").tempdir_in(parent).map_err(io)?;
+    fs::write(staging.path().join("metadata.json"), tree.metadata_bytes().map_err(unreadable)?)
+        .map_err(io)?;
+    if let Some(golden) = tree.golden_bytes().map_err(unreadable)? {
+        fs::write(staging.path().join("golden.jsonl"), golden).map_err(io)?;
+    }
+    copy(&tree.model_dir(), &staging.path().join("tensorflow_serving_model/model")).map_err(io)?;
+    fs::rename(staging.keep(), directory).map_err(io)
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if fs::metadata(entry.path())?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
