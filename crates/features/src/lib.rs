@@ -1,1 +1,35 @@
-//! metadata.json, the packing plan, requests to tensors and back. Sync, no I/O.
+//! Features to tensors, and outputs to scores. Sync, no I/O.
+//!
+//! A model says in metadata.json which features its tensors are made of
+//! ([`Metadata`]); [`signature`] holds that against what the SavedModel says.
+//! [`Plan`], compiled once a model, turns encoded `outrigger.v1.PredictRequest`s
+//! into the engine's tensors ([`Plan::pack`]) and the engine's outputs into
+//! responses ([`Plan::answer`]); [`Plan::explain`] shows the same tensors with
+//! the origin of every value. [`golden`] replays recorded cases and [`json`] is
+//! the HTTP form of requests and responses.
+//!
+//! Shapes, for B users, up to T treatments a user and `width` the sum of a
+//! tensor's feature lengths: user tensors `[B, width]`, treatment tensors
+//! `[B, T, width]`, counts and seeds `[B]`; outputs `[B, T]` or `[B, T, 1]` per
+//! treatment, `[B]` or `[B, 1]` for single ones.
+
+mod answer;
+mod column;
+mod error;
+mod explain;
+pub mod golden;
+pub mod json;
+pub mod metadata;
+mod pack;
+mod plan;
+mod reader;
+mod request;
+pub mod signature;
+mod smoke;
+
+pub use error::Error;
+pub use golden::{GoldenCase, GoldenError};
+pub use metadata::{Metadata, MetadataError};
+pub use pack::{FeatureCounts, Limits, Packed, UserRows};
+pub use plan::Plan;
+pub use signature::SignatureError;

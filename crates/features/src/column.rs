@@ -1,0 +1,124 @@
+//! One feature, compiled: raw values in, elements of its tensor out.
+
+mod buffer;
+mod codec;
+
+use std::sync::Arc;
+
+use outrigger_core::{DType, Reason};
+use outrigger_proto::outrigger::v1::ValueOrigin;
+
+use crate::{
+    metadata::{Absence, Feature, Raw},
+    request::{Scalar, Value},
+};
+pub(crate) use buffer::Buffer;
+use buffer::Element;
+use codec::{Codec, Encoded};
+pub(crate) use codec::{exact_integer, fits};
+
+/// A feature ready to encode values.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) feature: Arc<str>,
+    pub(crate) length: usize,
+    codec: Codec,
+    absent: Absent,
+}
+
+#[derive(Debug)]
+enum Absent {
+    Required,
+    Default(Vec<Element>),
+    Nan,
+}
+
+/// Why a value cannot be encoded. The message never holds the value itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
+}
+
+impl Problem {
+    fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+impl Column {
+    /// Compiles a feature of a tensor of type `dtype`.
+    pub(crate) fn compile(feature: &Feature, dtype: DType) -> Self {
+        let codec = Codec::compile(feature, dtype);
+        let absent = match &feature.absence {
+            Absence::Required => Absent::Required,
+            Absence::Nan => Absent::Nan,
+            Absence::Default(values) => Absent::Default(encode_default(&codec, values)),
+        };
+        Self { feature: feature.name.clone(), length: feature.length, codec, absent }
+    }
+
+    /// Appends the feature's `length` elements and says where they came from.
+    ///
+    /// On an error some of them may have been appended.
+    pub(crate) fn write(
+        &self,
+        value: Option<&Value<'_>>,
+        out: &mut Buffer,
+    ) -> Result<ValueOrigin, Problem> {
+        match value {
+            Some(value) => self.write_value(value, out),
+            None => self.write_absent(out),
+        }
+    }
+
+    fn write_value(&self, value: &Value<'_>, out: &mut Buffer) -> Result<ValueOrigin, Problem> {
+        if value.len() != self.length {
+            let message = format!("expected {} values, found {}", self.length, value.len());
+            return Err(Problem::new(Reason::FeatureLength, message));
+        }
+        let mut origin = ValueOrigin::Request;
+        for index in 0..self.length {
+            match self.codec.encode(value.get(index))? {
+                Encoded::Known(element) => out.push(element),
+                Encoded::OutOfVocabulary(element) => {
+                    origin = ValueOrigin::OutOfVocabulary;
+                    out.push(element);
+                }
+            }
+        }
+        Ok(origin)
+    }
+
+    fn write_absent(&self, out: &mut Buffer) -> Result<ValueOrigin, Problem> {
+        match &self.absent {
+            Absent::Required => Err(Problem::new(Reason::FeatureMissing, "required, but not sent")),
+            Absent::Default(elements) => {
+                elements.iter().for_each(|element| out.push(element.clone()));
+                Ok(ValueOrigin::Default)
+            }
+            Absent::Nan => {
+                (0..self.length).for_each(|_| out.push(self.codec.nan()));
+                Ok(ValueOrigin::Missing)
+            }
+        }
+    }
+}
+
+fn encode_default(codec: &Codec, values: &[Raw]) -> Vec<Element> {
+    let encode = |raw: &Raw| {
+        let scalar = match raw {
+            Raw::Real(value) => Scalar::Real(*value),
+            Raw::Integer(value) => Scalar::Integer(*value),
+            Raw::Flag(value) => Scalar::Flag(*value),
+            Raw::Text(value) => Scalar::Text(value),
+        };
+        match codec.encode(scalar).expect("the parser checked the default") {
+            Encoded::Known(element) | Encoded::OutOfVocabulary(element) => element,
+        }
+    };
+    values.iter().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests;

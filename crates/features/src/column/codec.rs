@@ -1,0 +1,212 @@
+//! How one raw value becomes one element.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+use outrigger_core::{DType, Reason};
+
+use super::{Element, Problem};
+use crate::{
+    metadata::{Encoding, Feature, Words},
+    request::Scalar,
+};
+
+/// The rule for one feature's values.
+#[derive(Debug)]
+pub(super) enum Codec {
+    Float32 { allow_non_finite: bool },
+    Float64 { allow_non_finite: bool },
+    Integer(Width),
+    Bool,
+    Text,
+    Texts { index: HashMap<Arc<str>, i64>, other: i64, width: Width },
+    Integers { index: HashMap<i64, i64>, other: i64, width: Width },
+    Buckets { count: u64, width: Width },
+}
+
+/// The size of an integer element.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Width {
+    Int32,
+    Int64,
+}
+
+/// An encoded value, and whether the vocabulary knows it.
+#[derive(Debug, PartialEq)]
+pub(super) enum Encoded {
+    Known(Element),
+    OutOfVocabulary(Element),
+}
+
+/// The bucket of a text: FarmHash64's fingerprint modulo `count`, which is what
+/// `tf.strings.to_hash_bucket_fast` computes.
+pub(super) fn bucket(text: &[u8], count: u64) -> u64 {
+    farmhash::fingerprint64(text) % count
+}
+
+/// The integer that a float stands for, if it is whole and in range.
+pub(crate) fn exact_integer(value: f64) -> Option<i64> {
+    // 2^63 is exact as a float; i64::MAX is not.
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    let whole = value.fract() == 0.0 && (-END..END).contains(&value);
+    whole.then_some(value as i64)
+}
+
+/// Whether an integer fits an element of `dtype`.
+pub(crate) fn fits(value: i64, dtype: DType) -> bool {
+    dtype != DType::Int32 || i32::try_from(value).is_ok()
+}
+
+impl Codec {
+    pub(super) fn compile(feature: &Feature, dtype: DType) -> Self {
+        let width = if dtype == DType::Int32 { Width::Int32 } else { Width::Int64 };
+        match &feature.encoding {
+            Encoding::Plain => Self::plain(dtype, width, feature.allow_non_finite),
+            Encoding::HashBuckets(count) => Self::Buckets { count: *count, width },
+            Encoding::Vocabulary { words, out_of_vocabulary: other } => match words {
+                Words::Texts(words) => {
+                    Self::Texts { index: positions(words), other: *other, width }
+                }
+                Words::Integers(words) => {
+                    Self::Integers { index: positions(words), other: *other, width }
+                }
+            },
+        }
+    }
+
+    fn plain(dtype: DType, width: Width, allow_non_finite: bool) -> Self {
+        match dtype {
+            DType::Float32 => Self::Float32 { allow_non_finite },
+            DType::Float64 => Self::Float64 { allow_non_finite },
+            DType::Int32 | DType::Int64 => Self::Integer(width),
+            DType::Bool => Self::Bool,
+            DType::String => Self::Text,
+        }
+    }
+
+    /// NaN of a float codec's type.
+    pub(super) fn nan(&self) -> Element {
+        match self {
+            Self::Float32 { .. } => Element::Float32(f32::NAN),
+            _ => Element::Float64(f64::NAN),
+        }
+    }
+
+    pub(super) fn encode(&self, value: Scalar<'_>) -> Result<Encoded, Problem> {
+        match self {
+            Self::Float32 { allow_non_finite } => float32(value, *allow_non_finite),
+            Self::Float64 { allow_non_finite } => float64(value, *allow_non_finite),
+            Self::Integer(width) => width.element(integer(value)?).map(Encoded::Known),
+            Self::Bool => flag(value),
+            Self::Text => {
+                let text = Bytes::copy_from_slice(text(value)?.as_bytes());
+                Ok(Encoded::Known(Element::Text(text)))
+            }
+            Self::Texts { index, other, width } => {
+                word(index.get(text(value)?).copied(), *other, *width)
+            }
+            Self::Integers { index, other, width } => {
+                word(index.get(&integer(value)?).copied(), *other, *width)
+            }
+            Self::Buckets { count, width } => {
+                let bucket = bucket(text(value)?.as_bytes(), *count).cast_signed();
+                width.element(bucket).map(Encoded::Known)
+            }
+        }
+    }
+}
+
+fn positions<T: Clone + Eq + std::hash::Hash>(words: &[T]) -> HashMap<T, i64> {
+    words.iter().cloned().zip(0..).collect()
+}
+
+fn word(position: Option<i64>, other: i64, width: Width) -> Result<Encoded, Problem> {
+    match position {
+        Some(position) => width.element(position).map(Encoded::Known),
+        None => width.element(other).map(Encoded::OutOfVocabulary),
+    }
+}
+
+impl Width {
+    fn element(self, value: i64) -> Result<Element, Problem> {
+        match self {
+            Self::Int64 => Ok(Element::Int64(value)),
+            Self::Int32 => i32::try_from(value)
+                .map(Element::Int32)
+                .map_err(|_| Problem::new(Reason::FeatureType, "does not fit an int32")),
+        }
+    }
+}
+
+fn float32(value: Scalar<'_>, allow_non_finite: bool) -> Result<Encoded, Problem> {
+    let (rounded, finite) = match value {
+        Scalar::Real(value) => (value as f32, value.is_finite()),
+        Scalar::Integer(value) => (value as f32, true),
+        other => return Err(wrong_type("a number", other)),
+    };
+    if finite && rounded.is_infinite() {
+        return Err(Problem::new(Reason::FeatureNotFinite, "too large for a float32"));
+    }
+    refuse_non_finite(finite, allow_non_finite)?;
+    Ok(Encoded::Known(Element::Float32(rounded)))
+}
+
+fn float64(value: Scalar<'_>, allow_non_finite: bool) -> Result<Encoded, Problem> {
+    let value = match value {
+        Scalar::Real(value) => value,
+        Scalar::Integer(value) => value as f64,
+        other => return Err(wrong_type("a number", other)),
+    };
+    refuse_non_finite(value.is_finite(), allow_non_finite)?;
+    Ok(Encoded::Known(Element::Float64(value)))
+}
+
+fn refuse_non_finite(finite: bool, allowed: bool) -> Result<(), Problem> {
+    if finite || allowed {
+        return Ok(());
+    }
+    Err(Problem::new(Reason::FeatureNotFinite, "NaN or infinite, which the model does not allow"))
+}
+
+fn integer(value: Scalar<'_>) -> Result<i64, Problem> {
+    match value {
+        Scalar::Integer(value) => Ok(value),
+        Scalar::Real(value) if !value.is_finite() => {
+            Err(Problem::new(Reason::FeatureNotFinite, "NaN or infinite, expected an integer"))
+        }
+        Scalar::Real(value) => exact_integer(value).ok_or_else(|| {
+            Problem::new(Reason::FeatureType, "expected an integer, found another number")
+        }),
+        other => Err(wrong_type("an integer", other)),
+    }
+}
+
+fn flag(value: Scalar<'_>) -> Result<Encoded, Problem> {
+    let flag = match value {
+        Scalar::Flag(flag) => flag,
+        Scalar::Integer(0) => false,
+        Scalar::Integer(1) => true,
+        Scalar::Real(0.0) => false,
+        Scalar::Real(1.0) => true,
+        other => return Err(wrong_type("a flag, 0 or 1", other)),
+    };
+    Ok(Encoded::Known(Element::Bool(flag)))
+}
+
+fn text(value: Scalar<'_>) -> Result<&str, Problem> {
+    match value {
+        Scalar::Text(text) => Ok(text),
+        other => Err(wrong_type("text", other)),
+    }
+}
+
+fn wrong_type(expected: &str, found: Scalar<'_>) -> Problem {
+    let found = match found {
+        Scalar::Real(_) => "a number",
+        Scalar::Integer(_) => "an integer",
+        Scalar::Flag(_) => "a flag",
+        Scalar::Text(_) => "text",
+        Scalar::Other => "a list of lists, objects, nulls or mixed types",
+    };
+    Problem::new(Reason::FeatureType, format!("expected {expected}, found {found}"))
+}

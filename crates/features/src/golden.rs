@@ -1,0 +1,169 @@
+//! golden.jsonl: recorded requests and the scores they must get.
+//!
+//! One case a line:
+//! `{"request": <JSON form>, "expected": {"scores": [0.1, 0.2]}, "rtol": 1e-4, "atol": 1e-5}`.
+//! `expected` has `scores`, or `score` for a `single` output, and may have
+//! `outputs`: further outputs by name, a number or a list each. Blank lines are
+//! skipped.
+
+mod compare;
+
+use std::collections::BTreeMap;
+
+use outrigger_core::Reason;
+use outrigger_proto::outrigger::v1::PredictRequest;
+use serde_json::Value;
+
+use crate::{
+    Plan, json,
+    reader::{Node, Object, Wrong},
+};
+pub use compare::{Difference, Mismatch};
+
+/// The relative tolerance of a case that gives none.
+pub const DEFAULT_RTOL: f64 = 1e-4;
+
+/// The absolute tolerance of a case that gives none.
+pub const DEFAULT_ATOL: f64 = 1e-5;
+
+/// One recorded request and what must come of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GoldenCase {
+    /// Its line in the file, from 1 on.
+    pub line: usize,
+    /// The request; `model` may be unset.
+    pub request: PredictRequest,
+    /// The expected scores, or score.
+    pub expected: Values,
+    /// Expected further outputs, by name.
+    pub outputs: BTreeMap<String, Values>,
+    /// Tolerance relative to the expected value.
+    pub rtol: f64,
+    /// Tolerance on top of it.
+    pub atol: f64,
+    /// Whether values are compared, or only how many there are.
+    deterministic: bool,
+}
+
+/// The expected values of one output.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// One, of a `single` output.
+    One(f64),
+    /// One a treatment, in the order of the response.
+    Many(Vec<f64>),
+}
+
+/// What is wrong with a golden.jsonl, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("golden.jsonl line {line}: {message}")]
+pub struct GoldenError {
+    /// The line, from 1 on.
+    pub line: usize,
+    /// What is wrong, with the JSON path where there is one.
+    pub message: String,
+}
+
+impl GoldenError {
+    /// The stable reason.
+    pub fn reason(&self) -> Reason {
+        Reason::ImageInvalid
+    }
+}
+
+impl Plan {
+    /// Reads the cases of a golden.jsonl.
+    ///
+    /// # Errors
+    /// The first line that is not a case for this model.
+    pub fn golden_cases(&self, jsonl: &[u8]) -> Result<Vec<GoldenCase>, GoldenError> {
+        let lines = jsonl.split(|byte| *byte == b'\n').zip(1..);
+        let filled = lines.filter(|(text, _)| !text.trim_ascii().is_empty());
+        filled.map(|(text, line)| self.golden_case(text, line)).collect()
+    }
+
+    fn golden_case(&self, text: &[u8], line: usize) -> Result<GoldenCase, GoldenError> {
+        let error = |message| GoldenError { line, message };
+        let value: Value =
+            serde_json::from_slice(text).map_err(|cause| error(format!("not JSON: {cause}")))?;
+        self.read_case(&Node::root(&value), line).map_err(error)
+    }
+
+    fn read_case(&self, node: &Node<'_>, line: usize) -> Result<GoldenCase, String> {
+        let expectation = read_expectation(node).map_err(|Wrong { path, message }| {
+            if path.is_empty() { message } else { format!("{path}: {message}") }
+        })?;
+        let request =
+            json::read_request(self, &expectation.request).map_err(|failure| failure.message)?;
+        Ok(GoldenCase {
+            line,
+            request,
+            expected: expectation.expected,
+            outputs: expectation.outputs,
+            rtol: expectation.rtol,
+            atol: expectation.atol,
+            deterministic: self.deterministic(),
+        })
+    }
+}
+
+/// A case whose request is still JSON.
+struct Expectation<'a> {
+    request: Node<'a>,
+    expected: Values,
+    outputs: BTreeMap<String, Values>,
+    rtol: f64,
+    atol: f64,
+}
+
+fn read_expectation<'a>(node: &Node<'a>) -> Result<Expectation<'a>, Wrong> {
+    let case = node.object()?;
+    case.only(&["request", "expected", "rtol", "atol"])?;
+    let expected = case.required("expected")?.object()?;
+    expected.only(&["score", "scores", "outputs"])?;
+    let outputs = expected.optional("outputs").map(|node| read_outputs(&node)).transpose()?;
+    Ok(Expectation {
+        request: case.required("request")?,
+        expected: read_scores(&expected)?,
+        outputs: outputs.unwrap_or_default(),
+        rtol: read_tolerance(&case, "rtol", DEFAULT_RTOL)?,
+        atol: read_tolerance(&case, "atol", DEFAULT_ATOL)?,
+    })
+}
+
+fn read_scores(expected: &Object<'_>) -> Result<Values, Wrong> {
+    match (expected.optional("score"), expected.optional("scores")) {
+        (Some(score), None) => read_number(&score).map(Values::One),
+        (None, Some(scores)) => read_numbers(&scores).map(Values::Many),
+        _ => Err(expected.error("one of score and scores is needed")),
+    }
+}
+
+fn read_outputs(node: &Node<'_>) -> Result<BTreeMap<String, Values>, Wrong> {
+    let object = node.object()?;
+    let names = object.map.keys();
+    names
+        .map(|name| {
+            let node = object.required(name)?;
+            let values = match node.value {
+                Value::Array(_) => Values::Many(read_numbers(&node)?),
+                _ => Values::One(read_number(&node)?),
+            };
+            Ok((name.clone(), values))
+        })
+        .collect()
+}
+
+fn read_numbers(node: &Node<'_>) -> Result<Vec<f64>, Wrong> {
+    node.array()?.iter().map(read_number).collect()
+}
+
+fn read_number(node: &Node<'_>) -> Result<f64, Wrong> {
+    node.value.as_f64().ok_or_else(|| node.expected("a number"))
+}
+
+fn read_tolerance(case: &Object<'_>, key: &str, default: f64) -> Result<f64, Wrong> {
+    let Some(node) = case.optional(key) else { return Ok(default) };
+    let value = read_number(&node)?;
+    if value >= 0.0 { Ok(value) } else { Err(node.error("must not be negative")) }
+}

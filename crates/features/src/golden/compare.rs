@@ -1,0 +1,135 @@
+//! A response held against what was expected of it.
+
+use std::fmt;
+
+use outrigger_core::Reason;
+use outrigger_proto::outrigger::v1::{PredictResponse, predict_response::Output};
+
+use super::{GoldenCase, Values};
+
+/// How many differences a message names.
+const NAMED: usize = 3;
+
+/// The values of a response that are not as expected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mismatch {
+    /// The line of the case in golden.jsonl.
+    pub line: usize,
+    /// How many values were compared.
+    pub compared: usize,
+    /// What differs, in the order of the response.
+    pub differences: Vec<Difference>,
+}
+
+/// One value that is not as expected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Where in the response: `score`, `scores[3]`, `outputs["risk"][3]`.
+    pub place: String,
+    /// What was expected; `None` if nothing was.
+    pub expected: Option<f64>,
+    /// What came; `None` if nothing did.
+    pub actual: Option<f64>,
+}
+
+impl Mismatch {
+    /// The stable reason.
+    pub fn reason(&self) -> Reason {
+        Reason::GoldenMismatch
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, all) = (self.differences.len(), self.compared);
+        write!(f, "golden.jsonl line {}: {count} of {all} values differ", self.line)?;
+        for (index, difference) in self.differences.iter().take(NAMED).enumerate() {
+            write!(f, "{} {difference}", if index == 0 { ":" } else { "," })?;
+        }
+        if count > NAMED { f.write_str(", …") } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spell = |value: Option<f64>| value.map_or("none".to_owned(), |value| value.to_string());
+        let (expected, actual) = (spell(self.expected), spell(self.actual));
+        write!(f, "{} is {actual}, expected {expected}", self.place)
+    }
+}
+
+impl GoldenCase {
+    /// Compares a response: `|actual - expected| <= atol + rtol * |expected|` for
+    /// every value, and NaN equals nothing. Of a model that draws, only the
+    /// number of values is compared.
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn compare(&self, response: &PredictResponse) -> Result<(), Mismatch> {
+        let mut comparison = Comparison { case: self, compared: 0, differences: Vec::new() };
+        let (one, many) = match &response.output {
+            Some(Output::Score(score)) => (Some(*score), None),
+            Some(Output::Scores(list)) => (None, Some(list.values.as_slice())),
+            None => (None, None),
+        };
+        match &self.expected {
+            Values::One(expected) => comparison.value("score".into(), Some(*expected), one),
+            Values::Many(expected) => comparison.list("scores", expected, many.unwrap_or_default()),
+        }
+        match (&self.expected, one, many) {
+            (Values::Many(_), Some(_), _) => comparison.value("score".into(), None, one),
+            (Values::One(_), _, Some(scores)) => comparison.list("scores", &[], scores),
+            _ => {}
+        }
+        for (name, expected) in &self.outputs {
+            let place = format!("outputs[{name:?}]");
+            let actual = response.additional_outputs.get(name);
+            let actual = actual.map_or(&[] as &[f32], |list| &list.values);
+            match expected {
+                Values::Many(expected) => comparison.list(&place, expected, actual),
+                Values::One(expected) => {
+                    comparison.value(place, Some(*expected), actual.first().copied());
+                }
+            }
+        }
+        comparison.finish()
+    }
+
+    fn close(&self, expected: f64, actual: f64) -> bool {
+        !self.deterministic || (actual - expected).abs() <= self.atol + self.rtol * expected.abs()
+    }
+}
+
+struct Comparison<'c> {
+    case: &'c GoldenCase,
+    compared: usize,
+    differences: Vec<Difference>,
+}
+
+impl Comparison<'_> {
+    fn list(&mut self, place: &str, expected: &[f64], actual: &[f32]) {
+        for index in 0..expected.len().max(actual.len()) {
+            let (expected, actual) = (expected.get(index), actual.get(index));
+            self.value(format!("{place}[{index}]"), expected.copied(), actual.copied());
+        }
+    }
+
+    fn value(&mut self, place: String, expected: Option<f64>, actual: Option<f32>) {
+        self.compared += 1;
+        let actual = actual.map(f64::from);
+        let close = |(expected, actual)| self.case.close(expected, actual);
+        if !expected.zip(actual).is_some_and(close) {
+            self.differences.push(Difference { place, expected, actual });
+        }
+    }
+
+    fn finish(self) -> Result<(), Mismatch> {
+        let Self { case, compared, differences } = self;
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(Mismatch { line: case.line, compared, differences })
+    }
+}

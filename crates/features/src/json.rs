@@ -1,0 +1,84 @@
+//! The HTTP form of requests and responses: plain JSON.
+//!
+//! ```json
+//! {"model": {"name": "churn", "tag": "latest"},
+//!  "request_id": "r-1", "routing_key": "user-7",
+//!  "user": {"recency_months": 6, "address": {"zip": "8001"}},
+//!  "treatments": [{"id": "a", "features": {"discount": 0.1}}],
+//!  "options": {"top_k": 1, "treatment_ids": true, "outputs": ["score"], "on_treatment_error": "skip"}}
+//! ```
+//! A nested object's leaves are features named by their paths (`address.zip`), an
+//! array is a vector, null is absence. Unknown keys are refused; unknown features
+//! are not. Unlike in the protobuf form, ids are returned unless `treatment_ids`
+//! is false.
+
+mod features;
+mod request;
+mod response;
+
+use outrigger_core::{Failure, Reason};
+use outrigger_proto::outrigger::v1::ModelSelector;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::reader::{Node, Wrong};
+pub use request::predict_request;
+pub(crate) use request::read_request;
+pub use response::predict_response;
+
+/// What of a request is needed to find its model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Routing {
+    /// The model asked for.
+    pub model: ModelSelector,
+    /// The request's id; empty when there is none.
+    pub request_id: String,
+    /// The key that decides on the arm; empty when there is none.
+    pub routing_key: String,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    model: Value,
+    #[serde(default)]
+    request_id: Value,
+    #[serde(default)]
+    routing_key: Value,
+}
+
+/// Reads a request's model, id and routing key; nothing of the rest but whether
+/// it is JSON.
+///
+/// # Errors
+/// REQUEST_MALFORMED: not a JSON object, or no valid `model`.
+pub fn selector(body: &[u8]) -> Result<Routing, Failure> {
+    let head: Head = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
+    let node = |key: &str, value| Node { path: key.to_owned(), value };
+    let read = || {
+        if head.model.is_null() {
+            return Err(node("model", &head.model).error("is required"));
+        }
+        Ok(Routing {
+            model: request::read_model(&node("model", &head.model))?,
+            request_id: request::read_text(&node("request_id", &head.request_id))?,
+            routing_key: request::read_text(&node("routing_key", &head.routing_key))?,
+        })
+    };
+    read().map_err(malformed)
+}
+
+fn not_json(error: &serde_json::Error) -> Failure {
+    Failure::new(Reason::RequestMalformed, format!("the body is not a request: {error}"))
+}
+
+fn malformed(wrong: Wrong) -> Failure {
+    failure(Reason::RequestMalformed, wrong)
+}
+
+pub(crate) fn failure(reason: Reason, Wrong { path, message }: Wrong) -> Failure {
+    if path.is_empty() {
+        return Failure::new(reason, message);
+    }
+    Failure::new(reason, format!("{path}: {message}")).violation(path, message)
+}

@@ -1,0 +1,48 @@
+use super::*;
+
+fn everything() -> Metadata {
+    Metadata::parse(include_bytes!("../../tests/metadata/good/everything.json")).expect("valid")
+}
+
+fn feature<'m>(metadata: &'m Metadata, name: &str) -> &'m Feature {
+    let mut features = metadata.inputs.iter().flat_map(|input| &input.features);
+    features.find(|feature| &*feature.name == name).expect("a feature of this name")
+}
+
+#[test]
+fn everything_a_file_says_is_read() {
+    let metadata = everything();
+    assert_eq!(&*metadata.signature, "score");
+    assert!(!metadata.deterministic);
+    assert_eq!(metadata.inputs[0].width(), 1 + 1 + 3 + 2 + 2);
+    assert_eq!(metadata.inputs[6].entity, Entity::Seed);
+    assert_eq!(metadata.outputs[2].role, Some(Role::Propensity));
+    assert_eq!(metadata.annotations.len(), 1);
+    let embedding = Absence::Default(vec![Raw::Integer(0), Raw::Real(0.5), Raw::Real(-0.0)]);
+    assert_eq!(feature(&metadata, "embedding").absence, embedding);
+    assert_eq!(feature(&metadata, "city").encoding, Encoding::HashBuckets(1 << 31));
+    assert_eq!(
+        feature(&metadata, "shop").encoding,
+        Encoding::Vocabulary { words: Words::Integers(vec![10, 20, -30]), out_of_vocabulary: 0 }
+    );
+    assert!(feature(&metadata, "income").allow_non_finite);
+}
+
+#[test]
+fn what_may_be_left_out_has_its_default() {
+    let json = include_bytes!("../../tests/metadata/good/minimal.json");
+    let metadata = Metadata::parse(json).expect("valid");
+    assert_eq!(&*metadata.signature, "serving_default");
+    assert!(metadata.deterministic);
+    assert!(metadata.annotations.is_empty());
+}
+
+#[test]
+fn an_error_names_path_and_problem() {
+    let json = r#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": 3}"#;
+    let error = Metadata::parse(json.as_bytes()).expect_err("not an array");
+    assert_eq!(error.to_string(), "metadata.json: inputs: expected an array, found a number");
+    assert_eq!(error.reason(), Reason::ImageInvalid);
+    let error = Metadata::parse(b"{").expect_err("not JSON").to_string();
+    assert_eq!(error, "metadata.json: not JSON: EOF while parsing an object at line 1 column 1");
+}

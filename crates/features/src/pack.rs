@@ -1,0 +1,188 @@
+//! Encoding: the rows of all requests of a call become the engine's tensors.
+
+mod options;
+mod packer;
+
+use outrigger_core::{Failure, Reason, Tensor};
+use outrigger_proto::outrigger::v1::{PredictRequest, ResponseOptions, TreatmentError};
+
+use crate::{
+    Plan,
+    metadata::{Entity, OutputKind},
+    request::{self, Place, View},
+};
+use options::Options;
+use packer::Packer;
+
+/// How much one call may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Treatments a user; 5000 by default.
+    pub max_treatments: usize,
+    /// Users a call; 64 by default.
+    pub max_users: usize,
+    /// Bytes of all tensors of a call together, padding included; 256 MiB by
+    /// default.
+    pub max_tensor_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_treatments: 5000, max_users: 64, max_tensor_bytes: 256 << 20 }
+    }
+}
+
+/// How many values of a call were not simply sent and known. A vector counts
+/// once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FeatureCounts {
+    /// Absent: filled with the default or NaN.
+    pub missing: u64,
+    /// Sent, but not named by the model.
+    pub unknown: u64,
+    /// Sent, but not in the vocabulary.
+    pub out_of_vocabulary: u64,
+}
+
+/// The tensors of a call, and what is needed to answer it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Packed {
+    /// One tensor for each input of metadata.json, in its order.
+    pub tensors: Vec<Tensor>,
+    /// The users, in the order of the requests: B of them.
+    pub users: Vec<UserRows>,
+    /// What there is to count.
+    pub counts: FeatureCounts,
+    /// T: the most treatments that any user kept.
+    pub treatments: usize,
+    pub(crate) single_wanted: bool,
+}
+
+/// One user's share of a packed call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UserRows {
+    /// The request's id, to be echoed.
+    pub request_id: String,
+    /// How many treatments the request has.
+    pub requested: usize,
+    /// The positions in the request of the treatments packed, in order.
+    pub kept: Vec<u32>,
+    /// The ids of those treatments, if the response shall have them.
+    pub ids: Option<Vec<String>>,
+    /// The treatments left out.
+    pub errors: Vec<TreatmentError>,
+    /// How many of the best treatments to return; 0 for all.
+    pub top_k: usize,
+    /// The outputs to return, as positions in metadata.json; the first is the
+    /// score.
+    pub outputs: Vec<usize>,
+}
+
+impl Packed {
+    /// Whether the engine has anything to compute: false if no user has a
+    /// treatment and no `single` output is asked for.
+    pub fn needs_engine(&self) -> bool {
+        self.treatments > 0 || self.single_wanted
+    }
+}
+
+/// What a call is packed with, beside its requests.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) limits: &'a Limits,
+    /// Whether field paths begin with `requests[i].`.
+    pub(crate) prefixed: bool,
+    /// The options of a batch, which hold for all its requests.
+    pub(crate) batch: Option<&'a ResponseOptions>,
+    /// Whether to keep the origin of every value and the names of unknown
+    /// features.
+    pub(crate) traced: bool,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(limits: &'a Limits) -> Self {
+        Self { limits, prefixed: false, batch: None, traced: false }
+    }
+
+    fn place(&self, index: usize) -> Place {
+        if self.prefixed { Place::in_batch(index) } else { Place::default() }
+    }
+}
+
+/// What only Explain wants to know of a packed call.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    /// For each input, the `ValueOrigin`s of its rows; padded as the tensor is.
+    pub(crate) origins: Vec<Vec<i32>>,
+    /// For each user, the names of unknown features, sorted.
+    pub(crate) unknown: Vec<Vec<String>>,
+}
+
+pub(crate) fn pack(plan: &Plan, requests: &[&[u8]], call: &Call<'_>) -> Result<Packed, Failure> {
+    pack_traced(plan, requests, call).map(|(packed, _)| packed)
+}
+
+/// Packs a call; the trace is empty unless the call is traced.
+pub(crate) fn pack_traced(
+    plan: &Plan,
+    requests: &[&[u8]],
+    call: &Call<'_>,
+) -> Result<(Packed, Trace), Failure> {
+    check_users(requests.len(), call.limits)?;
+    let messages = decode(requests, call)?;
+    let mut views = Vec::with_capacity(messages.len());
+    for (index, message) in messages.iter().enumerate() {
+        let max = call.limits.max_treatments;
+        views.push(View::read(message, &plan.names, max, call.traced, &call.place(index))?);
+    }
+    check_size(plan, &views, call.limits)?;
+    let mut packer = Packer::new(plan, call.traced, views.iter().map(|view| view.count));
+    for (index, (message, view)) in messages.iter().zip(views).enumerate() {
+        let place = call.place(index);
+        let options = Options::read(message, call.batch, plan, &place)?;
+        packer.add(&message.request_id, view, options, &place)?;
+    }
+    Ok(packer.finish())
+}
+
+fn check_users(users: usize, limits: &Limits) -> Result<(), Failure> {
+    let message = match users {
+        0 => "no request in the batch".to_owned(),
+        _ if users > limits.max_users => {
+            format!("{users} requests in one call, at most {} are allowed", limits.max_users)
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::new(Reason::RequestMalformed, &message).violation("requests", message))
+}
+
+fn decode(requests: &[&[u8]], call: &Call<'_>) -> Result<Vec<PredictRequest>, Failure> {
+    let requests = requests.iter().enumerate();
+    requests.map(|(index, bytes)| request::decode(bytes, &call.place(index))).collect()
+}
+
+/// Refuses a call whose padded tensors would take too much memory, before
+/// anything is allocated for them.
+fn check_size(plan: &Plan, views: &[View<'_>], limits: &Limits) -> Result<(), Failure> {
+    let users = views.len() as u128;
+    let treatments = views.iter().map(|view| view.count).max().unwrap_or(0) as u128;
+    let size = |input: &crate::plan::InputPlan| {
+        let rows = if input.entity == Entity::Treatment { users * treatments } else { users };
+        let element = input.dtype.size().unwrap_or(size_of::<bytes::Bytes>());
+        rows * input.width as u128 * element as u128
+    };
+    let total: u128 = plan.inputs.iter().map(size).sum();
+    if total <= limits.max_tensor_bytes as u128 {
+        return Ok(());
+    }
+    let message = format!(
+        "{users} users of up to {treatments} treatments take {total} bytes of tensors, at most {} are allowed",
+        limits.max_tensor_bytes
+    );
+    Err(Failure::new(Reason::TooLarge, message))
+}
+
+/// Whether any of these outputs is `single`.
+fn any_single(plan: &Plan, outputs: &[usize]) -> bool {
+    outputs.iter().any(|index| plan.metadata.outputs[*index].kind == OutputKind::Single)
+}

@@ -1,0 +1,89 @@
+//! A request's options, checked against the model's outputs.
+
+use outrigger_core::Failure;
+use outrigger_proto::outrigger::v1::{OnTreatmentError, PredictRequest, ResponseOptions};
+
+use crate::{Plan, metadata::OutputKind, request::Place};
+
+/// What a response shall contain.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) top_k: usize,
+    pub(super) treatment_ids: bool,
+    /// Positions in metadata.json, the score's first.
+    pub(super) outputs: Vec<usize>,
+    pub(super) skip: bool,
+}
+
+impl Options {
+    /// The options that hold for a request: the batch's, else its own.
+    pub(super) fn read(
+        request: &PredictRequest,
+        batch: Option<&ResponseOptions>,
+        plan: &Plan,
+        place: &Place,
+    ) -> Result<Self, Failure> {
+        let Some(batch) = batch else {
+            let own = request.options.as_ref();
+            return own.map_or_else(
+                || Self::check(&ResponseOptions::default(), plan, place),
+                |own| Self::check(own, plan, place),
+            );
+        };
+        let message = "is the batch's to give, not that of one of its requests";
+        if request.options.is_some() {
+            return Err(place.malformed("options", message));
+        }
+        if request.model.is_some() {
+            return Err(place.malformed("model", message));
+        }
+        Self::check(batch, plan, &Place::default())
+    }
+
+    fn check(options: &ResponseOptions, plan: &Plan, place: &Place) -> Result<Self, Failure> {
+        let outputs = choose_outputs(&options.outputs, plan, place)?;
+        let score = &plan.metadata.outputs[outputs[0]];
+        if options.top_k > 0 && score.kind == OutputKind::Single {
+            let message = format!("output {:?} has one score, nothing to rank by", score.name);
+            return Err(place.malformed("options.top_k", message));
+        }
+        Ok(Self {
+            top_k: options.top_k as usize,
+            treatment_ids: options.treatment_ids,
+            outputs,
+            skip: skips(options, place)?,
+        })
+    }
+}
+
+fn skips(options: &ResponseOptions, place: &Place) -> Result<bool, Failure> {
+    match OnTreatmentError::try_from(options.on_treatment_error) {
+        Ok(OnTreatmentError::Unspecified | OnTreatmentError::Fail) => Ok(false),
+        Ok(OnTreatmentError::Skip) => Ok(true),
+        Err(_) => {
+            let message = format!("{} is no known choice", options.on_treatment_error);
+            Err(place.malformed("options.on_treatment_error", message))
+        }
+    }
+}
+
+fn choose_outputs(names: &[String], plan: &Plan, place: &Place) -> Result<Vec<usize>, Failure> {
+    let outputs = &plan.metadata.outputs;
+    if names.is_empty() {
+        return Ok((0..outputs.len()).collect());
+    }
+    let mut chosen = Vec::with_capacity(names.len());
+    for (index, name) in names.iter().enumerate() {
+        let path = format!("options.outputs[{index}]");
+        let Some(output) = outputs.iter().position(|output| *output.name == **name) else {
+            let known: Vec<_> = outputs.iter().map(|output| &*output.name).collect();
+            let message = format!("the model has no output {name:?}, it has {known:?}");
+            return Err(place.malformed(path, message));
+        };
+        if chosen.contains(&output) {
+            return Err(place.malformed(path, format!("output {name:?} is asked for twice")));
+        }
+        chosen.push(output);
+    }
+    Ok(chosen)
+}

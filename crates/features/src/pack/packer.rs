@@ -1,0 +1,257 @@
+//! Rows in, tensors out.
+
+use outrigger_core::{Failure, Reason, Tensor};
+use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
+
+use super::{FeatureCounts, Packed, Trace, UserRows, any_single, options::Options};
+use crate::{
+    Plan,
+    column::{Buffer, Problem},
+    metadata::Entity,
+    request::{Place, Value, View},
+};
+
+/// The most characters of a treatment's id that a message quotes.
+const QUOTED: usize = 80;
+
+/// Appends users one after the other; pads at the end, when T is known.
+pub(super) struct Packer<'p> {
+    plan: &'p Plan,
+    /// For each input, its elements.
+    buffers: Vec<Buffer>,
+    /// For each input, the origin of every feature of every row.
+    origins: Option<Vec<Vec<i32>>>,
+    users: Vec<UserRows>,
+    /// Treatments of all users so far.
+    treatment_rows: usize,
+    unknown: Vec<Vec<String>>,
+    counts: FeatureCounts,
+    single_wanted: bool,
+}
+
+/// A feature that could not be packed, and why.
+struct BadFeature<'p> {
+    feature: &'p str,
+    problem: Problem,
+}
+
+impl<'p> Packer<'p> {
+    /// A packer with room for users of `counts` treatments each.
+    pub(super) fn new(
+        plan: &'p Plan,
+        traced: bool,
+        counts: impl ExactSizeIterator<Item = usize> + Clone,
+    ) -> Self {
+        let buffer = |input: &crate::plan::InputPlan| {
+            let rows = match input.entity {
+                Entity::Treatment => counts.clone().sum(),
+                _ => counts.len(),
+            };
+            Buffer::new(input.dtype, rows * input.width)
+        };
+        Self {
+            plan,
+            buffers: plan.inputs.iter().map(buffer).collect(),
+            origins: traced.then(|| vec![Vec::new(); plan.inputs.len()]),
+            users: Vec::with_capacity(counts.len()),
+            treatment_rows: 0,
+            unknown: Vec::new(),
+            counts: FeatureCounts::default(),
+            single_wanted: false,
+        }
+    }
+
+    /// Appends one user and its treatments.
+    pub(super) fn add(
+        &mut self,
+        request_id: &str,
+        view: View<'_>,
+        options: Options,
+        place: &Place,
+    ) -> Result<(), Failure> {
+        self.add_row(Entity::User, &view.user).map_err(|bad| {
+            let path = format!("user[{:?}]", bad.feature);
+            place.failure(bad.problem.reason, path, bad.problem.message)
+        })?;
+        let (kept, errors) = self.add_treatments(&view, options.skip, place)?;
+        self.add_computed(kept.len(), request_id);
+        self.counts.unknown += view.unknown.count;
+        self.unknown.push(view.unknown.names.iter().flatten().cloned().collect());
+        self.single_wanted |= any_single(self.plan, &options.outputs);
+        let id = |index: &u32| view.id(*index as usize).to_owned();
+        self.users.push(UserRows {
+            request_id: request_id.to_owned(),
+            requested: view.count,
+            ids: options.treatment_ids.then(|| kept.iter().map(id).collect()),
+            kept,
+            errors,
+            top_k: options.top_k,
+            outputs: options.outputs,
+        });
+        Ok(())
+    }
+
+    fn add_treatments(
+        &mut self,
+        view: &View<'_>,
+        skip: bool,
+        place: &Place,
+    ) -> Result<(Vec<u32>, Vec<TreatmentError>), Failure> {
+        let (mut kept, mut errors) = (Vec::with_capacity(view.count), Vec::new());
+        for index in 0..view.count {
+            let position = u32::try_from(index).expect("treatments are limited");
+            match self.add_row(Entity::Treatment, view.treatment(index)) {
+                Ok(()) => kept.push(position),
+                Err(bad) if skip => errors.push(left_out(position, view.id(index), bad)),
+                Err(bad) => return Err(refusal(view, index, &bad, place)),
+            }
+        }
+        Ok((kept, errors))
+    }
+
+    /// Appends one row of an entity to all its inputs, or to none.
+    fn add_row(
+        &mut self,
+        entity: Entity,
+        values: &[Option<Value<'_>>],
+    ) -> Result<(), BadFeature<'p>> {
+        let counts = self.counts;
+        let written = self.write_row(entity, values);
+        match written {
+            Ok(()) if entity == Entity::Treatment => self.treatment_rows += 1,
+            Ok(()) => {}
+            Err(_) => {
+                self.drop_partial_row(entity);
+                self.counts = counts;
+            }
+        }
+        written
+    }
+
+    /// Takes back what a failed row has appended.
+    fn drop_partial_row(&mut self, entity: Entity) {
+        let rows = match entity {
+            Entity::Treatment => self.treatment_rows,
+            _ => self.users.len(),
+        };
+        let plan = self.plan;
+        for (index, input) in plan.inputs.iter().enumerate() {
+            if input.entity != entity {
+                continue;
+            }
+            self.buffers[index].truncate(rows * input.width);
+            if let Some(origins) = &mut self.origins {
+                origins[index].truncate(rows * input.columns.len());
+            }
+        }
+    }
+
+    fn write_row(
+        &mut self,
+        entity: Entity,
+        values: &[Option<Value<'_>>],
+    ) -> Result<(), BadFeature<'p>> {
+        let plan = self.plan;
+        let mut values = values.iter();
+        for (index, input) in plan.inputs.iter().enumerate() {
+            if input.entity != entity {
+                continue;
+            }
+            for column in &input.columns {
+                let value = values.next().expect("a row has a value for every column");
+                let written = column.write(value.as_ref(), &mut self.buffers[index]);
+                let origin =
+                    written.map_err(|problem| BadFeature { feature: &column.feature, problem })?;
+                self.note(index, origin);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, input: usize, origin: ValueOrigin) {
+        match origin {
+            ValueOrigin::Default | ValueOrigin::Missing => self.counts.missing += 1,
+            ValueOrigin::OutOfVocabulary => self.counts.out_of_vocabulary += 1,
+            _ => {}
+        }
+        if let Some(origins) = &mut self.origins {
+            origins[input].push(origin.into());
+        }
+    }
+
+    fn add_computed(&mut self, treatments: usize, request_id: &str) {
+        let count = i64::try_from(treatments).expect("treatments are limited");
+        let seed = farmhash::fingerprint64(request_id.as_bytes()).cast_signed();
+        let plan = self.plan;
+        for (index, input) in plan.inputs.iter().enumerate() {
+            let value = match input.entity {
+                Entity::User | Entity::Treatment => continue,
+                Entity::TreatmentCount => count,
+                Entity::Seed => seed,
+            };
+            self.buffers[index].push_integer(value);
+            self.note(index, ValueOrigin::Computed);
+        }
+    }
+
+    /// Pads and shapes the tensors.
+    pub(super) fn finish(self) -> (Packed, Trace) {
+        let users = self.users.len();
+        let kept: Vec<_> = self.users.iter().map(|user| user.kept.len()).collect();
+        let treatments = kept.iter().copied().max().unwrap_or(0);
+        let ragged = kept.iter().any(|count| *count != treatments);
+        let pads = |index: usize| ragged && self.plan.inputs[index].entity == Entity::Treatment;
+        let mut tensors = Vec::with_capacity(self.buffers.len());
+        for (index, (input, mut buffer)) in self.plan.inputs.iter().zip(self.buffers).enumerate() {
+            if pads(index) {
+                let runs: Vec<_> = kept.iter().map(|count| count * input.width).collect();
+                buffer = buffer.pad(&runs, treatments * input.width);
+            }
+            tensors.push(Tensor {
+                name: input.tensor.clone(),
+                dtype: input.dtype,
+                shape: input.shape(users, treatments),
+                content: buffer.into_content(),
+            });
+        }
+        let mut origins = self.origins.unwrap_or_default();
+        for (index, origins) in origins.iter_mut().enumerate().filter(|(index, _)| pads(*index)) {
+            *origins =
+                pad_origins(origins, &kept, treatments, self.plan.inputs[index].columns.len());
+        }
+        let (counts, single_wanted) = (self.counts, self.single_wanted);
+        let packed = Packed { tensors, users: self.users, counts, treatments, single_wanted };
+        (packed, Trace { origins, unknown: self.unknown })
+    }
+}
+
+fn pad_origins(origins: &[i32], kept: &[usize], treatments: usize, columns: usize) -> Vec<i32> {
+    let mut padded = Vec::with_capacity(kept.len() * treatments * columns);
+    let mut rest = origins;
+    for count in kept {
+        let (head, tail) = rest.split_at(count * columns);
+        padded.extend_from_slice(head);
+        let padding = (treatments - count) * columns;
+        padded.extend(std::iter::repeat_n(i32::from(ValueOrigin::Padding), padding));
+        rest = tail;
+    }
+    padded
+}
+
+fn refusal(view: &View<'_>, index: usize, bad: &BadFeature<'_>, place: &Place) -> Failure {
+    let id: String = view.id(index).chars().take(QUOTED).collect();
+    let id = if id.is_empty() { String::new() } else { format!(", id {id:?}") };
+    let message = format!("{} (treatment {index}{id})", bad.problem.message);
+    place.failure(bad.problem.reason, view.treatment_path(index, bad.feature), message)
+}
+
+fn left_out(index: u32, id: &str, bad: BadFeature<'_>) -> TreatmentError {
+    let reason: Reason = bad.problem.reason;
+    TreatmentError {
+        index,
+        id: id.to_owned(),
+        reason: reason.as_str().to_owned(),
+        message: bad.problem.message,
+        feature: bad.feature.to_owned(),
+    }
+}

@@ -1,0 +1,183 @@
+//! The columnar form of treatments.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use outrigger_core::Failure;
+use outrigger_proto::outrigger::v1::{Matrix, TreatmentTable};
+
+use super::{Place, Scalar, Value, value::float_at, view::Unknown};
+
+type Rows<'a> = Vec<Option<Value<'a>>>;
+
+/// The number of treatments a table says it has.
+pub(super) fn count(table: &TreatmentTable, place: &Place) -> Result<usize, Failure> {
+    let (ids, count) = (table.ids.len(), table.count as usize);
+    if ids > 0 && count > 0 && ids != count {
+        let message = format!("{ids} ids for {count} treatments");
+        return Err(place.malformed("treatment_table.ids", message));
+    }
+    Ok(ids.max(count))
+}
+
+/// Sorts a table's columns into rows.
+pub(super) fn read<'a>(
+    table: &'a TreatmentTable,
+    count: usize,
+    names: &HashMap<Arc<str>, usize>,
+    unknown: &mut Unknown,
+    place: &Place,
+) -> Result<Rows<'a>, Failure> {
+    let rows = vec![None; count * names.len()];
+    let mut reader = Reader { count, names, unknown, place, rows, seen: HashSet::new() };
+    if let Some(numbers) = &table.numbers {
+        reader.matrix(numbers)?;
+    }
+    for (index, column) in table.texts.iter().enumerate() {
+        let path = format!("treatment_table.texts[{index}]");
+        let shape = Shape { path, width: column.width, found: column.values.len() };
+        reader.column(&column.name, &shape, &column.validity, |row, width| match width {
+            1 => Value::One(Scalar::Text(&column.values[row])),
+            _ => Value::Texts(&column.values[row * width..(row + 1) * width]),
+        })?;
+    }
+    for (index, column) in table.integers.iter().enumerate() {
+        let path = format!("treatment_table.integers[{index}]");
+        let shape = Shape { path, width: column.width, found: column.values.len() };
+        reader.column(&column.name, &shape, &column.validity, |row, width| match width {
+            1 => Value::One(Scalar::Integer(column.values[row])),
+            _ => Value::Integers(&column.values[row * width..(row + 1) * width]),
+        })?;
+    }
+    Ok(reader.rows)
+}
+
+struct Reader<'r, 'a> {
+    count: usize,
+    names: &'r HashMap<Arc<str>, usize>,
+    unknown: &'r mut Unknown,
+    place: &'r Place,
+    rows: Rows<'a>,
+    seen: HashSet<&'a str>,
+}
+
+/// A column's place, its width as sent, and how many values it has.
+struct Shape {
+    path: String,
+    width: u32,
+    found: usize,
+}
+
+impl<'a> Reader<'_, 'a> {
+    fn matrix(&mut self, matrix: &'a Matrix) -> Result<(), Failure> {
+        let columns = matrix.names.len();
+        let widths = self.widths(matrix)?;
+        let stride: u64 = widths.iter().sum();
+        self.check_size(
+            "treatment_table.numbers.values",
+            matrix.values.len(),
+            4 * stride as u128 * self.count as u128,
+            "bytes",
+        )?;
+        self.check_validity("treatment_table.numbers", &matrix.validity, columns)?;
+        let mut offset = 0;
+        for (column, (name, width)) in matrix.names.iter().zip(&widths).enumerate() {
+            let width = *width as usize;
+            let path = || format!("treatment_table.numbers.names[{column}]");
+            self.refuse_repeated(name, path)?;
+            let value = |row: usize| {
+                let start = row * stride as usize + offset;
+                match width {
+                    1 => Value::One(Scalar::Real(float_at(&matrix.values, start).into())),
+                    _ => Value::PackedFloats(&matrix.values[4 * start..4 * (start + width)]),
+                }
+            };
+            let present = |row| is_valid(&matrix.validity, row * columns + column);
+            self.place(name, present, value);
+            offset += width;
+        }
+        Ok(())
+    }
+
+    fn widths(&self, matrix: &Matrix) -> Result<Vec<u64>, Failure> {
+        if matrix.widths.is_empty() {
+            return Ok(vec![1; matrix.names.len()]);
+        }
+        let path = "treatment_table.numbers.widths";
+        if matrix.widths.len() != matrix.names.len() {
+            let (widths, names) = (matrix.widths.len(), matrix.names.len());
+            return Err(self.place.malformed(path, format!("{widths} widths for {names} names")));
+        }
+        if matrix.widths.contains(&0) {
+            return Err(self.place.malformed(path, "a width of 0"));
+        }
+        Ok(matrix.widths.iter().copied().map(u64::from).collect())
+    }
+
+    fn column(
+        &mut self,
+        name: &'a str,
+        shape: &Shape,
+        validity: &'a [u8],
+        value: impl Fn(usize, usize) -> Value<'a>,
+    ) -> Result<(), Failure> {
+        let width = shape.width.max(1) as usize;
+        let expected = self.count as u128 * width as u128;
+        self.check_size(&format!("{}.values", shape.path), shape.found, expected, "values")?;
+        self.check_validity(&shape.path, validity, 1)?;
+        self.refuse_repeated(name, || format!("{}.name", shape.path))?;
+        self.place(name, |row| is_valid(validity, row), |row| value(row, width));
+        Ok(())
+    }
+
+    fn place(
+        &mut self,
+        name: &str,
+        present: impl Fn(usize) -> bool,
+        value: impl Fn(usize) -> Value<'a>,
+    ) {
+        let rows = (0..self.count).filter(|row| present(*row));
+        match self.names.get(name) {
+            Some(&slot) => rows.for_each(|row| {
+                self.rows[row * self.names.len() + slot] = Some(value(row));
+            }),
+            None => self.unknown.add(name, rows.count()),
+        }
+    }
+
+    fn check_size(
+        &self,
+        path: &str,
+        found: usize,
+        expected: u128,
+        unit: &str,
+    ) -> Result<(), Failure> {
+        if found as u128 == expected {
+            return Ok(());
+        }
+        let message = format!("{found} {unit}, {} treatments need {expected}", self.count);
+        Err(self.place.malformed(path, message))
+    }
+
+    fn check_validity(&self, path: &str, validity: &[u8], columns: usize) -> Result<(), Failure> {
+        if validity.is_empty() {
+            return Ok(());
+        }
+        let expected = (self.count as u128 * columns as u128).div_ceil(8);
+        self.check_size(&format!("{path}.validity"), validity.len(), expected, "bytes")
+    }
+
+    fn refuse_repeated(&mut self, name: &'a str, path: impl Fn() -> String) -> Result<(), Failure> {
+        if self.seen.insert(name) {
+            return Ok(());
+        }
+        Err(self.place.malformed(path(), format!("a second column {name:?}")))
+    }
+}
+
+/// Whether a bit is set; an empty bitmap has all of them set.
+fn is_valid(validity: &[u8], bit: usize) -> bool {
+    validity.get(bit / 8).is_none_or(|byte| byte >> (bit % 8) & 1 == 1)
+}

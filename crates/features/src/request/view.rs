@@ -1,0 +1,172 @@
+//! A request as rows: one value, or none, for every feature the model names.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use outrigger_core::{Failure, Reason};
+use outrigger_proto::outrigger::v1::{self, PredictRequest, predict_request::User};
+
+use super::{Place, Value, object, table};
+
+/// Positions of the model's features within a row, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) user: HashMap<Arc<str>, usize>,
+    pub(crate) treatment: HashMap<Arc<str>, usize>,
+}
+
+/// What a request says about the features the model names, and how much else.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    /// The user's values, in the order of metadata.json.
+    pub(crate) user: Vec<Option<Value<'a>>>,
+    /// Number of treatments.
+    pub(crate) count: usize,
+    /// The treatments' values, row by row, each in the order of metadata.json.
+    treatments: Vec<Option<Value<'a>>>,
+    /// Values a row.
+    width: usize,
+    ids: Ids<'a>,
+    columnar: bool,
+    /// What was sent but not asked for.
+    pub(crate) unknown: Unknown,
+}
+
+#[derive(Debug)]
+enum Ids<'a> {
+    OfTreatments(&'a [v1::Treatment]),
+    OfTable(&'a [String]),
+}
+
+/// Features that the model does not name.
+#[derive(Debug, Default)]
+pub(crate) struct Unknown {
+    /// How many values.
+    pub(crate) count: u64,
+    /// Their names, where somebody wants to see them.
+    pub(crate) names: Option<BTreeSet<String>>,
+}
+
+impl Unknown {
+    /// Counts `count` values of the feature `name`.
+    pub(super) fn add(&mut self, name: &str, count: usize) {
+        self.count += count as u64;
+        if let Some(names) = &mut self.names
+            && count > 0
+            && !names.contains(name)
+        {
+            names.insert(name.to_owned());
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    /// Sorts a request's values into rows.
+    ///
+    /// # Errors
+    /// REQUEST_MALFORMED where the request contradicts itself,
+    /// TOO_MANY_TREATMENTS above `max_treatments`.
+    pub(crate) fn read(
+        request: &'a PredictRequest,
+        names: &Names,
+        max_treatments: usize,
+        name_unknown: bool,
+        place: &Place,
+    ) -> Result<Self, Failure> {
+        let mut unknown = Unknown { count: 0, names: name_unknown.then(BTreeSet::new) };
+        let user = read_user(request, names, &mut unknown);
+        let width = names.treatment.len();
+        let sent = request.treatments.as_slice();
+        let Some(columns) = &request.treatment_table else {
+            refuse_too_many(sent.len(), max_treatments, "treatments", place)?;
+            let treatments = read_treatments(sent, names, &mut unknown);
+            let ids = Ids::OfTreatments(sent);
+            let count = sent.len();
+            return Ok(Self { user, count, treatments, width, ids, columnar: false, unknown });
+        };
+        if !sent.is_empty() {
+            let message = "treatments and treatment_table exclude each other";
+            return Err(place.malformed("treatment_table", message));
+        }
+        let count = table::count(columns, place)?;
+        refuse_too_many(count, max_treatments, "treatment_table", place)?;
+        let treatments = table::read(columns, count, &names.treatment, &mut unknown, place)?;
+        let ids = Ids::OfTable(&columns.ids);
+        Ok(Self { user, count, treatments, width, ids, columnar: true, unknown })
+    }
+
+    /// The values of one treatment.
+    pub(crate) fn treatment(&self, index: usize) -> &[Option<Value<'a>>] {
+        &self.treatments[index * self.width..(index + 1) * self.width]
+    }
+
+    /// The id of one treatment; empty when it has none.
+    pub(crate) fn id(&self, index: usize) -> &'a str {
+        match self.ids {
+            Ids::OfTreatments(treatments) => &treatments[index].id,
+            Ids::OfTable(ids) => ids.get(index).map_or("", String::as_str),
+        }
+    }
+
+    /// The path of a treatment's feature in the request.
+    pub(crate) fn treatment_path(&self, index: usize, feature: &str) -> String {
+        if self.columnar {
+            format!("treatment_table[{feature:?}][{index}]")
+        } else {
+            format!("treatments[{index}].features[{feature:?}]")
+        }
+    }
+}
+
+fn refuse_too_many(count: usize, max: usize, path: &str, place: &Place) -> Result<(), Failure> {
+    if count <= max {
+        return Ok(());
+    }
+    let message = format!("{count} treatments, at most {max} are allowed");
+    Err(place.failure(Reason::TooManyTreatments, path, message))
+}
+
+fn read_user<'a>(
+    request: &'a PredictRequest,
+    names: &Names,
+    unknown: &mut Unknown,
+) -> Vec<Option<Value<'a>>> {
+    let mut row = vec![None; names.user.len()];
+    match &request.user {
+        None => {}
+        Some(User::UserFeatures(map)) => read_map(&map.features, &names.user, &mut row, unknown),
+        Some(User::UserObject(user)) => object::read(user, &names.user, &mut row, unknown),
+    }
+    row
+}
+
+fn read_treatments<'a>(
+    treatments: &'a [v1::Treatment],
+    names: &Names,
+    unknown: &mut Unknown,
+) -> Vec<Option<Value<'a>>> {
+    let width = names.treatment.len();
+    let mut rows = vec![None; treatments.len() * width];
+    for (index, treatment) in treatments.iter().enumerate() {
+        let row = &mut rows[index * width..(index + 1) * width];
+        read_map(&treatment.features, &names.treatment, row, unknown);
+    }
+    rows
+}
+
+fn read_map<'a>(
+    map: &'a HashMap<String, v1::Value>,
+    names: &HashMap<Arc<str>, usize>,
+    row: &mut [Option<Value<'a>>],
+    unknown: &mut Unknown,
+) {
+    for (name, value) in map {
+        let value = Value::of(value);
+        match names.get(name.as_str()) {
+            Some(&slot) => row[slot] = value,
+            None => unknown.add(name, usize::from(value.is_some())),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A request made from metadata alone.
+
+use std::collections::HashMap;
+
+use outrigger_core::DType;
+use outrigger_proto::outrigger::v1::{
+    FeatureMap, IntegerList, NumberList, PredictRequest, TextList, Treatment, Value,
+    predict_request::User, value::Kind,
+};
+
+use crate::{
+    Plan,
+    metadata::{Absence, Encoding, Entity, Feature, Words},
+};
+
+impl Plan {
+    /// A valid request for one user and one treatment: what is required is made
+    /// up (1 for floats, 0 for integers, the first word of a vocabulary), the
+    /// rest is left to its default. `model` is left unset.
+    ///
+    /// It shows whether a model answers at all, not whether it answers well.
+    pub fn smoke_request(&self) -> PredictRequest {
+        let treatment = Treatment { id: "smoke".into(), features: self.made_up(Entity::Treatment) };
+        PredictRequest {
+            request_id: "smoke".into(),
+            user: Some(User::UserFeatures(FeatureMap { features: self.made_up(Entity::User) })),
+            treatments: vec![treatment],
+            ..PredictRequest::default()
+        }
+    }
+
+    fn made_up(&self, entity: Entity) -> HashMap<String, Value> {
+        let inputs = self.metadata.inputs_of(entity);
+        let features = inputs.flat_map(|(_, input)| {
+            input.features.iter().map(move |feature| (input.dtype, feature))
+        });
+        let required = features.filter(|(_, feature)| feature.absence == Absence::Required);
+        let value = |(dtype, feature): (DType, &Feature)| {
+            let kind = Some(made_up(dtype, feature));
+            (feature.name.as_ref().to_owned(), Value { kind })
+        };
+        required.map(value).collect()
+    }
+}
+
+fn made_up(dtype: DType, feature: &Feature) -> Kind {
+    let length = feature.length;
+    let numbers = || Kind::Numbers(NumberList { values: vec![1.0; length] });
+    let integers = |value| Kind::Integers(IntegerList { values: vec![value; length] });
+    let texts = |text: &str| Kind::Texts(TextList { values: vec![text.to_owned(); length] });
+    match (&feature.encoding, dtype) {
+        (Encoding::Vocabulary { words: Words::Texts(words), .. }, _) => texts(&words[0]),
+        (Encoding::Vocabulary { words: Words::Integers(words), .. }, _) => integers(words[0]),
+        (Encoding::HashBuckets(_), _) | (Encoding::Plain, DType::String) => texts(""),
+        (Encoding::Plain, DType::Float32 | DType::Float64) => numbers(),
+        (Encoding::Plain, DType::Int32 | DType::Int64 | DType::Bool) => integers(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_core::Reason;
+    use prost::Message;
+
+    use crate::{Limits, Metadata, Plan};
+
+    #[test]
+    fn a_made_up_request_packs_whatever_is_required() {
+        let metadata = include_bytes!("../tests/metadata/good/everything.json");
+        let plan = Plan::compile(Metadata::parse(metadata).expect("valid"));
+        let request = plan.smoke_request().encode_to_vec();
+        let packed = plan.pack(&[&request], &Limits::default()).expect("packs");
+        assert_eq!(packed.users[0].kept, [0]);
+        let bare = plan.pack(&[b""], &Limits::default()).expect_err("features are required");
+        assert_eq!(bare.reason, Reason::FeatureMissing);
+    }
+}
