@@ -34,6 +34,8 @@ pub mod metrics;
 mod serving;
 mod space;
 mod store;
+#[cfg(test)]
+mod testing;
 mod tree;
 mod unpack;
 

@@ -1,1 +1,121 @@
+use std::fs;
 
+use super::*;
+use crate::{
+    Config, Store,
+    testing::{Fixture, servable},
+};
+
+fn record() -> Record {
+    let digest = Digest::of(b"image");
+    let name: ModelName = "offers/spring".parse().expect("valid");
+    let tag: Tag = "latest".parse().expect("valid");
+    let key = ModelKey { name: name.clone(), digest };
+    Record {
+        tags: [(name, [(tag, digest)].into())].into(),
+        desired: vec![Desired { key, servable: servable("offers/spring", 12) }],
+    }
+}
+
+fn reopen(fixture: Fixture) -> Fixture {
+    let Fixture { store, dir } = fixture;
+    let config = Config::new(store.path());
+    drop(store);
+    Fixture { store: Store::open(config).expect("opens again"), dir }
+}
+
+#[test]
+fn the_record_survives_a_restart() {
+    let fixture = Fixture::new();
+    let journal = fixture.store.journal();
+    assert_eq!(journal.load().expect("none yet"), Record::default());
+    journal.save(&record()).expect("saved");
+    journal.save(&record()).expect("saved again");
+    assert_eq!(fixture.names("journal"), ["record.json"]);
+    drop(journal);
+    assert_eq!(reopen(fixture).store.journal().load().expect("saved"), record());
+}
+
+#[test]
+fn a_damaged_file_is_set_aside() {
+    for damage in [&b"{\"tags\": "[..], b"", b"\0\0\0\0", b"{\"other\": 1}", b"[]"] {
+        let fixture = Fixture::new();
+        fs::write(fixture.path("journal/record.json"), damage).unwrap();
+        fs::write(fixture.path("journal/versions.json"), damage).unwrap();
+        let fixture = reopen(fixture);
+        let journal = fixture.store.journal();
+        assert_eq!(journal.load().expect("not fatal"), Record::default());
+        assert_eq!(fixture.names("journal"), ["record.damaged", "versions.damaged"]);
+        assert_eq!(fs::read(fixture.path("journal/record.damaged")).unwrap(), damage);
+        journal.save(&record()).expect("goes on");
+        assert_eq!(journal.load().expect("saved"), record());
+    }
+}
+
+#[test]
+fn versions_only_grow_whatever_is_lost() {
+    let mut fixture = Fixture::new();
+    let mut last = fixture.store.journal().next_version().expect("the first");
+    let next_is_larger = |fixture: &Fixture, last: &mut Version| {
+        let next = fixture.store.journal().next_version().expect("another");
+        assert!(next > *last, "{next} after {last}");
+        *last = next;
+    };
+    for _ in 0..5 {
+        next_is_larger(&fixture, &mut last);
+    }
+    fixture = reopen(fixture);
+    next_is_larger(&fixture, &mut last);
+    fs::remove_dir_all(fixture.path("journal")).unwrap();
+    fixture = reopen(fixture);
+    next_is_larger(&fixture, &mut last);
+    // Everything gone: another volume, under the same engine.
+    next_is_larger(&Fixture::new(), &mut last);
+}
+
+#[test]
+fn a_version_is_on_the_disk_before_it_is_used() {
+    let fixture = Fixture::new();
+    let journal = fixture.store.journal();
+    let given = journal.next_version().expect("a version");
+    let content = fs::read(fixture.path("journal/versions.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<Versions>(&content).unwrap().last, given.0);
+    fs::remove_dir_all(fixture.path("journal")).unwrap();
+    journal.next_version().expect_err("it cannot be noted");
+}
+
+#[test]
+fn what_is_published_or_desired_is_never_given_out_again() {
+    // Far in the future, so that the clock does not help.
+    let far = i64::MAX / 2;
+    let published = Fixture::new();
+    published.store.publish_placeholder(&servable("churn", far), b"pb").expect("published");
+    let desired = Fixture::new();
+    let mut record = record();
+    record.desired[0].servable.version = Version(far);
+    desired.store.journal().save(&record).expect("saved");
+    for fixture in [published, desired] {
+        let next = reopen(fixture).store.journal().next_version().expect("one more");
+        assert_eq!(next, Version(far + 1));
+    }
+}
+
+#[test]
+fn the_clock_may_stand_still_or_go_back() {
+    assert_eq!(following(0, 1_000), Some(1_000));
+    assert_eq!(following(1_000, 1_000), Some(1_001));
+    assert_eq!(following(5_000, 1_000), Some(5_001));
+    assert_eq!(following(i64::MAX, 1_000), None);
+}
+
+#[test]
+fn a_record_that_cannot_be_written_leaves_the_old_one() {
+    let fixture = Fixture::new();
+    let journal = fixture.store.journal();
+    journal.save(&record()).expect("saved");
+    // A directory in its place cannot be replaced by a file.
+    fs::remove_file(fixture.path("journal/record.json")).unwrap();
+    fs::create_dir(fixture.path("journal/record.json")).unwrap();
+    journal.save(&Record::default()).expect_err("cannot be replaced");
+    assert_eq!(fixture.names("journal"), ["record.json"]);
+}

@@ -1,1 +1,516 @@
+use std::{fs, os::unix::fs::PermissionsExt, sync::Barrier, thread};
 
+use bytesize::ByteSize;
+use outrigger_core::{LayerKind, Reason};
+use outrigger_testkit::layers::{BuiltLayer, LayerBuilder};
+use proptest::prelude::*;
+use tar::EntryType;
+
+use super::*;
+use crate::{
+    PackageProblem, UnpackLimits,
+    testing::{Fixture, MODEL, good, package},
+};
+
+/// A file that must never be reached from an image.
+const OUTSIDE: &str = "/tmp";
+
+fn layer() -> LayerBuilder {
+    LayerBuilder::new()
+}
+
+fn limited(max_bytes: ByteSize, max_entries: u64) -> Fixture {
+    Fixture::with(|config| config.limits = UnpackLimits { max_bytes, max_entries })
+}
+
+/// Unpacks `hostile` on top of a good package and expects its refusal, with
+/// nothing left behind. Gives the message.
+fn refusal(hostile: &LayerBuilder) -> String {
+    let fixture = Fixture::new();
+    let error = fixture.unpack_on_package(std::slice::from_ref(hostile)).expect_err("hostile");
+    assert_eq!(error.reason(), Reason::ImageInvalid, "{error:?}");
+    assert_eq!(fixture.names("trees"), [""; 0], "after {error}");
+    assert!(!error.is_transient());
+    let layer = hostile.build(LayerKind::Tar).digest.to_string();
+    assert!(error.to_string().contains(&layer), "{error} does not name the layer");
+    error.to_string()
+}
+
+#[test]
+fn hostile_entries_are_refused_by_name_and_leave_nothing() {
+    use EntryType as T;
+    let deep = format!("data/{}x", "d/".repeat(64));
+    let long = format!("data/{}", "x".repeat(256));
+    let longer = format!("data/{}", "x/".repeat(600));
+    let file = |name: &str| layer().file(name, b"x");
+    let of_type = |kind, name: &str| layer().entry(kind, name, "", b"");
+    let cases: Vec<(&str, LayerBuilder)> = vec![
+        ("data/../../evil", file("data/../../evil")),
+        ("../evil", file("../evil")),
+        ("data/..", layer().dir("data/..")),
+        ("etc/../x", file("etc/../x")),
+        ("/data/evil", file("/data/evil")),
+        ("/etc/passwd", file("/etc/passwd")),
+        (&deep, file(&deep)),
+        (&long[..200], file(&long)),
+        (&longer[..200], file(&longer)),
+        ("data/out", layer().symlink("data/out", "../../../../etc/passwd")),
+        ("data/out", layer().symlink("data/out", "/etc/passwd")),
+        ("data/out", layer().symlink("data/out", "/../etc")),
+        ("data/out", layer().symlink("data/out", "missing")),
+        ("data/out", layer().symlink("data/out", "")),
+        ("data/self", layer().symlink("data/self", "self")),
+        ("etc/out", layer().symlink("etc/out", "../../etc/passwd")),
+        // Each step looks harmless, only both together lead out.
+        (
+            "data/b",
+            layer().dir("data/d/e").symlink("data/a", "d/e").symlink("data/b", "a/../../../../x"),
+        ),
+        (
+            "data/b",
+            layer().dir("data/d").symlink("data/d/a", "..").symlink("data/b", "d/a/a/../.."),
+        ),
+        // Writing through a link of the same archive.
+        ("data/l/x", layer().symlink("data/l", "tensorflow_serving_model").file("data/l/x", b"x")),
+        ("data/l/x", layer().symlink("data/l", OUTSIDE).file("data/l/x", b"x")),
+        ("data/metadata.json/x", file("data/metadata.json/x")),
+        ("data/hard", layer().hard_link("data/hard", "../../etc/passwd")),
+        ("data/hard", layer().hard_link("data/hard", "/etc/passwd")),
+        ("data/hard", layer().hard_link("data/hard", "etc/passwd")),
+        ("data/hard", layer().hard_link("data/hard", "data/missing")),
+        ("data/hard", layer().hard_link("data/hard", "data")),
+        ("data/hard", layer().hard_link("data/hard", "data/hard")),
+        ("data/hard", layer().hard_link("data/hard", "")),
+        ("data/hard", layer().symlink("data/s", "metadata.json").hard_link("data/hard", "data/s")),
+        ("etc/hard", layer().hard_link("etc/hard", "../x")),
+        ("data/null", of_type(T::Char, "data/null")),
+        ("dev/null", of_type(T::Char, "dev/null")),
+        ("data/sda", of_type(T::Block, "data/sda")),
+        ("data/fifo", of_type(T::Fifo, "data/fifo")),
+        ("data/.wh.fifo", of_type(T::Fifo, "data/.wh.fifo")),
+        ("data/.wh.link", layer().symlink("data/.wh.link", "metadata.json")),
+        ("data/.wh...", file("data/.wh...")),
+        ("data/.wh..", file("data/.wh..")),
+        ("data/sparse", of_type(T::GNUSparse, "data/sparse")),
+        ("data/sparse", layer().pax(&[("GNU.sparse.major", "1")]).file("data/sparse", b"x")),
+        ("data/odd", of_type(T::new(b'V'), "data/odd")),
+        ("data/dir", layer().entry(T::Directory, "data/dir", "", b"content")),
+        ("data/nul", layer().pax(&[("path", "data/nul\0x")]).file("x", b"x")),
+        ("../pax", layer().pax(&[("path", "../pax")]).file("data/x", b"x")),
+        (
+            "data/out",
+            layer().pax(&[("linkpath", "/etc/passwd")]).symlink("data/out", "metadata.json"),
+        ),
+    ];
+    for (name, hostile) in cases {
+        let message = refusal(&hostile);
+        assert!(message.contains(name), "{message} does not name {name}");
+    }
+}
+
+#[test]
+fn archives_that_lie_about_themselves_are_refused() {
+    let header = |kind, size| layer().header(kind, "data/x", "", size);
+    let regular = EntryType::Regular;
+    let mut flipped = layer().file("data/x", b"x").build(LayerKind::Tar).bytes;
+    flipped[0] ^= 1;
+    let cases = [
+        ("cut off", header(regular, 4096)),
+        ("unpacks to more than", header(regular, u64::MAX / 2)),
+        ("an extension is too long", header(EntryType::GNULongName, 2 << 20)),
+        ("an extension is too long", header(EntryType::XHeader, 2 << 20)),
+        ("checksum is wrong", layer().raw(&flipped)),
+        ("checksum is wrong", layer().raw(&[0xff; 512])),
+        ("a pax record is invalid", layer().entry(EntryType::XHeader, "x", "", b"5 a=b\n")),
+        ("a pax record is invalid", layer().entry(EntryType::XHeader, "x", "", b"0 a=b\n")),
+        ("a pax record is invalid", layer().entry(EntryType::XHeader, "x", "", b"99 a=b\n")),
+        ("a pax size is not a number", layer().pax(&[("size", "-1")]).file("data/x", b"x")),
+        ("a global header", layer().entry(EntryType::XGlobalHeader, "x", "", b"9 path=x\n")),
+    ];
+    for (what, hostile) in cases {
+        let message = refusal(&hostile);
+        assert!(message.contains(what), "{message} does not say {what}");
+    }
+    let cut = layer().raw(&flipped[..300]).build_unfinished(LayerKind::Tar);
+    let error = Fixture::new().unpack(&[cut]).expect_err("half a header");
+    assert!(error.to_string().contains("cut off"), "{error}");
+}
+
+#[test]
+fn a_package_unpacks_from_every_kind_of_layer() {
+    for kind in [LayerKind::Tar, LayerKind::TarGzip, LayerKind::TarZstd] {
+        let fixture = Fixture::new();
+        let tree = fixture.unpack(&[good().build(kind)]).expect("a good package");
+        assert_eq!(tree.metadata_bytes().unwrap(), b"{}");
+        assert_eq!(tree.saved_model_bytes().unwrap(), b"model");
+        assert_eq!(tree.golden_bytes().unwrap(), None);
+        assert_eq!(tree.labels()["a.label"], "its value");
+        assert_eq!(tree.platform_digest(), &Digest::of(b"platform"));
+        assert!(tree.model_dir().ends_with(MODEL));
+        // Two files and four directories.
+        assert_eq!(tree.size(), ByteSize(5 * 4096));
+    }
+}
+
+#[test]
+fn compression_that_is_not_what_was_said_is_named() {
+    let kinds = [LayerKind::Tar, LayerKind::TarGzip, LayerKind::TarZstd];
+    for (packed, said) in kinds.into_iter().flat_map(|a| kinds.map(|b| (a, b))) {
+        if packed == said {
+            continue;
+        }
+        let lie = BuiltLayer { kind: said, ..good().build(packed) };
+        let error = Fixture::new().unpack(&[lie]).expect_err("a lie");
+        let text = error.to_string();
+        assert!(text.contains("said to be") && text.contains("but it is"), "{text}");
+        assert_eq!(error.reason(), Reason::ImageInvalid);
+    }
+}
+
+#[test]
+fn damaged_compression_is_refused_even_after_the_last_entry() {
+    for kind in [LayerKind::TarGzip, LayerKind::TarZstd] {
+        let mut bytes = good().build(kind).bytes;
+        // gzip: the checksum at the end; zstd: the last block.
+        bytes.truncate(bytes.len() - 2);
+        let cut = BuiltLayer { digest: Digest::of(&bytes), bytes, ..good().build(kind) };
+        let fixture = Fixture::new();
+        let error = fixture.unpack(&[cut]).expect_err("cut off");
+        assert!(error.to_string().contains("damaged or cut off"), "{error}");
+        assert_eq!(fixture.names("trees"), [""; 0]);
+    }
+}
+
+#[test]
+fn a_blob_that_rotted_on_the_disk_is_removed_and_not_blamed_on_the_image() {
+    let fixture = Fixture::new();
+    let layer = good().build(LayerKind::TarGzip);
+    let mut rotten = layer.clone();
+    let middle = rotten.bytes.len() / 2;
+    rotten.bytes[middle] ^= 0xff;
+    let error = fixture.unpack(&[rotten]).expect_err("rotten");
+    assert!(matches!(error, Error::BlobCorrupt { .. }), "{error:?}");
+    assert!(error.is_transient());
+    assert!(!fixture.store.has_blob(&layer.digest));
+    let again = fixture.store.unpack(&package(&[layer]), &|_| false).expect_err("it is gone");
+    assert!(matches!(again, Error::BlobMissing(_)), "{again:?}");
+}
+
+#[test]
+fn a_blob_that_unpacks_but_has_another_digest_is_refused() {
+    let fixture = Fixture::new();
+    let digest = Digest::of(b"something else");
+    let error = fixture.unpack(&[BuiltLayer { digest, ..good().build(LayerKind::Tar) }]);
+    assert!(matches!(error, Err(Error::BlobCorrupt { .. })), "{error:?}");
+    assert_eq!(fixture.names("trees"), [""; 0]);
+}
+
+#[test]
+fn a_decompression_bomb_ends_at_the_limit() {
+    for kind in [LayerKind::TarGzip, LayerKind::TarZstd] {
+        for name in ["data/bomb", "elsewhere/bomb"] {
+            let fixture = limited(ByteSize::mib(1), 100);
+            let bomb = good().file(name, vec![0; 8 << 20]).build(kind);
+            assert!(bomb.bytes.len() < 100_000);
+            let error = fixture.unpack(&[bomb]).expect_err("a bomb");
+            assert!(error.to_string().contains("unpacks to more than 1.0 MiB"), "{error}");
+            assert_eq!(fixture.names("trees"), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn what_follows_the_archive_counts_towards_the_limit() {
+    let fixture = limited(ByteSize::mib(1), 100);
+    let bomb = good().raw(&[0; 1024]).raw(&vec![0; 8 << 20]).build_unfinished(LayerKind::TarGzip);
+    let error = fixture.unpack(&[bomb]).expect_err("a bomb");
+    assert!(error.to_string().contains("unpacks to more than"), "{error}");
+}
+
+#[test]
+fn the_limits_are_those_of_all_layers_together() {
+    let upper = layer().file("data/a", vec![1; 600 << 10]);
+    let other = layer().file("data/b", vec![2; 600 << 10]);
+    let fixture = limited(ByteSize::mib(1), 100);
+    fixture.unpack_on_package(std::slice::from_ref(&upper)).expect("one fits");
+    let error = fixture.unpack_on_package(&[upper, other]).expect_err("two do not");
+    assert!(error.to_string().contains("unpacks to more than"), "{error}");
+
+    let many = (0..20).fold(layer(), |layer, n| layer.file(&format!("elsewhere/{n}"), b""));
+    let error = limited(ByteSize::gib(1), 20).unpack_on_package(&[many]).expect_err("too many");
+    assert!(error.to_string().contains("more than 20 entries"), "{error}");
+}
+
+#[test]
+fn only_data_is_written() {
+    let upper = layer()
+        .file("etc/passwd", b"root")
+        .symlink("bin", "usr/bin")
+        .symlink("etc/mtab", "/proc/mounts")
+        .hard_link("etc/shadow", "etc/passwd");
+    let fixture = Fixture::new();
+    let tree = fixture.unpack_on_package(&[upper]).expect("a base image's files are harmless");
+    let names = fixture.names(&format!("trees/{}", tree.digest().hex()));
+    assert_eq!(names, ["data", "tree.json"]);
+}
+
+#[test]
+fn whiteouts_hide_what_lies_below_and_nothing_of_their_own_layer() {
+    let assets = format!("{MODEL}/assets");
+    let asset = |name: &str| format!("{assets}/{name}");
+    let base = layer()
+        .file(&asset("a"), b"1")
+        .file(&asset("b"), b"1")
+        .file("data/old/x", b"1")
+        .file("data/dir/lower", b"1");
+    let upper = layer()
+        .file(&asset("new"), b"2")
+        .opaque(&assets)
+        .whiteout("data/old")
+        .file("data/dir/upper", b"2")
+        .whiteout("data/dir")
+        .whiteout("data/never")
+        .file("data/.wh..wh.plnk", b"");
+    let fixture = Fixture::new();
+    let tree = fixture.unpack_on_package(&[base, upper]).expect("whiteouts are fine");
+    let hex = tree.digest().hex();
+    assert_eq!(fixture.names(&format!("trees/{hex}/{assets}")), ["new"]);
+    let data = fixture.names(&format!("trees/{hex}/data"));
+    assert_eq!(data, ["dir", "metadata.json", "tensorflow_serving_model"]);
+    assert_eq!(fixture.names(&format!("trees/{hex}/data/dir")), ["upper"]);
+}
+
+#[test]
+fn all_of_data_can_be_hidden_and_made_anew() {
+    for (hide, anew) in [(layer().whiteout("data"), "first"), (layer().opaque("."), "second")] {
+        let fixture = Fixture::new();
+        let hidden = fixture.unpack_on_package(std::slice::from_ref(&hide)).expect_err(anew);
+        assert!(matches!(hidden, Error::Package { problem: PackageProblem::NoData, .. }));
+        let base = layer().file("data/stale", b"x").build(LayerKind::Tar);
+        let upper = hide.raw(&good().clone().build(LayerKind::Tar).bytes);
+        let tree = fixture.unpack(&[base, upper.build(LayerKind::Tar)]).expect("made anew");
+        let names = fixture.names(&format!("trees/{}/data", tree.digest().hex()));
+        assert_eq!(names, ["metadata.json", "tensorflow_serving_model"]);
+    }
+}
+
+#[test]
+fn the_later_entry_wins_and_never_writes_into_the_earlier() {
+    let upper = layer()
+        .file("data/a", b"first")
+        .hard_link("data/b", "data/a")
+        .file("data/a", b"second")
+        .symlink("data/c", "b")
+        .file("data/c", b"third")
+        .file("data/d/inner", b"x")
+        .file("data/d", b"fourth")
+        .file("data/e", b"x")
+        .file("data/e2", b"x")
+        .dir("data/e")
+        .file("data/e/inner", b"fifth");
+    let fixture = Fixture::new();
+    let tree = fixture.unpack_on_package(&[upper]).expect("duplicates are fine");
+    let path = fixture.path("trees").join(tree.digest().hex()).join("data");
+    let content = |name: &str| String::from_utf8(fs::read(path.join(name)).unwrap()).unwrap();
+    let found = ["a", "b", "c", "d", "e/inner"].map(content);
+    assert_eq!(found, ["second", "first", "third", "fourth", "fifth"]);
+}
+
+#[test]
+fn links_that_stay_inside_are_kept_and_resolve_wherever_the_volume_is() {
+    let upper = layer()
+        .file("data/shared/vocabulary", b"words")
+        .dir(&format!("{MODEL}/assets"))
+        .symlink(&format!("{MODEL}/assets/absolute"), "/data/shared/vocabulary")
+        .symlink(&format!("{MODEL}/assets/relative"), "../../../shared/vocabulary")
+        .symlink("data/directory", "shared");
+    let fixture = Fixture::new();
+    let tree = fixture.unpack_on_package(&[upper]).expect("links inside");
+    let elsewhere = fixture.dir.path().join("elsewhere");
+    fs::rename(fixture.store.path(), &elsewhere).unwrap();
+    let model = elsewhere.join(tree.model_dir().strip_prefix(fixture.store.path()).unwrap());
+    for name in ["absolute", "relative"] {
+        assert_eq!(fs::read(model.join("assets").join(name)).unwrap(), b"words", "{name}");
+    }
+}
+
+#[test]
+fn a_link_to_a_directory_inside_of_the_model_is_refused() {
+    let upper = layer().symlink(&format!("{MODEL}/loop"), ".");
+    let message = refusal(&upper);
+    assert!(message.contains("links to the directory"), "{message}");
+}
+
+#[test]
+fn the_model_may_lie_behind_a_link_and_in_a_numeric_directory() {
+    let parent = "data/tensorflow_serving_model";
+    let numeric = layer()
+        .file("data/metadata.json", b"{}")
+        .file(&format!("{MODEL}/00042/saved_model.pb"), b"pb");
+    let linked = layer()
+        .file(&format!("{parent}/metadata.json"), b"{}")
+        .file(&format!("{parent}/golden.jsonl"), b"{}\n")
+        .file(&format!("{parent}/v3/saved_model.pb"), b"pb")
+        .symlink(MODEL, "v3");
+    for (layer, dir, golden) in [
+        (numeric, format!("{MODEL}/00042"), None),
+        (linked, format!("{parent}/v3"), Some(b"{}\n".to_vec())),
+    ] {
+        let fixture = Fixture::new();
+        let tree = fixture.unpack(&[layer.build(LayerKind::Tar)]).expect("a package");
+        assert!(tree.model_dir().ends_with(&dir), "{dir}");
+        assert_eq!(tree.golden_bytes().unwrap(), golden);
+    }
+}
+
+#[test]
+fn what_is_no_package_is_told_with_the_places_looked_at() {
+    let metadata = || layer().file("data/metadata.json", b"{}");
+    let pb = |dir: &str| format!("{MODEL}{dir}/saved_model.pb");
+    let cases = [
+        ("no directory /data", layer().file("etc/x", b"x")),
+        ("no directory /data", layer().symlink("data", "opt").file("opt/metadata.json", b"{}")),
+        ("looked for /data/metadata.json and", layer().file(&pb(""), b"pb")),
+        ("looked for saved_model.pb in /data/tensorflow_serving_model/model and", metadata()),
+        ("looked for saved_model.pb", metadata().file(&pb("/export"), b"pb")),
+        ("saved_model.pb is empty", metadata().file(&pb(""), b"")),
+        ("1, 2; a package holds one", metadata().file(&pb("/1"), b"a").file(&pb("/2"), b"b")),
+        ("metadata.json has 16.0 MiB", good().file("data/metadata.json", vec![0; (16 << 20) + 1])),
+    ];
+    for (what, layer) in cases {
+        let fixture = Fixture::new();
+        let error = fixture.unpack(&[layer.build(LayerKind::Tar)]).expect_err(what);
+        assert_eq!(error.reason(), Reason::ImageInvalid);
+        assert!(error.to_string().contains(what), "{error} does not say {what}");
+        assert_eq!(fixture.names("trees"), [""; 0]);
+    }
+}
+
+#[test]
+fn the_engine_of_another_user_can_read_everything() {
+    let fixture = Fixture::new();
+    let tree = fixture.unpack_on_package(&[layer().file("data/a/b", b"x")]).expect("fine");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let root = fixture.path("trees").join(tree.digest().hex());
+    for dir in ["", "data", "data/a", MODEL] {
+        assert_eq!(mode(&root.join(dir)), 0o775, "{dir:?}");
+    }
+    for file in ["tree.json", "data/a/b", "data/metadata.json"] {
+        assert_eq!(mode(&root.join(file)), 0o644, "{file:?}");
+    }
+}
+
+#[test]
+fn long_names_come_by_pax_and_by_gnu_headers() {
+    let part = "n".repeat(120);
+    let (pax, gnu) = (format!("data/{part}/pax"), format!("data/{part}/gnu"));
+    let upper = layer()
+        .file(&pax, b"x")
+        .entry(EntryType::GNULongName, "././@LongLink", "", format!("{gnu}\0").as_bytes())
+        .file("data/cut", b"x");
+    let fixture = Fixture::new();
+    let tree = fixture.unpack_on_package(&[upper]).expect("long names");
+    let names = fixture.names(&format!("trees/{}/data/{part}", tree.digest().hex()));
+    assert_eq!(names, ["gnu", "pax"]);
+}
+
+#[test]
+fn a_pax_size_overrides_the_header() {
+    let upper = layer()
+        .pax(&[("size", "5")])
+        .header(EntryType::Regular, "data/sized", "", 0)
+        .content(b"12345")
+        .file("data/next", b"x");
+    let fixture = Fixture::new();
+    let tree = fixture.unpack_on_package(&[upper]).expect("a pax size");
+    let data = fixture.path("trees").join(tree.digest().hex()).join("data");
+    assert_eq!(fs::read(data.join("sized")).unwrap(), b"12345");
+    assert!(data.join("next").is_file());
+}
+
+#[test]
+fn who_comes_second_gets_the_same_tree() {
+    let fixture = Fixture::new();
+    let layers = [good().file("data/large", vec![7; 4 << 20]).build(LayerKind::TarGzip)];
+    fixture.add(&layers[0]);
+    let (package, barrier) = (package(&layers), Barrier::new(4));
+    let unpack = || {
+        barrier.wait();
+        fixture.store.unpack(&package, &|_| false).map(|tree| (tree.model_dir(), tree.last_used()))
+    };
+    let trees: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(unpack)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
+    });
+    // The sidecar was written once.
+    assert!(trees.iter().all(|tree| *tree == trees[0]), "{trees:?}");
+    assert_eq!(fixture.names("trees"), [package.digest.hex()]);
+}
+
+#[test]
+fn a_tree_that_cannot_be_opened_is_replaced() {
+    let fixture = Fixture::new();
+    let tree = fixture.unpack(&[good().build(LayerKind::Tar)]).expect("good");
+    fs::write(fixture.path("trees").join(tree.digest().hex()).join("tree.json"), b"{").unwrap();
+    assert!(fixture.store.tree(tree.digest()).is_none());
+    fixture.unpack(&[good().build(LayerKind::Tar)]).expect("made again");
+    assert!(fixture.store.tree(tree.digest()).is_some());
+}
+
+fn odd_name() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        1 => Just("..".to_owned()),
+        2 => Just(".".to_owned()),
+        2 => Just("data".to_owned()),
+        3 => Just("l".to_owned()),
+        2 => Just(".wh.l".to_owned()),
+        16 => "[a-c]{0,2}",
+    ];
+    (prop::bool::weighted(0.02), prop::collection::vec(part, 0..6)).prop_map(|(rooted, parts)| {
+        format!("{}{}", if rooted { "/" } else { "data/" }, parts.join("/"))
+    })
+}
+
+fn odd_entry() -> impl Strategy<Value = (u8, String, String)> {
+    (0..10_u8, odd_name(), odd_name())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_entry_escapes(entries in prop::collection::vec(odd_entry(), 1..8)) {
+        let fixture = Fixture::new();
+        let secret = fixture.dir.path().join("secret");
+        fs::write(&secret, b"untouched").unwrap();
+        let upper = entries.iter().fold(layer(), |layer, (kind, name, target)| match kind {
+            0..4 => layer.file(name, b""),
+            4..7 => layer.dir(name),
+            7..9 => layer.symlink(name, &target.replace("data/", "../")),
+            _ => layer.hard_link(name, target),
+        });
+        let result = fixture.unpack_on_package(&[upper]);
+        prop_assert_eq!(fs::read(&secret).unwrap(), b"untouched");
+        let around: Vec<_> = fs::read_dir(fixture.dir.path()).unwrap()
+            .map(|entry| entry.unwrap().file_name()).collect();
+        prop_assert_eq!(around.len(), 2, "{:?}", around);
+        let store = fixture.names("");
+        prop_assert_eq!(store, ["blobs", "journal", "lock", "partial", "serving", "trees"]);
+        match result {
+            Ok(tree) => {
+                let root = fixture.path("trees").join(tree.digest().hex());
+                prop_assert_eq!(fixture.names("trees"), [tree.digest().hex()]);
+                prop_assert!(stays_inside(&root, &root));
+            }
+            Err(_) => prop_assert_eq!(fixture.names("trees"), [""; 0]),
+        }
+    }
+}
+
+fn stays_inside(dir: &Path, root: &Path) -> bool {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).all(|path| {
+        let inside = fs::canonicalize(&path).is_ok_and(|real| real.starts_with(root));
+        let is_dir = fs::symlink_metadata(&path).unwrap().is_dir();
+        inside && (!is_dir || stays_inside(&path, root))
+    })
+}
