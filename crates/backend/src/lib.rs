@@ -10,5 +10,7 @@ pub mod wire;
 
 pub use backend::{Backend, Call, ServedModel, ServingConfig, State, VersionStatus};
 pub use error::{Error, ReloadError};
+/// What [`Backend::signature`] answers, for those who implement the trait.
+pub use outrigger_proto::tensorflow::SignatureDef;
 pub use placeholder::placeholder;
 pub use tfserving::{Config, Endpoint, InvalidEndpoint, TfServing, TransportError};
