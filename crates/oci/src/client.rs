@@ -14,7 +14,7 @@ use crate::{
     metrics::{pulled, pushed},
     partial::Partial,
     push::ImageToPush,
-    registry::Remote,
+    registry::{Remote, Seen},
     retry::retrying,
     source::Stored,
     transport::Transport,
@@ -36,6 +36,7 @@ pub struct Client {
 struct Inner {
     config: Config,
     transport: Transport,
+    seen: Seen,
 }
 
 /// Where a reference leads.
@@ -49,7 +50,7 @@ impl Client {
     /// file of certificate authorities cannot be used.
     pub fn new(config: Config) -> Result<Self, Error> {
         let transport = Transport::new(&config)?;
-        Ok(Self { inner: Arc::new(Inner { config, transport }) })
+        Ok(Self { inner: Arc::new(Inner { config, transport, seen: Seen::default() }) })
     }
 
     /// What `reference` means now: the digest of the manifest, or of the index
@@ -241,11 +242,12 @@ impl Client {
     }
 
     fn place<'a>(&'a self, reference: &'a Reference) -> Result<Place<'a>, Error> {
-        let Inner { config, transport } = &*self.inner;
+        let Inner { config, transport, seen } = &*self.inner;
         let repository = reference.repository();
         match repository {
             Repository::Registry { host, path } => {
-                Remote::new(config, transport, repository, (host, path)).map(Place::Remote)
+                let connection = (transport, seen);
+                Remote::new(config, connection, repository, (host, path)).map(Place::Remote)
             }
             Repository::Layout(directory) => {
                 Ok(Place::Layout(Layout::new(directory, config.limits.manifest)))

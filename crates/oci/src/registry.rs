@@ -1,5 +1,10 @@
 //! Reading from a registry: the OCI distribution interface.
 
+use std::{
+    collections::HashSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
 use outrigger_core::{Digest, Selector};
 use reqwest::{
     Method, Response, StatusCode, Url,
@@ -19,11 +24,34 @@ const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-diges
 /// A registry's own error document is not longer, bytes.
 const MAX_ERROR: u64 = 64 << 10;
 
+/// The repositories in which HEAD has found something: a "not found" to HEAD
+/// then needs no second question. Grows with the repositories that exist.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(Mutex<HashSet<Repository>>);
+
+impl Seen {
+    fn contains(&self, repository: &Repository) -> bool {
+        self.lock().contains(repository)
+    }
+
+    fn insert(&self, repository: &Repository) {
+        let mut seen = self.lock();
+        if !seen.contains(repository) {
+            seen.insert(repository.clone());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Repository>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// One repository of a registry. Every call is a single try.
 #[derive(Debug)]
 pub(crate) struct Remote<'a> {
     pub(crate) config: &'a Config,
     pub(crate) transport: &'a Transport,
+    seen: &'a Seen,
     pub(crate) repository: &'a Repository,
     pub(crate) base: Url,
     pub(crate) pull: Scope,
@@ -33,7 +61,7 @@ pub(crate) struct Remote<'a> {
 impl<'a> Remote<'a> {
     pub(crate) fn new(
         config: &'a Config,
-        transport: &'a Transport,
+        (transport, seen): (&'a Transport, &'a Seen),
         repository: &'a Repository,
         (host, path): (&str, &str),
     ) -> Result<Self, Error> {
@@ -41,7 +69,15 @@ impl<'a> Remote<'a> {
         let base =
             base.map_err(|error| Error::invalid(repository.to_string(), error.to_string()))?;
         let scope = |push| Scope { host: host.to_owned(), repository: path.to_owned(), push };
-        Ok(Self { config, transport, repository, base, pull: scope(false), push: scope(true) })
+        Ok(Self {
+            config,
+            transport,
+            seen,
+            repository,
+            base,
+            pull: scope(false),
+            push: scope(true),
+        })
     }
 
     pub(crate) fn host(&self) -> &str {
@@ -53,15 +89,39 @@ impl<'a> Remote<'a> {
     }
 
     /// The digest a tag or digest means: by HEAD, and by GET where HEAD is not
-    /// served, gives no digest, or finds nothing (to learn what is missing).
+    /// served, gives no digest, or finds nothing in a repository that has not
+    /// been seen yet.
     pub(crate) async fn resolve(&self, selector: &Selector) -> Result<Digest, Error> {
         let response = self.manifest_call(Method::HEAD, selector).await?;
-        if response.status().is_success()
+        let status = response.status();
+        if status.is_success()
             && let Some(digest) = content_digest(response.headers())
         {
+            self.seen.insert(self.repository);
             return Ok(digest);
         }
-        Ok(self.manifest(selector).await?.digest)
+        let seen = self.seen.contains(self.repository);
+        if status == StatusCode::NOT_FOUND && seen {
+            return Err(not_found(self.repository, selector));
+        }
+        match self.manifest(selector).await {
+            Err(Error::TagNotFound { .. }) if !seen => Err(self.what_is_missing(selector).await?),
+            result => result.map(|stored| stored.digest),
+        }
+    }
+
+    /// Some registries say "no such manifest" for a repository that is not
+    /// there; its list of tags tells.
+    async fn what_is_missing(&self, selector: &Selector) -> Result<Error, Error> {
+        let mut url = self.url("tags/list");
+        url.set_query(Some("n=1"));
+        let (scope, method) = (&self.pull, Method::GET);
+        let call = Call { scope, method, url, headers: Vec::new(), body: Body::Empty };
+        let response = self.transport.call(&call).await?;
+        if response.status() == StatusCode::NOT_FOUND {
+            return Ok(Error::RepositoryNotFound { repository: self.repository.to_string() });
+        }
+        Ok(not_found(self.repository, selector))
     }
 
     pub(crate) async fn manifest(&self, selector: &Selector) -> Result<Stored, Error> {

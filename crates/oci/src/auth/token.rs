@@ -39,10 +39,7 @@ pub(super) async fn fetch(
     credential: Option<Credential>,
 ) -> Result<Authorized, Error> {
     let realm = realm(http, scope, challenge)?;
-    let mut parameters = vec![("scope", challenge.parameter("scope").unwrap_or("").to_owned())];
-    if parameters[0].1.is_empty() {
-        parameters[0].1 = scope.text();
-    }
+    let mut parameters = vec![("scope", wanted(scope, challenge))];
     if let Some(service) = challenge.parameter("service") {
         parameters.push(("service", service.to_owned()));
     }
@@ -55,6 +52,13 @@ pub(super) async fn fetch(
     let token = token.ok_or_else(|| Error::denied(&authority(&realm), "it gave no token"))?;
     let expires = Instant::now() + life.min(MAX_LIFE).saturating_sub(MARGIN);
     Ok((header(&scope.host, "Bearer", Secret::new(token).reveal())?, Some(expires)))
+}
+
+/// The challenge speaks of the one request it answers. A push makes several,
+/// so its token is for all of them.
+fn wanted(scope: &Scope, challenge: &Challenge) -> String {
+    let asked = challenge.parameter("scope").filter(|asked| !asked.is_empty() && !scope.push);
+    asked.map_or_else(|| scope.text(), str::to_owned)
 }
 
 /// Credentials go to the realm, so it gets HTTPS unless its host is listed.

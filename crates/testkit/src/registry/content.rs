@@ -65,6 +65,10 @@ impl Content {
         self.tags.remove(tag);
     }
 
+    pub(super) fn tags(&self) -> Vec<&str> {
+        self.tags.keys().map(String::as_str).collect()
+    }
+
     pub(super) fn tagged(&self, tag: &str) -> Option<Digest> {
         self.tags.get(tag).copied()
     }

@@ -81,6 +81,7 @@ impl State {
         }
         match (method.as_str(), kind) {
             ("GET" | "HEAD", "manifests") => self.get_manifest(name, reference),
+            ("GET", "tags") => self.list_tags(name),
             ("GET" | "HEAD", "blobs") => self.get_blob(name, reference),
             ("POST", "uploads") => self.start_upload(name),
             ("PUT", "uploads") => self.finish_upload(name, uri, body),
@@ -108,6 +109,13 @@ impl State {
                 .with("content-type", manifest.media_type.clone())
                 .with("docker-content-digest", manifest.digest.to_string()),
             None => Answer::error(404, "MANIFEST_UNKNOWN"),
+        }
+    }
+
+    fn list_tags(&self, name: &str) -> Answer {
+        match self.repositories.get(name) {
+            Some(content) => Answer::json(200, json!({"name": name, "tags": content.tags()})),
+            None => Answer::error(404, "NAME_UNKNOWN"),
         }
     }
 

@@ -1,0 +1,242 @@
+//! Fetching layers: streaming, resuming, verifying.
+
+use std::{fs, path::PathBuf};
+
+use outrigger_core::{Digest, Reason};
+use outrigger_oci::{Error, Layer, Progress, Reference};
+use outrigger_testkit::registry::{Gate, Registry, Rule};
+use tempfile::TempDir;
+
+use crate::support::{NAME, bytes, client, layer_of, reference, registry_with};
+
+const SIZE: usize = 300_000;
+
+struct Fixture {
+    registry: Registry,
+    content: Vec<u8>,
+    layer: Layer,
+    work: TempDir,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let content = bytes(SIZE);
+        let (registry, _, layer) = registry_with(&content).await;
+        Self { registry, content, layer, work: tempfile::tempdir().unwrap() }
+    }
+
+    fn dest(&self) -> PathBuf {
+        self.work.path().join("partial")
+    }
+
+    fn reference(&self) -> Reference {
+        reference(self.registry.host(), "")
+    }
+
+    async fn fetch(&self) -> Result<(), Error> {
+        let client = client(self.registry.host());
+        client.fetch_blob(&self.reference(), &self.layer, &self.dest()).await
+    }
+
+    async fn arrives(&self) {
+        self.fetch().await.unwrap();
+        assert!(fs::read(self.dest()).unwrap() == self.content, "content differs");
+    }
+
+    /// The `Range` headers of the blob's requests.
+    fn ranges(&self) -> Vec<String> {
+        let requests = self.registry.requests().into_iter();
+        let blobs = requests.filter(|request| request.path.contains("/blobs/"));
+        blobs.map(|request| request.header("range").unwrap_or("all").to_owned()).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_blob_arrives_whole() {
+    let fixture = Fixture::new().await;
+    fixture.arrives().await;
+    assert_eq!(fixture.ranges(), ["all"]);
+}
+
+#[tokio::test]
+async fn a_complete_file_is_verified_and_not_fetched() {
+    let fixture = Fixture::new().await;
+    fs::write(fixture.dest(), &fixture.content).unwrap();
+    fixture.arrives().await;
+    assert!(fixture.ranges().is_empty());
+}
+
+#[tokio::test]
+async fn a_broken_connection_is_resumed_where_it_broke() {
+    let fixture = Fixture::new().await;
+    fixture.registry.script(Rule::get("/blobs/").times(1).cut_after(100_000));
+    fixture.arrives().await;
+    let ranges = fixture.ranges();
+    assert_eq!(ranges.len(), 2);
+    // Some of the first bytes may have been lost with the connection.
+    let resumed = ranges[1].strip_prefix("bytes=").map(|range| range.trim_end_matches('-').parse());
+    let start: usize = resumed.map_or(0, |start| start.unwrap());
+    assert!(start <= 100_000, "{start}");
+}
+
+#[tokio::test]
+async fn a_leftover_file_is_hashed_and_resumed() {
+    let fixture = Fixture::new().await;
+    fs::write(fixture.dest(), &fixture.content[..200_000]).unwrap();
+    fixture.arrives().await;
+    assert_eq!(fixture.ranges(), ["bytes=200000-"]);
+}
+
+#[tokio::test]
+async fn a_leftover_that_is_something_else_is_started_over() {
+    let fixture = Fixture::new().await;
+    fs::write(fixture.dest(), vec![0; 200_000]).unwrap();
+    fixture.arrives().await;
+    assert_eq!(fixture.ranges(), ["bytes=200000-", "all"]);
+    fs::write(fixture.dest(), vec![0; SIZE]).unwrap();
+    fixture.arrives().await;
+    fs::write(fixture.dest(), vec![0; SIZE + 1]).unwrap();
+    fixture.arrives().await;
+}
+
+#[tokio::test]
+async fn a_server_without_ranges_is_read_from_the_start() {
+    let fixture = Fixture::new().await;
+    for rule in [
+        Rule::get("/blobs/").ignore_range(),
+        Rule::get("/blobs/").times(1).status(416),
+        // Claims a range and sends another.
+        Rule::get("/blobs/").times(1).status(206).header("content-range", "bytes 5-9/10"),
+    ] {
+        fs::write(fixture.dest(), &fixture.content[..200_000]).unwrap();
+        fixture.registry.behave();
+        fixture.registry.script(rule);
+        fixture.arrives().await;
+    }
+}
+
+#[tokio::test]
+async fn a_transfer_that_keeps_breaking_leaves_its_file_for_the_next_time() {
+    let fixture = Fixture::new().await;
+    fixture.registry.script(Rule::get("/blobs/").cut_after(0));
+    fs::write(fixture.dest(), &fixture.content[..1000]).unwrap();
+    let error = fixture.fetch().await.unwrap_err();
+    assert_eq!(error.reason(), Reason::RegistryUnavailable);
+    assert_eq!(fixture.ranges().len(), 4);
+    assert_eq!(fs::metadata(fixture.dest()).unwrap().len(), 1000);
+    fixture.registry.behave();
+    fixture.registry.forget_requests();
+    fixture.arrives().await;
+    assert_eq!(fixture.ranges(), ["bytes=1000-"]);
+}
+
+#[tokio::test]
+async fn a_lying_registry_is_found_out_and_its_bytes_are_removed() {
+    let fixture = Fixture::new().await;
+    let mut wrong = fixture.content.clone();
+    wrong[SIZE / 2] ^= 1;
+    fixture.registry.corrupt_blob(NAME, fixture.layer.digest, wrong);
+    let error = fixture.fetch().await.unwrap_err();
+    assert!(
+        matches!(error, Error::DigestMismatch { expected, .. } if expected == fixture.layer.digest)
+    );
+    assert_eq!(error.reason(), Reason::ImageInvalid);
+    assert!(!fixture.dest().exists());
+}
+
+#[tokio::test]
+async fn a_blob_of_another_size_is_refused() {
+    let fixture = Fixture::new().await;
+    for size in [SIZE - 1, SIZE + 1] {
+        fixture.registry.corrupt_blob(NAME, fixture.layer.digest, bytes(size));
+        let error = fixture.fetch().await.unwrap_err();
+        assert!(matches!(error, Error::SizeMismatch { .. }), "{error:?}");
+        assert_eq!(error.reason(), Reason::ImageInvalid);
+        assert!(!fixture.dest().exists());
+    }
+}
+
+#[tokio::test]
+async fn a_missing_blob_is_said_and_leaves_nothing() {
+    let fixture = Fixture::new().await;
+    let layer = layer_of(b"not there");
+    let client = client(fixture.registry.host());
+    let error = client.fetch_blob(&fixture.reference(), &layer, &fixture.dest()).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::DigestNotFound);
+    let empty = fs::metadata(fixture.dest()).map_or(0, |file| file.len());
+    assert_eq!(empty, 0);
+}
+
+#[tokio::test]
+async fn an_empty_blob_needs_no_registry() {
+    let fixture = Fixture::new().await;
+    let layer = layer_of(b"");
+    assert_eq!(layer.digest, Digest::of(b""));
+    let client = client(fixture.registry.host());
+    client.fetch_blob(&fixture.reference(), &layer, &fixture.dest()).await.unwrap();
+    assert_eq!(fs::read(fixture.dest()).unwrap(), b"");
+}
+
+#[tokio::test]
+async fn a_directory_that_is_not_there_is_an_io_error_with_its_path() {
+    let fixture = Fixture::new().await;
+    let dest = fixture.work.path().join("no/such/file");
+    let client = client(fixture.registry.host());
+    let error = client.fetch_blob(&fixture.reference(), &fixture.layer, &dest).await.unwrap_err();
+    assert!(matches!(&error, Error::Io { path, .. } if *path == dest), "{error:?}");
+}
+
+#[tokio::test]
+async fn layers_are_fetched_together_and_counted() {
+    let registry = Registry::start().await;
+    let work = tempfile::tempdir().unwrap();
+    let contents: Vec<_> = (1..=5).map(|n| bytes(n * 10_000)).collect();
+    let layers: Vec<_> = contents
+        .iter()
+        .map(|content| {
+            registry.push_blob(NAME, content.clone());
+            let layer = layer_of(content);
+            (layer, work.path().join(layer.digest.hex()))
+        })
+        .collect();
+    let (client, progress) = (client(registry.host()), Progress::default());
+    let reference = reference(registry.host(), "");
+    // The first request waits for the second: they must run together.
+    let gate = Gate::new();
+    registry.script(Rule::get(&layers[0].0.digest.to_string()).pause_after(1, &gate));
+    let opened = async {
+        while registry.count("GET", &layers[4].0.digest.to_string()) == 0 {
+            tokio::task::yield_now().await;
+        }
+        gate.open();
+    };
+    let fetched = client.fetch_all(&reference, &layers, 2, &progress);
+    tokio::join!(async { fetched.await.unwrap() }, opened);
+    assert_eq!(progress.bytes(), 150_000);
+    for ((_, path), content) in layers.iter().zip(&contents) {
+        assert!(fs::read(path).unwrap() == *content);
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_fetch_is_resumed_by_the_next() {
+    let fixture = Fixture::new().await;
+    fixture.registry.script(Rule::get("/blobs/").times(1).pause_after(150_000, &Gate::new()));
+    let client = client(fixture.registry.host());
+    let progress = Progress::default();
+    let (reference, dest) = (fixture.reference(), fixture.dest());
+    {
+        let fetch = client.fetch_blob_with(&reference, &fixture.layer, &dest, &progress);
+        let half = async {
+            while progress.bytes() < 150_000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            result = fetch => panic!("it cannot end: {result:?}"),
+            () = half => {}
+        }
+    }
+    fixture.arrives().await;
+    assert_eq!(fixture.ranges(), ["all", "bytes=150000-"]);
+}

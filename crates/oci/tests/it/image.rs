@@ -1,0 +1,255 @@
+//! Resolving tags and reading images.
+
+use std::time::Duration;
+
+use outrigger_core::{Digest, LayerKind, Reason};
+use outrigger_oci::{Client, Error, Platform};
+use outrigger_testkit::registry::{Gate, LayerBlob, Registry, Rule};
+
+use crate::support::{CONFIG, NAME, bytes, client, config, layer_of, reference, registry_with};
+
+const OCI: &str = "application/vnd.oci.image.manifest.v1+json";
+const DOCKER: &str = "application/vnd.docker.distribution.manifest.v2+json";
+
+#[tokio::test]
+async fn a_tag_resolves_with_a_head_request_and_follows_the_tag() {
+    let (registry, digest, _) = registry_with(b"one").await;
+    let (client, reference) = (client(registry.host()), reference(registry.host(), ":latest"));
+    assert_eq!(client.resolve(&reference).await.unwrap(), digest);
+    assert_eq!(
+        (registry.count("HEAD", "/manifests/"), registry.count("GET", "/manifests/")),
+        (1, 0)
+    );
+    let moved = registry.push_image(NAME, "latest", &[LayerBlob::tar(&b"two"[..])], CONFIG);
+    assert_ne!(moved, digest);
+    assert_eq!(client.resolve(&reference).await.unwrap(), moved);
+}
+
+#[tokio::test]
+async fn a_registry_without_head_or_digest_is_read_and_hashed() {
+    let (registry, digest, _) = registry_with(b"one").await;
+    let (client, reference) = (client(registry.host()), reference(registry.host(), ""));
+    for rule in [
+        Rule::head("/manifests/").status(405),
+        Rule::head("/manifests/").status(404),
+        Rule::head("/manifests/").no_digest_header(),
+    ] {
+        registry.behave();
+        registry.script(rule);
+        assert_eq!(client.resolve(&reference).await.unwrap(), digest);
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_is_told_apart() {
+    let (registry, digest, _) = registry_with(b"one").await;
+    let client = client(registry.host());
+    let resolve = async |text: String| client.resolve(&text.parse().unwrap()).await.unwrap_err();
+    let host = registry.host();
+    let error = resolve(format!("{host}/{NAME}:nope")).await;
+    assert!(matches!(&error, Error::TagNotFound { tag, .. } if tag == "nope"), "{error:?}");
+    assert_eq!(error.reason(), Reason::TagNotFound);
+    let error = resolve(format!("{host}/{NAME}@{}", Digest::of(b"x"))).await;
+    assert_eq!(error.reason(), Reason::DigestNotFound);
+    let error = resolve(format!("{host}/team/other:latest")).await;
+    assert!(matches!(error, Error::RepositoryNotFound { .. }), "{error:?}");
+    assert_eq!(error.reason(), Reason::ModelNotFound);
+    let known = reference(host, &format!("@{digest}"));
+    assert_eq!(client.resolve(&known).await.unwrap(), digest);
+}
+
+#[tokio::test]
+async fn a_tag_missing_from_a_known_repository_costs_one_request() {
+    let (registry, ..) = registry_with(b"one").await;
+    let client = client(registry.host());
+    client.resolve(&reference(registry.host(), ":latest")).await.unwrap();
+    registry.forget_requests();
+    let error = client.resolve(&reference(registry.host(), ":canary")).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::TagNotFound);
+    assert_eq!(registry.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn an_image_has_its_layers_labels_and_annotations() {
+    let registry = Registry::start().await;
+    let layers = [
+        LayerBlob::new(LayerKind::TarGzip, &b"one"[..]),
+        LayerBlob::new(LayerKind::TarZstd, &b"two"[..]),
+    ];
+    let annotations = [("a", "annotation"), ("b", "other")];
+    let digest = registry.push_image_with(NAME, "v1", &layers, CONFIG, &annotations);
+    let image = client(registry.host()).image(&reference(registry.host(), ":v1")).await.unwrap();
+    assert_eq!((image.digest, image.platform_digest), (digest, digest));
+    assert_eq!(image.reference, reference(registry.host(), &format!("@{digest}")));
+    assert_eq!(Digest::of(&image.manifest), digest);
+    assert_eq!((image.label("a"), image.label("b")), (Some("label"), Some("other")));
+    let kinds: Vec<_> = image.layers.iter().map(|layer| (layer.kind, layer.size)).collect();
+    assert_eq!(kinds, [(LayerKind::TarGzip, 3), (LayerKind::TarZstd, 3)]);
+    assert_eq!(image.packed_size(), 6);
+}
+
+#[tokio::test]
+async fn docker_manifests_are_read_too() {
+    let registry = Registry::start().await;
+    let config = registry.push_blob(NAME, CONFIG);
+    let layer = layer_of(b"one");
+    registry.push_blob(NAME, &b"one"[..]);
+    let manifest = serde_json::json!({
+        "schemaVersion": 2, "mediaType": DOCKER,
+        "config": {"mediaType": "application/vnd.docker.container.image.v1+json",
+            "digest": config.to_string(), "size": CONFIG.len()},
+        "layers": [{"mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
+            "digest": layer.digest.to_string(), "size": 3}],
+    });
+    let digest = registry.push_manifest(NAME, Some("v1"), DOCKER, manifest.to_string());
+    let image = client(registry.host()).image(&reference(registry.host(), ":v1")).await.unwrap();
+    assert_eq!(image.digest, digest);
+    assert_eq!(image.layers[0].kind, LayerKind::TarGzip);
+}
+
+#[tokio::test]
+async fn an_index_gives_the_platforms_image_and_keeps_its_own_digest() {
+    let registry = Registry::start().await;
+    let push = |tag: &str, layer: &'static [u8]| {
+        registry.push_image(NAME, tag, &[LayerBlob::tar(layer)], CONFIG)
+    };
+    let (amd, arm) = (push("amd", b"amd"), push("arm", b"arm"));
+    let both = [(amd, "linux/amd64"), (arm, "linux/arm64")];
+    let digest = registry.push_index(NAME, "latest", &both);
+    let only = registry.push_index(NAME, "only", &[(arm, "linux/arm64")]);
+    for (architecture, expected) in [("amd64", amd), ("arm64", arm)] {
+        let client = client_for(&registry, architecture);
+        let reference = reference(registry.host(), ":latest");
+        assert_eq!(client.resolve(&reference).await.unwrap(), digest);
+        let image = client.image(&reference).await.unwrap();
+        assert_eq!((image.digest, image.platform_digest), (digest, expected));
+    }
+    let odd = client_for(&registry, "riscv64");
+    let image = odd.image(&reference(registry.host(), ":only")).await.unwrap();
+    assert_eq!((image.digest, image.platform_digest), (only, arm));
+    let error = odd.image(&reference(registry.host(), ":latest")).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::ImageInvalid);
+    assert!(error.to_string().contains("linux/riscv64"), "{error}");
+}
+
+fn client_for(registry: &Registry, architecture: &str) -> Client {
+    let mut config = config(registry.host());
+    config.platform = Platform { os: "linux".into(), architecture: architecture.into() };
+    Client::new(config).unwrap()
+}
+
+#[tokio::test]
+async fn a_manifest_that_is_not_its_digest_is_refused() {
+    let (registry, digest, _) = registry_with(b"one").await;
+    let other = registry.push_manifest(NAME, None, OCI, "{}");
+    let client = client(registry.host());
+    // The header of a lying registry is believed by resolve, and found out.
+    registry.script(Rule::head("/manifests/latest").digest_header(other));
+    let lied = client.resolve(&reference(registry.host(), ":latest")).await.unwrap();
+    assert_eq!(lied, other);
+    registry.script(Rule::get(&digest.to_string()).body("{\"schemaVersion\": 2}"));
+    let by_digest = reference(registry.host(), &format!("@{digest}"));
+    let error = client.image(&by_digest).await.unwrap_err();
+    assert!(matches!(error, Error::DigestMismatch { expected, .. } if expected == digest));
+    assert_eq!(error.reason(), Reason::ImageInvalid);
+}
+
+#[tokio::test]
+async fn manifests_and_configurations_are_bounded() {
+    let registry = Registry::start().await;
+    let big = vec![b' '; (4 << 20) + 1];
+    registry.push_manifest(NAME, Some("big"), OCI, big.clone());
+    registry.push_image(NAME, "config", &[], big);
+    let client = client(registry.host());
+    for tag in [":big", ":config"] {
+        let error = client.image(&reference(registry.host(), tag)).await.unwrap_err();
+        assert!(matches!(error, Error::TooLarge { limit: 4_194_304, .. }), "{error:?}");
+        assert_eq!(error.reason(), Reason::ImageInvalid);
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_image_is_refused() {
+    let registry = Registry::start().await;
+    for body in ["", "{}", "<html>", "{\"schemaVersion\": 1}"] {
+        registry.push_manifest(NAME, Some("bad"), OCI, body);
+        let bad = reference(registry.host(), ":bad");
+        let error = client(registry.host()).image(&bad).await.unwrap_err();
+        assert_eq!(error.reason(), Reason::ImageInvalid, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn an_unavailable_registry_is_tried_again() {
+    let (registry, digest, _) = registry_with(b"one").await;
+    for rule in [
+        Rule::any("/v2/").status(500),
+        Rule::any("/v2/").status(503),
+        Rule::any("/v2/").status(429).retry_after("0"),
+        Rule::get("/v2/").cut_after(5),
+    ] {
+        registry.behave();
+        registry.script(rule.times(3));
+        let image = client(registry.host()).image(&reference(registry.host(), "")).await.unwrap();
+        assert_eq!(image.digest, digest);
+    }
+}
+
+#[tokio::test]
+async fn an_unavailable_registry_is_given_up_and_says_when_to_come_back() {
+    let (registry, ..) = registry_with(b"one").await;
+    let client = client(registry.host());
+    registry.script(Rule::any("/v2/").status(500).times(20));
+    let error = client.resolve(&reference(registry.host(), "")).await.unwrap_err();
+    assert_eq!((error.reason(), error.retry_after()), (Reason::RegistryUnavailable, None));
+    assert_eq!(registry.requests().len(), 4);
+
+    registry.behave();
+    registry.forget_requests();
+    registry.script(Rule::any("/v2/").status(429).retry_after("120"));
+    let error = client.resolve(&reference(registry.host(), "")).await.unwrap_err();
+    let failure = error.failure();
+    assert_eq!(failure.reason, Reason::RegistryUnavailable);
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(120)));
+    assert_eq!(registry.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_registry_that_is_not_there_is_unavailable() {
+    let registry = Registry::start().await;
+    let host = registry.host().to_owned();
+    drop(registry);
+    let error = client(&host).resolve(&reference(&host, "")).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::RegistryUnavailable);
+    assert!(error.failure().message.contains("cannot connect"), "{}", error.failure());
+}
+
+#[tokio::test]
+async fn a_silent_registry_is_unavailable() {
+    let (registry, ..) = registry_with(b"one").await;
+    registry.script(Rule::get("/manifests/").pause_after(10, &Gate::new()));
+    let mut config = config(registry.host());
+    config.timeouts.idle = Duration::from_millis(50);
+    config.retries.attempts = 2;
+    let client = Client::new(config).unwrap();
+    let error = client.image(&reference(registry.host(), "")).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::RegistryUnavailable);
+}
+
+#[tokio::test]
+async fn a_forbidden_repository_is_denied_and_not_tried_again() {
+    let (registry, ..) = registry_with(b"one").await;
+    registry.script(Rule::any("/v2/").status(403));
+    let error = client(registry.host()).resolve(&reference(registry.host(), "")).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::RegistryDenied);
+    assert_eq!(registry.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_layer_of_unknown_packing_is_refused() {
+    let registry = Registry::start().await;
+    let layer = LayerBlob { bytes: bytes(3).into(), media_type: "text/plain".to_owned() };
+    registry.push_image(NAME, "latest", &[layer], CONFIG);
+    let error = client(registry.host()).image(&reference(registry.host(), "")).await.unwrap_err();
+    assert!(error.to_string().contains("text/plain"), "{error}");
+}

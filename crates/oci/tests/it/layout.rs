@@ -1,0 +1,136 @@
+//! Layout directories.
+
+use std::fs;
+
+use outrigger_core::{Digest, Reason};
+use outrigger_oci::{Error, Reference};
+use tempfile::TempDir;
+
+use crate::support::{client, image, layer_of};
+
+fn layout() -> (TempDir, Reference) {
+    let directory = tempfile::tempdir().unwrap();
+    let reference = format!("oci:{}:latest", directory.path().join("models").display());
+    (directory, reference.parse().unwrap())
+}
+
+#[tokio::test]
+async fn an_image_goes_in_and_comes_out() {
+    let (directory, latest) = layout();
+    let client = client("unused.example");
+    let image = image(&[b"one", b"two"]);
+    let digest = client.push(&latest, &image).await.unwrap();
+    assert_eq!(client.resolve(&latest).await.unwrap(), digest);
+    let read = client.image(&latest).await.unwrap();
+    assert_eq!((read.digest, &read.reference), (digest, &latest.with_digest(digest)));
+    assert_eq!(read.label("a"), Some("label"));
+    let dest = directory.path().join("blob");
+    client.fetch_blob(&latest, &read.layers[1], &dest).await.unwrap();
+    assert_eq!(fs::read(&dest).unwrap(), b"two");
+    let marker = fs::read_to_string(directory.path().join("models/oci-layout")).unwrap();
+    assert_eq!(marker, r#"{"imageLayoutVersion":"1.0.0"}"#);
+}
+
+#[tokio::test]
+async fn a_moved_tag_leaves_the_old_digest_reachable() {
+    let (_directory, latest) = layout();
+    let client = client("unused.example");
+    let first = client.push(&latest, &image(&[b"one"])).await.unwrap();
+    let second = client.push(&latest, &image(&[b"two"])).await.unwrap();
+    assert_eq!(client.resolve(&latest).await.unwrap(), second);
+    assert_eq!(client.image(&latest.with_digest(first)).await.unwrap().digest, first);
+    let canary = "latest_canary".parse().unwrap();
+    client.tag(&latest.with_digest(first), &canary).await.unwrap();
+    assert_eq!(client.resolve(&latest.with_tag(canary)).await.unwrap(), first);
+    assert_eq!(client.resolve(&latest).await.unwrap(), second);
+}
+
+#[tokio::test]
+async fn what_is_missing_is_told_apart() {
+    let (_directory, latest) = layout();
+    let client = client("unused.example");
+    let missing = client.resolve(&latest).await.unwrap_err();
+    assert!(matches!(missing, Error::RepositoryNotFound { .. }), "{missing:?}");
+    let by_digest = latest.with_digest(Digest::of(b"x"));
+    let missing = client.image(&by_digest).await.unwrap_err();
+    assert!(matches!(missing, Error::RepositoryNotFound { .. }), "{missing:?}");
+    client.push(&latest, &image(&[b"one"])).await.unwrap();
+    let tag = client.resolve(&latest.with_tag("nope".parse().unwrap())).await.unwrap_err();
+    assert_eq!(tag.reason(), Reason::TagNotFound);
+    assert_eq!(client.image(&by_digest).await.unwrap_err().reason(), Reason::DigestNotFound);
+    assert_eq!(client.resolve(&by_digest).await.unwrap_err().reason(), Reason::DigestNotFound);
+}
+
+#[tokio::test]
+async fn a_changed_blob_is_found_out_and_not_kept() {
+    let (directory, latest) = layout();
+    let client = client("unused.example");
+    client.push(&latest, &image(&[b"one"])).await.unwrap();
+    let layer = layer_of(b"one");
+    let blob = directory.path().join("models/blobs/sha256").join(layer.digest.hex());
+    let dest = directory.path().join("blob");
+    for (content, mismatch) in [("two", true), ("longer", false), ("s", false)] {
+        fs::write(&blob, content).unwrap();
+        let error = client.fetch_blob(&latest, &layer, &dest).await.unwrap_err();
+        assert_eq!(matches!(error, Error::DigestMismatch { .. }), mismatch, "{error:?}");
+        assert_eq!(error.reason(), Reason::ImageInvalid);
+        assert!(!dest.exists());
+    }
+    // The copy is nobody's but ours: no link that others could write through.
+    fs::write(&blob, "one").unwrap();
+    client.fetch_blob(&latest, &layer, &dest).await.unwrap();
+    fs::write(&blob, "two").unwrap();
+    assert_eq!(fs::read(&dest).unwrap(), b"one");
+}
+
+#[tokio::test]
+async fn a_broken_index_is_said() {
+    let (directory, latest) = layout();
+    let client = client("unused.example");
+    client.push(&latest, &image(&[b"one"])).await.unwrap();
+    let index = directory.path().join("models/index.json");
+    for text in [
+        "",
+        "{",
+        r#"{"manifests": [{"digest": "x", "annotations":
+        {"org.opencontainers.image.ref.name": "latest"}}]}"#,
+    ] {
+        fs::write(&index, text).unwrap();
+        let error = client.resolve(&latest).await.unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn pushes_at_the_same_time_lose_no_tag() {
+    let (_directory, latest) = layout();
+    let client = client("unused.example");
+    let tags: Vec<_> = (0..8).map(|n| latest.with_tag(format!("v{n}").parse().unwrap())).collect();
+    let layers: Vec<_> = (0..8_u8).map(|n| [n]).collect();
+    let pushes = tags.iter().zip(&layers).map(|(reference, layer)| {
+        let client = client.clone();
+        async move { client.push(reference, &image(&[layer])).await.unwrap() }
+    });
+    let digests = futures::future::join_all(pushes).await;
+    for (reference, digest) in tags.iter().zip(digests) {
+        assert_eq!(client.resolve(reference).await.unwrap(), digest);
+    }
+}
+
+#[tokio::test]
+async fn other_entries_of_the_index_are_kept() {
+    let (directory, latest) = layout();
+    let client = client("unused.example");
+    client.push(&latest, &image(&[b"one"])).await.unwrap();
+    let index = directory.path().join("models/index.json");
+    let mut value: serde_json::Value = serde_json::from_slice(&fs::read(&index).unwrap()).unwrap();
+    value["annotations"] = serde_json::json!({"kept": "yes"});
+    value["manifests"][0]["platform"] = serde_json::json!({"os": "linux", "architecture": "x"});
+    fs::write(&index, value.to_string()).unwrap();
+    let other = latest.with_tag("other".parse().unwrap());
+    client.push(&other, &image(&[b"two"])).await.unwrap();
+    let after: serde_json::Value = serde_json::from_slice(&fs::read(&index).unwrap()).unwrap();
+    assert_eq!(after["annotations"]["kept"], "yes");
+    assert_eq!(after["manifests"][0], value["manifests"][0]);
+    assert_eq!(after["manifests"].as_array().unwrap().len(), 2);
+}

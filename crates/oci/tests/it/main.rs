@@ -1,0 +1,13 @@
+//! The client against a scripted registry, the real docker-registry, and
+//! layout directories.
+
+#![allow(clippy::unwrap_used)] // tests, helpers included
+
+mod auth;
+mod blob;
+mod docker;
+mod image;
+mod layout;
+mod push;
+mod support;
+mod trust;

@@ -1,0 +1,103 @@
+//! Pushing to a registry.
+
+use std::collections::BTreeMap;
+
+use outrigger_core::{Digest, Reason};
+use outrigger_oci::{Error, build};
+use outrigger_testkit::registry::{Registry, Rule};
+
+use crate::support::{client, image, reference};
+
+#[tokio::test]
+async fn a_pushed_image_is_what_was_pushed() {
+    let registry = Registry::start().await;
+    let (client, latest) = (client(registry.host()), reference(registry.host(), ":latest"));
+    let image = image(&[b"one", b"two"]);
+    let digest = client.push(&latest, &image).await.unwrap();
+    assert_eq!(digest, image.digest());
+    let read = client.image(&latest).await.unwrap();
+    assert_eq!((read.digest, read.manifest), (digest, image.manifest()));
+    assert_eq!(read.annotations, image.annotations);
+    assert_eq!(read.layers, image.layers.iter().map(|layer| layer.layer).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn blobs_that_are_there_are_not_sent_again() {
+    let registry = Registry::start().await;
+    let (client, latest) = (client(registry.host()), reference(registry.host(), ":latest"));
+    client.push(&latest, &image(&[b"one", b"two"])).await.unwrap();
+    registry.forget_requests();
+    client.push(&latest, &image(&[b"one", b"three"])).await.unwrap();
+    // The new layer only; the configuration is the same too.
+    assert_eq!(registry.count("PUT", "/blobs/uploads/"), 1);
+}
+
+#[tokio::test]
+async fn the_tag_moves_last() {
+    let registry = Registry::start().await;
+    let (client, latest) = (client(registry.host()), reference(registry.host(), ":latest"));
+    let first = client.push(&latest, &image(&[b"one"])).await.unwrap();
+    registry.script(Rule::on("PUT", "/blobs/uploads/").status(403));
+    let error = client.push(&latest, &image(&[b"two"])).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::RegistryDenied);
+    assert_eq!(client.resolve(&latest).await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn a_push_is_tried_again() {
+    let registry = Registry::start().await;
+    let (client, latest) = (client(registry.host()), reference(registry.host(), ":latest"));
+    registry.script(Rule::on("POST", "/uploads/").times(2).status(503));
+    registry.script(Rule::on("PUT", "/uploads/").times(1).status(500));
+    registry.script(Rule::on("PUT", "/manifests/").times(2).status(429));
+    let image = image(&[b"one"]);
+    assert_eq!(client.push(&latest, &image).await.unwrap(), image.digest());
+    client.image(&latest).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_push_by_digest_must_be_the_images() {
+    let registry = Registry::start().await;
+    let client = client(registry.host());
+    let image = image(&[b"one"]);
+    let own = reference(registry.host(), &format!("@{}", image.digest()));
+    client.push(&own, &image).await.unwrap();
+    let other = reference(registry.host(), &format!("@{}", Digest::of(b"x")));
+    let error = client.push(&other, &image).await.unwrap_err();
+    assert!(matches!(error, Error::DigestMismatch { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_tag_is_pointed_at_what_is_there() {
+    let registry = Registry::start().await;
+    let (client, v1) = (client(registry.host()), reference(registry.host(), ":v1"));
+    let digest = client.push(&v1, &image(&[b"one"])).await.unwrap();
+    let live = "live".parse().unwrap();
+    assert_eq!(client.tag(&v1.with_digest(digest), &live).await.unwrap(), digest);
+    assert_eq!(client.resolve(&v1.with_tag(live.clone())).await.unwrap(), digest);
+    let missing = v1.with_digest(Digest::of(b"x"));
+    let error = client.tag(&missing, &live).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::DigestNotFound);
+}
+
+#[tokio::test]
+async fn a_packed_directory_is_pushed_from_its_files() {
+    let registry = Registry::start().await;
+    let (client, latest) = (client(registry.host()), reference(registry.host(), ":latest"));
+    let directory = tempfile::tempdir().unwrap();
+    let model = directory.path().join("tensorflow_serving_model/model");
+    std::fs::create_dir_all(model.join("variables")).unwrap();
+    std::fs::write(directory.path().join("metadata.json"), "{}").unwrap();
+    std::fs::write(model.join("saved_model.pb"), "graph").unwrap();
+    let large = vec![7; build::OWN_LAYER as usize];
+    std::fs::write(model.join("variables/variables.data-00000-of-00001"), large).unwrap();
+    let image = build::image_from_dir(directory.path(), BTreeMap::new()).unwrap();
+    let digest = client.push(&latest, &image).await.unwrap();
+    drop(image);
+    let read = client.image(&latest).await.unwrap();
+    assert_eq!((read.digest, read.layers.len()), (digest, 2));
+    let work = tempfile::tempdir().unwrap();
+    for layer in &read.layers {
+        client.fetch_blob(&latest, layer, &work.path().join(layer.digest.hex())).await.unwrap();
+    }
+}

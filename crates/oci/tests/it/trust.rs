@@ -1,0 +1,37 @@
+//! TLS: whom the client trusts.
+
+use outrigger_core::Reason;
+use outrigger_oci::{Client, Error};
+use outrigger_testkit::registry::Registry;
+
+use crate::support::{config, reference};
+
+#[tokio::test]
+async fn a_host_that_is_not_listed_gets_no_plain_http() {
+    let registry = Registry::start().await;
+    let mut config = config(registry.host());
+    config.plain_http.clear();
+    config.retries.attempts = 1;
+    let client = Client::new(config).unwrap();
+    let error = client.resolve(&reference(registry.host(), "")).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::RegistryUnavailable);
+    assert!(registry.requests().is_empty());
+}
+
+#[test]
+fn a_file_of_authorities_must_hold_some() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.pem");
+    let refusal = || {
+        let mut config = config("unused.example");
+        config.ca = Some(file.clone());
+        Client::new(config).unwrap_err()
+    };
+    assert!(matches!(refusal(), Error::Io { .. }), "it is not there");
+    for text in ["", "no pem", "-----BEGIN CERTIFICATE-----\n####\n-----END CERTIFICATE-----\n"] {
+        std::fs::write(&file, text).unwrap();
+        let error = refusal();
+        assert!(matches!(error, Error::Config { .. }), "{text:?}: {error:?}");
+        assert!(error.to_string().contains("ca.pem"), "{error}");
+    }
+}
