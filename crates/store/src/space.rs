@@ -91,8 +91,9 @@ struct Pending {
 
 impl Store {
     /// Promises space for the download of `layers`, each with its size in
-    /// bytes, and keeps those that are there already. Evicts what is not in use
-    /// until they fit; evicts nothing if that would not be enough.
+    /// bytes, and keeps those that are there already: so it comes before
+    /// [`Store::has_blob`], and is held until the image is unpacked. Evicts what
+    /// is not in use until they fit; evicts nothing if that would not be enough.
     ///
     /// # Errors
     /// [`Error::Full`] or [`Error::NoSpace`].

@@ -181,14 +181,19 @@ fn prepare(layout: &Layout) -> Result<()> {
     tree::remove_unreadable(layout)
 }
 
-/// Writes a file and removes it again: better now than with the first model.
+/// Writes a file and removes it again: better now than with the first model. A
+/// full disk is no reason to stop: what is there can be served, and evicted.
 fn probe(root: &Path, dir: &Path) -> Result<()> {
     let file = disk::temporary(dir);
-    let tried = disk::write_new(&file, b"probe").and_then(|()| disk::remove(&file));
-    tried.map_err(|error| match error {
-        Error::Io { source, .. } => Error::NotWritable { path: root.to_owned(), source },
+    let written = disk::write_new(&file, b"probe");
+    match written.and(disk::remove(&file)) {
+        Err(error @ Error::NoSpace { .. }) => {
+            tracing::warn!(path = %dir.display(), %error, "the disk is full");
+            Ok(())
+        }
+        Err(Error::Io { source, .. }) => Err(Error::NotWritable { path: root.to_owned(), source }),
         other => other,
-    })
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use outrigger_core::{LayerKind, Reason};
 
@@ -51,6 +51,29 @@ fn a_store_that_cannot_be_written_says_so() {
     let error = Store::open(Config::new(&path)).expect_err("no lock file");
     assert!(matches!(&error, Error::NotWritable { path: named, .. } if named.ends_with("store")));
     assert!(error.to_string().contains("cannot be written to"), "{error}");
+}
+
+/// Without a byte to write, as on a full disk.
+const FULL: &str = "OUTRIGGER_STORE_TEST_FULL";
+
+#[test]
+fn a_full_disk_does_not_keep_the_store_from_opening() {
+    if std::env::var_os(FULL).is_some() {
+        let fixture = Fixture::new();
+        let full = fixture.store.journal().next_version().expect_err("nothing can be written");
+        assert_eq!(full.reason(), Reason::StoreFull);
+        assert_eq!(fixture.names("journal"), [""; 0]);
+        return;
+    }
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" --exact \"$1\""])
+        .arg(std::env::current_exe().expect("this test"))
+        .arg("store::tests::a_full_disk_does_not_keep_the_store_from_opening")
+        .env(FULL, "1")
+        .output()
+        .expect("a shell");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
 #[test]
