@@ -1,0 +1,94 @@
+//! How the manager gets a servable into memory and out of it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use tonic::Code;
+
+use crate::{
+    servable::Servable,
+    status::Status,
+    tensorflow::{Runtime, Threads},
+};
+
+/// Loads one version of one model. Called from threads that may block.
+pub trait Loader<S>: Send + Sync + 'static {
+    /// Bytes the servable will need, roughly.
+    ///
+    /// # Errors
+    /// If its files are not there any more.
+    fn estimate(&self) -> Result<u64, Status>;
+
+    /// Loads it. May be called again after a failure.
+    ///
+    /// # Errors
+    /// Whatever stands in the way.
+    fn load(&self) -> Result<S, Status>;
+
+    /// Frees it. No request uses it any more.
+    fn unload(&self, servable: S);
+}
+
+/// Loads a SavedModel from a directory.
+#[derive(Debug)]
+pub struct SavedModelLoader {
+    runtime: Runtime,
+    directory: PathBuf,
+    threads: Threads,
+}
+
+impl SavedModelLoader {
+    /// A loader for the SavedModel in `directory`.
+    pub fn new(runtime: Runtime, directory: PathBuf, threads: Threads) -> Self {
+        Self { runtime, directory, threads }
+    }
+}
+
+impl Loader<Servable> for SavedModelLoader {
+    fn estimate(&self) -> Result<u64, Status> {
+        // A little more than its files: TensorFlow Serving's own factor.
+        tree_size(&self.directory).map(|bytes| bytes.saturating_mul(6) / 5).map_err(|error| {
+            let code = match error.kind() {
+                io::ErrorKind::NotFound => Code::NotFound,
+                io::ErrorKind::PermissionDenied => Code::PermissionDenied,
+                _ => Code::Unknown,
+            };
+            Status::new(code, format!("{}; {error}", self.directory.display()))
+        })
+    }
+
+    fn load(&self) -> Result<Servable, Status> {
+        let servable = Servable::load(self.runtime, &self.directory, self.threads)?;
+        if self.directory.join("assets.extra/tf_serving_warmup_requests").exists() {
+            tracing::warn!(
+                path = %self.directory.display(),
+                "the model has warmup requests, which this engine does not replay"
+            );
+        }
+        Ok(servable)
+    }
+
+    fn unload(&self, servable: Servable) {
+        drop(servable);
+        return_free_memory();
+    }
+}
+
+/// Gives freed memory back to the system: the allocator would keep it.
+fn return_free_memory() {
+    // SAFETY: may be called at any time from any thread.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+fn tree_size(path: &Path) -> io::Result<u64> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_dir() {
+        return Ok(metadata.len());
+    }
+    fs::read_dir(path)?.try_fold(0u64, |sum, entry| Ok(sum + tree_size(&entry?.path())?))
+}

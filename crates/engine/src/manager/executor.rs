@@ -1,0 +1,98 @@
+//! Threads for loads and unloads.
+
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use super::lock;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Runs jobs on up to so many threads at once, in order; with none, the caller
+/// runs them. Threads end when nothing is left to do.
+pub(super) struct Executor {
+    name: &'static str,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    limit: usize,
+    running: usize,
+    waiting: VecDeque<Job>,
+}
+
+impl Executor {
+    pub(super) fn new(name: &'static str, limit: usize) -> Self {
+        Self { name, shared: Arc::new(Mutex::new(Shared { limit, ..Shared::default() })) }
+    }
+
+    /// Changes the limit for jobs to come.
+    pub(super) fn resize(&self, limit: usize) {
+        lock(&self.shared).limit = limit;
+    }
+
+    /// Runs `job`, now or when a thread is free.
+    pub(super) fn run(&self, job: Job) {
+        let mut shared = lock(&self.shared);
+        if shared.limit == 0 {
+            drop(shared);
+            return job();
+        }
+        shared.waiting.push_back(job);
+        if shared.running < shared.limit {
+            shared.running += 1;
+            drop(shared);
+            self.spawn();
+        }
+    }
+
+    fn spawn(&self) {
+        let worker = Worker { shared: Arc::clone(&self.shared), counted: true };
+        let spawned = thread::Builder::new().name(self.name.into()).spawn(move || worker.work());
+        // Without a thread the worker is dropped; the next job tries again.
+        if let Err(error) = spawned {
+            tracing::error!(%error, thread.name = self.name, "no thread could be started");
+        }
+    }
+}
+
+/// One of the threads.
+struct Worker {
+    shared: Arc<Mutex<Shared>>,
+    /// Whether `running` counts this one.
+    counted: bool,
+}
+
+impl Worker {
+    fn work(mut self) {
+        while let Some(job) = self.next() {
+            if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                tracing::error!("a load or unload panicked");
+            }
+        }
+    }
+
+    /// The next job. Without one this thread stops counting, under the same
+    /// lock, so that no job is left behind.
+    fn next(&mut self) -> Option<Job> {
+        let mut shared = lock(&self.shared);
+        let job = shared.waiting.pop_front();
+        if job.is_none() {
+            shared.running -= 1;
+            self.counted = false;
+        }
+        job
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.counted {
+            lock(&self.shared).running -= 1;
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! States of versions as others see them, and who is told.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, Weak},
+};
+
+use tokio::sync::watch;
+
+use super::lock;
+use crate::{servable::ServableId, status::Status};
+
+/// A version's state, with TensorFlow Serving's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Known, waits to be loaded.
+    Start,
+    /// Being loaded, or between two tries.
+    Loading,
+    /// Served.
+    Available,
+    /// No longer served, on its way out.
+    Unloading,
+    /// Gone, or failed to load.
+    End,
+}
+
+/// A state, and why it was reached if something failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionState {
+    /// The state.
+    pub state: State,
+    /// The failure that led to [`State::End`].
+    pub status: Result<(), Status>,
+}
+
+impl VersionState {
+    /// A state reached without a failure.
+    pub fn of(state: State) -> Self {
+        Self { state, status: Ok(()) }
+    }
+}
+
+type States = BTreeMap<String, BTreeMap<i64, VersionState>>;
+
+/// Tells every monitor of every change.
+#[derive(Debug, Default)]
+pub struct Bus {
+    monitors: Mutex<Vec<Weak<watch::Sender<States>>>>,
+}
+
+impl Bus {
+    /// A monitor that learns of changes from now on.
+    pub fn monitor(&self) -> Monitor {
+        let states = Arc::new(watch::Sender::new(States::new()));
+        lock(&self.monitors).push(Arc::downgrade(&states));
+        Monitor { states }
+    }
+
+    pub(super) fn publish(&self, id: &ServableId, state: &VersionState) {
+        lock(&self.monitors).retain(|monitor| {
+            let Some(states) = monitor.upgrade() else { return false };
+            states.send_modify(|states| {
+                states.entry(id.name.clone()).or_default().insert(id.version, state.clone());
+            });
+            true
+        });
+    }
+}
+
+/// The last state of every version since the monitor was made. Nothing is ever
+/// taken out.
+#[derive(Debug, Clone)]
+pub struct Monitor {
+    states: Arc<watch::Sender<States>>,
+}
+
+impl Monitor {
+    /// All versions of a model, highest first; none if never heard of.
+    pub fn versions(&self, name: &str) -> Vec<(i64, VersionState)> {
+        let states = self.states.borrow();
+        let versions = states.get(name).into_iter().flatten();
+        versions.rev().map(|(version, state)| (*version, state.clone())).collect()
+    }
+
+    /// The state of one version.
+    pub fn version(&self, name: &str, version: i64) -> Option<VersionState> {
+        self.states.borrow().get(name)?.get(&version).cloned()
+    }
+
+    /// Waits until each of the models has a version that is available or has
+    /// ended, and gives those that ended: counted is the highest version that
+    /// did either. There is no other limit to the wait.
+    pub async fn settled(&self, names: &[String]) -> Vec<(ServableId, Result<(), Status>)> {
+        let mut states = self.states.subscribe();
+        let states = states
+            .wait_for(|states| names.iter().all(|name| settled(states, name).is_some()))
+            .await
+            .expect("the sender lives as long as this monitor");
+        let settled = names.iter().filter_map(|name| settled(&states, name));
+        settled
+            .filter(|(_, state)| state.state == State::End)
+            .map(|(id, state)| (id, state.status.clone()))
+            .collect()
+    }
+}
+
+fn settled<'a>(states: &'a States, name: &str) -> Option<(ServableId, &'a VersionState)> {
+    let versions = states.get(name)?.iter().rev();
+    let mut settled =
+        versions.filter(|(_, state)| matches!(state.state, State::Available | State::End));
+    let (&version, state) = settled.next()?;
+    Some((ServableId { name: name.to_owned(), version }, state))
+}

@@ -1,0 +1,148 @@
+//! What is served: a name with a version, and a SavedModel ready to run.
+
+use std::{collections::BTreeMap, fmt, path::Path};
+
+use bytes::Bytes;
+use outrigger_proto::tensorflow::{SignatureDef, TensorInfo};
+use prost::{
+    Message as _,
+    encoding::{WireType, encode_key, encode_varint},
+};
+
+use crate::{
+    status::Status,
+    tensorflow::{Endpoint, Runtime, Session, Threads},
+    wire::{Malformed, Value, fields},
+};
+
+/// One version of one model.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServableId {
+    /// The model.
+    pub name: String,
+    /// Its version, the number of its directory.
+    pub version: i64,
+}
+
+impl fmt::Display for ServableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{name: {} version: {}}}", self.name, self.version)
+    }
+}
+
+/// A tensor of the graph that a signature gives another name (its alias).
+#[derive(Debug)]
+pub struct Port {
+    /// Its name in the graph, as in `dense/BiasAdd:0`.
+    pub name: String,
+    /// Where it is, if the graph really has it.
+    pub endpoint: Option<Endpoint>,
+}
+
+/// A function of a model.
+#[derive(Debug)]
+pub struct Signature {
+    /// By alias.
+    pub inputs: BTreeMap<String, Port>,
+    /// By alias.
+    pub outputs: BTreeMap<String, Port>,
+    /// Values of inputs that may be left out: encoded `tensorflow.TensorProto`.
+    pub defaults: BTreeMap<String, Vec<u8>>,
+}
+
+/// A loaded SavedModel.
+#[derive(Debug)]
+pub struct Servable {
+    /// Runs it.
+    pub session: Session,
+    /// Its functions by key.
+    pub signatures: BTreeMap<String, Signature>,
+    /// An encoded `tensorflow.serving.SignatureDefMap`, as the model says it.
+    pub signature_map: Bytes,
+}
+
+/// The signatures of a meta graph: parsed, and encoded as they were.
+type Signatures = (Vec<(String, SignatureDef)>, Bytes);
+
+impl Servable {
+    /// Loads the SavedModel in `directory`.
+    ///
+    /// # Errors
+    /// What TensorFlow says; DATA_LOSS if its description cannot be read.
+    pub fn load(runtime: Runtime, directory: &Path, threads: Threads) -> Result<Self, Status> {
+        let (session, read) = Session::load(runtime, directory, threads, read_signatures)?;
+        let (definitions, signature_map) = read.map_err(|_| {
+            Status::new(tonic::Code::DataLoss, "the model's signatures are malformed")
+        })?;
+        let signatures = definitions
+            .into_iter()
+            .map(|(key, definition)| (key, Signature::resolve(&session, definition)))
+            .collect();
+        Ok(Self { session, signatures, signature_map })
+    }
+}
+
+impl Signature {
+    fn resolve(session: &Session, definition: SignatureDef) -> Self {
+        let ports = |tensors: std::collections::HashMap<String, TensorInfo>| {
+            tensors.into_iter().map(|(alias, info)| (alias, Port::resolve(session, info))).collect()
+        };
+        let defaults = definition.defaults.into_iter();
+        Self {
+            inputs: ports(definition.inputs),
+            outputs: ports(definition.outputs),
+            defaults: defaults.map(|(alias, value)| (alias, value.encode_to_vec())).collect(),
+        }
+    }
+}
+
+impl Port {
+    fn resolve(session: &Session, info: TensorInfo) -> Self {
+        Self { endpoint: session.endpoint(&info.name), name: info.name }
+    }
+
+    /// Where it is in the graph.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT, as TensorFlow has it, if it is not there.
+    pub fn endpoint(&self) -> Result<Endpoint, Status> {
+        self.endpoint.ok_or_else(|| {
+            Status::invalid(format!(
+                "Tensor {}, specified in either feed_devices or fetch_devices was not found in the Graph",
+                self.name
+            ))
+        })
+    }
+}
+
+/// Reads an encoded `MetaGraphDef`, skipping the graph. Its field of signatures
+/// and the only field of a `SignatureDefMap` hold the same entries.
+fn read_signatures(meta_graph: &[u8]) -> Result<Signatures, Malformed> {
+    const SIGNATURE_DEF: u32 = 5;
+    let mut definitions = Vec::new();
+    let mut map = Vec::new();
+    for field in fields(meta_graph) {
+        if let (SIGNATURE_DEF, Value::Bytes(entry)) = field? {
+            definitions.push(read_entry(entry)?);
+            encode_key(1, WireType::LengthDelimited, &mut map);
+            encode_varint(entry.len() as u64, &mut map);
+            map.extend_from_slice(entry);
+        }
+    }
+    Ok((definitions, map.into()))
+}
+
+fn read_entry(entry: &[u8]) -> Result<(String, SignatureDef), Malformed> {
+    let mut key = String::new();
+    let mut definition = SignatureDef::default();
+    for field in fields(entry) {
+        match field? {
+            (1, Value::Bytes(name)) => key = String::from_utf8_lossy(name).into_owned(),
+            (2, Value::Bytes(value)) => {
+                definition = SignatureDef::decode(value).map_err(|_| Malformed)?;
+            }
+            _ => {}
+        }
+    }
+    Ok((key, definition))
+}

@@ -1,0 +1,325 @@
+//! From options to a listening engine, and to its end.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use outrigger_proto::tensorflow::serving::{
+    ModelConfig, ModelConfigList, ModelServerConfig, model_server_config,
+    model_service_server::ModelServiceServer,
+};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, timeout},
+};
+use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::transport::Server;
+
+use crate::{
+    config::{self, ConfigError},
+    loader::{Loader, SavedModelLoader},
+    manager::{self, Manager},
+    options::{Models, Options},
+    reload::{self, Reloader},
+    servable::Servable,
+    status::Status,
+    surface::{Calls, ModelService, PredictionService, Surface},
+    tensorflow::{LocateError, OpenError, Runtime, Threads, locate},
+};
+
+/// Requests of a megabyte should not wait for window updates.
+const STREAM_WINDOW: u32 = 8 << 20;
+const CONNECTION_WINDOW: u32 = 32 << 20;
+/// Clients bring as many streams as they like, as with TensorFlow Serving; the
+/// calls are limited.
+const MAX_STREAMS: u32 = i32::MAX as u32;
+/// How long requests may take to finish at the end.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// The engine cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No libtensorflow.
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    /// libtensorflow does not open.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Neither a port nor a socket.
+    #[error("nothing to listen on: --port is 0 and there is no --grpc_socket_path")]
+    NoAddress,
+    /// The configuration file is not usable.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The first configuration is not accepted, or a model of it failed.
+    #[error("the models cannot be served: {0}")]
+    Models(#[source] Status),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The transport failed.
+    #[error("the server failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    /// No threads or signals.
+    #[error("cannot set up the process: {0}")]
+    Process(#[source] io::Error),
+}
+
+impl Error {
+    /// Whether the options are wrong, rather than something else.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Locate(_) | Self::NoAddress | Self::Config(ConfigError::Parse { .. }))
+    }
+}
+
+/// Runs an engine until SIGTERM or SIGINT, then lets requests finish.
+///
+/// Call [`crate::environment::prepare`] first, before there are threads.
+///
+/// # Errors
+/// If it cannot start, or its transport fails.
+pub fn run(options: Options) -> Result<(), Error> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Process)?;
+    let outcome = runtime.block_on(async {
+        let stop = signalled()?;
+        tokio::select! {
+            engine = Engine::start(options) => engine?.serve(stop.cancelled()).await,
+            // Nothing is served yet, so there is nothing to finish.
+            () = stop.cancelled() => Ok(()),
+        }
+    });
+    // A run that nobody waits for any more does not hold up the end.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// A token that SIGTERM and SIGINT cancel.
+fn signalled() -> Result<CancellationToken, Error> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Process)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Process)?;
+    let token = CancellationToken::new();
+    let cancel = token.clone();
+    let tracker = TaskTracker::new();
+    tracker.spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        cancel.cancel();
+    });
+    Ok(token)
+}
+
+/// An engine whose first models are available and whose addresses are bound.
+#[derive(Debug)]
+pub struct Engine {
+    surface: Arc<Surface>,
+    tcp: Option<TcpListener>,
+    unix: Option<UnixListener>,
+    socket: Option<PathBuf>,
+    /// Ends with the engine.
+    tasks: JoinSet<()>,
+}
+
+impl Engine {
+    /// Opens TensorFlow, loads the first models and binds the addresses, in that
+    /// order. A base path that does not exist makes this wait for it.
+    ///
+    /// # Errors
+    /// If any of these fails.
+    pub async fn start(options: Options) -> Result<Self, Error> {
+        if options.port == 0 && options.grpc_socket_path.is_none() {
+            return Err(Error::NoAddress);
+        }
+        let config = first_config(&options.models)?;
+        let runtime = open(options.tensorflow.as_deref())?;
+        let surface = Arc::new(surface(runtime, &options));
+        let mut tasks = JoinSet::new();
+        spawn_ticks(&mut tasks, surface.manager.clone());
+        surface.reloader.apply(config).await.map_err(Error::Models)?;
+        let tcp = match options.port {
+            0 => None,
+            port => Some(bind_tcp(port).await?),
+        };
+        let unix = options.grpc_socket_path.as_deref().map(bind_unix).transpose()?;
+        Ok(Self { surface, tcp, unix, socket: options.grpc_socket_path, tasks })
+    }
+
+    /// Serves until `stop`, then takes no more requests, lets those in progress
+    /// finish, and unloads nothing: the process is about to end.
+    ///
+    /// # Errors
+    /// If the transport fails.
+    pub async fn serve(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        self.log_addresses();
+        let closing = CancellationToken::new();
+        let mut servers = JoinSet::new();
+        if let Some(listener) = self.tcp.take() {
+            let incoming = TcpListenerStream::new(listener);
+            let incoming = tokio_stream::StreamExt::map(incoming, no_delay);
+            let closed = closing.clone().cancelled_owned();
+            servers.spawn(self.router().serve_with_incoming_shutdown(incoming, closed));
+        }
+        if let Some(listener) = self.unix.take() {
+            let incoming = UnixListenerStream::new(listener);
+            let closed = closing.clone().cancelled_owned();
+            servers.spawn(self.router().serve_with_incoming_shutdown(incoming, closed));
+        }
+        tokio::select! {
+            () = stop => {}
+            Some(ended) = servers.join_next() => return ended.expect("a server does not panic").map_err(Error::from),
+        }
+        tracing::info!("shutting down");
+        closing.cancel();
+        self.surface.stop.cancel();
+        let drained = timeout(DRAIN, async { while servers.join_next().await.is_some() {} }).await;
+        if drained.is_err() {
+            tracing::warn!("requests in progress were cut off");
+        }
+        self.tasks.shutdown().await;
+        if let Some(socket) = &self.socket {
+            let _ = std::fs::remove_file(socket);
+        }
+        Ok(())
+    }
+
+    fn router(&self) -> tonic::transport::server::Router {
+        let models = ModelServiceServer::new(ModelService::new(Arc::clone(&self.surface)))
+            .max_decoding_message_size(i32::MAX as usize);
+        Server::builder()
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_concurrent_streams(MAX_STREAMS)
+            .add_service(PredictionService::new(Arc::clone(&self.surface)))
+            .add_service(models)
+    }
+
+    fn log_addresses(&self) {
+        let port = self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
+        let port = port.map(tracing::field::display);
+        let socket = self.socket.as_ref().map(|socket| tracing::field::display(socket.display()));
+        let version = self.surface.runtime.version();
+        tracing::info!(
+            grpc.address = port,
+            grpc.socket = socket,
+            tensorflow.version = version,
+            "listening"
+        );
+    }
+}
+
+fn no_delay(stream: io::Result<tokio::net::TcpStream>) -> io::Result<tokio::net::TcpStream> {
+    let stream = stream?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn first_config(models: &Models) -> Result<ModelServerConfig, ConfigError> {
+    match models {
+        Models::File(path) => config::read(path),
+        Models::One { name, base_path } => {
+            let model = ModelConfig {
+                name: name.clone(),
+                base_path: base_path.clone(),
+                model_platform: "tensorflow".to_owned(),
+                ..ModelConfig::default()
+            };
+            let list = ModelConfigList { config: vec![model] };
+            let list = model_server_config::Config::ModelConfigList(list);
+            Ok(ModelServerConfig { config: Some(list) })
+        }
+    }
+}
+
+fn open(named: Option<&Path>) -> Result<Runtime, Error> {
+    let directory = locate(named)?;
+    Ok(Runtime::open(&directory.canonicalize().unwrap_or(directory))?)
+}
+
+fn surface(runtime: Runtime, options: &Options) -> Surface {
+    let threads = Threads {
+        intra_op: options.tensorflow_intra_op_parallelism,
+        inter_op: options.tensorflow_inter_op_parallelism,
+    };
+    let manager = Manager::<Servable>::new(manager::Config {
+        load_threads: options.num_load_threads,
+        unload_threads: options.num_unload_threads,
+        max_retries: options.max_num_load_retries,
+        retry_interval: options.load_retry_interval,
+    });
+    let monitor = manager.bus().monitor();
+    let make_loader = move |path: &Path| -> Arc<dyn Loader<Servable>> {
+        Arc::new(SavedModelLoader::new(runtime, path.to_owned(), threads))
+    };
+    let config = reload::Config {
+        make_loader: Arc::new(make_loader),
+        poll: options.file_system_poll,
+        load_threads: options.num_load_threads,
+        labels_for_unavailable: options.allow_version_labels_for_unavailable_models,
+    };
+    Surface {
+        runtime,
+        reloader: Reloader::new(config, manager.clone(), monitor.clone()),
+        manager,
+        monitor,
+        as_content: options.serialization_as_tensor_content,
+        calls: Calls::new(options.grpc_max_threads),
+        reloads: TaskTracker::new(),
+        stop: CancellationToken::new(),
+    }
+}
+
+/// Ticks as long as the set of tasks lives. A tick may load a model, so it is
+/// done where blocking is fine; the next one then comes late.
+fn spawn_ticks(tasks: &mut JoinSet<()>, manager: Manager<Servable>) {
+    tasks.spawn(async move {
+        let mut ticks = interval(manager::TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let manager = manager.clone();
+            if tokio::task::spawn_blocking(move || manager.tick()).await.is_err() {
+                tracing::error!("a tick of the manager panicked");
+            }
+        }
+    });
+}
+
+async fn bind_tcp(port: u16) -> Result<TcpListener, Error> {
+    let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| Error::Listen { address: address.to_string(), source })
+}
+
+/// Binds a Unix socket, in the place of one that a dead process left behind.
+fn bind_unix(path: &Path) -> Result<UnixListener, Error> {
+    let listen = || -> io::Result<UnixListener> {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        if is_socket(path) {
+            std::fs::remove_file(path)?;
+        }
+        UnixListener::bind(path)
+    };
+    listen().map_err(|source| Error::Listen { address: path.display().to_string(), source })
+}
+
+fn is_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
+}

@@ -1,0 +1,171 @@
+//! Predict: from a request to an answer.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use outrigger_proto::tensorflow::serving::{ModelSpec, model_spec::VersionChoice};
+use tokio::{task, time::Instant};
+use tonic::Code;
+
+use super::{
+    Surface, deadline, reply::Reply, request::Request, spec, tensor_in, tensor_out::Outgoing,
+};
+use crate::{
+    manager::Handle,
+    servable::{Servable, Signature},
+    status::Status,
+    tensorflow::{Endpoint, Runtime, Tensor},
+};
+
+/// The signature of a request that names none.
+const DEFAULT_SIGNATURE: &str = "serving_default";
+
+/// Answers an encoded `PredictRequest`. When the deadline passes, the caller is
+/// told at once, while a run that TensorFlow does not stop keeps its place among
+/// the calls and runs until it ends.
+pub(super) async fn predict(
+    surface: &Arc<Surface>,
+    message: Bytes,
+    deadline: Option<Instant>,
+) -> Result<Reply, Status> {
+    let place = surface.calls.enter()?;
+    let request = Request::parse(&message)
+        .map_err(|malformed| Status::new(Code::Internal, malformed.to_string()))?;
+    let servable = spec::resolve(surface, request.model_spec.as_ref())?;
+    let turn = deadline::within(deadline, surface.calls.run()).await?;
+    let shared = Arc::clone(surface);
+    let work = task::spawn_blocking(move || {
+        let reply = run(&shared, request, &servable, deadline);
+        // Free for others as soon as the work is done, not when it is answered.
+        drop((servable, turn, place));
+        reply
+    });
+    deadline::within(deadline, work)
+        .await?
+        .map_err(|_| Status::new(Code::Internal, "the run panicked"))?
+}
+
+/// Runs on a thread that may block.
+fn run(
+    surface: &Surface,
+    request: Request,
+    servable: &Handle<Servable>,
+    deadline: Option<Instant>,
+) -> Result<Reply, Status> {
+    let spec = request.model_spec.as_ref().ok_or_else(spec::missing)?;
+    let name = Some(spec.signature_name.as_str()).filter(|name| !name.is_empty());
+    let name = name.unwrap_or(DEFAULT_SIGNATURE);
+    let signature = servable.signatures.get(name).ok_or_else(|| {
+        Status::precondition(format!("Serving signature key \"{name}\" not found."))
+    })?;
+    let inputs = inputs(surface.runtime, signature, &request)?;
+    let outputs = outputs(signature, &request.output_filter)?;
+    let fetches: Vec<Endpoint> = outputs.iter().map(|(_, endpoint)| *endpoint).collect();
+    let timeout = deadline.map(remaining).transpose()?;
+    let tensors = servable.session.run(&inputs, &fetches, timeout)?;
+    let tensors = tensors.into_iter().map(|tensor| Outgoing::new(tensor, surface.as_content));
+    Ok(Reply {
+        outputs: outputs.iter().map(|(alias, _)| (*alias).to_owned()).zip(tensors).collect(),
+        model_spec: ModelSpec {
+            name: spec.name.clone(),
+            version_choice: Some(VersionChoice::Version(servable.version())),
+            signature_name: name.to_owned(),
+        },
+    })
+}
+
+fn remaining(deadline: Instant) -> Result<Duration, Status> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(deadline::exceeded()) } else { Ok(left) }
+}
+
+/// The tensors to feed: those sent, and defaults for those that are not.
+fn inputs(
+    runtime: Runtime,
+    signature: &Signature,
+    request: &Request,
+) -> Result<Vec<(Endpoint, Tensor)>, Status> {
+    check_count(signature, request)?;
+    let mut used = 0;
+    let mut inputs = Vec::with_capacity(signature.inputs.len());
+    for (alias, port) in &signature.inputs {
+        let proto: &[u8] = match (request.inputs.get(alias), signature.defaults.get(alias)) {
+            (Some(sent), _) => {
+                used += 1;
+                sent
+            }
+            (None, Some(default)) => default,
+            (None, None) => return Err(missing_input(alias, &port.name, signature)),
+        };
+        let tensor = tensor_in::decode(runtime, proto)
+            .ok_or_else(|| Status::invalid(format!("tensor parsing error: {alias}")))?;
+        inputs.push((port.endpoint()?, tensor));
+    }
+    if used < request.inputs.len() {
+        let sent = join(request.inputs.keys());
+        return Err(Status::invalid(format!(
+            "Inputs contains invalid name. Used request inputs: {used}. Request inputs: {{{sent}}}."
+        )));
+    }
+    Ok(inputs)
+}
+
+fn check_count(signature: &Signature, request: &Request) -> Result<(), Status> {
+    let (sent, known) = (request.inputs.len(), signature.inputs.len());
+    if sent == known || (sent < known && !signature.defaults.is_empty()) {
+        return Ok(());
+    }
+    let sent_names: BTreeSet<_> = request.inputs.keys().collect();
+    let known_names: BTreeSet<_> = signature.inputs.keys().collect();
+    Err(Status::invalid(format!(
+        "input size does not match signature: {sent}!={known} len({{{}}}) != len({{{}}}). Sent extra: {{{}}}. Missing but required: {{{}}}.",
+        join(&sent_names),
+        join(&known_names),
+        join(sent_names.difference(&known_names)),
+        join(known_names.difference(&sent_names)),
+    )))
+}
+
+fn missing_input(alias: &str, feed: &str, signature: &Signature) -> Status {
+    Status::invalid(format!(
+        "Signature input alias: {alias}(feed name: {feed}) not found in request and no default value provided. Inputs expected to be in the set {{{}}}.",
+        join(signature.inputs.keys())
+    ))
+}
+
+/// The tensors to fetch: those of the filter, or all.
+fn outputs<'a>(
+    signature: &'a Signature,
+    filter: &'a [String],
+) -> Result<Vec<(&'a str, Endpoint)>, Status> {
+    if filter.is_empty() {
+        let all = signature.outputs.iter();
+        return all.map(|(alias, port)| Ok((alias.as_str(), port.endpoint()?))).collect();
+    }
+    let mut seen = BTreeSet::new();
+    let mut outputs = Vec::with_capacity(filter.len());
+    for alias in filter {
+        let port = signature.outputs.get(alias).ok_or_else(|| {
+            let known = join(signature.outputs.keys());
+            Status::invalid(format!(
+                "output tensor alias not found in signature: {alias} Outputs expected to be in the set {{{known}}}."
+            ))
+        })?;
+        if !seen.insert(alias) {
+            return Err(Status::invalid(format!("duplicate output tensor alias: {alias}")));
+        }
+        outputs.push((alias.as_str(), port.endpoint()?));
+    }
+    Ok(outputs)
+}
+
+fn join<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    let mut joined = String::new();
+    for name in names {
+        if !joined.is_empty() {
+            joined.push(',');
+        }
+        joined.push_str(name.as_ref());
+    }
+    joined
+}

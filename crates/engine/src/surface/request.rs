@@ -1,0 +1,56 @@
+//! `tensorflow.serving.PredictRequest`, its tensors left as they came.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use outrigger_proto::tensorflow::serving::ModelSpec;
+use prost::Message as _;
+
+use crate::wire::{Malformed, Value, fields};
+
+/// A request whose tensors are slices of its bytes.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub(super) model_spec: Option<ModelSpec>,
+    /// Encoded `tensorflow.TensorProto` by alias.
+    pub(super) inputs: BTreeMap<String, Bytes>,
+    pub(super) output_filter: Vec<String>,
+}
+
+impl Request {
+    /// Splits an encoded request.
+    pub(super) fn parse(message: &Bytes) -> Result<Self, Malformed> {
+        let mut request = Self::default();
+        for field in fields(message) {
+            match field? {
+                (1, Value::Bytes(spec)) => {
+                    let merged = request.model_spec.get_or_insert_default();
+                    merged.merge(spec).map_err(|_| Malformed)?;
+                }
+                (2, Value::Bytes(entry)) => {
+                    let (alias, tensor) = input(entry)?;
+                    request.inputs.insert(alias, message.slice_ref(tensor));
+                }
+                (3, Value::Bytes(alias)) => request.output_filter.push(text(alias)?),
+                _ => {}
+            }
+        }
+        Ok(request)
+    }
+}
+
+fn input(entry: &[u8]) -> Result<(String, &[u8]), Malformed> {
+    let mut input = (String::new(), &entry[..0]);
+    for field in fields(entry) {
+        match field? {
+            (1, Value::Bytes(alias)) => input.0 = text(alias)?,
+            (2, Value::Bytes(tensor)) => input.1 = tensor,
+            _ => {}
+        }
+    }
+    Ok(input)
+}
+
+fn text(bytes: &[u8]) -> Result<String, Malformed> {
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Malformed)
+}

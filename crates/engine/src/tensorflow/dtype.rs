@@ -1,0 +1,36 @@
+//! Element types by their number in `tensorflow.DataType`.
+
+use std::fmt;
+
+/// An element type. Any number can be held; [`DType::size`] tells which are
+/// understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DType(pub i32);
+
+impl DType {
+    /// `DT_FLOAT`
+    pub const FLOAT: Self = Self(1);
+    /// `DT_STRING`
+    pub const STRING: Self = Self(7);
+    /// `DT_INT64`
+    pub const INT64: Self = Self(9);
+
+    /// Bytes of one element of a type whose values are plain bytes. None for
+    /// strings, resources and what is not known here.
+    pub const fn size(self) -> Option<usize> {
+        match self.0 {
+            4 | 6 | 10 | 11 | 12 | 24..=28 => Some(1),
+            5 | 14..=17 | 19 => Some(2),
+            1 | 3 | 13 | 22 => Some(4),
+            2 | 8 | 9 | 23 => Some(8),
+            18 => Some(16),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "dtype {}", self.0)
+    }
+}

@@ -1,0 +1,282 @@
+//! A SavedModel's graph and variables, ready to run.
+
+use std::{
+    ffi::{CString, c_int},
+    fmt,
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+    ptr::{self, NonNull},
+    slice,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use super::{
+    api::{Api, TfBuffer, TfGraph, TfOutput, TfSession, TfSessionOptions, TfTensor},
+    run_options::{run_options, session_config},
+    runtime::Runtime,
+    status::Outcome,
+    tensor::Tensor,
+};
+use crate::status::Status;
+
+/// Sizes of TensorFlow's thread pools; zero is one thread a core. The pools are
+/// the process's: the first session decides.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Threads {
+    /// Threads one operation may use.
+    pub intra_op: u32,
+    /// Operations that may run at once.
+    pub inter_op: u32,
+}
+
+/// A tensor of one session's graph that can be fed or fetched.
+#[derive(Debug, Clone, Copy)]
+pub struct Endpoint {
+    session: u64,
+    output: TfOutput,
+}
+
+// SAFETY: the pointer in it names an operation of a graph; it is only followed
+// by `Session::run` of the session that owns that graph, which checks so.
+unsafe impl Send for Endpoint {}
+// SAFETY: as above.
+unsafe impl Sync for Endpoint {}
+
+/// A loaded SavedModel. Runs may overlap.
+pub struct Session {
+    runtime: Runtime,
+    /// Never used twice in a process; ties endpoints to their session.
+    number: u64,
+    session: NonNull<TfSession>,
+    graph: Graph,
+}
+
+// SAFETY: sessions and graphs lock for themselves; the C interface documents
+// both as safe for concurrent use.
+unsafe impl Send for Session {}
+// SAFETY: as above.
+unsafe impl Sync for Session {}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Loads the SavedModel in `directory` (the meta graph with tag `serve`),
+    /// and gives `read` the encoded `tensorflow.MetaGraphDef`.
+    ///
+    /// # Errors
+    /// What TensorFlow says. A model whose variables are missing loads, and
+    /// fails when run.
+    pub fn load<T>(
+        runtime: Runtime,
+        directory: &Path,
+        threads: Threads,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Result<(Self, T), Status> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let path = CString::new(directory.as_os_str().as_bytes())
+            .map_err(|_| Status::invalid("the path of the model has a zero byte"))?;
+        let options = Options::new(runtime.api, threads)?;
+        let graph = Graph::new(runtime.api);
+        let meta_graph = OwnedBuffer::new(runtime.api);
+        let tags = [c"serve".as_ptr()];
+        let outcome = Outcome::new(runtime.api);
+        // SAFETY: all pointers are alive for the call; `tags` has one string;
+        // the graph is new and empty, as the function demands.
+        let session = unsafe {
+            (runtime.api.load_session)(
+                options.raw.as_ptr(),
+                ptr::null(),
+                path.as_ptr(),
+                tags.as_ptr(),
+                1,
+                graph.raw.as_ptr(),
+                meta_graph.raw.as_ptr(),
+                outcome.as_ptr(),
+            )
+        };
+        outcome.into_result()?;
+        let session = NonNull::new(session).expect("a session is made when the outcome is good");
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Ok((Self { runtime, number, session, graph }, read(meta_graph.bytes())))
+    }
+
+    /// The tensor of this name, `operation:index` or `operation` for its first
+    /// output. None if the graph has no such.
+    pub fn endpoint(&self, name: &str) -> Option<Endpoint> {
+        let (operation, index) = name.rsplit_once(':').unwrap_or((name, "0"));
+        let index = index.parse::<c_int>().ok()?;
+        let operation = CString::new(operation).ok()?;
+        let api = self.runtime.api;
+        // SAFETY: graph and name are alive; the result belongs to the graph.
+        let operation =
+            unsafe { (api.operation_by_name)(self.graph.raw.as_ptr(), operation.as_ptr()) };
+        if operation.is_null() {
+            return None;
+        }
+        // SAFETY: the operation is one of the graph, which is alive.
+        let outputs = unsafe { (api.operation_outputs)(operation) };
+        let output = TfOutput { operation, index };
+        (0..outputs).contains(&index).then_some(Endpoint { session: self.number, output })
+    }
+
+    /// Runs the graph. `timeout` is what TensorFlow is told; a run may go on
+    /// for longer, since operations are not interrupted.
+    ///
+    /// # Errors
+    /// What TensorFlow says.
+    ///
+    /// # Panics
+    /// If an endpoint is another session's.
+    pub fn run(
+        &self,
+        inputs: &[(Endpoint, Tensor)],
+        outputs: &[Endpoint],
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Tensor>, Status> {
+        let feeds: Vec<_> = inputs.iter().map(|(endpoint, _)| self.checked(endpoint)).collect();
+        let values: Vec<*mut TfTensor> = inputs.iter().map(|(_, tensor)| tensor.as_ptr()).collect();
+        let fetches: Vec<_> = outputs.iter().map(|endpoint| self.checked(endpoint)).collect();
+        let mut results: Vec<*mut TfTensor> = vec![ptr::null_mut(); outputs.len()];
+        let options = timeout.map(|timeout| run_options(milliseconds(timeout)));
+        let options = options.as_deref().map(borrowed);
+        let outcome = Outcome::new(self.runtime.api);
+        // SAFETY: each pointer is to as many elements as the count beside it,
+        // and all are alive for the call; the endpoints are this graph's; the
+        // inputs are only read.
+        unsafe {
+            (self.runtime.api.run)(
+                self.session.as_ptr(),
+                options.as_ref().map_or(ptr::null(), ptr::from_ref),
+                feeds.as_ptr(),
+                values.as_ptr(),
+                count(feeds.len()),
+                fetches.as_ptr(),
+                results.as_mut_ptr(),
+                count(fetches.len()),
+                ptr::null(),
+                0,
+                ptr::null_mut(),
+                outcome.as_ptr(),
+            );
+        }
+        outcome.into_result()?;
+        // SAFETY: a good outcome means that every result is a tensor that the
+        // caller has to delete.
+        let tensors = results.into_iter().map(|raw| unsafe { Tensor::from_raw(self.runtime, raw) });
+        Ok(tensors.map(|tensor| tensor.expect("a good run sets every result")).collect())
+    }
+
+    fn checked(&self, endpoint: &Endpoint) -> TfOutput {
+        assert_eq!(endpoint.session, self.number, "an endpoint is used with its own session");
+        endpoint.output
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let (close, delete) = (Outcome::new(self.runtime.api), Outcome::new(self.runtime.api));
+        // SAFETY: the session is ours and has no run left, since runs borrow
+        // it; it is deleted once, before its graph.
+        unsafe {
+            (self.runtime.api.close_session)(self.session.as_ptr(), close.as_ptr());
+            (self.runtime.api.delete_session)(self.session.as_ptr(), delete.as_ptr());
+        }
+    }
+}
+
+/// At least one: zero means no limit.
+fn milliseconds(timeout: Duration) -> u64 {
+    u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).clamp(1, i64::MAX as u64)
+}
+
+fn count(length: usize) -> c_int {
+    length.try_into().expect("a signature has fewer than 2^31 tensors")
+}
+
+/// A buffer the library only reads.
+fn borrowed(bytes: &[u8]) -> TfBuffer {
+    TfBuffer { data: bytes.as_ptr().cast(), length: bytes.len(), deallocator: None }
+}
+
+struct Graph {
+    api: &'static Api,
+    raw: NonNull<TfGraph>,
+}
+
+impl Graph {
+    fn new(api: &'static Api) -> Self {
+        // SAFETY: takes nothing; the result is ours until deleted in drop.
+        let raw = unsafe { (api.new_graph)() };
+        Self { api, raw: NonNull::new(raw).expect("TF_NewGraph allocates with operator new") }
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: ours, deleted once; the library waits for its session.
+        unsafe { (self.api.delete_graph)(self.raw.as_ptr()) }
+    }
+}
+
+struct Options {
+    api: &'static Api,
+    raw: NonNull<TfSessionOptions>,
+}
+
+impl Options {
+    fn new(api: &'static Api, threads: Threads) -> Result<Self, Status> {
+        // SAFETY: takes nothing; the result is ours until deleted in drop.
+        let raw = unsafe { (api.new_session_options)() };
+        let raw = NonNull::new(raw).expect("TF_NewSessionOptions allocates with operator new");
+        let options = Self { api, raw };
+        let config = session_config(threads.intra_op, threads.inter_op);
+        let outcome = Outcome::new(api);
+        // SAFETY: the configuration is read within the call.
+        unsafe {
+            (api.set_config)(raw.as_ptr(), config.as_ptr().cast(), config.len(), outcome.as_ptr());
+        }
+        outcome.into_result().map(|()| options)
+    }
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        // SAFETY: ours, deleted once.
+        unsafe { (self.api.delete_session_options)(self.raw.as_ptr()) }
+    }
+}
+
+struct OwnedBuffer {
+    api: &'static Api,
+    raw: NonNull<TfBuffer>,
+}
+
+impl OwnedBuffer {
+    fn new(api: &'static Api) -> Self {
+        // SAFETY: takes nothing; the result is ours until deleted in drop.
+        let raw = unsafe { (api.new_buffer)() };
+        Self { api, raw: NonNull::new(raw).expect("TF_NewBuffer allocates with operator new") }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the buffer is alive and nobody writes to it any more.
+        let buffer = unsafe { self.raw.as_ref() };
+        if buffer.data.is_null() {
+            return &[];
+        }
+        // SAFETY: the library filled it with that many bytes.
+        unsafe { slice::from_raw_parts(buffer.data.cast(), buffer.length) }
+    }
+}
+
+impl Drop for OwnedBuffer {
+    fn drop(&mut self) {
+        // SAFETY: ours, deleted once, which frees the bytes as well.
+        unsafe { (self.api.delete_buffer)(self.raw.as_ptr()) }
+    }
+}
