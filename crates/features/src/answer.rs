@@ -124,3 +124,6 @@ fn list(values: Vec<f32>, order: Option<&[usize]>, user: &UserRows) -> ScoreList
         width: 1,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,3 +85,6 @@ fn columns(input: &InputPlan) -> Vec<ExplainedColumn> {
     };
     input.columns.iter().map(&mut column).collect()
 }
+
+#[cfg(test)]
+mod tests;

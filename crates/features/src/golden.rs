@@ -167,3 +167,6 @@ fn read_tolerance(case: &Object<'_>, key: &str, default: f64) -> Result<f64, Wro
     let value = read_number(&node)?;
     if value >= 0.0 { Ok(value) } else { Err(node.error("must not be negative")) }
 }
+
+#[cfg(test)]
+mod tests;

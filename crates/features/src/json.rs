@@ -53,6 +53,10 @@ struct Head {
 /// # Errors
 /// REQUEST_MALFORMED: not a JSON object, or no valid `model`.
 pub fn selector(body: &[u8]) -> Result<Routing, Failure> {
+    // serde takes an array for a struct as well.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(malformed(Node::root(&Value::Null).error("the body is not a JSON object")));
+    }
     let head: Head = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
     let node = |key: &str, value| Node { path: key.to_owned(), value };
     let read = || {
@@ -82,3 +86,6 @@ pub(crate) fn failure(reason: Reason, Wrong { path, message }: Wrong) -> Failure
     }
     Failure::new(reason, format!("{path}: {message}")).violation(path, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,8 @@ mod answer;
 mod column;
 mod error;
 mod explain;
+#[cfg(test)]
+mod fixtures;
 pub mod golden;
 pub mod json;
 pub mod metadata;

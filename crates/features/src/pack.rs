@@ -186,3 +186,6 @@ fn check_size(plan: &Plan, views: &[View<'_>], limits: &Limits) -> Result<(), Fa
 fn any_single(plan: &Plan, outputs: &[usize]) -> bool {
     outputs.iter().any(|index| plan.metadata.outputs[*index].kind == OutputKind::Single)
 }
+
+#[cfg(test)]
+mod tests;

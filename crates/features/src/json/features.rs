@@ -15,19 +15,18 @@ use crate::{
     reader::{Node, Wrong, kind},
 };
 
-/// Reads an object's leaves as features. `path` is what their field paths begin
-/// with.
+/// Reads an object's leaves as features.
 pub(super) fn read(
     plan: &Plan,
     entity: Entity,
     node: &Node<'_>,
-    path: &str,
 ) -> Result<HashMap<String, Value>, Failure> {
     let mut features = HashMap::new();
     let object = node.object().map_err(malformed)?;
     let mut leaf = |name: &str, value: &Json| {
         let kind = read_leaf(plan.dtype_of(entity, name), value).map_err(|message| {
-            failure(Reason::FeatureType, Wrong { path: format!("{path}[{name:?}]"), message })
+            let path = format!("{}[{name:?}]", node.path);
+            failure(Reason::FeatureType, Wrong { path, message })
         })?;
         features.insert(name.to_owned(), Value { kind: Some(kind) });
         Ok(())

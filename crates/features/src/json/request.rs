@@ -30,7 +30,7 @@ pub(crate) fn read_request(plan: &Plan, node: &Node<'_>) -> Result<PredictReques
     let mut request = read_head(node).map_err(malformed)?;
     let object = node.object().map_err(malformed)?;
     if let Some(user) = given(&object, "user") {
-        let features = features::read(plan, Entity::User, &user, "user")?;
+        let features = features::read(plan, Entity::User, &user)?;
         request.user = Some(User::UserFeatures(FeatureMap { features }));
     }
     if let Some(treatments) = given(&object, "treatments") {
@@ -106,7 +106,7 @@ fn read_treatment(plan: &Plan, node: &Node<'_>) -> Result<Treatment, Failure> {
     let id = given(&object, "id").map_or(Ok(String::new()), |node| read_text(&node));
     let id = id.map_err(malformed)?;
     let features = match given(&object, "features") {
-        Some(node) => features::read(plan, Entity::Treatment, &node, &node.path)?,
+        Some(node) => features::read(plan, Entity::Treatment, &node)?,
         None => Default::default(),
     };
     Ok(Treatment { id, features })

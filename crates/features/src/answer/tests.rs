@@ -1,0 +1,155 @@
+use bytes::Bytes;
+use outrigger_core::{Content, DType, Reason};
+use outrigger_proto::outrigger::v1::{
+    OnTreatmentError, PredictRequest, ResponseOptions, predict_response::Output,
+};
+
+use super::*;
+use crate::fixtures::{doubles, everything, floats, ints, longs, output, pack, plan, request};
+
+fn answer(requests: &[PredictRequest], tensor: Tensor) -> Result<Vec<PredictResponse>, Failure> {
+    let plan = plan();
+    let packed = pack(&plan, requests).expect("packs");
+    plan.answer(&packed, vec![tensor])
+}
+
+fn scores(response: &PredictResponse) -> &ScoreList {
+    match &response.output {
+        Some(Output::Scores(list)) => list,
+        other => panic!("expected scores, found {other:?}"),
+    }
+}
+
+fn with_options(discounts: &[f32], options: ResponseOptions) -> PredictRequest {
+    PredictRequest { options: Some(options), ..request(discounts) }
+}
+
+#[test]
+fn scores_are_trimmed_to_each_users_treatments() {
+    let requests = [request(&[0.1]), request(&[0.2, 0.3]), request(&[])];
+    // What the padding holds is nobody's business, not even when it is NaN.
+    let values = [1.0, f32::NAN, 2.0, 3.0, f32::INFINITY, f32::NAN];
+    for shape in [&[3, 2][..], &[3, 2, 1]] {
+        let responses = answer(&requests, output("scores", shape, &values)).expect("answers");
+        let values: Vec<_> = responses.iter().map(|one| scores(one).values.clone()).collect();
+        assert_eq!(values, [vec![1.0], vec![2.0, 3.0], vec![]]);
+        assert_eq!(responses[0].request_id, "r");
+        assert!(scores(&responses[0]).indices.is_empty());
+        assert!(scores(&responses[0]).treatment_ids.is_empty());
+    }
+}
+
+#[test]
+fn every_type_of_number_is_cast() {
+    let tensors = [(DType::Float32, floats(&[-1.5, 2.0])), (DType::Float64, doubles(&[-1.5, 2.0]))];
+    for (dtype, content) in tensors {
+        let tensor = Tensor { dtype, content, ..output("scores", &[1, 2], &[]) };
+        let responses = answer(&[request(&[0.1, 0.2])], tensor).expect("answers");
+        assert_eq!(scores(&responses[0]).values, [-1.5, 2.0]);
+    }
+    for (dtype, content) in [(DType::Int32, ints(&[-1, 2])), (DType::Int64, longs(&[-1, 2]))] {
+        let tensor = Tensor { dtype, content, ..output("scores", &[1, 2], &[]) };
+        let responses = answer(&[request(&[0.1, 0.2])], tensor).expect("answers");
+        assert_eq!(scores(&responses[0]).values, [-1.0, 2.0]);
+    }
+}
+
+#[test]
+fn outputs_that_are_not_as_declared_are_refused() {
+    let good = || output("scores", &[1, 2], &[1.0, 2.0]);
+    let strings = Content::Strings(vec![Bytes::new(); 2]);
+    let cases = [
+        (output("other", &[1, 2], &[1.0, 2.0]), "did not return it"),
+        (output("scores", &[1, 3], &[1.0; 3]), "expected shape [1, 2] or [1, 2, 1]"),
+        (output("scores", &[2], &[1.0; 2]), "returned [2]"),
+        (output("scores", &[1, 2, 2], &[1.0; 4]), "returned [1, 2, 2]"),
+        (output("scores", &[1, -2], &[1.0; 2]), "returned [1, -2]"),
+        (output("scores", &[1, 2], &[1.0]), "expected 8 bytes, the engine returned 4"),
+        (Tensor { dtype: DType::Bool, ..good() }, "returned bool"),
+        (Tensor { dtype: DType::String, content: strings.clone(), ..good() }, "returned string"),
+        (Tensor { content: strings, ..good() }, "returned strings"),
+        (output("scores", &[1, 2], &[1.0, f32::NAN]), "the value at [0, 1] is NaN"),
+        (
+            Tensor { dtype: DType::Float64, content: doubles(&[1e300, 0.0]), ..good() },
+            "the value at [0, 0] is inf",
+        ),
+    ];
+    for (tensor, message) in cases {
+        let failure = answer(&[request(&[0.1, 0.2])], tensor).expect_err(message);
+        assert_eq!(failure.reason, Reason::ScoresInvalid);
+        assert!(failure.message.starts_with("output \"score\": "), "{failure}");
+        assert!(failure.message.contains(message), "{failure}");
+    }
+}
+
+#[test]
+fn the_best_come_first_and_ties_keep_their_order() {
+    let options = ResponseOptions { top_k: 3, treatment_ids: true, ..ResponseOptions::default() };
+    let values = [1.0, 5.0, 3.0, 5.0, 3.0, -0.0, 0.0];
+    let asked = with_options(&[0.0; 7], options.clone());
+    let responses = answer(&[asked], output("scores", &[1, 7], &values)).expect("answers");
+    let list = scores(&responses[0]);
+    assert_eq!(list.values, [5.0, 5.0, 3.0]);
+    assert_eq!(list.indices, [1, 3, 2]);
+    assert_eq!(list.treatment_ids, ["t1", "t3", "t2"]);
+
+    let all = with_options(&[0.0; 7], ResponseOptions { top_k: 100, ..options });
+    let responses = answer(&[all], output("scores", &[1, 7], &values)).expect("answers");
+    assert_eq!(scores(&responses[0]).indices, [1, 3, 2, 4, 0, 5, 6]);
+}
+
+#[test]
+fn indices_tell_which_treatments_were_left_out() {
+    let options = ResponseOptions {
+        on_treatment_error: OnTreatmentError::Skip.into(),
+        treatment_ids: true,
+        ..ResponseOptions::default()
+    };
+    let asked = with_options(&[f32::NAN, 0.1, f32::INFINITY, 0.2], options);
+    let tensor = output("scores", &[1, 2], &[1.0, 2.0]);
+    let responses = answer(&[asked.clone()], tensor.clone()).expect("answers");
+    let list = scores(&responses[0]);
+    assert_eq!((list.indices.as_slice(), list.values.as_slice()), (&[1, 3][..], &[1.0, 2.0][..]));
+    assert_eq!(list.treatment_ids, ["t1", "t3"]);
+    let left_out: Vec<_> = responses[0].treatment_errors.iter().map(|error| error.index).collect();
+    assert_eq!(left_out, [0, 2]);
+
+    let mut ranked = asked;
+    ranked.options.as_mut().expect("set above").top_k = 1;
+    let responses = answer(&[ranked], tensor).expect("answers");
+    assert_eq!(scores(&responses[0]).indices, [3], "positions are those of the request");
+}
+
+#[test]
+fn single_outputs_are_one_score_or_a_list_of_one() {
+    let plan = everything();
+    let tensors = vec![
+        output("scores", &[1, 1], &[0.5]),
+        output("risk", &[1, 1], &[0.25]),
+        output("p", &[1, 1, 1], &[0.75]),
+        output("ignored", &[9], &[]),
+    ];
+    let ask = |outputs: &[&str]| {
+        let outputs = outputs.iter().map(|name| (*name).to_owned()).collect();
+        let options = ResponseOptions { outputs, ..ResponseOptions::default() };
+        let request = PredictRequest { options: Some(options), ..plan.smoke_request() };
+        let packed = pack(&plan, &[request]).expect("packs");
+        plan.answer(&packed, tensors.clone()).expect("answers").remove(0)
+    };
+    let all = ask(&[]);
+    assert_eq!(scores(&all).values, [0.5]);
+    assert_eq!(all.additional_outputs["risk"].values, [0.25]);
+    assert_eq!(all.additional_outputs["propensity"].values, [0.75]);
+    let risk = ask(&["risk", "score"]);
+    assert_eq!(risk.output, Some(Output::Score(0.25)));
+    assert_eq!(risk.additional_outputs.len(), 1);
+    assert_eq!(risk.additional_outputs["score"].values, [0.5]);
+}
+
+#[test]
+fn without_treatments_the_lists_are_empty_and_no_output_is_needed() {
+    let plan = plan();
+    let packed = pack(&plan, &[request(&[])]).expect("packs");
+    let responses = plan.answer(&packed, Vec::new()).expect("answers");
+    assert_eq!(scores(&responses[0]).values, [0f32; 0]);
+}

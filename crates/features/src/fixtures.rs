@@ -1,0 +1,100 @@
+//! What the unit tests of several modules share.
+
+use bytes::Bytes;
+use outrigger_core::{Content, DType, Failure, Tensor};
+use outrigger_proto::outrigger::v1::{
+    FeatureMap, PredictRequest, Treatment, Value, predict_request::User, value::Kind,
+};
+use prost::Message;
+
+use crate::{Limits, Metadata, Packed, Plan};
+
+/// The plan of the architecture's example.
+pub(crate) fn plan() -> Plan {
+    let json = include_bytes!("../tests/metadata/good/architecture.json");
+    Plan::compile(Metadata::parse(json).expect("valid"))
+}
+
+/// The plan of the example with everything in it.
+pub(crate) fn everything() -> Plan {
+    let json = include_bytes!("../tests/metadata/good/everything.json");
+    Plan::compile(Metadata::parse(json).expect("valid"))
+}
+
+pub(crate) fn number(value: f32) -> Kind {
+    Kind::Number(value)
+}
+
+pub(crate) fn text(value: &str) -> Kind {
+    Kind::Text(value.to_owned())
+}
+
+fn features<const N: usize>(
+    features: [(&str, Kind); N],
+) -> std::collections::HashMap<String, Value> {
+    let pair = |(name, kind): (&str, Kind)| (name.to_owned(), Value { kind: Some(kind) });
+    features.map(pair).into()
+}
+
+pub(crate) fn user<const N: usize>(pairs: [(&str, Kind); N]) -> User {
+    User::UserFeatures(FeatureMap { features: features(pairs) })
+}
+
+pub(crate) fn treatment<const N: usize>(id: &str, pairs: [(&str, Kind); N]) -> Treatment {
+    Treatment { id: id.to_owned(), features: features(pairs) }
+}
+
+pub(crate) fn embedding() -> Kind {
+    use outrigger_proto::outrigger::v1::NumberList;
+    Kind::Numbers(NumberList { values: vec![0.5, 1.0, 1.5, 2.0] })
+}
+
+/// A request for the architecture's example with these discounts, and an id
+/// `t<position>` for each.
+pub(crate) fn request(discounts: &[f32]) -> PredictRequest {
+    let treatment = |(index, discount): (usize, &f32)| {
+        treatment(&format!("t{index}"), [("discount", number(*discount))])
+    };
+    PredictRequest {
+        request_id: "r".into(),
+        user: Some(user([("embedding", embedding())])),
+        treatments: discounts.iter().enumerate().map(treatment).collect(),
+        ..PredictRequest::default()
+    }
+}
+
+pub(crate) fn pack(plan: &Plan, requests: &[PredictRequest]) -> Result<Packed, Failure> {
+    let encoded: Vec<_> = requests.iter().map(Message::encode_to_vec).collect();
+    let slices: Vec<_> = encoded.iter().map(Vec::as_slice).collect();
+    plan.pack(&slices, &Limits::default())
+}
+
+/// The fields a failure names.
+pub(crate) fn fields(failure: &Failure) -> Vec<&str> {
+    failure.violations.iter().map(|violation| violation.field.as_str()).collect()
+}
+
+pub(crate) fn floats(values: &[f32]) -> Content {
+    Content::Bytes(values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
+pub(crate) fn doubles(values: &[f64]) -> Content {
+    Content::Bytes(values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
+pub(crate) fn ints(values: &[i32]) -> Content {
+    Content::Bytes(values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
+pub(crate) fn longs(values: &[i64]) -> Content {
+    Content::Bytes(values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
+pub(crate) fn strings(values: &[&'static str]) -> Content {
+    Content::Strings(values.iter().map(|value| Bytes::from_static(value.as_bytes())).collect())
+}
+
+pub(crate) fn output(name: &str, shape: &[i64], values: &[f32]) -> Tensor {
+    let (name, shape) = (name.into(), shape.to_vec());
+    Tensor { name, dtype: DType::Float32, shape, content: floats(values) }
+}

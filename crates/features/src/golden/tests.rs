@@ -1,0 +1,101 @@
+use outrigger_proto::outrigger::v1::{PredictResponse, ScoreList, predict_response::Output};
+
+use super::*;
+use crate::fixtures::{everything, plan};
+
+fn scored(values: &[f32]) -> PredictResponse {
+    let list = ScoreList { values: values.to_vec(), ..ScoreList::default() };
+    PredictResponse { output: Some(Output::Scores(list)), ..PredictResponse::default() }
+}
+
+fn case(expected: &str) -> GoldenCase {
+    let line = format!(r#"{{"request": {{}}, "expected": {expected}, "rtol": 0.5, "atol": 1}}"#);
+    plan().golden_cases(line.as_bytes()).expect("valid").remove(0)
+}
+
+#[test]
+fn cases_are_read_line_by_line() {
+    let lines = br#"
+{"request": {"user": {"recency_months": 1}, "treatments": [{"id": "a"}]}, "expected": {"scores": [0.5]}}
+
+{"request": {}, "expected": {"score": 1, "outputs": {"risk": 2, "other": [3, 4]}}, "rtol": 0, "atol": 0.25}
+"#;
+    let cases = plan().golden_cases(lines).expect("valid");
+    assert_eq!(cases.len(), 2);
+    assert_eq!((cases[0].line, cases[1].line), (2, 4));
+    assert_eq!((cases[0].rtol, cases[0].atol), (DEFAULT_RTOL, DEFAULT_ATOL));
+    assert_eq!((cases[1].rtol, cases[1].atol), (0.0, 0.25));
+    assert_eq!(cases[0].request.treatments[0].id, "a");
+    assert_eq!(cases[0].expected, Values::Many(vec![0.5]));
+    assert_eq!(cases[1].expected, Values::One(1.0));
+    assert_eq!(cases[1].outputs["risk"], Values::One(2.0));
+    assert_eq!(cases[1].outputs["other"], Values::Many(vec![3.0, 4.0]));
+}
+
+#[test]
+fn a_bad_line_is_named_with_its_path() {
+    for (line, message) in [
+        ("{", "not JSON: EOF while parsing an object at line 1 column 1"),
+        ("[]", "expected an object, found an array"),
+        (r#"{"expected": {"scores": []}}"#, "request: is required"),
+        (r#"{"request": {}}"#, "expected: is required"),
+        (r#"{"request": {}, "expected": {}}"#, "expected: one of score and scores is needed"),
+        (
+            r#"{"request": {}, "expected": {"score": 1, "scores": []}}"#,
+            "expected: one of score and scores is needed",
+        ),
+        (
+            r#"{"request": {}, "expected": {"scores": [null]}}"#,
+            "expected.scores[0]: expected a number, found null",
+        ),
+        (
+            r#"{"request": {}, "expected": {"scores": []}, "rtol": -1}"#,
+            "rtol: must not be negative",
+        ),
+        (
+            r#"{"request": {"user": 1}, "expected": {"scores": []}}"#,
+            "request.user: expected an object, found a number",
+        ),
+    ] {
+        let file = format!("\n{line}\n");
+        let error = plan().golden_cases(file.as_bytes()).expect_err(line);
+        assert_eq!(error.to_string(), format!("golden.jsonl line 2: {message}"));
+    }
+}
+
+#[test]
+fn values_may_differ_by_both_tolerances_together() {
+    let case = case(r#"{"scores": [2, -2]}"#);
+    assert_eq!(case.compare(&scored(&[4.0, -4.0])), Ok(()));
+    let mismatch = case.compare(&scored(&[0.0, -4.5])).expect_err("one is too far off");
+    assert_eq!(mismatch.compared, 2);
+    let difference =
+        Difference { place: "scores[1]".into(), expected: Some(-2.0), actual: Some(-4.5) };
+    assert_eq!(mismatch.differences, [difference]);
+    assert_eq!(
+        mismatch.to_string(),
+        "golden.jsonl line 1: 1 of 2 values differ: scores[1] is -4.5, expected -2"
+    );
+    assert_eq!(mismatch.reason(), Reason::GoldenMismatch);
+}
+
+#[test]
+fn nan_equals_nothing_and_counts_must_agree() {
+    assert!(case(r#"{"scores": [2]}"#).compare(&scored(&[f32::NAN])).is_err());
+    assert!(case(r#"{"scores": [2]}"#).compare(&scored(&[2.0, 2.0])).is_err());
+    assert!(case(r#"{"scores": [2, 2]}"#).compare(&scored(&[2.0])).is_err());
+    assert!(case(r#"{"scores": [2]}"#).compare(&PredictResponse::default()).is_err());
+    let single = PredictResponse { output: Some(Output::Score(2.0)), ..Default::default() };
+    assert_eq!(case(r#"{"score": 2}"#).compare(&single), Ok(()));
+    assert!(case(r#"{"scores": []}"#).compare(&single).is_err());
+    assert!(case(r#"{"score": 2}"#).compare(&scored(&[2.0])).is_err());
+    assert!(case(r#"{"score": 2, "outputs": {"risk": 1}}"#).compare(&single).is_err());
+}
+
+#[test]
+fn of_a_model_that_draws_only_the_count_is_compared() {
+    let line = br#"{"request": {}, "expected": {"scores": [1, 2]}}"#;
+    let case = everything().golden_cases(line).expect("valid").remove(0);
+    assert_eq!(case.compare(&scored(&[100.0, 200.0])), Ok(()));
+    assert!(case.compare(&scored(&[1.0])).is_err());
+}

@@ -1,0 +1,191 @@
+use outrigger_proto::outrigger::v1::{
+    Arm, OnTreatmentError, PredictResponse, ScoreList, ServedModel, TreatmentError,
+    model_selector::Version, predict_response::Output,
+};
+use prost::Message;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    Limits, Packed, Plan,
+    fixtures::{everything, fields, floats, ints, plan},
+};
+
+fn pack_json(plan: &Plan, body: Value) -> Result<Packed, Failure> {
+    let request = predict_request(plan, body.to_string().as_bytes())?;
+    plan.pack(&[&request.encode_to_vec()], &Limits::default())
+}
+
+#[test]
+fn a_request_reads_as_its_protobuf_form_does() {
+    let body = json!({
+        "model": {"name": "churn", "digest": "sha256:00"},
+        "request_id": "r-1",
+        "routing_key": "u-7",
+        "user": {"recency_months": 7, "embedding": [1, 0.5, -2, 1e-3], "channel": null},
+        "treatments": [{"id": "a", "features": {"discount": 0.1}}, {"features": {"discount": 1}}],
+        "options": {"top_k": 1, "treatment_ids": false, "outputs": ["score"], "on_treatment_error": "skip"},
+    });
+    let request = predict_request(&plan(), body.to_string().as_bytes()).expect("valid");
+    let model = request.model.as_ref().expect("given");
+    assert_eq!(model.name, "churn");
+    assert_eq!(model.version, Some(Version::Digest("sha256:00".into())));
+    assert_eq!((request.request_id.as_str(), request.routing_key.as_str()), ("r-1", "u-7"));
+    let options = request.options.as_ref().expect("set");
+    assert_eq!((options.top_k, options.treatment_ids), (1, false));
+    assert_eq!(options.outputs, ["score"]);
+    assert_eq!(options.on_treatment_error(), OnTreatmentError::Skip);
+    assert_eq!(request.treatments[0].id, "a");
+
+    let packed = plan().pack(&[&request.encode_to_vec()], &Limits::default()).expect("packs");
+    assert_eq!(packed.tensors[0].content, floats(&[7.0, 1.0, 0.5, -2.0, 1e-3]));
+    assert_eq!(packed.tensors[2].content, floats(&[0.1, f32::NAN, 1.0, f32::NAN]));
+}
+
+#[test]
+fn ids_are_returned_unless_declined() {
+    let request = predict_request(&plan(), b"{}").expect("valid");
+    assert!(request.options.expect("set").treatment_ids);
+}
+
+#[test]
+fn values_are_typed_by_metadata() {
+    let plan = everything();
+    let user = json!({
+        "age": 30, "vector": [1, 2], "balance": 0.1, "visits": 3.0, "city": "", "tags": ["a", "web"],
+        "plan": "paid", "account": 9007199254740993i64, "zone": 7, "newbie": 1, "flags": [true, false],
+        "note": "n", "nested": {"unknown": [[1], null]},
+    });
+    let body = json!({"user": user, "treatments": [{"features": {"discount": 1}}]});
+    let packed = pack_json(&plan, body).expect("packs");
+    assert_eq!(packed.tensors[2].content, ints(&[3, 0x2f90404f, 9, 9, 1]));
+    let outrigger_core::Content::Bytes(doubles) = &packed.tensors[1].content else {
+        panic!("expected numbers")
+    };
+    assert_eq!(doubles[..8], 0.1f64.to_le_bytes());
+    let outrigger_core::Content::Bytes(integers) = &packed.tensors[3].content else {
+        panic!("expected numbers")
+    };
+    assert_eq!(integers[..8], 9007199254740993i64.to_le_bytes(), "beyond what a double holds");
+    assert_eq!(packed.counts.unknown, 1);
+}
+
+#[test]
+fn nested_objects_are_dotted_paths() {
+    let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+        "inputs": [{"tensor": "x", "entity": "user", "dtype": "float32", "features": [{"name": "a.b.c", "required": true}]}],
+        "outputs": [{"tensor": "y", "name": "y", "kind": "single"}]}"#;
+    let plan = Plan::compile(crate::Metadata::parse(json).expect("valid"));
+    let packed = pack_json(&plan, json!({"user": {"a": {"b": {"c": 5}}}})).expect("packs");
+    assert_eq!(packed.tensors[0].content, floats(&[5.0]));
+}
+
+#[test]
+fn what_is_wrong_is_named_by_its_path() {
+    let cases = [
+        (json!({"modle": {}}), "modle", Reason::RequestMalformed),
+        (json!({"model": {}}), "model.name", Reason::RequestMalformed),
+        (json!({"model": {"name": "a", "version": 1}}), "model.version", Reason::RequestMalformed),
+        (
+            json!({"model": {"name": "a", "tag": "t", "digest": "d"}}),
+            "model",
+            Reason::RequestMalformed,
+        ),
+        (json!({"request_id": 7}), "request_id", Reason::RequestMalformed),
+        (json!({"user": []}), "user", Reason::RequestMalformed),
+        (json!({"treatments": {}}), "treatments", Reason::RequestMalformed),
+        (json!({"treatments": [{"ID": "a"}]}), "treatments[0].ID", Reason::RequestMalformed),
+        (json!({"treatments": [{"id": 1}]}), "treatments[0].id", Reason::RequestMalformed),
+        (
+            json!({"treatments": [{"features": 1}]}),
+            "treatments[0].features",
+            Reason::RequestMalformed,
+        ),
+        (json!({"options": {"k": 1}}), "options.k", Reason::RequestMalformed),
+        (json!({"options": {"top_k": -1}}), "options.top_k", Reason::RequestMalformed),
+        (json!({"options": {"outputs": [1]}}), "options.outputs[0]", Reason::RequestMalformed),
+        (
+            json!({"options": {"on_treatment_error": "ignore"}}),
+            "options.on_treatment_error",
+            Reason::RequestMalformed,
+        ),
+        (json!({"user": {"embedding": [1, "a"]}}), r#"user["embedding"]"#, Reason::FeatureType),
+        (json!({"user": {"embedding": [true]}}), r#"user["embedding"]"#, Reason::FeatureType),
+        (
+            json!({"treatments": [{"features": {"discount": [[1]]}}]}),
+            r#"treatments[0].features["discount"]"#,
+            Reason::FeatureType,
+        ),
+        (json!({"user": {"embedding": []}}), r#"user["embedding"]"#, Reason::FeatureLength),
+        (json!({"user": {"embedding": "a"}}), r#"user["embedding"]"#, Reason::FeatureLength),
+    ];
+    for (body, field, reason) in cases {
+        let failure = pack_json(&plan(), body.clone()).expect_err(field);
+        assert_eq!((fields(&failure), failure.reason), (vec![field], reason), "{body}");
+    }
+    let failure = predict_request(&plan(), b"{\"user\": ").expect_err("cut short");
+    assert_eq!(failure.reason, Reason::RequestMalformed);
+    assert!(failure.message.contains("line 1 column 9"), "{failure}");
+}
+
+#[test]
+fn routing_is_read_without_metadata() {
+    let body = br#"{"user": {"x": [[1, {}]]}, "model": {"name": "churn", "tag": "live"},
+        "routing_key": "k", "anything": null}"#;
+    let routing = selector(body).expect("valid");
+    let version = Some(Version::Tag("live".into()));
+    assert_eq!(routing.model, ModelSelector { name: "churn".into(), version });
+    assert_eq!((routing.routing_key.as_str(), routing.request_id.as_str()), ("k", ""));
+    for (body, field) in [
+        (&br#"{}"#[..], Some("model")),
+        (br#"{"model": "churn"}"#, Some("model")),
+        (br#"{"model": {"name": ""}}"#, Some("model.name")),
+        (br#"[]"#, None),
+        (br#"{"model": {"name": "a"}"#, None),
+    ] {
+        let failure = selector(body).expect_err("refused");
+        assert_eq!(failure.reason, Reason::RequestMalformed);
+        assert_eq!(fields(&failure), Vec::from_iter(field), "{failure}");
+    }
+}
+
+#[test]
+fn a_response_names_scores_ids_and_what_answered() {
+    let list = ScoreList {
+        values: vec![0.42, -1.0],
+        treatment_ids: vec!["b".into(), String::new()],
+        indices: vec![1, 0],
+        width: 1,
+    };
+    let additional = [("risk", vec![0.1]), ("propensity", vec![0.5, 0.25])]
+        .map(|(name, values)| (name.to_owned(), ScoreList { values, ..ScoreList::default() }));
+    let response = PredictResponse {
+        model: Some(ServedModel {
+            name: "churn".into(),
+            digest: "sha256:00".into(),
+            tag: "latest".into(),
+            arm: Arm::Canary.into(),
+            ..ServedModel::default()
+        }),
+        output: Some(Output::Scores(list)),
+        additional_outputs: additional.into(),
+        request_id: "r".into(),
+        degraded: None,
+        treatment_errors: vec![TreatmentError {
+            index: 2,
+            reason: "FEATURE_TYPE".into(),
+            message: "m".into(),
+            ..TreatmentError::default()
+        }],
+    };
+    let expected = json!({
+        "model": {"name": "churn", "digest": "sha256:00", "tag": "latest", "arm": "canary"},
+        "request_id": "r",
+        "scores": [{"id": "b", "index": 1, "score": 0.42}, {"index": 0, "score": -1.0}],
+        "outputs": {"risk": 0.1, "propensity": [0.5, 0.25]},
+        "treatment_errors": [{"index": 2, "reason": "FEATURE_TYPE", "message": "m"}],
+    });
+    assert_eq!(predict_response(&everything(), &response), expected);
+    let single = PredictResponse { output: Some(Output::Score(0.1)), ..Default::default() };
+    assert_eq!(predict_response(&plan(), &single), json!({"score": 0.1}));
+}
