@@ -27,7 +27,9 @@ demo: venv build tools ## see the whole system work; DATA=path takes the MineTha
 .PHONY: test
 test: test-rust test-python ## all tests, Rust and Python
 
+# The engine's tests run in its own directory: they need to be told where the library is.
 .PHONY: test-rust
+test-rust: export OUTRIGGER_TENSORFLOW ?= $(abspath $(VENV))
 test-rust: venv tools ## the Rust tests
 	$(CARGO) test --workspace
 

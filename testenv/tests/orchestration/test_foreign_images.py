@@ -10,6 +10,9 @@ from outrigger_testenv.reference import reference_frames
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 
 
+COPY = ("skopeo", "--insecure-policy", "copy")
+
+
 def run(*command):
     subprocess.run([str(part) for part in command], check=True, capture_output=True)
 
@@ -33,8 +36,7 @@ def test_an_image_of_umoci_and_skopeo_is_served(stack, client, reference, tmp_pa
     model = f"foreign/{form}"
     target = f"docker://{stack.reference(model)}"
     run(
-        "skopeo",
-        "copy",
+        *COPY,
         "--format",
         form,
         "--dest-tls-verify=false",
@@ -53,9 +55,9 @@ def test_zstd_layers_are_unpacked(stack, client, reference, tmp_path):
     layout = umoci_image(reference, tmp_path)
     packed = f"oci:{tmp_path / 'zstd'}:latest"
     zstd = ["--dest-compress", "--dest-compress-format", "zstd"]
-    run("skopeo", "copy", *zstd, f"oci:{layout}:latest", packed)
+    run(*COPY, *zstd, f"oci:{layout}:latest", packed)
     target = f"docker://{stack.reference('foreign/zstd')}"
-    run("skopeo", "copy", "--preserve-digests", "--dest-tls-verify=false", packed, target)
+    run(*COPY, "--preserve-digests", "--dest-tls-verify=false", packed, target)
     manifest, _ = stack.registry.manifest("models/foreign/zstd", "latest")
     assert b"tar+zstd" in manifest
     users, treatments = reference_frames(1, 5)
