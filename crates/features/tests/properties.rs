@@ -109,7 +109,7 @@ fn validity(present: impl Iterator<Item = bool>) -> Vec<u8> {
 fn texts(name: &str, values: Vec<Option<String>>) -> TextColumn {
     TextColumn {
         name: name.into(),
-        validity: validity(values.iter().map(Option::is_some)).into(),
+        validity: validity(values.iter().map(Option::is_some)),
         values: values.into_iter().map(Option::unwrap_or_default).collect(),
         width: 0,
     }
@@ -118,7 +118,7 @@ fn texts(name: &str, values: Vec<Option<String>>) -> TextColumn {
 fn integers<const N: usize>(name: &str, values: Vec<Option<[i64; N]>>) -> IntegerColumn {
     IntegerColumn {
         name: name.into(),
-        validity: validity(values.iter().map(Option::is_some)).into(),
+        validity: validity(values.iter().map(Option::is_some)),
         values: values.into_iter().flat_map(|value| value.unwrap_or([0; N])).collect(),
         width: N as u32,
     }

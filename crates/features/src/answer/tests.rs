@@ -107,7 +107,7 @@ fn indices_tell_which_treatments_were_left_out() {
     };
     let asked = with_options(&[f32::NAN, 0.1, f32::INFINITY, 0.2], options);
     let tensor = output("scores", &[1, 2], &[1.0, 2.0]);
-    let responses = answer(&[asked.clone()], tensor.clone()).expect("answers");
+    let responses = answer(std::slice::from_ref(&asked), tensor.clone()).expect("answers");
     let list = scores(&responses[0]);
     assert_eq!((list.indices.as_slice(), list.values.as_slice()), (&[1, 3][..], &[1.0, 2.0][..]));
     assert_eq!(list.treatment_ids, ["t1", "t3"]);
