@@ -36,7 +36,12 @@ pub(crate) async fn download(
         match result {
             Ok(()) => {}
             Err(error @ Error::SizeMismatch { .. }) => return remove(partial, error).await,
-            Err(error) => backoff.wait(error).await?,
+            Err(error) => match backoff.wait(error).await {
+                Ok(()) => {}
+                // A file without a byte is no use to the next run.
+                Err(error) if partial.position() == 0 => return remove(partial, error).await,
+                Err(error) => return Err(error),
+            },
         }
     }
 }
@@ -61,11 +66,12 @@ async fn attempt(
     match response.status() {
         StatusCode::PARTIAL_CONTENT if starts_at(&response, offset) => {}
         StatusCode::OK => partial = restart(partial).await?,
-        _ => {
-            // 416, or another range than the one asked for.
+        // 416, or another range than the one asked for: without ranges, then.
+        _ if offset > 0 => {
             *ranges = false;
             return Ok((partial, Ok(())));
         }
+        status => return Ok((partial, Err(remote.unexpected(status)))),
     }
     let end = response.content_length().map(|length| partial.position() + length);
     if let Some(end) = end.filter(|end| *end != layer.size) {

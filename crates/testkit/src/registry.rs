@@ -19,12 +19,15 @@ mod docker;
 mod guard;
 mod rules;
 mod serve;
+mod tls;
 
 use std::{
     collections::BTreeMap,
+    fmt::Debug,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use axum::serve::Listener;
 use bytes::Bytes;
 use outrigger_core::{Digest, LayerKind};
 use serde_json::{Value, json};
@@ -44,6 +47,7 @@ const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 pub struct Registry {
     shared: Arc<Shared>,
     host: String,
+    authority: Option<String>,
     /// The server; aborted when the registry is dropped.
     _server: JoinSet<()>,
 }
@@ -122,16 +126,41 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
     json!({"mediaType": media_type, "digest": digest, "size": bytes.len()})
 }
 
+async fn bind() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+    let host = listener.local_addr().expect("it is bound").to_string();
+    (listener, host)
+}
+
 impl Registry {
     /// Starts an empty registry on a free port.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
-        let host = listener.local_addr().expect("it is bound").to_string();
+        let (listener, host) = bind().await;
+        Self::over(listener, host, None)
+    }
+
+    /// Starts an empty registry that speaks HTTPS, with a certificate of an
+    /// authority of its own.
+    pub async fn start_tls() -> Self {
+        let (listener, host) = bind().await;
+        let (listener, authority) = tls::over(listener);
+        Self::over(listener, host, Some(authority))
+    }
+
+    fn over<L>(listener: L, host: String, authority: Option<String>) -> Self
+    where
+        L: Listener<Addr: Debug>,
+    {
         let shared = Arc::new(Shared::default());
         shared.lock().host.clone_from(&host);
         let mut server = JoinSet::new();
         server.spawn(serve::run(listener, Arc::clone(&shared)));
-        Self { shared, host, _server: server }
+        Self { shared, host, authority, _server: server }
+    }
+
+    /// The certificate authority of a registry that speaks HTTPS, PEM.
+    pub fn authority(&self) -> Option<&str> {
+        self.authority.as_deref()
     }
 
     /// `127.0.0.1:PORT`, as in references; to be listed for plain HTTP.

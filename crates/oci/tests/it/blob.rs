@@ -163,8 +163,18 @@ async fn a_missing_blob_is_said_and_leaves_nothing() {
     let client = client(fixture.registry.host());
     let error = client.fetch_blob(&fixture.reference(), &layer, &fixture.dest()).await.unwrap_err();
     assert_eq!(error.reason(), Reason::DigestNotFound);
-    let empty = fs::metadata(fixture.dest()).map_or(0, |file| file.len());
-    assert_eq!(empty, 0);
+    assert!(!fixture.dest().exists());
+}
+
+#[tokio::test]
+async fn a_server_that_always_sends_another_range_is_given_up() {
+    let fixture = Fixture::new().await;
+    fs::write(fixture.dest(), &fixture.content[..1000]).unwrap();
+    let rule = Rule::get("/blobs/").status(206).header("content-range", "bytes 5-9/10");
+    fixture.registry.script(rule);
+    let error = fixture.fetch().await.unwrap_err();
+    assert_eq!(error.reason(), Reason::ImageInvalid);
+    assert_eq!(fixture.ranges(), ["bytes=1000-", "all"]);
 }
 
 #[tokio::test]

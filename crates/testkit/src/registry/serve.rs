@@ -1,6 +1,6 @@
 //! The registry's side of the distribution interface.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{collections::BTreeMap, fmt::Debug, io, sync::Arc};
 
 use axum::{
     Router,
@@ -8,12 +8,12 @@ use axum::{
     extract::{Request as Incoming, State as Extract},
     http::{HeaderMap, Method, StatusCode, Uri},
     response::Response,
+    serve::Listener,
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use outrigger_core::Digest;
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use super::{Request, Shared, State, rules::Effect};
 
@@ -27,7 +27,7 @@ struct Answer {
     body: Bytes,
 }
 
-pub(super) async fn run(listener: TcpListener, shared: Arc<Shared>) {
+pub(super) async fn run(listener: impl Listener<Addr: Debug>, shared: Arc<Shared>) {
     let router = Router::new().fallback(handle).with_state(shared);
     axum::serve(listener, router).await.expect("a listener on loopback does not fail");
 }
