@@ -11,3 +11,6 @@ mod reader;
 
 pub use decode::{DecodeError, decode_response, decode_tensor};
 pub use encode::{encode_request, encoded_len};
+
+#[cfg(test)]
+mod tests;

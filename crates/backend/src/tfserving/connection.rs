@@ -122,31 +122,34 @@ struct Driver {
 impl Driver {
     async fn run(self, wanted: Arc<Notify>) {
         wanted.notified().await;
+        let mut since = Instant::now();
         loop {
-            let (sender, connection) = self.establish().await;
+            let (sender, connection) = self.establish(since).await;
             let (open, opened) = (metrics::Open::new(), Instant::now());
             tracing::debug!(engine.endpoint = %self.endpoint, "connected to the engine");
             self.publish.send_replace(State::Open(sender));
             let error = connection.await;
             drop(open);
             tracing::warn!(engine.endpoint = %self.endpoint, error = %error, "lost the engine");
-            self.publish.send_replace(State::Down { since: Instant::now(), error });
-            // A peer that closes what it has just accepted is not worth a storm.
-            if opened.elapsed() < LAST_RETRY {
+            // A peer that closes what it has just accepted has not been up at
+            // all, and is not worth a storm.
+            let was_up = opened.elapsed() > LAST_RETRY;
+            if was_up {
+                since = Instant::now();
+            }
+            self.publish.send_replace(State::Down { since, error });
+            if !was_up {
                 sleep(LAST_RETRY).await;
             }
         }
     }
 
-    /// Tries until it works.
+    /// Tries until it works; the engine has been away `since` then.
     async fn establish(
         &self,
+        since: Instant,
     ) -> (SendRequest<Body>, impl Future<Output = TransportError> + Send + 'static) {
         let mut delay = FIRST_RETRY;
-        let mut since = Instant::now();
-        if let State::Down { since: lost, .. } = &*self.publish.borrow() {
-            since = *lost;
-        }
         loop {
             let attempt = timeout(self.connect_timeout, connect(&self.endpoint)).await;
             let error = match attempt.unwrap_or(Err(TransportError::ConnectTimeout)) {

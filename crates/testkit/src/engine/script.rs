@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -58,6 +59,8 @@ pub struct Prediction {
     pub inputs: BTreeMap<String, Tensor>,
     /// The outputs asked for.
     pub outputs: Vec<String>,
+    /// The time the client said it waits (`grpc-timeout`).
+    pub timeout: Option<Duration>,
 }
 
 /// How a prediction is answered.

@@ -5,6 +5,7 @@ use std::{
     convert::Infallible,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -27,7 +28,9 @@ use outrigger_proto::{
     },
 };
 use prost::Message as _;
-use tonic::{Code, Request, Response, Status, body::Body, server::NamedService};
+use tonic::{
+    Code, Request, Response, Status, body::Body, metadata::MetadataMap, server::NamedService,
+};
 use tower::Service;
 
 use super::{
@@ -81,6 +84,7 @@ impl Service<http::Request<Body>> for Predictions {
 impl RawPrediction for Surface {
     async fn predict(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
         self.0.script.thawed().await;
+        let timeout = timeout(request.metadata());
         let request = PredictRequest::decode(request.into_inner())
             .map_err(|_| Status::internal("Error parsing request"))?;
         let spec =
@@ -97,12 +101,29 @@ impl RawPrediction for Surface {
             inputs: inputs(signature, request.inputs)?,
             outputs: outputs(signature, request.output_filter)?,
             signature: spec.signature_name,
+            timeout,
         };
         let message = match self.0.script.predicting(&prediction).settle().await? {
             Ok(outputs) => answer(prediction, &outputs),
             Err(bytes) => bytes,
         };
         Ok(Response::new(message))
+    }
+}
+
+/// `grpc-timeout`: a number and its unit.
+fn timeout(metadata: &MetadataMap) -> Option<Duration> {
+    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "H" => Some(Duration::from_secs(number * 3600)),
+        "M" => Some(Duration::from_secs(number * 60)),
+        "S" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_millis(number)),
+        "u" => Some(Duration::from_micros(number)),
+        "n" => Some(Duration::from_nanos(number)),
+        _ => None,
     }
 }
 
