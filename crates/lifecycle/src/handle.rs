@@ -25,8 +25,8 @@ pub struct Handle {
 
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
-    pub(crate) names: Names,
-    pub(crate) routes: ArcSwap<Routes>,
+    pub(crate) names: Arc<Names>,
+    pub(crate) routes: Arc<ArcSwap<Routes>>,
     /// Counts publications of `routes`.
     pub(crate) routed: watch::Receiver<u64>,
     pub(crate) snapshot: watch::Receiver<Arc<Snapshot>>,
@@ -86,12 +86,16 @@ impl Handle {
         if let Some(failure) = &routes.closed {
             return Some(Err(failure.clone()));
         }
-        let Entry { route, asked } = routes.find(model, selector)?;
+        let Some(Entry { route, asked }) = routes.find(model, selector) else {
+            return routes.full.clone().map(Err);
+        };
+        if !matches!(route, Route::Waiting(_)) {
+            asked.touch(self.shared.clock.now());
+        }
         match route {
             Route::Waiting(_) => None,
             Route::Refused(failure) => Some(Err(failure.clone())),
             Route::Ready(servable) => {
-                asked.touch(self.shared.clock.now());
                 let (tag, arm) = chosen_by(selector);
                 Some(Ok(Lease::new(Arc::clone(servable), tag, arm)))
             }

@@ -4,7 +4,7 @@ use std::{
     fmt,
     ops::Deref,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -76,5 +76,40 @@ impl Deref for Lease {
 
     fn deref(&self) -> &Servable {
         &self.servable
+    }
+}
+
+/// What is kept of a servable that requests have, or may still have.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// While it is routed.
+    strong: Option<Arc<Servable>>,
+    /// As long as leases live.
+    weak: Weak<Servable>,
+}
+
+impl Live {
+    pub(crate) fn new(servable: Arc<Servable>) -> Self {
+        Self { weak: Arc::downgrade(&servable), strong: Some(servable) }
+    }
+
+    /// The servable `id` if somebody still holds it, from now on as `route`.
+    pub(crate) fn revive(&self, id: &ServableId, route: u64) -> Option<Arc<Servable>> {
+        let servable = self.weak.upgrade().filter(|servable| servable.id == *id)?;
+        servable.route.store(route, Relaxed);
+        Some(servable)
+    }
+
+    pub(crate) fn withdraw(&mut self) {
+        self.strong = None;
+    }
+
+    pub(crate) fn routed(&self) -> Option<Arc<Servable>> {
+        self.strong.clone()
+    }
+
+    /// Whether nobody holds it any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.weak.strong_count() == 0
     }
 }

@@ -7,15 +7,21 @@ mod config;
 mod drains;
 mod error;
 mod handle;
+mod jobs;
 mod lease;
+pub mod metrics;
 mod names;
 mod routes;
+mod service;
 mod snapshot;
+mod watched;
+mod world;
 
 pub use config::{Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
+pub use service::{Service, start};
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };

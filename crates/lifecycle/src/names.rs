@@ -1,31 +1,112 @@
-//! What the configuration says about names.
+//! What the configuration says about names: which image a model comes from.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
-use outrigger_core::{ModelName, Selector, Tag};
+use outrigger_core::{Failure, ModelKey, ModelName, Reason, Selector, Tag};
+use outrigger_oci::{Prefix, Reference};
 
-use crate::config::{Config, ModelEntry};
+use crate::{
+    Error,
+    config::{Config, ModelEntry},
+};
 
-/// Names of models, and what they mean.
+/// Names of models, and what they mean. A request never names a host: names
+/// lead to references only through the configuration.
 #[derive(Debug)]
 pub(crate) struct Names {
     default_tag: Tag,
-    entries: BTreeMap<ModelName, ModelEntry>,
+    repository: Option<String>,
+    allowed: Vec<Prefix>,
+    entries: BTreeMap<ModelName, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    configured: ModelEntry,
+    image: Option<Reference>,
 }
 
 impl Names {
-    pub(crate) fn new(config: &Config) -> Self {
-        let entries = config.models.iter().map(|entry| (entry.name.clone(), entry.clone()));
-        Self { default_tag: config.images.default_tag.clone(), entries: entries.collect() }
+    /// # Errors
+    /// A reference or prefix that cannot be read, or a name listed twice.
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let allowed = config.images.allowed.iter().enumerate();
+        let allowed = allowed.map(|(i, text)| parse(&format!("images.allowed[{i}]"), text));
+        let mut names = Self {
+            default_tag: config.images.default_tag.clone(),
+            repository: config.images.repository.clone(),
+            allowed: allowed.collect::<Result<_, _>>()?,
+            entries: BTreeMap::new(),
+        };
+        if let Some(repository) = &names.repository {
+            parse::<Prefix>("images.repository", repository)?;
+        }
+        for (i, entry) in config.models.iter().enumerate() {
+            let key = format!("models[{i}]");
+            let image = entry.image.as_deref();
+            let image = image.map(|text| parse(&format!("{key}.image"), text)).transpose()?;
+            let value = Entry { configured: entry.clone(), image };
+            if names.entries.insert(entry.name.clone(), value).is_some() {
+                let message = format!("{} is listed twice", entry.name);
+                return Err(Error::Config { key, message });
+            }
+        }
+        Ok(names)
     }
 
     /// What a request for `model` without tag and digest means.
     pub(crate) fn default_selector(&self, model: &ModelName) -> Selector {
-        let entry = self.entries.get(model);
-        match entry.map(|entry| (entry.digest, &entry.tag)) {
-            Some((Some(digest), _)) => Selector::Digest(digest),
-            Some((None, Some(tag))) => Selector::Tag(tag.clone()),
+        match self.entries.get(model).map(|entry| &entry.configured) {
+            Some(ModelEntry { digest: Some(digest), .. }) => Selector::Digest(*digest),
+            Some(ModelEntry { tag: Some(tag), .. }) => Selector::Tag(tag.clone()),
             _ => Selector::Tag(self.default_tag.clone()),
         }
     }
+
+    /// What is to be kept up from the start.
+    pub(crate) fn preloads(&self) -> impl Iterator<Item = (ModelName, Selector)> {
+        let preloaded = self.entries.values().filter(|entry| entry.configured.preload);
+        preloaded.map(|entry| &entry.configured.name).map(|name| {
+            let selector = self.default_selector(name);
+            (name.clone(), selector)
+        })
+    }
+
+    /// The image of `model`, without tag and digest.
+    ///
+    /// # Errors
+    /// `MODEL_NOT_FOUND` and `IMAGE_NOT_ALLOWED`.
+    pub(crate) fn image(&self, model: &ModelName) -> Result<Reference, Failure> {
+        let listed = self.entries.get(model).and_then(|entry| entry.image.clone());
+        let image = match (listed, &self.repository) {
+            (Some(image), _) => image,
+            (None, Some(repository)) => under(repository, model)?,
+            (None, None) => return Err(unknown(model, "it is not configured")),
+        };
+        if self.allowed.iter().any(|prefix| image.is_within(prefix)) {
+            return Ok(image);
+        }
+        let message = format!("model {model}: its image is not under images.allowed");
+        Err(Failure::new(Reason::ImageNotAllowed, message))
+    }
+
+    /// The image of one version.
+    pub(crate) fn version(&self, key: &ModelKey) -> Result<Reference, Failure> {
+        Ok(self.image(&key.name)?.with_digest(key.digest))
+    }
+}
+
+fn under(repository: &str, model: &ModelName) -> Result<Reference, Failure> {
+    let text = format!("{}/{model}", repository.trim_end_matches('/'));
+    // Some names, such as `a..b`, are no repository anywhere.
+    text.parse().map_err(|_| unknown(model, "its name cannot be that of an image"))
+}
+
+fn unknown(model: &ModelName, why: &str) -> Failure {
+    Failure::new(Reason::ModelNotFound, format!("model {model}: {why}"))
+}
+
+fn parse<T: FromStr<Err: std::fmt::Display>>(key: &str, text: &str) -> Result<T, Error> {
+    let config = |error: T::Err| Error::Config { key: key.to_owned(), message: error.to_string() };
+    text.parse().map_err(config)
 }

@@ -19,6 +19,8 @@ pub(crate) struct Routes {
     pub(crate) models: HashMap<ModelName, ModelRoutes>,
     /// Set once the service has stopped or is about to.
     pub(crate) closed: Option<Failure>,
+    /// Set while nothing unknown is taken any more.
+    pub(crate) full: Option<Failure>,
 }
 
 /// The routes of one model.

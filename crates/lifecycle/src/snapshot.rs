@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 use outrigger_core::{Digest, Failure, ModelName, ServableId, Stage, Tag};
 
 /// All models, the engine and whether the start is over, at one moment.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
     /// The models by name.
     pub models: BTreeMap<ModelName, Arc<ModelView>>,

@@ -1,0 +1,88 @@
+//! What the machines want done, each a task of its own.
+
+pub(crate) mod disk;
+pub(crate) mod engine;
+pub(crate) mod gate;
+pub(crate) mod prepare;
+pub(crate) mod pull;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use outrigger_core::{Attempt, Digest, Failure, ModelKey, fleet::Event, model::Fault};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+
+pub(crate) use prepare::Prepared;
+
+/// How a job ended.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// Nothing to tell.
+    Nothing,
+    /// This is what happened.
+    Event(Event),
+    /// A pull, with the trees that are in the store after it.
+    Pulled { digest: Digest, result: Result<(), Failure>, trees: Option<BTreeSet<Digest>> },
+    /// A preparation.
+    Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
+    /// A passage through the gate, with what had to be prepared for it.
+    Checked {
+        key: ModelKey,
+        attempt: Attempt,
+        prepared: Option<Arc<Prepared>>,
+        result: Result<(), Failure>,
+    },
+}
+
+/// All running jobs. One that panics is taken to have failed.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    set: JoinSet<Done>,
+    if_panicked: HashMap<Id, Done>,
+}
+
+impl Jobs {
+    /// Starts a job; `if_panicked` is how it ended if it panics.
+    pub(crate) fn start(
+        &mut self,
+        if_panicked: Done,
+        job: impl Future<Output = Done> + Send + 'static,
+    ) -> AbortHandle {
+        let handle = self.set.spawn(job);
+        self.if_panicked.insert(handle.id(), if_panicked);
+        handle
+    }
+
+    /// The next job that ends; waits for ever when there is none. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Done {
+        match self.set.join_next_with_id().await {
+            Some(joined) => self.ended(joined),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn ended(&mut self, joined: Result<(Id, Done), JoinError>) -> Done {
+        match joined {
+            Ok((id, done)) => {
+                self.if_panicked.remove(&id);
+                done
+            }
+            Err(error) => {
+                let done = self.if_panicked.remove(&error.id()).unwrap_or(Done::Nothing);
+                if error.is_cancelled() {
+                    return Done::Nothing;
+                }
+                tracing::error!(job = ?done, "a job panicked");
+                done
+            }
+        }
+    }
+
+    /// Ends them all. Blocking work that has begun ends by itself.
+    pub(crate) async fn stop(&mut self) {
+        self.set.shutdown().await;
+        self.if_panicked.clear();
+    }
+}

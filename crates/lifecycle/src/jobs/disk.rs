@@ -1,0 +1,106 @@
+//! Work on the store's directories.
+
+use std::{collections::BTreeSet, sync::Arc, time::SystemTime};
+
+use outrigger_core::{Digest, Failure, ModelKey, ServableId, Version, fleet::Legacy, model::Fault};
+use outrigger_store::Error;
+
+use crate::world::{World, blocking, store_failure};
+
+/// Puts the files of `key` where the engine finds them as `id`, once the journal
+/// tells of it.
+pub(crate) async fn publish(
+    world: &Arc<World>,
+    key: &ModelKey,
+    id: ServableId,
+    journal: (u64, Arc<Legacy>),
+) -> Result<(), Fault> {
+    let digest = key.digest;
+    blocking(world, move |world| {
+        world.write_journal(journal.0, &journal.1);
+        let tree = world.store.tree(&digest).ok_or(Fault::FilesMissing)?;
+        world.store.publish(&id, &tree).map_err(|error| match error {
+            Error::TreeMissing(_) => Fault::FilesMissing,
+            error => Fault::Failed(store_failure(&error)),
+        })
+    })
+    .await
+}
+
+/// Puts a placeholder where the engine finds it.
+pub(crate) async fn publish_placeholder(world: &Arc<World>, id: ServableId) -> Result<(), Failure> {
+    blocking(world, move |world| {
+        let published = world.store.publish_placeholder(&id, &outrigger_backend::placeholder());
+        published.map_err(|error| store_failure(&error))
+    })
+    .await
+}
+
+/// Hides `id` from the engine, which does not have it in its configuration.
+pub(crate) async fn unpublish(world: &Arc<World>, id: ServableId) {
+    blocking(world, move |world| {
+        // What stays behind is removed at the next start.
+        if let Err(error) = world.store.unpublish(&id) {
+            tracing::warn!(servable = %id, error = %error, "cannot hide a version from the engine");
+        }
+    })
+    .await;
+}
+
+/// Deletes the files of `digest`, which no servable uses any more.
+pub(crate) async fn delete(world: &Arc<World>, digest: Digest) {
+    blocking(world, move |world| {
+        if let Err(error) = remove(world, &digest) {
+            tracing::warn!(model.digest = %digest, error = %error, "cannot delete a model's files");
+        }
+    })
+    .await;
+}
+
+fn remove(world: &World, digest: &Digest) -> Result<(), Error> {
+    // Hiding it may still be going on.
+    for published in world.store.published()? {
+        if published.tree.as_ref() == Some(digest) {
+            world.store.unpublish(&published.id)?;
+        }
+    }
+    world.store.remove_tree(digest)
+}
+
+/// Removes what earlier processes have left for the engine: versions up to
+/// `last` that are not in `keep`. The engine must have taken a configuration
+/// without them.
+pub(crate) async fn clean(world: &Arc<World>, last: Version, keep: BTreeSet<ServableId>) {
+    blocking(world, move |world| {
+        let published = world.store.published().unwrap_or_default();
+        let orphan = |id: &ServableId| id.version <= last && !keep.contains(id);
+        for id in published.into_iter().map(|published| published.id).filter(orphan) {
+            tracing::info!(servable = %id, "removing what an earlier process left for the engine");
+            if let Err(error) = world.store.unpublish(&id) {
+                tracing::warn!(servable = %id, error = %error, "cannot remove it");
+            }
+        }
+    })
+    .await;
+}
+
+/// Deletes trees that no model is known of and that were not used for `retain`.
+pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>) {
+    blocking(world, move |world| {
+        let Ok(trees) = world.store.trees() else { return };
+        let now = SystemTime::now();
+        for tree in trees {
+            let unused = now.duration_since(tree.last_used()).unwrap_or_default();
+            let digest = *tree.digest();
+            let wanted = known.contains(&digest) || world.uses(&digest);
+            if wanted || unused < world.config.retain {
+                continue;
+            }
+            tracing::info!(model.digest = %digest, "deleting files that nobody used for long");
+            if let Err(error) = world.store.remove_tree(&digest) {
+                tracing::warn!(model.digest = %digest, error = %error, "cannot delete them");
+            }
+        }
+    })
+    .await;
+}

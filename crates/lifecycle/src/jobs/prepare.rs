@@ -1,0 +1,47 @@
+//! From files to a plan.
+
+use std::sync::Arc;
+
+use outrigger_core::{Digest, Failure, ModelKey, model::Fault};
+use outrigger_features::{GoldenCase, Plan};
+use outrigger_store::Tree;
+
+use crate::world::{World, blocking, store_failure};
+
+/// What is known of a version from its files.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) platform_digest: Digest,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) golden: Vec<GoldenCase>,
+    pub(crate) size: u64,
+}
+
+/// Reads metadata, signature and golden cases of `key`, and checks them against
+/// each other.
+pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Prepared>, Fault> {
+    let digest = key.digest;
+    blocking(world, move |world| {
+        let tree = world.store.tree(&digest).ok_or(Fault::FilesMissing)?;
+        world.store.touch(&digest);
+        read(&tree).map(Arc::new).map_err(Fault::Failed)
+    })
+    .await
+}
+
+fn read(tree: &Tree) -> Result<Prepared, Failure> {
+    let store = |error| store_failure(&error);
+    let metadata = tree.metadata_bytes().map_err(store)?;
+    let saved_model = tree.saved_model_bytes().map_err(store)?;
+    let plan = Plan::load(&metadata, &saved_model)
+        .map_err(|error| Failure::because(error.reason(), &error))?;
+    let golden = tree.golden_bytes().map_err(store)?.unwrap_or_default();
+    let golden =
+        plan.golden_cases(&golden).map_err(|error| Failure::because(error.reason(), &error))?;
+    Ok(Prepared {
+        platform_digest: *tree.platform_digest(),
+        plan: Arc::new(plan),
+        golden,
+        size: tree.size().as_u64(),
+    })
+}

@@ -1,0 +1,129 @@
+//! From a reference to a verified tree in the store.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag};
+use outrigger_oci::{Image, Layer, Reference};
+use outrigger_store::{Package, Reservation};
+
+use super::Done;
+use crate::{
+    metrics,
+    world::{World, blocking, store_failure},
+};
+
+/// Layers that vanish or rot between download and unpacking are pulled again
+/// so many times.
+const ATTEMPTS: usize = 3;
+
+/// Gets the files of `key` into the store. The registry is not asked when they
+/// are there already.
+pub(crate) async fn pull(world: Arc<World>, key: ModelKey) -> Done {
+    let digest = key.digest;
+    if blocking(&world, move |world| world.store.tree(&digest).is_some()).await {
+        return Done::Pulled { digest, result: Ok(()), trees: None };
+    }
+    let result = fetch(&world, &key).await;
+    metrics::pulled(&result);
+    let trees = blocking(&world, |world| {
+        let trees = world.store.trees().ok()?;
+        Some(trees.iter().map(|tree| *tree.digest()).collect::<BTreeSet<_>>())
+    });
+    Done::Pulled { digest, result, trees: trees.await }
+}
+
+async fn fetch(world: &Arc<World>, key: &ModelKey) -> Result<(), Failure> {
+    let reference = world.names.version(key)?;
+    let _permit = world.pulls.acquire().await.expect("never closed");
+    let image = world.client.image(&reference).await.map_err(|error| error.failure())?;
+    let mut attempt = 1;
+    loop {
+        let reservation = download(world, &reference, &image).await?;
+        match unpack(world, &image).await {
+            Err(again) if again.layers_lost && attempt < ATTEMPTS => attempt += 1,
+            Err(failed) => return Err(failed.failure),
+            Ok(()) => return Ok(()),
+        }
+        drop(reservation);
+    }
+}
+
+/// Gets the layers that are missing. They are safe from eviction until the
+/// reservation is dropped.
+async fn download(
+    world: &Arc<World>,
+    reference: &Reference,
+    image: &Image,
+) -> Result<Reservation, Failure> {
+    let sizes: Vec<_> = image.layers.iter().map(|layer| (layer.digest, layer.size)).collect();
+    let layers = image.layers.clone();
+    let (reservation, missing) = blocking(world, move |world| {
+        let reservation = world.store.reserve(&sizes, &|digest| world.uses(digest))?;
+        let seen = &mut BTreeSet::new();
+        let missing = layers
+            .into_iter()
+            .filter(|layer| seen.insert(layer.digest) && !world.store.has_blob(&layer.digest));
+        let place = |layer: Layer| (layer, world.store.partial(&layer.digest));
+        Ok((reservation, missing.map(place).collect::<Vec<_>>()))
+    })
+    .await
+    .map_err(|error| store_failure(&error))?;
+    let fetch = |(layer, dest): (Layer, PathBuf)| async move {
+        world.client.fetch_blob(reference, &layer, &dest).await
+    };
+    let fetches = stream::iter(missing.clone()).map(Ok);
+    let concurrency = world.config.layer_concurrency.max(1);
+    let fetched = fetches.try_for_each_concurrent(concurrency, fetch).await;
+    fetched.map_err(|error| error.failure())?;
+    blocking(world, move |world| {
+        missing.iter().try_for_each(|(layer, _)| world.store.commit_blob(&layer.digest))
+    })
+    .await
+    .map_err(|error| store_failure(&error))?;
+    Ok(reservation)
+}
+
+struct Unpacked {
+    failure: Failure,
+    layers_lost: bool,
+}
+
+async fn unpack(world: &Arc<World>, image: &Image) -> Result<(), Unpacked> {
+    let package = Package {
+        digest: image.digest,
+        platform_digest: image.platform_digest,
+        labels: image.labels.clone(),
+        layers: image.layers.iter().map(|layer| (layer.digest, layer.kind)).collect(),
+    };
+    blocking(world, move |world| {
+        let unpacked = world.store.unpack(&package, &|digest| world.uses(digest));
+        unpacked.map(drop).map_err(|error| Unpacked {
+            failure: store_failure(&error),
+            layers_lost: matches!(
+                error,
+                outrigger_store::Error::BlobMissing(_) | outrigger_store::Error::BlobCorrupt { .. }
+            ),
+        })
+    })
+    .await
+}
+
+/// Which digest a tag is now.
+pub(crate) async fn resolve(
+    world: &Arc<World>,
+    model: &ModelName,
+    tag: &Tag,
+) -> Result<Digest, Failure> {
+    let reference = world.names.image(model)?.with_tag(tag.clone());
+    let resolved = world.client.resolve(&reference).await;
+    metrics::resolved(&resolved);
+    resolved.map_err(|error| {
+        let failure = error.failure();
+        if failure.reason != Reason::ModelNotFound {
+            return failure;
+        }
+        // Which registry holds it is no business of whoever asks.
+        Failure::new(Reason::ModelNotFound, format!("model {model}: there is no such image"))
+    })
+}

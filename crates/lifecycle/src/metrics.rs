@@ -1,0 +1,155 @@
+//! What this crate counts.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use outrigger_backend::ReloadError;
+use outrigger_core::{Digest, Failure, Metric, MetricKind, Stage, fleet::Counts};
+
+const MODELS: &str = "outrigger_models";
+const TRANSITIONS: &str = "outrigger_model_transitions_total";
+const TIME_IN_STATE: &str = "outrigger_model_state_duration_seconds";
+const FAILURES: &str = "outrigger_model_failures_total";
+const PULLS: &str = "outrigger_model_pulls_total";
+const LOOKUPS: &str = "outrigger_tag_lookups_total";
+const SWITCHES: &str = "outrigger_tag_switches_total";
+const GATES: &str = "outrigger_model_gate_total";
+const RELOADS: &str = "outrigger_engine_reloads_total";
+const RESTARTS: &str = "outrigger_engine_restarts_total";
+const REACHABLE: &str = "outrigger_engine_reachable";
+const EVENTS: &str = "outrigger_machine_events_total";
+
+/// Every metric of this crate.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: MODELS,
+        kind: MetricKind::Gauge,
+        labels: &["state"],
+        help: "Versions of models by state (new, downloaded, loaded, available).",
+    },
+    Metric {
+        name: TRANSITIONS,
+        kind: MetricKind::Counter,
+        labels: &["from", "to"],
+        help: "Changes of a version's state.",
+    },
+    Metric {
+        name: TIME_IN_STATE,
+        kind: MetricKind::Histogram,
+        labels: &["state"],
+        help: "How long a version was in a state when it left it.",
+    },
+    Metric {
+        name: FAILURES,
+        kind: MetricKind::Counter,
+        labels: &["reason"],
+        help: "Failures of bringing a version up, each followed by a retry unless it is permanent.",
+    },
+    Metric {
+        name: PULLS,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Pulls of images that ended, by outcome: ok or a reason.",
+    },
+    Metric {
+        name: LOOKUPS,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Look-ups of tags in the registry, by outcome: ok or a reason.",
+    },
+    Metric {
+        name: SWITCHES,
+        kind: MetricKind::Counter,
+        labels: &[],
+        help: "Times a tag began to be answered by another version.",
+    },
+    Metric {
+        name: GATES,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Passages through the golden gate, by outcome: ok or a reason.",
+    },
+    Metric {
+        name: RELOADS,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Configurations sent to the engine, by outcome (ok, failed, refused, timeout, lost).",
+    },
+    Metric {
+        name: RESTARTS,
+        kind: MetricKind::Counter,
+        labels: &[],
+        help: "Times the engine was found to have restarted.",
+    },
+    Metric {
+        name: REACHABLE,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "1 when the engine answered the last time it was asked, else 0.",
+    },
+    Metric {
+        name: EVENTS,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Events that the state machines dropped: stale ones belong to an earlier attempt, \
+               unexpected ones point to a defect.",
+    },
+];
+
+fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
+    result.as_ref().map_or_else(|failure| failure.reason.as_str(), |_| "ok")
+}
+
+pub(crate) fn pulled(result: &Result<(), Failure>) {
+    metrics::counter!(PULLS, "outcome" => outcome(result)).increment(1);
+}
+
+pub(crate) fn resolved(result: &Result<Digest, outrigger_oci::Error>) {
+    let outcome = result.as_ref().map_or_else(|error| error.reason().as_str(), |_| "ok");
+    metrics::counter!(LOOKUPS, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn gated(result: &Result<(), Failure>) {
+    metrics::counter!(GATES, "outcome" => outcome(result)).increment(1);
+}
+
+pub(crate) fn reloaded(result: &Result<(), ReloadError>) {
+    let outcome = match result {
+        Ok(()) => "ok",
+        Err(error) if error.was_applied() => "failed",
+        Err(ReloadError::Refused { .. }) => "refused",
+        Err(ReloadError::Timeout) => "timeout",
+        Err(ReloadError::Unavailable(_)) => "lost",
+    };
+    metrics::counter!(RELOADS, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn restarted() {
+    metrics::counter!(RESTARTS).increment(1);
+}
+
+pub(crate) fn switched() {
+    metrics::counter!(SWITCHES).increment(1);
+}
+
+pub(crate) fn failed(failure: &Failure) {
+    metrics::counter!(FAILURES, "reason" => failure.reason.as_str()).increment(1);
+}
+
+pub(crate) fn moved(from: Stage, to: Stage, after: Duration) {
+    let (from, to) = (from.as_str(), to.as_str());
+    metrics::counter!(TRANSITIONS, "from" => from, "to" => to).increment(1);
+    metrics::histogram!(TIME_IN_STATE, "state" => from).record(after);
+}
+
+pub(crate) fn state(stages: &BTreeMap<Stage, usize>, reachable: bool) {
+    for stage in Stage::ALL {
+        let count = stages.get(&stage).copied().unwrap_or_default();
+        metrics::gauge!(MODELS, "state" => stage.as_str()).set(count as f64);
+    }
+    metrics::gauge!(REACHABLE).set(f64::from(u8::from(reachable)));
+}
+
+pub(crate) fn dropped(counts: Counts) {
+    metrics::counter!(EVENTS, "outcome" => "stale").absolute(counts.stale);
+    metrics::counter!(EVENTS, "outcome" => "unexpected").absolute(counts.unexpected);
+}

@@ -1,0 +1,295 @@
+//! The one task that owns all machines.
+
+mod commands;
+mod effects;
+mod publish;
+mod start;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use outrigger_backend::Backend;
+use outrigger_core::{
+    Digest, Failure, ModelKey, ModelName, Moment, Policy, Selector, Version,
+    fleet::{Answer, Event, Fleet, Legacy},
+    model, serving,
+};
+use outrigger_oci::Client;
+use outrigger_store::Store;
+use tokio::{
+    sync::{Notify, mpsc, watch},
+    task::AbortHandle,
+    time::{sleep_until, timeout},
+};
+
+use crate::{
+    Config, Error, Handle,
+    clock::Clock,
+    drains::Drains,
+    handle::{Command, Shared},
+    jobs::{Done, Jobs, Prepared},
+    lease::Live,
+    metrics,
+    names::Names,
+    routes::{LastAsked, Routes},
+    snapshot::Snapshot,
+    watched::Watched,
+    world::{World, blocking},
+};
+
+/// Demands that may wait to be looked at; more are refused.
+const COMMANDS: usize = 4096;
+/// How often files that no model is known of are looked for.
+const SWEEP: Duration = Duration::from_secs(3600);
+
+/// Owns the machines and runs until it is told to stop.
+pub struct Service {
+    world: Arc<World>,
+    clock: Clock,
+    fleet: Fleet,
+    jobs: Jobs,
+    /// Pulls by digest: models of one digest share one.
+    pulls: BTreeMap<Digest, Pull>,
+    prepared: BTreeMap<ModelKey, Arc<Prepared>>,
+    live: BTreeMap<ModelKey, Live>,
+    asked: BTreeMap<(ModelName, Selector), Asked>,
+    commands: mpsc::Receiver<Command>,
+    drains: Arc<Drains>,
+    suspect: Arc<Notify>,
+    /// What requests get: the backend, watched.
+    backend: Arc<dyn Backend>,
+    outside: Outside,
+    journal: (u64, Arc<Legacy>),
+    /// Versions up to this one are of earlier processes.
+    inherited: Version,
+    sweep_at: Moment,
+    preloaded: bool,
+}
+
+/// A pull and those who wait for it.
+struct Pull {
+    waiting: BTreeMap<ModelKey, outrigger_core::Attempt>,
+    job: AbortHandle,
+}
+
+/// When something was last asked for, and up to when the machines know of it.
+struct Asked {
+    at: Arc<LastAsked>,
+    told: Option<Moment>,
+}
+
+/// What others see of us, and what was shown last.
+#[derive(Default)]
+struct Outside {
+    routes: Arc<ArcSwap<Routes>>,
+    routed: watch::Sender<u64>,
+    snapshot: watch::Sender<Arc<Snapshot>>,
+    answers: BTreeMap<(ModelName, Selector), Answer>,
+    full: bool,
+    stages: BTreeMap<ModelKey, publish::Shown>,
+}
+
+/// Prepares a service and its handle. Nothing happens before [`Service::run`].
+///
+/// # Errors
+/// [`Error::Config`].
+pub fn start(
+    config: Config,
+    client: Client,
+    store: Store,
+    backend: Arc<dyn Backend>,
+) -> Result<(Handle, Service), Error> {
+    let names = Arc::new(Names::new(&config)?);
+    let clock = Clock::start();
+    let (sender, commands) = mpsc::channel(COMMANDS);
+    let outside = Outside::default();
+    let shared = Shared {
+        clock,
+        names: Arc::clone(&names),
+        routes: Arc::clone(&outside.routes),
+        routed: outside.routed.subscribe(),
+        snapshot: outside.snapshot.subscribe(),
+        commands: sender,
+    };
+    let suspect = Arc::new(Notify::new());
+    let fleet = Fleet::new(policy(&config), Version(0), clock.now());
+    let service = Service {
+        backend: Arc::new(Watched::new(Arc::clone(&backend), Arc::clone(&suspect))),
+        world: Arc::new(World::new(config, names, client, store, backend)),
+        clock,
+        fleet,
+        jobs: Jobs::default(),
+        pulls: BTreeMap::new(),
+        prepared: BTreeMap::new(),
+        live: BTreeMap::new(),
+        asked: BTreeMap::new(),
+        commands,
+        drains: Arc::default(),
+        suspect,
+        outside,
+        journal: (0, Arc::default()),
+        inherited: Version(0),
+        sweep_at: clock.now() + SWEEP,
+        preloaded: false,
+    };
+    Ok((Handle { shared: Arc::new(shared) }, service))
+}
+
+fn policy(config: &Config) -> Policy {
+    Policy {
+        idle_ttl: config.idle_ttl,
+        retain: config.retain,
+        backoff: outrigger_core::Backoff { first: config.retry.first, most: config.retry.most },
+        poll_interval: config.images.poll_interval,
+        busy_probe: config.engine.busy,
+        steady_probe: config.engine.steady,
+        patience: config.engine.patience,
+        reload_limit: config.engine.reload_limit,
+        ..Policy::default()
+    }
+}
+
+impl Service {
+    /// Runs until [`Handle::shutdown`], or until every handle is gone.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] when the store cannot be read at the start.
+    pub async fn run(mut self) -> Result<(), Error> {
+        self.take_over().await?;
+        self.apply(Event::Tick);
+        self.publish();
+        let stop = loop {
+            let wake_at = self.wake_at();
+            // The order: what makes room first, then what became of work that
+            // was begun, then new demands, and the clock last. Each of the first
+            // three is bounded by the work that is there.
+            let stop = tokio::select! {
+                biased;
+                drained = self.drains.take() => self.drained(drained),
+                done = self.jobs.next() => self.done(done),
+                command = self.commands.recv() => self.command(command),
+                () = self.suspect.notified() => self.engine(serving::Event::Suspect),
+                () = sleep_until(wake_at) => self.tick(),
+            };
+            self.publish();
+            if let Some(stop) = stop {
+                break stop;
+            }
+        };
+        self.stop(stop).await;
+        Ok(())
+    }
+
+    fn wake_at(&self) -> tokio::time::Instant {
+        let times = [self.fleet.wakes_at(), self.fleet.patience_ends_at(), Some(self.sweep_at)];
+        self.clock.instant(times.into_iter().flatten().min().unwrap_or(self.sweep_at))
+    }
+
+    fn drained(&mut self, drained: Vec<(ModelKey, u64)>) -> Option<Stop> {
+        for (key, route) in drained {
+            self.apply(Event::Model(key, model::Event::Drained(route)));
+        }
+        None
+    }
+
+    fn engine(&mut self, event: serving::Event) -> Option<Stop> {
+        self.apply(Event::Engine(event));
+        None
+    }
+
+    fn tick(&mut self) -> Option<Stop> {
+        self.tell_used();
+        self.apply(Event::Tick);
+        if self.sweep_at <= self.clock.now() {
+            self.sweep();
+        }
+        None
+    }
+
+    /// Tells the machines what requests have used since the last time.
+    fn tell_used(&mut self) {
+        let mut used = Vec::new();
+        for ((name, selector), asked) in &mut self.asked {
+            let at = asked.at.get();
+            if asked.told < at {
+                asked.told = at;
+                used.extend(at.map(|at| Event::Used(name.clone(), selector.clone(), at)));
+            }
+        }
+        used.into_iter().for_each(|event| self.apply(event));
+    }
+
+    fn sweep(&mut self) {
+        self.sweep_at = self.clock.now() + SWEEP;
+        let known: BTreeSet<_> = self.fleet.models().map(|model| model.key().digest).collect();
+        let world = Arc::clone(&self.world);
+        self.jobs.start(Done::Nothing, async move {
+            crate::jobs::disk::sweep(&world, known).await;
+            Done::Nothing
+        });
+    }
+
+    /// Hands an event to the machines and starts what they want done.
+    fn apply(&mut self, event: Event) {
+        let now = self.clock.now();
+        let effects = self.fleet.handle(now, rand::random(), event);
+        self.world.in_use.store(Arc::new(self.fleet.in_use(now)));
+        self.note_journal();
+        for effect in effects {
+            self.carry_out(effect);
+        }
+    }
+
+    /// What of the present has to survive us is numbered when it changes.
+    fn note_journal(&mut self) {
+        let legacy = self.fleet.legacy();
+        if *self.journal.1 == legacy {
+            return;
+        }
+        self.journal = (self.journal.0 + 1, Arc::new(legacy));
+        let (world, (number, legacy)) = (Arc::clone(&self.world), self.journal.clone());
+        self.jobs.start(Done::Nothing, async move {
+            blocking(&world, move |world| world.write_journal(number, &legacy)).await;
+            Done::Nothing
+        });
+    }
+
+    async fn stop(mut self, stop: Stop) {
+        tracing::info!("lifecycle is stopping; the engine keeps its models");
+        self.outside.close();
+        let (number, legacy) = (self.journal.0 + 1, self.journal.1.clone());
+        let last = async {
+            self.jobs.stop().await;
+            blocking(&self.world, move |world| world.write_journal(number, &legacy)).await;
+        };
+        if timeout(stop.grace, last).await.is_err() {
+            tracing::warn!("the journal was not written within the grace period");
+        }
+        if let Some(done) = stop.done {
+            // Who asked may have gone.
+            done.send(()).ok();
+        }
+    }
+}
+
+/// How to stop.
+struct Stop {
+    grace: Duration,
+    done: Option<tokio::sync::oneshot::Sender<()>>,
+}
+
+/// Counts a failure where it becomes known.
+fn note_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
+    metrics::failed(failure);
+    tracing::warn!(
+        model.name = %key.name,
+        model.digest = %key.digest,
+        reason = %failure.reason,
+        error = %failure.message,
+        "{doing} failed"
+    );
+}

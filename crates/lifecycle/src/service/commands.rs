@@ -1,0 +1,122 @@
+//! What others ask for, and what became of jobs.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use outrigger_core::{
+    Digest, Failure, ModelKey, ModelName, Reason, Selector,
+    fleet::Event,
+    model::{self, Fault, State},
+};
+
+use super::{Service, Stop, note_failure};
+use crate::{handle::Command, jobs::Done};
+
+/// How long the end may take when nobody said so.
+const GRACE: Duration = Duration::from_secs(5);
+
+impl Service {
+    pub(super) fn command(&mut self, command: Option<Command>) -> Option<Stop> {
+        match command {
+            None => return Some(Stop { grace: GRACE, done: None }),
+            Some(Command::Shutdown { grace, done }) => {
+                return Some(Stop { grace, done: Some(done) });
+            }
+            Some(Command::Ask { model, selector }) => self.apply(Event::Ask(model, selector)),
+            Some(Command::Load { model, selector, done }) => {
+                self.apply(Event::Load(model, selector));
+                // Whoever asked waits for the model by itself, or has gone.
+                done.send(()).ok();
+            }
+            Some(Command::Unload { model, selector, delete, done }) => {
+                let result = self.unload(model, selector, delete);
+                done.send(result).ok();
+            }
+        }
+        None
+    }
+
+    fn unload(&mut self, name: ModelName, selector: Selector, delete: bool) -> Result<(), Failure> {
+        if !self.fleet.is_known(&name, &selector) {
+            return Err(self.nothing_known(&name, &selector));
+        }
+        self.apply(Event::Unload { name, selector, delete });
+        Ok(())
+    }
+
+    fn nothing_known(&self, name: &ModelName, selector: &Selector) -> Failure {
+        let known = self.fleet.models().any(|model| model.key().name == *name)
+            || self.fleet.tags().any(|(key, _)| key.name == *name);
+        let reason = match selector {
+            _ if !known => Reason::ModelNotFound,
+            Selector::Tag(_) => Reason::TagNotFound,
+            Selector::Digest(_) => Reason::DigestNotFound,
+        };
+        Failure::new(reason, format!("{name}{selector} is not known here"))
+    }
+
+    pub(super) fn done(&mut self, done: Done) -> Option<Stop> {
+        match done {
+            Done::Nothing => {}
+            Done::Event(event) => self.apply(event),
+            Done::Pulled { digest, result, trees } => self.pulled(digest, result, trees),
+            Done::Prepared { key, attempt, result } => {
+                if let Err(Fault::Failed(failure)) = &result {
+                    note_failure(&key, "preparing", failure);
+                }
+                let result = result.map(|prepared| {
+                    self.prepared.insert(key.clone(), prepared);
+                });
+                self.apply(Event::Model(key, model::Event::Prepared(attempt, result)));
+            }
+            Done::Checked { key, attempt, prepared, result } => {
+                if let Err(failure) = &result {
+                    note_failure(&key, "the gate", failure);
+                }
+                if let Some(prepared) = prepared {
+                    self.prepared.insert(key.clone(), prepared);
+                }
+                self.apply(Event::Model(key, model::Event::Checked(attempt, result)));
+            }
+        }
+        None
+    }
+
+    fn pulled(
+        &mut self,
+        digest: Digest,
+        result: Result<(), Failure>,
+        trees: Option<BTreeSet<Digest>>,
+    ) {
+        if let Some(trees) = trees {
+            self.note_evictions(&trees);
+        }
+        let Some(pull) = self.pulls.remove(&digest) else { return };
+        for (key, attempt) in pull.waiting {
+            if let Err(failure) = &result {
+                note_failure(&key, "the pull", failure);
+            }
+            let result = result.clone().map_err(Fault::Failed);
+            self.apply(Event::Model(key, model::Event::Pulled(attempt, result)));
+        }
+    }
+
+    /// A pull may have made room for itself.
+    fn note_evictions(&mut self, trees: &BTreeSet<Digest>) {
+        let lies_there = |model: &&model::ModelMachine| *model.state() == State::Downloaded;
+        let digests = self.fleet.models().filter(lies_there).map(|model| model.key().digest);
+        let gone: BTreeSet<_> = digests.filter(|digest| !trees.contains(digest)).collect();
+        for digest in gone {
+            tracing::info!(model.digest = %digest, "deleted to make room");
+            self.apply(Event::Evicted(digest));
+        }
+    }
+
+    /// Forgets what was prepared of versions whose files are gone.
+    pub(super) fn forget_prepared(&mut self) {
+        let fleet = &self.fleet;
+        let has_files = |key: &ModelKey| {
+            fleet.model(key).is_some_and(|model| model.stage() > outrigger_core::Stage::New)
+        };
+        self.prepared.retain(|key, _| has_files(key));
+    }
+}

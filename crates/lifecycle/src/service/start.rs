@@ -1,0 +1,93 @@
+//! What is taken over from an earlier process.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use outrigger_core::{
+    ModelKey, Moment, Selector, ServableId, ServableName, Version,
+    fleet::{Fleet, Legacy, TagKey},
+};
+use outrigger_store::Published;
+use tokio::task::spawn_blocking;
+
+use super::Service;
+use crate::{Error, world::World};
+
+impl Service {
+    /// Builds the machines from configuration and journal.
+    ///
+    /// Versions that the journal says were in the engine are kept as they were:
+    /// an engine that still runs serves them on, and they only pass the gate
+    /// again; one that has restarted loads them under the same names.
+    pub(super) async fn take_over(&mut self) -> Result<(), Error> {
+        let world = Arc::clone(&self.world);
+        let inherited = spawn_blocking(move || inherit(&world)).await;
+        let (legacy, last) = inherited.unwrap_or_else(|error| {
+            std::panic::resume_unwind(error.into_panic());
+        })?;
+        self.inherited = last;
+        self.fleet =
+            build(&self.world, self.fleet.policy().clone(), legacy, last, self.clock.now());
+        Ok(())
+    }
+}
+
+fn build(
+    world: &World,
+    policy: outrigger_core::Policy,
+    legacy: Legacy,
+    last: Version,
+    now: Moment,
+) -> Fleet {
+    let mut fleet = Fleet::new(policy, last, now);
+    for (name, selector) in world.names.preloads() {
+        match selector {
+            Selector::Tag(tag) => fleet.follow(TagKey { name, tag }, now),
+            Selector::Digest(digest) => fleet.pin(ModelKey { name, digest }),
+        }
+    }
+    tracing::info!(
+        tags = legacy.tags.len(),
+        versions = legacy.loaded.len(),
+        "taking over what the journal tells"
+    );
+    fleet.adopt(legacy, now);
+    fleet
+}
+
+/// What the journal and the store tell, as far as it still holds, and a version
+/// that is larger than any that was ever used. Blocks.
+fn inherit(world: &World) -> Result<(Legacy, Version), Error> {
+    let journal = world.store.journal();
+    let record = journal.load().map_err(Error::Journal)?;
+    let published = world.store.published().map_err(Error::Journal)?;
+    let last = journal.next_version().map_err(Error::Journal)?;
+    let mut legacy = Legacy::default();
+    for (name, tags) in record.tags {
+        // What is not allowed any more must not be served any more.
+        if world.names.image(&name).is_ok() {
+            let key = |tag| TagKey { name: name.clone(), tag };
+            legacy.tags.extend(tags.into_iter().map(|(tag, digest)| (key(tag), digest)));
+        }
+    }
+    let placeholders = placeholders(&published);
+    for desired in record.desired {
+        let there = Published { id: desired.servable.clone(), tree: Some(desired.key.digest) };
+        let usable = published.contains(&there)
+            && world.store.tree(&desired.key.digest).is_some()
+            && world.names.image(&desired.key.name).is_ok()
+            && desired.servable.name == ServableName::of(&desired.key.name);
+        let placeholder = placeholders.get(&desired.servable.name);
+        if let Some(placeholder) = placeholder.filter(|_| usable) {
+            legacy.placeholders.insert(placeholder.clone());
+            legacy.loaded.insert(desired.key, desired.servable);
+        }
+    }
+    Ok((legacy, last))
+}
+
+/// The latest placeholder of each name.
+fn placeholders(published: &[Published]) -> BTreeMap<ServableName, ServableId> {
+    let placeholders = published.iter().filter(|published| published.tree.is_none());
+    // In the order of their versions, so the latest stays.
+    placeholders.map(|it| (it.id.name.clone(), it.id.clone())).collect()
+}

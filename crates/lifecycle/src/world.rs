@@ -1,0 +1,114 @@
+//! What the jobs work with, and on.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arc_swap::ArcSwap;
+use outrigger_backend::Backend;
+use outrigger_core::{Digest, Failure, Reason, fleet::Legacy};
+use outrigger_oci::Client;
+use outrigger_store::{Desired, Record, Store};
+use tokio::{sync::Semaphore, task::spawn_blocking};
+
+use crate::{Config, names::Names};
+
+/// Everything outside of the machines.
+pub(crate) struct World {
+    pub(crate) config: Config,
+    pub(crate) names: Arc<Names>,
+    pub(crate) client: Client,
+    pub(crate) store: Store,
+    pub(crate) backend: Arc<dyn Backend>,
+    /// Digests whose files must stay. Set before any job is started that may
+    /// need them.
+    pub(crate) in_use: ArcSwap<BTreeSet<Digest>>,
+    pub(crate) pulls: Semaphore,
+    journal: Mutex<u64>,
+}
+
+impl World {
+    pub(crate) fn new(
+        config: Config,
+        names: Arc<Names>,
+        client: Client,
+        store: Store,
+        backend: Arc<dyn Backend>,
+    ) -> Self {
+        Self {
+            pulls: Semaphore::new(config.pull_concurrency.max(1)),
+            config,
+            names,
+            client,
+            store,
+            backend,
+            in_use: ArcSwap::default(),
+            journal: Mutex::default(),
+        }
+    }
+
+    /// Whether the files of `digest` must stay.
+    pub(crate) fn uses(&self, digest: &Digest) -> bool {
+        self.in_use.load().contains(digest)
+    }
+
+    /// Writes the `number`th state of the journal unless a later one has been.
+    /// Blocks.
+    pub(crate) fn write_journal(&self, number: u64, legacy: &Legacy) {
+        let mut written = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        if number <= *written {
+            return;
+        }
+        match self.store.journal().save(&record(legacy)) {
+            Ok(()) => *written = number,
+            // The next start then loads more than it would have to.
+            Err(error) => tracing::warn!(error = %error, "cannot write the journal"),
+        }
+    }
+}
+
+fn record(legacy: &Legacy) -> Record {
+    let mut record = Record::default();
+    for (key, digest) in &legacy.tags {
+        let tags = record.tags.entry(key.name.clone()).or_default();
+        tags.insert(key.tag.clone(), *digest);
+    }
+    let desired = legacy.loaded.iter();
+    record.desired =
+        desired.map(|(key, id)| Desired { key: key.clone(), servable: id.clone() }).collect();
+    record
+}
+
+/// Runs `work` where it may block.
+pub(crate) fn blocking<T, F>(
+    world: &Arc<World>,
+    work: F,
+) -> impl Future<Output = T> + Send + use<T, F>
+where
+    T: Send + 'static,
+    F: FnOnce(&World) -> T + Send + 'static,
+{
+    let world = Arc::clone(world);
+    let task = spawn_blocking(move || work(&world));
+    async {
+        match task.await {
+            Ok(value) => value,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // Only at the end of the runtime, when nobody waits any more.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+}
+
+/// A failure of the store.
+pub(crate) fn store_failure(error: &outrigger_store::Error) -> Failure {
+    Failure::because(error.reason(), error)
+}
+
+/// A defect: something panicked.
+pub(crate) fn defect() -> Failure {
+    Failure::new(Reason::Internal, "a task ended unexpectedly")
+}
