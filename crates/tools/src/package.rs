@@ -11,8 +11,7 @@ use crate::{
 };
 
 /// Packs `directory`, which mirrors `/data`, and pushes it. The same files and
-/// labels give the same digest. The package is checked as a server would check
-/// it before anything is sent.
+/// labels give the same digest.
 pub async fn push(
     client: &Client,
     directory: &Path,

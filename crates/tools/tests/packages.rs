@@ -1,0 +1,100 @@
+//! push, pull and inspect over an image layout directory.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use outrigger_testkit::saved_model::{Linear, package_dir};
+use outrigger_tools::{
+    Error,
+    fetch::Source,
+    inspect::{self, Report},
+    package,
+    registry::{self, Client, Progress, Reference},
+};
+
+const GOLDEN: &str = r#"{"request": {"treatments": [{"features": {"t0": 1, "t1": 1}}]},
+    "expected": {"scores": [5]}, "rtol": 0, "atol": 0}"#;
+
+fn client() -> Client {
+    // Another test of this process may have been first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    registry::client(Vec::new(), None).expect("a client")
+}
+
+fn package_in(directory: &Path) {
+    let model = Linear { user: vec![1.0], treatment: vec![2.0, 3.0], bias: 0.0 }.model();
+    package_dir(directory, &model).expect("a package");
+    fs::write(directory.join("golden.jsonl"), GOLDEN).expect("golden cases");
+}
+
+fn layout(directory: &Path, tag: &str) -> Reference {
+    format!("oci:{}:{tag}", directory.join("layout").display()).parse().expect("a reference")
+}
+
+fn labels() -> BTreeMap<String, String> {
+    BTreeMap::from([("dev.example.run".to_owned(), "7".to_owned())])
+}
+
+async fn inspected(source: Source) -> Report {
+    inspect::inspect(&client(), &source, &Progress::default()).await.expect("a report")
+}
+
+#[tokio::test]
+async fn what_is_pulled_can_be_pushed_again_as_the_same_image() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (made, pulled) = (scratch.path().join("made"), scratch.path().join("pulled"));
+    package_in(&made);
+    let (first, second) = (layout(scratch.path(), "first"), layout(scratch.path(), "second"));
+    let digest = package::push(&client(), &made, &first, labels()).await.expect("a push");
+    let progress = Progress::default();
+    let there = package::pull(&client(), &first, &pulled, &progress).await.expect("a pull");
+    assert_eq!(there, digest);
+    assert!(progress.bytes() > 0);
+    let again = package::push(&client(), &pulled, &second, labels()).await.expect("a push");
+    assert_eq!(again, digest);
+}
+
+#[tokio::test]
+async fn a_pull_does_not_write_over_anything() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let reference = layout(scratch.path(), "none");
+    let pull = package::pull(&client(), &reference, scratch.path(), &Progress::default()).await;
+    assert!(matches!(pull, Err(Error::Usage(_))), "{pull:?}");
+    let nothing = scratch.path().join("nothing");
+    let pull = package::pull(&client(), &reference, &nothing, &Progress::default()).await;
+    assert!(matches!(pull, Err(Error::Failed(_))), "{pull:?}");
+    assert!(!nothing.exists());
+}
+
+#[tokio::test]
+async fn inspect_tells_where_each_feature_goes() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let made = scratch.path().join("made");
+    package_in(&made);
+    let reference = layout(scratch.path(), "latest");
+    let digest = package::push(&client(), &made, &reference, labels()).await.expect("a push");
+    let report = inspected(Source::Image(reference)).await;
+    assert_eq!(report.digest, digest.to_string());
+    assert_eq!(report.labels, labels());
+    let treatment = report.features.iter().filter(|feature| feature.entity == "treatment");
+    assert_eq!(treatment.map(|feature| feature.offset).collect::<Vec<_>>(), [0, 1]);
+    assert!(report.inputs.len() >= 3 && report.outputs.len() == 1, "{report:?}");
+    let text = report.text();
+    assert!(text.contains(&digest.to_string()) && text.contains("label      dev.example.run=7"));
+}
+
+#[tokio::test]
+async fn a_directory_is_inspected_like_its_image() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let made = scratch.path().join("made");
+    package_in(&made);
+    let source = Source::parse(made.to_str().expect("utf-8")).expect("a directory");
+    let report = inspected(source).await;
+    assert_eq!(report.features.len(), 3);
+    assert!(report.labels.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_neither_directory_nor_image_is_a_usage_error() {
+    let error = Source::parse("no/such/place").expect_err("not a source");
+    assert!(error.is_usage(), "{error}");
+}
