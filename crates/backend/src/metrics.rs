@@ -128,3 +128,21 @@ impl Drop for Open {
 pub(crate) fn connect_failed() {
     metrics::counter!(CONNECTS, "outcome" => "failed").increment(1);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_their_unit_and_stand_once() {
+        let mut names: Vec<_> = METRICS.iter().map(|metric| metric.name).collect();
+        for metric in METRICS {
+            assert!(metric.name.starts_with("outrigger_engine_"), "{}", metric.name);
+            let is_total = metric.name.ends_with("_total");
+            assert_eq!(is_total, metric.kind == MetricKind::Counter, "{}", metric.name);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METRICS.len());
+    }
+}

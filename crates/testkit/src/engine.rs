@@ -185,15 +185,10 @@ impl FakeEngine {
 impl Address {
     fn bind(&self) -> io::Result<Listener> {
         Ok(match self {
-            Self::Tcp(address) => Listener::Tcp(rebind(*address)?),
+            Self::Tcp(address) => Listener::Tcp(std::net::TcpListener::bind(address)?),
             Self::Unix(path) => Listener::Unix(std::os::unix::net::UnixListener::bind(path)?),
         })
     }
-}
-
-/// Connections of the last life may linger; the standard library allows for that.
-fn rebind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    std::net::TcpListener::bind(address)
 }
 
 impl Shared {

@@ -4,7 +4,7 @@ use outrigger_backend::{
     Backend as _, Config, Error, ReloadError, ServedModel, ServingConfig, State, TfServing,
 };
 use outrigger_core::{Reason, Version};
-use outrigger_testkit::engine::{Gate, Loading, Received, Reloading, Violation};
+use outrigger_testkit::engine::{Gate, Loading, Received, Reloading, State as Engine, Violation};
 use tonic::Code;
 
 use crate::harness::{Harness, id, patient, within};
@@ -27,7 +27,7 @@ async fn states_tell_a_failed_load_from_one_that_serves() {
     let both = [good.clone(), bad.clone()];
     harness.client.reload(harness.config(&both)).await.expect("a known name is not waited for");
     let key = (bad.name.as_str().to_owned(), 2);
-    harness.engine.until(|view| view.get(&key).is_some_and(|state| *state as i32 == 50)).await;
+    harness.engine.until(|view| view.get(&key).is_some_and(|state| *state == Engine::End)).await;
     let status = harness.client.status(&good.name).await.expect("answered");
     let states: Vec<_> = status.iter().map(|status| (status.version.0, status.state)).collect();
     assert_eq!(states, [(2, State::End), (1, State::Available)]);

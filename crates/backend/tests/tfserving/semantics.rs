@@ -3,7 +3,7 @@
 
 use outrigger_backend::{Backend as _, State};
 use outrigger_core::ServableId;
-use outrigger_testkit::engine::{Gate, Loading, Predicting, Violation, floats};
+use outrigger_testkit::engine::{Gate, Loading, Predicting, State as Engine, Violation, floats};
 
 use crate::harness::{Harness, call, id, patient};
 
@@ -33,7 +33,7 @@ async fn a_reload_waits_for_a_name_it_has_not_seen() {
     let reload = harness.client.reload(harness.config(std::slice::from_ref(&id)));
     let observe = async {
         harness.engine.until(|view| view.contains_key(&key)).await;
-        harness.engine.until(|view| view[&key] as i32 == 20).await;
+        harness.engine.until(|view| view[&key] == Engine::Loading).await;
         assert_eq!(states(&harness, &id).await, [(1, State::Loading)]);
         gate.open();
     };
@@ -52,10 +52,13 @@ async fn the_old_version_serves_until_the_new_one_does() {
     let gate = hold(&harness, &new);
     harness.client.reload(harness.config(std::slice::from_ref(&new))).await.expect("applied");
     let key = |version| (old.name.as_str().to_owned(), version);
-    harness.engine.until(|view| view.get(&key(2)).is_some_and(|state| *state as i32 == 20)).await;
+    harness
+        .engine
+        .until(|view| view.get(&key(2)).is_some_and(|state| *state == Engine::Loading))
+        .await;
     harness.client.predict(call(&old, &[[1.0, 1.0]], patient())).await.expect("still serving");
     gate.open();
-    harness.engine.until(|view| view[&key(1)] as i32 == 50).await;
+    harness.engine.until(|view| view[&key(1)] == Engine::End).await;
     assert_eq!(states(&harness, &new).await, [(2, State::Available), (1, State::End)]);
     harness.assert_no_violations();
 }
@@ -80,7 +83,7 @@ async fn an_unload_waits_for_the_calls_in_flight() {
         gate.open();
     });
     answer.expect("finished");
-    harness.engine.until(|view| view.values().all(|state| *state as i32 == 50)).await;
+    harness.engine.until(|view| view.values().all(|state| *state == Engine::End)).await;
 }
 
 #[tokio::test]
@@ -109,7 +112,7 @@ async fn a_version_used_twice_is_noticed() {
     harness.serve(std::slice::from_ref(&one)).await;
     harness.serve(std::slice::from_ref(&two)).await;
     let key = (one.name.as_str().to_owned(), 1);
-    harness.engine.until(|view| view[&key] as i32 == 50).await;
+    harness.engine.until(|view| view[&key] == Engine::End).await;
     harness.serve(&[one.clone(), two]).await;
     let name = one.name.as_str().to_owned();
     assert_eq!(harness.engine.violations(), [Violation::VersionReused(name, 1)]);
@@ -126,7 +129,7 @@ async fn a_failed_version_is_not_tried_again() {
     let both = harness.config(&[good.clone(), bad.clone()]);
     harness.client.reload(both.clone()).await.expect("applied");
     let key = (bad.name.as_str().to_owned(), 2);
-    harness.engine.until(|view| view.get(&key).is_some_and(|state| *state as i32 == 50)).await;
+    harness.engine.until(|view| view.get(&key).is_some_and(|state| *state == Engine::End)).await;
     harness.publish(&bad);
     harness.client.reload(both).await.expect("a reload says nothing about health");
     assert_eq!(states(&harness, &good).await, [(2, State::End), (1, State::Available)]);
