@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from outrigger_testenv.errors import OutriggerError
+
 RTOL, ATOL = 1e-4, 1e-6
 USERS = 4_000
 SHOWN = 8
@@ -47,6 +49,10 @@ def short(digest: str) -> str:
     return digest[: len("sha256:") + 12]
 
 
+class DemoFailed(RuntimeError):
+    """Something the demo shows is not so."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the demo; 0 only when every score equals TensorFlow's."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
@@ -54,7 +60,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="outrigger-demo-") as directory:
         quiet_libraries(Path(directory) / "libraries.log")
-        return run(options.data, Path(directory))
+        try:
+            return run(options.data, Path(directory))
+        except (OSError, RuntimeError, OutriggerError) as error:
+            print(f"\ndemo failed: {error}", file=sys.stderr)
+            return 1
 
 
 def quiet_libraries(log: Path) -> None:
@@ -208,8 +218,7 @@ def compared(
 def expect(holds: bool, failure: str) -> None:
     """Ends the demo when something is not so."""
     if not holds:
-        print(f"demo failed: {failure}", file=sys.stderr)
-        raise SystemExit(1)
+        raise DemoFailed(failure)
 
 
 if __name__ == "__main__":

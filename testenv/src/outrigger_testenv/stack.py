@@ -231,7 +231,7 @@ class Stack:
             "images": {
                 "repository": self.images,
                 "allowed": [self.images],
-                "poll_interval": "200ms",
+                "poll_interval": "1s",
                 "plain_http": [self.registry.host] if self.registry else [],
             },
             "models": [dict(model) for model in models],
