@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     Plan, json,
-    reader::{Node, Object, Wrong},
+    reader::{self, Node, Object, Wrong},
 };
 pub use compare::{Difference, Mismatch};
 
@@ -84,8 +84,8 @@ impl Plan {
 
     fn golden_case(&self, text: &[u8], line: usize) -> Result<GoldenCase, GoldenError> {
         let error = |message| GoldenError { line, message };
-        let value: Value =
-            serde_json::from_slice(text).map_err(|cause| error(format!("not JSON: {cause}")))?;
+        let value =
+            reader::parse(text).map_err(|cause| error(format!("not valid JSON: {cause}")))?;
         self.read_case(&Node::root(&value), line).map_err(error)
     }
 

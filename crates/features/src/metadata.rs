@@ -2,17 +2,18 @@
 //! outputs mean.
 
 mod feature;
+mod file;
 mod input;
 mod output;
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use outrigger_core::{DType, Reason};
 use outrigger_proto::tensorflow::SignatureDef;
 use serde_json::{Map, Value};
 
 use crate::{
-    reader::{Node, Object, Wrong},
+    reader::{self, Node, Wrong},
     signature::{self, SignatureError},
 };
 
@@ -182,11 +183,12 @@ impl Metadata {
     /// # Errors
     /// The first rule broken, with the JSON path of the value that breaks it.
     pub fn parse(json: &[u8]) -> Result<Self, MetadataError> {
-        let value: Value = serde_json::from_slice(json).map_err(|error| MetadataError {
+        let value = reader::parse(json).map_err(|error| MetadataError {
             path: String::new(),
-            message: format!("not JSON: {error}"),
+            message: format!("not valid JSON: {error}"),
         })?;
-        read(Node::root(&value)).map_err(|Wrong { path, message }| MetadataError { path, message })
+        file::read(Node::root(&value))
+            .map_err(|Wrong { path, message }| MetadataError { path, message })
     }
 
     /// Holds this file against the signature of the model it comes with.
@@ -250,78 +252,6 @@ impl Words {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-}
-
-fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
-    const KEYS: &[&str] =
-        &["schema", "framework", "signature", "inputs", "outputs", "deterministic", "annotations"];
-    let file = root.object()?;
-    file.only(KEYS)?;
-    file.required("schema")?.one_of(&[(SCHEMA, ())])?;
-    file.required("framework")?.one_of(&[("tensorflow", ())])?;
-    let signature = match file.optional("signature") {
-        Some(node) => node.name()?.into(),
-        None => "serving_default".into(),
-    };
-    let deterministic = file.flag("deterministic", true)?;
-    let inputs = read_inputs(&file, deterministic)?;
-    let outputs = read_outputs(&file, deterministic)?;
-    let annotations = file.optional("annotations").map(|node| node.object()).transpose()?;
-    let annotations = annotations.map(|object| object.map.clone()).unwrap_or_default();
-    Ok(Metadata { signature, inputs, outputs, deterministic, annotations })
-}
-
-fn read_inputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Input>, Wrong> {
-    let nodes = file.required("inputs")?.filled_array("at least one input is needed")?;
-    let mut inputs: Vec<Input> = Vec::with_capacity(nodes.len());
-    let mut names = HashSet::new();
-    for node in nodes {
-        let object = node.object()?;
-        let input = input::read(&object)?;
-        if inputs.iter().any(|other| other.tensor == input.tensor) {
-            return Err(object.at("tensor", "another input feeds this tensor already"));
-        }
-        if input.entity == Entity::Seed && deterministic {
-            let message = "a seed is only for models that draw: \"deterministic\": false";
-            return Err(object.at("entity", message));
-        }
-        for (index, feature) in input.features.iter().enumerate() {
-            if !names.insert((input.entity.as_str(), feature.name.clone())) {
-                let key = format!("features[{index}].name");
-                let message =
-                    format!("the {} has a feature of this name already", input.entity.as_str());
-                return Err(object.at(&key, &message));
-            }
-        }
-        inputs.push(input);
-    }
-    Ok(inputs)
-}
-
-fn read_outputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Output>, Wrong> {
-    let nodes = file.required("outputs")?.filled_array("at least one output is needed")?;
-    let mut outputs: Vec<Output> = Vec::with_capacity(nodes.len());
-    for node in nodes {
-        let object = node.object()?;
-        let output = output::read(&object)?;
-        if outputs.iter().any(|other| other.tensor == output.tensor) {
-            return Err(object.at("tensor", "another output reads this tensor already"));
-        }
-        if outputs.iter().any(|other| other.name == output.name) {
-            return Err(object.at("name", "another output has this name already"));
-        }
-        if output.role.is_some() {
-            if deterministic {
-                let message = "a propensity is only for models that draw: \"deterministic\": false";
-                return Err(object.at("role", message));
-            }
-            if outputs.iter().any(|other| other.role == output.role) {
-                return Err(object.at("role", "another output has this role already"));
-            }
-        }
-        outputs.push(output);
-    }
-    Ok(outputs)
 }
 
 #[cfg(test)]

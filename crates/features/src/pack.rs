@@ -9,6 +9,7 @@ use outrigger_proto::outrigger::v1::{PredictRequest, ResponseOptions, TreatmentE
 use crate::{
     Plan,
     metadata::{Entity, OutputKind},
+    plan::InputPlan,
     request::{self, Place, View},
 };
 use options::Options;
@@ -166,7 +167,7 @@ fn decode(requests: &[&[u8]], call: &Call<'_>) -> Result<Vec<PredictRequest>, Fa
 fn check_size(plan: &Plan, views: &[View<'_>], limits: &Limits) -> Result<(), Failure> {
     let users = views.len() as u128;
     let treatments = views.iter().map(|view| view.count).max().unwrap_or(0) as u128;
-    let size = |input: &crate::plan::InputPlan| {
+    let size = |input: &InputPlan| {
         let rows = if input.entity == Entity::Treatment { users * treatments } else { users };
         let element = input.dtype.size().unwrap_or(size_of::<bytes::Bytes>());
         rows * input.width as u128 * element as u128

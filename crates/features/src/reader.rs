@@ -1,6 +1,10 @@
 //! JSON values that know their path, so that every error can name it.
 
+mod strict;
+
 use serde_json::{Map, Value};
+
+pub(crate) use strict::parse;
 
 type Result<T> = std::result::Result<T, Wrong>;
 

@@ -35,7 +35,7 @@ fn cases_are_read_line_by_line() {
 #[test]
 fn a_bad_line_is_named_with_its_path() {
     for (line, message) in [
-        ("{", "not JSON: EOF while parsing an object at line 1 column 1"),
+        ("{", "not valid JSON: EOF while parsing an object at line 1 column 1"),
         ("[]", "expected an object, found an array"),
         (r#"{"expected": {"scores": []}}"#, "request: is required"),
         (r#"{"request": {}}"#, "expected: is required"),

@@ -5,13 +5,12 @@ use outrigger_proto::outrigger::v1::{
     FeatureMap, ModelSelector, OnTreatmentError, PredictRequest, ResponseOptions, Treatment,
     model_selector::Version, predict_request::User,
 };
-use serde_json::Value;
 
 use super::{features, malformed, not_json};
 use crate::{
     Plan,
     metadata::Entity,
-    reader::{Node, Object, Wrong},
+    reader::{self, Node, Object, Wrong},
 };
 
 const KEYS: &[&str] = &["model", "request_id", "routing_key", "user", "treatments", "options"];
@@ -22,7 +21,7 @@ const KEYS: &[&str] = &["model", "request_id", "routing_key", "user", "treatment
 /// REQUEST_MALFORMED with the path of what is wrong; FEATURE_TYPE for a list
 /// that no feature could take.
 pub fn predict_request(plan: &Plan, body: &[u8]) -> Result<PredictRequest, Failure> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
+    let value = reader::parse(body).map_err(|error| not_json(&error))?;
     read_request(plan, &Node::root(&value))
 }
 

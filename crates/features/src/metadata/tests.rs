@@ -44,5 +44,8 @@ fn an_error_names_path_and_problem() {
     assert_eq!(error.to_string(), "metadata.json: inputs: expected an array, found a number");
     assert_eq!(error.reason(), Reason::ImageInvalid);
     let error = Metadata::parse(b"{").expect_err("not JSON").to_string();
-    assert_eq!(error, "metadata.json: not JSON: EOF while parsing an object at line 1 column 1");
+    assert_eq!(
+        error,
+        "metadata.json: not valid JSON: EOF while parsing an object at line 1 column 1"
+    );
 }

@@ -8,6 +8,7 @@ use crate::{
     Plan,
     column::{Buffer, Problem},
     metadata::Entity,
+    plan::InputPlan,
     request::{Place, Value, View},
 };
 
@@ -42,7 +43,7 @@ impl<'p> Packer<'p> {
         traced: bool,
         counts: impl ExactSizeIterator<Item = usize> + Clone,
     ) -> Self {
-        let buffer = |input: &crate::plan::InputPlan| {
+        let buffer = |input: &InputPlan| {
             let rows = match input.entity {
                 Entity::Treatment => counts.clone().sum(),
                 _ => counts.len(),
@@ -196,32 +197,53 @@ impl<'p> Packer<'p> {
 
     /// Pads and shapes the tensors.
     pub(super) fn finish(self) -> (Packed, Trace) {
-        let users = self.users.len();
         let kept: Vec<_> = self.users.iter().map(|user| user.kept.len()).collect();
         let treatments = kept.iter().copied().max().unwrap_or(0);
-        let ragged = kept.iter().any(|count| *count != treatments);
-        let pads = |index: usize| ragged && self.plan.inputs[index].entity == Entity::Treatment;
-        let mut tensors = Vec::with_capacity(self.buffers.len());
-        for (index, (input, mut buffer)) in self.plan.inputs.iter().zip(self.buffers).enumerate() {
-            if pads(index) {
-                let runs: Vec<_> = kept.iter().map(|count| count * input.width).collect();
-                buffer = buffer.pad(&runs, treatments * input.width);
-            }
-            tensors.push(Tensor {
-                name: input.tensor.clone(),
-                dtype: input.dtype,
-                shape: input.shape(users, treatments),
-                content: buffer.into_content(),
-            });
-        }
-        let mut origins = self.origins.unwrap_or_default();
-        for (index, origins) in origins.iter_mut().enumerate().filter(|(index, _)| pads(*index)) {
-            *origins =
-                pad_origins(origins, &kept, treatments, self.plan.inputs[index].columns.len());
-        }
+        let inputs = self.plan.inputs.iter();
+        let tensor = |(input, buffer)| finish_tensor(input, buffer, &kept, treatments);
+        let tensors = inputs.clone().zip(self.buffers).map(tensor).collect();
+        let origins = self.origins.unwrap_or_default();
+        let pad = |(input, origins)| finish_origins(input, origins, &kept, treatments);
+        let origins = inputs.zip(origins).map(pad).collect();
         let (counts, single_wanted) = (self.counts, self.single_wanted);
         let packed = Packed { tensors, users: self.users, counts, treatments, single_wanted };
         (packed, Trace { origins, unknown: self.unknown })
+    }
+}
+
+/// Whether some users have fewer rows of this input than others.
+fn is_ragged(input: &InputPlan, kept: &[usize], treatments: usize) -> bool {
+    input.entity == Entity::Treatment && kept.iter().any(|count| *count != treatments)
+}
+
+fn finish_tensor(
+    input: &InputPlan,
+    mut buffer: Buffer,
+    kept: &[usize],
+    treatments: usize,
+) -> Tensor {
+    if is_ragged(input, kept, treatments) {
+        let runs: Vec<_> = kept.iter().map(|count| count * input.width).collect();
+        buffer = buffer.pad(&runs, treatments * input.width);
+    }
+    Tensor {
+        name: input.tensor.clone(),
+        dtype: input.dtype,
+        shape: input.shape(kept.len(), treatments),
+        content: buffer.into_content(),
+    }
+}
+
+fn finish_origins(
+    input: &InputPlan,
+    origins: Vec<i32>,
+    kept: &[usize],
+    treatments: usize,
+) -> Vec<i32> {
+    if is_ragged(input, kept, treatments) {
+        pad_origins(&origins, kept, treatments, input.columns.len())
+    } else {
+        origins
     }
 }
 

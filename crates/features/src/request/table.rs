@@ -75,25 +75,15 @@ impl<'a> Reader<'_, 'a> {
         let columns = matrix.names.len();
         let widths = self.widths(matrix)?;
         let stride: u64 = widths.iter().sum();
-        self.check_size(
-            "treatment_table.numbers.values",
-            matrix.values.len(),
-            4 * stride as u128 * self.count as u128,
-            "bytes",
-        )?;
-        self.check_validity("treatment_table.numbers", &matrix.validity, columns)?;
+        let expected = 4 * u128::from(stride) * self.count as u128;
+        let path = "treatment_table.numbers";
+        self.check_size(&format!("{path}.values"), matrix.values.len(), expected, "bytes")?;
+        self.check_validity(path, &matrix.validity, columns)?;
         let mut offset = 0;
         for (column, (name, width)) in matrix.names.iter().zip(&widths).enumerate() {
-            let width = *width as usize;
-            let path = || format!("treatment_table.numbers.names[{column}]");
-            self.refuse_repeated(name, path)?;
-            let value = |row: usize| {
-                let start = row * stride as usize + offset;
-                match width {
-                    1 => Value::One(Scalar::Real(float_at(&matrix.values, start).into())),
-                    _ => Value::PackedFloats(&matrix.values[4 * start..4 * (start + width)]),
-                }
-            };
+            self.refuse_repeated(name, || format!("{path}.names[{column}]"))?;
+            let (stride, width) = (stride as usize, *width as usize);
+            let value = |row: usize| floats(&matrix.values, row * stride + offset, width);
             let present = |row| is_valid(&matrix.validity, row * columns + column);
             self.place(name, present, value);
             offset += width;
@@ -174,6 +164,14 @@ impl<'a> Reader<'_, 'a> {
             return Ok(());
         }
         Err(self.place.malformed(path(), format!("a second column {name:?}")))
+    }
+}
+
+/// The `width` float32 that begin at the element `start`.
+fn floats(values: &[u8], start: usize, width: usize) -> Value<'_> {
+    match width {
+        1 => Value::One(Scalar::Real(float_at(values, start).into())),
+        _ => Value::PackedFloats(&values[4 * start..4 * (start + width)]),
     }
 }
 

@@ -1,0 +1,87 @@
+//! The file as a whole: what its parts must be to each other.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::{Entity, Input, Metadata, Output, SCHEMA, input, output};
+use crate::reader::{Node, Object, Wrong};
+
+pub(super) fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
+    const KEYS: &[&str] =
+        &["schema", "framework", "signature", "inputs", "outputs", "deterministic", "annotations"];
+    let file = root.object()?;
+    file.only(KEYS)?;
+    file.required("schema")?.one_of(&[(SCHEMA, ())])?;
+    file.required("framework")?.one_of(&[("tensorflow", ())])?;
+    let signature = match file.optional("signature") {
+        Some(node) => node.name()?.into(),
+        None => "serving_default".into(),
+    };
+    let deterministic = file.flag("deterministic", true)?;
+    let inputs = read_inputs(&file, deterministic)?;
+    let outputs = read_outputs(&file, deterministic)?;
+    let annotations = file.optional("annotations").map(|node| node.object()).transpose()?;
+    let annotations = annotations.map(|object| object.map.clone()).unwrap_or_default();
+    Ok(Metadata { signature, inputs, outputs, deterministic, annotations })
+}
+
+fn read_inputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Input>, Wrong> {
+    let nodes = file.required("inputs")?.filled_array("at least one input is needed")?;
+    let mut inputs: Vec<Input> = Vec::with_capacity(nodes.len());
+    let mut names = HashSet::new();
+    for node in nodes {
+        let object = node.object()?;
+        let input = input::read(&object)?;
+        if inputs.iter().any(|other| other.tensor == input.tensor) {
+            return Err(object.at("tensor", "another input feeds this tensor already"));
+        }
+        if input.entity == Entity::Seed && deterministic {
+            let message = "a seed is only for models that draw: \"deterministic\": false";
+            return Err(object.at("entity", message));
+        }
+        refuse_repeated_features(&object, &input, &mut names)?;
+        inputs.push(input);
+    }
+    Ok(inputs)
+}
+
+/// A name may stand for a feature of the user and one of the treatment, since
+/// requests keep them apart.
+fn refuse_repeated_features(
+    object: &Object<'_>,
+    input: &Input,
+    names: &mut HashSet<(&'static str, Arc<str>)>,
+) -> Result<(), Wrong> {
+    let entity = input.entity.as_str();
+    let mut features = input.features.iter();
+    match features.position(|feature| !names.insert((entity, feature.name.clone()))) {
+        None => Ok(()),
+        Some(index) => {
+            let message = format!("the {entity} has a feature of this name already");
+            Err(object.at(&format!("features[{index}].name"), &message))
+        }
+    }
+}
+
+fn read_outputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Output>, Wrong> {
+    let nodes = file.required("outputs")?.filled_array("at least one output is needed")?;
+    let mut outputs: Vec<Output> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let object = node.object()?;
+        let output = output::read(&object)?;
+        if outputs.iter().any(|other| other.tensor == output.tensor) {
+            return Err(object.at("tensor", "another output reads this tensor already"));
+        }
+        if outputs.iter().any(|other| other.name == output.name) {
+            return Err(object.at("name", "another output has this name already"));
+        }
+        if output.role.is_some() && deterministic {
+            let message = "a propensity is only for models that draw: \"deterministic\": false";
+            return Err(object.at("role", message));
+        }
+        if output.role.is_some() && outputs.iter().any(|other| other.role == output.role) {
+            return Err(object.at("role", "another output has this role already"));
+        }
+        outputs.push(output);
+    }
+    Ok(outputs)
+}
