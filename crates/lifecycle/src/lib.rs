@@ -6,6 +6,7 @@ mod clock;
 mod config;
 mod drains;
 mod error;
+mod gate;
 mod handle;
 mod jobs;
 mod lease;
@@ -19,6 +20,7 @@ mod world;
 
 pub use config::{Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;
+pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
 pub use service::{Service, start};

@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lifecycle", &["core", "oci", "store", "backend", "features"]),
     ("server", &["core", "proto", "features", "oci", "store", "backend", "lifecycle"]),
     ("engine", &["proto"]),
-    ("tools", &["proto", "core", "features", "oci", "store"]),
+    ("tools", &["proto", "core", "features", "oci", "store", "backend", "lifecycle"]),
     ("cli", &["server", "engine", "tools"]),
     (
         "testkit",

@@ -3,6 +3,7 @@
 //!
 //! Everything here returns data; printing is [`output`]'s business.
 
+pub mod engine;
 mod error;
 pub mod fetch;
 pub mod inspect;
@@ -12,6 +13,7 @@ pub mod package;
 pub mod predict;
 pub mod registry;
 mod selector;
+pub mod validate;
 
 pub use error::Error;
 pub use selector::{InvalidModel, ModelArgument};

@@ -1,21 +1,11 @@
-//! The gate: what a version must show before requests may have it. The engine's
-//! own signature must fit metadata.json, and the golden cases, or else a made-up
-//! request, must be answered as they should. That also warms the model.
+//! A version's passage through the gate.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use outrigger_backend::{Call, Error};
-use outrigger_core::{Attempt, Failure, ModelKey, Reason, ServableId, Tensor, model::Fault};
-use outrigger_features::{GoldenCase, Limits, Packed, Plan};
-use prost::Message as _;
-use tokio::time::{Instant, sleep};
+use outrigger_core::{Attempt, Failure, ModelKey, Reason, ServableId, model::Fault};
 
 use super::{Done, Prepared, prepare::prepare};
-use crate::{metrics, world::World};
-
-/// An engine that is busy for a moment is asked so many times.
-const ATTEMPTS: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(200);
+use crate::{Gate, metrics, world::World};
 
 /// Passes the version that the engine serves as `id` through the gate.
 pub(crate) async fn check(
@@ -32,7 +22,9 @@ pub(crate) async fn check(
     };
     let (prepared, result) = match prepared {
         Ok(prepared) => {
-            let gate = Gate { world: &world, id: &id, plan: &prepared.plan };
+            let (backend, plan) = (&*world.backend, &*prepared.plan);
+            let timeout = world.config.engine.gate_timeout;
+            let gate = Gate { backend, id: &id, plan, timeout };
             let result = gate.pass(&prepared.golden).await;
             (fresh.then_some(prepared), result)
         }
@@ -43,95 +35,4 @@ pub(crate) async fn check(
     };
     metrics::gated(&result);
     Done::Checked { key, attempt, prepared, result }
-}
-
-struct Gate<'a> {
-    world: &'a World,
-    id: &'a ServableId,
-    plan: &'a Arc<Plan>,
-}
-
-impl Gate<'_> {
-    async fn pass(&self, golden: &[GoldenCase]) -> Result<(), Failure> {
-        self.signature().await?;
-        if golden.is_empty() {
-            return self.answer(&self.plan.smoke_request().encode_to_vec(), None).await;
-        }
-        for case in golden {
-            self.answer(&case.request.encode_to_vec(), Some(case)).await?;
-        }
-        Ok(())
-    }
-
-    async fn signature(&self) -> Result<(), Failure> {
-        let mut attempt = 1;
-        let signature = loop {
-            let (backend, deadline) = (&self.world.backend, self.deadline());
-            match backend.signature(self.id, self.plan.signature(), deadline).await {
-                Err(error) if passes(&error) && attempt < ATTEMPTS => attempt += 1,
-                other => break other.map_err(|error| judged("its signature", &error))?,
-            }
-            sleep(PAUSE).await;
-        };
-        let checked = self.plan.metadata().check_signature(&signature);
-        checked.map_err(|error| Failure::because(error.reason(), &error))
-    }
-
-    /// Sends one request and looks at what comes back.
-    async fn answer(&self, request: &[u8], golden: Option<&GoldenCase>) -> Result<(), Failure> {
-        let what = match golden {
-            Some(case) => format!("golden.jsonl line {}", case.line),
-            None => "a first request".to_owned(),
-        };
-        let refused = |failure: Failure| {
-            let message = format!("{what}: {}: {}", failure.reason, failure.message);
-            Failure::new(Reason::GoldenMismatch, message)
-        };
-        let packed = self.plan.pack(&[request], &Limits::default()).map_err(refused)?;
-        let outputs = match packed.needs_engine() {
-            true => self.predict(&packed, &what).await?,
-            false => Vec::new(),
-        };
-        let mut responses = self.plan.answer(&packed, outputs).map_err(refused)?;
-        let (Some(case), Some(response)) = (golden, responses.pop()) else { return Ok(()) };
-        case.compare(&response).map_err(|error| Failure::because(error.reason(), &error))
-    }
-
-    async fn predict(&self, packed: &Packed, what: &str) -> Result<Vec<Tensor>, Failure> {
-        let mut attempt = 1;
-        loop {
-            let call = Call {
-                servable: self.id.clone(),
-                signature: Arc::clone(self.plan.signature()),
-                inputs: packed.tensors.clone(),
-                outputs: self.plan.output_names(packed),
-                deadline: self.deadline(),
-            };
-            match self.world.backend.predict(call).await {
-                Err(error) if passes(&error) && attempt < ATTEMPTS => attempt += 1,
-                other => return other.map_err(|error| judged(what, &error)),
-            }
-            sleep(PAUSE).await;
-        }
-    }
-
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.world.config.engine.gate_timeout
-    }
-}
-
-/// Whether the engine may answer a moment later.
-fn passes(error: &Error) -> bool {
-    matches!(error.reason(), Reason::EngineUnavailable | Reason::Overloaded)
-}
-
-/// The model's own failures are the model's; the others say nothing about it.
-fn judged(what: &str, error: &Error) -> Failure {
-    let failure = Failure::because(error.reason(), error);
-    let reason = match failure.reason {
-        Reason::EngineFailed => Reason::GoldenMismatch,
-        Reason::Deadline => Reason::EngineUnavailable,
-        other => other,
-    };
-    Failure::new(reason, format!("{what}: {}", failure.message))
 }
