@@ -1,6 +1,10 @@
 //! `outrigger engine`: the local engine, with TensorFlow Serving's flags.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    io::{IsTerminal as _, stderr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::Args;
 use outrigger_engine::{Models, Options, Poll, environment, run as run_engine};
@@ -123,7 +127,11 @@ pub fn run(arguments: Arguments) -> Result<(), Exit> {
 
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(stderr().is_terminal())
+        .with_writer(stderr)
+        .init();
 }
 
 impl Arguments {
@@ -150,6 +158,7 @@ impl Arguments {
             tensorflow_intra_op_parallelism: self.tensorflow_intra_op_parallelism,
             tensorflow_inter_op_parallelism: self.tensorflow_inter_op_parallelism,
             grpc_max_threads: self.grpc_max_threads,
+            model_warmup: self.enable_model_warmup,
             serialization_as_tensor_content: self.enable_serialization_as_tensor_content,
             allow_version_labels_for_unavailable_models: self
                 .allow_version_labels_for_unavailable_models,

@@ -37,12 +37,19 @@ pub struct SavedModelLoader {
     runtime: Runtime,
     directory: PathBuf,
     threads: Threads,
+    mention_warmup: bool,
 }
 
 impl SavedModelLoader {
-    /// A loader for the SavedModel in `directory`.
-    pub fn new(runtime: Runtime, directory: PathBuf, threads: Threads) -> Self {
-        Self { runtime, directory, threads }
+    /// A loader for the SavedModel in `directory`. Its warmup requests are never
+    /// replayed; `mention_warmup` logs so when there are any.
+    pub fn new(
+        runtime: Runtime,
+        directory: PathBuf,
+        threads: Threads,
+        mention_warmup: bool,
+    ) -> Self {
+        Self { runtime, directory, threads, mention_warmup }
     }
 }
 
@@ -61,7 +68,9 @@ impl Loader<Servable> for SavedModelLoader {
 
     fn load(&self) -> Result<Servable, Status> {
         let servable = Servable::load(self.runtime, &self.directory, self.threads)?;
-        if self.directory.join("assets.extra/tf_serving_warmup_requests").exists() {
+        if self.mention_warmup
+            && self.directory.join("assets.extra/tf_serving_warmup_requests").exists()
+        {
             tracing::warn!(
                 path = %self.directory.display(),
                 "the model has warmup requests, which this engine does not replay"

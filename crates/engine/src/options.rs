@@ -32,6 +32,8 @@ pub struct Options {
     pub tensorflow_inter_op_parallelism: u32,
     /// Calls at once before further ones are refused; zero: four a core.
     pub grpc_max_threads: usize,
+    /// Say so when a model has warmup requests, which are not replayed.
+    pub model_warmup: bool,
     /// Answer with `tensor_content` instead of lists of values.
     pub serialization_as_tensor_content: bool,
     /// Let a new label point to a version that is not available yet.
@@ -68,6 +70,7 @@ impl Options {
             tensorflow_intra_op_parallelism: 0,
             tensorflow_inter_op_parallelism: 0,
             grpc_max_threads: 0,
+            model_warmup: true,
             serialization_as_tensor_content: false,
             allow_version_labels_for_unavailable_models: false,
         }

@@ -261,8 +261,9 @@ fn surface(runtime: Runtime, options: &Options) -> Surface {
         retry_interval: options.load_retry_interval,
     });
     let monitor = manager.bus().monitor();
+    let mention_warmup = options.model_warmup;
     let make_loader = move |path: &Path| -> Arc<dyn Loader<Servable>> {
-        Arc::new(SavedModelLoader::new(runtime, path.to_owned(), threads))
+        Arc::new(SavedModelLoader::new(runtime, path.to_owned(), threads, mention_warmup))
     };
     let config = reload::Config {
         make_loader: Arc::new(make_loader),

@@ -41,7 +41,7 @@ impl VersionState {
     }
 }
 
-type States = BTreeMap<String, BTreeMap<i64, VersionState>>;
+pub(super) type States = BTreeMap<String, BTreeMap<i64, VersionState>>;
 
 /// Tells every monitor of every change.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Bus {
 /// taken out.
 #[derive(Debug, Clone)]
 pub struct Monitor {
-    states: Arc<watch::Sender<States>>,
+    pub(super) states: Arc<watch::Sender<States>>,
 }
 
 impl Monitor {
