@@ -1,8 +1,10 @@
 //! References to images: `registry.example/team/churn:tag` and `oci:DIR:tag`.
 
+mod parse;
+
 use std::{
     fmt,
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     str::FromStr,
 };
 
@@ -163,7 +165,7 @@ impl FromStr for Reference {
     type Err = InvalidReference;
 
     fn from_str(text: &str) -> Result<Self, InvalidReference> {
-        parse(text).map_err(|problem| InvalidReference::new(text, problem))
+        parse::reference(text).map_err(|problem| InvalidReference::new(text, problem))
     }
 }
 
@@ -171,107 +173,8 @@ impl FromStr for Prefix {
     type Err = InvalidReference;
 
     fn from_str(text: &str) -> Result<Self, InvalidReference> {
-        parse_prefix(text).map(Self).map_err(|problem| InvalidReference::new(text, problem))
+        parse::prefix(text).map(Self).map_err(|problem| InvalidReference::new(text, problem))
     }
-}
-
-fn parse(text: &str) -> Result<Reference, String> {
-    match text.strip_prefix(LAYOUT_SCHEME) {
-        Some(rest) => parse_layout(rest),
-        None => parse_registry(text),
-    }
-}
-
-fn parse_layout(text: &str) -> Result<Reference, String> {
-    let (directory, selector) = split_selector(text)?;
-    let repository = Repository::Layout(normal(directory)?);
-    Ok(Reference { repository, selector })
-}
-
-fn parse_registry(text: &str) -> Result<Reference, String> {
-    if text.contains("://") {
-        return Err("it has no scheme such as https://".to_owned());
-    }
-    let (name, selector) = split_selector(text)?;
-    let (host, path) = split_host(name)?;
-    if path.is_empty() {
-        return Err("a repository must follow the registry's host".to_owned());
-    }
-    check_grammar(&host, path)?;
-    Ok(Reference { repository: Repository::Registry { host, path: path.to_owned() }, selector })
-}
-
-fn parse_prefix(text: &str) -> Result<Scope, String> {
-    if let Some(directory) = text.strip_prefix(LAYOUT_SCHEME) {
-        return Ok(Scope::Layout(normal(directory)?));
-    }
-    let (host, path) = split_host(text.trim_end_matches('/'))?;
-    check_grammar(&host, if path.is_empty() { "any" } else { path })?;
-    Ok(Scope::Registry { host, path: path.to_owned() })
-}
-
-/// Splits `:TAG` or `@DIGEST` off. A suffix with a slash belongs to the path.
-fn split_selector(text: &str) -> Result<(&str, Option<Selector>), String> {
-    if let Some((name, digest)) = text.rsplit_once('@').filter(|(_, rest)| !rest.contains('/')) {
-        let digest = digest.parse().map_err(|error| format!("{error}"))?;
-        if split_selector(name)?.1.is_some() {
-            return Err("give a tag or a digest, not both".to_owned());
-        }
-        return Ok((name, Some(Selector::Digest(digest))));
-    }
-    match text.rsplit_once(':').filter(|(_, rest)| !rest.contains('/')) {
-        Some((name, tag)) => {
-            let tag = tag.parse().map_err(|error| format!("{error}"))?;
-            Ok((name, Some(Selector::Tag(tag))))
-        }
-        None => Ok((text, None)),
-    }
-}
-
-fn split_host(name: &str) -> Result<(String, &str), String> {
-    let (host, path) = name.split_once('/').unwrap_or((name, ""));
-    if host.contains(['.', ':']) || host == "localhost" {
-        return Ok((host.to_ascii_lowercase(), path));
-    }
-    Err("it must begin with a registry's host, such as registry.example or localhost:5000 \
-         (short names are not looked up on docker.io; write the host)"
-        .to_owned())
-}
-
-/// Host and path by the grammar of the distribution specification.
-fn check_grammar(host: &str, path: &str) -> Result<(), String> {
-    let name = format!("{host}/{path}");
-    let parsed: oci_client::Reference =
-        name.parse().map_err(|error: oci_client::ParseError| match error {
-            oci_client::ParseError::ReferenceInvalidFormat => "host or repository has a character \
-                or form that registries do not take (lower case letters, digits, and single \
-                '.', '_' or '-' between them)"
-                .to_owned(),
-            other => other.to_string(),
-        })?;
-    // The other parser knows docker.io's aliases and must not rewrite names.
-    let aliased = matches!(host, "docker.io" | "index.docker.io");
-    let same = parsed.registry() == host && parsed.repository() == path;
-    if same || aliased { Ok(()) } else { Err("host or repository is ambiguous".to_owned()) }
-}
-
-/// `directory` absolute and without `.` and `..`, by its text alone.
-fn normal(directory: &str) -> Result<PathBuf, String> {
-    if directory.is_empty() {
-        return Err("a directory must follow \"oci:\"".to_owned());
-    }
-    let absolute = std::path::absolute(directory).map_err(|error| error.to_string())?;
-    let mut path = PathBuf::new();
-    for component in absolute.components() {
-        match component {
-            Component::ParentDir => {
-                path.pop();
-            }
-            Component::CurDir => {}
-            other => path.push(other),
-        }
-    }
-    Ok(path)
 }
 
 impl fmt::Display for Reference {

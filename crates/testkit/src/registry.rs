@@ -17,6 +17,8 @@
 mod content;
 mod docker;
 mod guard;
+mod layer;
+mod request;
 mod rules;
 mod serve;
 mod tls;
@@ -29,15 +31,18 @@ use std::{
 
 use axum::serve::Listener;
 use bytes::Bytes;
-use outrigger_core::{Digest, LayerKind};
+use outrigger_core::Digest;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 
 pub use docker::{DockerRegistry, docker_registry, docker_registry_with_password};
+pub use layer::LayerBlob;
+pub use request::Request;
 pub use rules::{Gate, Rule};
 
 use content::Content;
 use guard::Guard;
+use layer::descriptor;
 
 const OCI_IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";
 const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -66,64 +71,6 @@ struct State {
     requests: Vec<Request>,
     uploads: u64,
     host: String,
-}
-
-/// A request as it came.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// `GET`, `HEAD`, …
-    pub method: String,
-    /// The path, without the query.
-    pub path: String,
-    /// The query; empty without.
-    pub query: String,
-    /// The headers, names in lower case.
-    pub headers: BTreeMap<String, String>,
-    /// The body of a call to the token server; empty for others.
-    pub form: String,
-}
-
-impl Request {
-    /// A header's value.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(String::as_str)
-    }
-}
-
-/// A layer's bytes and how they are packed.
-#[derive(Debug, Clone)]
-pub struct LayerBlob {
-    /// The bytes.
-    pub bytes: Bytes,
-    /// Goes into the manifest.
-    pub media_type: String,
-}
-
-impl LayerBlob {
-    /// A layer of this kind.
-    pub fn new(kind: LayerKind, bytes: impl Into<Bytes>) -> Self {
-        let suffix = match kind {
-            LayerKind::Tar => "",
-            LayerKind::TarGzip => "+gzip",
-            LayerKind::TarZstd => "+zstd",
-        };
-        let media_type = format!("application/vnd.oci.image.layer.v1.tar{suffix}");
-        Self { bytes: bytes.into(), media_type }
-    }
-
-    /// An uncompressed layer.
-    pub fn tar(bytes: impl Into<Bytes>) -> Self {
-        Self::new(LayerKind::Tar, bytes)
-    }
-
-    fn descriptor(&self) -> Value {
-        descriptor(&self.media_type, &self.bytes)
-    }
-}
-
-fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
-    let digest = Digest::of(bytes).to_string();
-    json!({"mediaType": media_type, "digest": digest, "size": bytes.len()})
 }
 
 async fn bind() -> (TcpListener, String) {

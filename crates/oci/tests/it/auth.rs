@@ -1,6 +1,10 @@
 //! Passwords, tokens, and what happens when they change.
 
-use std::path::PathBuf;
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 use outrigger_core::Reason;
 use outrigger_oci::{Client, Error};
@@ -244,4 +248,53 @@ async fn a_push_asks_for_leave_to_push() {
     assert_eq!(client.resolve(&reference).await.unwrap(), digest);
     // One for pulling, one for pushing.
     assert_eq!(fixture.tokens_asked(), 2);
+}
+
+/// Everything that is logged on this thread, at the finest level.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_secret_is_logged_at_any_level() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let fixture = Fixture::new().await;
+    fixture.login(SECRET);
+    fixture.registry.require_password("ann", SECRET);
+    fixture.resolve(&fixture.client()).await.unwrap();
+    fixture.registry.require_token("ann", SECRET);
+    fixture.registry.script(Rule::any("/token").times(1).status(503));
+    fixture.resolve(&fixture.client()).await.unwrap();
+    fixture.identity(SECRET);
+    fixture.resolve(&fixture.client()).await.unwrap();
+
+    let text = log.text();
+    assert!(text.contains("trying again"), "{text}");
+    let basic = "YW5uOnMzY3JldA"; // ann:s3cret
+    for secret in [SECRET, basic, "token-1", "token-2"] {
+        let line = text.lines().find(|line| line.contains(secret));
+        assert_eq!(line, None, "{secret}");
+    }
 }
