@@ -5,6 +5,8 @@ mod exit;
 mod models;
 mod package;
 mod predict;
+mod serve;
+mod validate;
 
 use clap::{Parser, Subcommand};
 
@@ -21,10 +23,12 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(Box<serve::Arguments>),
     Engine(Box<engine::Arguments>),
     Push(package::Push),
     Pull(package::Pull),
     Inspect(package::Inspect),
+    Validate(validate::Arguments),
     Predict(predict::Arguments),
     #[command(subcommand)]
     Models(models::Command),
@@ -38,10 +42,12 @@ fn main() -> std::process::ExitCode {
     // Nothing else installs a provider; a second one is impossible here.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let outcome: Result<(), Exit> = match arguments.command {
+        Command::Serve(arguments) => serve::run(*arguments),
         Command::Engine(arguments) => engine::run(*arguments),
         Command::Push(arguments) => package::push(arguments),
         Command::Pull(arguments) => package::pull(arguments),
         Command::Inspect(arguments) => package::inspect(arguments),
+        Command::Validate(arguments) => validate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Models(command) => models::run(command),
     };

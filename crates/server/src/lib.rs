@@ -1,1 +1,30 @@
-//! The gRPC and HTTP surfaces; wires the parts.
+//! `outrigger serve`: configuration, the gRPC and HTTP surfaces, health, metrics,
+//! and the wiring of the parts behind them.
+//!
+//! [`run`] is the whole life of the process; [`start`] is the same within a
+//! process that does other things too, such as a test.
+
+mod call;
+pub mod config;
+mod error;
+mod failure;
+mod grpc;
+mod guard;
+mod health;
+mod http;
+mod listen;
+mod logs;
+pub mod metrics;
+mod predict;
+mod routing;
+mod run;
+mod runtimes;
+mod supervise;
+mod views;
+mod wiring;
+
+pub use config::Config;
+pub use error::Error;
+pub use failure::{DOMAIN, reference_markdown as errors_markdown};
+pub use run::{Running, run, start};
+pub use wiring::Addresses;

@@ -1,0 +1,176 @@
+//! `outrigger serve`: the control plane.
+
+use std::{fs, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use outrigger_server::{
+    Error,
+    config::{self, Loaded},
+};
+
+use crate::exit::Exit;
+
+/// Serves predictions: pulls models, keeps the engine loaded, turns features
+/// into tensors and scores into answers.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Settings come from defaults, then the file, then the environment (OUTRIGGER_SERVER_GRPC for
+server.grpc), then flags. docs/configuration.md lists them all.
+
+Example:
+  outrigger serve --config outrigger.yaml --set server.max_in_flight=64")]
+pub(crate) struct Arguments {
+    /// The configuration file, YAML.
+    #[arg(long, short, value_name = "FILE", env = "OUTRIGGER_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Sets one key, such as store.max_size=5GiB; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+
+    #[command(flatten)]
+    common: Common,
+
+    /// Checks the configuration and stops.
+    #[arg(long, conflicts_with = "dump_config")]
+    check_config: bool,
+
+    /// Prints the configuration in force and where its values come from, and stops.
+    #[arg(long)]
+    dump_config: bool,
+
+    /// Prints a generated page of the documentation, and stops.
+    #[arg(long, value_name = "PAGE", hide = true)]
+    print_reference: Option<Page>,
+}
+
+/// Short forms of settings that are often set by hand; `--set` wins over them.
+#[derive(Debug, Args)]
+struct Common {
+    /// server.grpc: listener for gRPC.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    grpc: Option<String>,
+
+    /// server.http: listener for HTTP and JSON.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<String>,
+
+    /// server.health: listener for /healthz, /readyz and /metrics.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    health: Option<String>,
+
+    /// server.admin: listener for changes.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin: Option<String>,
+
+    /// engine.endpoint: host:port or unix:/path.
+    #[arg(long, value_name = "ENDPOINT")]
+    engine: Option<String>,
+
+    /// store.path: the model store's directory.
+    #[arg(long, value_name = "DIR")]
+    store: Option<String>,
+
+    /// images.repository: where models come from that are not listed.
+    #[arg(long, value_name = "REFERENCE")]
+    repository: Option<String>,
+
+    /// log.format: text or json.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+}
+
+/// The generated pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Page {
+    Configuration,
+    Errors,
+    Metrics,
+}
+
+impl Common {
+    fn overrides(&self) -> impl Iterator<Item = (String, String)> {
+        let pairs = [
+            ("server.grpc", &self.grpc),
+            ("server.http", &self.http),
+            ("server.health", &self.health),
+            ("server.admin", &self.admin),
+            ("engine.endpoint", &self.engine),
+            ("store.path", &self.store),
+            ("images.repository", &self.repository),
+            ("log.format", &self.log_format),
+        ];
+        pairs.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)))
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
+    if let Some(page) = arguments.print_reference {
+        print!("{}", reference(page));
+        return Ok(());
+    }
+    let loaded = load(&arguments)?;
+    if arguments.dump_config {
+        print!("{}", loaded.dump());
+        return Ok(());
+    }
+    for name in &loaded.ignored {
+        eprintln!("outrigger: the environment variable {name} names no setting");
+    }
+    if arguments.check_config {
+        println!("the configuration is valid");
+        return Ok(());
+    }
+    outrigger_server::run(loaded.config).map_err(exit)
+}
+
+fn reference(page: Page) -> String {
+    match page {
+        Page::Configuration => config::reference_markdown(),
+        Page::Errors => outrigger_server::errors_markdown(),
+        Page::Metrics => outrigger_server::metrics::reference_markdown(),
+    }
+}
+
+fn load(arguments: &Arguments) -> Result<Loaded, Exit> {
+    let file = match &arguments.config {
+        Some(path) => {
+            let unread = |error| Exit::Usage(format!("cannot read {}: {error}", path.display()));
+            Some(fs::read_to_string(path).map_err(unread)?)
+        }
+        None => None,
+    };
+    // A variable that is not text cannot be a setting.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let overrides: Vec<_> =
+        arguments.common.overrides().chain(arguments.set.iter().cloned()).collect();
+    config::load(file.as_deref(), environment, &overrides)
+        .map_err(|invalid| Exit::Usage(format!("the configuration is not valid\n{invalid}")))
+}
+
+fn exit(error: Error) -> Exit {
+    let text = with_causes(&error);
+    match error {
+        Error::Config(_) => Exit::Usage(text),
+        _ => Exit::Failed(text),
+    }
+}
+
+/// An error and what caused it.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
+    Ok((key.trim().to_owned(), value.to_owned()))
+}

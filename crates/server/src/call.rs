@@ -1,0 +1,174 @@
+//! One call as the surfaces see it, whatever its wire format: what it is, how
+//! long it may take, and how it ended.
+
+use std::sync::{Arc, OnceLock};
+
+use outrigger_core::{Arm, Failure, Reason};
+use outrigger_lifecycle::Lease;
+use tokio::time::Instant;
+use tonic::Status;
+
+use crate::{failure, metrics};
+
+/// A call being answered. Clones are the same call; the last one to go writes
+/// it down, so that calls cut off in the middle are counted too.
+#[derive(Debug, Clone)]
+pub(crate) struct Call(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    surface: Surface,
+    method: Method,
+    started: Instant,
+    deadline: Instant,
+    served_by: OnceLock<(metrics::ModelLabel, Arm)>,
+    outcome: OnceLock<Outcome>,
+}
+
+/// What carries a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Surface {
+    Grpc,
+    Http,
+}
+
+/// What a call wants, as coarsely as it is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    Predict,
+    BatchPredict,
+    Explain,
+    Models,
+    Other,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Answered,
+    Failed(Reason),
+}
+
+impl Surface {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Grpc => "grpc",
+            Self::Http => "http",
+        }
+    }
+}
+
+impl Method {
+    /// The method that a request path asks for.
+    pub(crate) fn of(path: &str) -> Self {
+        match path {
+            "/outrigger.v1.PredictionService/Predict" | "/v1/predict" => Self::Predict,
+            "/outrigger.v1.PredictionService/BatchPredict" => Self::BatchPredict,
+            "/outrigger.v1.PredictionService/Explain" => Self::Explain,
+            path if path.starts_with("/outrigger.v1.ModelService/") => Self::Models,
+            path if path.starts_with("/v1/models") => Self::Models,
+            _ => Self::Other,
+        }
+    }
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Predict => "predict",
+            Self::BatchPredict => "batch_predict",
+            Self::Explain => "explain",
+            Self::Models => "models",
+            Self::Other => "other",
+        }
+    }
+
+    /// Whether it computes, and so counts against the limit of such calls.
+    pub(crate) const fn computes(self) -> bool {
+        matches!(self, Self::Predict | Self::BatchPredict | Self::Explain)
+    }
+}
+
+impl Call {
+    pub(crate) fn begin(surface: Surface, method: Method, started: Instant, by: Instant) -> Self {
+        Self(Arc::new(Inner {
+            surface,
+            method,
+            started,
+            deadline: by,
+            served_by: OnceLock::new(),
+            outcome: OnceLock::new(),
+        }))
+    }
+
+    /// When the caller stops waiting.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.0.deadline
+    }
+
+    /// Notes which servable answers. Only from here on has the call a model's
+    /// name in metrics: names that nobody serves never become labels.
+    pub(crate) fn served_by(&self, lease: &Lease) {
+        let label = metrics::model_label(&lease.key.name);
+        // A call is answered by one servable; a second lease is the same one.
+        let _ = self.0.served_by.set((label, lease.arm()));
+    }
+
+    /// The model's label, or an empty one.
+    pub(crate) fn model(&self) -> metrics::ModelLabel {
+        self.0.served_by.get().map(|(model, _)| model.clone()).unwrap_or_default()
+    }
+
+    /// Notes that the call ended with this failure, if it has not ended yet.
+    pub(crate) fn failed(&self, failure: &Failure) {
+        if self.0.outcome.set(Outcome::Failed(failure.reason)).is_ok() {
+            self.log(failure);
+        }
+    }
+
+    /// Notes that the call was answered, if it has not ended yet.
+    pub(crate) fn answered(&self) {
+        let _ = self.0.outcome.set(Outcome::Answered);
+    }
+
+    /// Notes how the call ended, and turns a failure into a status.
+    pub(crate) fn conclude<T>(&self, result: Result<T, Failure>) -> Result<T, Status> {
+        match &result {
+            Ok(_) => self.answered(),
+            Err(failure) => self.failed(failure),
+        }
+        result.map_err(|failure| failure::to_status(&failure))
+    }
+
+    /// Callers' mistakes are theirs to see; a failure of ours is ours.
+    fn log(&self, failure: &Failure) {
+        let (surface, method) = (self.0.surface.as_str(), self.0.method.as_str());
+        let (model, reason) = (self.model(), failure.reason.as_str());
+        let message = failure.message.as_str();
+        if matches!(failure.reason, Reason::Internal | Reason::ScoresInvalid) {
+            tracing::error!(surface, method, model.name = %model, reason, message, "call failed");
+        } else {
+            tracing::debug!(surface, method, model.name = %model, reason, message, "call failed");
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let reason = match self.outcome.get() {
+            Some(Outcome::Answered) => "OK",
+            Some(Outcome::Failed(reason)) => reason.as_str(),
+            // Nobody wrote an end: the caller went away.
+            None => "CANCELLED",
+        };
+        let (model, arm) = match self.served_by.take() {
+            Some((model, arm)) => (model, arm.as_str()),
+            None => (metrics::ModelLabel::default(), ""),
+        };
+        metrics::call_ended(&metrics::Ended {
+            surface: self.surface.as_str(),
+            method: self.method.as_str(),
+            model,
+            arm,
+            reason,
+            took: self.started.elapsed(),
+        });
+    }
+}

@@ -1,0 +1,290 @@
+//! The server's configuration: defaults < file < environment < flags, read once
+//! into typed values and checked as a whole.
+
+mod check;
+mod dump;
+mod layers;
+mod reference;
+mod section;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+
+use outrigger_core::{Digest, ModelName, Tag};
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    layers::{Origin, Problem},
+    reference::reference_markdown,
+    section::Key,
+    value::{LogFormat, Period, Size},
+};
+
+use self::{
+    layers::Layers,
+    section::{Section, section},
+};
+
+/// Everything `outrigger serve` can be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Config {
+    /// The surfaces and their limits.
+    pub server: Server,
+    /// The engine beside us.
+    pub engine: Engine,
+    /// The model store on disk.
+    pub store: Store,
+    /// Where models come from.
+    pub images: Images,
+    /// What is logged.
+    pub log: Log,
+    /// Models known by name before anybody asks for them.
+    pub models: Vec<Model>,
+}
+
+section! {
+    /// The listeners, the limits of a request, and the end of the process.
+    Server {
+        /// Listener for gRPC: predictions, model states, health, reflection.
+        grpc: SocketAddr = "0.0.0.0:9000";
+        /// Listener for HTTP and JSON: predictions and model states.
+        http: SocketAddr = "0.0.0.0:9080";
+        /// Listener for `/healthz`, `/readyz` and `/metrics`.
+        health: SocketAddr = "0.0.0.0:9902";
+        /// Listener for gRPC calls that change models. It asks for no credentials: keep it on
+        /// loopback, or behind something that does.
+        admin: SocketAddr = "127.0.0.1:9901";
+        /// The largest request taken, on any listener.
+        max_message: Size = "64MiB";
+        /// The most treatments of one user.
+        max_treatments: u32 = "5000";
+        /// The most users of one BatchPredict.
+        max_users: u32 = "64";
+        /// The most bytes of tensors that one request may become, padding included.
+        max_tensors: Size = "256MiB";
+        /// Predictions worked on at once; more are answered OVERLOADED.
+        max_in_flight: u32 = "256";
+        /// The deadline of a prediction whose caller gives none.
+        default_deadline: Period = "10s";
+        /// How long to stay open after readiness is withdrawn, for load balancers to notice.
+        shutdown_delay: Period = "3s";
+        /// How long a stop may take altogether before what is left is cut off.
+        shutdown_grace: Period = "25s";
+        /// Threads that serve predictions; 0: one a core.
+        threads: u32 = "0";
+    }
+}
+
+section! {
+    /// The engine that computes scores: TensorFlow Serving, or `outrigger engine`.
+    Engine {
+        /// Its gRPC address: `host:port`, or `unix:/path/of/socket`.
+        endpoint: String = "unix:/run/outrigger/engine.sock";
+        /// Where the engine sees the model store, if that is not `store.path`.
+        store_path: Option<PathBuf> = "";
+        /// HTTP/2 connections to it.
+        connections: u32 = "4";
+        /// Calls to it at once; more are answered OVERLOADED.
+        max_in_flight: u32 = "128";
+    }
+}
+
+section! {
+    /// The model store: a directory that the engine can read.
+    Store {
+        /// The directory; made if it is not there.
+        path: PathBuf = "/var/lib/outrigger";
+        /// What the store may take on disk; models not in use go first when it is full.
+        max_size: Size = "20GiB";
+        /// A model nobody has used for this long leaves the engine.
+        idle_ttl: Period = "30m";
+        /// A model nobody has used for this long leaves the disk.
+        retain: Period = "7d";
+        /// The most bytes one image may unpack to.
+        max_unpacked: Size = "20GiB";
+        /// The most files and directories one image may hold.
+        max_entries: u32 = "100000";
+    }
+}
+
+section! {
+    /// The registries that models are pulled from.
+    Images {
+        /// Where the image of a model is that `models` does not list: this, `/` and the model's
+        /// name. Without it, only models listed are known.
+        repository: Option<String> = "";
+        /// References that may be pulled: each admits what lies under it, by whole path segments.
+        /// Empty: whatever `repository` and `models` name.
+        allowed: Vec<String> = "[]";
+        /// The tag of a request that names no version.
+        default_tag: Tag = "latest";
+        /// How often followed tags are looked up.
+        poll_interval: Period = "30s";
+        /// Registry hosts spoken to without TLS.
+        plain_http: Vec<String> = "[]";
+        /// Directory of Docker's `config.json` with the registries' credentials; otherwise
+        /// `DOCKER_CONFIG`, then `~/.docker`.
+        docker_config: Option<PathBuf> = "";
+        /// PEM file of certificates to trust beside the system's.
+        ca_file: Option<PathBuf> = "";
+        /// How long a registry may stay silent before it counts as unavailable.
+        timeout: Period = "30s";
+    }
+}
+
+section! {
+    /// Logs go to standard error.
+    Log {
+        /// One readable line an event, or one JSON object.
+        format: LogFormat = "text";
+        /// What is logged, as in `info` or `info,outrigger_lifecycle=debug`.
+        level: String = "info";
+    }
+}
+
+/// A model known by name before anybody asks for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// The name that requests use.
+    pub name: ModelName,
+    /// Its image without tag or digest; otherwise `images.repository`, `/` and the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Load it at the start, before the server is ready, and keep it loaded.
+    #[serde(default)]
+    pub preload: bool,
+    /// The tag of a request that names no version; otherwise `images.default_tag`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<Tag>,
+    /// Pins requests that name no version to this digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+}
+
+/// A configuration with the origin of what is not a default.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration, valid.
+    pub config: Config,
+    /// Where each value given comes from, by key path.
+    pub origins: BTreeMap<String, Origin>,
+    /// Environment variables that look like settings and are none.
+    pub ignored: Vec<String>,
+}
+
+/// A configuration that cannot be used: everything that is wrong with it.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", lines(.0))]
+pub struct Invalid(pub Vec<Problem>);
+
+fn lines(problems: &[Problem]) -> String {
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+/// Reads and checks a configuration.
+///
+/// `file` is the text of the configuration file, `environment` all variables of
+/// the process, `overrides` pairs of key path and value from the command line.
+///
+/// # Errors
+/// All problems of all layers, each with the path of its key.
+pub fn load(
+    file: Option<&str>,
+    environment: impl IntoIterator<Item = (String, String)>,
+    overrides: &[(String, String)],
+) -> Result<Loaded, Invalid> {
+    let mut layers = Layers::default();
+    if let Some(text) = file {
+        layers.add_file(text);
+    }
+    let ignored = add_environment(&mut layers, environment);
+    for (key, value) in overrides {
+        layers.add_text(key, Origin::Flag, value);
+    }
+    let origins = layers.origins();
+    let config = Config::read(&mut layers);
+    let mut problems = layers.problems;
+    // A value that did not parse was replaced by its default: checking that too
+    // can only find problems that are really there.
+    problems.extend(config.validate().err().map(|invalid| invalid.0).unwrap_or_default());
+    if problems.is_empty() {
+        Ok(Loaded { config, origins, ignored })
+    } else {
+        Err(Invalid(problems))
+    }
+}
+
+/// Adds `OUTRIGGER_SERVER_GRPC` as `server.grpc` and so on.
+///
+/// A variable that names no setting is not an error: Kubernetes invents some
+/// (`OUTRIGGER_SERVER_SERVICE_HOST`) for a Service called `outrigger-server`.
+fn add_environment(
+    layers: &mut Layers,
+    environment: impl IntoIterator<Item = (String, String)>,
+) -> Vec<String> {
+    let keys: BTreeMap<String, String> = key_paths().map(|path| (variable(&path), path)).collect();
+    let mut ignored = Vec::new();
+    for (name, value) in environment {
+        if let Some(path) = keys.get(&name) {
+            layers.add_text(path, Origin::Environment(name), &value);
+        } else if sections().any(|(section, ..)| name.starts_with(&(variable(section) + "_"))) {
+            ignored.push(name);
+        }
+    }
+    ignored.sort();
+    ignored
+}
+
+/// The environment variable of a key path.
+fn variable(path: &str) -> String {
+    format!("OUTRIGGER_{}", path.replace('.', "_").to_uppercase())
+}
+
+fn key_paths() -> impl Iterator<Item = String> {
+    sections()
+        .flat_map(|(section, _, keys)| {
+            keys.iter().map(move |key| format!("{section}.{}", key.name))
+        })
+        .chain(["models".to_owned()])
+}
+
+/// Name, description and keys of every section.
+fn sections() -> impl Iterator<Item = (&'static str, &'static str, &'static [Key])> {
+    [
+        ("server", Server::ABOUT, Server::KEYS),
+        ("engine", Engine::ABOUT, Engine::KEYS),
+        ("store", Store::ABOUT, Store::KEYS),
+        ("images", Images::ABOUT, Images::KEYS),
+        ("log", Log::ABOUT, Log::KEYS),
+    ]
+    .into_iter()
+}
+
+impl Config {
+    fn read(layers: &mut Layers) -> Self {
+        let config = Self {
+            server: Server::read(layers, "server"),
+            engine: Engine::read(layers, "engine"),
+            store: Store::read(layers, "store"),
+            images: Images::read(layers, "images"),
+            log: Log::read(layers, "log"),
+            models: layers.take("", "models", Vec::new()),
+        };
+        layers.refuse_the_rest();
+        config
+    }
+
+    /// Checks what types cannot: limits, references, and how values fit together.
+    ///
+    /// # Errors
+    /// All problems, each with the path of its key.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        let problems = check::problems(self);
+        if problems.is_empty() { Ok(()) } else { Err(Invalid(problems)) }
+    }
+}

@@ -1,0 +1,171 @@
+//! What types cannot say: limits, references, and how values fit together.
+
+use std::{collections::BTreeSet, path::Path, time::Duration};
+
+use outrigger_backend::Endpoint;
+use outrigger_oci::{Prefix, Reference};
+
+use super::{Config, Period, Problem, Size};
+
+/// Everything wrong with `config`.
+pub(super) fn problems(config: &Config) -> Vec<Problem> {
+    let mut check = Check::default();
+    check.server(config);
+    check.engine(config);
+    check.store(config);
+    check.images(config);
+    check.log(config);
+    check.models(config);
+    check.problems
+}
+
+#[derive(Default)]
+struct Check {
+    problems: Vec<Problem>,
+}
+
+impl Check {
+    fn require(&mut self, holds: bool, key: impl Into<String>, message: impl Into<String>) {
+        if !holds {
+            self.problems.push(Problem::new(key, message));
+        }
+    }
+
+    fn positive(&mut self, key: &str, number: u32) {
+        self.require(number > 0, key, "must be at least 1");
+    }
+
+    fn lasting(&mut self, key: &str, period: Period) {
+        self.require(period.0 > Duration::ZERO, key, "must be longer than 0s");
+    }
+
+    fn server(&mut self, config: &Config) {
+        let server = &config.server;
+        self.listeners(config);
+        let sizes = Size(1 << 10)..=Size(2 << 30);
+        let sized = sizes.contains(&server.max_message);
+        self.require(sized, "server.max_message", "must be between 1KiB and 2GiB");
+        let tensors = sizes.contains(&server.max_tensors);
+        self.require(tensors, "server.max_tensors", "must be between 1KiB and 2GiB");
+        self.positive("server.max_treatments", server.max_treatments);
+        self.positive("server.max_users", server.max_users);
+        self.positive("server.max_in_flight", server.max_in_flight);
+        self.lasting("server.default_deadline", server.default_deadline);
+        self.lasting("server.shutdown_grace", server.shutdown_grace);
+        self.require(
+            server.shutdown_delay < server.shutdown_grace,
+            "server.shutdown_delay",
+            "must be shorter than server.shutdown_grace, of which it is a part",
+        );
+        self.require(server.threads <= 1024, "server.threads", "must be at most 1024");
+    }
+
+    /// No two listeners on one address; port 0 is any free port.
+    fn listeners(&mut self, config: &Config) {
+        let server = &config.server;
+        let all = [
+            ("server.grpc", server.grpc),
+            ("server.http", server.http),
+            ("server.health", server.health),
+            ("server.admin", server.admin),
+        ];
+        for (position, (key, address)) in all.iter().enumerate() {
+            let clash = all[..position].iter().find(|(_, earlier)| {
+                let wild = earlier.ip().is_unspecified() || address.ip().is_unspecified();
+                let ip = earlier.ip() == address.ip() || wild;
+                ip && earlier.port() == address.port() && address.port() != 0
+            });
+            if let Some((earlier, _)) = clash {
+                self.require(false, *key, format!("{address} is taken by {earlier}"));
+            }
+        }
+    }
+
+    fn engine(&mut self, config: &Config) {
+        let engine = &config.engine;
+        if let Err(error) = engine.endpoint.parse::<Endpoint>() {
+            self.require(false, "engine.endpoint", error.to_string());
+        }
+        let absolute = engine.store_path.as_deref().is_none_or(Path::is_absolute);
+        self.require(absolute, "engine.store_path", "must be an absolute path");
+        self.positive("engine.connections", engine.connections);
+        self.positive("engine.max_in_flight", engine.max_in_flight);
+    }
+
+    fn store(&mut self, config: &Config) {
+        let store = &config.store;
+        let named = !store.path.as_os_str().is_empty();
+        self.require(named, "store.path", "must name a directory");
+        self.require(store.max_size.0 > 0, "store.max_size", "must be more than 0");
+        self.require(store.max_unpacked.0 > 0, "store.max_unpacked", "must be more than 0");
+        self.positive("store.max_entries", store.max_entries);
+        self.lasting("store.idle_ttl", store.idle_ttl);
+        self.require(
+            store.retain >= store.idle_ttl,
+            "store.retain",
+            "must not be shorter than store.idle_ttl",
+        );
+    }
+
+    fn images(&mut self, config: &Config) {
+        let images = &config.images;
+        for (position, allowed) in images.allowed.iter().enumerate() {
+            if let Err(error) = allowed.parse::<Prefix>() {
+                self.require(false, format!("images.allowed[{position}]"), error.to_string());
+            }
+        }
+        if let Some(repository) = &images.repository {
+            self.image(config, "images.repository", repository);
+        }
+        let often = images.poll_interval.0 >= Duration::from_secs(1);
+        self.require(often, "images.poll_interval", "must be at least 1s");
+        self.lasting("images.timeout", images.timeout);
+        let known = images.repository.is_some() || !config.models.is_empty();
+        self.require(
+            known,
+            "images.repository",
+            "without it and without models, no model could ever be found",
+        );
+    }
+
+    /// A repository without tag or digest, under `images.allowed`.
+    fn image(&mut self, config: &Config, key: &str, text: &str) {
+        let reference = match text.parse::<Reference>() {
+            Ok(reference) => reference,
+            Err(error) => return self.require(false, key, error.to_string()),
+        };
+        self.require(reference.selector().is_none(), key, "must have no tag and no digest");
+        let allowed = &config.images.allowed;
+        let within = |prefix: &String| {
+            // A prefix that does not parse has its own problem.
+            prefix.parse().is_ok_and(|prefix: Prefix| reference.is_within(&prefix))
+        };
+        let admitted = allowed.is_empty() || allowed.iter().any(within);
+        self.require(admitted, key, format!("{reference} is not under images.allowed"));
+    }
+
+    fn log(&mut self, config: &Config) {
+        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&config.log.level) {
+            self.require(false, "log.level", error.to_string());
+        }
+    }
+
+    fn models(&mut self, config: &Config) {
+        let mut names = BTreeSet::new();
+        for (position, model) in config.models.iter().enumerate() {
+            let key = |field: &str| format!("models[{position}].{field}");
+            let new = names.insert(&model.name);
+            self.require(new, key("name"), format!("{} is listed twice", model.name));
+            let one = model.tag.is_none() || model.digest.is_none();
+            self.require(one, key("digest"), "a tag or a digest, not both");
+            match &model.image {
+                Some(image) => self.image(config, &key("image"), image),
+                None => self.require(
+                    config.images.repository.is_some(),
+                    key("image"),
+                    "must be given where there is no images.repository",
+                ),
+            }
+        }
+    }
+}

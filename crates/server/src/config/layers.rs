@@ -1,0 +1,172 @@
+//! Where settings come from, and which source wins.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Something wrong with the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The key's path, such as `server.grpc` or `models[2].name`.
+    pub key: String,
+    /// What is wrong, and where the value came from.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem with the value of `key`.
+    pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { key: key.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, message } = self;
+        if key.is_empty() { f.write_str(message) } else { write!(f, "{key}: {message}") }
+    }
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The configuration file.
+    File,
+    /// The environment variable of this name.
+    Environment(String),
+    /// The command line.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File => f.write_str("file"),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// A value before its type is known.
+#[derive(Debug, Clone)]
+enum Raw {
+    /// From the file.
+    Tree(Value),
+    /// From a variable or a flag: plain text, or YAML where plain text does not fit.
+    Text(String),
+}
+
+/// All values given, by the path of their key; later layers replace earlier ones.
+#[derive(Debug, Default)]
+pub(super) struct Layers {
+    values: BTreeMap<String, (Origin, Raw)>,
+    /// Everything found wrong so far.
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Layers {
+    /// Adds a configuration file's text: sections of keys, and lists.
+    pub(super) fn add_file(&mut self, text: &str) {
+        match serde_saphyr::from_str::<Value>(text) {
+            Ok(Value::Null) => {}
+            Ok(Value::Object(sections)) => {
+                for (name, section) in sections {
+                    self.add_section(&name, section);
+                }
+            }
+            Ok(_) => self.problem("", "the file is not a mapping of sections"),
+            Err(error) => self.problem("", format!("the file is not valid YAML: {error}")),
+        }
+    }
+
+    fn add_section(&mut self, name: &str, section: Value) {
+        match section {
+            Value::Null => {}
+            Value::Object(keys) => {
+                for (key, value) in keys {
+                    self.set(format!("{name}.{key}"), Origin::File, Raw::Tree(value));
+                }
+            }
+            other => self.set(name.to_owned(), Origin::File, Raw::Tree(other)),
+        }
+    }
+
+    /// Adds one value given as text.
+    pub(super) fn add_text(&mut self, key: &str, origin: Origin, text: &str) {
+        self.set(key.to_owned(), origin, Raw::Text(text.to_owned()));
+    }
+
+    fn set(&mut self, key: String, origin: Origin, raw: Raw) {
+        self.values.insert(key, (origin, raw));
+    }
+
+    /// Takes the value of `section.name`, or of the list `name` if `section` is
+    /// empty; notes a problem and gives `default` when it does not fit.
+    pub(super) fn take<T: DeserializeOwned>(&mut self, section: &str, name: &str, default: T) -> T {
+        let key = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
+        let Some((origin, raw)) = self.values.remove(&key) else { return default };
+        raw.parse().unwrap_or_else(|(inner, message)| {
+            self.problem(&join(&key, &inner), format!("{message} ({origin})"));
+            default
+        })
+    }
+
+    /// Notes every value that nobody took.
+    pub(super) fn refuse_the_rest(&mut self) {
+        for (key, (origin, _)) in std::mem::take(&mut self.values) {
+            self.problem(&key, format!("no such setting ({origin})"));
+        }
+    }
+
+    /// Where each value given comes from.
+    pub(super) fn origins(&self) -> BTreeMap<String, Origin> {
+        self.values.iter().map(|(key, (origin, _))| (key.clone(), origin.clone())).collect()
+    }
+
+    pub(super) fn problem(&mut self, key: &str, message: impl Into<String>) {
+        self.problems.push(Problem::new(key, message));
+    }
+}
+
+impl Raw {
+    /// The typed value, or the path within it and what is wrong there.
+    fn parse<T: DeserializeOwned>(&self) -> Result<T, (String, String)> {
+        match self {
+            Self::Tree(tree) => typed(tree.clone()),
+            Self::Text(text) => match typed(Value::String(text.clone())) {
+                Ok(value) => Ok(value),
+                Err(as_text) => match serde_saphyr::from_str::<Value>(text) {
+                    Ok(Value::String(_)) | Err(_) => Err(as_text),
+                    Ok(tree) => typed(tree),
+                },
+            },
+        }
+    }
+}
+
+fn typed<T: DeserializeOwned>(tree: Value) -> Result<T, (String, String)> {
+    serde_path_to_error::deserialize(tree).map_err(|error| {
+        let path = error.path().to_string();
+        let path = if path == "." { String::new() } else { path };
+        (path, error.into_inner().to_string())
+    })
+}
+
+fn join(key: &str, inner: &str) -> String {
+    match inner {
+        "" => key.to_owned(),
+        _ if inner.starts_with('[') => format!("{key}{inner}"),
+        _ => format!("{key}.{inner}"),
+    }
+}
+
+/// The value of a default as it is declared.
+pub(super) fn default_value<T: DeserializeOwned>(text: &str) -> T {
+    let raw = match text {
+        "" => Raw::Tree(Value::Null),
+        text => Raw::Text(text.to_owned()),
+    };
+    raw.parse().unwrap_or_else(|(_, message)| panic!("the default {text:?} is valid: {message}"))
+}

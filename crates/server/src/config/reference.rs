@@ -1,0 +1,120 @@
+//! The reference page of all settings, made from their declarations.
+
+use std::fmt::Write as _;
+
+use super::{Key, sections, variable};
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+This page is generated from the code: `outrigger serve --print-reference configuration`.
+
+Every setting has a default. A configuration file (`outrigger serve --config FILE`, YAML) replaces
+defaults, an environment variable replaces the file's value, and a flag
+(`--set server.grpc=127.0.0.1:9000`) replaces both. Values in variables and flags are written as in
+the file; a list is `[a, b]`.
+
+An unknown key, a value of the wrong type and a value that does not fit are errors: all of them are
+told at once, each with the path of its key, and `outrigger serve` exits with 64 before it listens
+anywhere. A variable that begins like a setting but names none is only mentioned in the log, because
+Kubernetes invents such variables for Services. `--check-config` stops after the checks,
+`--dump-config` prints the configuration in force and where each value comes from.
+
+Sizes are written `512MiB` or `20GiB`, durations `250ms`, `30s`, `10m` or `7d`.
+";
+
+const MODELS: &str = "
+## models
+
+A list of models known by name before anybody asks for them. Environment: `OUTRIGGER_MODELS`.
+
+```yaml
+models:
+  - {name: churn, image: registry.example/team/churn, preload: true}
+```
+
+| key | value | default | |
+|---|---|---|---|
+";
+
+const MODEL_KEYS: &[Key] = &[
+    Key { name: "name", kind: "model name", default: None, about: " The name that requests use." },
+    Key {
+        name: "image",
+        kind: "reference",
+        default: Some(""),
+        about: " Its image without tag or digest; otherwise `images.repository`, `/` and the name.",
+    },
+    Key {
+        name: "preload",
+        kind: "true or false",
+        default: Some("false"),
+        about: " Load it at the start, before the server is ready, and keep it loaded.",
+    },
+    Key {
+        name: "tag",
+        kind: "tag",
+        default: Some(""),
+        about: " The tag of a request that names no version; otherwise `images.default_tag`.",
+    },
+    Key {
+        name: "digest",
+        kind: "digest",
+        default: Some(""),
+        about: " Pins requests that name no version to this digest.",
+    },
+];
+
+/// The reference page of the configuration, Markdown.
+pub fn reference_markdown() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for (section, about, keys) in sections() {
+        write!(
+            page,
+            "\n## {section}\n\n{}\n\n| key | value | default | environment | |\n|---|---|---|---|---|\n",
+            about.trim()
+        )
+        .expect("writing to a string");
+        for key in keys {
+            let variable = variable(&format!("{section}.{}", key.name));
+            row(&mut page, key, Some(&variable));
+        }
+    }
+    page.push_str(MODELS);
+    for key in MODEL_KEYS {
+        row(&mut page, key, None);
+    }
+    page
+}
+
+fn row(page: &mut String, key: &Key, variable: Option<&str>) {
+    let default = match key.default {
+        None => "required".to_owned(),
+        Some("") => "none".to_owned(),
+        Some(default) => format!("`{default}`"),
+    };
+    let variable = variable.map(|name| format!(" `{name}` |")).unwrap_or_default();
+    let (name, kind, about) = (key.name, key.kind, key.about.trim());
+    writeln!(page, "| `{name}` | {kind} | {default} |{variable} {about} |")
+        .expect("writing to a string");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Model;
+
+    #[test]
+    fn every_key_of_a_model_is_on_the_page() {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let model = serde_json::json!(
+            {"name": "a", "image": "r.example/a", "tag": "live", "digest": digest});
+        let model: Model = serde_json::from_value(model).unwrap();
+        let tree = serde_json::to_value(&model).unwrap();
+        let mut keys: Vec<_> = tree.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut documented: Vec<_> = MODEL_KEYS.iter().map(|key| key.name).collect();
+        keys.sort_unstable();
+        documented.sort_unstable();
+        assert_eq!(documented, keys);
+    }
+}

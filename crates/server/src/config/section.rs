@@ -1,0 +1,68 @@
+//! Sections of settings: one declaration gives the type, its defaults, its
+//! reader and its lines in the reference page.
+
+use super::layers::Layers;
+
+/// One key of a section, for the reference page.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Its name within the section.
+    pub name: &'static str,
+    /// What kind of value it takes.
+    pub kind: &'static str,
+    /// Its default as one would write it; `None`: it must be given.
+    pub default: Option<&'static str>,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// A group of settings with a name in the file.
+pub(super) trait Section: Sized {
+    /// What the section is about.
+    const ABOUT: &'static str;
+    /// Its keys in the order of declaration.
+    const KEYS: &'static [Key];
+
+    /// Reads the section called `name`, noting every problem in `layers` and
+    /// going on with the default.
+    fn read(layers: &mut Layers, name: &str) -> Self;
+}
+
+/// Declares a section: fields with their documentation and their default, written
+/// as it would be in the file.
+macro_rules! section {
+    ($(#[doc = $about:literal])+ $section:ident {
+        $($(#[doc = $doc:literal])+ $field:ident: $type:ty = $default:literal;)*
+    }) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+        pub struct $section {
+            $($(#[doc = $doc])+ pub $field: $type,)*
+        }
+
+        impl Default for $section {
+            fn default() -> Self {
+                Self { $($field: $crate::config::layers::default_value($default),)* }
+            }
+        }
+
+        impl $crate::config::section::Section for $section {
+            const ABOUT: &'static str = concat!($($about),+);
+            const KEYS: &'static [$crate::config::section::Key] = &[$(
+                $crate::config::section::Key {
+                    name: stringify!($field),
+                    kind: <$type as $crate::config::value::Setting>::KIND,
+                    default: Some($default),
+                    about: concat!($($doc),+),
+                },
+            )*];
+
+            fn read(layers: &mut $crate::config::layers::Layers, name: &str) -> Self {
+                let default = Self::default();
+                Self { $($field: layers.take(name, stringify!($field), default.$field),)* }
+            }
+        }
+    };
+}
+
+pub(super) use section;

@@ -1,0 +1,182 @@
+use super::*;
+
+const MINIMAL: &str = "images: {repository: registry.example/team}";
+
+fn from_file(text: &str) -> Result<Loaded, Invalid> {
+    load(Some(text), [], &[])
+}
+
+fn keys(result: Result<Loaded, Invalid>) -> Vec<String> {
+    result.unwrap_err().0.into_iter().map(|problem| problem.key).collect()
+}
+
+fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn defaults_are_those_of_the_reference() {
+    let config = from_file(MINIMAL).unwrap().config;
+    assert_eq!(config.server.grpc.to_string(), "0.0.0.0:9000");
+    assert_eq!(config.server.max_message, Size(64 << 20));
+    assert_eq!(config.store.retain.0.as_secs(), 7 * 24 * 3600);
+    assert_eq!(config.images.default_tag.as_str(), "latest");
+    assert_eq!(config.engine.store_path, None);
+}
+
+#[test]
+fn flags_win_over_the_environment_over_the_file_over_defaults() {
+    let file = "server: {grpc: '127.0.0.1:1', http: '127.0.0.1:2', health: '127.0.0.1:3'}\n\
+                images: {repository: registry.example/team}";
+    let environment = variables(&[
+        ("OUTRIGGER_SERVER_HTTP", "127.0.0.1:12"),
+        ("OUTRIGGER_SERVER_HEALTH", "127.0.0.1:13"),
+        ("OUTRIGGER_STORE_MAX_SIZE", "5GiB"),
+        ("PATH", "/bin"),
+    ]);
+    let flags = variables(&[("server.health", "127.0.0.1:23")]);
+    let loaded = load(Some(file), environment, &flags).unwrap();
+    let server = &loaded.config.server;
+    let ports = [server.grpc, server.http, server.health, server.admin].map(|a| a.port());
+    assert_eq!(ports, [1, 12, 23, 9901]);
+    assert_eq!(loaded.config.store.max_size, Size(5 << 30));
+    assert_eq!(loaded.origins["server.health"], Origin::Flag);
+    assert_eq!(loaded.origins["server.grpc"], Origin::File);
+    assert!(!loaded.origins.contains_key("server.admin"));
+}
+
+#[test]
+fn all_problems_are_told_at_once_with_their_keys() {
+    let file = "
+server: {grpc: nowhere, max_treatments: many, prot: 1, shutdown_delay: 2h}
+engine: {endpoint: 'unix:relative'}
+store: {max_size: 5 parsecs, retain: 1m}
+images: {repository: 'registry.example/team:v1', poll_interval: 10ms}
+speed: {limit: 1}
+models:
+  - {name: Churn}
+";
+    let environment = variables(&[("OUTRIGGER_LOG_FORMAT", "xml")]);
+    let overrides = variables(&[("server.gprc", "127.0.0.1:1")]);
+    let mut found = keys(load(Some(file), environment, &overrides));
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "engine.endpoint",
+            "images.poll_interval",
+            "images.repository",
+            "log.format",
+            "models[0].name",
+            "server.gprc",
+            "server.grpc",
+            "server.max_treatments",
+            "server.prot",
+            "server.shutdown_delay",
+            "speed.limit",
+            "store.max_size",
+            "store.retain",
+        ]
+    );
+}
+
+#[test]
+fn a_problem_says_where_its_value_came_from() {
+    let environment = variables(&[("OUTRIGGER_SERVER_GRPC", "nowhere")]);
+    let text = load(Some(MINIMAL), environment, &[]).unwrap_err().to_string();
+    assert!(text.starts_with("server.grpc: "), "{text}");
+    assert!(text.ends_with("(environment OUTRIGGER_SERVER_GRPC)"), "{text}");
+}
+
+#[test]
+fn keys_of_a_model_are_checked_by_position() {
+    let base = "images: {repository: r.example/t, allowed: [r.example/t]}\nmodels:\n";
+    for (models, key) in [
+        ("- {name: a}\n- {name: b, imag: x}", "models[1].imag"),
+        ("- {name: a}\n- {name: a}", "models[1].name"),
+        ("- {name: a, image: r.example/other/a}", "models[0].image"),
+        ("- {name: a, image: 'r.example/t/a:latest'}", "models[0].image"),
+        ("- {name: a, digest: latest}", "models[0].digest"),
+        ("- {image: r.example/t/a}", "models[0]"),
+    ] {
+        assert_eq!(keys(from_file(&format!("{base}{models}"))), [key], "{models}");
+    }
+    assert_eq!(keys(from_file("models: [{name: a}]")), ["models[0].image"]);
+}
+
+#[test]
+fn without_any_model_to_find_the_configuration_is_refused() {
+    assert_eq!(keys(from_file("")), ["images.repository"]);
+    assert_eq!(keys(load(None, [], &[])), ["images.repository"]);
+}
+
+#[test]
+fn files_that_are_no_mapping_are_refused() {
+    for text in ["[1, 2]", "just text", "a: [", "server: 5", "server: {grpc: 1, grpc: 2}"] {
+        assert!(from_file(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn variables_invented_by_kubernetes_are_mentioned_not_refused() {
+    let environment = variables(&[
+        ("OUTRIGGER_SERVER_SERVICE_HOST", "10.0.0.1"),
+        ("OUTRIGGER_SERVER_PORT_9000_TCP", "tcp://10.0.0.1:9000"),
+        ("OUTRIGGER_TENSORFLOW", "/opt/tensorflow"),
+    ]);
+    let ignored = load(Some(MINIMAL), environment, &[]).unwrap().ignored;
+    assert_eq!(ignored, ["OUTRIGGER_SERVER_PORT_9000_TCP", "OUTRIGGER_SERVER_SERVICE_HOST"]);
+    let kubernetes = |name: &str| name == "port" || name.starts_with("service_");
+    let taken = |key: &Key| kubernetes(key.name);
+    assert!(!sections().any(|(.., keys)| keys.iter().any(taken)), "would be overwritten");
+}
+
+#[test]
+fn lists_and_numbers_can_be_given_as_text() {
+    let environment = variables(&[
+        ("OUTRIGGER_IMAGES_ALLOWED", "[registry.example/team, 'oci:/models']"),
+        ("OUTRIGGER_MODELS", "[{name: churn, preload: true}]"),
+        ("OUTRIGGER_SERVER_MAX_USERS", "8"),
+        ("OUTRIGGER_IMAGES_DEFAULT_TAG", "12"),
+    ]);
+    let config = load(Some(MINIMAL), environment, &[]).unwrap().config;
+    assert_eq!(config.images.allowed, ["registry.example/team", "oci:/models"]);
+    assert_eq!(config.server.max_users, 8);
+    assert_eq!(config.images.default_tag.as_str(), "12");
+    assert!(config.models[0].preload);
+}
+
+#[test]
+fn listeners_may_not_share_an_address() {
+    let file = format!("{MINIMAL}\nserver: {{grpc: '0.0.0.0:7000', http: '127.0.0.1:7000'}}");
+    assert_eq!(keys(from_file(&file)), ["server.http"]);
+    let free = format!("{MINIMAL}\nserver: {{grpc: '127.0.0.1:0', http: '127.0.0.1:0'}}");
+    assert!(from_file(&free).is_ok());
+}
+
+#[test]
+fn a_dump_gives_the_same_configuration_again_and_tells_origins() {
+    let environment = variables(&[("OUTRIGGER_STORE_IDLE_TTL", "90s")]);
+    let file = format!("{MINIMAL}\nmodels: [{{name: offers/spring, preload: true}}]");
+    let loaded = load(Some(&file), environment, &[]).unwrap();
+    let dump = loaded.dump();
+    assert!(dump.contains("idle_ttl: \"90s\"  # environment OUTRIGGER_STORE_IDLE_TTL\n"), "{dump}");
+    assert!(dump.contains("retain: \"7d\"\n"), "{dump}");
+    assert_eq!(from_file(&dump).unwrap().config, loaded.config);
+}
+
+#[test]
+fn the_example_of_the_architecture_page_is_valid() {
+    let page = include_str!("../../../../docs/architecture.md");
+    let blocks = page.split("```yaml\n").skip(1);
+    let examples: Vec<_> = blocks.filter_map(|block| block.split("```").next()).collect();
+    let configurations = examples.iter().filter(|example| example.contains("server:"));
+    let mut seen = 0;
+    for example in configurations {
+        seen += 1;
+        if let Err(error) = from_file(example) {
+            panic!("{example}\n{error}");
+        }
+    }
+    assert!(seen > 0, "the page has an example");
+}

@@ -1,0 +1,196 @@
+//! Types that settings are made of.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+
+use outrigger_core::Tag;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned};
+
+/// A type that a setting can have.
+pub(crate) trait Setting: Serialize + DeserializeOwned {
+    /// What the reference page calls values of this type.
+    const KIND: &'static str;
+}
+
+macro_rules! settings {
+    ($($type:ty: $kind:literal;)*) => {
+        $(impl Setting for $type { const KIND: &'static str = $kind; })*
+    };
+}
+
+settings! {
+    bool: "true or false";
+    u32: "number";
+    String: "text";
+    Option<String>: "text";
+    Vec<String>: "list of texts";
+    PathBuf: "path";
+    Option<PathBuf>: "path";
+    Vec<PathBuf>: "list of paths";
+    SocketAddr: "address:port";
+    Tag: "tag";
+    Size: "size";
+    Period: "duration";
+    LogFormat: "text or json";
+}
+
+/// A number of bytes, written like `20GiB`, `64MB` or `1024`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// A span of time, written like `250ms`, `30s` or `1h 30m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Period(pub Duration);
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One readable line an event.
+    Text,
+    /// One JSON object an event.
+    Json,
+}
+
+impl Size {
+    /// The number of bytes, as far as this machine can count it.
+    pub fn bytes(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse::<bytesize::ByteSize>()
+            .map(|size| Self(size.as_u64()))
+            .map_err(|_| format!("{text:?} is not a size such as 512MiB or 20GiB"))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let exact = |(shift, _): &&(u32, &str)| self.0 != 0 && self.0.trailing_zeros() >= *shift;
+        match UNITS.iter().find(exact) {
+            Some((shift, unit)) => write!(f, "{}{unit}", self.0 >> shift),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+impl FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        humantime::parse_duration(text)
+            .map(Self)
+            .map_err(|_| format!("{text:?} is not a duration such as 250ms, 30s or 7d"))
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u128, &str); 5] =
+            [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+        let millis = self.0.as_millis();
+        if millis == 0 || !self.0.subsec_nanos().is_multiple_of(1_000_000) {
+            return write!(f, "{}", humantime::format_duration(self.0));
+        }
+        let (length, unit) = UNITS
+            .iter()
+            .find(|(length, _)| millis.is_multiple_of(*length))
+            .expect("1 divides everything");
+        write!(f, "{}{unit}", millis / length)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for Period {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = Size;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size such as 512MiB or 20GiB")
+            }
+
+            fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<Size, E> {
+                Ok(Size(bytes))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = Period;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration with its unit, such as 250ms, 30s or 7d")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Period, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_written_back_as_they_were_meant() {
+        for (text, bytes, shown) in [
+            ("20GiB", 20 << 30, "20GiB"),
+            ("64 MiB", 64 << 20, "64MiB"),
+            ("1MB", 1_000_000, "1000000"),
+            ("0", 0, "0"),
+        ] {
+            let size: Size = text.parse().unwrap();
+            assert_eq!((size.0, size.to_string().as_str()), (bytes, shown), "{text}");
+        }
+        for bad in ["", "GiB", "-1", "ten", "5 parsecs"] {
+            assert!(bad.parse::<Size>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        for (text, shown) in [("30m", "30m"), ("7d", "7d"), ("90s", "90s"), ("1h 30m", "90m")] {
+            assert_eq!(text.parse::<Period>().unwrap().to_string(), shown);
+        }
+        assert_eq!("0s".parse::<Period>().unwrap().to_string(), "0s");
+        assert_eq!("1us".parse::<Period>().unwrap().to_string(), "1us");
+        for bad in ["", "30", "-1s", "soon"] {
+            assert!(bad.parse::<Period>().is_err(), "{bad:?}");
+        }
+        assert!(serde_json::from_str::<Period>("30").is_err());
+    }
+}

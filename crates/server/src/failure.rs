@@ -1,0 +1,139 @@
+//! The one place where failures become answers: gRPC statuses with details, and
+//! HTTP responses with JSON.
+
+mod reference;
+
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, time::Duration};
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
+    response::{IntoResponse, Response},
+};
+use outrigger_core::{Failure, Reason, Retry};
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+pub use self::reference::reference_markdown;
+
+/// `google.rpc.ErrorInfo.domain` of every failure.
+pub const DOMAIN: &str = "outrigger.dev";
+
+/// A status travels in HTTP/2 headers, which clients limit (8 KiB is common),
+/// twice: as text and inside the details, percent or base64 encoded.
+const MESSAGE_BYTES: usize = 800;
+const VIOLATION_BYTES: usize = 1600;
+
+/// The failure as a gRPC status with ErrorInfo, BadRequest and RetryInfo.
+pub(crate) fn to_status(failure: &Failure) -> Status {
+    let mut details = ErrorDetails::new();
+    let mut metadata = HashMap::new();
+    let (shown, omitted) = fitting(failure);
+    for violation in &failure.violations[..shown] {
+        details.add_bad_request_violation(&violation.field, cut(&violation.description, 400));
+    }
+    if omitted > 0 {
+        metadata.insert("violations_omitted".to_owned(), omitted.to_string());
+    }
+    details.set_error_info(failure.reason.as_str(), DOMAIN, metadata);
+    if let Some(delay) = retry_delay(failure) {
+        details.set_retry_info(Some(delay));
+    }
+    let code = Code::from_i32(failure.reason.code() as i32);
+    Status::with_error_details(code, cut(&failure.message, MESSAGE_BYTES), details)
+}
+
+/// How many violations fit into a status, and how many do not.
+fn fitting(failure: &Failure) -> (usize, usize) {
+    let mut left = VIOLATION_BYTES;
+    let size = |field: &str, description: &str| field.len() + description.len().min(400);
+    let fits = failure.violations.iter().take_while(|violation| {
+        let size = size(&violation.field, &violation.description);
+        let fits = size <= left;
+        left = left.saturating_sub(size);
+        fits
+    });
+    let shown = fits.count();
+    (shown, failure.violations.len() - shown)
+}
+
+/// `text` cut to at most `limit` bytes, at a character.
+fn cut(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let end = (0..=limit).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
+/// When the caller should try again; `None`: never.
+pub(crate) fn retry_delay(failure: &Failure) -> Option<Duration> {
+    let usual = match failure.reason.retry() {
+        Retry::Never => return failure.retry_after,
+        Retry::Backoff => Duration::from_millis(200),
+        Retry::AfterDelay => Duration::from_secs(1),
+        Retry::Later => Duration::from_secs(30),
+    };
+    Some(failure.retry_after.unwrap_or(usual))
+}
+
+/// The failure as an HTTP response with the table's status.
+pub(crate) fn to_http(failure: &Failure) -> Response {
+    let status = StatusCode::from_u16(failure.reason.code().http_status());
+    to_http_as(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), failure)
+}
+
+/// The failure as an HTTP response with another status: 404 or 405.
+pub(crate) fn to_http_as(status: StatusCode, failure: &Failure) -> Response {
+    let mut response = (status, Json(to_json(failure))).into_response();
+    if let Some(delay) = retry_delay(failure) {
+        let seconds = delay.as_millis().div_ceil(1000).max(1);
+        let value = HeaderValue::from_str(&seconds.to_string()).expect("digits");
+        response.headers_mut().insert(RETRY_AFTER, value);
+    }
+    response
+}
+
+/// The failure as JSON: `{"error": {"reason", "message", "details"}}`.
+pub(crate) fn to_json(failure: &Failure) -> Value {
+    let mut details = json!({});
+    if !failure.violations.is_empty() {
+        let violations = failure.violations.iter();
+        details["violations"] = violations
+            .map(
+                |violation| json!({"field": violation.field, "description": violation.description}),
+            )
+            .collect();
+    }
+    if let Some(delay) = retry_delay(failure) {
+        details["retry_after_ms"] = json!(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
+    }
+    json!({"error": {
+        "reason": failure.reason.as_str(),
+        "message": failure.message,
+        "details": details,
+    }})
+}
+
+/// A status that no handler made: tonic's own, about how the request arrived.
+/// They carry no details, and differ from ours only by their code.
+pub(crate) fn of_transport(code: Code, message: &str) -> Failure {
+    let reason = match code {
+        // A frame longer than the limit.
+        Code::OutOfRange => Reason::TooLarge,
+        Code::Unimplemented => Reason::MethodUnknown,
+        Code::DeadlineExceeded => Reason::Deadline,
+        Code::Unavailable => Reason::ShuttingDown,
+        // A message that does not parse, a stream that breaks off.
+        _ => Reason::RequestMalformed,
+    };
+    let message = match (reason, message) {
+        (Reason::MethodUnknown, "") => "there is no such method",
+        (_, message) => message,
+    };
+    Failure::new(reason, message)
+}

@@ -1,0 +1,68 @@
+//! The gRPC surface: services and what stands before them.
+
+mod models;
+mod prediction;
+
+use std::sync::Arc;
+
+use axum::{Router, middleware};
+use outrigger_proto::outrigger::v1::{
+    FILE_DESCRIPTOR_SET, model_service_server::ModelServiceServer,
+};
+use outrigger_proto::raw::outrigger::prediction_service_server::PredictionServiceServer;
+use tonic::service::Routes;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+
+pub(crate) use self::models::{Access, Models};
+use self::prediction::Prediction;
+use crate::{
+    guard::{Guard, guard},
+    predict::Predictor,
+};
+
+/// What callers may be told who only predict and look.
+pub(crate) fn serving(
+    predictor: Predictor,
+    models: Models,
+    health: &HealthReporter,
+    rules: Guard,
+    max_message: usize,
+) -> Router {
+    let prediction =
+        PredictionServiceServer::new(Prediction(predictor)).max_decoding_message_size(max_message);
+    let routes = Routes::new(prediction);
+    surround(with_models(routes, models, max_message), health, rules)
+}
+
+/// The same without predictions and with changes, for the admin listener.
+pub(crate) fn admin(
+    models: Models,
+    health: &HealthReporter,
+    rules: Guard,
+    max_message: usize,
+) -> Router {
+    surround(with_models(Routes::default(), models, max_message), health, rules)
+}
+
+fn with_models(routes: Routes, models: Models, max_message: usize) -> Routes {
+    routes.add_service(ModelServiceServer::new(models).max_decoding_message_size(max_message))
+}
+
+fn surround(routes: Routes, health: &HealthReporter, rules: Guard) -> Router {
+    let health = HealthServer::new(HealthService::from_health_reporter(health.clone()));
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let valid = "the descriptor sets are compiled in";
+    routes
+        .add_service(health)
+        .add_service(reflection().build_v1().expect(valid))
+        // Python's reflection client knows only this one.
+        .add_service(reflection().build_v1alpha().expect(valid))
+        .prepare()
+        .into_axum_router()
+        .layer(middleware::from_fn_with_state(Arc::new(rules), guard))
+}

@@ -1,0 +1,153 @@
+//! ModelService: what models there are and why; on the admin listener, changes.
+
+use std::{collections::BTreeSet, pin::Pin, sync::Arc};
+
+use futures::{Stream, StreamExt as _};
+use outrigger_core::{Failure, ModelName, Reason};
+use outrigger_lifecycle::{Handle, Snapshot};
+use outrigger_proto::outrigger::v1::{
+    GetModelRequest, GetModelResponse, ListModelsRequest, ListModelsResponse, LoadModelRequest,
+    LoadModelResponse, Model, UnloadModelRequest, UnloadModelResponse, WatchModelsRequest,
+    WatchModelsResponse, model_service_server::ModelService,
+};
+use tokio_stream::wrappers::WatchStream;
+use tonic::{Request, Response, Status, async_trait};
+
+use super::prediction::call;
+use crate::{
+    predict::served,
+    routing,
+    views::{History, model},
+};
+
+/// What the callers of a listener may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Look.
+    Read,
+    /// Look and change.
+    Change,
+}
+
+/// The service for one listener.
+#[derive(Clone)]
+pub(crate) struct Models {
+    models: Handle,
+    access: Access,
+}
+
+impl Models {
+    pub(crate) fn new(models: Handle, access: Access) -> Self {
+        Self { models, access }
+    }
+
+    fn changing(&self) -> Result<(), Failure> {
+        match self.access {
+            Access::Change => Ok(()),
+            Access::Read => {
+                let message = "models are changed on the admin listener only";
+                Err(Failure::new(Reason::AdminOnly, message))
+            }
+        }
+    }
+
+    async fn load(
+        &self,
+        request: LoadModelRequest,
+        deadline: tokio::time::Instant,
+    ) -> Result<LoadModelResponse, Failure> {
+        self.changing()?;
+        let (name, selector) = routing::target(request.model.as_ref(), &self.models)?;
+        let lease = self.models.load(&name, &selector, deadline).await?;
+        tracing::info!(model.name = %name, model.digest = %lease.key.digest, "model loaded by hand");
+        Ok(LoadModelResponse { model: Some(served(&lease)) })
+    }
+
+    async fn unload(&self, request: UnloadModelRequest) -> Result<UnloadModelResponse, Failure> {
+        self.changing()?;
+        let (name, selector) = routing::target(request.model.as_ref(), &self.models)?;
+        self.models.unload(&name, &selector, request.delete).await?;
+        tracing::info!(model.name = %name, delete = request.delete, "model unloaded by hand");
+        Ok(UnloadModelResponse {})
+    }
+}
+
+#[async_trait]
+impl ModelService for Models {
+    async fn list_models(
+        &self,
+        request: Request<ListModelsRequest>,
+    ) -> Result<Response<ListModelsResponse>, Status> {
+        let models = listed(&self.models.models(), &BTreeSet::new(), History::Omitted);
+        call(&request).conclude(Ok(Response::new(ListModelsResponse { models })))
+    }
+
+    async fn get_model(
+        &self,
+        request: Request<GetModelRequest>,
+    ) -> Result<Response<GetModelResponse>, Status> {
+        let found = get(&self.models, &request.get_ref().name);
+        call(&request)
+            .conclude(found.map(|model| Response::new(GetModelResponse { model: Some(model) })))
+    }
+
+    type WatchModelsStream =
+        Pin<Box<dyn Stream<Item = Result<WatchModelsResponse, Status>> + Send>>;
+
+    async fn watch_models(
+        &self,
+        request: Request<WatchModelsRequest>,
+    ) -> Result<Response<Self::WatchModelsStream>, Status> {
+        let call = call(&request);
+        let names: BTreeSet<String> = request.into_inner().names.into_iter().collect();
+        let mut last = None;
+        let changes = WatchStream::new(self.models.watch()).filter_map(move |snapshot| {
+            let models = listed(&snapshot, &names, History::Included);
+            let changed = last.as_ref() != Some(&models);
+            last = Some(models.clone());
+            let response = changed.then_some(Ok(WatchModelsResponse { models }));
+            std::future::ready(response)
+        });
+        call.conclude(Ok(Response::new(Box::pin(changes) as Self::WatchModelsStream)))
+    }
+
+    async fn load_model(
+        &self,
+        request: Request<LoadModelRequest>,
+    ) -> Result<Response<LoadModelResponse>, Status> {
+        let call = call(&request);
+        call.conclude(self.load(request.into_inner(), call.deadline()).await.map(Response::new))
+    }
+
+    async fn unload_model(
+        &self,
+        request: Request<UnloadModelRequest>,
+    ) -> Result<Response<UnloadModelResponse>, Status> {
+        let call = call(&request);
+        call.conclude(self.unload(request.into_inner()).await.map(Response::new))
+    }
+}
+
+/// All models, or those of these names.
+pub(crate) fn listed(
+    snapshot: &Arc<Snapshot>,
+    names: &BTreeSet<String>,
+    history: History,
+) -> Vec<Model> {
+    let wanted = |name: &ModelName| names.is_empty() || names.contains(name.as_str());
+    let models = snapshot.models.iter().filter(|(name, _)| wanted(name));
+    models.map(|(name, view)| model(name, view, history)).collect()
+}
+
+/// One model with its history.
+///
+/// # Errors
+/// `REQUEST_MALFORMED` for an invalid name, `MODEL_NOT_FOUND` for an unknown one.
+pub(crate) fn get(models: &Handle, name: &str) -> Result<Model, Failure> {
+    let name: ModelName =
+        name.parse().map_err(|error| routing::invalid("name", &format!("{error}")))?;
+    let unknown = || Failure::new(Reason::ModelNotFound, format!("no model {name} is known"));
+    let snapshot = models.models();
+    let view = snapshot.models.get(&name).ok_or_else(unknown)?;
+    Ok(model(&name, view, History::Included))
+}

@@ -1,0 +1,177 @@
+//! What stands before every handler: deadline, admission, a net for panics, and
+//! the counting of calls.
+
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    http::HeaderMap,
+    middleware::Next,
+    response::Response,
+};
+use futures::FutureExt as _;
+use outrigger_core::{Failure, Reason};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
+
+use crate::{
+    call::{Call, Method, Surface},
+    failure, metrics,
+};
+
+/// The header by which a caller over HTTP says how long it waits: `250ms`, `2s`.
+pub(crate) const TIMEOUT_HEADER: &str = "x-request-timeout";
+
+/// Beyond this a deadline is none, and adding it to the clock stays safe.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// The rules of one listener.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    /// What the listener speaks.
+    pub(crate) surface: Surface,
+    /// For calls without a deadline.
+    pub(crate) default_deadline: Duration,
+    /// Places for calls that compute, shared by all listeners.
+    pub(crate) places: Arc<Semaphore>,
+    /// Ends answers that would go on for ever.
+    pub(crate) stop: CancellationToken,
+}
+
+/// Answers one request, by its deadline, whatever the handler does.
+///
+/// From the outside in: the call is counted when everything else is over; the
+/// deadline covers the reading of the body too, so that a slow sender cannot
+/// hold a place for ever; admission comes before the body is read, because the
+/// body is what takes memory; the net for panics is next to the handler.
+pub(crate) async fn guard(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let started = Instant::now();
+    let method = Method::of(request.uri().path());
+    let allowed = guard.allowance(request.headers());
+    let deadline = started + allowed.as_ref().copied().unwrap_or(guard.default_deadline);
+    let call = Call::begin(guard.surface, method, started, deadline);
+    let result = match allowed {
+        Ok(_) => guard.answer(&call, method, request, next).await,
+        Err(failure) => Err(failure),
+    };
+    result.unwrap_or_else(|failure| {
+        call.failed(&failure);
+        guard.respond(&failure)
+    })
+}
+
+impl Guard {
+    async fn answer(
+        &self,
+        call: &Call,
+        method: Method,
+        mut request: Request,
+        next: Next,
+    ) -> Result<Response, Failure> {
+        let _place = self.admit(method)?;
+        let _counted = metrics::in_flight(method);
+        request.extensions_mut().insert(call.clone());
+        let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
+        match timeout_at(call.deadline(), handler).await {
+            Err(_) => Err(Failure::new(Reason::Deadline, "the caller's deadline passed")),
+            Ok(Err(_panic)) => {
+                metrics::panicked(method);
+                Err(Failure::new(Reason::Internal, "a defect in the server; its log has more"))
+            }
+            Ok(Ok(response)) => Ok(self.ending(method, self.own_words(call, method, response))),
+        }
+    }
+
+    fn admit(&self, method: Method) -> Result<Option<OwnedSemaphorePermit>, Failure> {
+        if !method.computes() {
+            return Ok(None);
+        }
+        let busy = |_| Failure::new(Reason::Overloaded, "as many calls as allowed are in flight");
+        Arc::clone(&self.places).try_acquire_owned().map(Some).map_err(busy)
+    }
+
+    /// How long the caller waits.
+    fn allowance(&self, headers: &HeaderMap) -> Result<Duration, Failure> {
+        let (name, parse): (_, fn(&str) -> Option<Duration>) = match self.surface {
+            Surface::Grpc => ("grpc-timeout", grpc_timeout),
+            Surface::Http => (TIMEOUT_HEADER, |text| humantime::parse_duration(text).ok()),
+        };
+        let Some(value) = headers.get(name) else { return Ok(self.default_deadline) };
+        let parsed = value.to_str().ok().and_then(parse);
+        let invalid = || Failure::new(Reason::RequestMalformed, format!("{name} cannot be read"));
+        Ok(parsed.ok_or_else(invalid)?.min(LONGEST))
+    }
+
+    /// Lets answers of unknown length end with the server.
+    fn ending(&self, method: Method, response: Response) -> Response {
+        if method.computes() || self.surface == Surface::Http {
+            return response;
+        }
+        response.map(|body| stream::UntilStop::wrap(body, &self.stop))
+    }
+
+    fn respond(&self, failure: &Failure) -> Response {
+        match self.surface {
+            Surface::Grpc => failure::to_status(failure).into_http::<Body>(),
+            Surface::Http => failure::to_http(failure),
+        }
+    }
+
+    /// Gives tonic's own statuses a reason: they are about how a message
+    /// arrived, and never reached a handler.
+    fn own_words(&self, call: &Call, method: Method, response: Response) -> Response {
+        let Some(status) = bare_status(self.surface, response.headers()) else {
+            call.answered();
+            return response;
+        };
+        if method == Method::Other && status.code() != Code::Unimplemented {
+            // Health and reflection follow protocols of their own.
+            call.answered();
+            return response;
+        }
+        let failure = failure::of_transport(status.code(), status.message());
+        call.failed(&failure);
+        self.respond(&failure)
+    }
+}
+
+/// The status of a response that failed without details: not one of ours.
+fn bare_status(surface: Surface, headers: &HeaderMap) -> Option<Status> {
+    if surface != Surface::Grpc || headers.contains_key("grpc-status-details-bin") {
+        return None;
+    }
+    Status::from_header_map(headers).filter(|status| status.code() != Code::Ok)
+}
+
+/// A `grpc-timeout`: at most eight digits and a unit, by the protocol's text.
+fn grpc_timeout(text: &str) -> Option<Duration> {
+    let unit = text.chars().last()?;
+    let digits = &text[..text.len() - unit.len_utf8()];
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        'H' => Duration::from_secs(count * 3600),
+        'M' => Duration::from_secs(count * 60),
+        'S' => Duration::from_secs(count),
+        'm' => Duration::from_millis(count),
+        'u' => Duration::from_micros(count),
+        'n' => Duration::from_nanos(count),
+        _ => return None,
+    })
+}

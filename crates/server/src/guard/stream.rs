@@ -1,0 +1,58 @@
+//! Streams of answers that end when the server does.
+
+use std::{
+    future::Future as _,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use http_body::Frame;
+use outrigger_core::{Failure, Reason};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use crate::failure;
+
+/// An answer that would go on for as long as its caller listens: a watch. When
+/// the server stops it ends with SHUTTING_DOWN instead of keeping a connection
+/// open until it is cut.
+pub(super) struct UntilStop {
+    body: Body,
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    over: bool,
+}
+
+impl UntilStop {
+    pub(super) fn wrap(body: Body, stop: &CancellationToken) -> Body {
+        let stop = Box::pin(stop.clone().cancelled_owned());
+        Body::new(Self { body, stop, over: false })
+    }
+}
+
+impl HttpBody for UntilStop {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        // What is ready to be sent goes out before the end.
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            return Poll::Ready(frame);
+        }
+        ready!(self.stop.as_mut().poll(context));
+        self.over = true;
+        let stopping = Failure::new(Reason::ShuttingDown, "the server is stopping");
+        let (parts, ()) = failure::to_status(&stopping).into_http::<()>().into_parts();
+        Poll::Ready(Some(Ok(Frame::trailers(parts.headers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.over || self.body.is_end_stream()
+    }
+}

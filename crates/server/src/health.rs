@@ -1,0 +1,156 @@
+//! What operators and probes ask: alive, ready, metrics; and gRPC health.
+
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use outrigger_core::ModelName;
+use outrigger_lifecycle::{Handle, ModelView, Snapshot};
+use tokio_util::sync::CancellationToken;
+use tonic_health::{ServingStatus, server::HealthReporter};
+
+use crate::metrics::{self, Exposition};
+
+/// Prometheus' text format.
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Names that gRPC health knows beside those of models: everything, and the
+/// services.
+const SERVICES: [&str; 3] = ["", "outrigger.v1.PredictionService", "outrigger.v1.ModelService"];
+
+/// Whether requests should be sent here. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Readiness {
+    models: Handle,
+    stopping: CancellationToken,
+}
+
+impl Readiness {
+    pub(crate) fn new(models: Handle) -> Self {
+        Self { models, stopping: CancellationToken::new() }
+    }
+
+    /// Not ready from now on.
+    pub(crate) fn withdraw(&self) {
+        self.stopping.cancel();
+    }
+
+    /// Why no requests should be sent here; `Ok`: they should.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let ready = self.why();
+        metrics::ready(ready.is_ok());
+        ready
+    }
+
+    fn why(&self) -> Result<(), String> {
+        if self.stopping.is_cancelled() {
+            return Err("the server is stopping".to_owned());
+        }
+        let snapshot = self.models.models();
+        match (snapshot.ready, snapshot.engine.reachable, &snapshot.engine.failure) {
+            (true, ..) => Ok(()),
+            (false, false, Some(failure)) => Err(format!("the engine does not answer: {failure}")),
+            (false, false, None) => Err("the engine has not answered yet".to_owned()),
+            (false, true, _) => Err("models are being preloaded".to_owned()),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct App {
+    readiness: Readiness,
+    exposition: Exposition,
+}
+
+/// The routes of the health listener.
+pub(crate) fn routes(readiness: Readiness, exposition: Exposition) -> Router {
+    Router::new()
+        // The process lives if it answers at all; nobody else is asked.
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(exposed))
+        .with_state(App { readiness, exposition })
+}
+
+async fn ready(State(app): State<App>) -> Response {
+    match app.readiness.check() {
+        Ok(()) => "ready\n".into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+async fn exposed(State(app): State<App>) -> Response {
+    // The gauge is as old as the last question otherwise.
+    let _ = app.readiness.check();
+    ([(CONTENT_TYPE, TEXT_FORMAT)], app.exposition.render()).into_response()
+}
+
+/// Keeps gRPC health in step with the models until `stop`: the empty name for
+/// readiness, a model's name for the version that its default tag means.
+pub(crate) async fn follow(
+    models: Handle,
+    mut reporter: HealthReporter,
+    stop: Readiness,
+) -> Result<(), Infallible> {
+    let mut changes = models.watch();
+    let mut known = BTreeSet::new();
+    loop {
+        let snapshot = Arc::clone(&changes.borrow_and_update());
+        report(&models, &snapshot, &mut reporter, &mut known).await;
+        let changed = stop.stopping.run_until_cancelled(changes.changed()).await;
+        if !matches!(changed, Some(Ok(()))) {
+            break;
+        }
+    }
+    stop.stopping.cancelled().await;
+    withdraw(&reporter, &known).await;
+    Ok(())
+}
+
+async fn report(
+    models: &Handle,
+    snapshot: &Snapshot,
+    reporter: &mut HealthReporter,
+    known: &mut BTreeSet<ModelName>,
+) {
+    for service in SERVICES {
+        reporter.set_service_status(service, status(snapshot.ready)).await;
+    }
+    let gone = known.iter().filter(|name| !snapshot.models.contains_key(*name));
+    for name in gone.cloned().collect::<Vec<_>>() {
+        reporter.clear_service_status(name.as_str()).await;
+        known.remove(&name);
+    }
+    for (name, view) in &snapshot.models {
+        let serves = serves(models, name, view);
+        reporter.set_service_status(name.as_str(), status(serves)).await;
+        known.insert(name.clone());
+    }
+}
+
+/// Whether a request that names no version would be answered.
+fn serves(models: &Handle, name: &ModelName, view: &ModelView) -> bool {
+    use outrigger_core::{Selector, Stage};
+    match models.default_selector(name) {
+        Selector::Tag(tag) => view.tags.get(&tag).is_some_and(|tag| tag.serving.is_some()),
+        Selector::Digest(digest) => {
+            view.versions.get(&digest).is_some_and(|version| version.stage == Stage::Available)
+        }
+    }
+}
+
+fn status(serves: bool) -> ServingStatus {
+    if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
+}
+
+/// Tells everybody who asks or watches that nothing is served here any more.
+async fn withdraw(reporter: &HealthReporter, known: &BTreeSet<ModelName>) {
+    let names = SERVICES.into_iter().chain(known.iter().map(ModelName::as_str));
+    for name in names {
+        reporter.set_service_status(name, ServingStatus::NotServing).await;
+    }
+}

@@ -1,0 +1,129 @@
+//! The HTTP surface: predictions and model states as JSON.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::FailedToBufferBody;
+use axum::{
+    Extension, Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Path, State, rejection::BytesRejection},
+    http::StatusCode,
+    middleware,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use outrigger_core::{Failure, ModelName, Reason};
+use outrigger_lifecycle::Handle;
+use serde_json::{Value, json};
+
+use crate::{
+    call::Call,
+    failure,
+    guard::{Guard, guard},
+    predict::Predictor,
+    routing,
+    views::{History, model_json},
+};
+
+#[derive(Clone)]
+struct App {
+    predictor: Predictor,
+    models: Handle,
+    max_message: usize,
+}
+
+/// The routes of the HTTP listener.
+pub(crate) fn routes(
+    predictor: Predictor,
+    models: Handle,
+    rules: Guard,
+    max_message: usize,
+) -> Router {
+    Router::new()
+        .route("/v1/predict", post(predict))
+        .route("/v1/models", get(list))
+        .route("/v1/models/{*name}", get(show))
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_verb)
+        .with_state(App { predictor, models, max_message })
+        .layer(DefaultBodyLimit::max(max_message))
+        .layer(middleware::from_fn_with_state(Arc::new(rules), guard))
+}
+
+async fn predict(
+    State(app): State<App>,
+    Extension(call): Extension<Call>,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let result = match body {
+        Ok(body) => app.predictor.predict_json(&call, &body).await,
+        Err(rejection) => Err(unread(&rejection, app.max_message)),
+    };
+    respond(&call, result)
+}
+
+async fn list(State(app): State<App>, Extension(call): Extension<Call>) -> Response {
+    let snapshot = app.models.models();
+    let models = snapshot.models.iter();
+    let models: Vec<_> =
+        models.map(|(name, view)| model_json(name, view, History::Omitted)).collect();
+    respond(&call, Ok(json!({"models": models})))
+}
+
+async fn show(
+    State(app): State<App>,
+    Extension(call): Extension<Call>,
+    Path(name): Path<String>,
+) -> Response {
+    respond(&call, view(&app.models, &name))
+}
+
+fn view(models: &Handle, name: &str) -> Result<Value, Failure> {
+    let name: ModelName =
+        name.parse().map_err(|error| routing::invalid("name", &format!("{error}")))?;
+    let unknown = || Failure::new(Reason::ModelNotFound, format!("no model {name} is known"));
+    let snapshot = models.models();
+    let view = snapshot.models.get(&name).ok_or_else(unknown)?;
+    Ok(model_json(&name, view, History::Included))
+}
+
+async fn unknown_path(Extension(call): Extension<Call>) -> Response {
+    let failure = Failure::new(
+        Reason::MethodUnknown,
+        "no such path; there are POST /v1/predict, GET /v1/models and GET /v1/models/NAME",
+    );
+    call.failed(&failure);
+    failure::to_http_as(StatusCode::NOT_FOUND, &failure)
+}
+
+async fn wrong_verb(Extension(call): Extension<Call>) -> Response {
+    let failure = Failure::new(
+        Reason::MethodUnknown,
+        "the path takes another verb: POST /v1/predict, GET /v1/models and GET /v1/models/NAME",
+    );
+    call.failed(&failure);
+    failure::to_http_as(StatusCode::METHOD_NOT_ALLOWED, &failure)
+}
+
+fn respond(call: &Call, result: Result<Value, Failure>) -> Response {
+    match result {
+        Ok(value) => {
+            call.answered();
+            Json(value).into_response()
+        }
+        Err(failure) => {
+            call.failed(&failure);
+            failure::to_http(&failure)
+        }
+    }
+}
+
+/// Why a body did not arrive.
+fn unread(rejection: &BytesRejection, limit: usize) -> Failure {
+    match rejection {
+        BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+            Failure::new(Reason::TooLarge, format!("the body has more than {limit} bytes"))
+        }
+        other => Failure::new(Reason::RequestMalformed, format!("the body broke off: {other}")),
+    }
+}

@@ -1,0 +1,161 @@
+//! Listeners: bound before anything else, and connections that end in order.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener as StdListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::Router;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::sleep,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::metrics;
+
+/// Connections of one listener; more wait to be accepted.
+const MOST_CONNECTIONS: usize = 8192;
+/// A megabyte request must not wait for window updates: a stream's window holds
+/// several, a connection's as many as are likely at once.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 32 << 20;
+const FRAME: u32 = 256 << 10;
+const STREAMS: u32 = 1024;
+/// A peer that does not answer a ping is gone.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// For the headers of an HTTP/1 request.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(15);
+/// After a failed accept: out of file descriptors, most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listener whose address is taken.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    name: &'static str,
+    socket: StdListener,
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} for {name}")]
+pub struct BindError {
+    /// Which listener: `grpc`, `http`, `health`, `admin`.
+    pub name: &'static str,
+    /// Its address.
+    pub address: SocketAddr,
+    #[source]
+    source: io::Error,
+}
+
+impl Listener {
+    /// Takes an address. Callers are not answered yet, but may connect.
+    pub(crate) fn bind(name: &'static str, address: SocketAddr) -> Result<Self, BindError> {
+        let failed = |source| BindError { name, address, source };
+        let socket = StdListener::bind(address).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { name, socket })
+    }
+
+    /// The address, with the port the system chose for port 0.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Answers connections with `app` until `stop`; then accepts no more, tells
+    /// peers to send no more requests, and returns when what is in flight has
+    /// been answered.
+    ///
+    /// Must run on the runtime that is to serve.
+    pub(crate) async fn serve(self, app: Router, stop: CancellationToken) -> io::Result<()> {
+        let listener = TcpListener::from_std(self.socket)?;
+        let builder = Arc::new(protocol());
+        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let connections = TaskTracker::new();
+        let accepting = async {
+            loop {
+                let (stream, place) = accept(&listener, &places).await;
+                let (app, builder, stop) = (app.clone(), Arc::clone(&builder), stop.clone());
+                let name = self.name;
+                connections.spawn(async move {
+                    let _place = place;
+                    let _counted = metrics::connection(name);
+                    converse(stream, &builder, app, stop).await;
+                });
+            }
+        };
+        stop.run_until_cancelled(accepting).await;
+        drop(listener);
+        connections.close();
+        connections.wait().await;
+        Ok(())
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, OwnedSemaphorePermit) {
+    let place = Arc::clone(places).acquire_owned().await.expect("never closed");
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, place),
+            Err(error) => {
+                tracing::warn!(error = %error, "a connection could not be accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection to its end; after `stop` only what is in flight.
+async fn converse(
+    stream: TcpStream,
+    builder: &Builder<TokioExecutor>,
+    app: Router,
+    stop: CancellationToken,
+) {
+    // Answers are written whole: waiting for more would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(error = %error, "no delay could not be set");
+    }
+    let service = TowerToHyperService::new(app);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // Peers go away as they like.
+        tracing::debug!(error = %error, "a connection broke");
+    }
+}
+
+/// HTTP/2 by prior knowledge, as gRPC does, and HTTP/1.
+fn protocol() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME)
+        .max_concurrent_streams(STREAMS)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT);
+    builder
+}

@@ -1,0 +1,218 @@
+//! What the request path counts, and the exposition of all crates' metrics.
+
+mod exposition;
+mod labels;
+mod reference;
+
+use std::time::Duration;
+
+use outrigger_core::{Metric, MetricKind};
+use outrigger_features::FeatureCounts;
+
+pub use self::{exposition::Error as ExpositionError, reference::reference_markdown};
+pub(crate) use self::{
+    exposition::Exposition,
+    labels::{ModelLabel, model_label},
+};
+
+use crate::call::Method;
+
+const REQUESTS: &str = "outrigger_requests_total";
+const REQUEST_SECONDS: &str = "outrigger_request_duration_seconds";
+const STAGE_SECONDS: &str = "outrigger_request_stage_duration_seconds";
+const IN_FLIGHT: &str = "outrigger_requests_in_flight";
+const TREATMENTS: &str = "outrigger_request_treatments";
+const USERS: &str = "outrigger_request_users";
+const FEATURES: &str = "outrigger_request_features_total";
+const PANICS: &str = "outrigger_request_panics_total";
+const CONNECTIONS: &str = "outrigger_connections";
+const READY: &str = "outrigger_ready";
+const BUILD: &str = "outrigger_build_info";
+
+/// Every metric of this crate.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: REQUESTS,
+        kind: MetricKind::Counter,
+        labels: &["surface", "method", "model", "arm", "reason"],
+        help: "Requests that ended, by surface (grpc, http), method, the model and arm that \
+               answered (empty when none did), and reason: OK, a name from errors.md, or CANCELLED \
+               when the caller went away.",
+    },
+    Metric {
+        name: REQUEST_SECONDS,
+        kind: MetricKind::Histogram,
+        labels: &["method", "model"],
+        help: "Time from a request's headers until its answer.",
+    },
+    Metric {
+        name: STAGE_SECONDS,
+        kind: MetricKind::Histogram,
+        labels: &["stage", "model"],
+        help: "Time a prediction spent in each stage: queue (getting hold of the model), decode \
+               (request to tensors), engine, encode (scores to answer).",
+    },
+    Metric {
+        name: IN_FLIGHT,
+        kind: MetricKind::Gauge,
+        labels: &["method"],
+        help: "Requests being answered.",
+    },
+    Metric {
+        name: TREATMENTS,
+        kind: MetricKind::Histogram,
+        labels: &["model"],
+        help: "Treatments scored of each user.",
+    },
+    Metric {
+        name: USERS,
+        kind: MetricKind::Histogram,
+        labels: &["model"],
+        help: "Users of each prediction.",
+    },
+    Metric {
+        name: FEATURES,
+        kind: MetricKind::Counter,
+        labels: &["model", "kind"],
+        help: "Features of predictions that were missing (a default or NaN took their place), \
+               unknown (sent, and not named by the model) or out_of_vocabulary.",
+    },
+    Metric {
+        name: PANICS,
+        kind: MetricKind::Counter,
+        labels: &["method"],
+        help: "Requests answered INTERNAL because their handler panicked: a defect each.",
+    },
+    Metric {
+        name: CONNECTIONS,
+        kind: MetricKind::Gauge,
+        labels: &["listener"],
+        help: "Open connections of callers, by listener (grpc, http, health, admin).",
+    },
+    Metric { name: READY, kind: MetricKind::Gauge, labels: &[], help: "1 while /readyz says yes." },
+    Metric {
+        name: BUILD,
+        kind: MetricKind::Gauge,
+        labels: &["version"],
+        help: "Always 1; the version is in the label.",
+    },
+];
+
+/// The metrics of every crate of the server, by name.
+pub fn all() -> Vec<Metric> {
+    let crates = [
+        METRICS,
+        outrigger_backend::metrics::METRICS,
+        outrigger_lifecycle::metrics::METRICS,
+        outrigger_oci::metrics::METRICS,
+        outrigger_store::metrics::METRICS,
+    ];
+    let mut all: Vec<Metric> = crates.into_iter().flatten().copied().collect();
+    all.sort_by_key(|metric| metric.name);
+    all
+}
+
+/// A call that is over.
+pub(crate) struct Ended {
+    pub(crate) surface: &'static str,
+    pub(crate) method: &'static str,
+    pub(crate) model: ModelLabel,
+    pub(crate) arm: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) took: Duration,
+}
+
+/// Counts a call that is over.
+pub(crate) fn call_ended(ended: &Ended) {
+    let &Ended { surface, method, arm, reason, took, .. } = ended;
+    let model = || ended.model.text();
+    metrics::counter!(
+        REQUESTS,
+        "surface" => surface, "method" => method, "model" => model(), "arm" => arm, "reason" => reason
+    )
+    .increment(1);
+    metrics::histogram!(REQUEST_SECONDS, "method" => method, "model" => model()).record(took);
+}
+
+/// A stage of a prediction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stage {
+    Queue,
+    Decode,
+    Engine,
+    Encode,
+}
+
+/// Notes how long a prediction spent in a stage.
+pub(crate) fn stage(stage: Stage, model: &ModelLabel, took: Duration) {
+    let stage = match stage {
+        Stage::Queue => "queue",
+        Stage::Decode => "decode",
+        Stage::Engine => "engine",
+        Stage::Encode => "encode",
+    };
+    metrics::histogram!(STAGE_SECONDS, "stage" => stage, "model" => model.text()).record(took);
+}
+
+/// Notes the size of a prediction: treatments of each user, and features.
+pub(crate) fn packed(
+    model: &ModelLabel,
+    treatments: impl ExactSizeIterator<Item = usize>,
+    counts: &FeatureCounts,
+) {
+    #[allow(clippy::cast_precision_loss)]
+    let number = |count: usize| count as f64;
+    metrics::histogram!(USERS, "model" => model.text()).record(number(treatments.len()));
+    let histogram = metrics::histogram!(TREATMENTS, "model" => model.text());
+    treatments.for_each(|count| histogram.record(number(count)));
+    for (kind, count) in [
+        ("missing", counts.missing),
+        ("unknown", counts.unknown),
+        ("out_of_vocabulary", counts.out_of_vocabulary),
+    ] {
+        if count > 0 {
+            metrics::counter!(FEATURES, "model" => model.text(), "kind" => kind).increment(count);
+        }
+    }
+}
+
+/// One more of what a gauge counts, until dropped.
+pub(crate) struct Counted(metrics::Gauge);
+
+impl Counted {
+    fn one(gauge: metrics::Gauge) -> Self {
+        gauge.increment(1.0);
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
+/// Counts a request being answered.
+pub(crate) fn in_flight(method: Method) -> Counted {
+    Counted::one(metrics::gauge!(IN_FLIGHT, "method" => method.as_str()))
+}
+
+/// Counts an open connection.
+pub(crate) fn connection(listener: &'static str) -> Counted {
+    Counted::one(metrics::gauge!(CONNECTIONS, "listener" => listener))
+}
+
+/// Counts a handler that panicked.
+pub(crate) fn panicked(method: Method) {
+    metrics::counter!(PANICS, "method" => method.as_str()).increment(1);
+}
+
+/// Notes whether the server is ready.
+pub(crate) fn ready(ready: bool) {
+    metrics::gauge!(READY).set(f64::from(u8::from(ready)));
+}
+
+/// Notes which build this is.
+pub(crate) fn build_info() {
+    metrics::gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+}

@@ -1,0 +1,78 @@
+//! The recorder behind `/metrics`.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use outrigger_core::MetricKind;
+
+/// From half a millisecond to two minutes: a score takes milliseconds, a pull minutes.
+const SECONDS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    120.0,
+];
+const BYTES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
+const COUNTS: &[f64] =
+    &[0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
+
+/// The metrics of this process, ready to be shown. Clones show the same.
+#[derive(Clone)]
+pub(crate) struct Exposition {
+    handle: PrometheusHandle,
+}
+
+/// The recorder could not be made, or somebody else installed one.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A histogram's buckets were refused.
+    #[error("the metrics recorder could not be made")]
+    Build(#[from] metrics_exporter_prometheus::BuildError),
+    /// The process has another recorder.
+    #[error("the process has a metrics recorder already")]
+    Taken,
+}
+
+impl Exposition {
+    /// The process's exposition, installed at the first call.
+    pub(crate) fn install() -> Result<Self, Error> {
+        static INSTALLED: OnceLock<Exposition> = OnceLock::new();
+        static INSTALLING: Mutex<()> = Mutex::new(());
+        let _one = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(installed) = INSTALLED.get() {
+            return Ok(installed.clone());
+        }
+        let recorder = builder()?.build_recorder();
+        let exposition = Self { handle: recorder.handle() };
+        metrics::set_global_recorder(recorder).map_err(|_| Error::Taken)?;
+        describe();
+        Ok(INSTALLED.get_or_init(|| exposition).clone())
+    }
+
+    /// The exposition in Prometheus' text format.
+    pub(crate) fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Moves recorded values into histograms; without it they pile up between
+    /// scrapes.
+    pub(crate) fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+}
+
+fn builder() -> Result<PrometheusBuilder, Error> {
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), BYTES)?
+        .set_buckets(COUNTS)?;
+    Ok(builder)
+}
+
+fn describe() {
+    for metric in super::all() {
+        match metric.kind {
+            MetricKind::Counter => metrics::describe_counter!(metric.name, metric.help),
+            MetricKind::Gauge => metrics::describe_gauge!(metric.name, metric.help),
+            MetricKind::Histogram => metrics::describe_histogram!(metric.name, metric.help),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Models' names as labels: never more than a bounded number of them.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, LazyLock},
+};
+
+use arc_swap::ArcSwap;
+use metrics::SharedString;
+use outrigger_core::ModelName;
+
+/// Models with a label of their own; further ones share `other`. A process that
+/// has served more than this is asked about its models elsewhere.
+const MOST: usize = 500;
+const OTHER: &str = "other";
+
+type Known = HashMap<Arc<str>, ModelLabel>;
+
+static KNOWN: LazyLock<ArcSwap<Known>> = LazyLock::new(ArcSwap::default);
+
+/// The label of a model that is being served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ModelLabel(Arc<str>);
+
+impl Default for ModelLabel {
+    /// No model.
+    fn default() -> Self {
+        static NONE: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
+        Self(NONE.clone())
+    }
+}
+
+impl ModelLabel {
+    pub(crate) fn text(&self) -> SharedString {
+        SharedString::from(Arc::clone(&self.0))
+    }
+}
+
+impl fmt::Display for ModelLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The label of `model`. Only for models that are served: names that callers
+/// make up must not come here.
+pub(crate) fn model_label(model: &ModelName) -> ModelLabel {
+    label_in(&KNOWN, model.as_str(), MOST)
+}
+
+fn label_in(known: &ArcSwap<Known>, model: &str, most: usize) -> ModelLabel {
+    if let Some(label) = known.load().get(model) {
+        return label.clone();
+    }
+    if known.load().len() >= most {
+        return ModelLabel(Arc::from(OTHER));
+    }
+    let name: Arc<str> = Arc::from(model);
+    let label = ModelLabel(Arc::clone(&name));
+    known.rcu(|known| {
+        let mut next = Known::clone(known);
+        next.insert(Arc::clone(&name), label.clone());
+        next
+    });
+    label
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_the_limit_models_share_a_label() {
+        let known = ArcSwap::default();
+        let label = |model: &str| label_in(&known, model, 2).to_string();
+        assert_eq!([label("a"), label("b"), label("c")], ["a", "b", "other"]);
+        assert_eq!([label("a"), label("d")], ["a", "other"]);
+        assert_eq!(known.load().len(), 2);
+    }
+}

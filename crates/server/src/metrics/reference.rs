@@ -1,0 +1,53 @@
+//! The reference page of all metrics, made from their declarations.
+
+use std::fmt::Write as _;
+
+use outrigger_core::MetricKind;
+
+const INTRODUCTION: &str = "\
+# Metrics
+
+This page is generated from the code: `outrigger serve --print-reference metrics`.
+
+`/metrics` on the health listener shows these in Prometheus' text format. A label `model` holds only
+names of models that this process has served, and `other` beyond the first 500 of them: names that
+callers make up never become labels.
+
+| metric | kind | labels | |
+|---|---|---|---|
+";
+
+/// The reference page of the metrics, Markdown.
+pub fn reference_markdown() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for metric in super::all() {
+        let kind = match metric.kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+        };
+        let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        writeln!(page, "| `{}` | {kind} | {} | {} |", metric.name, labels.join(" "), metric.help)
+            .expect("writing to a string");
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_follow_the_conventions() {
+        let all = crate::metrics::all();
+        for pair in all.windows(2) {
+            assert_ne!(pair[0].name, pair[1].name);
+        }
+        for metric in all {
+            let name = metric.name;
+            assert!(name.starts_with("outrigger_"), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
+            assert!(!metric.help.contains(['|', '\n']), "{name} would break the table");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The way of a prediction, whatever surface it came by: find the servable, pack
+//! the tensors, ask the engine, write the answer.
+
+use bytes::Bytes;
+use outrigger_backend as backend;
+use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
+use outrigger_features::{Limits, Packed, json};
+use outrigger_lifecycle::{Handle, Lease};
+use outrigger_proto::outrigger::v1::{
+    self as wire, BatchPredictResponse, ExplainResponse, PredictResponse, ResponseOptions,
+    ServedModel,
+};
+use prost::Message as _;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{
+    call::Call,
+    metrics::{self, Stage},
+    routing::{self, BatchRouting, PredictRouting},
+};
+
+/// Answers predictions. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Predictor {
+    models: Handle,
+    limits: Limits,
+}
+
+impl Predictor {
+    pub(crate) fn new(models: Handle, limits: Limits) -> Self {
+        Self { models, limits }
+    }
+
+    /// Scores one user's treatments: an encoded `PredictRequest` gives an encoded
+    /// `PredictResponse`. `named` is the model's name as given beside the request.
+    ///
+    /// # Errors
+    /// Whatever the request, the model or the engine is at fault for.
+    pub(crate) async fn predict(
+        &self,
+        call: &Call,
+        request: &Bytes,
+        named: Option<&[u8]>,
+    ) -> Result<Bytes, Failure> {
+        let routing: PredictRouting = routing::read(request)?;
+        let (model, selector) = routing::target(routing.model.as_ref(), &self.models)?;
+        routing::agree(named, &model)?;
+        let lease = self.acquire(call, &model, &selector, &routing.routing_key).await?;
+        let packed = timed(call, Stage::Decode, || lease.plan.pack(&[request], &self.limits))?;
+        let outputs = run(call, &lease, &packed).await?;
+        timed(call, Stage::Encode, || {
+            let response = only(answer(&lease, &packed, outputs)?)?;
+            Ok(response.encode_to_vec().into())
+        })
+    }
+
+    /// Scores many users in one call of the engine: an encoded
+    /// `BatchPredictRequest` gives an encoded `BatchPredictResponse`.
+    ///
+    /// # Errors
+    /// As [`Self::predict`], naming the request at fault.
+    pub(crate) async fn batch(
+        &self,
+        call: &Call,
+        request: &Bytes,
+        named: Option<&[u8]>,
+    ) -> Result<Bytes, Failure> {
+        let batch: BatchRouting = routing::read(request)?;
+        let options = match &batch.options {
+            Some(options) => routing::read(options)?,
+            None => ResponseOptions::default(),
+        };
+        let (model, selector) = routing::target(batch.model.as_ref(), &self.models)?;
+        routing::agree(named, &model)?;
+        // One engine call answers all users, so one key must stand for them.
+        let lease = self.acquire(call, &model, &selector, &batch.request_id).await?;
+        let requests: Vec<&[u8]> = batch.requests.iter().map(AsRef::as_ref).collect();
+        let pack = || lease.plan.pack_batch(&requests, &options, &self.limits);
+        let packed = timed(call, Stage::Decode, pack)?;
+        let outputs = run(call, &lease, &packed).await?;
+        timed(call, Stage::Encode, || {
+            let responses = answer(&lease, &packed, outputs)?;
+            let response = BatchPredictResponse { responses, request_id: batch.request_id };
+            Ok(response.encode_to_vec().into())
+        })
+    }
+
+    /// The tensors that an encoded `PredictRequest` becomes, as an encoded
+    /// `ExplainResponse`.
+    ///
+    /// # Errors
+    /// As [`Self::predict`], without the engine's.
+    pub(crate) async fn explain(
+        &self,
+        call: &Call,
+        request: &Bytes,
+        named: Option<&[u8]>,
+    ) -> Result<Bytes, Failure> {
+        let routing: PredictRouting = routing::read(request)?;
+        let (model, selector) = routing::target(routing.model.as_ref(), &self.models)?;
+        routing::agree(named, &model)?;
+        let lease = self.acquire(call, &model, &selector, &routing.routing_key).await?;
+        let explain = || lease.plan.explain(&[request], &self.limits);
+        let explained = timed(call, Stage::Decode, explain)?;
+        let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
+        Ok(response.encode_to_vec().into())
+    }
+
+    /// [`Self::predict`] for the HTTP form: JSON typed by the model's metadata.
+    ///
+    /// # Errors
+    /// As [`Self::predict`].
+    pub(crate) async fn predict_json(&self, call: &Call, body: &[u8]) -> Result<Value, Failure> {
+        let routing = json::selector(body)?;
+        let (model, selector) = routing::target(Some(&routing.model), &self.models)?;
+        let lease = self.acquire(call, &model, &selector, &routing.routing_key).await?;
+        let packed = timed(call, Stage::Decode, || {
+            let request = json::predict_request(&lease.plan, body)?.encode_to_vec();
+            lease.plan.pack(&[&request], &self.limits)
+        })?;
+        let outputs = run(call, &lease, &packed).await?;
+        timed(call, Stage::Encode, || {
+            let response = only(answer(&lease, &packed, outputs)?)?;
+            Ok(json::predict_response(&lease.plan, &response))
+        })
+    }
+
+    async fn acquire(
+        &self,
+        call: &Call,
+        model: &ModelName,
+        selector: &Selector,
+        routing_key: &str,
+    ) -> Result<Lease, Failure> {
+        let start = Instant::now();
+        let lease = self.models.acquire(model, selector, routing_key, call.deadline()).await?;
+        call.served_by(&lease);
+        metrics::stage(Stage::Queue, &call.model(), start.elapsed());
+        Ok(lease)
+    }
+}
+
+/// Runs the model, unless there is nothing to compute.
+async fn run(call: &Call, lease: &Lease, packed: &Packed) -> Result<Vec<Tensor>, Failure> {
+    let model = call.model();
+    metrics::packed(&model, packed.users.iter().map(|user| user.kept.len()), &packed.counts);
+    if !packed.needs_engine() {
+        return Ok(Vec::new());
+    }
+    let start = Instant::now();
+    let run = lease.backend.predict(backend::Call {
+        servable: lease.id.clone(),
+        signature: lease.plan.signature().clone(),
+        inputs: packed.tensors.clone(),
+        outputs: lease.plan.output_names(packed),
+        deadline: call.deadline(),
+    });
+    let outputs = run.await.map_err(|error| Failure::because(error.reason(), &error))?;
+    metrics::stage(Stage::Engine, &model, start.elapsed());
+    Ok(outputs)
+}
+
+/// The users' responses, each with what answered.
+fn answer(
+    lease: &Lease,
+    packed: &Packed,
+    outputs: Vec<Tensor>,
+) -> Result<Vec<PredictResponse>, Failure> {
+    let mut responses = lease.plan.answer(packed, outputs)?;
+    let model = served(lease);
+    for response in &mut responses {
+        response.model = Some(model.clone());
+    }
+    Ok(responses)
+}
+
+/// What answers, as callers are told.
+pub(crate) fn served(lease: &Lease) -> ServedModel {
+    let arm = match lease.arm() {
+        Arm::Live => wire::Arm::Live,
+        Arm::Canary => wire::Arm::Canary,
+        Arm::Pinned => wire::Arm::Pinned,
+    };
+    ServedModel {
+        name: lease.key.name.to_string(),
+        digest: lease.key.digest.to_string(),
+        platform_digest: lease.platform_digest.to_string(),
+        tag: lease.tag().map(ToString::to_string).unwrap_or_default(),
+        arm: arm.into(),
+    }
+}
+
+fn only<T>(mut all: Vec<T>) -> Result<T, Failure> {
+    match (all.pop(), all.len()) {
+        (Some(one), 0) => Ok(one),
+        _ => Err(Failure::new(Reason::Internal, "one request gave other than one answer")),
+    }
+}
+
+fn timed<T>(
+    call: &Call,
+    stage: Stage,
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let start = Instant::now();
+    let result = work();
+    metrics::stage(stage, &call.model(), start.elapsed());
+    result
+}

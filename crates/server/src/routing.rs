@@ -1,0 +1,149 @@
+//! The fields of a request that decide where it goes, read without decoding the
+//! rest.
+
+use bytes::Bytes;
+use outrigger_core::{Failure, ModelName, Reason, Selector};
+use outrigger_lifecycle::Handle;
+use outrigger_proto::outrigger::v1::{ModelSelector, model_selector::Version};
+use prost::Message;
+
+/// The first fields of `outrigger.v1.PredictRequest`; others are skipped.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PredictRouting {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) model: Option<ModelSelector>,
+    #[prost(string, tag = "2")]
+    pub(crate) request_id: String,
+    #[prost(string, tag = "3")]
+    pub(crate) routing_key: String,
+}
+
+/// `outrigger.v1.BatchPredictRequest` with its requests still encoded: slices of
+/// the message they came in.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct BatchRouting {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) model: Option<ModelSelector>,
+    #[prost(string, tag = "2")]
+    pub(crate) request_id: String,
+    #[prost(bytes = "bytes", repeated, tag = "4")]
+    pub(crate) requests: Vec<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "9")]
+    pub(crate) options: Option<Bytes>,
+}
+
+/// Reads the fields of `M` from an encoded message.
+///
+/// # Errors
+/// `REQUEST_MALFORMED` when the bytes are no such message.
+pub(crate) fn read<M: Message + Default>(message: &Bytes) -> Result<M, Failure> {
+    M::decode(message.clone()).map_err(|error| {
+        Failure::new(Reason::RequestMalformed, format!("the message cannot be read: {error}"))
+    })
+}
+
+/// The model asked for and which version of it.
+///
+/// # Errors
+/// `REQUEST_MALFORMED` without a valid name, tag or digest.
+pub(crate) fn target(
+    selector: Option<&ModelSelector>,
+    models: &Handle,
+) -> Result<(ModelName, Selector), Failure> {
+    let Some(selector) = selector else {
+        return Err(invalid("model", "must be given"));
+    };
+    let name: ModelName = parsed("model.name", &selector.name)?;
+    let version = match &selector.version {
+        None => models.default_selector(&name),
+        Some(Version::Tag(tag)) => Selector::Tag(parsed("model.tag", tag)?),
+        Some(Version::Digest(digest)) => Selector::Digest(parsed("model.digest", digest)?),
+    };
+    Ok((name, version))
+}
+
+/// Requires that a name given beside the request, for proxies that route by it,
+/// is the one within.
+pub(crate) fn agree(named: Option<&[u8]>, model: &ModelName) -> Result<(), Failure> {
+    match named {
+        Some(named) if named != model.as_str().as_bytes() => {
+            let message = format!("the metadata outrigger-model is not {model}");
+            Err(Failure::new(Reason::RequestMalformed, message.clone())
+                .violation("model.name", message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+    field: &str,
+    text: &str,
+) -> Result<T, Failure> {
+    text.parse().map_err(|error| invalid(field, &format!("{error}")))
+}
+
+/// A field of the request that cannot be used.
+pub(crate) fn invalid(field: &str, problem: &str) -> Failure {
+    Failure::new(Reason::RequestMalformed, format!("{field}: {problem}")).violation(field, problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_proto::outrigger::v1::{
+        BatchPredictRequest, PredictRequest, ResponseOptions, Treatment,
+    };
+
+    use super::*;
+
+    fn request() -> PredictRequest {
+        let model = ModelSelector { name: "churn".into(), version: None };
+        PredictRequest {
+            model: Some(model),
+            request_id: "r1".into(),
+            routing_key: "u7".into(),
+            treatments: vec![Treatment::default(); 3],
+            options: Some(ResponseOptions { top_k: 2, ..Default::default() }),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn routing_fields_are_those_of_the_whole_message() {
+        let whole = request();
+        let routing: PredictRouting = read(&whole.encode_to_vec().into()).unwrap();
+        assert_eq!(routing.model, whole.model);
+        assert_eq!((&*routing.request_id, &*routing.routing_key), ("r1", "u7"));
+    }
+
+    #[test]
+    fn requests_of_a_batch_are_slices_of_it() {
+        let inner = PredictRequest { model: None, options: None, ..request() };
+        let whole = BatchPredictRequest {
+            model: request().model,
+            requests: vec![inner.clone(), inner.clone()],
+            options: request().options,
+            ..Default::default()
+        };
+        let encoded = Bytes::from(whole.encode_to_vec());
+        let routing: BatchRouting = read(&encoded).unwrap();
+        assert_eq!(routing.requests, [inner.encode_to_vec(), inner.encode_to_vec()]);
+        assert!(encoded.as_ptr_range().contains(&routing.requests[1].as_ptr()), "not a copy");
+        assert_eq!(routing.options.unwrap(), whole.options.unwrap().encode_to_vec());
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_refused() {
+        for garbage in [&b"\xff\xff\xff"[..], b"\x0a\x05ab", b"\x07"] {
+            let result: Result<PredictRouting, _> = read(&Bytes::from_static(garbage));
+            assert_eq!(result.unwrap_err().reason, Reason::RequestMalformed);
+        }
+    }
+
+    #[test]
+    fn a_name_beside_the_request_must_be_the_one_within() {
+        let model: ModelName = "churn".parse().unwrap();
+        assert!(agree(None, &model).is_ok());
+        assert!(agree(Some(b"churn"), &model).is_ok());
+        assert!(agree(Some(b"other"), &model).is_err());
+    }
+}

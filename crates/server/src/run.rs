@@ -1,0 +1,136 @@
+//! The life of the process: start in order, run, stop in order.
+
+use std::{
+    io,
+    thread::{self, JoinHandle},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Error,
+    config::Config,
+    logs,
+    metrics::{self, Exposition},
+    runtimes::Runtimes,
+    supervise::{Stop, supervise},
+    wiring::{self, Addresses, Listeners},
+};
+
+/// A server that has been started. Dropping it tells it to stop, and does not
+/// wait.
+#[derive(Debug)]
+pub struct Running {
+    addresses: Addresses,
+    stop: Stop,
+    ended: CancellationToken,
+    supervisor: Option<JoinHandle<Result<(), Error>>>,
+}
+
+/// Serves until the process is told to stop (SIGTERM or SIGINT).
+///
+/// # Errors
+/// The server cannot start, or a part of it ended before it was told to.
+pub fn run(config: Config) -> Result<(), Error> {
+    logs::start(&config.log)?;
+    let running = start(config)?;
+    let (stop, ended) = (running.stop.clone(), running.ended.clone());
+    let waiting = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let waiting = waiting.map_err(Error::system("no runtime to wait for signals"))?;
+    waiting.block_on(async {
+        tokio::select! {
+            heeded = heed_signals(&stop) => heeded.map_err(Error::system("signals cannot be heard")),
+            () = ended.cancelled() => Ok(()),
+        }
+    })?;
+    running.join()
+}
+
+/// Starts a server and returns once its addresses are taken and its parts are
+/// connected; models come up from here on.
+///
+/// # Errors
+/// An address, the store or the threads cannot be had.
+pub fn start(config: Config) -> Result<Running, Error> {
+    config.validate()?;
+    let exposition = Exposition::install()?;
+    let listeners = Listeners::bind(&config)?;
+    let addresses = listeners.addresses()?;
+    let runtimes = Runtimes::build(&config.server)?;
+    let (parts, service) = match wiring::connect(&config, &runtimes, exposition) {
+        Ok(parts) => parts,
+        Err(error) => {
+            runtimes.end();
+            return Err(error);
+        }
+    };
+    metrics::build_info();
+    let Addresses { grpc, http, health, admin } = addresses;
+    tracing::info!(%grpc, %http, %health, %admin, version = env!("CARGO_PKG_VERSION"), "listening");
+    let (stop, ended) = (Stop::default(), CancellationToken::new());
+    let supervisor = {
+        let (stop, ended) = (stop.clone(), ended.clone().drop_guard());
+        let supervise = move || {
+            let _ended = ended;
+            let supervised = supervise(&config, &runtimes, parts, service, listeners, &stop);
+            let result = runtimes.control.block_on(supervised);
+            runtimes.end();
+            result
+        };
+        let thread = thread::Builder::new().name("supervisor".to_owned()).spawn(supervise);
+        thread.map_err(Error::system("no thread for the supervisor"))?
+    };
+    Ok(Running { addresses, stop, ended, supervisor: Some(supervisor) })
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Tells it to stop in order, within the grace period.
+    pub fn stop(&self) {
+        self.stop.gently.cancel();
+    }
+
+    /// Returns when it has stopped, for whatever reason. [`Self::join`] does not
+    /// block any more then.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Waits, blocking the thread, until it has stopped.
+    ///
+    /// # Errors
+    /// A part of it ended before it was told to.
+    pub fn join(mut self) -> Result<(), Error> {
+        let supervisor = self.supervisor.take().expect("taken only here");
+        supervisor.join().unwrap_or(Err(Error::Ended { task: "the supervisor" }))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.supervisor.is_some() {
+            self.stop.gently.cancel();
+            self.stop.now.cancel();
+        }
+    }
+}
+
+/// Passes signals on: the first stops in order, the second at once.
+async fn heed_signals(stop: &Stop) -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    for token in [&stop.gently, &stop.now] {
+        let name = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        };
+        tracing::info!(signal = name, at_once = stop.gently.is_cancelled(), "told to stop");
+        token.cancel();
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! Three runtimes, so that a pull cannot delay a prediction, nor a prediction a
+//! probe.
+
+use std::{io, time::Duration};
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{Error, config};
+
+/// How long threads may take to end once their work is done or given up.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+/// The runtimes of the process.
+pub(crate) struct Runtimes {
+    /// Predictions and the engine's connections: never blocks.
+    pub(crate) serving: Runtime,
+    /// Pulls, hashing, disk, the machines.
+    pub(crate) lifecycle: Runtime,
+    /// Admin, health, and the order of start and stop.
+    pub(crate) control: Runtime,
+}
+
+impl Runtimes {
+    pub(crate) fn build(config: &config::Server) -> Result<Self, Error> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = match config.threads {
+            0 => cores(),
+            threads => threads as usize,
+        };
+        let failed = Error::system;
+        Ok(Self {
+            serving: runtime("serving", threads).map_err(failed("no threads for serving"))?,
+            lifecycle: runtime("lifecycle", 2).map_err(failed("no threads for lifecycle"))?,
+            control: runtime("control", 1).map_err(failed("no threads for control"))?,
+        })
+    }
+
+    /// Ends all threads; what still runs is given up.
+    pub(crate) fn end(self) {
+        for runtime in [self.serving, self.lifecycle, self.control] {
+            runtime.shutdown_timeout(LAST_MOMENT);
+        }
+    }
+}
+
+fn runtime(name: &str, threads: usize) -> io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(threads).thread_name(name).enable_all().build()
+}

@@ -1,0 +1,145 @@
+//! The tasks that live as long as the server, and the order in which it stops.
+
+use std::{convert::Infallible, future::Future, time::Duration};
+
+use tokio::{
+    runtime::Handle,
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Error,
+    config::Config,
+    health,
+    metrics::Exposition,
+    runtimes::Runtimes,
+    wiring::{Listeners, Parts, Surfaces},
+};
+
+/// How often recorded values are moved into histograms.
+const UPKEEP: Duration = Duration::from_secs(5);
+/// What lifecycle and the last listeners get even when draining took all time.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
+
+/// Tells a server to stop.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stop {
+    /// In order, under the grace period.
+    pub(crate) gently: CancellationToken,
+    /// Without waiting for anybody.
+    pub(crate) now: CancellationToken,
+}
+
+/// Tasks that end only when the server does; each ends with its name.
+type Tasks = JoinSet<&'static str>;
+
+/// Runs the server until it is told to stop, and stops it. One of its tasks
+/// ending by itself, or panicking, stops it too: half a server helps nobody.
+pub(crate) async fn supervise(
+    config: &Config,
+    runtimes: &Runtimes,
+    parts: Parts,
+    service: outrigger_lifecycle::Service,
+    listeners: Listeners,
+    stop: &Stop,
+) -> Result<(), Error> {
+    let surfaces = Surfaces::new(config, &parts);
+    let Listeners { grpc, http, health, admin } = listeners;
+    let (serving, control) = (runtimes.serving.handle(), runtimes.control.handle());
+
+    // What stops first, and what stops last.
+    let (mut predicting, mut telling) = (Tasks::new(), Tasks::new());
+    keep(&mut telling, "lifecycle", runtimes.lifecycle.handle(), service.run());
+    keep(&mut telling, "gRPC health", control, {
+        health::follow(parts.models.clone(), parts.reporter.clone(), parts.readiness.clone())
+    });
+    keep(&mut telling, "metrics", control, upkeep(parts.exposition.clone(), parts.end.clone()));
+    keep(&mut telling, "health", control, health.serve(surfaces.health, parts.end.clone()));
+    keep(&mut telling, "admin", control, admin.serve(surfaces.admin, parts.end.clone()));
+    keep(&mut predicting, "grpc", serving, grpc.serve(surfaces.grpc, parts.drain.clone()));
+    keep(&mut predicting, "http", serving, http.serve(surfaces.http, parts.drain.clone()));
+
+    let unexpected = tokio::select! {
+        () = stop.gently.cancelled() => None,
+        Some(task) = predicting.join_next() => Some(name(task)),
+        Some(task) = telling.join_next() => Some(name(task)),
+    };
+    if let Some(task) = unexpected {
+        tracing::error!(task, "a part of the server ended by itself");
+    }
+    shut_down(config, &parts, predicting, telling, stop).await;
+    unexpected.map_or(Ok(()), |task| Err(Error::Ended { task }))
+}
+
+/// Stops in order, within the grace period: readiness off, time for endpoints to
+/// notice, what is in flight answered, pulls given up and the journal written,
+/// and those who tell about all this last.
+async fn shut_down(
+    config: &Config,
+    parts: &Parts,
+    mut predicting: Tasks,
+    mut telling: Tasks,
+    stop: &Stop,
+) {
+    let end = Instant::now() + config.server.shutdown_grace.0;
+    let left = || end.saturating_duration_since(Instant::now()).max(LAST_MOMENT);
+
+    parts.readiness.withdraw();
+    unless(stop, sleep(config.server.shutdown_delay.0)).await;
+
+    parts.drain.cancel();
+    let drained = unless(stop, timeout(left(), all_of(&mut predicting))).await;
+    if !matches!(drained, Some(Ok(()))) {
+        tracing::warn!("requests were cut off: the grace period is over");
+    }
+    predicting.abort_all();
+
+    parts.models.shutdown(left()).await;
+
+    parts.end.cancel();
+    if timeout(left(), all_of(&mut telling)).await.is_err() {
+        tracing::debug!("the last callers were cut off");
+    }
+    tracing::info!("stopped");
+}
+
+/// Runs a task on a runtime of its own, for as long as the server lives.
+fn keep<E: std::error::Error + 'static>(
+    tasks: &mut Tasks,
+    name: &'static str,
+    runtime: &Handle,
+    task: impl Future<Output = Result<(), E>> + Send + 'static,
+) {
+    let named = async move {
+        if let Err(error) = task.await {
+            tracing::error!(task = name, error = &error as &dyn std::error::Error, "a task failed");
+        }
+        name
+    };
+    tasks.spawn_on(named, runtime);
+}
+
+fn name(ended: Result<&'static str, tokio::task::JoinError>) -> &'static str {
+    // The panic hook has said where.
+    ended.unwrap_or("a task that panicked")
+}
+
+async fn all_of(tasks: &mut Tasks) {
+    while tasks.join_next().await.is_some() {}
+}
+
+/// What `future` gives, or nothing when there is no time left for anybody.
+async fn unless<T>(stop: &Stop, future: impl Future<Output = T>) -> Option<T> {
+    stop.now.run_until_cancelled(future).await
+}
+
+async fn upkeep(exposition: Exposition, end: CancellationToken) -> Result<(), Infallible> {
+    let mut ticks = interval(UPKEEP);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while end.run_until_cancelled(ticks.tick()).await.is_some() {
+        exposition.upkeep();
+    }
+    Ok(())
+}

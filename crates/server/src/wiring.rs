@@ -1,0 +1,260 @@
+//! Who is connected to whom: configuration in, parts out.
+
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::Router;
+use bytesize::ByteSize;
+use outrigger_backend::{self as backend, Backend, TfServing};
+use outrigger_features::Limits;
+use outrigger_lifecycle::{self as lifecycle, Handle};
+use outrigger_oci as oci;
+use outrigger_store::{self as store, Store};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tonic_health::server::HealthReporter;
+
+use crate::{
+    Error,
+    call::Surface,
+    config::{Config, Images},
+    grpc::{self, Access, Models},
+    guard::Guard,
+    health::{self, Readiness},
+    http,
+    listen::Listener,
+    metrics::Exposition,
+    predict::Predictor,
+    runtimes::Runtimes,
+};
+
+/// For loads by hand whose caller gives no deadline: pulls take minutes.
+const ADMIN_DEADLINE: Duration = Duration::from_secs(30 * 60);
+
+/// Where the server listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses {
+    /// gRPC: predictions and model states.
+    pub grpc: SocketAddr,
+    /// HTTP and JSON: the same.
+    pub http: SocketAddr,
+    /// `/healthz`, `/readyz`, `/metrics`.
+    pub health: SocketAddr,
+    /// gRPC: changes.
+    pub admin: SocketAddr,
+}
+
+/// The addresses, taken before anything else is done.
+pub(crate) struct Listeners {
+    pub(crate) grpc: Listener,
+    pub(crate) http: Listener,
+    pub(crate) health: Listener,
+    pub(crate) admin: Listener,
+}
+
+impl Listeners {
+    pub(crate) fn bind(config: &Config) -> Result<Self, Error> {
+        let server = &config.server;
+        Ok(Self {
+            grpc: Listener::bind("grpc", server.grpc)?,
+            http: Listener::bind("http", server.http)?,
+            health: Listener::bind("health", server.health)?,
+            admin: Listener::bind("admin", server.admin)?,
+        })
+    }
+
+    pub(crate) fn addresses(&self) -> Result<Addresses, Error> {
+        let address = |listener: &Listener| {
+            listener.address().map_err(Error::system("a listener has no address"))
+        };
+        Ok(Addresses {
+            grpc: address(&self.grpc)?,
+            http: address(&self.http)?,
+            health: address(&self.health)?,
+            admin: address(&self.admin)?,
+        })
+    }
+}
+
+/// What the surfaces are made of, and what ends them.
+pub(crate) struct Parts {
+    pub(crate) models: Handle,
+    pub(crate) readiness: Readiness,
+    pub(crate) reporter: HealthReporter,
+    pub(crate) exposition: Exposition,
+    /// Ends the surfaces that predict.
+    pub(crate) drain: CancellationToken,
+    /// Ends the surfaces that tell and change.
+    pub(crate) end: CancellationToken,
+}
+
+/// Makes the parts and connects them. Nothing runs yet.
+pub(crate) fn connect(
+    config: &Config,
+    runtimes: &Runtimes,
+    exposition: Exposition,
+) -> Result<(Parts, lifecycle::Service), Error> {
+    let store = Store::open(store_config(config))?;
+    let client = oci::Client::new(oci_config(&config.images))?;
+    let engine = {
+        // Its connections are part of the way of a prediction.
+        let _on = runtimes.serving.enter();
+        Arc::new(TfServing::connect(engine_config(config))?) as Arc<dyn Backend>
+    };
+    let (models, service) = {
+        let _on = runtimes.lifecycle.enter();
+        lifecycle::start(lifecycle_config(config), client, store, engine)?
+    };
+    let parts = Parts {
+        readiness: Readiness::new(models.clone()),
+        reporter: HealthReporter::new(),
+        models,
+        exposition,
+        drain: CancellationToken::new(),
+        end: CancellationToken::new(),
+    };
+    Ok((parts, service))
+}
+
+/// The applications of the four listeners.
+pub(crate) struct Surfaces {
+    pub(crate) grpc: Router,
+    pub(crate) http: Router,
+    pub(crate) health: Router,
+    pub(crate) admin: Router,
+}
+
+impl Surfaces {
+    pub(crate) fn new(config: &Config, parts: &Parts) -> Self {
+        let server = &config.server;
+        let places = Arc::new(Semaphore::new(server.max_in_flight as usize));
+        let rules = |surface, default_deadline, stop: &CancellationToken| Guard {
+            surface,
+            default_deadline,
+            places: Arc::clone(&places),
+            stop: stop.clone(),
+        };
+        let predictor = Predictor::new(parts.models.clone(), limits(config));
+        let most = server.max_message.bytes();
+        let deadline = server.default_deadline.0;
+        Self {
+            grpc: grpc::serving(
+                predictor.clone(),
+                Models::new(parts.models.clone(), Access::Read),
+                &parts.reporter,
+                rules(Surface::Grpc, deadline, &parts.drain),
+                most,
+            ),
+            http: http::routes(
+                predictor,
+                parts.models.clone(),
+                rules(Surface::Http, deadline, &parts.drain),
+                most,
+            ),
+            health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
+            admin: grpc::admin(
+                Models::new(parts.models.clone(), Access::Change),
+                &parts.reporter,
+                rules(Surface::Grpc, ADMIN_DEADLINE, &parts.end),
+                most,
+            ),
+        }
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    Limits {
+        max_treatments: config.server.max_treatments as usize,
+        max_users: config.server.max_users as usize,
+        max_tensor_bytes: config.server.max_tensors.bytes(),
+    }
+}
+
+fn store_config(config: &Config) -> store::Config {
+    store::Config {
+        path: config.store.path.clone(),
+        max_size: ByteSize(config.store.max_size.0),
+        limits: store::UnpackLimits {
+            max_bytes: ByteSize(config.store.max_unpacked.0),
+            max_entries: config.store.max_entries.into(),
+        },
+        engine_path: config.engine.store_path.clone(),
+    }
+}
+
+fn oci_config(images: &Images) -> oci::Config {
+    let mut config = oci::Config {
+        plain_http: images.plain_http.clone(),
+        ca: images.ca_file.clone(),
+        ..oci::Config::default()
+    };
+    if let Some(directory) = &images.docker_config {
+        config.credentials.docker_config = Some(directory.join("config.json"));
+    }
+    config.timeouts.idle = images.timeout.0;
+    config
+}
+
+fn engine_config(config: &Config) -> backend::Config {
+    let server = &config.server;
+    // Names, shapes and the envelope around the tensors.
+    let envelope = 1 << 20;
+    backend::Config {
+        connections: config.engine.connections as usize,
+        max_in_flight: config.engine.max_in_flight as usize,
+        max_message: server.max_tensors.max(server.max_message).bytes().saturating_add(envelope),
+        ..backend::Config::new(&config.engine.endpoint)
+    }
+}
+
+fn lifecycle_config(config: &Config) -> lifecycle::Config {
+    let images = &config.images;
+    lifecycle::Config {
+        images: lifecycle::Images {
+            repository: images.repository.clone(),
+            allowed: allowed(config),
+            default_tag: images.default_tag.clone(),
+            poll_interval: images.poll_interval.0,
+        },
+        models: config.models.iter().map(entry).collect(),
+        idle_ttl: config.store.idle_ttl.0,
+        retain: config.store.retain.0,
+        engine_store_path: config.engine.store_path.clone(),
+        ..lifecycle::Config::default()
+    }
+}
+
+fn entry(model: &crate::config::Model) -> lifecycle::ModelEntry {
+    lifecycle::ModelEntry {
+        name: model.name.clone(),
+        image: model.image.clone(),
+        preload: model.preload,
+        tag: model.tag.clone(),
+        digest: model.digest,
+    }
+}
+
+/// What may be pulled: without a list, what the configuration names anyway.
+fn allowed(config: &Config) -> Vec<String> {
+    let images = &config.images;
+    if !images.allowed.is_empty() {
+        return images.allowed.clone();
+    }
+    let named = config.models.iter().filter_map(|model| model.image.clone());
+    let named: BTreeSet<_> = images.repository.iter().cloned().chain(named).collect();
+    named.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_list_only_what_is_configured_may_be_pulled() {
+        let file = "images: {repository: r.example/team}\n\
+                    models: [{name: a, image: s.example/x/a}, {name: b}]";
+        let mut config = crate::config::load(Some(file), [], &[]).unwrap().config;
+        assert_eq!(allowed(&config), ["r.example/team", "s.example/x/a"]);
+        config.images.allowed = vec!["r.example".to_owned()];
+        assert_eq!(allowed(&config), ["r.example"]);
+    }
+}
