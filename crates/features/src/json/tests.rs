@@ -71,6 +71,21 @@ fn values_are_typed_by_metadata() {
 }
 
 #[test]
+fn lists_of_flags_are_for_bool_features_of_whichever_input() {
+    let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+        "inputs": [
+          {"tensor": "x", "entity": "user", "dtype": "float32", "features": [{"name": "x", "default": 0}]},
+          {"tensor": "n", "entity": "user", "dtype": "int64", "features": [{"name": "n", "length": 2, "default": [0, 0]}]},
+          {"tensor": "f", "entity": "user", "dtype": "bool", "features": [{"name": "f", "length": 2, "default": [false, false]}]}],
+        "outputs": [{"tensor": "y", "name": "y", "kind": "single"}]}"#;
+    let plan = Plan::compile(crate::Metadata::parse(json).expect("valid"));
+    assert!(pack_json(&plan, json!({"user": {"f": [true, false]}})).is_ok());
+    let failure = pack_json(&plan, json!({"user": {"n": [true, false]}})).expect_err("flags");
+    assert_eq!(failure.reason, Reason::FeatureType);
+    assert_eq!(failure.message, r#"user["n"]: expected int64 values, found flags"#);
+}
+
+#[test]
 fn nested_objects_are_dotted_paths() {
     let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
         "inputs": [{"tensor": "x", "entity": "user", "dtype": "float32", "features": [{"name": "a.b.c", "required": true}]}],

@@ -311,7 +311,8 @@ fn a_value_without_a_kind_is_absence() {
     sent.treatments[0].features.insert("discount".into(), empty.clone());
     sent.treatments[0].features.insert("unheard_of".into(), empty);
     assert_eq!(failure(sent.clone()).reason, Reason::FeatureMissing);
-    sent.treatments.clear();
+    let discount = outrigger_proto::outrigger::v1::Value { kind: Some(number(0.1)) };
+    sent.treatments[0].features.insert("discount".into(), discount);
     assert_eq!(pack(&plan(), &[sent]).expect("packs").counts.unknown, 0);
 }
 
@@ -337,6 +338,42 @@ fn bad_treatments_can_be_skipped() {
     sent.user = Some(user_without_embedding());
     let failure = pack(&plan(), &[sent]).expect_err("the user's features are needed");
     assert_eq!(failure.reason, Reason::FeatureMissing);
+}
+
+#[test]
+fn nothing_is_left_of_a_treatment_that_fails_at_its_last_feature() {
+    let mut sent = request(&[0.1, 0.2, 0.3]);
+    sent.treatments[1] = treatment("bad", [("discount", number(9.0)), ("days_live", text("many"))]);
+    let on_treatment_error = OnTreatmentError::Skip.into();
+    sent.options = Some(ResponseOptions { on_treatment_error, ..ResponseOptions::default() });
+    let packed = pack(&plan(), &[sent]).expect("packs");
+    assert_eq!(packed.tensors[2].content, floats(&[0.1, f32::NAN, 0.3, f32::NAN]));
+    assert_eq!(packed.users[0].kept, [0, 2]);
+}
+
+#[test]
+fn values_of_a_skipped_treatment_are_not_counted() {
+    let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+        "inputs": [
+          {"tensor": "n", "entity": "treatment", "dtype": "float32", "features": [{"name": "a", "default": 0}]},
+          {"tensor": "m", "entity": "treatment", "dtype": "float32", "features": [{"name": "b", "required": true}]}],
+        "outputs": [{"tensor": "y", "name": "y", "kind": "per_treatment"}]}"#;
+    let plan = Plan::compile(crate::Metadata::parse(json).expect("valid"));
+    let options = ResponseOptions {
+        on_treatment_error: OnTreatmentError::Skip.into(),
+        ..ResponseOptions::default()
+    };
+    let sent = PredictRequest {
+        treatments: vec![treatment("bad", []), treatment("good", [("b", number(1.0))])],
+        options: Some(options),
+        ..PredictRequest::default()
+    };
+    let packed = pack(&plan, std::slice::from_ref(&sent)).expect("packs");
+    assert_eq!(packed.counts.missing, 1);
+    assert_eq!(packed.tensors[0].content, floats(&[0.0]));
+    let explained = plan.explain(&[&sent.encode_to_vec()], &Limits::default()).expect("packs");
+    assert_eq!(explained[0].tensors[0].origins.len(), 1);
+    assert_eq!(explained[0].treatment_errors.len(), 1);
 }
 
 fn user_without_embedding() -> User {
