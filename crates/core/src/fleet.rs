@@ -32,6 +32,9 @@ pub struct Fleet {
     ids: BTreeMap<ServableId, ModelKey>,
     announced: BTreeSet<crate::ServableName>,
     ticked_at: Moment,
+    /// The last attempt of any machine that was forgotten: one that comes back
+    /// begins after it, and mistakes nothing for its own.
+    forgotten: Attempt,
     counts: Counts,
 }
 
@@ -120,13 +123,14 @@ impl Fleet {
             ids: BTreeMap::new(),
             announced: BTreeSet::new(),
             ticked_at: now,
+            forgotten: Attempt::default(),
             counts: Counts::default(),
         }
     }
 
     /// Follows a tag for ever. To be called before any event.
     pub fn follow(&mut self, key: TagKey, now: Moment) {
-        self.tags.insert(key, TagMachine::new(true, now));
+        self.tags.insert(key, TagMachine::new(true, self.forgotten, now));
     }
 
     /// Keeps a version up for ever. To be called before any event.
@@ -212,7 +216,8 @@ impl Fleet {
             Selector::Tag(tag) => {
                 let key = TagKey { name, tag };
                 let machine = self.tags.entry(key.clone());
-                let machine = machine.or_insert_with(|| TagMachine::new(false, turn.now));
+                let machine =
+                    machine.or_insert_with(|| TagMachine::new(false, self.forgotten, turn.now));
                 let wake = if again { model::Event::Retry } else { model::Event::Wake };
                 let digests = machine.serving().into_iter().chain(machine.candidate());
                 for digest in digests {
@@ -248,7 +253,8 @@ impl Fleet {
     fn model_event(&mut self, turn: &mut Turn, key: ModelKey, event: model::Event) {
         let demanded = matches!(event, model::Event::Ask | model::Event::Pin(true));
         if demanded && !self.models.contains_key(&key) {
-            self.models.insert(key.clone(), ModelMachine::new(key.clone(), turn.now));
+            self.models
+                .insert(key.clone(), ModelMachine::new(key.clone(), self.forgotten, turn.now));
         }
         let Some(machine) = self.models.get_mut(&key) else {
             self.counts.stale += 1;

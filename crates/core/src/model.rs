@@ -137,12 +137,12 @@ pub enum Effect {
 }
 
 impl ModelMachine {
-    /// A version of which nothing is known.
-    pub fn new(key: ModelKey, now: Moment) -> Self {
+    /// A version of which nothing is known; its attempts come after `last`.
+    pub fn new(key: ModelKey, last: Attempt, now: Moment) -> Self {
         Self {
             key,
             state: State::New,
-            last: Attempt::default(),
+            last,
             demand: Demand::default(),
             trouble: None,
             route: None,
@@ -154,7 +154,7 @@ impl ModelMachine {
 
     /// A version that a still running engine may have loaded as `id`.
     pub fn adopted(key: ModelKey, id: ServableId, now: Moment) -> Self {
-        let mut machine = Self::new(key, now);
+        let mut machine = Self::new(key, Attempt::default(), now);
         machine.demand.asked_at = Some(now);
         machine.enter(now, State::Loading { id }, "found in the journal");
         machine
@@ -514,6 +514,11 @@ impl ModelMachine {
         &self.state
     }
 
+    /// Its last attempt at anything.
+    pub fn last(&self) -> Attempt {
+        self.last
+    }
+
     /// How far it has come.
     pub fn stage(&self) -> Stage {
         self.state.stage()
@@ -528,9 +533,12 @@ impl ModelMachine {
         }
     }
 
-    /// Whether it is up, or on its way up without a failure so far.
+    /// Whether it is up, or on its way up without a failure so far. A digest
+    /// that a request made up is not promising before its files are there.
     pub fn is_promising(&self, context: &Context<'_>) -> bool {
-        self.state.needs_files() || (self.trouble.is_none() && self.wanted(context))
+        let exists = self.demand.pinned || self.stage() > Stage::New;
+        let untroubled = self.trouble.is_none() && self.wanted(context);
+        self.state.needs_files() || (exists && untroubled)
     }
 
     /// The failure that is remembered.

@@ -9,7 +9,7 @@
 //! - A new name is first configured with nothing but a placeholder, a tiny model
 //!   that is there already and loads in a millisecond. Versions are added only
 //!   to names whose placeholder has been seen available. The placeholder stays
-//!   as long as the name.
+//!   as long as the name, and the name as long as the engine.
 //! - One reload at a time. After one that was not answered there is no other
 //!   until the engine shows that it is done with it, restarted, or the limit has
 //!   passed.
@@ -60,6 +60,7 @@ pub struct ServingMachine {
     probe: Option<Attempt>,
     last_probe: Attempt,
     probe_at: Moment,
+    probed_at: Option<Moment>,
     last_placeholder: Attempt,
     /// The engine has taken a configuration of ours.
     settled: bool,
@@ -142,6 +143,7 @@ impl ServingMachine {
             probe: None,
             last_probe: Attempt::default(),
             probe_at: now,
+            probed_at: None,
             last_placeholder: Attempt::default(),
             settled: false,
         }
@@ -150,7 +152,7 @@ impl ServingMachine {
     /// Takes over what an earlier process had configured: `placeholder` and its
     /// files are in place. To be called before any event.
     pub fn adopt(&mut self, placeholder: ServableId) {
-        self.names.insert(placeholder.name, Name::published(placeholder.version));
+        self.names.insert(placeholder.name, Name::inherited(placeholder.version));
     }
 
     /// Takes over a version of an adopted name. To be called before any event.
@@ -183,7 +185,7 @@ impl ServingMachine {
             }
             Event::Pushed(attempt, outcome) => return self.pushed(c, attempt, outcome, effects),
             Event::Probed(attempt, result) => return self.probed(c, attempt, result, effects),
-            Event::Suspect => self.probe_at = self.probe_at.min(c.now),
+            Event::Suspect => self.suspect(c),
         }
         Outcome::Handled
     }

@@ -63,8 +63,9 @@ pub enum Effect {
 }
 
 impl TagMachine {
-    /// A tag nothing is known of. A configured one is followed for ever.
-    pub fn new(configured: bool, now: Moment) -> Self {
+    /// A tag nothing is known of, whose attempts come after `last`. A configured
+    /// one is followed for ever.
+    pub fn new(configured: bool, last: Attempt, now: Moment) -> Self {
         Self {
             configured,
             asked_at: now,
@@ -72,14 +73,14 @@ impl TagMachine {
             serving: None,
             checked_at: None,
             trouble: None,
-            last: Attempt::default(),
+            last,
             lookup: Lookup::Due(now),
         }
     }
 
     /// A tag that was `serving` when the journal was written.
     pub fn adopted(configured: bool, serving: Digest, now: Moment) -> Self {
-        Self { serving: Some(serving), ..Self::new(configured, now) }
+        Self { serving: Some(serving), ..Self::new(configured, Attempt::default(), now) }
     }
 
     /// Handles an event. The effects are to be carried out in their order.
@@ -195,6 +196,11 @@ impl TagMachine {
     /// Why the last look-up failed.
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
+    }
+
+    /// Its last attempt at a look-up.
+    pub fn last(&self) -> Attempt {
+        self.last
     }
 
     /// Whether it is followed for ever.

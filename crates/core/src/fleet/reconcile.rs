@@ -78,8 +78,17 @@ impl Fleet {
             policy: &self.policy,
             versions: &mut versions,
         };
-        self.tags.retain(|_, tag| !tag.is_forgettable(&context));
-        self.models.retain(|_, model| !model.is_forgettable(&context));
+        let forgotten = &mut self.forgotten;
+        self.tags.retain(|_, tag| {
+            let forget = tag.is_forgettable(&context);
+            *forgotten = (*forgotten).max(if forget { tag.last() } else { *forgotten });
+            !forget
+        });
+        self.models.retain(|_, model| {
+            let forget = model.is_forgettable(&context);
+            *forgotten = (*forgotten).max(if forget { model.last() } else { *forgotten });
+            !forget
+        });
     }
 
     /// The versions meant by `selector` of `name` that there are.

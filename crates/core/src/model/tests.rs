@@ -1,1 +1,370 @@
+//! The machine of a version: its whole transition table, and its stories.
 
+use std::time::Duration;
+
+use super::*;
+use crate::{Digest, Policy, ServableName, Version, Versions};
+
+struct Bench {
+    machine: ModelMachine,
+    now: Moment,
+    policy: Policy,
+    versions: Versions,
+}
+
+fn key() -> ModelKey {
+    ModelKey { name: "churn".parse().expect("valid"), digest: Digest::of(b"churn") }
+}
+
+fn failure(reason: Reason) -> Failure {
+    Failure::new(reason, "it failed")
+}
+
+fn transient() -> Fault {
+    Fault::Failed(failure(Reason::RegistryUnavailable))
+}
+
+fn permanent() -> Fault {
+    Fault::Failed(failure(Reason::ImageInvalid))
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = Moment::at(Duration::from_secs(1));
+        Self {
+            machine: ModelMachine::new(key(), Attempt::default(), now),
+            now,
+            policy: Policy::default(),
+            versions: Versions::after(Version(0)),
+        }
+    }
+
+    fn outcome(&mut self, event: Event) -> (Vec<Effect>, Outcome) {
+        let mut context = Context {
+            now: self.now,
+            jitter: 1.0,
+            policy: &self.policy,
+            versions: &mut self.versions,
+        };
+        self.machine.handle(&mut context, event)
+    }
+
+    fn handle(&mut self, event: Event) -> Vec<Effect> {
+        let (effects, outcome) = self.outcome(event);
+        assert_eq!(outcome, Outcome::Handled);
+        effects
+    }
+
+    fn pass(&mut self, time: Duration) -> Vec<Effect> {
+        self.now = self.now + time;
+        self.handle(Event::Tick)
+    }
+
+    fn last(&self) -> Attempt {
+        self.machine.last
+    }
+
+    fn id(&self) -> ServableId {
+        ServableId { name: ServableName::of(&key().name), version: self.versions.last() }
+    }
+
+    /// A machine that was asked for and brought to the state named.
+    fn at(state: &str) -> Self {
+        let mut bench = Self::new();
+        if state == "new" {
+            return bench;
+        }
+        bench.handle(Event::Ask);
+        for (name, step) in STEPS {
+            if *name == state {
+                return bench;
+            }
+            let event = step(&bench);
+            bench.handle(event);
+        }
+        match state {
+            "serving" => {}
+            "downloaded" => {
+                bench = Self::at("preparing");
+                bench.handle(Event::Unload { delete: false });
+                let attempt = bench.last();
+                bench.handle(Event::Prepared(attempt, Ok(())));
+                bench.handle(Event::Wake);
+            }
+            "deleting" => {
+                bench = Self::at("downloaded");
+                bench.handle(Event::Unload { delete: true });
+            }
+            "draining" => drop(bench.handle(Event::Unload { delete: false })),
+            "unloading" => {
+                bench.handle(Event::Unload { delete: false });
+                bench.handle(Event::Drained(1));
+            }
+            "leaving" => {
+                let id = bench.id();
+                bench.handle(Event::LoadFailed(id, failure(Reason::EngineFailed)));
+            }
+            other => panic!("no state {other}"),
+        }
+        bench
+    }
+}
+
+type Step = (&'static str, fn(&Bench) -> Event);
+
+/// The way up: the state, and what ends it.
+const STEPS: &[Step] = &[
+    ("pulling", |bench| Event::Pulled(bench.last(), Ok(()))),
+    ("preparing", |bench| Event::Prepared(bench.last(), Ok(()))),
+    ("publishing", |bench| Event::Published(bench.last(), Ok(()))),
+    ("loading", |bench| Event::Up(bench.id())),
+    ("checking", |bench| Event::Checked(bench.last(), Ok(()))),
+];
+
+const STATES: &[&str] = &[
+    "new",
+    "pulling",
+    "downloaded",
+    "preparing",
+    "publishing",
+    "deleting",
+    "loading",
+    "checking",
+    "leaving",
+    "unloading",
+    "serving",
+    "draining",
+];
+
+/// Each kind of event, as it would fit the state if any fits.
+const EVENTS: &[(&str, fn(&Bench) -> Event)] = &[
+    ("tick", |_| Event::Tick),
+    ("ask", |_| Event::Ask),
+    ("wake", |_| Event::Wake),
+    ("used", |bench| Event::Used(bench.now)),
+    ("pin", |_| Event::Pin(true)),
+    ("retry", |_| Event::Retry),
+    ("unload", |_| Event::Unload { delete: false }),
+    ("delete", |_| Event::Unload { delete: true }),
+    ("evicted", |_| Event::Evicted),
+    ("pulled", |bench| Event::Pulled(bench.last(), Ok(()))),
+    ("pull failed", |bench| Event::Pulled(bench.last(), Err(transient()))),
+    ("prepared", |bench| Event::Prepared(bench.last(), Ok(()))),
+    ("cannot prepare", |bench| Event::Prepared(bench.last(), Err(permanent()))),
+    ("no files", |bench| Event::Prepared(bench.last(), Err(Fault::FilesMissing))),
+    ("published", |bench| Event::Published(bench.last(), Ok(()))),
+    ("cannot publish", |bench| Event::Published(bench.last(), Err(transient()))),
+    ("up", |bench| Event::Up(bench.id())),
+    ("load failed", |bench| Event::LoadFailed(bench.id(), failure(Reason::EngineFailed))),
+    ("lost", |bench| Event::Lost(bench.id())),
+    ("gone", |bench| Event::Gone(bench.id())),
+    ("checked", |bench| Event::Checked(bench.last(), Ok(()))),
+    ("check failed", |bench| Event::Checked(bench.last(), Err(failure(Reason::GoldenMismatch)))),
+    ("drained", |_| Event::Drained(1)),
+    ("deleted", |bench| Event::Deleted(bench.last())),
+    ("future attempt", |_| Event::Pulled(Attempt(99), Ok(()))),
+];
+
+fn short(state: &State) -> &'static str {
+    match state {
+        State::New => "new",
+        State::Downloaded => "downloaded",
+        State::Leaving { .. } => "leaving",
+        other => other.activity(),
+    }
+}
+
+fn table() -> String {
+    let mut text = String::new();
+    for state in STATES {
+        for (name, event) in EVENTS {
+            let mut bench = Bench::at(state);
+            assert_eq!(short(&bench.machine.state), *state);
+            let before = bench.machine.clone();
+            let event = event(&bench);
+            let (effects, outcome) = bench.outcome(event);
+            let result = match outcome {
+                Outcome::Handled if bench.machine.state == before.state => continue,
+                Outcome::Handled => {
+                    let effects: Vec<_> = effects.iter().map(named).collect();
+                    format!("{} [{}]", short(&bench.machine.state), effects.join(" "))
+                }
+                Outcome::Stale => {
+                    assert_eq!(bench.machine, before, "{state}, {name}");
+                    continue;
+                }
+                Outcome::Unexpected => "UNEXPECTED".to_owned(),
+            };
+            text += &format!("{state}, {name} -> {result}\n");
+        }
+    }
+    text
+}
+
+fn named(effect: &Effect) -> String {
+    let text = format!("{effect:?}");
+    text.split('(').next().unwrap_or_default().to_lowercase()
+}
+
+#[test]
+fn the_table_of_transitions_is_as_written_here() {
+    // Pairs that are not here leave the state as it is.
+    let expected = include_str!("transitions.txt");
+    let table = table();
+    assert!(table == expected, "the table is now:\n{table}");
+}
+
+#[test]
+fn a_transient_failure_is_tried_again_after_the_backoff() {
+    let mut bench = Bench::at("pulling");
+    let attempt = bench.last();
+    bench.handle(Event::Pulled(attempt, Err(transient())));
+    assert_eq!(bench.machine.activity(), "backoff");
+    let wait = bench.policy.backoff.first;
+    let retry_at = bench.now + wait;
+    assert_eq!(bench.machine.wakes_at(&bench.policy, bench.now), Some(retry_at));
+    assert_eq!(bench.pass(wait / 2), []);
+    assert_eq!(bench.pass(wait / 2), [Effect::Pull(Attempt(attempt.0 + 1))]);
+    let attempt = bench.last();
+    bench.handle(Event::Pulled(attempt, Err(transient())));
+    assert_eq!(bench.machine.trouble().map(|trouble| trouble.failures), Some(2));
+    assert_eq!(bench.pass(wait), []);
+    assert_eq!(bench.pass(wait).len(), 1);
+}
+
+#[test]
+fn a_registrys_retry_after_is_respected() {
+    let mut bench = Bench::at("pulling");
+    let attempt = bench.last();
+    let busy = failure(Reason::RegistryUnavailable).retry_after(Duration::from_secs(40));
+    bench.handle(Event::Pulled(attempt, Err(Fault::Failed(busy))));
+    assert_eq!(bench.pass(Duration::from_secs(39)), []);
+    assert_eq!(bench.pass(Duration::from_secs(1)).len(), 1);
+}
+
+#[test]
+fn a_permanent_failure_stays_until_somebody_asks_for_another_try() {
+    let mut bench = Bench::at("preparing");
+    let attempt = bench.last();
+    bench.handle(Event::Prepared(attempt, Err(permanent())));
+    assert_eq!(bench.machine.activity(), "failed");
+    assert_eq!(bench.pass(Duration::from_secs(600)), []);
+    assert_eq!(bench.handle(Event::Ask), []);
+    assert!(matches!(bench.handle(Event::Retry)[..], [Effect::Prepare(_)]));
+}
+
+#[test]
+fn success_forgets_the_failures_before_it() {
+    let mut bench = Bench::at("pulling");
+    let attempt = bench.last();
+    bench.handle(Event::Pulled(attempt, Err(transient())));
+    bench.pass(bench.policy.backoff.first);
+    let attempt = bench.last();
+    bench.handle(Event::Pulled(attempt, Ok(())));
+    assert_eq!(bench.machine.trouble(), None);
+}
+
+#[test]
+fn every_load_gets_a_version_of_its_own() {
+    let mut bench = Bench::at("loading");
+    let first = bench.id();
+    bench.handle(Event::LoadFailed(first.clone(), failure(Reason::EngineFailed)));
+    bench.handle(Event::Gone(first.clone()));
+    bench.pass(Duration::from_secs(60));
+    let attempt = bench.last();
+    let effects = bench.handle(Event::Prepared(attempt, Ok(())));
+    assert!(matches!(&effects[..], [Effect::Publish(_, id)] if *id > first), "{effects:?}");
+}
+
+#[test]
+fn an_idle_version_is_withdrawn_drained_unloaded_and_at_last_deleted() {
+    let mut bench = Bench::at("serving");
+    let id = bench.id();
+    bench.pass(bench.policy.idle_ttl / 2);
+    bench.handle(Event::Used(bench.now));
+    assert_eq!(bench.pass(bench.policy.idle_ttl - Duration::from_secs(1)), []);
+    assert_eq!(bench.pass(Duration::from_secs(1)), [Effect::Withdraw(1)]);
+    assert_eq!(bench.machine.routed(), None);
+    assert_eq!(bench.handle(Event::Drained(1)), [Effect::Remove(id.clone())]);
+    assert_eq!(bench.handle(Event::Gone(id.clone())), [Effect::Unpublish(id)]);
+    let idle = bench.policy.idle_ttl + Duration::from_secs(1);
+    assert_eq!(bench.pass(bench.policy.retain - idle), []);
+    assert!(matches!(bench.pass(idle)[..], [Effect::Delete(_)]));
+}
+
+#[test]
+fn a_pinned_version_is_never_idle() {
+    let mut bench = Bench::at("serving");
+    bench.handle(Event::Pin(true));
+    assert_eq!(bench.pass(bench.policy.retain * 2), []);
+    assert_eq!(bench.handle(Event::Pin(false)), [Effect::Withdraw(1)]);
+}
+
+#[test]
+fn demand_while_draining_brings_it_back_without_unloading() {
+    let mut bench = Bench::at("draining");
+    let id = bench.id();
+    assert_eq!(bench.handle(Event::Ask), [Effect::Route(id.clone(), 2)]);
+    // The end of the old leases says nothing about the new route.
+    assert_eq!(bench.outcome(Event::Drained(1)), (vec![], Outcome::Stale));
+    bench.handle(Event::Unload { delete: false });
+    assert_eq!(bench.handle(Event::Drained(2)), [Effect::Remove(id)]);
+}
+
+#[test]
+fn after_an_engine_restart_old_leases_are_waited_for_before_an_unload() {
+    let mut bench = Bench::at("serving");
+    let id = bench.id();
+    assert_eq!(bench.handle(Event::Lost(id.clone())), [Effect::Withdraw(1)]);
+    assert_eq!(bench.handle(Event::Unload { delete: false }), []);
+    assert_eq!(bench.handle(Event::Drained(1)), [Effect::Remove(id)]);
+}
+
+#[test]
+fn demand_while_unloading_loads_it_again_afterwards() {
+    let mut bench = Bench::at("unloading");
+    let id = bench.id();
+    assert_eq!(bench.handle(Event::Ask), []);
+    let effects = bench.handle(Event::Gone(id.clone()));
+    assert!(matches!(&effects[..], [Effect::Unpublish(_), Effect::Prepare(_)]), "{effects:?}");
+}
+
+#[test]
+fn files_that_vanished_are_pulled_again() {
+    let mut bench = Bench::at("preparing");
+    let attempt = bench.last();
+    let effects = bench.handle(Event::Prepared(attempt, Err(Fault::FilesMissing)));
+    assert!(matches!(effects[..], [Effect::Pull(_)]), "{effects:?}");
+}
+
+#[test]
+fn an_adopted_version_passes_the_gate_before_it_is_routed() {
+    let id = ServableId { name: ServableName::of(&key().name), version: Version(7) };
+    let mut bench = Bench::new();
+    bench.machine = ModelMachine::adopted(key(), id.clone(), bench.now);
+    let effects = bench.handle(Event::Up(id));
+    assert!(matches!(effects[..], [Effect::Check(..)]), "{effects:?}");
+}
+
+#[test]
+fn history_tells_the_latest_transitions_with_their_causes() {
+    let bench = Bench::at("serving");
+    let causes: Vec<_> = bench.machine.history().map(|it| (it.from, it.to, &*it.cause)).collect();
+    assert_eq!(
+        causes,
+        [
+            (Stage::New, Stage::Downloaded, "pulled"),
+            (Stage::Downloaded, Stage::Loaded, "published"),
+            (Stage::Loaded, Stage::Available, "passed the gate"),
+        ]
+    );
+    let mut bench = bench;
+    let id = bench.id();
+    for _ in 0..100 {
+        bench.handle(Event::Lost(id.clone()));
+        bench.handle(Event::Up(id.clone()));
+        let attempt = bench.last();
+        bench.handle(Event::Checked(attempt, Ok(())));
+    }
+    assert_eq!(bench.machine.history().count(), HISTORY);
+}

@@ -10,6 +10,11 @@ use crate::{Attempt, Context, Failure, Moment, Outcome, ServableId, ServableName
 pub(super) struct Name {
     pub(super) stage: Stage,
     pub(super) versions: BTreeMap<Version, Told>,
+    /// The engine knows the name, or may: then it stays configured until the
+    /// engine ends, even without versions. A name that is taken out and comes
+    /// back is a new one to a reload, which then waits for what the old one left
+    /// behind, in the worst case for ever; a placeholder costs next to nothing.
+    pub(super) kept: bool,
 }
 
 /// How far a name has come.
@@ -57,11 +62,12 @@ impl Leaving {
 
 impl Name {
     fn bare(due: Moment) -> Self {
-        Self { stage: Stage::Bare(due), versions: BTreeMap::new() }
+        Self { stage: Stage::Bare(due), versions: BTreeMap::new(), kept: false }
     }
 
-    pub(super) fn published(placeholder: Version) -> Self {
-        Self { stage: Stage::Published(placeholder), versions: BTreeMap::new() }
+    /// One that an earlier process had configured.
+    pub(super) fn inherited(placeholder: Version) -> Self {
+        Self { stage: Stage::Published(placeholder), versions: BTreeMap::new(), kept: true }
     }
 
     /// Its placeholder, once that is in place.
@@ -155,7 +161,7 @@ impl ServingMachine {
         }
         let (announced, leaving) = (&self.announced, &mut self.leaving);
         self.names.retain(|servable, name| {
-            let keep = !name.versions.is_empty() || announced.contains(servable);
+            let keep = name.kept || !name.versions.is_empty() || announced.contains(servable);
             if let (false, Some(version)) = (keep, name.placeholder()) {
                 let id = ServableId { name: servable.clone(), version };
                 leaving.insert(id, Leaving::new(true));

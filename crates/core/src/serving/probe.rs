@@ -92,6 +92,7 @@ impl ServingMachine {
         self.restarts += 1;
         effects.push(Effect::Restarted);
         for (servable, name) in &mut self.names {
+            name.kept = false;
             if let Stage::Known(placeholder) = name.stage {
                 name.stage = Stage::Published(placeholder);
             }
@@ -155,6 +156,8 @@ impl ServingMachine {
                 (_, Told::Loading | Told::Up) => {}
             }
         }
+        let sent = self.sent.as_ref().is_some_and(|sent| sent.set.contains_key(servable));
+        name.kept = sent || !seen.is_empty();
         let Stage::Published(placeholder) = name.stage else { return };
         let own = |it: &&Seen| name.has(it.version);
         if seen.iter().filter(own).any(|it| it.state == EngineState::Available) {
@@ -214,6 +217,12 @@ impl ServingMachine {
             })
     }
 
+    /// Asks soon, but not with every request that fails.
+    pub(super) fn suspect(&mut self, c: &Context<'_>) {
+        let earliest = self.probed_at.map_or(c.now, |at| at + c.policy.busy_probe);
+        self.probe_at = self.probe_at.min(earliest.max(c.now));
+    }
+
     fn probe_interval(&self, c: &Context<'_>) -> std::time::Duration {
         let long_down = self.down_since.is_some_and(|at| c.now.since(at) >= c.policy.patience);
         if self.is_busy() && !long_down { c.policy.busy_probe } else { c.policy.steady_probe }
@@ -230,6 +239,7 @@ impl ServingMachine {
         }
         let attempt = self.last_probe.begin();
         self.probe = Some(attempt);
+        self.probed_at = Some(c.now);
         let names = self.names.iter().filter(|(_, name)| name.placeholder().is_some());
         let leaving = self.leaving.keys().map(|id| id.name.clone());
         let names = names.map(|(servable, _)| servable.clone()).chain(leaving).collect();

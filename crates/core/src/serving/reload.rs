@@ -115,6 +115,9 @@ impl ServingMachine {
         for leaving in self.leaving.values_mut().filter(|leaving| leaving.push.is_none()) {
             leaving.push = Some(push);
         }
+        for (servable, name) in &mut self.names {
+            name.kept |= set.contains_key(servable);
+        }
         self.sent = Some(Sent { set: set.clone(), push, taken_at: None });
         self.push = Push::Running(push);
         effects.push(Effect::Push(push, set));

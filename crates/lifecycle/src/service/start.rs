@@ -69,16 +69,16 @@ fn inherit(world: &World) -> Result<(Legacy, Version), Error> {
             legacy.tags.extend(tags.into_iter().map(|(tag, digest)| (key(tag), digest)));
         }
     }
+    // All of them: the engine may know names that have no version left.
     let placeholders = placeholders(&published);
+    legacy.placeholders.extend(placeholders.values().cloned());
     for desired in record.desired {
         let there = Published { id: desired.servable.clone(), tree: Some(desired.key.digest) };
         let usable = published.contains(&there)
             && world.store.tree(&desired.key.digest).is_some()
             && world.names.image(&desired.key.name).is_ok()
             && desired.servable.name == ServableName::of(&desired.key.name);
-        let placeholder = placeholders.get(&desired.servable.name);
-        if let Some(placeholder) = placeholder.filter(|_| usable) {
-            legacy.placeholders.insert(placeholder.clone());
+        if usable && placeholders.contains_key(&desired.servable.name) {
             legacy.loaded.insert(desired.key, desired.servable);
         }
     }
