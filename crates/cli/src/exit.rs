@@ -5,7 +5,7 @@ use std::{fmt::Display, future::Future, process::ExitCode};
 
 /// Why a command did not succeed.
 #[derive(Debug)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// It was not possible: exit code 1.
     Failed(String),
     /// The command line or the configuration is wrong: exit code 64.
@@ -14,12 +14,12 @@ pub enum Exit {
 
 impl Exit {
     /// A failure that says what `error` says.
-    pub fn failed(error: impl Display) -> Self {
+    pub(crate) fn failed(error: impl Display) -> Self {
         Self::Failed(error.to_string())
     }
 
     /// A usage error that says what `error` says.
-    pub fn usage(error: impl Display) -> Self {
+    pub(crate) fn usage(error: impl Display) -> Self {
         Self::Usage(error.to_string())
     }
 }
@@ -32,7 +32,7 @@ impl From<outrigger_tools::Error> for Exit {
 
 /// How a command prints what it found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Output {
+pub(crate) enum Output {
     /// For people.
     #[default]
     Text,
@@ -41,7 +41,7 @@ pub enum Output {
 }
 
 /// Tells what went wrong on standard error and gives the exit code.
-pub fn code(outcome: Result<(), Exit>) -> ExitCode {
+pub(crate) fn code(outcome: Result<(), Exit>) -> ExitCode {
     let (message, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Exit::Failed(message)) => (message, 1),
@@ -52,14 +52,14 @@ pub fn code(outcome: Result<(), Exit>) -> ExitCode {
 }
 
 /// Prints what the argument parser has to say; asking for help is a success.
-pub fn of_clap(error: &clap::Error) -> ExitCode {
+pub(crate) fn of_clap(error: &clap::Error) -> ExitCode {
     // A closed pipe is the reader's choice.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { 64 } else { 0 })
 }
 
 /// Runs a command that waits for the network, on the calling thread.
-pub fn block_on<T>(command: impl Future<Output = T>) -> Result<T, Exit> {
+pub(crate) fn block_on<T>(command: impl Future<Output = T>) -> Result<T, Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(Exit::failed)?.block_on(command))
 }

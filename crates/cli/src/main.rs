@@ -15,7 +15,7 @@ use crate::exit::Exit;
 /// Model serving beside TensorFlow Serving: models as OCI images, features in,
 /// scores out, no restarts.
 #[derive(Debug, Parser)]
-#[command(name = "outrigger", version, about, max_term_width = 100)]
+#[command(name = "outrigger", version, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -13,7 +13,7 @@ use crate::exit::{self, Exit, Output};
 /// Shows the models of a server, and changes what is loaded.
 #[derive(Debug, clap::Subcommand)]
 #[command(after_help = "Example:\n  outrigger models why churn")]
-pub enum Command {
+pub(crate) enum Command {
     /// All models, one line a version.
     List(Server),
     /// One model as the server tells it.
@@ -40,7 +40,7 @@ pub enum Command {
 
 /// Which server, and how to print.
 #[derive(Debug, clap::Args)]
-pub struct Server {
+pub(crate) struct Server {
     /// The server's admin listener (any gRPC listener will do for reading).
     #[arg(long, env = "OUTRIGGER_ADMIN", default_value = "127.0.0.1:9901")]
     admin: String,
@@ -51,7 +51,7 @@ pub struct Server {
 
 /// One model of a server.
 #[derive(Debug, clap::Args)]
-pub struct OneModel {
+pub(crate) struct OneModel {
     /// name, name:tag or name@sha256:digest.
     model: ModelArgument,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub struct OneModel {
 }
 
 /// Runs the command.
-pub fn run(command: Command) -> Result<(), Exit> {
+pub(crate) fn run(command: Command) -> Result<(), Exit> {
     exit::block_on(answer(command))?
 }
 

@@ -19,7 +19,7 @@ use crate::exit::{self, Exit, Output};
 /// tensorflow_serving_model/model/. The same files give the same digest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger push churn/ registry.example/team/churn:latest")]
-pub struct Push {
+pub(crate) struct Push {
     /// The directory.
     directory: PathBuf,
     /// Where to: HOST/REPOSITORY:TAG or oci:DIR:TAG.
@@ -39,7 +39,7 @@ pub struct Push {
 /// What is written can be pushed again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger pull registry.example/team/churn:latest churn/")]
-pub struct Pull {
+pub(crate) struct Pull {
     /// HOST/REPOSITORY[:TAG|@DIGEST] or oci:DIR[:TAG|@DIGEST].
     reference: Reference,
     /// The directory to make.
@@ -54,7 +54,7 @@ pub struct Pull {
 /// Prints what an image holds: digest, size, layers, labels, features, signature.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger inspect registry.example/team/churn:latest")]
-pub struct Inspect {
+pub(crate) struct Inspect {
     /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
     #[arg(value_name = "REF|DIR", value_parser = Source::parse)]
     source: Source,
@@ -67,7 +67,7 @@ pub struct Inspect {
 
 /// How registries are spoken to. Credentials come from Docker's configuration.
 #[derive(Debug, clap::Args)]
-pub struct Registry {
+pub(crate) struct Registry {
     /// A host to speak plain HTTP to, as written in references; may be given
     /// several times.
     #[arg(long, value_name = "HOST", env = "OUTRIGGER_PLAIN_HTTP", value_delimiter = ',')]
@@ -79,13 +79,13 @@ pub struct Registry {
 
 impl Registry {
     /// A client.
-    pub fn client(self) -> Result<Client, Exit> {
+    pub(crate) fn client(self) -> Result<Client, Exit> {
         Ok(registry::client(self.plain_http, self.ca)?)
     }
 }
 
 /// Runs `push`.
-pub fn push(arguments: Push) -> Result<(), Exit> {
+pub(crate) fn push(arguments: Push) -> Result<(), Exit> {
     let Push { directory, reference, labels, registry, output } = arguments;
     let client = registry.client()?;
     let labels: BTreeMap<_, _> = labels.into_iter().collect();
@@ -95,7 +95,7 @@ pub fn push(arguments: Push) -> Result<(), Exit> {
 }
 
 /// Runs `pull`.
-pub fn pull(arguments: Pull) -> Result<(), Exit> {
+pub(crate) fn pull(arguments: Pull) -> Result<(), Exit> {
     let Pull { reference, directory, registry, output } = arguments;
     let client = registry.client()?;
     let progress = Progress::default();
@@ -106,7 +106,7 @@ pub fn pull(arguments: Pull) -> Result<(), Exit> {
 }
 
 /// Runs `inspect`.
-pub fn inspect(arguments: Inspect) -> Result<(), Exit> {
+pub(crate) fn inspect(arguments: Inspect) -> Result<(), Exit> {
     let Inspect { source, registry, output } = arguments;
     let client = registry.client()?;
     let progress = Progress::default();
@@ -134,7 +134,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 /// Waits for `work`, on a terminal with the bytes received.
-pub async fn shown<T>(progress: &Progress, work: impl Future<Output = T>) -> T {
+pub(crate) async fn shown<T>(progress: &Progress, work: impl Future<Output = T>) -> T {
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::new_spinner().with_style(
             ProgressStyle::with_template("{spinner} {bytes} {binary_bytes_per_sec}")

@@ -12,7 +12,7 @@ use crate::exit::{self, Exit, Output};
 /// The request is the JSON of POST /v1/predict.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger predict --model churn request.json")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// File with the request; - is standard input.
     request: String,
     /// name, name:tag or name@sha256:digest, in place of the request's own.
@@ -33,7 +33,7 @@ pub struct Arguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: Arguments) -> Result<(), Exit> {
+pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let request = read(&arguments.request)?;
     let Arguments { model, top_k, url, timeout, .. } = arguments;
     let answer = exit::block_on(predict::predict(&url, request, model, top_k, timeout))??;

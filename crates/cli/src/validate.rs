@@ -20,7 +20,7 @@ use crate::{
 /// signature, loads the model in an engine of its own and scores golden.jsonl.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger validate churn/")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
     #[arg(value_name = "REF|DIR", value_parser = Source::parse)]
     source: Source,
@@ -41,7 +41,7 @@ pub struct Arguments {
 }
 
 /// Runs the command.
-pub fn run(arguments: Arguments) -> Result<(), Exit> {
+pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let Arguments { source, engine, no_engine, timeout, registry, output } = arguments;
     let client = registry.client()?;
     let program = if no_engine { None } else { Some(program(engine)?) };
