@@ -187,3 +187,29 @@ impl Error {
 fn disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_a_full_store_and_other_disk_trouble_is_ours() {
+        let io = |kind: io::ErrorKind| Error::io("/store")(kind.into());
+        assert_eq!(io(io::ErrorKind::StorageFull).reason(), Reason::StoreFull);
+        assert_eq!(io(io::ErrorKind::QuotaExceeded).reason(), Reason::StoreFull);
+        assert_eq!(io(io::ErrorKind::PermissionDenied).reason(), Reason::Internal);
+    }
+
+    #[test]
+    fn a_failure_tells_the_chain_and_when_to_come_back() {
+        let error = Error::Unavailable {
+            registry: "registry.example".to_owned(),
+            detail: "cannot connect".to_owned(),
+            retry_after: Some(Duration::from_secs(3)),
+            source: Some("refused".into()),
+        };
+        let failure = error.failure();
+        assert_eq!(failure.message, "registry.example is unavailable: cannot connect: refused");
+        assert_eq!(failure.retry_after, Some(Duration::from_secs(3)));
+    }
+}

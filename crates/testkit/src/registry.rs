@@ -7,7 +7,7 @@
 //!
 //! let registry = Registry::start().await;
 //! let layers = [LayerBlob::tar(&b"..."[..])];
-//! let digest = registry.push_image("team/churn", "latest", &layers, b"{}");
+//! let digest = registry.push_image("team/churn", "latest", &layers, "{}");
 //! registry.script(Rule::get("/v2/team/churn/manifests/latest").times(2).status(503));
 //! // "{host}/team/churn:latest" now fails twice, and then is `digest`.
 //! # let _ = (registry.host(), digest);

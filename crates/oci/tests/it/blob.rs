@@ -250,3 +250,14 @@ async fn a_stopped_fetch_is_resumed_by_the_next() {
     fixture.arrives().await;
     assert_eq!(fixture.ranges(), ["all", "bytes=150000-"]);
 }
+
+#[tokio::test]
+async fn two_fetches_into_one_file_do_not_disturb_each_other() {
+    let fixture = Fixture::new().await;
+    let (one, other) = tokio::join!(fixture.fetch(), fixture.fetch());
+    one.unwrap();
+    other.unwrap();
+    assert!(fs::read(fixture.dest()).unwrap() == fixture.content, "content differs");
+    // The second waited, and found the file complete.
+    assert_eq!(fixture.ranges(), ["all"]);
+}
