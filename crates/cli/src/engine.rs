@@ -21,7 +21,7 @@ use crate::exit::Exit;
   echo 'model_config_list {}' > models.txt
   outrigger engine --tensorflow=.venv --port=8500 --model_config_file=models.txt \\
     --num_load_threads=2 --num_unload_threads=1")]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Directory of libtensorflow, or a virtual environment with tensorflow-cpu
     /// [env: OUTRIGGER_TENSORFLOW] [default: active environment, else ./.venv]
     #[arg(long, value_name = "DIR")]
@@ -117,7 +117,7 @@ pub struct Arguments {
 }
 
 /// Runs the engine until it is told to stop.
-pub fn run(arguments: Arguments) -> Result<(), Exit> {
+pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     environment::prepare();
     let options = arguments.options()?;
     log_to_stderr();

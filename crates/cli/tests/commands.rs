@@ -1,0 +1,138 @@
+//! The binary as people and scripts meet it: exit codes, help, and the commands
+//! around a package, with a real engine.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use outrigger_testkit::saved_model::{Linear, Model, package_dir};
+use serde_json::Value;
+
+const COMMANDS: &[&str] =
+    &["serve", "engine", "push", "pull", "inspect", "validate", "predict", "models"];
+
+fn outrigger(arguments: &[&str]) -> Output {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
+    command.args(arguments);
+    if std::env::var_os("OUTRIGGER_TENSORFLOW").is_none() {
+        command.env("OUTRIGGER_TENSORFLOW", workspace.join(".venv"));
+    }
+    command.output().expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", text(&output.stdout), text(&output.stderr)))
+}
+
+fn linear() -> Linear {
+    Linear { user: vec![1.0], treatment: vec![2.0, 4.0], bias: 0.5 }
+}
+
+/// A package of `model` whose golden case expects `score` for (1, 1, 1).
+fn package(scratch: &Path, model: &Model, score: f32) -> PathBuf {
+    let directory = scratch.join("package");
+    package_dir(&directory, model).expect("a package");
+    let golden = serde_json::json!({
+        "request": {"user": {"u0": 1}, "treatments": [{"features": {"t0": 1, "t1": 1}}]},
+        "expected": {"scores": [score]}, "rtol": 0, "atol": 0,
+    });
+    fs::write(directory.join("golden.jsonl"), golden.to_string()).expect("golden cases");
+    directory
+}
+
+/// The outcome of the check called `name` in a report of `validate -o json`.
+fn outcome(report: &Value, name: &str) -> String {
+    let checks = report["checks"].as_array().expect("checks");
+    let check = checks.iter().find(|check| check["name"] == name).expect("the check");
+    check["outcome"].as_str().expect("an outcome").to_owned()
+}
+
+#[test]
+fn every_command_explains_itself_with_an_example() {
+    for command in COMMANDS {
+        let output = outrigger(&[command, "--help"]);
+        assert!(output.status.success(), "{command}");
+        let help = text(&output.stdout);
+        let (_, example) = help.split_once("\nExample:\n").expect(command);
+        assert!(example.contains(&format!("outrigger {command} ")), "{command}: {example}");
+    }
+}
+
+#[test]
+fn mistakes_on_the_command_line_exit_with_64_and_failures_with_1() {
+    let code = |arguments: &[&str]| outrigger(arguments).status.code();
+    assert_eq!(code(&["no-such-command"]), Some(64));
+    assert_eq!(code(&["inspect"]), Some(64));
+    assert_eq!(code(&["inspect", "neither-directory-nor-image"]), Some(64));
+    assert_eq!(code(&["models", "why", "Not A Name"]), Some(64));
+    assert_eq!(code(&["inspect", "oci:/no/such/directory:latest"]), Some(1));
+    // Port 9 (discard) has no server of ours.
+    assert_eq!(code(&["models", "list", "--admin", "127.0.0.1:9"]), Some(1));
+}
+
+#[test]
+fn pushing_the_same_directory_twice_gives_the_same_digest() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let package = package(scratch.path(), &linear().model(), 7.5);
+    let push = |tag: &str| {
+        let reference = format!("oci:{}:{tag}", scratch.path().join("images").display());
+        let directory = package.to_str().expect("utf-8");
+        let output = outrigger(&["push", directory, &reference, "--label", "a=b", "-o", "json"]);
+        json(&output)["digest"].as_str().expect("a digest").to_owned()
+    };
+    assert_eq!(push("one"), push("two"));
+}
+
+#[test]
+fn a_good_package_is_scored_by_the_engine() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let package = package(scratch.path(), &linear().model(), 7.5);
+    let output = outrigger(&["validate", package.to_str().expect("utf-8"), "-o", "json"]);
+    assert_eq!(outcome(&json(&output), "scores"), "passed", "{}", text(&output.stdout));
+    assert!(output.status.success());
+}
+
+#[test]
+fn a_model_that_scores_differently_is_not_valid() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let package = package(scratch.path(), &linear().model(), 7.25);
+    let output = outrigger(&["validate", package.to_str().expect("utf-8")]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = text(&output.stdout);
+    assert!(report.contains("GOLDEN_MISMATCH") && report.contains("7.25"), "{report}");
+}
+
+#[test]
+fn a_model_without_its_variables_is_found_before_it_serves() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let package = package(scratch.path(), &linear().model_without_variables(), 7.5);
+    fs::remove_file(package.join("golden.jsonl")).expect("golden cases");
+    let output = outrigger(&["validate", package.to_str().expect("utf-8"), "-o", "json"]);
+    let report = json(&output);
+    assert_eq!(outcome(&report, "metadata and signature"), "passed");
+    assert_eq!(outcome(&report, "scores"), "failed", "{report}");
+    assert!(report.to_string().contains("GOLDEN_MISMATCH"), "{report}");
+}
+
+#[test]
+fn metadata_that_contradicts_the_model_is_told_from_both_sides() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let package = package(scratch.path(), &linear().model(), 7.5);
+    let metadata = package.join("metadata.json");
+    let changed = fs::read_to_string(&metadata).expect("metadata").replace("int32", "int64");
+    fs::write(&metadata, changed).expect("metadata");
+    let output =
+        outrigger(&["validate", package.to_str().expect("utf-8"), "--no-engine", "-o", "json"]);
+    let report = json(&output);
+    assert_eq!(outcome(&report, "metadata and signature"), "failed");
+    let told = report.to_string();
+    assert!(told.contains("int32") && told.contains("int64") && told.contains("IMAGE_INVALID"));
+}
