@@ -6,7 +6,7 @@ left out of the file.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,11 @@ class Feature:
 
     def to_json(self) -> dict[str, Any]:
         """The entry in `inputs[].features`."""
-        entry = {key: getattr(self, key) for key in self.__dataclass_fields__}
+        given = (each for each in fields(self) if getattr(self, each.name) != each.default)
+        entry = {each.name: getattr(self, each.name) for each in given}
         if self.vocabulary is not None:
             entry["vocabulary"] = list(self.vocabulary)
-        return {
-            key: value for key, value in entry.items() if value is not None and value is not False
-        }
+        return entry
 
     @classmethod
     def from_json(cls, entry: dict[str, Any]) -> "Feature":

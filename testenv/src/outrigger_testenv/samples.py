@@ -19,7 +19,8 @@ def sample(
         if each.entity == entity
         for feature in each.features
     }
-    return pd.DataFrame(columns, index=[f"{entity}-{at}" for at in range(rows)])
+    frame = pd.DataFrame(columns, index=range(rows))
+    return frame.set_axis([f"{entity}-{at}" for at in range(rows)])
 
 
 def _column(

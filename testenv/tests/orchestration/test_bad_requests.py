@@ -16,13 +16,18 @@ def digest(serving, reference):
     return serving(reference, MODEL)
 
 
-@pytest.fixture
-def good():
+def good_request():
     users, treatments = reference_frames(1, 3)
     message = request({}, treatments, "key_value")
     message.user_features.features["user_feature_00"].number = float(users.iloc[0, 0])
     message.model.CopyFrom(selector(MODEL))
     return message
+
+
+@pytest.fixture
+def good():
+    """A request for a test to spoil."""
+    return good_request()
 
 
 def refused(client, message):
@@ -32,10 +37,10 @@ def refused(client, message):
 
 
 @pytest.fixture(autouse=True)
-def still_serving(digest, client, good):
+def still_serving(digest, client):
     """Whatever a test sent: the next good request is answered."""
     yield
-    assert client.call(good).model.digest == digest
+    assert client.call(good_request()).model.digest == digest
 
 
 FEATURE = 'treatments[1].features["treatment_feature_03"]'

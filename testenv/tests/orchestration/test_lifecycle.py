@@ -39,18 +39,24 @@ def test_a_model_that_is_on_its_way_says_when_to_come_back(stack, client, tmp_pa
     assert score(client, "lifecycle/patience") == 3
 
 
-def test_preloaded_models_are_up_when_the_server_is_ready(own_stack, tiny):
-    stack = own_stack(models=[{"name": "early", "preload": True}], start=False)
+def early(stack, package):
+    """Starts a stack with "early" in its registry from the start."""
     if stack.registry:
         stack.registry.start()
-    digest = stack.push(tiny(5), "early")
+    digest = stack.push(package, "early")
     stack.engine.start()
     stack.serve.start()
+    return digest
+
+
+def test_preloaded_models_are_up_when_the_server_is_ready(own_stack, tiny):
+    stack = own_stack(models=[{"name": "early", "preload": True}], start=False)
+    digest = early(stack, tiny(5))
     assert stack.client().serving_digest("early") == digest
 
 
 def test_an_idle_version_leaves_the_engine_then_the_disk_and_comes_back(own_stack, tiny):
-    stack = own_stack(overrides={"store": {"idle_ttl": "1s", "retain": "4s"}})
+    stack = own_stack(overrides={"store": {"idle_ttl": "4s", "retain": "8s"}})
     client = stack.client()
     digest = stack.push(tiny(6), "idle")
     # By digest: what a followed tag serves is exempt.
@@ -63,15 +69,17 @@ def test_an_idle_version_leaves_the_engine_then_the_disk_and_comes_back(own_stac
     assert score(client, "idle", digest=digest) == 6
 
 
-def test_what_a_followed_tag_serves_is_never_idle(own_stack, tiny):
-    stack = own_stack(overrides={"store": {"idle_ttl": "500ms", "retain": "1s"}})
+def test_a_preloaded_model_is_never_idle(own_stack, tiny):
+    stack = own_stack(
+        overrides={"store": {"idle_ttl": "4s", "retain": "4s"}},
+        models=[{"name": "early", "preload": True}],
+        start=False,
+    )
+    digest, other = early(stack, tiny(6)), stack.push(tiny(7), "other")
     client = stack.client()
-    digest = stack.push(tiny(6), "followed")
-    other = stack.push(tiny(7), "other")
-    assert score(client, "followed") == 6
     assert score(client, "other", digest=other) == 7
     client.wait_until(lambda: state(client, "other", other) != State.STATE_AVAILABLE)
-    assert state(client, "followed", digest) == State.STATE_AVAILABLE
+    assert state(client, "early", digest) == State.STATE_AVAILABLE
 
 
 def test_one_slow_model_delays_no_other(stack, client, tiny, tmp_path, capsys):
