@@ -115,7 +115,8 @@ impl Check {
             }
         }
         if let Some(repository) = &images.repository {
-            self.image(config, "images.repository", repository);
+            // It may be wider than what is allowed of it.
+            self.bare("images.repository", repository);
         }
         let often = images.poll_interval.0 >= Duration::from_secs(1);
         self.require(often, "images.poll_interval", "must be at least 1s");
@@ -128,13 +129,23 @@ impl Check {
         );
     }
 
+    /// A repository without tag or digest.
+    fn bare(&mut self, key: &str, text: &str) -> Option<Reference> {
+        match text.parse::<Reference>() {
+            Ok(reference) => {
+                self.require(reference.selector().is_none(), key, "must have no tag and no digest");
+                Some(reference)
+            }
+            Err(error) => {
+                self.require(false, key, error.to_string());
+                None
+            }
+        }
+    }
+
     /// A repository without tag or digest, under `images.allowed`.
     fn image(&mut self, config: &Config, key: &str, text: &str) {
-        let reference = match text.parse::<Reference>() {
-            Ok(reference) => reference,
-            Err(error) => return self.require(false, key, error.to_string()),
-        };
-        self.require(reference.selector().is_none(), key, "must have no tag and no digest");
+        let Some(reference) = self.bare(key, text) else { return };
         let allowed = &config.images.allowed;
         let within = |prefix: &String| {
             // A prefix that does not parse has its own problem.

@@ -1,0 +1,141 @@
+//! Limits: sizes, counts, time, and places.
+
+use std::time::Duration;
+
+use outrigger_proto::outrigger::v1::PredictRequest;
+use outrigger_testkit::engine::{Gate, Loading, Predicting, floats};
+use prost::Message as _;
+use tokio::sync::mpsc;
+use tonic::{Code, Request, Status};
+use tonic_types::StatusExt as _;
+
+use crate::stack::{MODEL, Stack, reason, request};
+
+/// Holds every prediction at a gate; says when one has come there.
+pub(crate) fn hold(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
+    let gate = Gate::closed();
+    let (arrived, arrivals) = mpsc::unbounded_channel();
+    let held = gate.clone();
+    stack.engine.on_predict(move |_| {
+        arrived.send(()).ok();
+        let outputs = Predicting::Outputs(vec![floats("scores", &[1, 1], [7.0])]);
+        Predicting::Held(held.clone(), Box::new(outputs))
+    });
+    (gate, arrivals)
+}
+
+#[tokio::test]
+async fn a_message_beyond_the_limit_is_too_large_on_both_surfaces() {
+    let stack = Stack::with(&[("server.max_message", "64KiB")]).await;
+    let large = PredictRequest { request_id: "x".repeat(100_000), ..request(&[]) };
+    let status = stack.predictions().predict(large).await.unwrap_err();
+    assert_eq!((reason(&status).as_str(), status.code()), ("TOO_LARGE", Code::InvalidArgument));
+    let answer = reqwest::Client::new()
+        .post(stack.http("/v1/predict"))
+        .body(" ".repeat(100_000))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 400);
+    let body: serde_json::Value = answer.json().await.unwrap();
+    assert_eq!(body["error"]["reason"], "TOO_LARGE");
+}
+
+#[tokio::test]
+async fn a_request_of_several_megabytes_is_served() {
+    let stack = Stack::start().await;
+    let large = PredictRequest { request_id: "x".repeat(20_000_000), ..request(&[(1.0, 1.0)]) };
+    let response = stack.predictions().max_decoding_message_size(64 << 20).predict(large).await;
+    assert_eq!(response.unwrap().into_inner().request_id.len(), 20_000_000);
+}
+
+#[tokio::test]
+async fn more_treatments_than_allowed_are_refused() {
+    let stack = Stack::with(&[("server.max_treatments", "3")]).await;
+    stack.predictions().predict(request(&[(1.0, 1.0); 3])).await.unwrap();
+    let status = stack.predictions().predict(request(&[(1.0, 1.0); 4])).await.unwrap_err();
+    assert_eq!(reason(&status), "TOO_MANY_TREATMENTS");
+}
+
+#[tokio::test]
+async fn five_thousand_treatments_are_scored() {
+    let stack = Stack::start().await;
+    let response = stack.predictions().predict(request(&[(1.0, 1.0); 5000])).await.unwrap();
+    let list = match response.into_inner().output {
+        Some(outrigger_proto::outrigger::v1::predict_response::Output::Scores(list)) => list,
+        other => panic!("no scores: {other:?}"),
+    };
+    assert_eq!(list.values, vec![2.0; 5000]);
+}
+
+#[tokio::test]
+async fn an_engine_slower_than_the_deadline_ends_in_deadline() {
+    let stack = Stack::start().await;
+    let mut client = stack.predictions();
+    client.predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let (gate, _arrivals) = hold(&stack);
+    let status = predict_by_hand(&stack, "100m").await;
+    assert_eq!((reason(&status).as_str(), status.code()), ("DEADLINE", Code::DeadlineExceeded));
+
+    let body = serde_json::json!({
+        "model": {"name": MODEL}, "user": {}, "treatments": [{"features": {"t0": 1, "t1": 1}}]});
+    let answer = reqwest::Client::new()
+        .post(stack.http("/v1/predict"))
+        .header("x-request-timeout", "100ms")
+        .json(&body)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 504);
+    gate.open();
+}
+
+/// The status of a prediction over bare HTTP/2: a gRPC client that knows of the
+/// timeout gives up by itself, and does not hear what the server says.
+async fn predict_by_hand(stack: &Stack, timeout: &str) -> Status {
+    let message = request(&[(1.0, 1.0)]).encode_to_vec();
+    let length = u32::try_from(message.len()).expect("a short message");
+    let frame = [&[0], &length.to_be_bytes()[..], &message].concat();
+    let client = reqwest::Client::builder().http2_prior_knowledge().build().expect("a client");
+    let url = format!("http://{}/outrigger.v1.PredictionService/Predict", stack.addresses.grpc);
+    let call = client.post(url).header("content-type", "application/grpc").header("te", "trailers");
+    let answer = call.header("grpc-timeout", timeout).body(frame).send().await;
+    Status::from_header_map(answer.expect("an answer").headers()).expect("a status in the headers")
+}
+
+#[tokio::test]
+async fn a_model_that_is_not_up_by_the_deadline_is_loading_and_says_when_to_come_back() {
+    let stack = Stack::start().await;
+    let gate = Gate::closed();
+    let held = gate.clone();
+    stack.engine.on_load(move |load| {
+        // The placeholder comes first, and must.
+        let file = std::fs::read(load.path.join("saved_model.pb")).unwrap_or_default();
+        let placeholder = file == outrigger_backend::placeholder();
+        if placeholder { Loading::Normal } else { Loading::Held(held.clone()) }
+    });
+    let mut client = stack.predictions();
+    let mut early = Request::new(request(&[(1.0, 1.0)]));
+    early.metadata_mut().insert("grpc-timeout", "1S".parse().unwrap());
+    let status = client.predict(early).await.unwrap_err();
+    assert_eq!((reason(&status).as_str(), status.code()), ("MODEL_LOADING", Code::Unavailable));
+    let delay = status.get_details_retry_info().unwrap().retry_delay.unwrap();
+    assert!(delay > Duration::ZERO);
+    gate.open();
+    client.predict(request(&[(1.0, 1.0)])).await.unwrap();
+}
+
+#[tokio::test]
+async fn beyond_the_requests_in_flight_more_are_refused_at_once() {
+    let stack = Stack::with(&[("server.max_in_flight", "1")]).await;
+    let mut client = stack.predictions();
+    client.predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let (gate, mut arrivals) = hold(&stack);
+    let mut first = client.clone();
+    let first = tokio::spawn(async move { first.predict(request(&[(1.0, 1.0)])).await });
+    arrivals.recv().await.unwrap();
+    let status = client.predict(request(&[(1.0, 1.0)])).await.unwrap_err();
+    assert_eq!((reason(&status).as_str(), status.code()), ("OVERLOADED", Code::ResourceExhausted));
+    gate.open();
+    first.await.unwrap().unwrap();
+}

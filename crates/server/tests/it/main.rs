@@ -1,0 +1,10 @@
+//! The whole server in one process: real listeners, store, image layouts and
+//! machines, before an engine that does as it is told.
+
+mod http;
+mod limits;
+mod metrics;
+mod models;
+mod predict;
+mod shutdown;
+mod stack;

@@ -1,0 +1,167 @@
+//! ModelService, gRPC health and reflection.
+
+use std::time::Duration;
+
+use outrigger_proto::outrigger::v1::{
+    GetModelRequest, ListModelsRequest, LoadModelRequest, UnloadModelRequest, WatchModelsRequest,
+    model_version::State,
+};
+use tonic::{Code, Request};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+use tonic_reflection::pb::{
+    v1::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    },
+    v1alpha::{self, server_reflection_client::ServerReflectionClient as AlphaClient},
+};
+
+use crate::stack::{MODEL, Stack, by_name, channel, reason, request};
+
+#[tokio::test]
+async fn models_are_listed_and_shown_with_their_history() {
+    let stack = Stack::start().await;
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let list = stack.models().list_models(ListModelsRequest {}).await.unwrap().into_inner();
+    assert_eq!(list.models[0].name, MODEL);
+    assert!(list.models[0].versions[0].history.is_empty());
+    let asked = GetModelRequest { name: MODEL.to_owned() };
+    let model = stack.models().get_model(asked).await.unwrap().into_inner().model.unwrap();
+    let version = &model.versions[0];
+    assert_eq!(version.state(), State::Available);
+    assert_eq!(model.tags[0].serving_digest, version.digest);
+    assert_eq!(version.history.last().unwrap().to(), State::Available);
+    let asked = GetModelRequest { name: "nobody".to_owned() };
+    let status = stack.models().get_model(asked).await.unwrap_err();
+    assert_eq!(reason(&status), "MODEL_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn models_are_changed_on_the_admin_listener_only() {
+    let stack = Stack::start().await;
+    let load = LoadModelRequest { model: Some(by_name(MODEL)) };
+    let unload = UnloadModelRequest { model: Some(by_name(MODEL)), delete: false };
+    for status in [
+        stack.models().load_model(load.clone()).await.unwrap_err(),
+        stack.models().unload_model(unload.clone()).await.unwrap_err(),
+    ] {
+        assert_eq!(
+            (reason(&status).as_str(), status.code()),
+            ("ADMIN_ONLY", Code::PermissionDenied)
+        );
+    }
+    let loaded = stack.admin().load_model(load).await.unwrap().into_inner().model.unwrap();
+    assert_eq!((loaded.name.as_str(), loaded.tag.as_str()), (MODEL, "latest"));
+    stack.admin().unload_model(unload).await.unwrap();
+    // A request brings it back.
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_watch_tells_the_present_and_every_change() {
+    let stack = Stack::start().await;
+    let asked = WatchModelsRequest { names: vec![MODEL.to_owned()] };
+    let mut watch = stack.models().watch_models(asked).await.unwrap().into_inner();
+    let first = watch.message().await.unwrap().unwrap();
+    assert!(first.models.is_empty(), "nobody has asked for it yet");
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    loop {
+        let seen = watch.message().await.unwrap().expect("the watch goes on");
+        let versions = seen.models.iter().flat_map(|model| &model.versions);
+        if versions.into_iter().any(|version| version.state() == State::Available) {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn health_is_told_for_the_server_and_for_each_model() {
+    let stack = Stack::start().await;
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let mut health = HealthClient::new(channel(stack.addresses.grpc));
+    for service in ["", "outrigger.v1.PredictionService", MODEL] {
+        let asked = HealthCheckRequest { service: service.to_owned() };
+        let mut watch = health.watch(asked).await.unwrap().into_inner();
+        loop {
+            let told = watch.message().await.unwrap().expect("the watch goes on");
+            if told.status() == ServingStatus::Serving {
+                break;
+            }
+        }
+    }
+    let asked = HealthCheckRequest { service: "nobody".to_owned() };
+    assert_eq!(health.check(asked).await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn reflection_knows_the_services_in_both_versions() {
+    const SERVICES: [&str; 3] =
+        ["outrigger.v1.PredictionService", "outrigger.v1.ModelService", "grpc.health.v1.Health"];
+    let stack = Stack::start().await;
+    let asked = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut client = ServerReflectionClient::new(channel(stack.addresses.grpc));
+    let asked = Request::new(tokio_stream::once(asked));
+    let mut answers = client.server_reflection_info(asked).await.unwrap().into_inner();
+    let answer = answers.message().await.unwrap().unwrap();
+    let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else {
+        panic!("no list");
+    };
+    let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
+    assert!(SERVICES.iter().all(|service| names.contains(&(*service).to_owned())), "{names:?}");
+
+    let asked = v1alpha::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(
+            v1alpha::server_reflection_request::MessageRequest::FileContainingSymbol(
+                "outrigger.v1.PredictRequest".to_owned(),
+            ),
+        ),
+    };
+    let mut client = AlphaClient::new(channel(stack.addresses.admin));
+    let asked = Request::new(tokio_stream::once(asked));
+    let mut answers = client.server_reflection_info(asked).await.unwrap().into_inner();
+    let answer = answers.message().await.unwrap().unwrap();
+    assert!(matches!(
+        answer.message_response,
+        Some(v1alpha::server_reflection_response::MessageResponse::FileDescriptorResponse(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_method_that_does_not_exist_is_told_with_its_reason() {
+    let stack = Stack::start().await;
+    let mut grpc = tonic::client::Grpc::new(channel(stack.addresses.grpc));
+    for path in ["/outrigger.v1.PredictionService/Guess", "/nobody.Service/Do"] {
+        grpc.ready().await.unwrap();
+        let path = http::uri::PathAndQuery::from_static(path);
+        let codec = outrigger_proto::raw::RawCodec;
+        let status = grpc.unary(Request::new(bytes::Bytes::new()), path, codec).await.unwrap_err();
+        let told = (reason(&status), status.code());
+        assert_eq!(told, ("METHOD_UNKNOWN".to_owned(), Code::Unimplemented));
+    }
+}
+
+#[tokio::test]
+async fn readiness_waits_for_the_engine_and_says_so() {
+    let stack = Stack::start().await;
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    assert_eq!(stack.health("/readyz").await.0, 200);
+    assert_eq!(stack.health("/healthz").await.0, 200);
+    stack.engine.stop().await;
+    let mut health = HealthClient::new(channel(stack.addresses.grpc));
+    let asked = HealthCheckRequest { service: String::new() };
+    let mut watch = health.watch(asked).await.unwrap().into_inner();
+    let until_down = async {
+        while watch.message().await.unwrap().expect("goes on").status() == ServingStatus::Serving {}
+    };
+    tokio::time::timeout(Duration::from_secs(60), until_down).await.expect("noticed");
+    let (status, why) = stack.health("/readyz").await;
+    assert_eq!(status, 503);
+    assert!(why.contains("engine"), "{why}");
+    assert_eq!(stack.health("/healthz").await.0, 200);
+}

@@ -1,0 +1,99 @@
+//! Starting and stopping.
+
+use futures::future::join_all;
+use outrigger_proto::outrigger::v1::{WatchModelsRequest, predict_response::Output};
+use outrigger_server::{Error, config};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+use crate::{
+    limits::hold,
+    stack::{Stack, channel, reason, request},
+};
+
+#[tokio::test]
+async fn what_is_in_flight_is_answered_before_the_server_stops() {
+    const CALLS: usize = 20;
+    let stack = Stack::start().await;
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let (gate, mut arrivals) = hold(&stack);
+    let calls: Vec<_> = (0..CALLS)
+        .map(|_| {
+            let mut client = stack.predictions();
+            tokio::spawn(async move { client.predict(request(&[(3.0, 4.0)])).await })
+        })
+        .collect();
+    for _ in 0..CALLS {
+        arrivals.recv().await.expect("all calls arrive");
+    }
+    // Streams that never end by themselves must not hold the stop up.
+    let all = WatchModelsRequest::default();
+    let mut models = stack.models().watch_models(all).await.unwrap().into_inner();
+    let mut health = HealthClient::new(channel(stack.addresses.grpc));
+    let mut health = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
+
+    stack.tell_to_stop();
+    let ended = loop {
+        match models.message().await {
+            Ok(message) => assert!(message.is_some(), "the end has a reason"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(reason(&ended), "SHUTTING_DOWN");
+    while health.message().await.is_ok() {}
+    assert_eq!(stack.health("/readyz").await.0, 503);
+    assert_eq!(stack.health("/healthz").await.0, 200);
+
+    gate.open();
+    for answer in join_all(calls).await {
+        let response = answer.unwrap().expect("no request is lost").into_inner();
+        assert!(matches!(response.output, Some(Output::Scores(list)) if list.values == [7.0]));
+    }
+    stack.stopped().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_idle_server_stops_and_gives_its_addresses_back() {
+    let stack = Stack::start().await;
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let addresses = stack.addresses;
+    stack.tell_to_stop();
+    stack.stopped().await.unwrap();
+    for address in [addresses.grpc, addresses.http, addresses.health, addresses.admin] {
+        std::net::TcpListener::bind(address).expect("the address is free");
+    }
+}
+
+#[tokio::test]
+async fn requests_that_outlast_the_grace_period_are_cut_off() {
+    let stack = Stack::with(&[("server.shutdown_grace", "300ms")]).await;
+    let mut client = stack.predictions();
+    client.predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let (gate, mut arrivals) = hold(&stack);
+    let call = tokio::spawn(async move { client.predict(request(&[(1.0, 1.0)])).await });
+    arrivals.recv().await.unwrap();
+    stack.tell_to_stop();
+    stack.stopped().await.unwrap();
+    call.await.unwrap().expect_err("cut off");
+    gate.open();
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_told_by_name_and_nothing_is_left_behind() {
+    let stack = Stack::start().await;
+    let taken = stack.addresses.http.to_string();
+    let store = tempfile::tempdir().unwrap();
+    let flags = [
+        ("server.grpc", "127.0.0.1:0"),
+        ("server.http", taken.as_str()),
+        ("server.health", "127.0.0.1:0"),
+        ("server.admin", "127.0.0.1:0"),
+        ("images.repository", "registry.example/team"),
+        ("store.path", store.path().to_str().unwrap()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let config = config::load(None, [], &flags).unwrap().config;
+    let error = outrigger_server::start(config).unwrap_err();
+    assert!(matches!(error, Error::Bind(_)), "{error}");
+    assert_eq!(error.to_string(), format!("cannot listen on {taken} for http"));
+    assert_eq!(store.path().read_dir().unwrap().count(), 0, "the store was not touched");
+}

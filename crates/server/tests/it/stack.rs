@@ -1,0 +1,172 @@
+//! A server with a fake engine and models in image layout directories.
+
+use std::path::Path;
+
+use outrigger_oci::{Client, Reference, build};
+use outrigger_proto::outrigger::v1::{
+    FeatureMap, ModelSelector, PredictRequest, Treatment, Value, model_selector::Version,
+    model_service_client::ModelServiceClient, predict_request::User,
+    prediction_service_client::PredictionServiceClient, value::Kind,
+};
+use outrigger_server::{Addresses, Running, config};
+use outrigger_testkit::{
+    engine::FakeEngine,
+    saved_model::{Linear, Model, package_dir},
+};
+use tempfile::TempDir;
+use tonic::{
+    Status,
+    transport::{Channel, Endpoint},
+};
+use tonic_types::StatusExt as _;
+
+/// The name of the model that every stack has.
+pub(crate) const MODEL: &str = "offers/spring";
+
+/// Everything a test needs; ends with it.
+pub(crate) struct Stack {
+    pub(crate) engine: FakeEngine,
+    pub(crate) addresses: Addresses,
+    server: Running,
+    directory: TempDir,
+}
+
+impl Stack {
+    /// A stack with [`MODEL`].
+    pub(crate) async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    /// A stack with [`MODEL`] and further settings, in which `{root}` is the
+    /// stack's directory.
+    pub(crate) async fn with(settings: &[(&str, &str)]) -> Self {
+        // Another test may have been first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let directory = tempfile::tempdir().expect("a directory");
+        let engine = FakeEngine::tcp().expect("an engine");
+        publish(directory.path(), MODEL, &linear(0.0)).await;
+        let root = directory.path().display().to_string();
+        let endpoint = engine.endpoint();
+        let usual = [
+            ("server.grpc", "127.0.0.1:0"),
+            ("server.http", "127.0.0.1:0"),
+            ("server.health", "127.0.0.1:0"),
+            ("server.admin", "127.0.0.1:0"),
+            ("server.shutdown_delay", "1ms"),
+            ("engine.endpoint", &endpoint),
+            ("store.path", "{root}/store"),
+            ("images.repository", "oci:{root}/models"),
+        ];
+        let flag =
+            |(key, value): &(&str, &str)| ((*key).to_owned(), value.replace("{root}", &root));
+        let flags: Vec<_> = usual.iter().chain(settings).map(flag).collect();
+        let loaded = config::load(None, [], &flags).expect("a valid configuration");
+        let server = outrigger_server::start(loaded.config).expect("a server");
+        Self { engine, addresses: server.addresses(), server, directory }
+    }
+
+    /// Publishes a model under its default tag.
+    pub(crate) async fn publish(&self, name: &str, model: &Model) -> String {
+        publish(self.directory.path(), name, model).await
+    }
+
+    pub(crate) fn predictions(&self) -> PredictionServiceClient<Channel> {
+        PredictionServiceClient::new(channel(self.addresses.grpc))
+    }
+
+    pub(crate) fn models(&self) -> ModelServiceClient<Channel> {
+        ModelServiceClient::new(channel(self.addresses.grpc))
+    }
+
+    pub(crate) fn admin(&self) -> ModelServiceClient<Channel> {
+        ModelServiceClient::new(channel(self.addresses.admin))
+    }
+
+    /// The URL of a path on the HTTP listener.
+    pub(crate) fn http(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addresses.http)
+    }
+
+    /// Status and text of a path on the health listener.
+    pub(crate) async fn health(&self, path: &str) -> (u16, String) {
+        let url = format!("http://{}{path}", self.addresses.health);
+        let answer = reqwest::get(url).await.expect("an answer");
+        (answer.status().as_u16(), answer.text().await.expect("a text"))
+    }
+
+    /// Tells the server to stop.
+    pub(crate) fn tell_to_stop(&self) {
+        self.server.stop();
+    }
+
+    /// Waits until the server has stopped.
+    pub(crate) async fn stopped(self) -> Result<(), outrigger_server::Error> {
+        self.server.ended().await;
+        self.server.join()
+    }
+}
+
+/// A channel that connects when it is used.
+pub(crate) fn channel(address: std::net::SocketAddr) -> Channel {
+    Endpoint::from_shared(format!("http://{address}")).expect("an address").connect_lazy()
+}
+
+/// One user feature and two of a treatment. The fake engine's scores are the
+/// sums of a treatment's features, whatever the weights.
+pub(crate) fn linear(bias: f32) -> Model {
+    Linear { user: vec![1.0], treatment: vec![1.0, 1.0], bias }.model()
+}
+
+/// Publishes a model in the layout directory of its name; returns the digest.
+async fn publish(root: &Path, name: &str, model: &Model) -> String {
+    let package = tempfile::tempdir().expect("a directory");
+    package_dir(package.path(), model).expect("a package");
+    let image = build::image_from_dir(package.path(), [].into()).expect("an image");
+    let reference: Reference =
+        format!("oci:{}/models/{name}:latest", root.display()).parse().expect("a reference");
+    let client = Client::new(outrigger_oci::Config::default()).expect("a client");
+    client.push(&reference, &image).await.expect("pushed").to_string()
+}
+
+/// A selector by the default tag.
+pub(crate) fn by_name(name: &str) -> ModelSelector {
+    ModelSelector { name: name.to_owned(), version: None }
+}
+
+/// A selector by digest.
+pub(crate) fn by_digest(name: &str, digest: &str) -> ModelSelector {
+    ModelSelector { name: name.to_owned(), version: Some(Version::Digest(digest.to_owned())) }
+}
+
+/// A request of [`MODEL`] with a treatment for each pair of features.
+pub(crate) fn request(treatments: &[(f32, f32)]) -> PredictRequest {
+    PredictRequest {
+        model: Some(by_name(MODEL)),
+        request_id: "r1".to_owned(),
+        user: Some(User::UserFeatures(features(&[("u0", 0.5)]))),
+        treatments: treatments.iter().zip(0..).map(treatment).collect(),
+        ..Default::default()
+    }
+}
+
+fn treatment(((t0, t1), index): (&(f32, f32), usize)) -> Treatment {
+    Treatment { id: format!("t{index}"), features: features(&[("t0", *t0), ("t1", *t1)]).features }
+}
+
+/// Numbers by name.
+pub(crate) fn features(values: &[(&str, f32)]) -> FeatureMap {
+    let value = |number: f32| Value { kind: Some(Kind::Number(number)) };
+    FeatureMap {
+        features: values
+            .iter()
+            .map(|(name, number)| ((*name).to_owned(), value(*number)))
+            .collect(),
+    }
+}
+
+/// The reason of a status; a failure without one fails the test.
+pub(crate) fn reason(status: &Status) -> String {
+    let info = status.get_details_error_info().unwrap_or_else(|| panic!("no reason: {status:?}"));
+    assert_eq!(info.domain, outrigger_server::DOMAIN);
+    info.reason
+}
