@@ -1,0 +1,8 @@
+//! The engine over the real TensorFlow, as its clients see it.
+
+mod harness;
+mod memory;
+mod models;
+mod predict;
+mod raw;
+mod reload;
