@@ -234,8 +234,11 @@ def _user_frame(asked: pb.PredictRequest, response: pb.PredictResponse) -> pd.Da
         ids = list(asked.treatment_table.ids) or [each.id for each in asked.treatments]
         rows = list(response.scores.indices) or range(len(ids))
         columns = {"treatment": [ids[row] for row in rows], "score": _values(response.scores)}
+    rows = len(columns["score"])
     for name, output in sorted(response.additional_outputs.items()):
-        columns[name] = _values(output)
+        values = _values(output)
+        # An output of the user beside those of the treatments: the same in every row.
+        columns[name] = values if len(values) == rows else np.resize(values, rows)
     frame = pd.DataFrame(columns)
     frame.insert(0, "user", asked.routing_key)
     frame["digest"] = response.model.digest

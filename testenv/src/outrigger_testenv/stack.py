@@ -39,11 +39,14 @@ class Engine:
             "num_load_threads": 2,
             "num_unload_threads": 1,
             "max_num_load_retries": 0,
+            # More than the control plane has in flight (engine.max_in_flight): the default,
+            # four a core, is used up by eight callers and one look at the states.
+            "grpc_max_threads": 160,
             "tensorflow_intra_op_parallelism": threads,
             "tensorflow_inter_op_parallelism": threads,
         }
         command = [*_engine_program(), *(f"--{name}={value}" for name, value in flags.items())]
-        self.process = Process("engine", command, log, _library())
+        self.process = Process("engine", command, log, library())
 
     def start(self) -> None:
         """Starts it with no model and waits until it answers."""
@@ -67,8 +70,8 @@ def _engine_program() -> list[str | Path]:
     return [official] if official else [outrigger(), "engine"]
 
 
-def _library() -> dict[str, str]:
-    """Where this interpreter's TensorFlow is, found without importing it."""
+def library() -> dict[str, str]:
+    """Environment that leads binaries to this interpreter's TensorFlow (not imported for it)."""
     if "OUTRIGGER_TENSORFLOW" in os.environ:
         return {}
     from importlib.util import find_spec

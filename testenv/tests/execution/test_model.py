@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import subprocess
 import time
 import urllib.request
@@ -20,6 +21,7 @@ from outrigger_testenv.features import PER_TREATMENT, SEED, TREATMENT, USER
 from outrigger_testenv.packing import pack
 from outrigger_testenv.reference import reference_model
 from outrigger_testenv.samples import sample
+from outrigger_testenv.stack import library
 
 NAME = "candidate"
 CALLS = 200
@@ -67,7 +69,8 @@ def asked(package, rows, seed=1):
 
 def test_outrigger_validate_accepts_the_directory(package):
     command = [str(outrigger()), "validate", str(package.directory)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **library()}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

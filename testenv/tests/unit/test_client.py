@@ -57,6 +57,7 @@ class Scorer(prediction_pb2_grpc.PredictionServiceServicer):
             response.additional_outputs["twice"].values.extend(
                 2 * value for value in response.scores.values
             )
+            response.additional_outputs["churn"].values.append(7)
             answer.responses.append(response)
         return answer
 
@@ -79,6 +80,7 @@ def test_the_answer_has_a_row_a_score(target, form):
         "user": ["a", "a", "b", "b"],
         "treatment": ["x", "y", "x", "y"],
         "score": [20, 21, 30, 31],
+        "churn": [7] * 4,
         "twice": [40, 42, 60, 62],
         "digest": ["sha256:1"] * 4,
     }
