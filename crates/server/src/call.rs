@@ -8,7 +8,7 @@ use outrigger_lifecycle::Lease;
 use tokio::time::Instant;
 use tonic::Status;
 
-use crate::{failure, metrics};
+use crate::{admission::Place, failure, metrics};
 
 /// A call being answered. Clones are the same call; the last one to go writes
 /// it down, so that calls cut off in the middle are counted too.
@@ -21,6 +21,7 @@ struct Inner {
     method: Method,
     started: Instant,
     deadline: Instant,
+    place: OnceLock<Place>,
     served_by: OnceLock<(metrics::ModelLabel, Arm)>,
     outcome: OnceLock<Outcome>,
 }
@@ -93,6 +94,7 @@ impl Call {
             method,
             started,
             deadline: by,
+            place: OnceLock::new(),
             served_by: OnceLock::new(),
             outcome: OnceLock::new(),
         }))
@@ -101,6 +103,26 @@ impl Call {
     /// When the caller stops waiting.
     pub(crate) fn deadline(&self) -> Instant {
         self.0.deadline
+    }
+
+    /// Gives the call its place; it is free again once the call is over.
+    pub(crate) fn seat(&self, place: Place) {
+        // The guard does this once a call.
+        let _ = self.0.place.set(place);
+    }
+
+    /// Waits for `model` without keeping other calls from working.
+    ///
+    /// # Errors
+    /// As [`Place::aside`].
+    pub(crate) async fn wait_for<T>(
+        &self,
+        model: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        match self.0.place.get() {
+            Some(place) => place.aside(model).await,
+            None => model.await,
+        }
     }
 
     /// Notes which servable answers. Only from here on has the call a model's

@@ -67,7 +67,11 @@ section! {
         max_tensors: Size = "256MiB";
         /// Predictions worked on at once; more are answered OVERLOADED.
         max_in_flight: u32 = "256";
-        /// The deadline of a prediction whose caller gives none.
+        /// Predictions that wait for a model to come up, beside those worked on; more are answered
+        /// OVERLOADED.
+        max_waiting: u32 = "1024";
+        /// The deadline of a prediction whose caller gives none. Over gRPC callers give it as usual,
+        /// over HTTP in the header `x-request-timeout`, such as `250ms` or `2s`.
         default_deadline: Period = "10s";
         /// How long to stay open after readiness is withdrawn, for load balancers to notice.
         shutdown_delay: Period = "3s";

@@ -17,14 +17,12 @@ use axum::{
 };
 use futures::FutureExt as _;
 use outrigger_core::{Failure, Reason};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use crate::{
+    admission::Admission,
     call::{Call, Method, Surface},
     failure, metrics,
 };
@@ -43,7 +41,7 @@ pub(crate) struct Guard {
     /// For calls without a deadline.
     pub(crate) default_deadline: Duration,
     /// Places for calls that compute, shared by all listeners.
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) admission: Admission,
     /// Ends answers that would go on for ever.
     pub(crate) stop: CancellationToken,
 }
@@ -82,7 +80,9 @@ impl Guard {
         mut request: Request,
         next: Next,
     ) -> Result<Response, Failure> {
-        let _place = self.admit(method)?;
+        if method.computes() {
+            call.seat(self.admission.enter()?);
+        }
         let _counted = metrics::in_flight(method);
         request.extensions_mut().insert(call.clone());
         let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
@@ -94,14 +94,6 @@ impl Guard {
             }
             Ok(Ok(response)) => Ok(self.ending(method, self.own_words(call, method, response))),
         }
-    }
-
-    fn admit(&self, method: Method) -> Result<Option<OwnedSemaphorePermit>, Failure> {
-        if !method.computes() {
-            return Ok(None);
-        }
-        let busy = |_| Failure::new(Reason::Overloaded, "as many calls as allowed are in flight");
-        Arc::clone(&self.places).try_acquire_owned().map(Some).map_err(busy)
     }
 
     /// How long the caller waits.

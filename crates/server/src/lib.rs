@@ -4,6 +4,7 @@
 //! [`run`] is the whole life of the process; [`start`] is the same within a
 //! process that does other things too, such as a test.
 
+mod admission;
 mod call;
 pub mod config;
 mod error;

@@ -134,7 +134,13 @@ impl Predictor {
         routing_key: &str,
     ) -> Result<Lease, Failure> {
         let start = Instant::now();
-        let lease = self.models.acquire(model, selector, routing_key, call.deadline()).await?;
+        let lease = match self.models.try_acquire(model, selector, routing_key) {
+            Some(found) => found?,
+            None => {
+                let wait = self.models.acquire(model, selector, routing_key, call.deadline());
+                call.wait_for(wait).await?
+            }
+        };
         call.served_by(&lease);
         metrics::stage(Stage::Queue, &call.model(), start.elapsed());
         Ok(lease)

@@ -5,6 +5,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -33,16 +34,13 @@ pub struct Running {
 /// The server cannot start, or a part of it ended before it was told to.
 pub fn run(config: Config) -> Result<(), Error> {
     logs::start(&config.log)?;
-    let running = start(config)?;
-    let (stop, ended) = (running.stop.clone(), running.ended.clone());
     let waiting = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let waiting = waiting.map_err(Error::system("no runtime to wait for signals"))?;
-    waiting.block_on(async {
-        tokio::select! {
-            heeded = heed_signals(&stop) => heeded.map_err(Error::system("signals cannot be heard")),
-            () = ended.cancelled() => Ok(()),
-        }
-    })?;
+    // Before the start: a signal that comes during it must not be lost.
+    let signals = waiting.block_on(async { Signals::listen() });
+    let signals = signals.map_err(Error::system("signals cannot be heard"))?;
+    let running = start(config)?;
+    waiting.block_on(running.ended.run_until_cancelled(signals.pass_on(&running.stop)));
     running.join()
 }
 
@@ -119,18 +117,31 @@ impl Drop for Running {
     }
 }
 
-/// Passes signals on: the first stops in order, the second at once.
-async fn heed_signals(stop: &Stop) -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    for token in [&stop.gently, &stop.now] {
-        let name = tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        };
-        tracing::info!(signal = name, at_once = stop.gently.is_cancelled(), "told to stop");
-        token.cancel();
+/// What tells a process to stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    /// Passes signals on: the first stops in order, the second at once. Further
+    /// ones change nothing.
+    async fn pass_on(mut self, stop: &Stop) {
+        for token in [&stop.gently, &stop.now] {
+            let name = tokio::select! {
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.interrupt.recv() => "SIGINT",
+            };
+            tracing::info!(signal = name, at_once = stop.gently.is_cancelled(), "told to stop");
+            token.cancel();
+        }
+        std::future::pending().await
+    }
 }

@@ -9,12 +9,12 @@ use outrigger_features::Limits;
 use outrigger_lifecycle::{self as lifecycle, Handle};
 use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tonic_health::server::HealthReporter;
 
 use crate::{
     Error,
+    admission::Admission,
     call::Surface,
     config::{Config, Images},
     grpc::{self, Access, Models},
@@ -126,11 +126,11 @@ pub(crate) struct Surfaces {
 impl Surfaces {
     pub(crate) fn new(config: &Config, parts: &Parts) -> Self {
         let server = &config.server;
-        let places = Arc::new(Semaphore::new(server.max_in_flight as usize));
+        let admission = Admission::new(server.max_in_flight, server.max_waiting);
         let rules = |surface, default_deadline, stop: &CancellationToken| Guard {
             surface,
             default_deadline,
-            places: Arc::clone(&places),
+            admission: admission.clone(),
             stop: stop.clone(),
         };
         let predictor = Predictor::new(parts.models.clone(), limits(config));

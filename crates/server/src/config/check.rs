@@ -50,6 +50,7 @@ impl Check {
         self.positive("server.max_treatments", server.max_treatments);
         self.positive("server.max_users", server.max_users);
         self.positive("server.max_in_flight", server.max_in_flight);
+        self.positive("server.max_waiting", server.max_waiting);
         self.lasting("server.default_deadline", server.default_deadline);
         self.lasting("server.shutdown_grace", server.shutdown_grace);
         self.require(

@@ -9,11 +9,11 @@ use super::*;
 
 const PREDICT: &str = "/outrigger.v1.PredictionService/Predict";
 
-fn rules(surface: Surface, places: usize) -> Guard {
+fn rules(surface: Surface, places: u32) -> Guard {
     Guard {
         surface,
         default_deadline: Duration::from_secs(5),
-        places: Arc::new(Semaphore::new(places)),
+        admission: Admission::new(places, 1),
         stop: CancellationToken::new(),
     }
 }
@@ -67,9 +67,7 @@ async fn a_panic_is_answered_and_the_next_call_is_served() {
 async fn calls_beyond_the_limit_are_refused_until_a_place_is_free() {
     let (release, released) = oneshot::channel::<()>();
     let released = futures::FutureExt::shared(released);
-    let rules = rules(Surface::Grpc, 1);
-    let places = Arc::clone(&rules.places);
-    let app = app(rules, PREDICT, move || {
+    let app = app(rules(Surface::Grpc, 1), PREDICT, move || {
         let released = released.clone();
         async move {
             released.await.ok();
@@ -78,7 +76,6 @@ async fn calls_beyond_the_limit_are_refused_until_a_place_is_free() {
     });
     let mut first = Box::pin(app.clone().oneshot(ask(PREDICT, &[])));
     assert!(futures::poll!(first.as_mut()).is_pending());
-    assert_eq!(places.available_permits(), 0);
     let refused = app.clone().oneshot(ask(PREDICT, &[])).await.unwrap();
     assert_eq!(reason(&refused), "OVERLOADED");
     release.send(()).unwrap();

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
 
-use crate::stack::{MODEL, Stack, reason, request};
+use crate::stack::{MODEL, Stack, by_name, linear, reason, request};
 
 /// Holds every prediction at a gate; says when one has come there.
 pub(crate) fn hold(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
@@ -20,6 +20,23 @@ pub(crate) fn hold(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
         arrived.send(()).ok();
         let outputs = Predicting::Outputs(vec![floats("scores", &[1, 1], [7.0])]);
         Predicting::Held(held.clone(), Box::new(outputs))
+    });
+    (gate, arrivals)
+}
+
+/// Holds every load of a real model at a gate; says when one has come there.
+fn hold_loads(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
+    let gate = Gate::closed();
+    let (arrived, arrivals) = mpsc::unbounded_channel();
+    let held = gate.clone();
+    stack.engine.on_load(move |load| {
+        let file = std::fs::read(load.path.join("saved_model.pb")).unwrap_or_default();
+        // A placeholder comes first, and must.
+        if file == outrigger_backend::placeholder() {
+            return Loading::Normal;
+        }
+        arrived.send(()).ok();
+        Loading::Held(held.clone())
     });
     (gate, arrivals)
 }
@@ -106,14 +123,7 @@ async fn predict_by_hand(stack: &Stack, timeout: &str) -> Status {
 #[tokio::test]
 async fn a_model_that_is_not_up_by_the_deadline_is_loading_and_says_when_to_come_back() {
     let stack = Stack::start().await;
-    let gate = Gate::closed();
-    let held = gate.clone();
-    stack.engine.on_load(move |load| {
-        // The placeholder comes first, and must.
-        let file = std::fs::read(load.path.join("saved_model.pb")).unwrap_or_default();
-        let placeholder = file == outrigger_backend::placeholder();
-        if placeholder { Loading::Normal } else { Loading::Held(held.clone()) }
-    });
+    let (gate, _arrivals) = hold_loads(&stack);
     let mut client = stack.predictions();
     let mut early = Request::new(request(&[(1.0, 1.0)]));
     early.metadata_mut().insert("grpc-timeout", "1S".parse().unwrap());
@@ -138,4 +148,25 @@ async fn beyond_the_requests_in_flight_more_are_refused_at_once() {
     assert_eq!((reason(&status).as_str(), status.code()), ("OVERLOADED", Code::ResourceExhausted));
     gate.open();
     first.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn callers_of_a_model_that_comes_up_slowly_keep_nobody_else_out() {
+    const SLOW: &str = "offers/slow";
+    let stack = Stack::with(&[("server.max_in_flight", "1"), ("server.max_waiting", "1")]).await;
+    stack.publish(SLOW, &linear(1.0)).await;
+    let mut client = stack.predictions();
+    client.predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let (gate, mut arrivals) = hold_loads(&stack);
+    let slow = PredictRequest { model: Some(by_name(SLOW)), ..request(&[(1.0, 1.0)]) };
+    let mut first = client.clone();
+    let first = tokio::spawn(async move { first.predict(slow).await });
+    arrivals.recv().await.expect("it is being loaded");
+
+    client.predict(request(&[(1.0, 1.0)])).await.expect("another model is served");
+    let second = PredictRequest { model: Some(by_name(SLOW)), ..request(&[(1.0, 1.0)]) };
+    let status = client.predict(second).await.unwrap_err();
+    assert_eq!(reason(&status), "OVERLOADED", "only one may wait");
+    gate.open();
+    first.await.unwrap().expect("served once it is up");
 }

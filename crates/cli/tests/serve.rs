@@ -1,0 +1,105 @@
+//! `outrigger serve` as a process: exit codes, dumps, signals.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Command, Output, Stdio},
+};
+
+fn serve() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
+    command.arg("serve").env_clear();
+    command
+}
+
+fn output(command: &mut Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (status.code().expect("an exit code"), text(stdout), text(stderr))
+}
+
+#[test]
+fn a_bad_configuration_exits_64_with_all_problems_and_starts_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("outrigger.yaml");
+    std::fs::write(&file, "server: {grpc: nowhere, prot: 1}\nstore: {max_size: lots}\n").unwrap();
+    let store = directory.path().join("store");
+    let mut command = serve();
+    command.arg("--config").arg(&file).arg("--store").arg(&store);
+    let (code, _, errors) = output(command.args(["--set", "images.tag=x"]));
+    assert_eq!(code, 64, "{errors}");
+    for key in ["server.grpc", "server.prot", "store.max_size", "images.tag", "images.repository"] {
+        assert!(errors.contains(&format!("\n{key}: ")), "{key} in {errors}");
+    }
+    assert!(!store.exists());
+}
+
+#[test]
+fn a_missing_file_and_a_malformed_flag_exit_64() {
+    assert_eq!(output(serve().args(["--config", "/nonexistent/outrigger.yaml"])).0, 64);
+    assert_eq!(output(serve().args(["--set", "server.grpc"])).0, 64);
+    assert_eq!(output(serve().args(["--check-config"])).0, 64, "no model could be found");
+}
+
+#[test]
+fn a_configuration_is_checked_and_dumped_without_starting() {
+    let valid = ["--repository", "registry.example/team"];
+    let (code, text, _) = output(serve().args(valid).arg("--check-config"));
+    assert_eq!((code, text.as_str()), (0, "the configuration is valid\n"));
+    let mut command = serve();
+    command.args(valid).arg("--dump-config").env("OUTRIGGER_SERVER_GRPC", "127.0.0.1:7");
+    let (code, text, _) = output(&mut command);
+    assert_eq!(code, 0);
+    let line = "grpc: \"127.0.0.1:7\"  # environment OUTRIGGER_SERVER_GRPC\n";
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("repository: \"registry.example/team\"  # flag\n"), "{text}");
+}
+
+#[test]
+fn an_address_in_use_exits_1() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let (code, _, errors) =
+        output(
+            serve()
+                .args(["--repository", "registry.example/team", "--grpc", "127.0.0.1:0"])
+                .args(["--health", &taken, "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"]),
+        );
+    assert_eq!(code, 1, "{errors}");
+    assert!(errors.contains(&format!("cannot listen on {taken} for health")), "{errors}");
+}
+
+#[test]
+fn a_signal_stops_the_process_in_order_with_exit_code_0() {
+    for signal in ["TERM", "INT"] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = serve();
+        command.arg("--store").arg(directory.path()).args([
+            "--repository=registry.example/team",
+            "--grpc=127.0.0.1:0",
+            "--http=127.0.0.1:0",
+            "--health=127.0.0.1:0",
+            "--admin=127.0.0.1:0",
+            "--log-format=json",
+            "--engine=unix:/nonexistent/engine.sock",
+            "--set=server.shutdown_delay=1ms",
+        ]);
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("\"listening\"") {
+            line.clear();
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "it ended before it listened");
+        }
+        let event: serde_json::Value = serde_json::from_str(&line).expect("a line of JSON");
+        assert!(event["grpc"].as_str().is_some_and(|address| address.starts_with("127.0.0.1:")));
+        let id = process.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+        let mut rest = String::new();
+        log.read_to_string(&mut rest).unwrap();
+        assert_eq!(process.wait().unwrap().code(), Some(0), "{signal}: {rest}");
+        assert!(
+            rest.contains(&format!("\"SIG{signal}\"")) && rest.contains("\"stopped\""),
+            "{rest}"
+        );
+    }
+}
