@@ -1,8 +1,15 @@
 //! Starting and stopping.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
+};
+
 use futures::future::join_all;
 use outrigger_proto::outrigger::v1::{WatchModelsRequest, predict_response::Output};
 use outrigger_server::{Error, config};
+use outrigger_testkit::engine::{Predicting, floats};
+use tokio::sync::watch;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::{
@@ -96,4 +103,38 @@ async fn an_address_in_use_is_told_by_name_and_nothing_is_left_behind() {
     assert!(matches!(error, Error::Bind(_)), "{error}");
     assert_eq!(error.to_string(), format!("cannot listen on {taken} for http"));
     assert_eq!(store.path().read_dir().unwrap().count(), 0, "the store was not touched");
+}
+
+#[tokio::test]
+async fn under_load_every_request_that_reached_the_engine_is_answered() {
+    const CLIENTS: u32 = 8;
+    let stack = Stack::start().await;
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let asked = Arc::new(AtomicU32::new(0));
+    let (asking, mut enough) = watch::channel(0);
+    let count = Arc::clone(&asked);
+    stack.engine.on_predict(move |_| {
+        asking.send_replace(count.fetch_add(1, SeqCst) + 1);
+        Predicting::Outputs(vec![floats("scores", &[1, 1], [7.0])])
+    });
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = stack.predictions();
+            tokio::spawn(async move {
+                let mut answered = 0;
+                while client.predict(request(&[(1.0, 1.0)])).await.is_ok() {
+                    answered += 1;
+                }
+                answered
+            })
+        })
+        .collect();
+    enough.wait_for(|asked| *asked > 200).await.expect("the load goes on");
+    stack.tell_to_stop();
+    let mut answered = 0;
+    for client in clients {
+        answered += client.await.unwrap();
+    }
+    stack.stopped().await.unwrap();
+    assert_eq!(answered, asked.load(SeqCst));
 }
