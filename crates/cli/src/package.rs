@@ -89,7 +89,8 @@ pub(crate) fn push(arguments: Push) -> Result<(), Exit> {
     let Push { directory, reference, labels, registry, output } = arguments;
     let client = registry.client()?;
     let labels: BTreeMap<_, _> = labels.into_iter().collect();
-    let digest = exit::block_on(package::push(&client, &directory, &reference, labels))??;
+    let push = package::push(&client, &directory, &reference, labels);
+    let digest = exit::block_on(shown(&Progress::default(), push))??;
     print_digest(output, &reference, &digest.to_string());
     Ok(())
 }
@@ -133,11 +134,11 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Waits for `work`, on a terminal with the bytes received.
+/// Waits for `work`, on a terminal with a sign of life and the bytes received.
 pub(crate) async fn shown<T>(progress: &Progress, work: impl Future<Output = T>) -> T {
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::new_spinner().with_style(
-            ProgressStyle::with_template("{spinner} {bytes} {binary_bytes_per_sec}")
+            ProgressStyle::with_template("{spinner} {elapsed} {bytes} {binary_bytes_per_sec}")
                 .expect("a valid template"),
         )
     } else {
@@ -157,5 +158,6 @@ async fn follow(bar: &ProgressBar, progress: &Progress) -> Infallible {
     loop {
         interval.tick().await;
         bar.set_position(progress.bytes());
+        bar.tick();
     }
 }
