@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::FailedToBufferBody;
 use axum::{
     Extension, Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Path, State, rejection::BytesRejection},
+    extract::{
+        DefaultBodyLimit, Path, State,
+        rejection::{BytesRejection, FailedToBufferBody},
+    },
     http::StatusCode,
     middleware,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use outrigger_core::{Failure, ModelName, Reason};
+use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Handle;
 use serde_json::{Value, json};
 
@@ -21,8 +23,7 @@ use crate::{
     failure,
     guard::{Guard, guard},
     predict::Predictor,
-    routing,
-    views::{History, model_json},
+    views::{History, find, model_json},
 };
 
 #[derive(Clone)]
@@ -75,16 +76,8 @@ async fn show(
     Extension(call): Extension<Call>,
     Path(name): Path<String>,
 ) -> Response {
-    respond(&call, view(&app.models, &name))
-}
-
-fn view(models: &Handle, name: &str) -> Result<Value, Failure> {
-    let name: ModelName =
-        name.parse().map_err(|error| routing::invalid("name", &format!("{error}")))?;
-    let unknown = || Failure::new(Reason::ModelNotFound, format!("no model {name} is known"));
-    let snapshot = models.models();
-    let view = snapshot.models.get(&name).ok_or_else(unknown)?;
-    Ok(model_json(&name, view, History::Included))
+    let found = find(&app.models, &name);
+    respond(&call, found.map(|(name, view)| model_json(&name, &view, History::Included)))
 }
 
 async fn unknown_path(Extension(call): Extension<Call>) -> Response {

@@ -58,7 +58,7 @@ pub fn start(config: Config) -> Result<Running, Error> {
     let (parts, service) = match wiring::connect(&config, &runtimes, exposition) {
         Ok(parts) => parts,
         Err(error) => {
-            runtimes.end();
+            runtimes.abandon();
             return Err(error);
         }
     };

@@ -41,6 +41,14 @@ impl Runtimes {
             runtime.shutdown_timeout(LAST_MOMENT);
         }
     }
+
+    /// Gives up runtimes on which nothing has been started. Does not block, so
+    /// that it may happen anywhere.
+    pub(crate) fn abandon(self) {
+        for runtime in [self.serving, self.lifecycle, self.control] {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 fn runtime(name: &str, threads: usize) -> io::Result<Runtime> {

@@ -1,20 +1,35 @@
 //! What lifecycle knows of models, as `outrigger.v1` and as JSON say it.
 
-use std::time::SystemTime;
+use std::{sync::Arc, time::SystemTime};
 
-use outrigger_core::{ModelName, Stage};
-use outrigger_lifecycle::{FailureView, ModelView, TagView, TransitionView, VersionView};
+use outrigger_core::{Failure, ModelName, Reason, Stage};
+use outrigger_lifecycle::{FailureView, Handle, ModelView, TagView, TransitionView, VersionView};
 use outrigger_proto::outrigger::v1::{
-    Failure, Model, ModelVersion, Tag, Transition, model_version,
+    self as wire, Model, ModelVersion, Tag, Transition, model_version,
 };
 use prost_types::Timestamp;
 use serde_json::{Value, json};
+
+use crate::routing;
 
 /// Whether the transitions of versions are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum History {
     Included,
     Omitted,
+}
+
+/// The model of that name as it is now.
+///
+/// # Errors
+/// `REQUEST_MALFORMED` for an invalid name, `MODEL_NOT_FOUND` for an unknown one.
+pub(crate) fn find(models: &Handle, name: &str) -> Result<(ModelName, Arc<ModelView>), Failure> {
+    let name: ModelName =
+        name.parse().map_err(|error| routing::invalid("name", &format!("{error}")))?;
+    match models.models().models.get(&name) {
+        Some(view) => Ok((name, Arc::clone(view))),
+        None => Err(Failure::new(Reason::ModelNotFound, format!("no model {name} is known"))),
+    }
 }
 
 /// A model as `outrigger.v1` has it.
@@ -56,8 +71,8 @@ fn version(view: &VersionView, history: History) -> ModelVersion {
     }
 }
 
-fn failure(view: &FailureView) -> Failure {
-    Failure {
+fn failure(view: &FailureView) -> wire::Failure {
+    wire::Failure {
         reason: view.failure.reason.to_string(),
         message: view.failure.message.clone(),
         at: Some(Timestamp::from(view.at)),

@@ -17,7 +17,7 @@ use super::prediction::call;
 use crate::{
     predict::served,
     routing,
-    views::{History, model},
+    views::{History, find, model},
 };
 
 /// What the callers of a listener may do.
@@ -86,9 +86,9 @@ impl ModelService for Models {
         &self,
         request: Request<GetModelRequest>,
     ) -> Result<Response<GetModelResponse>, Status> {
-        let found = get(&self.models, &request.get_ref().name);
-        call(&request)
-            .conclude(found.map(|model| Response::new(GetModelResponse { model: Some(model) })))
+        let found = find(&self.models, &request.get_ref().name)
+            .map(|(name, view)| Some(model(&name, &view, History::Included)));
+        call(&request).conclude(found.map(|model| Response::new(GetModelResponse { model })))
     }
 
     type WatchModelsStream =
@@ -129,25 +129,8 @@ impl ModelService for Models {
 }
 
 /// All models, or those of these names.
-pub(crate) fn listed(
-    snapshot: &Arc<Snapshot>,
-    names: &BTreeSet<String>,
-    history: History,
-) -> Vec<Model> {
+fn listed(snapshot: &Arc<Snapshot>, names: &BTreeSet<String>, history: History) -> Vec<Model> {
     let wanted = |name: &ModelName| names.is_empty() || names.contains(name.as_str());
     let models = snapshot.models.iter().filter(|(name, _)| wanted(name));
     models.map(|(name, view)| model(name, view, history)).collect()
-}
-
-/// One model with its history.
-///
-/// # Errors
-/// `REQUEST_MALFORMED` for an invalid name, `MODEL_NOT_FOUND` for an unknown one.
-pub(crate) fn get(models: &Handle, name: &str) -> Result<Model, Failure> {
-    let name: ModelName =
-        name.parse().map_err(|error| routing::invalid("name", &format!("{error}")))?;
-    let unknown = || Failure::new(Reason::ModelNotFound, format!("no model {name} is known"));
-    let snapshot = models.models();
-    let view = snapshot.models.get(&name).ok_or_else(unknown)?;
-    Ok(model(&name, view, History::Included))
 }

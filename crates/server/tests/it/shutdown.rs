@@ -106,6 +106,26 @@ async fn an_address_in_use_is_told_by_name_and_nothing_is_left_behind() {
 }
 
 #[tokio::test]
+async fn a_store_that_cannot_be_used_is_told_and_the_addresses_are_given_back() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = free.to_string();
+    let flags = [
+        ("server.grpc", free.as_str()),
+        ("server.http", "127.0.0.1:0"),
+        ("server.health", "127.0.0.1:0"),
+        ("server.admin", "127.0.0.1:0"),
+        ("images.repository", "registry.example/team"),
+        ("store.path", file.path().to_str().unwrap()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let config = config::load(None, [], &flags).unwrap().config;
+    let error = outrigger_server::start(config).unwrap_err();
+    assert!(matches!(error, Error::Store(_)), "{error}");
+    std::net::TcpListener::bind(&free).expect("the address is free");
+}
+
+#[tokio::test]
 async fn under_load_every_request_that_reached_the_engine_is_answered() {
     const CLIENTS: u32 = 8;
     let stack = Stack::start().await;
