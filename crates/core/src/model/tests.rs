@@ -137,7 +137,7 @@ const STATES: &[&str] = &[
 ];
 
 /// Each kind of event, as it would fit the state if any fits.
-const EVENTS: &[(&str, fn(&Bench) -> Event)] = &[
+const EVENTS: &[Step] = &[
     ("tick", |_| Event::Tick),
     ("ask", |_| Event::Ask),
     ("wake", |_| Event::Wake),

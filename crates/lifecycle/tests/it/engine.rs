@@ -1,0 +1,74 @@
+//! Engines that restart, hang and vanish.
+
+use std::time::Duration;
+
+use outrigger_core::{Reason, Stage};
+use outrigger_testkit::engine::{Gate, Received, Reloading};
+
+use crate::rig::{Rig, acquire, acquire_within, model, predict, stage, until};
+
+#[tokio::test]
+async fn after_an_engine_restart_serving_resumes_by_itself() {
+    let (rig, handle) = Rig::started().await;
+    let before = acquire(&handle, "churn").await.expect("served").id.clone();
+    rig.engine.restart().await.expect("it comes back");
+    until(&handle, |it| it.engine.restarts == 1).await;
+    let digest = rig.registry.digest("team/churn", "latest").expect("pushed");
+    until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Available)).await;
+    let lease = acquire(&handle, "churn").await.expect("served again");
+    predict(&lease).await.expect("it answers");
+    // The engine has forgotten the version, so it may be the same one.
+    assert_eq!(lease.id, before);
+    assert_eq!(rig.engine.violations(), []);
+}
+
+#[tokio::test]
+async fn a_reload_that_hangs_hangs_nothing_here_and_is_not_repeated() {
+    let (rig, handle) = Rig::started().await;
+    acquire(&handle, "churn").await.expect("served");
+    let gate = Gate::closed();
+    let held = gate.clone();
+    rig.engine.on_reload(move || Reloading::Held(held.clone()));
+    rig.push("b", "latest", &model(2));
+    let loading = acquire_within(&handle, "b", Duration::from_millis(900)).await;
+    assert_eq!(loading.expect_err("it hangs").reason, Reason::ModelLoading);
+    acquire(&handle, "churn").await.expect("what is there is served");
+    let pushes = |rig: &Rig| {
+        let received = rig.engine.received();
+        received.iter().filter(|it| matches!(it, Received::Reload(set) if set.len() == 2)).count()
+    };
+    assert_eq!(pushes(&rig), 1);
+    gate.open();
+    acquire(&handle, "b").await.expect("the engine is done with it");
+    assert_eq!(rig.engine.violations(), []);
+}
+
+#[tokio::test]
+async fn an_engine_that_is_down_is_named_and_serving_begins_when_it_comes() {
+    let mut rig = Rig::new().await;
+    rig.push("churn", "latest", &model(1));
+    rig.engine.stop().await;
+    rig.config.engine.patience = Duration::from_millis(50);
+    let handle = rig.start();
+    let failure = acquire(&handle, "churn").await.expect_err("there is no engine");
+    assert_eq!(failure.reason, Reason::EngineUnavailable);
+    assert!(!handle.models().engine.reachable);
+    rig.engine.resume().expect("it starts");
+    let digest = rig.registry.digest("team/churn", "latest").expect("pushed");
+    until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Available)).await;
+    acquire(&handle, "churn").await.expect("served");
+}
+
+#[tokio::test]
+async fn a_frozen_engine_loses_nothing() {
+    let (rig, handle) = Rig::started().await;
+    acquire(&handle, "churn").await.expect("served");
+    rig.engine.freeze();
+    until(&handle, |it| !it.engine.reachable).await;
+    rig.engine.thaw();
+    until(&handle, |it| it.engine.reachable).await;
+    let lease = acquire(&handle, "churn").await.expect("served");
+    predict(&lease).await.expect("it answers");
+    assert_eq!(handle.models().engine.restarts, 0);
+    assert_eq!(rig.engine.violations(), []);
+}

@@ -1,0 +1,165 @@
+//! What cannot be served, and what callers are told.
+
+use std::time::Duration;
+
+use outrigger_core::{Failure, Reason};
+use outrigger_lifecycle::ModelEntry;
+use outrigger_testkit::{
+    engine::{Loading, Predicting},
+    layers::package_layer,
+    registry::Rule,
+};
+use tonic::Code;
+
+use crate::rig::{Rig, acquire, acquire_within, model, name, stage, until, version};
+
+async fn refused(handle: &outrigger_lifecycle::Handle, model: &str) -> Failure {
+    acquire(handle, model).await.expect_err("it must be refused")
+}
+
+#[tokio::test]
+async fn names_that_mean_nothing_are_refused_by_their_reasons() {
+    let mut rig = Rig::new().await;
+    rig.push("churn", "other", &model(1));
+    rig.config.models = vec![ModelEntry {
+        name: name("evil"),
+        image: Some(format!("{}/team-evil/churn", rig.registry.host())),
+        preload: false,
+        tag: None,
+        digest: None,
+    }];
+    let handle = rig.start();
+    assert_eq!(refused(&handle, "nobody").await.reason, Reason::ModelNotFound);
+    assert_eq!(refused(&handle, "churn").await.reason, Reason::TagNotFound);
+    assert_eq!(refused(&handle, "evil").await.reason, Reason::ImageNotAllowed);
+    let digest = outrigger_core::Selector::Digest(outrigger_core::Digest::of(b"nothing"));
+    let deadline = tokio::time::Instant::now() + crate::rig::PATIENCE;
+    let failure = handle.acquire(&name("churn"), &digest, "", deadline).await;
+    assert_eq!(failure.expect_err("no such digest").reason, Reason::DigestNotFound);
+}
+
+#[tokio::test]
+async fn a_hostile_package_is_refused_and_leaves_nothing() {
+    let (rig, handle) = Rig::started().await;
+    let good = model(3);
+    let layer = package_layer(good.metadata.to_string().as_bytes(), &good.encode());
+    rig.push_layer("hostile", "latest", layer.file("data/../../escape", b"x"));
+    let failure = refused(&handle, "hostile").await;
+    assert_eq!(failure.reason, Reason::ImageInvalid, "{failure}");
+    assert!(!rig.dir.path().join("escape").exists());
+    acquire(&handle, "churn").await.expect("others are served");
+}
+
+#[tokio::test]
+async fn metadata_that_contradicts_the_signature_is_refused() {
+    let (rig, handle) = Rig::started().await;
+    let mut wrong = model(3);
+    wrong.metadata["inputs"][0]["tensor"] = "no_such_input".into();
+    rig.push("wrong", "latest", &wrong);
+    let failure = refused(&handle, "wrong").await;
+    assert_eq!(failure.reason, Reason::ImageInvalid);
+    assert!(failure.message.contains("no_such_input"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_model_that_fails_its_first_request_is_never_routed() {
+    let (rig, handle) = Rig::started().await;
+    rig.engine.on_predict(|_| {
+        Predicting::Fails(Code::FailedPrecondition, "Could not find variable w".to_owned())
+    });
+    let failure = refused(&handle, "churn").await;
+    assert_eq!(failure.reason, Reason::GoldenMismatch);
+    assert!(failure.message.contains("Could not find variable"), "{failure}");
+    // It leaves the engine, and is not tried again.
+    let digest = rig.registry.digest("team/churn", "latest").expect("pushed");
+    until(&handle, |it| version(it, "churn", digest).is_some_and(|it| it.activity == "failed"))
+        .await;
+    assert_eq!(rig.links(), 0);
+}
+
+#[tokio::test]
+async fn golden_cases_that_differ_are_refused_with_their_rows() {
+    let (rig, handle) = Rig::started().await;
+    let good = model(3);
+    let golden = r#"{"request": {"user": {}, "treatments": [{"features": {"t0": 1, "t1": 2}}]}, "expected": {"scores": [17.5]}}"#;
+    let layer = package_layer(good.metadata.to_string().as_bytes(), &good.encode());
+    rig.push_layer("golden", "latest", layer.file("data/golden.jsonl", golden));
+    // The fake engine sums each treatment's features: 3.
+    let failure = refused(&handle, "golden").await;
+    assert_eq!(failure.reason, Reason::GoldenMismatch);
+    assert!(failure.message.contains("17.5"), "{failure}");
+    let layer = package_layer(good.metadata.to_string().as_bytes(), &good.encode());
+    let golden = golden.replace("17.5", "3");
+    rig.push_layer("golden2", "latest", layer.file("data/golden.jsonl", golden));
+    acquire(&handle, "golden2").await.expect("as expected");
+}
+
+#[tokio::test]
+async fn a_load_that_failed_is_tried_again_under_a_new_version() {
+    let (rig, handle) = Rig::started().await;
+    let failed = std::sync::atomic::AtomicBool::new(false);
+    rig.engine.on_load(move |load| {
+        let first =
+            load.path.is_symlink() && !failed.swap(true, std::sync::atomic::Ordering::Relaxed);
+        match first {
+            true => Loading::Fails(Code::Internal, "not today".to_owned()),
+            false => Loading::Normal,
+        }
+    });
+    acquire(&handle, "churn").await.expect("the second try succeeds");
+    assert_eq!(rig.engine.violations(), []);
+}
+
+#[tokio::test]
+async fn a_registry_that_is_down_is_waited_for_and_named_at_the_deadline() {
+    let (rig, handle) = Rig::started().await;
+    rig.registry.script(Rule::any("/v2/").status(503));
+    let failure = acquire_within(&handle, "churn", Duration::from_millis(300)).await;
+    let failure = failure.expect_err("the registry is down");
+    assert_eq!(failure.reason, Reason::RegistryUnavailable);
+    assert!(failure.retry_after.is_some());
+    rig.registry.behave();
+    acquire(&handle, "churn").await.expect("the registry is back");
+}
+
+#[tokio::test]
+async fn a_registry_that_denies_is_told_at_once() {
+    let (rig, handle) = Rig::started().await;
+    rig.registry.require_password("somebody", "else");
+    assert_eq!(refused(&handle, "churn").await.reason, Reason::RegistryDenied);
+}
+
+#[tokio::test]
+async fn unknown_names_do_not_pile_up() {
+    let mut rig = Rig::new().await;
+    rig.config.images.repository = None;
+    let handle = rig.start();
+    let mut reasons = std::collections::BTreeMap::<Reason, usize>::new();
+    for i in 0..1500 {
+        let failure = refused(&handle, &format!("nobody-{i}")).await;
+        *reasons.entry(failure.reason).or_default() += 1;
+    }
+    let expected = [(Reason::ModelNotFound, 1000), (Reason::Overloaded, 500)];
+    assert_eq!(reasons, expected.into());
+    assert!(handle.models().models.len() <= 1000);
+}
+
+#[tokio::test]
+async fn an_explicit_load_tries_again_what_failed_for_good() {
+    let (rig, handle) = Rig::started().await;
+    rig.engine.on_predict(|_| Predicting::Fails(Code::Internal, "broken".to_owned()));
+    assert_eq!(refused(&handle, "churn").await.reason, Reason::GoldenMismatch);
+    let digest = rig.registry.digest("team/churn", "latest").expect("pushed");
+    until(&handle, |it| stage(it, "churn", digest) == Some(outrigger_core::Stage::Downloaded))
+        .await;
+    rig.engine.on_predict(|prediction| {
+        Predicting::Outputs(vec![outrigger_testkit::engine::floats(
+            &prediction.outputs[0],
+            &[1, 1],
+            [1.0],
+        )])
+    });
+    let deadline = tokio::time::Instant::now() + crate::rig::PATIENCE;
+    let loaded = handle.load(&name("churn"), &crate::rig::tag("latest"), deadline).await;
+    loaded.expect("it works now");
+}

@@ -1,0 +1,45 @@
+//! Versions that nobody uses.
+
+use std::time::Duration;
+
+use outrigger_core::Stage;
+
+use crate::rig::{Rig, acquire, model, predict, stage, until};
+
+#[tokio::test]
+async fn an_idle_model_leaves_the_engine_and_later_the_disk() {
+    let mut rig = Rig::new().await;
+    let digest = rig.push("churn", "latest", &model(1));
+    rig.config.idle_ttl = Duration::from_millis(100);
+    rig.config.retain = Duration::from_millis(100);
+    let handle = rig.start();
+    let lease = acquire(&handle, "churn").await.expect("served");
+    let id = lease.id.clone();
+    drop(lease);
+    let ended = (id.name.as_str().to_owned(), id.version.0);
+    rig.engine.until(|view| view.get(&ended) == Some(&outrigger_testkit::engine::State::End)).await;
+    until(&handle, |it| stage(it, "churn", digest).is_none_or(|it| it == Stage::New)).await;
+    let tree = rig.store_path().join("trees").join(digest.hex());
+    assert!(!tree.exists());
+    assert_eq!(rig.links(), 0);
+    // And back again, with a version of its own.
+    let lease = acquire(&handle, "churn").await.expect("served");
+    assert!(lease.id.version > id.version);
+    predict(&lease).await.expect("it answers");
+    assert_eq!(rig.engine.violations(), []);
+}
+
+#[tokio::test]
+async fn a_model_in_use_is_never_idle() {
+    let mut rig = Rig::new().await;
+    rig.push("churn", "latest", &model(1));
+    rig.config.idle_ttl = Duration::from_millis(200);
+    let handle = rig.start();
+    let id = acquire(&handle, "churn").await.expect("served").id.clone();
+    let over = tokio::time::Instant::now() + rig.config.idle_ttl * 5;
+    while tokio::time::Instant::now() < over {
+        let lease = acquire(&handle, "churn").await.expect("served");
+        assert_eq!(lease.id, id);
+        predict(&lease).await.expect("it answers");
+    }
+}

@@ -1,0 +1,10 @@
+//! Lifecycle with a fake engine and a scripted registry: everything between
+//! them is real.
+
+mod engine;
+mod failures;
+mod idle;
+mod loading;
+mod restart;
+mod rig;
+mod tags;

@@ -1,0 +1,87 @@
+//! What a new process takes over from the one before.
+
+use outrigger_core::Stage;
+use outrigger_testkit::{engine::Received, registry::Rule};
+
+use crate::rig::{Rig, acquire, predict, stage, until};
+
+#[tokio::test]
+async fn a_new_process_adopts_what_the_engine_serves() {
+    let (mut rig, handle) = Rig::started().await;
+    let before = acquire(&handle, "churn").await.expect("served").id.clone();
+    drop(handle);
+    rig.stop().await;
+    assert!(rig.engine.available(before.name.as_str()).contains(&before.version.0));
+    rig.registry.script(Rule::any("/v2/").status(503));
+    let calls = rig.engine.received().len();
+    let handle = rig.start();
+    let lease = acquire(&handle, "churn").await.expect("served without the registry");
+    assert_eq!(lease.id, before);
+    predict(&lease).await.expect("it answers");
+    let kept = |call: &Received| match call {
+        Received::Reload(set) => set[before.name.as_str()].contains(&before.version.0),
+        _ => true,
+    };
+    assert!(rig.engine.received()[calls..].iter().all(kept));
+    assert_eq!(rig.engine.violations(), []);
+}
+
+#[tokio::test]
+async fn after_a_crash_of_both_the_last_known_good_is_served_without_the_registry() {
+    let (mut rig, handle) = Rig::started().await;
+    let digest = acquire(&handle, "churn").await.expect("served").key.digest;
+    // The switch to this version is in the journal before it can be crashed.
+    until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Available)).await;
+    drop(handle);
+    rig.stop().await;
+    rig.engine.restart().await.expect("it comes back");
+    rig.registry.script(Rule::any("/v2/").status(503));
+    let handle = rig.start();
+    assert_eq!(acquire(&handle, "churn").await.expect("served").key.digest, digest);
+    assert_eq!(rig.engine.violations(), []);
+}
+
+#[tokio::test]
+async fn a_crash_in_the_middle_of_loading_harms_nothing() {
+    let (mut rig, handle) = Rig::started().await;
+    let digest = rig.registry.digest("team/churn", "latest").expect("pushed");
+    let gate = outrigger_testkit::engine::Gate::closed();
+    let held = gate.clone();
+    rig.engine.on_load(move |load| match load.path.is_symlink() {
+        true => outrigger_testkit::engine::Loading::Held(held.clone()),
+        false => outrigger_testkit::engine::Loading::Normal,
+    });
+    let early = std::time::Duration::from_millis(1);
+    crate::rig::acquire_within(&handle, "churn", early).await.expect_err("it is held");
+    until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Loaded)).await;
+    drop(handle);
+    rig.crash().await;
+    gate.open();
+    let handle = rig.start();
+    let lease = acquire(&handle, "churn").await.expect("served");
+    predict(&lease).await.expect("it answers");
+    assert_eq!(rig.engine.violations(), []);
+}
+
+#[tokio::test]
+async fn what_is_not_allowed_any_more_is_not_taken_over() {
+    let (mut rig, handle) = Rig::started().await;
+    let before = acquire(&handle, "churn").await.expect("served").id.clone();
+    drop(handle);
+    rig.stop().await;
+    rig.config.images.allowed = vec![format!("{}/other", rig.registry.host())];
+    let _handle = rig.start();
+    let gone = (before.name.as_str().to_owned(), before.version.0);
+    rig.engine.until(|view| view.get(&gone) == Some(&outrigger_testkit::engine::State::End)).await;
+    assert_eq!(rig.engine.violations(), []);
+}
+
+#[tokio::test]
+async fn a_stopping_process_refuses_and_leaves_the_engine_alone() {
+    let (mut rig, handle) = Rig::started().await;
+    let id = acquire(&handle, "churn").await.expect("served").id.clone();
+    rig.stop().await;
+    let failure = acquire(&handle, "churn").await.expect_err("it has stopped");
+    assert_eq!(failure.reason, outrigger_core::Reason::ShuttingDown);
+    assert!(rig.engine.available(id.name.as_str()).contains(&id.version.0));
+}

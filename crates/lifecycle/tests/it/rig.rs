@@ -1,0 +1,195 @@
+//! An engine, a registry, a store, and lifecycle between them.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use outrigger_backend::{Backend, TfServing};
+use outrigger_core::{Digest, Failure, LayerKind, ModelName, Selector, Stage, Tag};
+use outrigger_lifecycle::{
+    Config, Handle, Images, Lease, Retry, Snapshot, VersionView, Watch, start,
+};
+use outrigger_store::Store;
+use outrigger_testkit::{
+    engine::FakeEngine,
+    layers::package_layer,
+    registry::{LayerBlob, Registry},
+    saved_model::{Linear, Model},
+};
+use tempfile::TempDir;
+use tokio::{task::JoinSet, time::Instant};
+
+/// Long enough for anything that happens at all.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Rig {
+    pub(crate) registry: Registry,
+    pub(crate) engine: FakeEngine,
+    pub(crate) config: Config,
+    pub(crate) dir: TempDir,
+    running: Option<(Handle, JoinSet<()>)>,
+}
+
+pub(crate) fn name(text: &str) -> ModelName {
+    text.parse().expect("a valid name")
+}
+
+pub(crate) fn tag(text: &str) -> Selector {
+    Selector::Tag(text.parse::<Tag>().expect("a valid tag"))
+}
+
+/// A model of two features; other numbers give another digest.
+pub(crate) fn model(bias: u16) -> Model {
+    Linear { user: vec![1.0], treatment: vec![0.5, 2.0], bias: f32::from(bias) }.model()
+}
+
+impl Rig {
+    pub(crate) async fn new() -> Self {
+        // A second installation is refused, and just as good.
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let registry = Registry::start().await;
+        let repository = format!("{}/team", registry.host());
+        let config = Config {
+            images: Images {
+                allowed: vec![repository.clone()],
+                repository: Some(repository),
+                poll_interval: Duration::from_millis(50),
+                ..Config::default().images
+            },
+            retry: Retry { first: Duration::from_millis(20), most: Duration::from_millis(200) },
+            engine: Watch {
+                busy: Duration::from_millis(5),
+                steady: Duration::from_millis(20),
+                gate_timeout: Duration::from_secs(5),
+                ..Watch::default()
+            },
+            ..Config::default()
+        };
+        let engine = FakeEngine::tcp().expect("a free port");
+        let dir = TempDir::new().expect("a directory");
+        Self { registry, engine, config, dir, running: None }
+    }
+
+    /// One that runs, with `churn:latest` in the registry.
+    pub(crate) async fn started() -> (Self, Handle) {
+        let mut rig = Self::new().await;
+        rig.push("churn", "latest", &model(1));
+        let handle = rig.start();
+        (rig, handle)
+    }
+
+    pub(crate) fn start(&mut self) -> Handle {
+        assert!(self.running.is_none(), "it runs already");
+        let client = outrigger_oci::Client::new(outrigger_oci::Config {
+            plain_http: vec![self.registry.host().to_owned()],
+            credentials: outrigger_oci::Credentials {
+                docker_config: None,
+                helper_timeout: Duration::from_secs(1),
+            },
+            retries: outrigger_oci::Retries { attempts: 1, ..outrigger_oci::Retries::default() },
+            ..outrigger_oci::Config::default()
+        });
+        let engine = TfServing::connect(outrigger_backend::Config {
+            reload_timeout: Duration::from_millis(300),
+            status_timeout: Duration::from_millis(300),
+            ..outrigger_backend::Config::new(self.engine.endpoint())
+        });
+        let backend: Arc<dyn Backend> = Arc::new(engine.expect("a valid configuration"));
+        let store = Store::open(outrigger_store::Config::new(self.store_path()));
+        let (client, store) = (client.expect("a valid configuration"), store.expect("a store"));
+        let (handle, service) =
+            start(self.config.clone(), client, store, backend).expect("a valid configuration");
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { service.run().await.expect("it runs") });
+        self.running = Some((handle.clone(), tasks));
+        handle
+    }
+
+    /// Ends the process that runs, in good order.
+    pub(crate) async fn stop(&mut self) {
+        let (handle, mut tasks) = self.running.take().expect("it runs");
+        handle.shutdown(PATIENCE).await;
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("no panic");
+        }
+    }
+
+    /// Ends it as a crash does.
+    pub(crate) async fn crash(&mut self) {
+        let (_, mut tasks) = self.running.take().expect("it runs");
+        tasks.shutdown().await;
+    }
+
+    pub(crate) fn store_path(&self) -> std::path::PathBuf {
+        self.dir.path().join("store")
+    }
+
+    /// Puts a model into the registry; its digest.
+    pub(crate) fn push(&self, name: &str, tag: &str, model: &Model) -> Digest {
+        let metadata = model.metadata.to_string();
+        self.push_layer(name, tag, package_layer(metadata.as_bytes(), &model.encode()))
+    }
+
+    pub(crate) fn push_layer(
+        &self,
+        name: &str,
+        tag: &str,
+        layer: outrigger_testkit::layers::LayerBuilder,
+    ) -> Digest {
+        let layer = LayerBlob::tar(layer.build(LayerKind::Tar).bytes);
+        self.registry.push_image(&format!("team/{name}"), tag, &[layer], "{}")
+    }
+
+    /// The versions of a model that are in the store's `serving` directory,
+    /// placeholders not counted.
+    pub(crate) fn links(&self) -> usize {
+        let links = |dir: &Path| {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            entries.filter(|entry| entry.path().is_symlink()).count()
+        };
+        let serving = std::fs::read_dir(self.store_path().join("serving"));
+        serving.into_iter().flatten().flatten().map(|entry| links(&entry.path())).sum()
+    }
+}
+
+pub(crate) async fn acquire(handle: &Handle, model: &str) -> Result<Lease, Failure> {
+    acquire_within(handle, model, PATIENCE).await
+}
+
+pub(crate) async fn acquire_within(
+    handle: &Handle,
+    model: &str,
+    time: Duration,
+) -> Result<Lease, Failure> {
+    handle.acquire(&name(model), &tag("latest"), "", Instant::now() + time).await
+}
+
+/// Waits until the snapshot satisfies `condition`.
+pub(crate) async fn until(handle: &Handle, condition: impl Fn(&Snapshot) -> bool) {
+    let mut watch = handle.watch();
+    let reached = watch.wait_for(|snapshot| condition(snapshot));
+    match tokio::time::timeout(PATIENCE, reached).await {
+        Ok(reached) => drop(reached.expect("lifecycle runs")),
+        Err(_) => panic!("it never came to that: {:#?}", handle.models()),
+    }
+}
+
+pub(crate) fn version(snapshot: &Snapshot, model: &str, digest: Digest) -> Option<VersionView> {
+    snapshot.models.get(&name(model))?.versions.get(&digest).cloned()
+}
+
+pub(crate) fn stage(snapshot: &Snapshot, model: &str, digest: Digest) -> Option<Stage> {
+    version(snapshot, model, digest).map(|version| version.stage)
+}
+
+/// Predicts with the servable of `lease`, as a request would.
+pub(crate) async fn predict(lease: &Lease) -> Result<(), outrigger_backend::Error> {
+    let request = prost::Message::encode_to_vec(&lease.plan.smoke_request());
+    let packed = lease.plan.pack(&[&request], &Default::default()).expect("a valid request");
+    let call = outrigger_backend::Call {
+        servable: lease.id.clone(),
+        signature: Arc::clone(lease.plan.signature()),
+        outputs: lease.plan.output_names(&packed),
+        inputs: packed.tensors,
+        deadline: Instant::now() + PATIENCE,
+    };
+    lease.backend.predict(call).await.map(drop)
+}
