@@ -98,7 +98,7 @@ impl Store {
     /// # Errors
     /// [`Error::Full`] or [`Error::NoSpace`].
     pub fn reserve(&self, layers: &[(Digest, u64)], in_use: InUse<'_>) -> Result<Reservation> {
-        let claim = Claim { layers: layers.iter().copied().collect(), ..Claim::default() };
+        let claim = Claim { layers: largest(layers.iter().copied()), ..Claim::default() };
         Reservation::open(&self.inner, claim, in_use)
     }
 
@@ -173,12 +173,16 @@ impl Claims {
 
     /// A layer that several wait for is counted once.
     fn pending(&self, inner: &Inner) -> Pending {
-        let layers: BTreeMap<_, _> = self.open.values().flat_map(|claim| &claim.layers).collect();
-        let missing = |(layer, size): (&Digest, &u64)| size.saturating_sub(present(inner, layer));
-        let layers: u64 = layers.into_iter().map(missing).sum();
-        let promised: u64 = self.open.values().map(|claim| claim.promised).sum();
-        let written: u64 = self.open.values().map(|claim| claim.written).sum();
-        Pending { size: layers + promised, unwritten: layers + promised.saturating_sub(written) }
+        let layers = self.open.values().flat_map(|claim| &claim.layers);
+        let layers = largest(layers.map(|(layer, size)| (*layer, *size)));
+        let missing = |(layer, size): (Digest, u64)| size.saturating_sub(present(inner, &layer));
+        let layers = total(layers.into_iter().map(missing));
+        let promised = total(self.open.values().map(|claim| claim.promised));
+        let written = total(self.open.values().map(|claim| claim.written));
+        Pending {
+            size: layers.saturating_add(promised),
+            unwritten: layers.saturating_add(promised.saturating_sub(written)),
+        }
     }
 }
 
@@ -189,22 +193,23 @@ impl Inner {
         let pending = claims.pending(self);
         let max = self.max_size.as_u64();
         let evictable: u64 = measured.candidates.iter().map(|candidate| candidate.bytes).sum();
-        let mut used = measured.usage.total().as_u64() + pending.size;
-        if used - evictable.min(used) > max {
-            let used = used.saturating_sub(evictable + pending.size);
+        let mut used = measured.usage.total().as_u64().saturating_add(pending.size);
+        if used.saturating_sub(evictable) > max {
+            let used = used.saturating_sub(evictable).saturating_sub(pending.size);
             return Err(self.full(pending.size, used));
         }
-        if pending.unwritten + DISK_MARGIN > self.free()? + evictable {
+        let wanted = pending.unwritten.saturating_add(DISK_MARGIN);
+        if wanted > self.free()?.saturating_add(evictable) {
             return Err(Error::NoSpace { path: self.layout.root.clone(), source: None });
         }
         for candidate in measured.candidates {
-            if used <= max && pending.unwritten + DISK_MARGIN <= self.free()? {
+            if used <= max && wanted <= self.free()? {
                 return Ok(());
             }
             candidate.evict()?;
             used -= candidate.bytes;
         }
-        let enough = used <= max && pending.unwritten + DISK_MARGIN <= self.free()?;
+        let enough = used <= max && wanted <= self.free()?;
         let no_space = || Error::NoSpace { path: self.layout.root.clone(), source: None };
         enough.then_some(()).ok_or_else(no_space)
     }
@@ -276,6 +281,22 @@ impl Candidate {
 /// What a file of `bytes` takes: small ones are not free.
 pub(crate) fn on_disk(bytes: u64) -> u64 {
     bytes.max(1).checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
+}
+
+/// The layers, each with the largest size it is said to have: an image may name
+/// one several times, and lie.
+fn largest(layers: impl Iterator<Item = (Digest, u64)>) -> BTreeMap<Digest, u64> {
+    let mut all = BTreeMap::new();
+    for (layer, size) in layers {
+        let largest = all.entry(layer).or_insert(size);
+        *largest = size.max(*largest);
+    }
+    all
+}
+
+/// The sum, however large an image says its layers are.
+fn total(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
 }
 
 /// How much of a layer is there.

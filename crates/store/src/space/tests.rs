@@ -117,6 +117,24 @@ fn what_is_published_used_or_reserved_stays() {
 }
 
 #[test]
+fn sizes_that_no_disk_has_are_refused_and_do_not_wrap_around() {
+    let fixture = Fixture::of_size(ByteSize::mib(1));
+    let layers = [1, 2, 3].map(|seed| (digest(seed), i64::MAX.unsigned_abs()));
+    let error = fixture.store.reserve(&layers, FREE).expect_err("together more than 64 bits");
+    assert_eq!(error.reason(), Reason::StoreFull, "{error:?}");
+}
+
+#[test]
+fn a_layer_that_is_named_twice_counts_with_its_larger_size() {
+    let fixture = Fixture::of_size(ByteSize::mib(1));
+    for sizes in [[2 << 20, 1], [1, 2 << 20]] {
+        let layers = sizes.map(|size| (digest(1), size));
+        let error = fixture.store.reserve(&layers, FREE).expect_err("2 MiB");
+        assert_eq!(error.reason(), Reason::StoreFull, "{error:?}");
+    }
+}
+
+#[test]
 fn promises_to_several_add_up_and_end_when_dropped() {
     let fixture = Fixture::of_size(ByteSize::mib(1));
     let reserve = |seed| fixture.store.reserve(&[(digest(seed), 600 << 10)], FREE);
