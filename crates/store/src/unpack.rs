@@ -5,10 +5,10 @@ mod name;
 mod root;
 mod seal;
 mod source;
+mod writer;
 
 use std::{
-    collections::{BTreeMap, HashSet},
-    io::Write,
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::PoisonError,
     time::Instant,
@@ -17,15 +17,16 @@ use std::{
 use outrigger_core::{Digest, LayerKind};
 
 use self::{
-    archive::{Archive, Entry, Kind},
-    name::{Place, Whiteout, shown},
+    archive::Archive,
+    name::shown,
     root::{Fault, Root},
     seal::Links,
     source::{Budget, Source},
+    writer::{Room, Writer},
 };
 use crate::{
-    EntryProblem, Error, InUse, LayerProblem, Reservation, Result, Store, Tree, blobs, disk,
-    metrics, space, tree::Sidecar,
+    Error, InUse, LayerProblem, Reservation, Result, Store, Tree, blobs, disk, metrics,
+    tree::Sidecar,
 };
 
 /// An image to unpack.
@@ -111,9 +112,6 @@ impl Store {
     }
 }
 
-/// Content is copied in pieces of this size.
-const CHUNK: usize = 64 << 10;
-
 /// One image on its way to a tree.
 struct Unpacking<'a> {
     store: &'a Store,
@@ -124,17 +122,8 @@ struct Unpacking<'a> {
     room: Room<'a>,
 }
 
-/// Asks for space as the tree grows.
-struct Room<'a> {
-    reservation: &'a Reservation,
-    in_use: InUse<'a>,
-}
-
 /// A directory without a name of its own, removed unless it was renamed.
 struct Staging(PathBuf);
-
-/// What one layer has written: its own whiteouts do not hide that.
-type Written = HashSet<PathBuf>;
 
 impl Unpacking<'_> {
     fn layer(&mut self, layer: (Digest, LayerKind)) -> Result<()> {
@@ -149,136 +138,46 @@ impl Unpacking<'_> {
     }
 
     fn apply(&mut self, path: &Path, layer: (Digest, LayerKind)) -> Result<()> {
-        let max_entries = self.store.inner.limits.max_entries;
         let source = Source::open(path.to_owned(), layer, &mut self.budget)?;
         let mut archive = Archive::new(source);
-        let mut written = Written::new();
-        let mut writer = Writer {
-            root: &self.root,
+        let mut writer = Writer::new(&self.root, layer.0, &mut self.links, &self.room);
+        let mut entries = Entries {
             layer: layer.0,
-            links: &mut self.links,
-            room: &self.room,
-            written: &mut written,
+            max: self.store.inner.limits.max_entries,
+            count: &mut self.entries,
         };
         while let Some(entry) = archive.next()? {
-            self.entries += 1;
-            if self.entries > max_entries {
-                let problem = LayerProblem::TooManyEntries(max_entries);
-                return Err(Error::Layer { layer: layer.0, problem });
-            }
+            entries.add(1)?;
             writer.entry(&entry, &mut archive).map_err(|fault| match fault {
                 Fault::Failed(error) => error,
                 Fault::Entry(problem) => {
                     Error::Entry { layer: layer.0, entry: shown(&entry.name), problem }
                 }
             })?;
+            // One deep name makes many directories, and they are not free.
+            let implied = self.root.take_implied();
+            entries.add(implied)?;
+            self.room.entries(implied)?;
         }
         archive.finish()
     }
 }
 
-struct Writer<'a> {
-    root: &'a Root,
+/// Counts entries towards the image's limit.
+struct Entries<'a> {
     layer: Digest,
-    links: &'a mut Links,
-    room: &'a Room<'a>,
-    written: &'a mut Written,
+    max: u64,
+    count: &'a mut u64,
 }
 
-impl Writer<'_> {
-    fn entry(&mut self, entry: &Entry, archive: &mut Archive<'_>) -> Result<(), Fault> {
-        let place = Place::parse(&entry.name)?;
-        if entry.size > 0 && !matches!(entry.kind, Kind::File | Kind::Refused(_)) {
-            return Err(EntryProblem::Content(entry.size).into());
+impl Entries<'_> {
+    fn add(&mut self, more: u64) -> Result<()> {
+        *self.count += more;
+        if *self.count <= self.max {
+            return Ok(());
         }
-        if let Some(whiteout) = place.whiteout()? {
-            return self.hide(&whiteout, &entry.kind);
-        }
-        self.make(entry, &place, archive)?;
-        if place.is_data() {
-            self.written.insert(place.path());
-        }
-        Ok(())
-    }
-
-    fn make(
-        &mut self,
-        entry: &Entry,
-        place: &Place,
-        archive: &mut Archive<'_>,
-    ) -> Result<(), Fault> {
-        let wanted = place.is_data();
-        match &entry.kind {
-            Kind::Refused(what) => Err(EntryProblem::Kind(what).into()),
-            Kind::Unknown(byte) => Err(EntryProblem::UnknownKind(*byte).into()),
-            Kind::Symlink(target) => {
-                let target = place.symlink(target)?;
-                if wanted { self.symlink(entry, place, &target) } else { Ok(()) }
-            }
-            Kind::HardLink(target) => {
-                let target = Place::hard_link(target)?;
-                if wanted { self.root.make_hard_link(place, &target) } else { Ok(()) }
-            }
-            Kind::Dir if wanted => {
-                self.room.entry()?;
-                self.root.make_dir(place)
-            }
-            Kind::File if wanted => self.file(entry, place, archive),
-            Kind::Dir | Kind::File => Ok(()),
-        }
-    }
-
-    fn file(&self, entry: &Entry, place: &Place, archive: &mut Archive<'_>) -> Result<(), Fault> {
-        let mut file = self.root.make_file(place)?;
-        let path = place.path();
-        let failed = |error| Error::io("write", &path, error);
-        let mut buffer = vec![0; usize::try_from(entry.size).unwrap_or(CHUNK).clamp(1, CHUNK)];
-        self.room.entry()?;
-        loop {
-            let count = archive.read(&mut buffer)?;
-            if count == 0 {
-                break;
-            }
-            self.room.content(count as u64)?;
-            file.write_all(&buffer[..count]).map_err(failed)?;
-        }
-        Ok(file.sync_all().map_err(failed)?)
-    }
-
-    fn symlink(&mut self, entry: &Entry, place: &Place, target: &Path) -> Result<(), Fault> {
-        self.root.make_symlink(place, target)?;
-        self.links.insert(place.path(), (self.layer, shown(&entry.name)));
-        Ok(())
-    }
-
-    /// A whiteout is a file by itself, and as harmless as its kind.
-    fn hide(&self, whiteout: &Whiteout, kind: &Kind) -> Result<(), Fault> {
-        match (kind, whiteout) {
-            (Kind::File | Kind::Dir, Whiteout::Of(place)) if place.is_data() => {
-                self.root.hide(place, self.written)
-            }
-            // All of the image, and of it only this is kept.
-            (Kind::File | Kind::Dir, Whiteout::Inside(place)) if place.0.is_empty() => {
-                self.root.hide(&Place(vec!["data".into()]), self.written)
-            }
-            (Kind::File | Kind::Dir, Whiteout::Inside(place)) if place.is_data() => {
-                self.root.hide_inside(place, self.written)
-            }
-            (Kind::File | Kind::Dir, _) => Ok(()),
-            (Kind::Refused(what), _) => Err(EntryProblem::Kind(what).into()),
-            _ => Err(EntryProblem::Whiteout.into()),
-        }
-    }
-}
-
-impl Room<'_> {
-    /// For the beginning of a file, or for a directory.
-    fn entry(&self) -> Result<()> {
-        self.content(space::on_disk(0))
-    }
-
-    fn content(&self, bytes: u64) -> Result<()> {
-        self.reservation.write(bytes, self.in_use)
+        let problem = LayerProblem::TooManyEntries(self.max);
+        Err(Error::Layer { layer: self.layer, problem })
     }
 }
 

@@ -24,7 +24,7 @@ const WHITEOUT_INTERNAL: &[u8] = b".wh..wh.";
 pub(super) struct Place(pub(super) Vec<OsString>);
 
 /// What a whiteout hides of the layers below.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum Whiteout {
     /// This and everything in it.
     Of(Place),

@@ -2,6 +2,7 @@
 //! open directory, one name at a time, and never through a link.
 
 use std::{
+    cell::Cell,
     collections::HashSet,
     ffi::{CStr, OsStr},
     fs::File,
@@ -25,6 +26,8 @@ const OPEN_DIR: OFlags =
 pub(super) struct Root {
     dir: OwnedFd,
     path: PathBuf,
+    /// Directories made because a name leads through them.
+    implied: Cell<u64>,
 }
 
 /// Why an entry could not be written.
@@ -52,7 +55,13 @@ impl Root {
     pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
         let dir = fs::openat(CWD, &path, OPEN_DIR, Mode::empty())
             .map_err(|error| Error::io("open", &path, error.into()))?;
-        Ok(Self { dir, path })
+        Ok(Self { dir, path, implied: Cell::new(0) })
+    }
+
+    /// How many directories were made, since this was last asked, only because
+    /// an entry's name leads through them.
+    pub(super) fn take_implied(&self) -> u64 {
+        self.implied.take()
     }
 
     /// Makes a directory, or keeps the one that is there.
@@ -124,13 +133,15 @@ impl Root {
         let Some((last, parents)) = place.0.split_last() else { return Ok(None) };
         let mut dir = self.own()?;
         for part in parents {
-            dir = self.child(&dir, part, place)?;
+            let made;
+            (dir, made) = self.child(&dir, part, place)?;
+            self.implied.update(|implied| implied + u64::from(made));
         }
         Ok(Some((last, dir)))
     }
 
-    /// The directory `name` of `dir`, made when missing.
-    fn child(&self, dir: &OwnedFd, name: &OsStr, place: &Place) -> Result<OwnedFd, Fault> {
+    /// The directory `name` of `dir`, and whether it was missing and made.
+    fn child(&self, dir: &OwnedFd, name: &OsStr, place: &Place) -> Result<(OwnedFd, bool), Fault> {
         let mode = Mode::from_raw_mode(disk::DIR_MODE);
         let made = match fs::mkdirat(dir, name, mode) {
             Ok(()) => true,
@@ -147,7 +158,7 @@ impl Root {
             fs::fchmod(&child, mode)
                 .map_err(|error| self.failed("set the mode of", place, error))?;
         }
-        Ok(child)
+        Ok((child, made))
     }
 
     /// The directory that `parts` lead to, if they do and without a link.

@@ -109,6 +109,24 @@ fn links_that_lead_out_only_together_are_refused() {
 }
 
 #[test]
+fn directories_that_a_name_only_implies_count_as_entries() {
+    let fixture = limited(ByteSize::mib(1), 40);
+    let deep = format!("data/{}x", "d/".repeat(60));
+    let error = fixture.unpack_on_package(&[layer().file(&deep, b"x")]).expect_err("60 entries");
+    assert!(error.to_string().contains("more than 40 entries"), "{error}");
+    assert_eq!(fixture.names("trees"), [""; 0]);
+}
+
+#[test]
+fn directories_that_a_name_only_implies_take_room() {
+    let fixture = Fixture::of_size(ByteSize::kib(200));
+    let deep = format!("data/{}x", "d/".repeat(60));
+    let error = fixture.unpack_on_package(&[layer().file(&deep, b"x")]).expect_err("240 KiB");
+    assert_eq!(error.reason(), Reason::StoreFull, "{error:?}");
+    assert_eq!(fixture.names("trees"), [""; 0]);
+}
+
+#[test]
 fn archives_that_lie_about_themselves_are_refused() {
     let header = |kind, size| layer().header(kind, "data/x", "", size);
     let regular = EntryType::Regular;

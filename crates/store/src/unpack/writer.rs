@@ -1,0 +1,151 @@
+//! One entry after the other, judged and written.
+
+use std::{
+    collections::HashSet,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use outrigger_core::Digest;
+
+use super::{
+    archive::{Archive, Entry, Kind},
+    name::{Place, Whiteout, shown},
+    root::{Fault, Root},
+    seal::Links,
+};
+use crate::{EntryProblem, Error, InUse, Reservation, Result, space};
+
+/// Content is copied in pieces of this size.
+const CHUNK: usize = 64 << 10;
+
+/// Asks for space as the tree grows.
+pub(super) struct Room<'a> {
+    pub(super) reservation: &'a Reservation,
+    pub(super) in_use: InUse<'a>,
+}
+
+/// Writes the entries of one layer below the image's root.
+pub(super) struct Writer<'a> {
+    root: &'a Root,
+    layer: Digest,
+    links: &'a mut Links,
+    room: &'a Room<'a>,
+    /// What this layer has written: its own whiteouts do not hide that.
+    written: HashSet<PathBuf>,
+    /// Whiteouts that are done. Once more would find nothing, but look at
+    /// everything that was written since.
+    hidden: HashSet<Whiteout>,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(
+        root: &'a Root,
+        layer: Digest,
+        links: &'a mut Links,
+        room: &'a Room<'a>,
+    ) -> Self {
+        Self { root, layer, links, room, written: HashSet::new(), hidden: HashSet::new() }
+    }
+
+    pub(super) fn entry(&mut self, entry: &Entry, archive: &mut Archive<'_>) -> Result<(), Fault> {
+        let place = Place::parse(&entry.name)?;
+        if entry.size > 0 && !matches!(entry.kind, Kind::File | Kind::Refused(_)) {
+            return Err(EntryProblem::Content(entry.size).into());
+        }
+        if let Some(whiteout) = place.whiteout()? {
+            return self.hide(whiteout, &entry.kind);
+        }
+        self.make(entry, &place, archive)?;
+        if place.is_data() {
+            self.written.insert(place.path());
+        }
+        Ok(())
+    }
+
+    fn make(
+        &mut self,
+        entry: &Entry,
+        place: &Place,
+        archive: &mut Archive<'_>,
+    ) -> Result<(), Fault> {
+        let wanted = place.is_data();
+        match &entry.kind {
+            Kind::Refused(what) => Err(EntryProblem::Kind(what).into()),
+            Kind::Unknown(byte) => Err(EntryProblem::UnknownKind(*byte).into()),
+            Kind::Symlink(target) => {
+                let target = place.symlink(target)?;
+                if wanted { self.symlink(entry, place, &target) } else { Ok(()) }
+            }
+            Kind::HardLink(target) => {
+                let target = Place::hard_link(target)?;
+                if wanted { self.root.make_hard_link(place, &target) } else { Ok(()) }
+            }
+            Kind::Dir if wanted => {
+                self.room.entries(1)?;
+                self.root.make_dir(place)
+            }
+            Kind::File if wanted => self.file(entry, place, archive),
+            Kind::Dir | Kind::File => Ok(()),
+        }
+    }
+
+    fn file(&self, entry: &Entry, place: &Place, archive: &mut Archive<'_>) -> Result<(), Fault> {
+        let mut file = self.root.make_file(place)?;
+        let path = place.path();
+        let failed = |error| Error::io("write", &path, error);
+        let mut buffer = vec![0; usize::try_from(entry.size).unwrap_or(CHUNK).clamp(1, CHUNK)];
+        self.room.entries(1)?;
+        loop {
+            let count = archive.read(&mut buffer)?;
+            if count == 0 {
+                break;
+            }
+            self.room.content(count as u64)?;
+            file.write_all(&buffer[..count]).map_err(failed)?;
+        }
+        Ok(file.sync_all().map_err(failed)?)
+    }
+
+    fn symlink(&mut self, entry: &Entry, place: &Place, target: &Path) -> Result<(), Fault> {
+        self.root.make_symlink(place, target)?;
+        self.links.insert(place.path(), (self.layer, shown(&entry.name)));
+        Ok(())
+    }
+
+    /// A whiteout is a file by itself, and as harmless as its kind.
+    fn hide(&mut self, whiteout: Whiteout, kind: &Kind) -> Result<(), Fault> {
+        match kind {
+            Kind::File | Kind::Dir => {}
+            Kind::Refused(what) => return Err(EntryProblem::Kind(what).into()),
+            _ => return Err(EntryProblem::Whiteout.into()),
+        }
+        if self.hidden.contains(&whiteout) {
+            return Ok(());
+        }
+        match &whiteout {
+            Whiteout::Of(place) if place.is_data() => self.root.hide(place, &self.written)?,
+            // All of the image, and of it only this is kept.
+            Whiteout::Inside(place) if place.0.is_empty() => {
+                self.root.hide(&Place(vec!["data".into()]), &self.written)?;
+            }
+            Whiteout::Inside(place) if place.is_data() => {
+                self.root.hide_inside(place, &self.written)?;
+            }
+            _ => {}
+        }
+        self.hidden.insert(whiteout);
+        Ok(())
+    }
+}
+
+impl Room<'_> {
+    /// For the beginnings of that many files or directories.
+    pub(super) fn entries(&self, count: u64) -> Result<()> {
+        if count == 0 { Ok(()) } else { self.content(space::on_disk(0).saturating_mul(count)) }
+    }
+
+    fn content(&self, bytes: u64) -> Result<()> {
+        self.reservation.write(bytes, self.in_use)
+    }
+}
