@@ -17,6 +17,7 @@ mod answer;
 mod column;
 mod error;
 mod explain;
+mod fields;
 #[cfg(test)]
 mod fixtures;
 pub mod golden;

@@ -23,6 +23,10 @@ pub const SCHEMA: &str = "outrigger.dev/model/v1";
 /// The most values one feature may have.
 pub const MAX_LENGTH: usize = 1 << 20;
 
+/// The most values one row of an input may have: the sum of its features'
+/// lengths.
+pub const MAX_WIDTH: usize = 1 << 24;
+
 /// A model's features and outputs, as metadata.json declares them. Every rule
 /// of the format holds for a value of this type.
 #[derive(Debug, Clone, PartialEq)]

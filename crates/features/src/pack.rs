@@ -131,15 +131,13 @@ pub(crate) fn pack_traced(
 ) -> Result<(Packed, Trace), Failure> {
     check_users(requests.len(), call.limits)?;
     let messages = decode(requests, call)?;
-    let mut views = Vec::with_capacity(messages.len());
-    for (index, message) in messages.iter().enumerate() {
-        let max = call.limits.max_treatments;
-        views.push(View::read(message, &plan.names, max, call.traced, &call.place(index))?);
-    }
-    check_size(plan, &views, call.limits)?;
-    let mut packer = Packer::new(plan, call.traced, views.iter().map(|view| view.count));
-    for (index, (message, view)) in messages.iter().zip(views).enumerate() {
+    let counts = count(&messages, call)?;
+    check_size(plan, &counts, call.limits)?;
+    let mut packer = Packer::new(plan, call.traced, counts.iter().copied());
+    for (index, (message, count)) in messages.iter().zip(counts).enumerate() {
         let place = call.place(index);
+        // One at a time: rows take several times the room of their tensors.
+        let view = View::read(message, count, &plan.names, call.traced, &place)?;
         let options = Options::read(message, call.batch, plan, &place)?;
         packer.add(&message.request_id, view, options, &place)?;
     }
@@ -159,14 +157,21 @@ fn check_users(users: usize, limits: &Limits) -> Result<(), Failure> {
 
 fn decode(requests: &[&[u8]], call: &Call<'_>) -> Result<Vec<PredictRequest>, Failure> {
     let requests = requests.iter().enumerate();
-    requests.map(|(index, bytes)| request::decode(bytes, &call.place(index))).collect()
+    let max = call.limits.max_treatments;
+    requests.map(|(index, bytes)| request::decode(bytes, max, &call.place(index))).collect()
+}
+
+fn count(messages: &[PredictRequest], call: &Call<'_>) -> Result<Vec<usize>, Failure> {
+    let max = call.limits.max_treatments;
+    let messages = messages.iter().enumerate();
+    messages.map(|(index, message)| View::count(message, max, &call.place(index))).collect()
 }
 
 /// Refuses a call whose padded tensors would take too much memory, before
 /// anything is allocated for them.
-fn check_size(plan: &Plan, views: &[View<'_>], limits: &Limits) -> Result<(), Failure> {
-    let users = views.len() as u128;
-    let treatments = views.iter().map(|view| view.count).max().unwrap_or(0) as u128;
+fn check_size(plan: &Plan, counts: &[usize], limits: &Limits) -> Result<(), Failure> {
+    let users = counts.len() as u128;
+    let treatments = counts.iter().copied().max().unwrap_or(0) as u128;
     let size = |input: &InputPlan| {
         let rows = if input.entity == Entity::Treatment { users * treatments } else { users };
         let element = input.dtype.size().unwrap_or(size_of::<bytes::Bytes>());

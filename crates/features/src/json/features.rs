@@ -28,8 +28,13 @@ pub(super) fn read(
             let path = format!("{}[{name:?}]", node.path);
             failure(Reason::FeatureType, Wrong { path, message })
         })?;
-        features.insert(name.to_owned(), Value { kind: Some(kind) });
-        Ok(())
+        match features.insert(name.to_owned(), Value { kind: Some(kind) }) {
+            None => Ok(()),
+            Some(_) => {
+                let (path, message) = (format!("{}[{name:?}]", node.path), "given twice".into());
+                Err(malformed(Wrong { path, message }))
+            }
+        }
     };
     descend(object.map, &mut String::new(), &mut leaf)?;
     Ok(features)

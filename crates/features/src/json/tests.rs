@@ -93,6 +93,10 @@ fn nested_objects_are_dotted_paths() {
     let plan = Plan::compile(crate::Metadata::parse(json).expect("valid"));
     let packed = pack_json(&plan, json!({"user": {"a": {"b": {"c": 5}}}})).expect("packs");
     assert_eq!(packed.tensors[0].content, floats(&[5.0]));
+    let twice = json!({"user": {"a.b.c": 1, "a": {"b": {"c": 5}}}});
+    let failure = pack_json(&plan, twice).expect_err("ambiguous");
+    assert_eq!(failure.reason, Reason::RequestMalformed);
+    assert_eq!(fields(&failure), [r#"user["a.b.c"]"#]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use outrigger_core::DType;
 
-use super::{Entity, Feature, Input, feature};
+use super::{Entity, Feature, Input, MAX_WIDTH, feature};
 use crate::reader::{Node, Object, Wrong};
 
 const ENTITIES: [(&str, Entity); 4] = [
@@ -49,5 +49,12 @@ fn read_features(object: &Object<'_>, entity: Entity, dtype: DType) -> Result<Ve
         };
     }
     let nodes = object.required("features")?.filled_array("at least one feature is needed")?;
-    nodes.iter().map(|node| feature::read(&node.object()?, dtype)).collect()
+    let features: Vec<Feature> =
+        nodes.iter().map(|node| feature::read(&node.object()?, dtype)).collect::<Result<_, _>>()?;
+    let width: usize = features.iter().map(|feature| feature.length).sum();
+    if width > MAX_WIDTH {
+        let message = format!("a row has {width} values, at most {MAX_WIDTH} are allowed");
+        return Err(object.at("features", &message));
+    }
+    Ok(features)
 }

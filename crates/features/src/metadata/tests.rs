@@ -49,3 +49,21 @@ fn an_error_names_path_and_problem() {
         "metadata.json: not valid JSON: EOF while parsing an object at line 1 column 1"
     );
 }
+
+#[test]
+fn an_input_is_not_wider_than_positions_can_be_told() {
+    let feature = |name: usize| serde_json::json!({"name": name.to_string(), "length": MAX_LENGTH, "required": true});
+    let file = |features: usize| {
+        let features: Vec<_> = (0..features).map(feature).collect();
+        let input = serde_json::json!(
+            {"tensor": "x", "entity": "user", "dtype": "float32", "features": features}
+        );
+        let output = serde_json::json!({"tensor": "y", "name": "y", "kind": "single"});
+        let file = serde_json::json!(
+            {"schema": SCHEMA, "framework": "tensorflow", "inputs": [input], "outputs": [output]}
+        );
+        Metadata::parse(file.to_string().as_bytes())
+    };
+    assert_eq!(file(MAX_WIDTH / MAX_LENGTH).expect("just so").inputs[0].width(), MAX_WIDTH);
+    assert_eq!(file(MAX_WIDTH / MAX_LENGTH + 1).expect_err("too wide").path, "inputs[0].features");
+}

@@ -405,6 +405,50 @@ fn limits_are_kept() {
 }
 
 #[test]
+fn treatments_are_counted_before_they_are_decoded() {
+    // Empty treatments take two bytes each here, and a hundred when decoded.
+    let mut flood = b"\x32\x00".repeat(5001);
+    flood.extend(b"\x32\x7f");
+    let failure = plan().pack(&[&flood], &Limits::default()).expect_err("too many");
+    assert_eq!(failure.reason, Reason::TooManyTreatments, "{failure}");
+    assert_eq!(fields(&failure), ["treatments"]);
+}
+
+#[test]
+fn a_table_is_not_read_when_its_tensors_would_be_too_large() {
+    let table = TreatmentTable {
+        count: 5000,
+        numbers: Some(matrix(&["discount"], &[])),
+        ..TreatmentTable::default()
+    };
+    let encoded = with_table(table).encode_to_vec();
+    let limits = Limits { max_tensor_bytes: 1000, ..Limits::default() };
+    let failure = plan().pack(&[&encoded], &limits).expect_err("too large");
+    assert_eq!(failure.reason, Reason::TooLarge, "{failure}");
+}
+
+#[test]
+fn a_path_that_an_object_gives_twice_is_malformed() {
+    let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+        "inputs": [{"tensor": "n", "entity": "user", "dtype": "float32", "features": [
+            {"name": "a.b", "default": -1}]}],
+        "outputs": [{"tensor": "y", "name": "y", "kind": "single"}]}"#;
+    let plan = Plan::compile(crate::Metadata::parse(json).expect("valid"));
+    let packed = |dotted: ObjectKind| {
+        let nested = object(&[("b", ObjectKind::NumberValue(1.0))]);
+        let user = object(&[("a", ObjectKind::StructValue(nested)), ("a.b", dotted)]);
+        let user = Some(User::UserObject(user));
+        pack(&plan, &[PredictRequest { user, ..PredictRequest::default() }])
+    };
+    // Whichever came last in the map would have been taken.
+    let failure = packed(ObjectKind::NumberValue(2.0)).expect_err("ambiguous");
+    assert_eq!(failure.reason, Reason::RequestMalformed);
+    assert_eq!(fields(&failure), [r#"user["a.b"]"#]);
+    let absent = packed(ObjectKind::NullValue(0)).expect("null is absence");
+    assert_eq!(absent.tensors[0].content, floats(&[1.0]));
+}
+
+#[test]
 fn bytes_that_are_no_request_are_malformed() {
     let plan = plan();
     let good = request(&[]).encode_to_vec();

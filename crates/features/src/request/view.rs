@@ -5,10 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use outrigger_core::{Failure, Reason};
+use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{self, PredictRequest, predict_request::User};
 
-use super::{Place, Value, object, table};
+use super::{Place, Value, object, refuse_too_many, table};
 
 /// Positions of the model's features within a row, by name.
 #[derive(Debug, Default)]
@@ -63,35 +63,46 @@ impl Unknown {
 }
 
 impl<'a> View<'a> {
-    /// Sorts a request's values into rows.
+    /// The number of a request's treatments, whichever form they have.
     ///
     /// # Errors
     /// REQUEST_MALFORMED where the request contradicts itself,
-    /// TOO_MANY_TREATMENTS above `max_treatments`.
-    pub(crate) fn read(
-        request: &'a PredictRequest,
-        names: &Names,
+    /// TOO_MANY_TREATMENTS for a table of more than `max_treatments`.
+    pub(crate) fn count(
+        request: &PredictRequest,
         max_treatments: usize,
-        name_unknown: bool,
         place: &Place,
-    ) -> Result<Self, Failure> {
-        let mut unknown = Unknown { count: 0, names: name_unknown.then(BTreeSet::new) };
-        let user = read_user(request, names, &mut unknown);
-        let width = names.treatment.len();
-        let sent = request.treatments.as_slice();
-        let Some(columns) = &request.treatment_table else {
-            refuse_too_many(sent.len(), max_treatments, "treatments", place)?;
-            let treatments = read_treatments(sent, names, &mut unknown);
-            let ids = Ids::OfTreatments(sent);
-            let count = sent.len();
-            return Ok(Self { user, count, treatments, width, ids, columnar: false, unknown });
-        };
-        if !sent.is_empty() {
+    ) -> Result<usize, Failure> {
+        let sent = request.treatments.len();
+        let Some(columns) = &request.treatment_table else { return Ok(sent) };
+        if sent > 0 {
             let message = "treatments and treatment_table exclude each other";
             return Err(place.malformed("treatment_table", message));
         }
         let count = table::count(columns, place)?;
         refuse_too_many(count, max_treatments, "treatment_table", place)?;
+        Ok(count)
+    }
+
+    /// Sorts a request's values into rows, `count` of them for treatments.
+    ///
+    /// # Errors
+    /// REQUEST_MALFORMED where the request contradicts itself.
+    pub(crate) fn read(
+        request: &'a PredictRequest,
+        count: usize,
+        names: &Names,
+        name_unknown: bool,
+        place: &Place,
+    ) -> Result<Self, Failure> {
+        let mut unknown = Unknown { count: 0, names: name_unknown.then(BTreeSet::new) };
+        let user = read_user(request, names, &mut unknown, place)?;
+        let width = names.treatment.len();
+        let Some(columns) = &request.treatment_table else {
+            let treatments = read_treatments(&request.treatments, names, &mut unknown);
+            let ids = Ids::OfTreatments(&request.treatments);
+            return Ok(Self { user, count, treatments, width, ids, columnar: false, unknown });
+        };
         let treatments = table::read(columns, count, &names.treatment, &mut unknown, place)?;
         let ids = Ids::OfTable(&columns.ids);
         Ok(Self { user, count, treatments, width, ids, columnar: true, unknown })
@@ -120,26 +131,19 @@ impl<'a> View<'a> {
     }
 }
 
-fn refuse_too_many(count: usize, max: usize, path: &str, place: &Place) -> Result<(), Failure> {
-    if count <= max {
-        return Ok(());
-    }
-    let message = format!("{count} treatments, at most {max} are allowed");
-    Err(place.failure(Reason::TooManyTreatments, path, message))
-}
-
 fn read_user<'a>(
     request: &'a PredictRequest,
     names: &Names,
     unknown: &mut Unknown,
-) -> Vec<Option<Value<'a>>> {
+    place: &Place,
+) -> Result<Vec<Option<Value<'a>>>, Failure> {
     let mut row = vec![None; names.user.len()];
     match &request.user {
         None => {}
         Some(User::UserFeatures(map)) => read_map(&map.features, &names.user, &mut row, unknown),
-        Some(User::UserObject(user)) => object::read(user, &names.user, &mut row, unknown),
+        Some(User::UserObject(user)) => object::read(user, &names.user, &mut row, unknown, place)?,
     }
-    row
+    Ok(row)
 }
 
 fn read_treatments<'a>(

@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 
 use outrigger_proto::tensorflow::{SignatureDef, meta_graph_def::MetaInfoDef};
-use prost::{
-    DecodeError, Message,
-    encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field},
-};
+use prost::{DecodeError, Message};
+
+use crate::fields::fields;
 
 /// `SavedModel.meta_graphs`.
 const META_GRAPHS: u32 = 2;
@@ -63,29 +62,4 @@ impl Graph<'_> {
         };
         self.entries.iter().map(decode).collect()
     }
-}
-
-/// Calls `visit` for every length-delimited field of a message; steps over the
-/// others.
-fn fields<'a>(
-    mut message: &'a [u8],
-    mut visit: impl FnMut(u32, &'a [u8]) -> Result<(), DecodeError>,
-) -> Result<(), DecodeError> {
-    while !message.is_empty() {
-        let (tag, wire_type) = decode_key(&mut message)?;
-        if wire_type != WireType::LengthDelimited {
-            let mut rest: &[u8] = message;
-            skip_field(wire_type, tag, &mut rest, DecodeContext::default())?;
-            message = rest;
-            continue;
-        }
-        let length = decode_varint(&mut message)?;
-        let length = usize::try_from(length).ok().filter(|length| *length <= message.len());
-        #[allow(deprecated)]
-        let length = length.ok_or_else(|| DecodeError::new("the file is cut short"))?;
-        let (content, rest) = message.split_at(length);
-        visit(tag, content)?;
-        message = rest;
-    }
-    Ok(())
 }
