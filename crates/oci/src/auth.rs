@@ -20,6 +20,9 @@ use crate::{
     http::Plain,
 };
 
+/// Authorizations that are remembered.
+const MAX_KNOWN: usize = 4096;
+
 /// What a request needs leave for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
@@ -85,9 +88,17 @@ impl Authenticator {
         let stamp = self.credentials.stamp();
         let credential = self.credentials.get(&scope.host).await?;
         let (header, expires) = authorize(http, scope, challenges, credential).await?;
-        let entry = Authorization { header: header.clone(), expires, stamp };
-        self.lock().insert(scope.clone(), entry);
+        self.remember(scope, Authorization { header: header.clone(), expires, stamp });
         Ok(header)
+    }
+
+    fn remember(&self, scope: &Scope, authorization: Authorization) {
+        let mut known = self.lock();
+        // Callers choose names, and most that can be thought of do not exist.
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        known.insert(scope.clone(), authorization);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Scope, Authorization>> {
@@ -124,4 +135,29 @@ fn header(host: &str, scheme: &str, value: &str) -> Result<HeaderValue, Error> {
         .map_err(|_| Error::invalid(host, "a token has characters that no header can carry"))?;
     header.set_sensitive(true);
     Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    #[test]
+    fn names_without_end_do_not_fill_the_memory() {
+        let config = config::Credentials { docker_config: None, ..config::Credentials::default() };
+        let authenticator = Authenticator::new(CredentialSource::new(config));
+        let stamp = authenticator.credentials.stamp();
+        let scope = |number: usize| Scope {
+            host: "registry.example".to_owned(),
+            repository: number.to_string(),
+            push: false,
+        };
+        for number in 0..2 * MAX_KNOWN {
+            let header = HeaderValue::from_static("Basic eA==");
+            let authorization = Authorization { header, expires: None, stamp };
+            authenticator.remember(&scope(number), authorization);
+            assert!(authenticator.lock().len() <= MAX_KNOWN);
+        }
+        assert!(authenticator.known(&scope(2 * MAX_KNOWN - 1)).is_some());
+    }
 }

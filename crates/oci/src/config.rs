@@ -38,6 +38,9 @@ pub struct Timeouts {
     pub connect: Duration,
     /// Without a byte from the registry, in the middle of an answer too.
     pub idle: Duration,
+    /// For all of a manifest, a configuration or a token: a registry that sends
+    /// now and then a byte is down as well. Layers may take as long as they need.
+    pub document: Duration,
 }
 
 /// How often and when to try again.
@@ -99,7 +102,11 @@ impl Default for Credentials {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(10), idle: Duration::from_secs(30) }
+        Self {
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(30),
+            document: Duration::from_secs(120),
+        }
     }
 }
 

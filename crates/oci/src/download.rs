@@ -73,7 +73,7 @@ async fn attempt(
         }
         status => return Ok((partial, Err(remote.unexpected(status)))),
     }
-    let end = response.content_length().map(|length| partial.position() + length);
+    let end = response.content_length().map(|length| partial.position().saturating_add(length));
     if let Some(end) = end.filter(|end| *end != layer.size) {
         let error = partial.wrong_size(end);
         return Ok((partial, Err(error)));

@@ -19,6 +19,8 @@ pub(crate) struct Plain {
     head: Duration,
     /// Between two pieces of an answer.
     idle: Duration,
+    /// For all of an answer that is read as a whole.
+    document: Duration,
 }
 
 /// The hosts that may be spoken to without TLS, `host` or `host:port`.
@@ -50,7 +52,8 @@ impl Plain {
         let hosts = Arc::new(PlainHosts(hosts));
         let client = client(config, &hosts)?;
         let head = config.timeouts.connect + config.timeouts.idle;
-        Ok(Self { client, hosts, head, idle: config.timeouts.idle })
+        let (idle, document) = (config.timeouts.idle, config.timeouts.document);
+        Ok(Self { client, hosts, head, idle, document })
     }
 
     /// Whether `url` is HTTPS, or its host is listed for plain HTTP.
@@ -101,8 +104,20 @@ impl Plain {
         chunk.map_err(silent)?.map_err(|error| broken(host, error))
     }
 
-    /// All of an answer, if it has `limit` bytes at most.
+    /// All of an answer, if it has `limit` bytes at most and comes in time.
     pub(crate) async fn read(
+        &self,
+        host: &str,
+        what: &str,
+        response: Response,
+        limit: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let read = tokio::time::timeout(self.document, self.collect(host, what, response, limit));
+        let slow = |_| Error::unavailable(host, format!("{what} took over {:?}", self.document));
+        read.await.map_err(slow)?
+    }
+
+    async fn collect(
         &self,
         host: &str,
         what: &str,

@@ -57,14 +57,20 @@ where
     }
 }
 
-/// `Retry-After`, in seconds or as a date.
+/// Nobody waits for longer, whatever a registry asks.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// `Retry-After`, in seconds or as a date; a day at most.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
+    let asked = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(text).ok()?;
+            date.duration_since(now).unwrap_or_default()
+        }
+    };
+    Some(asked.min(MAX_RETRY_AFTER))
 }
 
 #[cfg(test)]
@@ -133,6 +139,8 @@ mod tests {
         assert_eq!(parse("7"), Some(Duration::from_secs(7)));
         assert_eq!(parse("Fri, 20 Nov 2026 12:00:30 GMT"), Some(Duration::from_secs(30)));
         assert_eq!(parse("Fri, 20 Nov 2026 11:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(parse("18446744073709551615"), Some(MAX_RETRY_AFTER));
+        assert_eq!(parse("Fri, 20 Nov 9998 12:00:00 GMT"), Some(MAX_RETRY_AFTER));
         assert_eq!(parse("soon"), None);
         assert_eq!(retry_after(&HeaderMap::new(), now), None);
     }

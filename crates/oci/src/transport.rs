@@ -61,7 +61,9 @@ impl Transport {
         url.map_err(|error| Error::invalid(host, format!("not a host: {error}")))
     }
 
-    /// Sends the call; after a 401 once more, with credentials read anew.
+    /// Sends the call; after a 401 once more, with credentials read anew. A 403
+    /// to an authorization that has worked is taken for a 401 first: that is how
+    /// some registries call one that has run out.
     pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Response, Error> {
         let host = &call.scope.host;
         if !self.plain.may_speak_to(&call.url) {
@@ -69,7 +71,14 @@ impl Transport {
         }
         let ours = authority(&call.url) == authority(&self.endpoint(host)?);
         let known = if ours { self.auth.known(call.scope) } else { None };
-        let response = self.send(call, known).await?;
+        let remembered = known.is_some();
+        let response = match self.send(call, known).await {
+            Err(Error::Denied { .. }) if remembered => {
+                self.auth.forget(call.scope);
+                self.send(call, None).await?
+            }
+            other => other?,
+        };
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }

@@ -48,7 +48,9 @@ pub(super) async fn fetch(
     let answer: Answer = serde_json::from_slice(&body)
         .map_err(|_| Error::invalid(authority(&realm), "the token server's answer is no token"))?;
     let life = answer.expires_in.map_or(DEFAULT_LIFE, Duration::from_secs);
-    let token = answer.token.or(answer.access_token).filter(|token| !token.is_empty());
+    // The same under two names; servers may send both, one of them empty.
+    let mut tokens = [answer.token, answer.access_token].into_iter().flatten();
+    let token = tokens.find(|token| !token.is_empty());
     let token = token.ok_or_else(|| Error::denied(&authority(&realm), "it gave no token"))?;
     let expires = Instant::now() + life.min(MAX_LIFE).saturating_sub(MARGIN);
     Ok((header(&scope.host, "Bearer", Secret::new(token).reveal())?, Some(expires)))

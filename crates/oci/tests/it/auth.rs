@@ -98,6 +98,32 @@ async fn a_changed_password_is_read_again_after_a_refusal() {
 }
 
 #[tokio::test]
+async fn a_password_that_has_run_out_is_read_again_when_the_registry_says_403() {
+    let fixture = Fixture::new().await;
+    fixture.registry.require_password("ann", SECRET);
+    fixture.login(SECRET);
+    let client = fixture.client();
+    fixture.resolve(&client).await.unwrap();
+    fixture.registry.script(Rule::head("/manifests/").times(1).status(403));
+    fixture.resolve(&client).await.unwrap();
+    // What is forbidden to fresh credentials stays so.
+    fixture.registry.script(Rule::head("/manifests/").status(403));
+    assert_eq!(fixture.refusal(&client).await.reason(), Reason::RegistryDenied);
+}
+
+#[tokio::test]
+async fn a_token_has_two_names_of_which_one_may_be_empty() {
+    let fixture = Fixture::new().await;
+    fixture.registry.require_anonymous_token();
+    let answer = r#"{"token": "", "access_token": "other"}"#;
+    fixture.registry.script(Rule::get("/token").body(answer));
+    let client = fixture.client();
+    fixture.refusal(&client).await;
+    let sent = fixture.registry.requests();
+    assert!(sent.iter().any(|request| request.header("authorization") == Some("Bearer other")));
+}
+
+#[tokio::test]
 async fn without_credentials_a_locked_registry_is_denied() {
     let fixture = Fixture::new().await;
     fixture.registry.require_password("ann", SECRET);

@@ -6,6 +6,10 @@ use outrigger_core::{Digest, Reason};
 use outrigger_oci::{Error, Layer, Progress, Reference};
 use outrigger_testkit::registry::{Gate, Registry, Rule};
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 use crate::support::{NAME, bytes, client, layer_of, reference, registry_with};
 
@@ -260,4 +264,28 @@ async fn two_fetches_into_one_file_do_not_disturb_each_other() {
     assert!(fs::read(fixture.dest()).unwrap() == fixture.content, "content differs");
     // The second waited, and found the file complete.
     assert_eq!(fixture.ranges(), ["all"]);
+}
+
+#[tokio::test]
+async fn a_length_beyond_all_bounds_is_a_wrong_size() {
+    let fixture = Fixture::new().await;
+    fs::write(fixture.dest(), &fixture.content[..1000]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    let head = format!(
+        "HTTP/1.1 206 Partial Content\r\ncontent-range: bytes 1000-/*\r\ncontent-length: {}\r\n\r\n",
+        u64::MAX - 2
+    );
+    let liar = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 1024];
+        assert!(stream.read(&mut request).await.unwrap() > 0);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+    };
+    let (client, reference) = (client(&host), reference(&host, ""));
+    let dest = fixture.dest();
+    let fetch = client.fetch_blob(&reference, &fixture.layer, &dest);
+    let (result, _stream) = tokio::join!(fetch, liar);
+    assert!(matches!(result, Err(Error::SizeMismatch { .. })), "{result:?}");
 }

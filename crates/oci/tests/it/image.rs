@@ -253,3 +253,19 @@ async fn a_layer_of_unknown_packing_is_refused() {
     let error = client(registry.host()).image(&reference(registry.host(), "")).await.unwrap_err();
     assert!(error.to_string().contains("text/plain"), "{error}");
 }
+
+#[tokio::test]
+async fn a_manifest_that_does_not_come_to_its_end_is_given_up() {
+    let (registry, ..) = registry_with(b"one").await;
+    // Far less than what a silent registry gets.
+    let mut config = config(registry.host());
+    config.timeouts.document = Duration::from_millis(20);
+    config.retries.attempts = 1;
+    let gate = Gate::new();
+    registry.script(Rule::get("/manifests/").pause_after(10, &gate));
+    let client = Client::new(config).unwrap();
+    let error = client.image(&reference(registry.host(), ":latest")).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::RegistryUnavailable);
+    assert!(error.to_string().contains("took over 20ms"), "{error}");
+    gate.open();
+}
