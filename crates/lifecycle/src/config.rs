@@ -19,6 +19,9 @@ pub struct Config {
     pub pull_concurrency: usize,
     /// Layers of one image fetched at the same time.
     pub layer_concurrency: usize,
+    /// Tags and digests nobody has seen working that may be asked for at the same
+    /// time; more are refused as overload until failures are forgotten.
+    pub max_unproven: usize,
     /// Retries of what failed for now: pulls, look-ups, loads, reloads.
     pub retry: Retry,
     /// How the engine is watched.
@@ -95,6 +98,7 @@ impl Default for Config {
             retain: Duration::from_secs(7 * 24 * 3600),
             pull_concurrency: 4,
             layer_concurrency: 4,
+            max_unproven: 256,
             retry: Retry::default(),
             engine: Watch::default(),
             engine_store_path: None,

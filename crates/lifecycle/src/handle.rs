@@ -89,9 +89,8 @@ impl Handle {
         let Some(Entry { route, asked }) = routes.find(model, selector) else {
             return routes.full.clone().map(Err);
         };
-        if !matches!(route, Route::Waiting(_)) {
-            asked.touch(self.shared.clock.now());
-        }
+        // Also when there is nothing yet: who waits still wants it.
+        asked.touch(self.shared.clock.now());
         match route {
             Route::Waiting(_) => None,
             Route::Refused(failure) => Some(Err(failure.clone())),

@@ -149,6 +149,7 @@ fn policy(config: &Config) -> Policy {
         steady_probe: config.engine.steady,
         patience: config.engine.patience,
         reload_limit: config.engine.reload_limit,
+        max_unproven: config.max_unproven.max(1),
         ..Policy::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Fleet, TagKey};
 use crate::{
-    Digest, Failure, ModelKey, Moment, Reason, Retry,
+    Digest, Failure, ModelKey, Moment, Reason,
     model::{ModelMachine, Trouble},
 };
 
@@ -76,11 +76,12 @@ impl Fleet {
     }
 }
 
-/// Waiting helps against what is tried again, unless nobody expects it to work.
+/// Waiting helps against what is tried again, but for a refusal of the registry:
+/// that takes a person to change.
 fn answer_trouble(trouble: &Trouble, now: Moment) -> Answer {
     let mut failure = trouble.failure.clone();
     let Some(retry_at) = trouble.retry_at else { return Answer::Refused(failure) };
-    if failure.reason.retry() == Retry::Never {
+    if failure.reason == Reason::RegistryDenied {
         return Answer::Refused(failure);
     }
     failure.retry_after = Some(retry_at.since(now));

@@ -10,7 +10,7 @@ use crate::rig::{Rig, acquire, model, predict, stage, until};
 async fn an_idle_model_leaves_the_engine_and_later_the_disk() {
     let mut rig = Rig::new().await;
     let digest = rig.push("churn", "latest", &model(1));
-    rig.config.idle_ttl = Duration::from_millis(100);
+    rig.config.idle_ttl = Duration::from_millis(700);
     rig.config.retain = Duration::from_millis(100);
     let handle = rig.start();
     let lease = acquire(&handle, "churn").await.expect("served");

@@ -106,7 +106,7 @@ async fn a_lease_keeps_its_servable_in_the_engine() {
     predict(&lease).await.expect("it is there still");
     drop(lease);
     until(&handle, |it| stage(it, "churn", digest).is_none_or(|it| it == Stage::New)).await;
-    assert_eq!(rig.links(), 0);
+    assert_eq!(rig.links(), 0, "its files are deleted after its links");
     let lease = acquire(&handle, "churn").await.expect("a request brings it back");
     predict(&lease).await.expect("it answers");
     assert_eq!(rig.engine.violations(), []);

@@ -6,7 +6,10 @@ use std::sync::{
 };
 
 use outrigger_core::{Reason, Stage};
-use outrigger_testkit::{engine::Predicting, registry::Rule};
+use outrigger_testkit::{
+    engine::{Gate, Loading, Predicting},
+    registry::Rule,
+};
 use tokio::task::JoinSet;
 use tonic::Code;
 
@@ -90,18 +93,22 @@ async fn a_tag_that_is_gone_or_a_registry_that_is_down_leaves_the_last_known_goo
 #[tokio::test]
 async fn a_tag_that_moves_on_drops_the_version_in_between() {
     let (rig, handle) = Rig::started().await;
-    acquire(&handle, "churn").await.expect("served");
-    let layers = Rule::any("/blobs/");
-    let gate = outrigger_testkit::registry::Gate::new();
-    rig.registry.script(layers.pause_after(0, &gate));
-    let between = rig.push("churn", "latest", &model(2));
-    until(&handle, |it| stage(it, "churn", between).is_some()).await;
-    rig.registry.behave();
+    let first = acquire(&handle, "churn").await.expect("served").key.digest;
+    let (gate, between) = (Gate::closed(), rig.push("churn", "next", &model(2)));
+    let (held, hex) = (gate.clone(), between.hex());
+    rig.engine.on_load(move |load| match std::fs::read_link(&load.path) {
+        Ok(tree) if tree.to_string_lossy().contains(&hex) => Loading::Held(held.clone()),
+        _ => Loading::Normal,
+    });
+    rig.registry.tag("team/churn", "latest", between);
+    until(&handle, |it| stage(it, "churn", between) == Some(Stage::Loaded)).await;
+    assert_eq!(acquire(&handle, "churn").await.expect("served").key.digest, first);
     let last = rig.push("churn", "latest", &model(3));
-    until(&handle, |it| {
+    let serving = |it: &outrigger_lifecycle::Snapshot| {
         it.models[&name("churn")].tags.values().all(|tag| tag.serving == Some(last))
-    })
-    .await;
-    until(&handle, |it| stage(it, "churn", between).is_none_or(|it| it == Stage::New)).await;
+    };
+    until(&handle, serving).await;
     gate.open();
+    until(&handle, |it| stage(it, "churn", between) == Some(Stage::Downloaded)).await;
+    assert_eq!(rig.engine.violations(), []);
 }
