@@ -1,22 +1,14 @@
 //! How much the store takes, and making room.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::SystemTime,
-};
+mod measure;
+
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 use bytesize::ByteSize;
 use outrigger_core::Digest;
 
-use crate::{
-    Error, Result, Store, disk,
-    metrics::{self, Kind},
-    store::{Inner, digest_of},
-    tree,
-};
+use crate::{Error, Result, Store, store::Inner};
+pub(crate) use measure::on_disk;
 
 /// Says whether the tree of an image must stay. Called with the store locked:
 /// it must not call the store.
@@ -24,8 +16,6 @@ pub type InUse<'a> = &'a dyn Fn(&Digest) -> bool;
 
 /// Left on the disk for the journal and for others.
 const DISK_MARGIN: u64 = 16 << 20;
-/// What a file system gives out at a time.
-const BLOCK: u64 = 4096;
 
 /// What the store takes on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,22 +53,6 @@ struct Claim {
     /// Bytes promised to the tree while it has no name yet, and written so far.
     promised: u64,
     written: u64,
-}
-
-/// Something that may go.
-#[derive(Debug)]
-struct Candidate {
-    kind: Kind,
-    used: SystemTime,
-    path: PathBuf,
-    bytes: u64,
-}
-
-/// What is on the disk, once looked at.
-struct Measured {
-    usage: Usage,
-    /// First to go first.
-    candidates: Vec<Candidate>,
 }
 
 /// What is promised and not there yet.
@@ -225,62 +199,6 @@ impl Inner {
             .map_err(|error| Error::io("look at the disk of", root, error.into()))?;
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
-
-    fn measure(&self, claims: &Claims, in_use: InUse<'_>) -> Result<Measured> {
-        let mut candidates = Vec::new();
-        let mut layers = |dir: &Path, kind| -> Result<u64> {
-            let free = |digest: &Digest| !claims.protects_layer(digest);
-            files(dir, kind, &free, &mut candidates)
-        };
-        let blobs = layers(&self.layout.blobs(), Kind::Blob)?;
-        let partial = layers(&self.layout.partials(), Kind::Partial)?;
-        candidates.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
-        let trees = self.trees(claims, in_use, &mut candidates)?;
-        let usage =
-            Usage { blobs: ByteSize(blobs), partial: ByteSize(partial), trees: ByteSize(trees) };
-        metrics::measured(&usage);
-        Ok(Measured { usage, candidates })
-    }
-
-    /// Adds the trees that may go, the longest unused first; tells the size of all.
-    fn trees(&self, claims: &Claims, in_use: InUse<'_>, to: &mut Vec<Candidate>) -> Result<u64> {
-        let published = self.published_trees()?;
-        let stays = |digest: &Digest| {
-            published.contains(digest) || claims.protects_tree(digest) || in_use(digest)
-        };
-        let mut trees = tree::all(&self.layout)?;
-        trees.sort_by_key(|tree| (tree.last_used(), *tree.digest()));
-        let total = trees.iter().map(|tree| tree.size().as_u64()).sum();
-        to.extend(trees.iter().filter(|tree| !stays(tree.digest())).map(|tree| Candidate {
-            kind: Kind::Tree,
-            used: tree.last_used(),
-            path: self.layout.tree(tree.digest()),
-            bytes: tree.size().as_u64(),
-        }));
-        Ok(total)
-    }
-
-    /// Digests of trees that the engine may read.
-    pub(crate) fn published_trees(&self) -> Result<BTreeSet<Digest>> {
-        Ok(self.published()?.into_iter().filter_map(|published| published.tree).collect())
-    }
-}
-
-impl Candidate {
-    fn evict(&self) -> Result<()> {
-        let (kind, path) = (self.kind.as_str(), self.path.display());
-        tracing::info!(kind, %path, bytes = self.bytes, "evicted to make room");
-        metrics::evicted(self.kind);
-        match self.kind {
-            Kind::Tree => disk::remove_tree(&self.path),
-            Kind::Blob | Kind::Partial => disk::remove(&self.path),
-        }
-    }
-}
-
-/// What a file of `bytes` takes: small ones are not free.
-pub(crate) fn on_disk(bytes: u64) -> u64 {
-    bytes.max(1).checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
 
 /// The layers, each with the largest size it is said to have: an image may name
@@ -303,27 +221,6 @@ fn total(sizes: impl Iterator<Item = u64>) -> u64 {
 fn present(inner: &Inner, layer: &Digest) -> u64 {
     let length = |path: PathBuf| fs::metadata(path).map(|metadata| metadata.len()).ok();
     length(inner.layout.blob(layer)).or_else(|| length(inner.layout.partial(layer))).unwrap_or(0)
-}
-
-/// Adds the files of `dir` that may go; tells the size of all.
-fn files(
-    dir: &Path,
-    kind: Kind,
-    free: &dyn Fn(&Digest) -> bool,
-    to: &mut Vec<Candidate>,
-) -> Result<u64> {
-    let mut total = 0;
-    for path in disk::list(dir)? {
-        // A download may be renamed or removed by its owner at any time.
-        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-        let bytes = on_disk(metadata.len());
-        total += bytes;
-        if digest_of(&path).is_none_or(|digest| free(&digest)) {
-            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            to.push(Candidate { kind, used, path, bytes });
-        }
-    }
-    Ok(total)
 }
 
 #[cfg(test)]

@@ -1,4 +1,9 @@
-use std::{cell::RefCell, fs, process::Command, time::Duration};
+use std::{
+    cell::RefCell,
+    fs,
+    process::Command,
+    time::{Duration, SystemTime},
+};
 
 use outrigger_core::{LayerKind, Reason};
 use outrigger_testkit::layers::BuiltLayer;

@@ -1,0 +1,117 @@
+//! What is on the disk, and what of it may go.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use bytesize::ByteSize;
+use outrigger_core::Digest;
+
+use super::{Claims, InUse, Usage};
+use crate::{
+    Result, disk,
+    metrics::{self, Kind},
+    store::{Inner, digest_of},
+    tree,
+};
+
+/// What a file system gives out at a time.
+const BLOCK: u64 = 4096;
+
+/// Something that may go.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    kind: Kind,
+    used: SystemTime,
+    path: PathBuf,
+    pub(super) bytes: u64,
+}
+
+/// What is on the disk, once looked at.
+pub(super) struct Measured {
+    pub(super) usage: Usage,
+    /// First to go first.
+    pub(super) candidates: Vec<Candidate>,
+}
+
+impl Inner {
+    pub(super) fn measure(&self, claims: &Claims, in_use: InUse<'_>) -> Result<Measured> {
+        let mut candidates = Vec::new();
+        let mut layers = |dir: &Path, kind| -> Result<u64> {
+            let free = |digest: &Digest| !claims.protects_layer(digest);
+            files(dir, kind, &free, &mut candidates)
+        };
+        let blobs = layers(&self.layout.blobs(), Kind::Blob)?;
+        let partial = layers(&self.layout.partials(), Kind::Partial)?;
+        candidates.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
+        let trees = self.trees(claims, in_use, &mut candidates)?;
+        let usage =
+            Usage { blobs: ByteSize(blobs), partial: ByteSize(partial), trees: ByteSize(trees) };
+        metrics::measured(&usage);
+        Ok(Measured { usage, candidates })
+    }
+
+    /// Adds the trees that may go, the longest unused first; tells the size of all.
+    fn trees(&self, claims: &Claims, in_use: InUse<'_>, to: &mut Vec<Candidate>) -> Result<u64> {
+        let published = self.published_trees()?;
+        let stays = |digest: &Digest| {
+            published.contains(digest) || claims.protects_tree(digest) || in_use(digest)
+        };
+        let mut trees = tree::all(&self.layout)?;
+        trees.sort_by_key(|tree| (tree.last_used(), *tree.digest()));
+        let total = trees.iter().map(|tree| tree.size().as_u64()).sum();
+        to.extend(trees.iter().filter(|tree| !stays(tree.digest())).map(|tree| Candidate {
+            kind: Kind::Tree,
+            used: tree.last_used(),
+            path: self.layout.tree(tree.digest()),
+            bytes: tree.size().as_u64(),
+        }));
+        Ok(total)
+    }
+
+    /// Digests of trees that the engine may read.
+    pub(crate) fn published_trees(&self) -> Result<BTreeSet<Digest>> {
+        Ok(self.published()?.into_iter().filter_map(|published| published.tree).collect())
+    }
+}
+
+impl Candidate {
+    pub(super) fn evict(&self) -> Result<()> {
+        let (kind, path) = (self.kind.as_str(), self.path.display());
+        tracing::info!(kind, %path, bytes = self.bytes, "evicted to make room");
+        metrics::evicted(self.kind);
+        match self.kind {
+            Kind::Tree => disk::remove_tree(&self.path),
+            Kind::Blob | Kind::Partial => disk::remove(&self.path),
+        }
+    }
+}
+
+/// What a file of `bytes` takes: small ones are not free.
+pub(crate) fn on_disk(bytes: u64) -> u64 {
+    bytes.max(1).checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
+}
+
+/// Adds the files of `dir` that may go; tells the size of all.
+fn files(
+    dir: &Path,
+    kind: Kind,
+    free: &dyn Fn(&Digest) -> bool,
+    to: &mut Vec<Candidate>,
+) -> Result<u64> {
+    let mut total = 0;
+    for path in disk::list(dir)? {
+        // A download may be renamed or removed by its owner at any time.
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        let bytes = on_disk(metadata.len());
+        total += bytes;
+        if digest_of(&path).is_none_or(|digest| free(&digest)) {
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            to.push(Candidate { kind, used, path, bytes });
+        }
+    }
+    Ok(total)
+}
