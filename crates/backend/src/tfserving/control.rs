@@ -136,7 +136,8 @@ fn version(status: ModelVersionStatus) -> VersionStatus {
     };
     let error = status.status.filter(|status| status.error_code != 0).map(|status| {
         let code = Code::from_i32(status.error_code);
-        Failure::new(Reason::EngineFailed, format!("{code:?}: {}", status.error_message))
+        let message = status::cut(&status.error_message);
+        Failure::new(Reason::EngineFailed, format!("{code:?}: {message}"))
     });
     VersionStatus { version: Version(status.version), state, error }
 }
@@ -165,6 +166,24 @@ fn model((name, served): (ServableName, ServedModel)) -> Result<ModelConfig, Rel
 fn outcome(status: StatusProto) -> Result<(), ReloadError> {
     match Code::from_i32(status.error_code) {
         Code::Ok => Ok(()),
-        code => Err(ReloadError::Refused { code, message: status.error_message }),
+        code => Err(ReloadError::Refused { code, message: status::cut(&status.error_message) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_an_engine_s_words_are_cut() {
+        let failed = || StatusProto { error_code: 2, error_message: "é".repeat(1 << 20) };
+        let status = ModelVersionStatus { status: Some(failed()), ..Default::default() };
+        let error = version(status).error.expect("it failed");
+        assert!(error.message.starts_with("Unknown: é"));
+        assert!(error.message.len() < 5000, "{} bytes", error.message.len());
+        let Err(ReloadError::Refused { message, .. }) = outcome(failed()) else {
+            panic!("refused")
+        };
+        assert!(message.len() < 5000, "{} bytes", message.len());
     }
 }

@@ -69,8 +69,12 @@ fn transport(status: &Status) -> Option<TransportError> {
     None
 }
 
-/// The engine's words; some models put pages of them there.
 fn message(status: &Status) -> String {
+    cut(status.message())
+}
+
+/// The engine's words; some models put pages of them there.
+pub(super) fn cut(message: &str) -> String {
     const MOST: usize = 2048;
-    status.message().chars().take(MOST).collect()
+    message.chars().take(MOST).collect()
 }
