@@ -3,6 +3,7 @@
 mod parse;
 
 use std::{
+    borrow::Cow,
     fmt,
     path::{Path, PathBuf},
     str::FromStr,
@@ -152,12 +153,23 @@ fn starts_with_segments(path: &str, first: &str) -> bool {
 
 impl InvalidReference {
     fn new(text: &str, problem: impl Into<String>) -> Self {
-        Self { text: text.chars().take(300).collect(), problem: problem.into() }
+        let text = without_login(text).chars().take(300).collect();
+        Self { text, problem: problem.into() }
     }
 
     /// The stable reason for callers.
     pub fn reason(&self) -> Reason {
         Reason::RequestMalformed
+    }
+}
+
+/// A login has no place in a reference, and its password none in a message.
+fn without_login(text: &str) -> Cow<'_, str> {
+    match text.rsplit_once('@') {
+        Some((_, rest)) if !rest.starts_with("sha256:") && !text.starts_with(LAYOUT_SCHEME) => {
+            format!("***@{rest}").into()
+        }
+        _ => text.into(),
     }
 }
 

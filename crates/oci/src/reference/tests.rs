@@ -152,3 +152,16 @@ fn a_repository_keeps_its_place_when_the_version_changes() {
     let digest: Digest = sha256().parse().unwrap();
     assert_eq!(tag.with_digest(digest).to_string(), format!("localhost:5000/churn@{digest}"));
 }
+
+#[test]
+fn a_password_in_a_reference_is_not_repeated() {
+    for text in ["https://ann:s3/cret@registry.example/team", "ann:s3cret@registry.example/team"] {
+        let reference = text.parse::<Reference>().unwrap_err();
+        let prefix = text.parse::<Prefix>().unwrap_err();
+        for shown in [format!("{reference} {reference:?}"), format!("{prefix} {prefix:?}")] {
+            assert!(shown.contains("registry.example") && !shown.contains("cret"), "{shown}");
+        }
+    }
+    let digest = format!("{}@sha256:12", "registry.example/team/churn");
+    assert!(digest.parse::<Reference>().unwrap_err().to_string().contains(&digest));
+}
