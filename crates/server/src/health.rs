@@ -1,6 +1,6 @@
 //! What operators and probes ask: alive, ready, metrics; and gRPC health.
 
-use std::{collections::BTreeSet, convert::Infallible, sync::Arc};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use axum::{
     Router,
@@ -93,42 +93,58 @@ async fn exposed(State(app): State<App>) -> Response {
 /// readiness, a model's name for the version that its default tag means.
 pub(crate) async fn follow(
     models: Handle,
-    mut reporter: HealthReporter,
+    reporter: HealthReporter,
     stop: Readiness,
 ) -> Result<(), Infallible> {
     let mut changes = models.watch();
-    let mut known = BTreeSet::new();
+    let mut told = Told { reporter, statuses: BTreeMap::new() };
     loop {
         let snapshot = Arc::clone(&changes.borrow_and_update());
-        report(&models, &snapshot, &mut reporter, &mut known).await;
+        told.report(&models, &snapshot).await;
         let changed = stop.stopping.run_until_cancelled(changes.changed()).await;
         if !matches!(changed, Some(Ok(()))) {
             break;
         }
     }
     stop.stopping.cancelled().await;
-    withdraw(&reporter, &known).await;
+    told.withdraw().await;
     Ok(())
 }
 
-async fn report(
-    models: &Handle,
-    snapshot: &Snapshot,
-    reporter: &mut HealthReporter,
-    known: &mut BTreeSet<ModelName>,
-) {
-    for service in SERVICES {
-        reporter.set_service_status(service, status(snapshot.ready)).await;
+/// What gRPC health has been told, by name: those who watch hear of changes
+/// only.
+struct Told {
+    reporter: HealthReporter,
+    statuses: BTreeMap<String, ServingStatus>,
+}
+
+impl Told {
+    async fn report(&mut self, models: &Handle, snapshot: &Snapshot) {
+        let mut now: BTreeMap<_, _> =
+            SERVICES.map(|service| (service.to_owned(), status(snapshot.ready))).into();
+        for (name, view) in &snapshot.models {
+            now.insert(name.to_string(), status(serves(models, name, view)));
+        }
+        self.tell(now).await;
     }
-    let gone = known.iter().filter(|name| !snapshot.models.contains_key(*name));
-    for name in gone.cloned().collect::<Vec<_>>() {
-        reporter.clear_service_status(name.as_str()).await;
-        known.remove(&name);
+
+    /// Tells everybody who asks or watches that nothing is served here any more.
+    async fn withdraw(&mut self) {
+        let names = self.statuses.keys().cloned();
+        let now = names.map(|name| (name, ServingStatus::NotServing)).collect();
+        self.tell(now).await;
     }
-    for (name, view) in &snapshot.models {
-        let serves = serves(models, name, view);
-        reporter.set_service_status(name.as_str(), status(serves)).await;
-        known.insert(name.clone());
+
+    async fn tell(&mut self, now: BTreeMap<String, ServingStatus>) {
+        for name in self.statuses.keys().filter(|name| !now.contains_key(*name)) {
+            self.reporter.clear_service_status(name).await;
+        }
+        for (name, status) in &now {
+            if self.statuses.get(name) != Some(status) {
+                self.reporter.set_service_status(name, *status).await;
+            }
+        }
+        self.statuses = now;
     }
 }
 
@@ -145,12 +161,4 @@ fn serves(models: &Handle, name: &ModelName, view: &ModelView) -> bool {
 
 fn status(serves: bool) -> ServingStatus {
     if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
-}
-
-/// Tells everybody who asks or watches that nothing is served here any more.
-async fn withdraw(reporter: &HealthReporter, known: &BTreeSet<ModelName>) {
-    let names = SERVICES.into_iter().chain(known.iter().map(ModelName::as_str));
-    for name in names {
-        reporter.set_service_status(name, ServingStatus::NotServing).await;
-    }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use outrigger_proto::outrigger::v1::{
-    GetModelRequest, ListModelsRequest, LoadModelRequest, UnloadModelRequest, WatchModelsRequest,
-    model_version::State,
+    GetModelRequest, ListModelsRequest, LoadModelRequest, PredictRequest, UnloadModelRequest,
+    WatchModelsRequest, model_version::State,
 };
 use tonic::{Code, Request};
 use tonic_health::pb::{
@@ -18,7 +18,7 @@ use tonic_reflection::pb::{
     v1alpha::{self, server_reflection_client::ServerReflectionClient as AlphaClient},
 };
 
-use crate::stack::{MODEL, Stack, by_name, channel, reason, request};
+use crate::stack::{MODEL, Stack, by_name, channel, linear, reason, request};
 
 #[tokio::test]
 async fn models_are_listed_and_shown_with_their_history() {
@@ -93,6 +93,28 @@ async fn health_is_told_for_the_server_and_for_each_model() {
     }
     let asked = HealthCheckRequest { service: "nobody".to_owned() };
     assert_eq!(health.check(asked).await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn who_watches_health_hears_of_changes_only() {
+    let stack = Stack::start().await;
+    let mut health = HealthClient::new(channel(stack.addresses.grpc));
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let asked = HealthCheckRequest { service: String::new() };
+    let mut watch = health.watch(asked).await.unwrap().into_inner();
+    // Many changes of models, none of the server's own health, then its end.
+    for name in ["offers/one", "offers/two", "offers/three"] {
+        stack.publish(name, &linear(0.0)).await;
+        let other = PredictRequest { model: Some(by_name(name)), ..request(&[(1.0, 1.0)]) };
+        stack.predictions().predict(other).await.unwrap();
+    }
+    stack.tell_to_stop();
+    let mut told = Vec::new();
+    while let Ok(Some(message)) = watch.message().await {
+        told.push(message.status());
+    }
+    told.retain(|status| *status == ServingStatus::Serving);
+    assert_eq!(told.len(), 1);
 }
 
 #[tokio::test]
