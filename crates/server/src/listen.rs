@@ -16,7 +16,7 @@ use hyper_util::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::sleep,
+    time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -33,7 +33,7 @@ const STREAMS: u32 = 1024;
 /// A peer that does not answer a ping is gone.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// For the headers of an HTTP/1 request.
+/// For the first byte of a connection, and the headers of an HTTP/1 request.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(15);
 /// After a failed accept: out of file descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -128,6 +128,12 @@ async fn converse(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = %error, "no delay could not be set");
     }
+    // Who connects and says nothing must not keep a place for ever.
+    let mut byte = [0];
+    let first = timeout(HEADERS_TIMEOUT, stream.peek(&mut byte));
+    if !matches!(stop.run_until_cancelled(first).await, Some(Ok(Ok(1)))) {
+        return;
+    }
     let service = TowerToHyperService::new(app);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
@@ -158,4 +164,25 @@ fn protocol() -> Builder<TokioExecutor> {
         .keep_alive_timeout(PING_TIMEOUT);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_says_nothing_is_let_go() {
+        let listener = Listener::bind("http", ([127, 0, 0, 1], 0).into()).unwrap();
+        let address = listener.address().unwrap();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(listener.serve(Router::new(), stop.clone()));
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        let read = timeout(HEADERS_TIMEOUT * 2, silent.read(&mut [0])).await;
+        assert_eq!(read.expect("the server hangs up").unwrap(), 0);
+        let _silent = TcpStream::connect(address).await.unwrap();
+        stop.cancel();
+        serving.await.unwrap().expect("it does not wait for those who say nothing");
+    }
 }
