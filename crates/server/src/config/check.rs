@@ -172,11 +172,16 @@ impl Check {
             self.require(one, key("digest"), "a tag or a digest, not both");
             match &model.image {
                 Some(image) => self.image(config, &key("image"), image),
-                None => self.require(
-                    config.images.repository.is_some(),
-                    key("image"),
-                    "must be given where there is no images.repository",
-                ),
+                None => match &config.images.repository {
+                    Some(repository) => {
+                        self.image(config, &key("name"), &format!("{repository}/{}", model.name));
+                    }
+                    None => self.require(
+                        false,
+                        key("image"),
+                        "must be given where there is no images.repository",
+                    ),
+                },
             }
         }
     }

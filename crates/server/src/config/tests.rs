@@ -98,7 +98,12 @@ fn keys_of_a_model_are_checked_by_position() {
         ("- {name: a, image: 'r.example/t/a:latest'}", "models[0].image"),
         ("- {name: a, digest: latest}", "models[0].digest"),
         ("- {image: r.example/t/a}", "models[0]"),
+        (
+            "- {name: a}\nimages: {repository: r.example/u, allowed: [r.example/t]}",
+            "models[0].name",
+        ),
     ] {
+        let base = if models.contains("images:") { "models:\n" } else { base };
         assert_eq!(keys(from_file(&format!("{base}{models}"))), [key], "{models}");
     }
     assert_eq!(keys(from_file("models: [{name: a}]")), ["models[0].image"]);
