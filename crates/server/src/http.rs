@@ -7,7 +7,7 @@ use axum::{
     body::Bytes,
     extract::{
         DefaultBodyLimit, Path, State,
-        rejection::{BytesRejection, FailedToBufferBody},
+        rejection::{BytesRejection, FailedToBufferBody, PathRejection},
     },
     http::StatusCode,
     middleware,
@@ -23,6 +23,7 @@ use crate::{
     failure,
     guard::{Guard, guard},
     predict::Predictor,
+    routing,
     views::{History, find, model_json},
 };
 
@@ -74,9 +75,10 @@ async fn list(State(app): State<App>, Extension(call): Extension<Call>) -> Respo
 async fn show(
     State(app): State<App>,
     Extension(call): Extension<Call>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Response {
-    let found = find(&app.models, &name);
+    let name = name.map_err(|rejection| routing::invalid("name", &rejection.body_text()));
+    let found = name.and_then(|Path(name)| find(&app.models, &name));
     respond(&call, found.map(|(name, view)| model_json(&name, &view, History::Included)))
 }
 

@@ -55,6 +55,10 @@ async fn mistakes_are_told_with_reason_and_field() {
         ("{".to_owned(), 400, "REQUEST_MALFORMED"),
         ("[]".to_owned(), 400, "REQUEST_MALFORMED"),
         (String::new(), 400, "REQUEST_MALFORMED"),
+        (json!({"model": MODEL}).to_string(), 400, "REQUEST_MALFORMED"),
+        (treatment(json!(1)).replacen('{', "{\"request_id\":\"r\",", 1), 400, "REQUEST_MALFORMED"),
+        (treatment(json!(0)).replace("\"t0\":0", "\"t0\":NaN"), 400, "REQUEST_MALFORMED"),
+        (treatment(json!(0)).replace("\"t0\":0", "\"t0\":1e999"), 400, "REQUEST_MALFORMED"),
         (json!({"treatments": []}).to_string(), 400, "REQUEST_MALFORMED"),
         (json!({"model": {"name": MODEL}, "treatmens": []}).to_string(), 400, "REQUEST_MALFORMED"),
         (json!({"model": {"name": "nobody"}}).to_string(), 404, "MODEL_NOT_FOUND"),
@@ -67,6 +71,15 @@ async fn mistakes_are_told_with_reason_and_field() {
     let (_, answer) = post(&stack, treatment(json!("much"))).await;
     let field = &answer["error"]["details"]["violations"][0]["field"];
     assert!(field.as_str().is_some_and(|field| field.contains("t0")), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_utf_8_is_malformed() {
+    let stack = Stack::start().await;
+    let text = body(&json!([])).to_string().replace("r1", "r?");
+    let bytes: Vec<u8> = text.bytes().map(|b| if b == b'?' { 0xff } else { b }).collect();
+    let (status, answer) = post(&stack, bytes).await;
+    assert_eq!((status.as_u16(), &answer["error"]["reason"]), (400, &json!("REQUEST_MALFORMED")));
 }
 
 #[tokio::test]
@@ -98,8 +111,11 @@ async fn models_are_shown_by_names_with_slashes() {
     assert_eq!(version["state"], "available");
     assert_eq!(version["digest"], model["tags"][0]["serving_digest"]);
     assert!(!version["history"].as_array().unwrap().is_empty());
-    for (path, told) in [("/v1/models/nobody", 404), ("/v1/models/No%20body", 400)] {
+    for (path, told) in
+        [("/v1/models/nobody", 404), ("/v1/models/No%20body", 400), ("/v1/models/%ff", 400)]
+    {
         let (status, answer) = get(&stack, path).await;
         assert_eq!(status.as_u16(), told, "{answer}");
+        assert!(answer["error"]["reason"].is_string(), "{answer}");
     }
 }
