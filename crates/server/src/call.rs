@@ -22,6 +22,7 @@ struct Inner {
     started: Instant,
     deadline: Instant,
     place: OnceLock<Place>,
+    request_id: OnceLock<String>,
     served_by: OnceLock<(metrics::ModelLabel, Arm)>,
     outcome: OnceLock<Outcome>,
 }
@@ -95,6 +96,7 @@ impl Call {
             started,
             deadline: by,
             place: OnceLock::new(),
+            request_id: OnceLock::new(),
             served_by: OnceLock::new(),
             outcome: OnceLock::new(),
         }))
@@ -123,6 +125,12 @@ impl Call {
             Some(place) => place.aside(model).await,
             None => model.await,
         }
+    }
+
+    /// Notes what the caller calls the request, for logs.
+    pub(crate) fn asked_as(&self, request_id: &str) {
+        // One request a call.
+        let _ = self.0.request_id.set(shortened(request_id).to_owned());
     }
 
     /// Notes which servable answers. Only from here on has the call a model's
@@ -164,12 +172,20 @@ impl Call {
         let (surface, method) = (self.0.surface.as_str(), self.0.method.as_str());
         let (model, reason) = (self.model(), failure.reason.as_str());
         let message = failure.message.as_str();
+        let id = self.0.request_id.get().map(String::as_str).unwrap_or_default();
         if matches!(failure.reason, Reason::Internal | Reason::ScoresInvalid) {
-            tracing::error!(surface, method, model.name = %model, reason, message, "call failed");
+            tracing::error!(surface, method, request.id = id, model.name = %model, reason, message, "call failed");
         } else {
-            tracing::debug!(surface, method, model.name = %model, reason, message, "call failed");
+            tracing::debug!(surface, method, request.id = id, model.name = %model, reason, message, "call failed");
         }
     }
+}
+
+/// An id as far as logs show it: callers make them up, of any length.
+fn shortened(request_id: &str) -> &str {
+    const MOST: usize = 128;
+    let end = (0..=MOST.min(request_id.len())).rev().find(|&end| request_id.is_char_boundary(end));
+    &request_id[..end.unwrap_or(0)]
 }
 
 impl Drop for Inner {
@@ -192,5 +208,17 @@ impl Drop for Inner {
             reason,
             took: self.started.elapsed(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_in_logs_are_cut_at_a_character() {
+        assert_eq!(shortened("r-1"), "r-1");
+        assert_eq!(shortened(&"x".repeat(20_000)).len(), 128);
+        assert_eq!(shortened(&format!("x{}", "ä".repeat(100))).len(), 127);
     }
 }

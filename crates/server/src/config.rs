@@ -57,7 +57,7 @@ section! {
         /// Listener for gRPC calls that change models. It asks for no credentials: keep it on
         /// loopback, or behind something that does.
         admin: SocketAddr = "127.0.0.1:9901";
-        /// The largest request taken, on any listener.
+        /// The largest prediction request taken, over gRPC and HTTP.
         max_message: Size = "64MiB";
         /// The most treatments of one user.
         max_treatments: u32 = "5000";

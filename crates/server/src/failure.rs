@@ -119,6 +119,11 @@ pub(crate) fn to_json(failure: &Failure) -> Value {
     }})
 }
 
+/// What is refused because the server stops.
+pub(crate) fn stopping() -> Failure {
+    Failure::new(Reason::ShuttingDown, "the server is stopping")
+}
+
 /// A status that no handler made: tonic's own, about how the request arrived.
 /// They carry no details, and differ from ours only by their code.
 pub(crate) fn of_transport(code: Code, message: &str) -> Failure {

@@ -21,6 +21,10 @@ use crate::{
     predict::Predictor,
 };
 
+/// The most bytes of a question about models: it holds names only, and is read
+/// without a place in the admission.
+const QUESTION: usize = 64 << 10;
+
 /// What callers may be told who only predict and look.
 pub(crate) fn serving(
     predictor: Predictor,
@@ -32,21 +36,16 @@ pub(crate) fn serving(
     let prediction =
         PredictionServiceServer::new(Prediction(predictor)).max_decoding_message_size(max_message);
     let routes = Routes::new(prediction);
-    surround(with_models(routes, models, max_message), health, rules)
+    surround(with_models(routes, models), health, rules)
 }
 
 /// The same without predictions and with changes, for the admin listener.
-pub(crate) fn admin(
-    models: Models,
-    health: &HealthReporter,
-    rules: Guard,
-    max_message: usize,
-) -> Router {
-    surround(with_models(Routes::default(), models, max_message), health, rules)
+pub(crate) fn admin(models: Models, health: &HealthReporter, rules: Guard) -> Router {
+    surround(with_models(Routes::default(), models), health, rules)
 }
 
-fn with_models(routes: Routes, models: Models, max_message: usize) -> Routes {
-    routes.add_service(ModelServiceServer::new(models).max_decoding_message_size(max_message))
+fn with_models(routes: Routes, models: Models) -> Routes {
+    routes.add_service(ModelServiceServer::new(models).max_decoding_message_size(QUESTION))
 }
 
 fn surround(routes: Routes, health: &HealthReporter, rules: Guard) -> Router {

@@ -13,11 +13,13 @@ use outrigger_proto::outrigger::v1::{
 use prost::Message as _;
 use serde_json::Value;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     call::Call,
+    failure,
     metrics::{self, Stage},
-    routing::{self, BatchRouting, PredictRouting},
+    routing::{self, BatchRouting, Routing},
 };
 
 /// Answers predictions. Cheap to clone.
@@ -25,11 +27,13 @@ use crate::{
 pub(crate) struct Predictor {
     models: Handle,
     limits: Limits,
+    /// From here on nothing new is loaded.
+    closing: CancellationToken,
 }
 
 impl Predictor {
-    pub(crate) fn new(models: Handle, limits: Limits) -> Self {
-        Self { models, limits }
+    pub(crate) fn new(models: Handle, limits: Limits, closing: CancellationToken) -> Self {
+        Self { models, limits, closing }
     }
 
     /// Scores one user's treatments: an encoded `PredictRequest` gives an encoded
@@ -43,16 +47,9 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
-        let routing: PredictRouting = routing::read(request)?;
-        let (model, selector) = routing::target(routing.model.as_ref(), &self.models)?;
-        routing::agree(named, &model)?;
-        let lease = self.acquire(call, &model, &selector, &routing.routing_key).await?;
+        let lease = self.lease(call, &routing::read(request)?, named).await?;
         let packed = timed(call, Stage::Decode, || lease.plan.pack(&[request], &self.limits))?;
-        let outputs = run(call, &lease, &packed).await?;
-        timed(call, Stage::Encode, || {
-            let response = only(answer(&lease, &packed, outputs)?)?;
-            Ok(response.encode_to_vec().into())
-        })
+        scored(call, &lease, packed, |responses| Ok(only(responses)?.encode_to_vec().into())).await
     }
 
     /// Scores many users in one call of the engine: an encoded
@@ -66,24 +63,20 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
-        let batch: BatchRouting = routing::read(request)?;
-        let options = match &batch.options {
-            Some(options) => routing::read(options)?,
-            None => ResponseOptions::default(),
-        };
-        let (model, selector) = routing::target(batch.model.as_ref(), &self.models)?;
-        routing::agree(named, &model)?;
+        let BatchRouting { model, request_id, requests, options } = routing::read(request)?;
+        let options: ResponseOptions =
+            options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
         // One engine call answers all users, so one key must stand for them.
-        let lease = self.acquire(call, &model, &selector, &batch.request_id).await?;
-        let requests: Vec<&[u8]> = batch.requests.iter().map(AsRef::as_ref).collect();
+        let routing = Routing { model, routing_key: request_id.clone(), request_id };
+        let lease = self.lease(call, &routing, named).await?;
+        let requests: Vec<&[u8]> = requests.iter().map(AsRef::as_ref).collect();
         let pack = || lease.plan.pack_batch(&requests, &options, &self.limits);
         let packed = timed(call, Stage::Decode, pack)?;
-        let outputs = run(call, &lease, &packed).await?;
-        timed(call, Stage::Encode, || {
-            let responses = answer(&lease, &packed, outputs)?;
-            let response = BatchPredictResponse { responses, request_id: batch.request_id };
+        scored(call, &lease, packed, |responses| {
+            let response = BatchPredictResponse { responses, request_id: routing.request_id };
             Ok(response.encode_to_vec().into())
         })
+        .await
     }
 
     /// The tensors that an encoded `PredictRequest` becomes, as an encoded
@@ -97,10 +90,7 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
-        let routing: PredictRouting = routing::read(request)?;
-        let (model, selector) = routing::target(routing.model.as_ref(), &self.models)?;
-        routing::agree(named, &model)?;
-        let lease = self.acquire(call, &model, &selector, &routing.routing_key).await?;
+        let lease = self.lease(call, &routing::read(request)?, named).await?;
         let explain = || lease.plan.explain(&[request], &self.limits);
         let explained = timed(call, Stage::Decode, explain)?;
         let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
@@ -112,18 +102,30 @@ impl Predictor {
     /// # Errors
     /// As [`Self::predict`].
     pub(crate) async fn predict_json(&self, call: &Call, body: &[u8]) -> Result<Value, Failure> {
-        let routing = json::selector(body)?;
-        let (model, selector) = routing::target(Some(&routing.model), &self.models)?;
-        let lease = self.acquire(call, &model, &selector, &routing.routing_key).await?;
+        let json::Routing { model, request_id, routing_key } = json::selector(body)?;
+        let routing = Routing { model: Some(model), request_id, routing_key };
+        let lease = self.lease(call, &routing, None).await?;
         let packed = timed(call, Stage::Decode, || {
             let request = json::predict_request(&lease.plan, body)?.encode_to_vec();
             lease.plan.pack(&[&request], &self.limits)
         })?;
-        let outputs = run(call, &lease, &packed).await?;
-        timed(call, Stage::Encode, || {
-            let response = only(answer(&lease, &packed, outputs)?)?;
-            Ok(json::predict_response(&lease.plan, &response))
+        scored(call, &lease, packed, |responses| {
+            Ok(json::predict_response(&lease.plan, &only(responses)?))
         })
+        .await
+    }
+
+    /// The servable that a request means, once it is there.
+    async fn lease(
+        &self,
+        call: &Call,
+        routing: &Routing,
+        named: Option<&[u8]>,
+    ) -> Result<Lease, Failure> {
+        call.asked_as(&routing.request_id);
+        let (model, selector) = routing::target(routing.model.as_ref(), &self.models)?;
+        routing::agree(named, &model)?;
+        self.acquire(call, &model, &selector, &routing.routing_key).await
     }
 
     async fn acquire(
@@ -136,6 +138,7 @@ impl Predictor {
         let start = Instant::now();
         let lease = match self.models.try_acquire(model, selector, routing_key) {
             Some(found) => found?,
+            None if self.closing.is_cancelled() => return Err(failure::stopping()),
             None => {
                 let wait = self.models.acquire(model, selector, routing_key, call.deadline());
                 call.wait_for(wait).await?
@@ -147,8 +150,19 @@ impl Predictor {
     }
 }
 
-/// Runs the model, unless there is nothing to compute.
-async fn run(call: &Call, lease: &Lease, packed: &Packed) -> Result<Vec<Tensor>, Failure> {
+/// Runs the model on what was packed and has the users' responses written down.
+async fn scored<T>(
+    call: &Call,
+    lease: &Lease,
+    mut packed: Packed,
+    write: impl FnOnce(Vec<PredictResponse>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let outputs = run(call, lease, &mut packed).await?;
+    timed(call, Stage::Encode, || write(answer(lease, &packed, outputs)?))
+}
+
+/// Runs the model, unless there is nothing to compute. Takes the tensors.
+async fn run(call: &Call, lease: &Lease, packed: &mut Packed) -> Result<Vec<Tensor>, Failure> {
     let model = call.model();
     metrics::packed(&model, packed.users.iter().map(|user| user.kept.len()), &packed.counts);
     if !packed.needs_engine() {
@@ -158,7 +172,7 @@ async fn run(call: &Call, lease: &Lease, packed: &Packed) -> Result<Vec<Tensor>,
     let run = lease.backend.predict(backend::Call {
         servable: lease.id.clone(),
         signature: lease.plan.signature().clone(),
-        inputs: packed.tensors.clone(),
+        inputs: std::mem::take(&mut packed.tensors),
         outputs: lease.plan.output_names(packed),
         deadline: call.deadline(),
     });

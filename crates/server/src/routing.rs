@@ -7,9 +7,10 @@ use outrigger_lifecycle::Handle;
 use outrigger_proto::outrigger::v1::{ModelSelector, model_selector::Version};
 use prost::Message;
 
-/// The first fields of `outrigger.v1.PredictRequest`; others are skipped.
+/// The fields of `outrigger.v1.PredictRequest` that are read first; others are
+/// skipped.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct PredictRouting {
+pub(crate) struct Routing {
     #[prost(message, optional, tag = "1")]
     pub(crate) model: Option<ModelSelector>,
     #[prost(string, tag = "2")]
@@ -110,7 +111,7 @@ mod tests {
     #[test]
     fn routing_fields_are_those_of_the_whole_message() {
         let whole = request();
-        let routing: PredictRouting = read(&whole.encode_to_vec().into()).unwrap();
+        let routing: Routing = read(&whole.encode_to_vec().into()).unwrap();
         assert_eq!(routing.model, whole.model);
         assert_eq!((&*routing.request_id, &*routing.routing_key), ("r1", "u7"));
     }
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_message_are_refused() {
         for garbage in [&b"\xff\xff\xff"[..], b"\x0a\x05ab", b"\x07"] {
-            let result: Result<PredictRouting, _> = read(&Bytes::from_static(garbage));
+            let result: Result<Routing, _> = read(&Bytes::from_static(garbage));
             assert_eq!(result.unwrap_err().reason, Reason::RequestMalformed);
         }
     }

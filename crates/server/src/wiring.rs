@@ -133,13 +133,14 @@ impl Surfaces {
             admission: admission.clone(),
             stop: stop.clone(),
         };
-        let predictor = Predictor::new(parts.models.clone(), limits(config));
+        let predictor = Predictor::new(parts.models.clone(), limits(config), parts.drain.clone());
+        let models = |access| Models::new(parts.models.clone(), access, parts.drain.clone());
         let most = server.max_message.bytes();
         let deadline = server.default_deadline.0;
         Self {
             grpc: grpc::serving(
                 predictor.clone(),
-                Models::new(parts.models.clone(), Access::Read),
+                models(Access::Read),
                 &parts.reporter,
                 rules(Surface::Grpc, deadline, &parts.drain),
                 most,
@@ -152,10 +153,9 @@ impl Surfaces {
             ),
             health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
             admin: grpc::admin(
-                Models::new(parts.models.clone(), Access::Change),
+                models(Access::Change),
                 &parts.reporter,
                 rules(Surface::Grpc, ADMIN_DEADLINE, &parts.end),
-                most,
             ),
         }
     }

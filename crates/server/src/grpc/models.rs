@@ -10,11 +10,14 @@ use outrigger_proto::outrigger::v1::{
     LoadModelResponse, Model, UnloadModelRequest, UnloadModelResponse, WatchModelsRequest,
     WatchModelsResponse, model_service_server::ModelService,
 };
+use tokio::sync::Semaphore;
 use tokio_stream::wrappers::WatchStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::prediction::call;
 use crate::{
+    failure,
     predict::served,
     routing,
     views::{History, find, model},
@@ -29,16 +32,22 @@ pub(crate) enum Access {
     Change,
 }
 
+/// Watches of one listener; each remembers what it has told.
+const MOST_WATCHES: usize = 256;
+
 /// The service for one listener.
 #[derive(Clone)]
 pub(crate) struct Models {
     models: Handle,
     access: Access,
+    /// From here on nothing new is loaded.
+    closing: CancellationToken,
+    watches: Arc<Semaphore>,
 }
 
 impl Models {
-    pub(crate) fn new(models: Handle, access: Access) -> Self {
-        Self { models, access }
+    pub(crate) fn new(models: Handle, access: Access, closing: CancellationToken) -> Self {
+        Self { models, access, closing, watches: Arc::new(Semaphore::new(MOST_WATCHES)) }
     }
 
     fn changing(&self) -> Result<(), Failure> {
@@ -57,6 +66,9 @@ impl Models {
         deadline: tokio::time::Instant,
     ) -> Result<LoadModelResponse, Failure> {
         self.changing()?;
+        if self.closing.is_cancelled() {
+            return Err(failure::stopping());
+        }
         let (name, selector) = routing::target(request.model.as_ref(), &self.models)?;
         let lease = self.models.load(&name, &selector, deadline).await?;
         tracing::info!(model.name = %name, model.digest = %lease.key.digest, "model loaded by hand");
@@ -99,9 +111,14 @@ impl ModelService for Models {
         request: Request<WatchModelsRequest>,
     ) -> Result<Response<Self::WatchModelsStream>, Status> {
         let call = call(&request);
+        let Ok(place) = Arc::clone(&self.watches).try_acquire_owned() else {
+            let message = "as many watches as allowed are open";
+            return call.conclude(Err(Failure::new(Reason::Overloaded, message)));
+        };
         let names: BTreeSet<String> = request.into_inner().names.into_iter().collect();
         let mut last = None;
         let changes = WatchStream::new(self.models.watch()).filter_map(move |snapshot| {
+            let _held = &place;
             let models = listed(&snapshot, &names, History::Included);
             let changed = last.as_ref() != Some(&models);
             last = Some(models.clone());

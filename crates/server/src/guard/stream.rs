@@ -9,7 +9,6 @@ use std::{
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http_body::Frame;
-use outrigger_core::{Failure, Reason};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::failure;
@@ -47,8 +46,7 @@ impl HttpBody for UntilStop {
         }
         ready!(self.stop.as_mut().poll(context));
         self.over = true;
-        let stopping = Failure::new(Reason::ShuttingDown, "the server is stopping");
-        let (parts, ()) = failure::to_status(&stopping).into_http::<()>().into_parts();
+        let (parts, ()) = failure::to_status(&failure::stopping()).into_http::<()>().into_parts();
         Poll::Ready(Some(Ok(Frame::trailers(parts.headers))))
     }
 

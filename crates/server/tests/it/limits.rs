@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use outrigger_proto::outrigger::v1::PredictRequest;
+use outrigger_proto::outrigger::v1::{PredictRequest, WatchModelsRequest};
 use outrigger_testkit::engine::{Gate, Loading, Predicting, floats};
 use prost::Message as _;
 use tokio::sync::mpsc;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use crate::stack::{MODEL, Stack, by_name, linear, reason, request};
@@ -47,6 +47,9 @@ async fn a_message_beyond_the_limit_is_too_large_on_both_surfaces() {
     let large = PredictRequest { request_id: "x".repeat(100_000), ..request(&[]) };
     let status = stack.predictions().predict(large).await.unwrap_err();
     assert_eq!((reason(&status).as_str(), status.code()), ("TOO_LARGE", Code::InvalidArgument));
+    let names = (0..10_000).map(|number| format!("offers/model-{number}")).collect();
+    let status = stack.models().watch_models(WatchModelsRequest { names }).await.unwrap_err();
+    assert_eq!(reason(&status), "TOO_LARGE", "a question about models is short");
     let answer = reqwest::Client::new()
         .post(stack.http("/v1/predict"))
         .body(" ".repeat(100_000))
@@ -124,15 +127,19 @@ async fn predict_by_hand(stack: &Stack, timeout: &str) -> Status {
 async fn a_model_that_is_not_up_by_the_deadline_is_loading_and_says_when_to_come_back() {
     let stack = Stack::start().await;
     let (gate, _arrivals) = hold_loads(&stack);
-    let mut client = stack.predictions();
-    let mut early = Request::new(request(&[(1.0, 1.0)]));
-    early.metadata_mut().insert("grpc-timeout", "1S".parse().unwrap());
-    let status = client.predict(early).await.unwrap_err();
+    let mut status = predict_by_hand(&stack, "1S").await;
+    // A machine that is busy at that moment answers only once the time is over.
+    for _ in 0..20 {
+        if reason(&status) != "DEADLINE" {
+            break;
+        }
+        status = predict_by_hand(&stack, "1S").await;
+    }
     assert_eq!((reason(&status).as_str(), status.code()), ("MODEL_LOADING", Code::Unavailable));
     let delay = status.get_details_retry_info().unwrap().retry_delay.unwrap();
     assert!(delay > Duration::ZERO);
     gate.open();
-    client.predict(request(&[(1.0, 1.0)])).await.unwrap();
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
 }
 
 #[tokio::test]
@@ -148,6 +155,26 @@ async fn beyond_the_requests_in_flight_more_are_refused_at_once() {
     assert_eq!((reason(&status).as_str(), status.code()), ("OVERLOADED", Code::ResourceExhausted));
     gate.open();
     first.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn watches_have_a_limit_and_one_that_ends_makes_room() {
+    let stack = Stack::start().await;
+    let mut client = stack.models();
+    let mut open = Vec::new();
+    let refused = loop {
+        match client.watch_models(WatchModelsRequest::default()).await {
+            Ok(watch) => open.push(watch),
+            Err(status) => break status,
+        }
+        assert!(open.len() <= 1000, "no end");
+    };
+    assert_eq!(reason(&refused), "OVERLOADED");
+    drop(open);
+    // The server hears of it in its own time.
+    while client.watch_models(WatchModelsRequest::default()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,9 @@ use std::sync::{
 };
 
 use futures::future::join_all;
-use outrigger_proto::outrigger::v1::{WatchModelsRequest, predict_response::Output};
+use outrigger_proto::outrigger::v1::{
+    LoadModelRequest, WatchModelsRequest, predict_response::Output,
+};
 use outrigger_server::{Error, config};
 use outrigger_testkit::engine::{Predicting, floats};
 use tokio::sync::watch;
@@ -14,7 +16,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::{
     limits::hold,
-    stack::{Stack, channel, reason, request},
+    stack::{Stack, by_name, channel, reason, request},
 };
 
 #[tokio::test]
@@ -47,6 +49,9 @@ async fn what_is_in_flight_is_answered_before_the_server_stops() {
     };
     assert_eq!(reason(&ended), "SHUTTING_DOWN");
     while health.message().await.is_ok() {}
+    let load = LoadModelRequest { model: Some(by_name("offers/other")) };
+    let status = stack.admin().load_model(load).await.unwrap_err();
+    assert_eq!(reason(&status), "SHUTTING_DOWN", "nothing new is loaded");
     assert_eq!(stack.health("/readyz").await.0, 503);
     assert_eq!(stack.health("/healthz").await.0, 200);
 
@@ -60,7 +65,11 @@ async fn what_is_in_flight_is_answered_before_the_server_stops() {
 
 #[tokio::test]
 async fn an_idle_server_stops_and_gives_its_addresses_back() {
-    let stack = Stack::start().await;
+    // An address that nobody else uses: a port that is free again at 127.0.0.1
+    // may be another test's a moment later.
+    let own = ["grpc", "http", "health", "admin"].map(|name| format!("server.{name}"));
+    let own = own.each_ref().map(|key| (key.as_str(), "127.0.81.1:0"));
+    let stack = Stack::with(&own).await;
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
     let addresses = stack.addresses;
     stack.tell_to_stop();
@@ -108,7 +117,8 @@ async fn an_address_in_use_is_told_by_name_and_nothing_is_left_behind() {
 #[tokio::test]
 async fn a_store_that_cannot_be_used_is_told_and_the_addresses_are_given_back() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // An address that nobody else uses, so that it stays free until it is taken.
+    let free = std::net::TcpListener::bind("127.0.81.2:0").unwrap().local_addr().unwrap();
     let free = free.to_string();
     let flags = [
         ("server.grpc", free.as_str()),
