@@ -186,9 +186,22 @@ def test_a_bad_new_version_leaves_the_old_one_serving(
     assert client.serving_digest(model) == first
 
 
-@pytest.mark.parametrize("allowed", ["models/team", "model", "other"])
-def test_images_outside_of_what_is_allowed_are_refused_before_anything_starts(own_stack, allowed):
+def test_an_image_outside_of_what_is_allowed(own_stack, tiny):
     stack = own_stack(start=False)
-    stack.serve.config["images"]["allowed"] = [f"{stack.registry.host}/{allowed}"]
-    with pytest.raises(ProcessError, match=r"64(.|\n)*images.repository.*not under images.allowed"):
+    stack.serve.config["images"]["allowed"] = [f"{stack.images}/team"]
+    stack.start()
+    stack.push(tiny(1), "team-evil/model")
+    stack.push(tiny(2), "team/model")
+    client = stack.client()
+    with pytest.raises(OutriggerError) as caught:
+        client.load("team-evil/model")
+    assert caught.value.reason == "IMAGE_NOT_ALLOWED"
+    assert list(client.predict("team/model", USERS, OFFERS)["score"]) == [2, 2]
+
+
+def test_a_listed_model_outside_of_what_is_allowed_is_found_at_the_start(own_stack):
+    stack = own_stack(start=False)
+    stack.serve.config["images"]["allowed"] = [f"{stack.images}/team"]
+    stack.serve.config["models"] = [{"name": "x", "image": f"{stack.images}/team-evil/x"}]
+    with pytest.raises(ProcessError, match=r"ended with 64(.|\n)*models\[0\].image"):
         stack.serve.start()
