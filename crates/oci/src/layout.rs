@@ -138,7 +138,8 @@ impl Layout {
         });
         let _lock = self.lock()?;
         let mut index = self.index()?.unwrap_or_else(empty_index);
-        let Some(entries) = index["manifests"].as_array_mut() else {
+        let entries = index.get_mut("manifests").and_then(Value::as_array_mut);
+        let Some(entries) = entries else {
             return Err(Error::invalid(self.index_path().display().to_string(), "no manifests"));
         };
         entries.retain(|entry| !has_tag(entry, tag));

@@ -134,3 +134,17 @@ async fn other_entries_of_the_index_are_kept() {
     assert_eq!(after["manifests"][0], value["manifests"][0]);
     assert_eq!(after["manifests"].as_array().unwrap().len(), 2);
 }
+
+#[tokio::test]
+async fn an_index_that_is_none_is_refused_and_not_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let index = directory.path().join("index.json");
+    let reference: Reference = format!("oci:{}:one", directory.path().display()).parse().unwrap();
+    for text in ["[]", "7", "{}", r#"{"manifests": {}}"#, "{"] {
+        fs::write(&index, text).unwrap();
+        let error = client("localhost").push(&reference, &image(&[b"one"])).await.unwrap_err();
+        assert_eq!(error.reason(), Reason::ImageInvalid, "{text}: {error}");
+        assert!(client("localhost").resolve(&reference).await.is_err(), "{text}");
+        assert_eq!(fs::read_to_string(&index).unwrap(), text);
+    }
+}
