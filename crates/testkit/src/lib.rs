@@ -1,6 +1,10 @@
-//! Fakes, builders and fixtures for tests.
+//! Fakes, builders and fixtures for tests; each module is a feature.
 
+#[cfg(feature = "engine")]
 pub mod engine;
+#[cfg(feature = "layers")]
 pub mod layers;
+#[cfg(feature = "registry")]
 pub mod registry;
+#[cfg(feature = "saved-model")]
 pub mod saved_model;
