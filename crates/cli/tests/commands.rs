@@ -10,8 +10,21 @@ use std::{
 use outrigger_testkit::saved_model::{Linear, Model, package_dir};
 use serde_json::Value;
 
-const COMMANDS: &[&str] =
-    &["serve", "engine", "push", "pull", "inspect", "validate", "predict", "models"];
+const COMMANDS: &[&str] = &[
+    "serve",
+    "engine",
+    "push",
+    "pull",
+    "inspect",
+    "validate",
+    "predict",
+    "models",
+    "models list",
+    "models show",
+    "models why",
+    "models load",
+    "models unload",
+];
 
 fn outrigger(arguments: &[&str]) -> Output {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -58,7 +71,8 @@ fn outcome(report: &Value, name: &str) -> String {
 #[test]
 fn every_command_explains_itself_with_an_example() {
     for command in COMMANDS {
-        let output = outrigger(&[command, "--help"]);
+        let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
+        let output = outrigger(&words);
         assert!(output.status.success(), "{command}");
         let help = text(&output.stdout);
         let (_, example) = help.split_once("\nExample:\n").expect(command);
@@ -76,6 +90,35 @@ fn mistakes_on_the_command_line_exit_with_64_and_failures_with_1() {
     assert_eq!(code(&["inspect", "oci:/no/such/directory:latest"]), Some(1));
     // Port 9 (discard) has no server of ours.
     assert_eq!(code(&["models", "list", "--admin", "127.0.0.1:9"]), Some(1));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
+    command.args(["serve", "--print-reference", "configuration"]).stdout(writer);
+    let output = command.output().expect("the binary runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_was_pulled_may_be_read_by_others_and_pushed_again() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let scratch = tempfile::tempdir().expect("a directory");
+    let package = package(scratch.path(), &linear().model(), 7.5);
+    let image = format!("oci:{}:one", scratch.path().join("images").display());
+    let pulled = scratch.path().join("pulled");
+    let (package, pulled_to) = (package.to_str().expect("utf-8"), pulled.to_str().expect("utf-8"));
+    let pushed = json(&outrigger(&["push", package, &image, "-o", "json"]));
+    assert!(outrigger(&["pull", &image, pulled_to]).status.success());
+    assert_eq!(json(&outrigger(&["push", pulled_to, &image, "-o", "json"])), pushed);
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode();
+    assert_eq!(mode(&pulled), mode(Path::new(package)), "as any directory made here");
+    let left = fs::read_dir(scratch.path()).expect("a directory").count();
+    assert_eq!(left, 3, "package, images, pulled");
 }
 
 #[test]

@@ -61,13 +61,17 @@ fn write(tree: &outrigger_store::Tree, directory: &Path) -> Result<(), Failure> 
     let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let staging = tempfile::Builder::new().prefix(".outrigger-").tempdir_in(parent).map_err(io)?;
-    fs::write(staging.path().join("metadata.json"), tree.metadata_bytes().map_err(unreadable)?)
+    // Within the temporary directory, which only its owner may read, and which
+    // goes away whatever fails.
+    let package = staging.path().join("package");
+    fs::create_dir(&package).map_err(io)?;
+    fs::write(package.join("metadata.json"), tree.metadata_bytes().map_err(unreadable)?)
         .map_err(io)?;
     if let Some(golden) = tree.golden_bytes().map_err(unreadable)? {
-        fs::write(staging.path().join("golden.jsonl"), golden).map_err(io)?;
+        fs::write(package.join("golden.jsonl"), golden).map_err(io)?;
     }
-    copy(&tree.model_dir(), &staging.path().join("tensorflow_serving_model/model")).map_err(io)?;
-    fs::rename(staging.keep(), directory).map_err(io)
+    copy(&tree.model_dir(), &package.join("tensorflow_serving_model/model")).map_err(io)?;
+    fs::rename(package, directory).map_err(io)
 }
 
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
