@@ -1,7 +1,12 @@
 //! How a command prints and ends: 0, 1 for a failure, 64 for a usage or
 //! configuration error.
 
-use std::{fmt::Display, future::Future, process::ExitCode};
+use std::{
+    fmt::Display,
+    future::Future,
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -38,6 +43,20 @@ pub(crate) enum Output {
     Text,
     /// For programs.
     Json,
+}
+
+/// Prints what was asked for. A reader that has seen enough is no failure.
+pub(crate) fn print(text: impl Display) -> Result<(), Exit> {
+    let mut out = io::stdout().lock();
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Exit::failed(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a JSON document.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Exit> {
+    print(format_args!("{value:#}\n"))
 }
 
 /// Tells what went wrong on standard error and gives the exit code.

@@ -15,12 +15,16 @@ use crate::exit::{self, Exit, Output};
 #[command(after_help = "Example:\n  outrigger models why churn")]
 pub(crate) enum Command {
     /// All models, one line a version.
+    #[command(after_help = "Example:\n  outrigger models list -o json")]
     List(Server),
     /// One model as the server tells it.
+    #[command(after_help = "Example:\n  outrigger models show churn")]
     Show(OneModel),
     /// Why a model is where it is: tags, states, failures, history.
+    #[command(after_help = "Example:\n  outrigger models why churn")]
     Why(OneModel),
     /// Brings a version up and waits for it.
+    #[command(after_help = "Example:\n  outrigger models load churn:candidate --timeout 10m")]
     Load {
         #[command(flatten)]
         model: OneModel,
@@ -29,6 +33,7 @@ pub(crate) enum Command {
         timeout: Duration,
     },
     /// Takes a version out of the engine; a request for it brings it back.
+    #[command(after_help = "Example:\n  outrigger models unload churn --delete")]
     Unload {
         #[command(flatten)]
         model: OneModel,
@@ -68,24 +73,21 @@ async fn answer(command: Command) -> Result<(), Exit> {
         Command::List(server) => list(server).await,
         Command::Show(OneModel { model, server }) => {
             let found = connect(&server).await?.get(model).await?;
-            println!("{:#}", message_json("Model", &found));
-            Ok(())
+            exit::print_json(&message_json("Model", &found))
         }
         Command::Why(OneModel { model, server }) => {
             let found = connect(&server).await?.get(model).await?;
             match server.output {
-                Output::Json => println!("{:#}", message_json("Model", &found)),
-                Output::Text => print!("{}", render::why(&found)),
+                Output::Json => exit::print_json(&message_json("Model", &found)),
+                Output::Text => exit::print(render::why(&found)),
             }
-            Ok(())
         }
         Command::Load { model: OneModel { model, server }, timeout } => {
             let served = connect(&server).await?.load(model, timeout).await?;
             match server.output {
-                Output::Json => println!("{:#}", message_json("ServedModel", &served)),
-                Output::Text => println!("{} {}", served.name, served.digest),
+                Output::Json => exit::print_json(&message_json("ServedModel", &served)),
+                Output::Text => exit::print(format_args!("{} {}\n", served.name, served.digest)),
             }
-            Ok(())
         }
         Command::Unload { model: OneModel { model, server }, delete } => {
             Ok(connect(&server).await?.unload(model, delete).await?)
@@ -96,13 +98,12 @@ async fn answer(command: Command) -> Result<(), Exit> {
 async fn list(server: Server) -> Result<(), Exit> {
     let models = connect(&server).await?.list().await?;
     match server.output {
-        Output::Text => print!("{}", render::list(&models)),
+        Output::Text => exit::print(render::list(&models)),
         Output::Json => {
             let models = models.iter().map(|model| message_json("Model", model));
-            println!("{:#}", serde_json::Value::from_iter(models));
+            exit::print_json(&serde_json::Value::from_iter(models))
         }
     }
-    Ok(())
 }
 
 async fn connect(server: &Server) -> Result<Models, outrigger_tools::Error> {

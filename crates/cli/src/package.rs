@@ -91,8 +91,7 @@ pub(crate) fn push(arguments: Push) -> Result<(), Exit> {
     let labels: BTreeMap<_, _> = labels.into_iter().collect();
     let push = package::push(&client, &directory, &reference, labels);
     let digest = exit::block_on(shown(&Progress::default(), push))??;
-    print_digest(output, &reference, &digest.to_string());
-    Ok(())
+    print_digest(output, &reference, &digest.to_string())
 }
 
 /// Runs `pull`.
@@ -102,8 +101,7 @@ pub(crate) fn pull(arguments: Pull) -> Result<(), Exit> {
     let progress = Progress::default();
     let pull = package::pull(&client, &reference, &directory, &progress);
     let digest = exit::block_on(shown(&progress, pull))??;
-    print_digest(output, &reference, &digest.to_string());
-    Ok(())
+    print_digest(output, &reference, &digest.to_string())
 }
 
 /// Runs `inspect`.
@@ -114,17 +112,16 @@ pub(crate) fn inspect(arguments: Inspect) -> Result<(), Exit> {
     let inspect = inspect::inspect(&client, &source, &progress);
     let report = exit::block_on(shown(&progress, inspect))??;
     match output {
-        Output::Text => print!("{}", report.text()),
-        Output::Json => println!("{:#}", serde_json::json!(report)),
+        Output::Text => exit::print(report.text()),
+        Output::Json => exit::print_json(&serde_json::json!(report)),
     }
-    Ok(())
 }
 
-fn print_digest(output: Output, reference: &Reference, digest: &str) {
+fn print_digest(output: Output, reference: &Reference, digest: &str) -> Result<(), Exit> {
     match output {
-        Output::Text => println!("{digest}"),
+        Output::Text => exit::print(format_args!("{digest}\n")),
         Output::Json => {
-            println!("{:#}", serde_json::json!({"reference": reference, "digest": digest}));
+            exit::print_json(&serde_json::json!({"reference": reference, "digest": digest}))
         }
     }
 }

@@ -22,7 +22,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "K")]
     top_k: Option<u32>,
     /// The server's HTTP listener.
-    #[arg(long, env = "OUTRIGGER_URL", default_value = "http://127.0.0.1:9080")]
+    #[arg(
+        long,
+        env = "OUTRIGGER_URL",
+        hide_env_values = true,
+        default_value = "http://127.0.0.1:9080"
+    )]
     url: String,
     /// How long to wait for the answer.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
@@ -38,10 +43,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let Arguments { model, top_k, url, timeout, .. } = arguments;
     let answer = exit::block_on(predict::predict(&url, request, model, top_k, timeout))??;
     match arguments.output {
-        Output::Json => println!("{answer:#}"),
-        Output::Text => print!("{}", output::scores(&answer)),
+        Output::Json => exit::print_json(&answer),
+        Output::Text => exit::print(output::scores(&answer)),
     }
-    Ok(())
 }
 
 fn read(path: &str) -> Result<Map<String, Value>, Exit> {

@@ -8,7 +8,7 @@ use outrigger_server::{
     config::{self, Loaded},
 };
 
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 
 /// Serves predictions: pulls models, keeps the engine loaded, turns features
 /// into tensors and scores into answers.
@@ -107,22 +107,19 @@ impl Common {
 /// Runs the command.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     if let Some(page) = arguments.print_reference {
-        print!("{}", reference(page));
-        return Ok(());
+        return exit::print(reference(page));
     }
     let loaded = load(&arguments)?;
     if arguments.dump_config {
-        print!("{}", loaded.dump());
-        return Ok(());
+        return exit::print(loaded.dump());
     }
     for name in &loaded.ignored {
         eprintln!("outrigger: the environment variable {name} names no setting");
     }
     if arguments.check_config {
-        println!("the configuration is valid");
-        return Ok(());
+        return exit::print("the configuration is valid\n");
     }
-    outrigger_server::run(loaded.config).map_err(exit)
+    outrigger_server::run(loaded.config).map_err(failed)
 }
 
 fn reference(page: Page) -> String {
@@ -150,7 +147,7 @@ fn load(arguments: &Arguments) -> Result<Loaded, Exit> {
         .map_err(|invalid| Exit::Usage(format!("the configuration is not valid\n{invalid}")))
 }
 
-fn exit(error: Error) -> Exit {
+fn failed(error: Error) -> Exit {
     let text = with_causes(&error);
     match error {
         Error::Config(_) => Exit::Usage(text),

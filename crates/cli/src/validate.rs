@@ -2,12 +2,7 @@
 
 use std::{env, path::PathBuf, time::Duration};
 
-use outrigger_tools::{
-    engine::Program,
-    fetch::Source,
-    registry::Progress,
-    validate::{self, Report},
-};
+use outrigger_tools::{engine::Program, fetch::Source, registry::Progress, validate};
 
 use crate::{
     exit::{self, Exit, Output},
@@ -48,15 +43,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let progress = Progress::default();
     let validate = validate::validate(&client, &source, program.as_ref(), timeout, &progress);
     let report = exit::block_on(shown(&progress, validate))??;
-    print(&report, output);
-    if report.passed() { Ok(()) } else { Err(Exit::Failed("the model is not valid".to_owned())) }
-}
-
-fn print(report: &Report, output: Output) {
     match output {
-        Output::Text => print!("{}", report.text()),
-        Output::Json => println!("{:#}", serde_json::json!(report)),
+        Output::Text => exit::print(report.text())?,
+        Output::Json => exit::print_json(&serde_json::json!(report))?,
     }
+    if report.passed() { Ok(()) } else { Err(Exit::Failed("the model is not valid".to_owned())) }
 }
 
 /// The engine asked for, else our own.

@@ -7,7 +7,7 @@ use tonic_types::StatusExt as _;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server cannot be reached.
-    #[error("no answer from {address}: {source}")]
+    #[error("no answer from {address}: {}", causes(&**.source))]
     Unreachable {
         /// Where the server was expected.
         address: String,
@@ -40,6 +40,13 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
     }
+}
+
+/// An error with everything that caused it: what stands first is rarely what
+/// helps ("transport error").
+fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 impl From<tonic::Status> for Error {

@@ -52,8 +52,10 @@ pub fn scores(answer: &serde_json::Value) -> String {
         return format!("{answer:#}\n");
     };
     let mut table = Table::new(&["TREATMENT", "SCORE"]);
-    for (index, score) in scores.iter().enumerate() {
-        let id = score["id"].as_str().map_or_else(|| index.to_string(), str::to_owned);
+    for (row, score) in scores.iter().enumerate() {
+        // Without an id its place in the request: the row, unless the best were asked for.
+        let place = || score["index"].as_u64().unwrap_or(row as u64).to_string();
+        let id = score["id"].as_str().map_or_else(place, str::to_owned);
         table.row([id, score["score"].to_string()]);
     }
     table.to_string()
@@ -85,6 +87,15 @@ mod tests {
         let mut table = Table::new(&["MODEL", "STATE"]);
         table.row(["a-long-name".to_owned(), "NEW".to_owned()]);
         assert_eq!(table.to_string(), "MODEL        STATE\na-long-name  NEW\n");
+    }
+
+    #[test]
+    fn treatments_without_ids_are_told_by_their_place_in_the_request() {
+        let best =
+            serde_json::json!({"scores": [{"index": 7, "score": 0.5}, {"id": "a", "score": 0}]});
+        assert_eq!(scores(&best), "TREATMENT  SCORE\n7          0.5\na          0\n");
+        let all = serde_json::json!({"scores": [{"score": 2}, {"score": 1}]});
+        assert_eq!(scores(&all), "TREATMENT  SCORE\n0          2\n1          1\n");
     }
 
     #[test]

@@ -7,6 +7,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{Error, ModelArgument};
 
+/// The header that tells the server how long we wait.
+const TIMEOUT: &str = "x-request-timeout";
+/// How much longer than that an answer may be under way.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Sends `request`, in the HTTP JSON form, to the server at `url` and returns
 /// its answer. `model` and `top_k` take the place of what the request says.
 pub async fn predict(
@@ -42,15 +47,27 @@ fn set_top_k(request: &mut Map<String, Value>, top_k: u32) -> Result<(), Error> 
 }
 
 async fn post(url: &str, body: &Map<String, Value>, timeout: Duration) -> Result<Value, Error> {
+    // The URL, which may hold a password, is told once and without it.
     let unreachable = |source: reqwest::Error| Error::Unreachable {
-        address: url.to_owned(),
-        source: source.into(),
+        address: without_password(url),
+        source: source.without_url().into(),
     };
-    let client = reqwest::Client::builder().timeout(timeout).build().map_err(unreachable)?;
-    let response = client.post(url).json(body).send().await.map_err(unreachable)?;
+    // The server knows the deadline, and says by then why there is no answer;
+    // only when not even that comes are we the ones to give up.
+    let give_up = timeout.saturating_add(PATIENCE);
+    let client = reqwest::Client::builder().timeout(give_up).build().map_err(unreachable)?;
+    let call = client.post(url).header(TIMEOUT, format!("{}ms", timeout.as_millis())).json(body);
+    let response = call.send().await.map_err(unreachable)?;
     let status = response.status();
     let answer: Value = response.json().await.map_err(unreachable)?;
     if status.is_success() { Ok(answer) } else { Err(refusal(status.as_str(), &answer)) }
+}
+
+fn without_password(url: &str) -> String {
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1))) {
+        Some((scheme, rest)) => format!("{scheme}://{rest}"),
+        None => url.to_owned(),
+    }
 }
 
 fn refusal(status: &str, answer: &Value) -> Error {
@@ -73,6 +90,13 @@ mod tests {
         assert_eq!(request["options"], json!({"treatment_ids": true, "top_k": 3}));
         request.insert("options".to_owned(), json!(7));
         assert!(set_top_k(&mut request, 3).expect_err("not an object").is_usage());
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_not_told() {
+        let told = without_password("http://user:secret@host:9080/v1/predict");
+        assert_eq!(told, "http://host:9080/v1/predict");
+        assert_eq!(without_password("http://host:9080/v1"), "http://host:9080/v1");
     }
 
     #[test]
