@@ -170,7 +170,10 @@ impl<'a> Archive<'a> {
         }
         while self.padding > 0 {
             let most = usize::try_from(self.padding).expect("less than a block");
-            self.padding -= self.some(&mut buffer[..most])? as u64;
+            let count = self.source.read(&mut buffer[..most])? as u64;
+            self.offset += count;
+            // Some writers leave out what follows the last entry's content.
+            self.padding = if count == 0 { 0 } else { self.padding - count };
         }
         Ok(())
     }

@@ -62,6 +62,25 @@ fn damaged_compression_is_refused_even_after_the_last_entry() {
     }
 }
 
+/// `umoci insert` writes such layers.
+#[test]
+fn an_archive_may_end_with_the_content_of_its_last_entry() {
+    let whole = good().build_unfinished(LayerKind::Tar).bytes;
+    let content = whole.iter().rposition(|byte| *byte != 0).expect("content") + 1;
+    assert!(content < whole.len(), "the last entry has padding");
+    let unpack = |length: usize| {
+        let bytes = whole[..length].to_vec();
+        let digest = Digest::of(&bytes);
+        let layer = BuiltLayer { digest, diff_id: digest, kind: LayerKind::Tar, bytes };
+        Fixture::new().unpack(&[layer]).map(|tree| tree.saved_model_bytes().unwrap())
+    };
+    for length in [content, content + 1] {
+        assert_eq!(unpack(length).expect("whole content"), b"model");
+    }
+    let error = unpack(content - 1).expect_err("a byte is missing");
+    assert!(error.to_string().contains("cut off"), "{error}");
+}
+
 #[test]
 fn a_blob_that_rotted_on_the_disk_is_removed_and_not_blamed_on_the_image() {
     let fixture = Fixture::new();
