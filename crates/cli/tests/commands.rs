@@ -33,6 +33,9 @@ fn outrigger(arguments: &[&str]) -> Output {
     if std::env::var_os("OUTRIGGER_TENSORFLOW").is_none() {
         command.env("OUTRIGGER_TENSORFLOW", workspace.join(".venv"));
     }
+    if let Some(engine) = std::env::var_os("OUTRIGGER_TESTENV_ENGINE") {
+        command.env("OUTRIGGER_ENGINE", engine);
+    }
     command.output().expect("the binary runs")
 }
 
@@ -141,6 +144,19 @@ fn a_good_package_is_scored_by_the_engine() {
     let output = outrigger(&["validate", package.to_str().expect("utf-8"), "-o", "json"]);
     assert_eq!(outcome(&json(&output), "scores"), "passed", "{}", text(&output.stdout));
     assert!(output.status.success());
+}
+
+#[test]
+fn an_engine_that_does_not_start_is_not_held_against_the_model() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let package = package(scratch.path(), &linear().model(), 7.5);
+    let package = package.to_str().expect("utf-8");
+    for engine in ["/nonexistent/tensorflow_model_server", "/bin/false"] {
+        let output = outrigger(&["validate", package, "--engine", engine]);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(told.starts_with("outrigger: the engine did not start"), "{told}");
+    }
 }
 
 #[test]
