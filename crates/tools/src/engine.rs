@@ -57,7 +57,7 @@ impl Engine {
             .stderr(output)
             .kill_on_drop(true)
             .spawn()
-            .map_err(starting)?;
+            .map_err(|error| Error::Engine(format!("{}: {error}", program.binary.display())))?;
         let client = TfServing::connect(Config::new(format!("unix:{}", socket.display())))
             .map_err(|error| Failure::because(error.reason(), &error))?;
         Ok(Self { child, log, client })
@@ -99,8 +99,7 @@ impl Engine {
             look.tick().await;
             if self.child.try_wait().map_err(|error| Error::io("the engine", error))?.is_some() {
                 let said = fs::read_to_string(&self.log).unwrap_or_default();
-                let message = format!("the engine ended: {}", tail(&said));
-                return Err(Failure::new(Reason::EngineUnavailable, message).into());
+                return Err(Error::Engine(tail(&said)));
             }
             match self.client.status(&id.name).await {
                 Ok(_) => return Ok(()),

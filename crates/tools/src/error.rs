@@ -25,6 +25,9 @@ pub enum Error {
     /// The command line or a file it names is not usable.
     #[error("{0}")]
     Usage(String),
+    /// The engine that a command needs could not be had.
+    #[error("the engine did not start: {0}")]
+    Engine(String),
     /// A part of ours failed, with its reason.
     #[error(transparent)]
     Failed(#[from] Failure),

@@ -19,13 +19,14 @@ pub struct Models {
 }
 
 impl Models {
-    /// Connects to `address`, `host:port`.
+    /// Connects to `address`, `host:port` or `http://host:port`.
     pub async fn connect(address: &str) -> Result<Self, Error> {
         let unreachable = |source: tonic::transport::Error| Error::Unreachable {
             address: address.to_owned(),
             source: source.into(),
         };
-        let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        let host = address.strip_prefix("http://").unwrap_or(address);
+        let endpoint = Endpoint::from_shared(format!("http://{host}"))
             .map_err(|_| Error::Usage(format!("{address:?} is not an address, host:port")))?
             .connect_timeout(Duration::from_secs(5));
         let channel = endpoint.connect().await.map_err(unreachable)?;
