@@ -1,8 +1,8 @@
 //! `outrigger serve` as a process: exit codes, dumps, signals.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _},
-    process::{Command, Output, Stdio},
+    io::{BufRead as _, BufReader},
+    process::{Child, ChildStderr, Command, Output, Stdio},
 };
 
 fn serve() -> Command {
@@ -68,12 +68,18 @@ fn an_address_in_use_exits_1() {
     assert!(errors.contains(&format!("cannot listen on {taken} for health")), "{errors}");
 }
 
-#[test]
-fn a_signal_stops_the_process_in_order_with_exit_code_0() {
-    for signal in ["TERM", "INT"] {
-        let directory = tempfile::tempdir().unwrap();
+/// A running server without an engine, once it listens, and what it logs.
+struct Running {
+    process: Child,
+    log: BufReader<ChildStderr>,
+    _store: tempfile::TempDir,
+}
+
+impl Running {
+    fn start(settings: &[&str]) -> Self {
+        let store = tempfile::tempdir().expect("a directory");
         let mut command = serve();
-        command.arg("--store").arg(directory.path()).args([
+        command.arg("--store").arg(store.path()).args(settings).args([
             "--repository=registry.example/team",
             "--grpc=127.0.0.1:0",
             "--http=127.0.0.1:0",
@@ -81,25 +87,61 @@ fn a_signal_stops_the_process_in_order_with_exit_code_0() {
             "--admin=127.0.0.1:0",
             "--log-format=json",
             "--engine=unix:/nonexistent/engine.sock",
-            "--set=server.shutdown_delay=1ms",
         ]);
-        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut log = BufReader::new(process.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("\"listening\"") {
-            line.clear();
-            assert_ne!(log.read_line(&mut line).unwrap(), 0, "it ended before it listened");
-        }
-        let event: serde_json::Value = serde_json::from_str(&line).expect("a line of JSON");
+        let mut process = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let log = BufReader::new(process.stderr.take().expect("a pipe"));
+        let mut running = Self { process, log, _store: store };
+        let event = running.logged("listening");
         assert!(event["grpc"].as_str().is_some_and(|address| address.starts_with("127.0.0.1:")));
-        let id = process.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
-        let mut rest = String::new();
-        log.read_to_string(&mut rest).unwrap();
-        assert_eq!(process.wait().unwrap().code(), Some(0), "{signal}: {rest}");
+        running
+    }
+
+    /// The next event with this message.
+    fn logged(&mut self, message: &str) -> serde_json::Value {
+        loop {
+            let mut line = String::new();
+            assert_ne!(
+                self.log.read_line(&mut line).expect("text"),
+                0,
+                "it ended before: {message}"
+            );
+            let event: serde_json::Value = serde_json::from_str(&line).expect("a line of JSON");
+            if event["message"] == message {
+                return event;
+            }
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
         assert!(
-            rest.contains(&format!("\"SIG{signal}\"")) && rest.contains("\"stopped\""),
-            "{rest}"
+            Command::new("kill").args(["-s", name, &id]).status().expect("kill runs").success()
         );
     }
+
+    /// Its exit code, once it has stopped in order.
+    fn stopped(mut self) -> Option<i32> {
+        self.logged("stopped");
+        self.process.wait().expect("our child").code()
+    }
+}
+
+#[test]
+fn a_signal_stops_the_process_in_order_with_exit_code_0() {
+    for signal in ["TERM", "INT"] {
+        let mut server = Running::start(&["--set=server.shutdown_delay=1ms"]);
+        server.signal(signal);
+        assert_eq!(server.logged("told to stop")["signal"], format!("SIG{signal}"));
+        assert_eq!(server.stopped(), Some(0));
+    }
+}
+
+#[test]
+fn a_second_signal_waits_for_nobody() {
+    let day = ["--set=server.shutdown_delay=1d", "--set=server.shutdown_grace=2d"];
+    let mut server = Running::start(&day);
+    server.signal("TERM");
+    assert_eq!(server.logged("told to stop")["at_once"], false);
+    server.signal("TERM");
+    assert_eq!(server.stopped(), Some(0));
 }

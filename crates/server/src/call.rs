@@ -169,14 +169,24 @@ impl Call {
 
     /// Callers' mistakes are theirs to see; a failure of ours is ours.
     fn log(&self, failure: &Failure) {
-        let (surface, method) = (self.0.surface.as_str(), self.0.method.as_str());
-        let (model, reason) = (self.model(), failure.reason.as_str());
-        let message = failure.message.as_str();
-        let id = self.0.request_id.get().map(String::as_str).unwrap_or_default();
+        /// One event, at the level that its kind deserves.
+        macro_rules! say {
+            ($level:ident) => {
+                tracing::$level!(
+                    surface = self.0.surface.as_str(),
+                    method = self.0.method.as_str(),
+                    request.id = self.0.request_id.get().map(String::as_str),
+                    model.name = %self.model(),
+                    reason = failure.reason.as_str(),
+                    error = %failure.message,
+                    "call failed"
+                )
+            };
+        }
         if matches!(failure.reason, Reason::Internal | Reason::ScoresInvalid) {
-            tracing::error!(surface, method, request.id = id, model.name = %model, reason, message, "call failed");
+            say!(error);
         } else {
-            tracing::debug!(surface, method, request.id = id, model.name = %model, reason, message, "call failed");
+            say!(debug);
         }
     }
 }

@@ -84,7 +84,10 @@ async fn shut_down(
     stop: &Stop,
 ) {
     let end = Instant::now() + config.server.shutdown_grace.0;
-    let left = || end.saturating_duration_since(Instant::now()).max(LAST_MOMENT);
+    let left = || match stop.now.is_cancelled() {
+        true => LAST_MOMENT,
+        false => end.saturating_duration_since(Instant::now()).max(LAST_MOMENT),
+    };
 
     parts.readiness.withdraw();
     unless(stop, sleep(config.server.shutdown_delay.0)).await;
