@@ -13,7 +13,7 @@ USERS = pd.DataFrame({"age": [30]})
 OFFERS = pd.DataFrame({"price": [1.0]})
 State = model_pb2.ModelVersion.State
 
-SLOW_SECONDS = 12
+SLOW_SECONDS = 20
 
 
 def state(client, model, digest):
