@@ -80,6 +80,8 @@ fn refusal(status: &str, answer: &Value) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+
     use super::*;
 
     #[test]
@@ -90,6 +92,26 @@ mod tests {
         assert_eq!(request["options"], json!({"treatment_ids": true, "top_k": 3}));
         request.insert("options".to_owned(), json!(7));
         assert!(set_top_k(&mut request, 3).expect_err("not an object").is_usage());
+    }
+
+    #[tokio::test]
+    async fn the_server_is_told_how_long_we_wait() {
+        // Another test may have been first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut caller, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(caller.try_clone().unwrap());
+            let lines = reader.by_ref().lines().map_while(Result::ok);
+            let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+            reader.read_exact(&mut [0; 2]).unwrap();
+            caller.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+            head
+        });
+        predict(&url, Map::new(), None, None, Duration::from_secs(60)).await.unwrap();
+        let head = server.join().unwrap();
+        assert!(head.contains(&"x-request-timeout: 60000ms".to_owned()), "{head:?}");
     }
 
     #[test]
