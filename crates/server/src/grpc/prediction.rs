@@ -38,6 +38,24 @@ pub(super) fn call<T>(request: &Request<T>) -> Call {
     request.extensions().get::<Call>().expect("the guard stands before every handler").clone()
 }
 
+/// The name given in metadata; empty when several are given that differ.
 fn named<T>(request: &Request<T>) -> Option<&[u8]> {
-    request.metadata().get(NAMED).map(|value| value.as_encoded_bytes())
+    let mut names = request.metadata().get_all(NAMED).iter().map(|name| name.as_encoded_bytes());
+    let first = names.next()?;
+    Some(if names.all(|name| name == first) { first } else { b"" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_are_no_name() {
+        let mut request = Request::new(());
+        assert_eq!(named(&request), None);
+        for (name, expected) in [("churn", "churn"), ("churn", "churn"), ("other", "")] {
+            request.metadata_mut().append(NAMED, name.parse().unwrap());
+            assert_eq!(named(&request), Some(expected.as_bytes()));
+        }
+    }
 }
