@@ -7,11 +7,11 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use outrigger_core::{Failure, ServableId, ServableName, Tensor, Version};
+use outrigger_core::{ServableId, ServableName, Tensor, Version};
 use outrigger_proto::tensorflow::SignatureDef;
 use tokio::time::Instant;
 
-use crate::{Error, ReloadError};
+use crate::{Error, LoadError, ReloadError};
 
 /// Runs models that lie in a directory both sides see.
 ///
@@ -72,7 +72,7 @@ pub struct VersionStatus {
     pub state: State,
     /// Why it failed, as far as the engine says. A load that failed shows as
     /// [`State::End`] with an error; one that is being retried shows none.
-    pub error: Option<Failure>,
+    pub error: Option<LoadError>,
 }
 
 /// Where a version is in its life, in this order.

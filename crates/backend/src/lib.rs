@@ -3,6 +3,7 @@
 
 mod backend;
 mod error;
+mod load_error;
 pub mod metrics;
 mod placeholder;
 mod tfserving;
@@ -10,6 +11,7 @@ pub mod wire;
 
 pub use backend::{Backend, Call, ServedModel, ServingConfig, State, VersionStatus};
 pub use error::{Error, ReloadError};
+pub use load_error::LoadError;
 /// What [`Backend::signature`] answers, for those who implement the trait.
 pub use outrigger_proto::tensorflow::SignatureDef;
 pub use placeholder::placeholder;

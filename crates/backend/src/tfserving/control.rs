@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use outrigger_core::{Failure, Reason, ServableId, ServableName, Version};
+use outrigger_core::{ServableId, ServableName, Version};
 use outrigger_proto::tensorflow::{
     SignatureDef,
     serving::{
@@ -23,7 +23,8 @@ use tonic::{Code, Response, Status};
 
 use super::{Config, request, status, transport::Transport};
 use crate::{
-    Error, ReloadError, ServedModel, ServingConfig, State, VersionStatus, wire::DecodeError,
+    Error, LoadError, ReloadError, ServedModel, ServingConfig, State, VersionStatus,
+    wire::DecodeError,
 };
 
 /// The metadata field a server has, and the key it answers under.
@@ -134,10 +135,9 @@ fn version(status: ModelVersionStatus) -> VersionStatus {
         Wire::Unloading => State::Unloading,
         Wire::End => State::End,
     };
-    let error = status.status.filter(|status| status.error_code != 0).map(|status| {
-        let code = Code::from_i32(status.error_code);
-        let message = status::cut(&status.error_message);
-        Failure::new(Reason::EngineFailed, format!("{code:?}: {message}"))
+    let error = status.status.filter(|status| status.error_code != 0).map(|status| LoadError {
+        code: Code::from_i32(status.error_code),
+        message: status::cut(&status.error_message),
     });
     VersionStatus { version: Version(status.version), state, error }
 }
@@ -179,7 +179,7 @@ mod tests {
         let failed = || StatusProto { error_code: 2, error_message: "é".repeat(1 << 20) };
         let status = ModelVersionStatus { status: Some(failed()), ..Default::default() };
         let error = version(status).error.expect("it failed");
-        assert!(error.message.starts_with("Unknown: é"));
+        assert!(error.to_string().starts_with("Unknown: é"));
         assert!(error.message.len() < 5000, "{} bytes", error.message.len());
         let Err(ReloadError::Refused { message, .. }) = outcome(failed()) else {
             panic!("refused")

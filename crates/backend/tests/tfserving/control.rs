@@ -32,8 +32,8 @@ async fn states_tell_a_failed_load_from_one_that_serves() {
     let states: Vec<_> = status.iter().map(|status| (status.version.0, status.state)).collect();
     assert_eq!(states, [(2, State::End), (1, State::Available)]);
     let error = status[0].error.clone().expect("why it failed");
-    assert_eq!(error.reason, Reason::EngineFailed);
-    assert_eq!(error.message, "DataLoss: checksum mismatch");
+    assert_eq!(error.reason(), Reason::ImageInvalid);
+    assert_eq!(error.to_string(), "DataLoss: checksum mismatch");
     assert_eq!(status[1].error, None);
 }
 

@@ -80,5 +80,5 @@ fn seen_as(status: VersionStatus) -> Seen {
         State::Unloading => EngineState::Unloading,
         State::End => EngineState::End,
     };
-    Seen { version: status.version, state, failure: status.error }
+    Seen { version: status.version, state, failure: status.error.map(|error| error.failure()) }
 }
