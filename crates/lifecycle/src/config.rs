@@ -1,6 +1,6 @@
 //! What is configured about models.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use outrigger_core::{Digest, ModelName, Tag};
 
@@ -26,9 +26,6 @@ pub struct Config {
     pub retry: Retry,
     /// How the engine is watched.
     pub engine: Watch,
-    /// Where the engine sees the store, when elsewhere than we do. Only for
-    /// messages: the store itself knows the path.
-    pub engine_store_path: Option<PathBuf>,
 }
 
 /// Where images come from.
@@ -76,7 +73,8 @@ pub struct Watch {
     pub busy: Duration,
     /// Between looks while nothing is.
     pub steady: Duration,
-    /// Requests wait this long for an engine that does not answer, then fail.
+    /// Requests wait this long for an engine that does not answer, then fail;
+    /// and for what failed only when it is tried again this soon.
     pub patience: Duration,
     /// After this time without an answer a reload counts as lost.
     pub reload_limit: Duration,
@@ -101,7 +99,6 @@ impl Default for Config {
             max_unproven: 256,
             retry: Retry::default(),
             engine: Watch::default(),
-            engine_store_path: None,
         }
     }
 }

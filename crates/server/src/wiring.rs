@@ -218,7 +218,6 @@ fn lifecycle_config(config: &Config) -> lifecycle::Config {
         models: config.models.iter().map(entry).collect(),
         idle_ttl: config.store.idle_ttl.0,
         retain: config.store.retain.0,
-        engine_store_path: config.engine.store_path.clone(),
         ..lifecycle::Config::default()
     }
 }
