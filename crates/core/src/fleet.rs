@@ -35,6 +35,8 @@ pub struct Fleet {
     /// The last attempt of any machine that was forgotten: one that comes back
     /// begins after it, and mistakes nothing for its own.
     forgotten: Attempt,
+    /// Names of which something may look different from outside.
+    changed: BTreeSet<ModelName>,
     counts: Counts,
 }
 
@@ -63,8 +65,9 @@ pub enum Event {
     Tick,
     /// A request wants a model that is not there.
     Ask(ModelName, Selector),
-    /// Requests used it, last at that time.
-    Used(ModelName, Selector, Moment),
+    /// Requests used these, last at those times. All that were used since the
+    /// last time in one event: else one could be found idle before it is told.
+    Used(Vec<(ModelName, Selector, Moment)>),
     /// Bring it up now, whatever failed before.
     Load(ModelName, Selector),
     /// Take it down.
@@ -122,14 +125,17 @@ impl Fleet {
             pinned: BTreeSet::new(),
             ids: BTreeMap::new(),
             announced: BTreeSet::new(),
-            ticked_at: now,
+            // So that the first tick finds everything due.
+            ticked_at: Moment::default(),
             forgotten: Attempt::default(),
+            changed: BTreeSet::new(),
             counts: Counts::default(),
         }
     }
 
     /// Follows a tag for ever. To be called before any event.
     pub fn follow(&mut self, key: TagKey, now: Moment) {
+        self.changed.insert(key.name.clone());
         self.tags.insert(key, TagMachine::new(true, self.forgotten, now));
     }
 
@@ -143,7 +149,11 @@ impl Fleet {
     pub fn adopt(&mut self, legacy: Legacy, now: Moment) {
         for (key, serving) in legacy.tags {
             let configured = self.tags.contains_key(&key);
-            self.tags.insert(key, TagMachine::adopted(configured, serving, now));
+            self.changed.insert(key.name.clone());
+            // One that was idle stays so: its files are on their way out.
+            let version = ModelKey { name: key.name.clone(), digest: serving };
+            let asked_at = legacy.loaded.contains_key(&version).then_some(now);
+            self.tags.insert(key, TagMachine::adopted(configured, serving, asked_at, now));
         }
         for placeholder in legacy.placeholders {
             self.serving.adopt(placeholder);
@@ -151,6 +161,7 @@ impl Fleet {
         for (key, id) in legacy.loaded {
             self.serving.adopt_version(id.clone());
             self.ids.insert(id.clone(), key.clone());
+            self.changed.insert(key.name.clone());
             self.models.insert(key.clone(), ModelMachine::adopted(key, id, now));
         }
     }
@@ -183,7 +194,7 @@ impl Fleet {
             Event::Tick => self.tick(turn),
             Event::Ask(name, selector) => self.ask(turn, name, selector, false),
             Event::Load(name, selector) => self.ask(turn, name, selector, true),
-            Event::Used(name, selector, at) => self.used(turn, name, selector, at),
+            Event::Used(used) => self.used(turn, used),
             Event::Unload { name, selector, delete } => self.unload(turn, &name, &selector, delete),
             Event::Evicted(digest) => self.evicted(turn, digest),
             Event::Model(key, event) => self.model_event(turn, key, event),
@@ -193,12 +204,16 @@ impl Fleet {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
-        self.ticked_at = turn.now;
+        let before = std::mem::replace(&mut self.ticked_at, turn.now);
         self.forget(turn);
-        let tags = self.tags.keys().cloned().map(|key| Event::Tag(key, tags::Event::Tick));
-        turn.events.extend(tags);
-        let models = self.models.keys().cloned().map(|key| Event::Model(key, model::Event::Tick));
-        turn.events.extend(models);
+        let due = |at: Option<Moment>| at.is_some_and(|at| at <= turn.now);
+        let tags = self.tags.iter().filter(|(_, tag)| due(tag.wakes_at(&self.policy, before)));
+        turn.events.extend(tags.map(|(key, _)| Event::Tag(key.clone(), tags::Event::Tick)));
+        // Those with files keep count of when they were wanted last.
+        let models = self.models.iter().filter(|(_, model)| {
+            *model.state() != model::State::New || due(model.wakes_at(&self.policy, before))
+        });
+        turn.events.extend(models.map(|(key, _)| Event::Model(key.clone(), model::Event::Tick)));
         turn.events.push_back(Event::Engine(serving::Event::Tick));
     }
 
@@ -215,6 +230,7 @@ impl Fleet {
             }
             Selector::Tag(tag) => {
                 let key = TagKey { name, tag };
+                self.changed.insert(key.name.clone());
                 let machine = self.tags.entry(key.clone());
                 let machine =
                     machine.or_insert_with(|| TagMachine::new(false, self.forgotten, turn.now));
@@ -230,13 +246,13 @@ impl Fleet {
         }
     }
 
-    fn used(&mut self, turn: &mut Turn, name: ModelName, selector: Selector, at: Moment) {
-        turn.events.push_back(match selector {
+    fn used(&mut self, turn: &mut Turn, used: Vec<(ModelName, Selector, Moment)>) {
+        turn.events.extend(used.into_iter().map(|(name, selector, at)| match selector {
             Selector::Digest(digest) => {
                 Event::Model(ModelKey { name, digest }, model::Event::Used(at))
             }
             Selector::Tag(tag) => Event::Tag(TagKey { name, tag }, tags::Event::Used(at)),
-        });
+        }));
     }
 
     fn unload(&mut self, turn: &mut Turn, name: &ModelName, selector: &Selector, delete: bool) {
@@ -261,7 +277,12 @@ impl Fleet {
             return;
         };
         let mut context = turn.context(&self.policy, &mut self.versions);
+        // Time alone shows only where it changes the state.
+        let before = (event == model::Event::Tick).then(|| machine.state().clone());
         let (effects, outcome) = machine.handle(&mut context, event);
+        if before.as_ref() != Some(machine.state()) {
+            self.changed.insert(key.name.clone());
+        }
         self.counts.add(outcome);
         for effect in effects {
             self.model_effect(turn, &key, effect);
@@ -295,6 +316,7 @@ impl Fleet {
         };
         let mut context = turn.context(&self.policy, &mut self.versions);
         let (effects, outcome) = machine.handle(&mut context, event);
+        self.changed.insert(key.name.clone());
         self.counts.add(outcome);
         for effect in effects {
             match effect {
@@ -306,7 +328,9 @@ impl Fleet {
                 }
                 tags::Effect::Moved(digest) => {
                     let moved = ModelKey { name: key.name.clone(), digest };
-                    if self.models.get(&moved).is_some_and(|model| model.trouble().is_some()) {
+                    let held_back =
+                        |model: &ModelMachine| model.trouble().is_some() || model.is_suspended();
+                    if self.models.get(&moved).is_some_and(held_back) {
                         turn.events.push_back(Event::Model(moved, model::Event::Retry));
                     }
                 }

@@ -1,7 +1,7 @@
 //! What must hold whatever happens, written once: checked after every event in
 //! debug builds, and by the property and model tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     ModelKey, Moment, ServableId,
@@ -28,10 +28,11 @@ pub enum Violation {
 
 /// Every invariant of the fleet.
 pub fn check(fleet: &Fleet) -> Result<(), Violation> {
+    let mentioned = fleet.serving().mentioned();
     for model in fleet.models() {
         only_gated_versions_are_routed(model)?;
         live_routes_stay_configured(fleet, model)?;
-        configured_files_stay(fleet, model)?;
+        configured_files_stay(fleet, model, &mentioned)?;
     }
     servables_belong_to_one_model(fleet)?;
     versions_are_given_out_once(fleet)
@@ -66,10 +67,13 @@ fn live_routes_stay_configured(fleet: &Fleet, model: &ModelMachine) -> Result<()
 }
 
 /// Files of anything that may be in the engine's configuration are in use.
-fn configured_files_stay(fleet: &Fleet, model: &ModelMachine) -> Result<(), Violation> {
+fn configured_files_stay(
+    fleet: &Fleet,
+    model: &ModelMachine,
+    mentioned: &BTreeSet<ServableId>,
+) -> Result<(), Violation> {
     let owned = |id: &&ServableId| fleet.owner(id) == Some(model.key());
-    let ids = fleet.serving().mentioned();
-    match ids.iter().find(owned) {
+    match mentioned.iter().find(owned) {
         Some(id) if !model.state().in_engine() => Err(Violation::FilesInEngine(id.clone())),
         _ => Ok(()),
     }

@@ -83,6 +83,11 @@ impl Tag {
         &self.0
     }
 
+    /// No tag comes before this one.
+    pub(crate) fn least() -> Self {
+        Self("0".into())
+    }
+
     /// Whether this tag names a canary by its spelling.
     pub fn is_canary(&self) -> bool {
         self.0.ends_with("_canary") || &*self.0 == "canary"
@@ -104,6 +109,9 @@ impl FromStr for Tag {
 }
 
 impl Digest {
+    /// No digest comes before this one.
+    pub(crate) const LEAST: Self = Self([0; 32]);
+
     /// A digest from the 32 bytes of a SHA-256.
     pub fn from_sha256(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -238,6 +246,13 @@ impl fmt::Display for Selector {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_tag_comes_before_the_least() {
+        let characters = (0..=0x7f_u8).map(|byte| char::from(byte).to_string());
+        let tags: Vec<Tag> = characters.filter_map(|text| text.parse().ok()).collect();
+        assert_eq!(tags.iter().min(), Some(&Tag::least()));
+    }
 
     #[test]
     fn model_names_are_lower_case_segments() {

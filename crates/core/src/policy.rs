@@ -17,7 +17,8 @@ pub struct Policy {
     pub busy_probe: Duration,
     /// Between looks at the engine while nothing is.
     pub steady_probe: Duration,
-    /// Requests wait this long for an engine that does not answer.
+    /// Requests wait this long for an engine that does not answer, and for what
+    /// failed only when it is tried again this soon.
     pub patience: Duration,
     /// A reload that was not answered may be repeated after this time, when the
     /// engine shows no sign of having finished it.

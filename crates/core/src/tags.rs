@@ -16,7 +16,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TagMachine {
     configured: bool,
-    asked_at: Moment,
+    /// When it was last asked for; `None`: not since an earlier process.
+    asked_at: Option<Moment>,
     registry: Option<Digest>,
     serving: Option<Digest>,
     checked_at: Option<Moment>,
@@ -56,7 +57,8 @@ pub enum Effect {
     /// Ask the registry which digest it is.
     Resolve(Attempt),
     /// The registry names this digest for the first time since it named
-    /// another: whatever it failed of before may be gone.
+    /// another: whatever it failed of before may be gone, and who took it down
+    /// did not know that it would be meant again.
     Moved(Digest),
     /// From now on, this digest answers.
     Switched(Digest),
@@ -68,7 +70,7 @@ impl TagMachine {
     pub fn new(configured: bool, last: Attempt, now: Moment) -> Self {
         Self {
             configured,
-            asked_at: now,
+            asked_at: Some(now),
             registry: None,
             serving: None,
             checked_at: None,
@@ -78,9 +80,16 @@ impl TagMachine {
         }
     }
 
-    /// A tag that was `serving` when the journal was written.
-    pub fn adopted(configured: bool, serving: Digest, now: Moment) -> Self {
-        Self { serving: Some(serving), ..Self::new(configured, Attempt::default(), now) }
+    /// A tag that was `serving` when the journal was written, and is in use or
+    /// was not asked for since.
+    pub fn adopted(
+        configured: bool,
+        serving: Digest,
+        asked_at: Option<Moment>,
+        now: Moment,
+    ) -> Self {
+        let new = Self::new(configured, Attempt::default(), now);
+        Self { serving: Some(serving), asked_at, ..new }
     }
 
     /// Handles an event. The effects are to be carried out in their order.
@@ -88,10 +97,10 @@ impl TagMachine {
         let mut effects = Vec::new();
         match event {
             Event::Tick => {}
-            Event::Ask => self.asked_at = self.asked_at.max(c.now),
-            Event::Used(at) => self.asked_at = self.asked_at.max(at),
+            Event::Ask => self.asked_at = self.asked_at.max(Some(c.now)),
+            Event::Used(at) => self.asked_at = self.asked_at.max(Some(at)),
             Event::Retry => {
-                self.asked_at = c.now;
+                self.asked_at = Some(c.now);
                 self.trouble = None;
                 if let Lookup::Due(_) = self.lookup {
                     self.lookup = Lookup::Due(c.now);
@@ -164,7 +173,8 @@ impl TagMachine {
     /// Whether moves of the tag are looked for: it is configured, or was asked
     /// for not long ago.
     pub fn is_followed(&self, policy: &Policy, now: Moment) -> bool {
-        self.configured || now.since(self.asked_at) < policy.idle_ttl
+        let fresh = |at| now.since(at) < policy.idle_ttl;
+        self.configured || self.asked_at.is_some_and(fresh)
     }
 
     /// The digest that answers.
@@ -210,12 +220,12 @@ impl TagMachine {
 
     /// When time alone will next change something, `after` the last tick.
     pub fn wakes_at(&self, policy: &Policy, after: Moment) -> Option<Moment> {
-        let idle_at = self.asked_at + policy.idle_ttl;
+        let idle_at = self.asked_at.map(|at| at + policy.idle_ttl);
         let due_at = match self.lookup {
-            Lookup::Due(at) if self.configured || at < idle_at => Some(at),
+            Lookup::Due(at) if self.configured || Some(at) < idle_at => Some(at),
             _ => None,
         };
-        let idle_at = (!self.configured).then_some(idle_at);
+        let idle_at = idle_at.filter(|_| !self.configured);
         let forgotten_at = self.trouble.as_ref().map(|trouble| trouble.at + policy.forget_after);
         due_at.into_iter().chain(idle_at).chain(forgotten_at).filter(|at| *at > after).min()
     }
@@ -228,7 +238,10 @@ impl TagMachine {
             trouble.retry_at.is_none() && c.now.since(trouble.at) >= c.policy.forget_after
         };
         let unused = match self.serving.or(self.registry) {
-            Some(_) => c.now.since(self.asked_at) >= c.policy.idle_ttl + c.policy.retain,
+            Some(_) => {
+                let asked_at = self.asked_at.unwrap_or_default();
+                c.now.since(asked_at) >= c.policy.idle_ttl + c.policy.retain
+            }
             None => !self.is_followed(c.policy, c.now) || self.trouble.as_ref().is_some_and(told),
         };
         !self.configured && unused

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use outrigger_core::{Arm, Failure, ModelName, Reason, Selector};
+use outrigger_core::{Failure, ModelName, Reason, Selector};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, timeout_at},
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) routed: watch::Receiver<u64>,
     pub(crate) snapshot: watch::Receiver<Arc<Snapshot>>,
     pub(crate) commands: mpsc::Sender<Command>,
+    /// How long a request waits for the next try of what failed.
+    pub(crate) patience: Duration,
 }
 
 /// What the handle asks of the task that owns the machines.
@@ -51,7 +53,8 @@ pub(crate) type Reply = oneshot::Sender<Result<(), Failure>>;
 impl Handle {
     /// A lease on the servable that `selector` of `model` means now. Takes one
     /// load of the routing table and a look-up when there is one; otherwise
-    /// demands the model and waits until shortly before `deadline`.
+    /// demands the model and waits until shortly before `deadline`. What failed
+    /// is waited for only when it is tried again soon and in time.
     ///
     /// `routing_key` chooses the side of a canary split.
     ///
@@ -92,11 +95,10 @@ impl Handle {
         // Also when there is nothing yet: who waits still wants it.
         asked.touch(self.shared.clock.now());
         match route {
-            Route::Waiting(_) => None,
+            Route::Waiting(_) | Route::Retrying(..) => None,
             Route::Refused(failure) => Some(Err(failure.clone())),
             Route::Ready(servable) => {
-                let (tag, arm) = chosen_by(selector);
-                Some(Ok(Lease::new(Arc::clone(servable), tag, arm)))
+                Some(Ok(Lease::new(Arc::clone(servable), selector, asked, self.shared.clock)))
             }
         }
     }
@@ -177,14 +179,20 @@ impl Handle {
         routing_key: &str,
         deadline: Instant,
     ) -> Result<Lease, Failure> {
-        // Watch before asking, so that no publication is missed.
+        // Watch, look, then ask: so that no publication is missed.
         let mut routed = self.shared.routed.clone();
         routed.mark_unchanged();
+        if let Some(result) = self.try_acquire(model, selector, routing_key) {
+            return result;
+        }
         let command = Command::Ask { model: model.clone(), selector: selector.clone() };
         let overloaded = |_| Failure::new(Reason::Overloaded, "too many models are asked for");
         self.shared.commands.try_send(command).map_err(overloaded)?;
         let until = answer_by(deadline);
         loop {
+            if let Some(failure) = self.hopeless(model, selector, until) {
+                return Err(failure);
+            }
             match timeout_at(until, routed.changed()).await {
                 Err(_) => return Err(self.late(model, selector)),
                 Ok(Err(_)) => return Err(stopping()),
@@ -196,11 +204,24 @@ impl Handle {
         }
     }
 
+    /// The failure of what is not tried again before `until`, or not soon.
+    fn hopeless(&self, model: &ModelName, selector: &Selector, until: Instant) -> Option<Failure> {
+        let routes = self.shared.routes.load();
+        let Route::Retrying(failure, at) = &routes.find(model, selector)?.route else {
+            return None;
+        };
+        let soon = until.min(Instant::now() + self.shared.patience);
+        let retry_at = self.shared.clock.instant(*at);
+        let wait = retry_at.saturating_duration_since(Instant::now());
+        (retry_at > soon).then(|| failure.clone().retry_after(wait))
+    }
+
     /// What to tell a caller who has waited as long as it could.
     fn late(&self, model: &ModelName, selector: &Selector) -> Failure {
         let routes = self.shared.routes.load();
         match routes.find(model, selector).map(|entry| &entry.route) {
             Some(Route::Waiting(Some(failure)) | Route::Refused(failure)) => failure.clone(),
+            Some(Route::Retrying(failure, _)) => failure.clone().retry_after(RETRY_LOADING),
             _ => Failure::new(Reason::ModelLoading, format!("{model}{selector} is being loaded"))
                 .retry_after(RETRY_LOADING),
         }
@@ -219,14 +240,6 @@ const RETRY_LOADING: Duration = Duration::from_secs(2);
 fn answer_by(deadline: Instant) -> Instant {
     let left = deadline.saturating_duration_since(Instant::now());
     deadline - (left / 10).min(Duration::from_millis(50))
-}
-
-fn chosen_by(selector: &Selector) -> (Option<outrigger_core::Tag>, Arm) {
-    match selector {
-        Selector::Tag(tag) if tag.is_canary() => (Some(tag.clone()), Arm::Pinned),
-        Selector::Tag(tag) => (Some(tag.clone()), Arm::Live),
-        Selector::Digest(_) => (None, Arm::Pinned),
-    }
 }
 
 pub(crate) fn stopping() -> Failure {

@@ -14,7 +14,7 @@ use std::{
 use outrigger_core::{Attempt, Digest, Failure, ModelKey, fleet::Event, model::Fault};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
-pub(crate) use prepare::Prepared;
+pub(crate) use prepare::{Kept, Prepared};
 
 /// How a job ended.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) enum Done {
     /// This is what happened.
     Event(Event),
     /// A pull, with the trees that are in the store after it.
-    Pulled { digest: Digest, result: Result<(), Failure>, trees: Option<BTreeSet<Digest>> },
+    Pulled { digest: Digest, result: Result<Kept, Failure>, trees: Option<BTreeSet<Digest>> },
     /// A preparation.
     Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
     /// A passage through the gate, with what had to be prepared for it.

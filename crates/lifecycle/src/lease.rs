@@ -10,10 +10,10 @@ use std::{
 };
 
 use outrigger_backend::Backend;
-use outrigger_core::{Arm, Digest, ModelKey, ServableId, Tag};
+use outrigger_core::{Arm, Digest, ModelKey, Selector, ServableId, Tag};
 use outrigger_features::Plan;
 
-use crate::drains::Drains;
+use crate::{clock::Clock, drains::Drains, routes::LastAsked};
 
 /// A version of a model that the engine serves: everything a request needs.
 pub struct Servable {
@@ -47,17 +47,52 @@ impl Drop for Servable {
 }
 
 /// The right to use a servable. While it lives, the servable stays in the
-/// engine; it should live until the response is written, and no longer.
+/// engine, and what was asked for is in use; it should live until the response
+/// is written, and no longer.
 #[derive(Debug, Clone)]
 pub struct Lease {
     servable: Arc<Servable>,
     tag: Option<Tag>,
     arm: Arm,
+    _using: Using,
+}
+
+/// Holds that a tag or digest is in use.
+#[derive(Debug)]
+struct Using {
+    asked: Arc<LastAsked>,
+    clock: Clock,
+}
+
+impl Using {
+    fn new(asked: Arc<LastAsked>, clock: Clock) -> Self {
+        asked.lease();
+        Self { asked, clock }
+    }
+}
+
+impl Clone for Using {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.asked), self.clock)
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.asked.release(self.clock.now());
+    }
 }
 
 impl Lease {
-    pub(crate) fn new(servable: Arc<Servable>, tag: Option<Tag>, arm: Arm) -> Self {
-        Self { servable, tag, arm }
+    /// A lease on `servable`, found by `selector`.
+    pub(crate) fn new(
+        servable: Arc<Servable>,
+        selector: &Selector,
+        asked: &Arc<LastAsked>,
+        clock: Clock,
+    ) -> Self {
+        let (tag, arm) = chosen_by(selector);
+        Self { servable, tag, arm, _using: Using::new(Arc::clone(asked), clock) }
     }
 
     /// The tag by which it was chosen; `None` when a digest was asked for.
@@ -68,6 +103,14 @@ impl Lease {
     /// Which side of a canary split it is.
     pub fn arm(&self) -> Arm {
         self.arm
+    }
+}
+
+fn chosen_by(selector: &Selector) -> (Option<Tag>, Arm) {
+    match selector {
+        Selector::Tag(tag) if tag.is_canary() => (Some(tag.clone()), Arm::Pinned),
+        Selector::Tag(tag) => (Some(tag.clone()), Arm::Live),
+        Selector::Digest(_) => (None, Arm::Pinned),
     }
 }
 

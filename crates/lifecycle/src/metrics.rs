@@ -99,7 +99,7 @@ fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
     result.as_ref().map_or_else(|failure| failure.reason.as_str(), |_| "ok")
 }
 
-pub(crate) fn pulled(result: &Result<(), Failure>) {
+pub(crate) fn pulled<T>(result: &Result<T, Failure>) {
     metrics::counter!(PULLS, "outcome" => outcome(result)).increment(1);
 }
 

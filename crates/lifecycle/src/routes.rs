@@ -4,7 +4,10 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     time::Duration,
 };
@@ -16,7 +19,7 @@ use crate::lease::Servable;
 /// Everything that can be asked for, and what is to be answered.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    pub(crate) models: HashMap<ModelName, ModelRoutes>,
+    pub(crate) models: HashMap<ModelName, Arc<ModelRoutes>>,
     /// Set once the service has stopped or is about to.
     pub(crate) closed: Option<Failure>,
     /// Set while nothing unknown is taken any more.
@@ -45,28 +48,48 @@ pub(crate) enum Route {
     Ready(Arc<Servable>),
     /// Nothing yet; the failure that stands in the way for the moment.
     Waiting(Option<Failure>),
+    /// It failed, and is tried again then.
+    Retrying(Failure, Moment),
     /// A failure, at once.
     Refused(Failure),
 }
 
-/// A time that requests set and the machines read.
+/// A time that requests set and the machines read: when something was asked
+/// for, or a lease on it ended.
 #[derive(Debug, Default)]
-pub(crate) struct LastAsked(AtomicU64);
+pub(crate) struct LastAsked {
+    /// Milliseconds of the moment; 0: never.
+    at: AtomicU64,
+    leases: AtomicUsize,
+}
 
 impl LastAsked {
     pub(crate) fn touch(&self, now: Moment) {
         let millis = u64::try_from(now.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Most requests of a millisecond find it set: do not fight for the line.
-        if self.0.load(Relaxed) < millis {
-            self.0.store(millis, Relaxed);
+        if self.at.load(Relaxed) < millis {
+            self.at.store(millis, Relaxed);
         }
     }
 
-    /// `None`: never.
-    pub(crate) fn get(&self) -> Option<Moment> {
-        match self.0.load(Relaxed) {
-            0 => None,
-            millis => Some(Moment::at(Duration::from_millis(millis))),
+    /// A lease begins.
+    pub(crate) fn lease(&self) {
+        self.leases.fetch_add(1, Relaxed);
+    }
+
+    /// A lease has ended.
+    pub(crate) fn release(&self, now: Moment) {
+        self.touch(now);
+        // Who sees that there is no lease sees when the last one ended.
+        self.leases.fetch_sub(1, Release);
+    }
+
+    /// When it was last in use, as of `now`; `None`: never.
+    pub(crate) fn get(&self, now: Moment) -> Option<Moment> {
+        match (self.leases.load(Acquire), self.at.load(Relaxed)) {
+            (0, 0) => None,
+            (0, millis) => Some(Moment::at(Duration::from_millis(millis))),
+            _ => Some(now),
         }
     }
 }

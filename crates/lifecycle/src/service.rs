@@ -31,7 +31,7 @@ use crate::{
     clock::Clock,
     drains::Drains,
     handle::{Command, Shared},
-    jobs::{Done, Jobs, Prepared},
+    jobs::{Done, Jobs, Kept, Prepared},
     lease::Live,
     metrics,
     names::Names,
@@ -55,6 +55,8 @@ pub struct Service {
     /// Pulls by digest: models of one digest share one.
     pulls: BTreeMap<Digest, Pull>,
     prepared: BTreeMap<ModelKey, Arc<Prepared>>,
+    /// What lies in the store of each version.
+    kept: BTreeMap<ModelKey, Kept>,
     live: BTreeMap<ModelKey, Live>,
     asked: BTreeMap<(ModelName, Selector), Asked>,
     commands: mpsc::Receiver<Command>,
@@ -67,6 +69,8 @@ pub struct Service {
     /// Versions up to this one are of earlier processes.
     inherited: Version,
     sweep_at: Moment,
+    /// Before that, time alone changes nothing.
+    wake_at: Moment,
     preloaded: bool,
 }
 
@@ -75,6 +79,9 @@ struct Pull {
     waiting: BTreeMap<ModelKey, outrigger_core::Attempt>,
     job: AbortHandle,
 }
+
+/// What requests for one model get.
+type Answers = BTreeMap<Selector, Answer>;
 
 /// When something was last asked for, and up to when the machines know of it.
 struct Asked {
@@ -88,9 +95,11 @@ struct Outside {
     routes: Arc<ArcSwap<Routes>>,
     routed: watch::Sender<u64>,
     snapshot: watch::Sender<Arc<Snapshot>>,
-    answers: BTreeMap<(ModelName, Selector), Answer>,
+    answers: BTreeMap<ModelName, Answers>,
     full: bool,
-    stages: BTreeMap<ModelKey, publish::Shown>,
+    /// What stands in the way of all that need the engine.
+    outage: Option<Answer>,
+    stages: BTreeMap<ModelName, BTreeMap<Digest, publish::Shown>>,
 }
 
 /// Prepares a service and its handle. Nothing happens before [`Service::run`].
@@ -114,6 +123,7 @@ pub fn start(
         routed: outside.routed.subscribe(),
         snapshot: outside.snapshot.subscribe(),
         commands: sender,
+        patience: config.engine.patience,
     };
     let suspect = Arc::new(Notify::new());
     let fleet = Fleet::new(policy(&config), Version(0), clock.now());
@@ -125,6 +135,7 @@ pub fn start(
         jobs: Jobs::default(),
         pulls: BTreeMap::new(),
         prepared: BTreeMap::new(),
+        kept: BTreeMap::new(),
         live: BTreeMap::new(),
         asked: BTreeMap::new(),
         commands,
@@ -134,6 +145,7 @@ pub fn start(
         journal: (0, Arc::default()),
         inherited: Version(0),
         sweep_at: clock.now() + SWEEP,
+        wake_at: clock.now(),
         preloaded: false,
     };
     Ok((Handle { shared: Arc::new(shared) }, service))
@@ -185,9 +197,10 @@ impl Service {
         Ok(())
     }
 
-    fn wake_at(&self) -> tokio::time::Instant {
+    fn wake_at(&mut self) -> tokio::time::Instant {
         let times = [self.fleet.wakes_at(), self.fleet.patience_ends_at(), Some(self.sweep_at)];
-        self.clock.instant(times.into_iter().flatten().min().unwrap_or(self.sweep_at))
+        self.wake_at = times.into_iter().flatten().min().unwrap_or(self.sweep_at);
+        self.clock.instant(self.wake_at)
     }
 
     fn drained(&mut self, drained: Vec<(ModelKey, u64)>) -> Option<Stop> {
@@ -203,7 +216,6 @@ impl Service {
     }
 
     fn tick(&mut self) -> Option<Stop> {
-        self.tell_used();
         self.apply(Event::Tick);
         if self.sweep_at <= self.clock.now() {
             self.sweep();
@@ -211,17 +223,17 @@ impl Service {
         None
     }
 
-    /// Tells the machines what requests have used since the last time.
-    fn tell_used(&mut self) {
+    /// What requests have used that the machines do not know of yet.
+    fn used(&mut self, now: Moment) -> Event {
         let mut used = Vec::new();
         for ((name, selector), asked) in &mut self.asked {
-            let at = asked.at.get();
+            let at = asked.at.get(now);
             if asked.told < at {
                 asked.told = at;
-                used.extend(at.map(|at| Event::Used(name.clone(), selector.clone(), at)));
+                used.extend(at.map(|at| (name.clone(), selector.clone(), at)));
             }
         }
-        used.into_iter().for_each(|event| self.apply(event));
+        Event::Used(used)
     }
 
     fn sweep(&mut self) {
@@ -234,9 +246,18 @@ impl Service {
         });
     }
 
-    /// Hands an event to the machines and starts what they want done.
+    /// Hands an event to the machines and starts what they want done. Where time
+    /// may have made something idle they hear first of what is in use.
     fn apply(&mut self, event: Event) {
         let now = self.clock.now();
+        if now >= self.wake_at {
+            let used = self.used(now);
+            self.apply_at(now, used);
+        }
+        self.apply_at(now, event);
+    }
+
+    fn apply_at(&mut self, now: Moment, event: Event) {
         let effects = self.fleet.handle(now, rand::random(), event);
         self.world.in_use.store(Arc::new(self.fleet.in_use(now)));
         self.note_journal();

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use arc_swap::ArcSwap;
@@ -26,6 +26,9 @@ pub(crate) struct World {
     pub(crate) in_use: ArcSwap<BTreeSet<Digest>>,
     pub(crate) pulls: Semaphore,
     journal: Mutex<u64>,
+    /// Held while the engine's directories change: one that is empty goes, and
+    /// must not go under the hands of who just puts something there.
+    serving: Mutex<()>,
 }
 
 impl World {
@@ -45,12 +48,18 @@ impl World {
             backend,
             in_use: ArcSwap::default(),
             journal: Mutex::default(),
+            serving: Mutex::default(),
         }
     }
 
     /// Whether the files of `digest` must stay.
     pub(crate) fn uses(&self, digest: &Digest) -> bool {
         self.in_use.load().contains(digest)
+    }
+
+    /// Keeps others from changing the engine's directories.
+    pub(crate) fn changing_serving(&self) -> MutexGuard<'_, ()> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the `number`th state of the journal unless a later one has been.

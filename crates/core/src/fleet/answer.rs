@@ -13,6 +13,9 @@ pub enum Answer {
     Ready(ModelKey, u64),
     /// Nothing yet: wait. What stands in the way for the moment, if anything.
     Waiting(Option<Failure>),
+    /// It failed, and is tried again at that time; when that has passed, it is
+    /// being tried, or will be once somebody asks.
+    Retrying(Failure, Moment),
     /// A failure, without waiting.
     Refused(Failure),
 }
@@ -26,12 +29,26 @@ impl Fleet {
         }
     }
 
+    /// The answer to every request that needs the engine, while that does not
+    /// answer: requests wait as long as it may be restarting, and then fail.
+    pub fn outage(&self, now: Moment) -> Option<Answer> {
+        let down_since = self.serving.down_since()?;
+        let failure = self.serving.failure().cloned().unwrap_or_else(|| {
+            Failure::new(Reason::EngineUnavailable, "the engine does not answer")
+        });
+        Some(if now.since(down_since) < self.policy.patience {
+            Answer::Waiting(Some(failure))
+        } else {
+            Answer::Refused(failure)
+        })
+    }
+
     /// The answer to a request for a tag.
     pub fn answer_tag(&self, key: &TagKey, now: Moment) -> Answer {
         let Some(tag) = self.tags.get(key) else { return Answer::Waiting(None) };
         let of =
             |digest: Digest| self.answer_digest(&ModelKey { name: key.name.clone(), digest }, now);
-        let lookup = || tag.trouble().map_or(Answer::Waiting(None), |it| answer_trouble(it, now));
+        let lookup = || tag.trouble().map_or(Answer::Waiting(None), answer_trouble);
         match (tag.serving().map(of), tag.candidate()) {
             (Some(Answer::Refused(_)) | None, Some(candidate)) => of(candidate),
             (Some(answer), _) => answer,
@@ -41,23 +58,18 @@ impl Fleet {
 
     fn answer_of(&self, model: &ModelMachine, now: Moment) -> Answer {
         if let Some(route) = model.routed() {
-            return Answer::Ready(model.key().clone(), route);
+            return match self.outage(now) {
+                Some(wait) if is_gone(&wait) => wait,
+                // An engine that is only slow to tell its state may well predict,
+                // and of one that stays away the prediction itself tells best.
+                _ => Answer::Ready(model.key().clone(), route),
+            };
         }
         if let Some(trouble) = model.trouble() {
-            return answer_trouble(trouble, now);
+            return answer_trouble(trouble);
         }
-        if !model.state().in_engine() {
-            return Answer::Waiting(None);
-        }
-        let Some(down_since) = self.serving.down_since() else { return Answer::Waiting(None) };
-        let failure = self.serving.failure().cloned().unwrap_or_else(|| {
-            Failure::new(Reason::EngineUnavailable, "the engine does not answer")
-        });
-        if now.since(down_since) < self.policy.patience {
-            Answer::Waiting(Some(failure))
-        } else {
-            Answer::Refused(failure)
-        }
+        let outage = || self.outage(now).unwrap_or(Answer::Waiting(None));
+        if model.state().in_engine() { outage() } else { Answer::Waiting(None) }
     }
 
     /// When an answer changes although nothing happens: patience with the engine
@@ -69,7 +81,7 @@ impl Fleet {
 
     /// Whether every preload is up or has failed for good.
     pub fn preloads_settled(&self, now: Moment) -> bool {
-        let settled = |answer: Answer| !matches!(answer, Answer::Waiting(_));
+        let settled = |answer| !matches!(answer, Answer::Waiting(_) | Answer::Retrying(..));
         let mut tags = self.tags.iter().filter(|(_, tag)| tag.is_configured());
         tags.all(|(key, _)| settled(self.answer_tag(key, now)))
             && self.pinned.iter().all(|key| settled(self.answer_digest(key, now)))
@@ -78,12 +90,15 @@ impl Fleet {
 
 /// Waiting helps against what is tried again, but for a refusal of the registry:
 /// that takes a person to change.
-fn answer_trouble(trouble: &Trouble, now: Moment) -> Answer {
-    let mut failure = trouble.failure.clone();
-    let Some(retry_at) = trouble.retry_at else { return Answer::Refused(failure) };
-    if failure.reason == Reason::RegistryDenied {
-        return Answer::Refused(failure);
+fn answer_trouble(trouble: &Trouble) -> Answer {
+    let failure = trouble.failure.clone();
+    match trouble.retry_at {
+        Some(at) if failure.reason != Reason::RegistryDenied => Answer::Retrying(failure, at),
+        _ => Answer::Refused(failure),
     }
-    failure.retry_after = Some(retry_at.since(now));
-    Answer::Waiting(Some(failure))
+}
+
+/// Whether nobody listens where the engine should be.
+fn is_gone(outage: &Answer) -> bool {
+    matches!(outage, Answer::Waiting(Some(it)) if it.reason == Reason::EngineUnavailable)
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Event, Fleet, TagKey, Turn};
 use crate::{
-    Context, Digest, ModelKey, ModelName, Moment, Selector, ServableId, ServableName, Versions,
+    Context, Digest, ModelKey, ModelName, Moment, Selector, ServableId, ServableName, Tag,
+    Versions,
     model::{self, ModelMachine},
     serving::{self, ServingMachine},
     tags::{self, TagMachine},
@@ -78,16 +79,20 @@ impl Fleet {
             policy: &self.policy,
             versions: &mut versions,
         };
-        let forgotten = &mut self.forgotten;
-        self.tags.retain(|_, tag| {
-            let forget = tag.is_forgettable(&context);
-            *forgotten = (*forgotten).max(if forget { tag.last() } else { *forgotten });
-            !forget
+        let (last, changed) = (&mut self.forgotten, &mut self.changed);
+        let mut forget = |name: &ModelName, attempt| {
+            *last = (*last).max(attempt);
+            changed.insert(name.clone());
+        };
+        self.tags.retain(|key, tag| {
+            let forgettable = tag.is_forgettable(&context);
+            forgettable.then(|| forget(&key.name, tag.last()));
+            !forgettable
         });
-        self.models.retain(|_, model| {
-            let forget = model.is_forgettable(&context);
-            *forgotten = (*forgotten).max(if forget { model.last() } else { *forgotten });
-            !forget
+        self.models.retain(|key, model| {
+            let forgettable = model.is_forgettable(&context);
+            forgettable.then(|| forget(&key.name, model.last()));
+            !forgettable
         });
     }
 
@@ -156,6 +161,28 @@ impl Fleet {
     /// The machine of a tag.
     pub fn tag(&self, key: &TagKey) -> Option<&TagMachine> {
         self.tags.get(key)
+    }
+
+    /// The machines of the versions of `name`.
+    pub fn models_of<'a>(&'a self, name: &'a ModelName) -> impl Iterator<Item = &'a ModelMachine> {
+        let first = ModelKey { name: name.clone(), digest: Digest::LEAST };
+        let own = self.models.range(first..).take_while(move |(key, _)| key.name == *name);
+        own.map(|(_, model)| model)
+    }
+
+    /// The machines of the tags of `name`.
+    pub fn tags_of<'a>(
+        &'a self,
+        name: &'a ModelName,
+    ) -> impl Iterator<Item = (&'a TagKey, &'a TagMachine)> {
+        let first = TagKey { name: name.clone(), tag: Tag::least() };
+        self.tags.range(first..).take_while(move |(key, _)| key.name == *name)
+    }
+
+    /// Names of which something may look different since the last call, their
+    /// [`Fleet::outage`] aside.
+    pub fn take_changed(&mut self) -> BTreeSet<ModelName> {
+        std::mem::take(&mut self.changed)
     }
 
     /// The engine's machine.

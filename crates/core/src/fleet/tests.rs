@@ -1,1 +1,264 @@
+//! What the machines do together, in a world where everything works at once.
 
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    Failure, Reason, ServableName,
+    serving::{EngineState, PushOutcome, Seen, ServingSet},
+};
+
+/// Does at once whatever the fleet wants done; its engine has every version that
+/// is configured.
+struct Bench {
+    fleet: Fleet,
+    now: Moment,
+    set: ServingSet,
+    engine_is_up: bool,
+}
+
+fn name(text: &str) -> ModelName {
+    text.parse().expect("a valid name")
+}
+
+fn latest() -> Selector {
+    Selector::Tag("latest".parse().expect("a valid tag"))
+}
+
+fn tag(text: &str) -> TagKey {
+    TagKey { name: name(text), tag: "latest".parse().expect("a valid tag") }
+}
+
+fn model(text: &str) -> ModelKey {
+    ModelKey { name: name(text), digest: Digest::of(text.as_bytes()) }
+}
+
+fn down() -> Failure {
+    Failure::new(Reason::EngineUnavailable, "the engine does not answer")
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = Moment::at(Duration::from_secs(1));
+        let fleet = Fleet::new(Policy::default(), Version(0), now);
+        let mut bench = Self { fleet, now, set: ServingSet::new(), engine_is_up: true };
+        bench.handle(Event::Tick);
+        bench
+    }
+
+    /// With models that serve by their latest tags.
+    fn serving(names: &[&str]) -> Self {
+        let mut bench = Self::new();
+        for text in names {
+            bench.handle(Event::Ask(name(text), latest()));
+        }
+        bench.pass(Duration::from_secs(2));
+        for text in names {
+            assert!(matches!(bench.answer(text), Answer::Ready(..)), "{text}");
+        }
+        bench
+    }
+
+    fn handle(&mut self, event: Event) -> Vec<Effect> {
+        let mut events = VecDeque::from([event]);
+        let mut all = Vec::new();
+        while let Some(event) = events.pop_front() {
+            let effects = self.fleet.handle(self.now, 0.5, event);
+            events.extend(effects.iter().filter_map(|effect| self.done(effect)));
+            all.extend(effects);
+        }
+        all
+    }
+
+    fn done(&mut self, effect: &Effect) -> Option<Event> {
+        use model::Effect as M;
+        use serving::Effect as E;
+        let on = |key: &ModelKey, event| Some(Event::Model(key.clone(), event));
+        match effect {
+            Effect::Resolve(key, attempt) => {
+                let digest = Digest::of(key.name.as_str().as_bytes());
+                let resolved = match key.name.as_str().starts_with("nobody") {
+                    true => Err(Failure::new(Reason::ModelNotFound, "there is none")),
+                    false => Ok(digest),
+                };
+                Some(Event::Tag(key.clone(), tags::Event::Resolved(*attempt, resolved)))
+            }
+            Effect::Switched(..) => None,
+            Effect::Model(key, M::Pull(it)) => on(key, model::Event::Pulled(*it, Ok(()))),
+            Effect::Model(key, M::Prepare(it)) => on(key, model::Event::Prepared(*it, Ok(()))),
+            Effect::Model(key, M::Publish(it, _)) => on(key, model::Event::Published(*it, Ok(()))),
+            Effect::Model(key, M::Check(it, _)) => on(key, model::Event::Checked(*it, Ok(()))),
+            Effect::Model(key, M::Withdraw(route)) => on(key, model::Event::Drained(*route)),
+            Effect::Model(key, M::Delete(it)) => on(key, model::Event::Deleted(*it)),
+            Effect::Model(..) => None,
+            Effect::Engine(E::PublishPlaceholder(it, id)) => {
+                Some(Event::Engine(serving::Event::PlaceholderPublished(*it, id.clone(), Ok(()))))
+            }
+            Effect::Engine(E::Push(it, set)) => {
+                self.set.clone_from(set);
+                Some(Event::Engine(serving::Event::Pushed(*it, PushOutcome::Taken(None))))
+            }
+            Effect::Engine(E::Probe(it, names)) => {
+                let seen = names.iter().map(|name| (name.clone(), self.seen(name))).collect();
+                let result = if self.engine_is_up { Ok(seen) } else { Err(down()) };
+                Some(Event::Engine(serving::Event::Probed(*it, result)))
+            }
+            Effect::Engine(_) => None,
+        }
+    }
+
+    fn seen(&self, name: &ServableName) -> Vec<Seen> {
+        let versions = self.set.get(name).into_iter().flatten();
+        let available = |version: &Version| Seen {
+            version: *version,
+            state: EngineState::Available,
+            failure: None,
+        };
+        versions.map(available).collect()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(at) = self.fleet.wakes_at().filter(|at| *at <= until) {
+            self.now = at;
+            self.handle(Event::Tick);
+        }
+        self.now = until;
+    }
+
+    fn answer(&self, text: &str) -> Answer {
+        self.fleet.answer_tag(&tag(text), self.now)
+    }
+
+    fn used(&self, names: &[&str]) -> Event {
+        Event::Used(names.iter().map(|text| (name(text), latest(), self.now)).collect())
+    }
+}
+
+#[test]
+fn of_several_that_were_used_none_is_idle_before_all_are_told() {
+    let mut bench = Bench::serving(&["a", "b", "c"]);
+    // Nobody has told of any use until now, when all would be idle.
+    bench.now = bench.now + bench.fleet.policy().idle_ttl;
+    let event = bench.used(&["a", "b", "c"]);
+    let effects = bench.handle(event);
+    let withdrawn = |it: &Effect| matches!(it, Effect::Model(_, model::Effect::Withdraw(_)));
+    assert!(!effects.iter().any(withdrawn), "{effects:?}");
+    for text in ["a", "b", "c"] {
+        assert!(matches!(bench.answer(text), Answer::Ready(..)), "{text}");
+    }
+}
+
+#[test]
+fn while_the_engine_may_be_restarting_requests_wait_and_then_see_for_themselves() {
+    let mut bench = Bench::serving(&["a"]);
+    let ready = bench.answer("a");
+    bench.engine_is_up = false;
+    bench.handle(Event::Engine(serving::Event::Suspect));
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.answer("a"), Answer::Waiting(Some(down())));
+    bench.pass(bench.fleet.policy().patience);
+    assert_eq!(bench.answer("a"), ready);
+    bench.engine_is_up = true;
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(bench.answer("a"), ready);
+}
+
+#[test]
+fn what_is_tried_again_later_says_when() {
+    let mut bench = Bench::new();
+    bench.handle(Event::Ask(name("a"), latest()));
+    let id = bench.fleet.model(&model("a")).and_then(|it| it.state().servable().cloned());
+    let failure = Failure::new(Reason::MemoryFull, "no room");
+    let failed = model::Event::LoadFailed(id.expect("published"), failure.clone());
+    bench.handle(Event::Model(model("a"), failed));
+    let Answer::Retrying(told, at) = bench.answer("a") else { panic!("{:?}", bench.answer("a")) };
+    assert_eq!(told, failure);
+    assert!(at > bench.now);
+}
+
+#[test]
+fn unknown_names_change_nothing_about_known_ones() {
+    let mut bench = Bench::serving(&["a"]);
+    bench.fleet.take_changed();
+    for i in 0..20 {
+        bench.handle(Event::Ask(name(&format!("nobody-{i}")), latest()));
+    }
+    let changed = bench.fleet.take_changed();
+    assert_eq!(changed.len(), 20);
+    assert!(!changed.contains(&name("a")));
+    // Nor does time make them look different until they are forgotten.
+    bench.pass(bench.fleet.policy().forget_after / 2);
+    assert_eq!(bench.fleet.take_changed(), BTreeSet::new());
+    bench.pass(bench.fleet.policy().forget_after);
+    assert!(bench.fleet.take_changed().len() > 20);
+    assert_eq!(bench.fleet.tags().count(), 1);
+}
+
+#[test]
+fn the_versions_and_tags_of_a_name_are_its_own() {
+    let bench = Bench::serving(&["a", "ab", "b"]);
+    let name = name("ab");
+    let keys: Vec<_> = bench.fleet.models_of(&name).map(|model| model.key().clone()).collect();
+    assert_eq!(keys, [model("ab")]);
+    let keys: Vec<_> = bench.fleet.tags_of(&name).map(|(key, _)| key.clone()).collect();
+    assert_eq!(keys, [tag("ab")]);
+}
+
+#[test]
+fn a_version_taken_down_comes_back_when_its_tag_moves_to_it() {
+    let mut bench = Bench::serving(&["a"]);
+    let moved = |bench: &mut Bench, to: Digest| {
+        let due = bench
+            .fleet
+            .tags()
+            .next()
+            .and_then(|(_, tag)| tag.wakes_at(bench.fleet.policy(), bench.now));
+        bench.now = due.expect("it is followed");
+        let effects = bench.fleet.handle(bench.now, 0.5, Event::Tick);
+        let attempt = effects.iter().find_map(|effect| match effect {
+            Effect::Resolve(_, attempt) => Some(*attempt),
+            _ => None,
+        });
+        let resolved = tags::Event::Resolved(attempt.expect("it is due"), Ok(to));
+        effects.iter().for_each(|effect| match effect {
+            Effect::Resolve(..) => {}
+            other => drop(bench.done(other).map(|event| bench.handle(event))),
+        });
+        bench.handle(Event::Tag(tag("a"), resolved));
+        bench.pass(Duration::from_secs(2));
+    };
+    let (first, second) = (model("a").digest, Digest::of(b"second"));
+    moved(&mut bench, second);
+    let first_key = ModelKey { name: name("a"), digest: first };
+    bench.handle(Event::Unload {
+        name: name("a"),
+        selector: Selector::Digest(first),
+        delete: false,
+    });
+    assert!(bench.fleet.model(&first_key).is_some_and(ModelMachine::is_suspended));
+    moved(&mut bench, first);
+    assert!(matches!(bench.answer("a"), Answer::Ready(key, _) if key == first_key));
+}
+
+#[test]
+fn the_first_tick_begins_what_is_configured() {
+    let mut bench = Bench::new();
+    bench.fleet = Fleet::new(Policy::default(), Version(0), bench.now);
+    bench.fleet.follow(tag("a"), bench.now);
+    bench.handle(Event::Tick);
+    bench.pass(Duration::from_secs(2));
+    assert!(matches!(bench.answer("a"), Answer::Ready(..)));
+}
+
+#[test]
+fn what_was_idle_in_an_earlier_process_stays_down_until_it_is_asked_for() {
+    let mut bench = Bench::new();
+    let legacy = Legacy { tags: [(tag("a"), model("a").digest)].into(), ..Legacy::default() };
+    bench.fleet.adopt(legacy, bench.now);
+    bench.pass(Duration::from_secs(60));
+    assert_eq!(bench.fleet.models().count(), 0);
+    bench.handle(Event::Ask(name("a"), latest()));
+    bench.pass(Duration::from_secs(2));
+    assert!(matches!(bench.answer("a"), Answer::Ready(..)));
+}

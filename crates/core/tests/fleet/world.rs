@@ -458,7 +458,8 @@ impl World {
             self.answer_reload(true);
             self.engine_works(None);
             for i in 0..3 {
-                self.handle(Event::Used(name(i), Selector::Tag(tag()), self.now));
+                let used = (name(i), Selector::Tag(tag()), self.now);
+                self.handle(Event::Used(vec![used]));
             }
             for _ in 0..4 {
                 self.release(0);

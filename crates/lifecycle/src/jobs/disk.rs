@@ -19,6 +19,7 @@ pub(crate) async fn publish(
     blocking(world, move |world| {
         world.write_journal(journal.0, &journal.1);
         let tree = world.store.tree(&digest).ok_or(Fault::FilesMissing)?;
+        let _alone = world.changing_serving();
         world.store.publish(&id, &tree).map_err(|error| match error {
             Error::TreeMissing(_) => Fault::FilesMissing,
             error => Fault::Failed(store_failure(&error)),
@@ -30,6 +31,7 @@ pub(crate) async fn publish(
 /// Puts a placeholder where the engine finds it.
 pub(crate) async fn publish_placeholder(world: &Arc<World>, id: ServableId) -> Result<(), Failure> {
     blocking(world, move |world| {
+        let _alone = world.changing_serving();
         let published = world.store.publish_placeholder(&id, &outrigger_backend::placeholder());
         published.map_err(|error| store_failure(&error))
     })
@@ -40,11 +42,22 @@ pub(crate) async fn publish_placeholder(world: &Arc<World>, id: ServableId) -> R
 pub(crate) async fn unpublish(world: &Arc<World>, id: ServableId) {
     blocking(world, move |world| {
         // What stays behind is removed at the next start.
-        if let Err(error) = world.store.unpublish(&id) {
+        if let Err(error) = hide(world, &id) {
             tracing::warn!(servable = %id, error = %error, "cannot hide a version from the engine");
         }
     })
     .await;
+}
+
+/// Hides `id`, and the name once nothing is published under it: then it is in no
+/// configuration either.
+fn hide(world: &World, id: &ServableId) -> Result<(), Error> {
+    let _alone = world.changing_serving();
+    world.store.unpublish(id)?;
+    match world.store.published()?.iter().any(|published| published.id.name == id.name) {
+        true => Ok(()),
+        false => world.store.remove_servable(&id.name),
+    }
 }
 
 /// Deletes the files of `digest`, which no servable uses any more.
@@ -61,7 +74,7 @@ fn remove(world: &World, digest: &Digest) -> Result<(), Error> {
     // Hiding it may still be going on.
     for published in world.store.published()? {
         if published.tree.as_ref() == Some(digest) {
-            world.store.unpublish(&published.id)?;
+            hide(world, &published.id)?;
         }
     }
     world.store.remove_tree(digest)
@@ -76,7 +89,7 @@ pub(crate) async fn clean(world: &Arc<World>, last: Version, keep: BTreeSet<Serv
         let orphan = |id: &ServableId| id.version <= last && !keep.contains(id);
         for id in published.into_iter().map(|published| published.id).filter(orphan) {
             tracing::info!(servable = %id, "removing what an earlier process left for the engine");
-            if let Err(error) = world.store.unpublish(&id) {
+            if let Err(error) = hide(world, &id) {
                 tracing::warn!(servable = %id, error = %error, "cannot remove it");
             }
         }
@@ -84,7 +97,8 @@ pub(crate) async fn clean(world: &Arc<World>, last: Version, keep: BTreeSet<Serv
     .await;
 }
 
-/// Deletes trees that no model is known of and that were not used for `retain`.
+/// Deletes trees that no model is known of and that were not used for `retain`;
+/// notes of those in use that they are.
 pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>) {
     blocking(world, move |world| {
         let Ok(trees) = world.store.trees() else { return };
@@ -92,8 +106,12 @@ pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>) {
         for tree in trees {
             let unused = now.duration_since(tree.last_used()).unwrap_or_default();
             let digest = *tree.digest();
-            let wanted = known.contains(&digest) || world.uses(&digest);
-            if wanted || unused < world.config.retain {
+            if world.uses(&digest) {
+                // A later process that finds it unused counts from here.
+                world.store.touch(&digest);
+                continue;
+            }
+            if known.contains(&digest) || unused < world.config.retain {
                 continue;
             }
             tracing::info!(model.digest = %digest, "deleting files that nobody used for long");

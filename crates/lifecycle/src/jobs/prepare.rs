@@ -14,7 +14,20 @@ pub(crate) struct Prepared {
     pub(crate) platform_digest: Digest,
     pub(crate) plan: Arc<Plan>,
     pub(crate) golden: Vec<GoldenCase>,
+}
+
+/// What of a version lies in the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    pub(crate) platform_digest: Digest,
+    /// Bytes on disk.
     pub(crate) size: u64,
+}
+
+impl Kept {
+    pub(crate) fn of(tree: &Tree) -> Self {
+        Self { platform_digest: *tree.platform_digest(), size: tree.size().as_u64() }
+    }
 }
 
 /// Reads metadata, signature and golden cases of `key`, and checks them against
@@ -38,10 +51,5 @@ fn read(tree: &Tree) -> Result<Prepared, Failure> {
     let golden = tree.golden_bytes().map_err(store)?.unwrap_or_default();
     let golden =
         plan.golden_cases(&golden).map_err(|error| Failure::because(error.reason(), &error))?;
-    Ok(Prepared {
-        platform_digest: *tree.platform_digest(),
-        plan: Arc::new(plan),
-        golden,
-        size: tree.size().as_u64(),
-    })
+    Ok(Prepared { platform_digest: *tree.platform_digest(), plan: Arc::new(plan), golden })
 }

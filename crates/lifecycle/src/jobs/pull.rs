@@ -7,7 +7,7 @@ use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag};
 use outrigger_oci::{Image, Layer, Reference};
 use outrigger_store::{Package, Reservation};
 
-use super::Done;
+use super::{Done, Kept};
 use crate::{
     metrics,
     world::{World, blocking, store_failure},
@@ -21,8 +21,9 @@ const ATTEMPTS: usize = 3;
 /// are there already.
 pub(crate) async fn pull(world: Arc<World>, key: ModelKey) -> Done {
     let digest = key.digest;
-    if blocking(&world, move |world| world.store.tree(&digest).is_some()).await {
-        return Done::Pulled { digest, result: Ok(()), trees: None };
+    let there = blocking(&world, move |world| world.store.tree(&digest).as_ref().map(Kept::of));
+    if let Some(kept) = there.await {
+        return Done::Pulled { digest, result: Ok(kept), trees: None };
     }
     let result = fetch(&world, &key).await;
     metrics::pulled(&result);
@@ -33,7 +34,7 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey) -> Done {
     Done::Pulled { digest, result, trees: trees.await }
 }
 
-async fn fetch(world: &Arc<World>, key: &ModelKey) -> Result<(), Failure> {
+async fn fetch(world: &Arc<World>, key: &ModelKey) -> Result<Kept, Failure> {
     let reference = world.names.version(key)?;
     let _permit = world.pulls.acquire().await.expect("never closed");
     let image = world.client.image(&reference).await.map_err(|error| error.failure())?;
@@ -43,7 +44,7 @@ async fn fetch(world: &Arc<World>, key: &ModelKey) -> Result<(), Failure> {
         match unpack(world, &image).await {
             Err(again) if again.layers_lost && attempt < ATTEMPTS => attempt += 1,
             Err(failed) => return Err(failed.failure),
-            Ok(()) => return Ok(()),
+            Ok(kept) => return Ok(kept),
         }
         drop(reservation);
     }
@@ -89,7 +90,7 @@ struct Unpacked {
     layers_lost: bool,
 }
 
-async fn unpack(world: &Arc<World>, image: &Image) -> Result<(), Unpacked> {
+async fn unpack(world: &Arc<World>, image: &Image) -> Result<Kept, Unpacked> {
     let package = Package {
         digest: image.digest,
         platform_digest: image.platform_digest,
@@ -98,7 +99,7 @@ async fn unpack(world: &Arc<World>, image: &Image) -> Result<(), Unpacked> {
     };
     blocking(world, move |world| {
         let unpacked = world.store.unpack(&package, &|digest| world.uses(digest));
-        unpacked.map(drop).map_err(|error| Unpacked {
+        unpacked.map(|tree| Kept::of(&tree)).map_err(|error| Unpacked {
             failure: store_failure(&error),
             layers_lost: matches!(
                 error,

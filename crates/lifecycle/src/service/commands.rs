@@ -9,7 +9,10 @@ use outrigger_core::{
 };
 
 use super::{Service, Stop, note_failure};
-use crate::{handle::Command, jobs::Done};
+use crate::{
+    handle::Command,
+    jobs::{Done, Kept},
+};
 
 /// How long the end may take when nobody said so.
 const GRACE: Duration = Duration::from_secs(5);
@@ -84,7 +87,7 @@ impl Service {
     fn pulled(
         &mut self,
         digest: Digest,
-        result: Result<(), Failure>,
+        result: Result<Kept, Failure>,
         trees: Option<BTreeSet<Digest>>,
     ) {
         if let Some(trees) = trees {
@@ -95,7 +98,9 @@ impl Service {
             if let Err(failure) = &result {
                 note_failure(&key, "the pull", failure);
             }
-            let result = result.clone().map_err(Fault::Failed);
+            let result = result.clone().map_err(Fault::Failed).map(|kept| {
+                self.kept.insert(key.clone(), kept);
+            });
             self.apply(Event::Model(key, model::Event::Pulled(attempt, result)));
         }
     }
@@ -118,5 +123,6 @@ impl Service {
             fleet.model(key).is_some_and(|model| model.stage() > outrigger_core::Stage::New)
         };
         self.prepared.retain(|key, _| has_files(key));
+        self.kept.retain(|key, _| has_files(key));
     }
 }

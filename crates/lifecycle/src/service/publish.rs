@@ -1,6 +1,9 @@
 //! What others see: the routing table, and the snapshot.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use outrigger_core::{
     Failure, ModelKey, ModelName, Moment, Reason, Selector, Stage,
@@ -9,7 +12,7 @@ use outrigger_core::{
     tags::TagMachine,
 };
 
-use super::{Asked, Outside, Service};
+use super::{Answers, Asked, Outside, Service};
 use crate::{
     handle::stopping,
     lease::Live,
@@ -28,126 +31,176 @@ pub(super) struct Shown {
 }
 
 impl Service {
-    /// Publishes what has changed.
+    /// Publishes what has changed. The work is that of the names that changed,
+    /// so that no name can slow another.
     pub(super) fn publish(&mut self) {
         let now = self.clock.now();
-        self.publish_routes(now);
-        self.note_stages(now);
+        let changed = self.changed(now);
+        self.publish_routes(&changed, now);
+        self.note_stages(&changed, now);
         self.forget_prepared();
-        self.publish_snapshot(now);
+        self.publish_snapshot(&changed, now);
     }
 
-    fn publish_routes(&mut self, now: Moment) {
-        let answers = self.answers(now);
+    /// Names that may look different since the last time.
+    fn changed(&mut self, now: Moment) -> BTreeSet<ModelName> {
+        let mut changed = self.fleet.take_changed();
+        let outage = self.fleet.outage(now);
+        if outage != self.outside.outage {
+            self.outside.outage = outage;
+            changed.extend(self.outside.answers.keys().cloned());
+        }
+        changed
+    }
+
+    fn publish_routes(&mut self, changed: &BTreeSet<ModelName>, now: Moment) {
         let full = self.fleet.is_full();
-        if answers == self.outside.answers && full == self.outside.full {
+        let answers = changed.iter().map(|name| (name, self.answers(name, now)));
+        let none = Answers::new();
+        let differs = |(name, answers): &(&ModelName, Answers)| {
+            self.outside.answers.get(*name).unwrap_or(&none) != answers
+        };
+        let answers: Vec<_> = answers.filter(differs).collect();
+        if answers.is_empty() && full == self.outside.full {
             return;
         }
-        self.asked.retain(|key, _| answers.contains_key(key));
         let mut routes = Routes {
-            models: Default::default(),
+            models: self.outside.routes.load().models.clone(),
             closed: None,
             full: full
                 .then(|| Failure::new(Reason::Overloaded, "too many unknown models are asked for")),
         };
-        for ((name, selector), answer) in &answers {
+        for (name, answers) in answers {
+            self.renew_routes(&mut routes, name, answers);
+        }
+        self.live.retain(|_, live| !live.is_gone());
+        self.outside.full = full;
+        self.outside.route(routes);
+    }
+
+    fn answers(&self, name: &ModelName, now: Moment) -> Answers {
+        let tags = self
+            .fleet
+            .tags_of(name)
+            .map(|(key, _)| (Selector::Tag(key.tag.clone()), self.fleet.answer_tag(key, now)));
+        let digests = self.fleet.models_of(name).map(|model| {
+            let key = model.key();
+            (Selector::Digest(key.digest), self.fleet.answer_digest(key, now))
+        });
+        tags.chain(digests).collect()
+    }
+
+    fn renew_routes(&mut self, routes: &mut Routes, name: &ModelName, answers: Answers) {
+        let mut model = ModelRoutes::default();
+        for (selector, answer) in &answers {
             let asked = self.asked.entry((name.clone(), selector.clone()));
             let asked = asked.or_insert_with(|| Asked { at: Arc::default(), told: None });
             let entry = Entry { route: route(&self.live, answer), asked: Arc::clone(&asked.at) };
-            let model: &mut ModelRoutes = routes.models.entry(name.clone()).or_default();
             match selector {
                 Selector::Tag(tag) => drop(model.tags.insert(tag.clone(), entry)),
                 Selector::Digest(digest) => drop(model.digests.insert(*digest, entry)),
             }
         }
-        self.live.retain(|_, live| !live.is_gone());
-        self.outside.answers = answers;
-        self.outside.full = full;
-        self.outside.route(routes);
-    }
-
-    fn answers(&self, now: Moment) -> BTreeMap<(ModelName, Selector), Answer> {
-        let tags = self.fleet.tags().map(|(key, _)| {
-            let selector = Selector::Tag(key.tag.clone());
-            ((key.name.clone(), selector), self.fleet.answer_tag(key, now))
-        });
-        let digests = self.fleet.models().map(|model| {
-            let ModelKey { name, digest } = model.key().clone();
-            ((name, Selector::Digest(digest)), self.fleet.answer_digest(model.key(), now))
-        });
-        tags.chain(digests).collect()
+        for selector in self.outside.answers.remove(name).into_iter().flatten().map(|it| it.0) {
+            if !answers.contains_key(&selector) {
+                self.asked.remove(&(name.clone(), selector));
+            }
+        }
+        if answers.is_empty() {
+            routes.models.remove(name);
+            return;
+        }
+        routes.models.insert(name.clone(), Arc::new(model));
+        self.outside.answers.insert(name.clone(), answers);
     }
 
     /// One line and one count a transition.
-    fn note_stages(&mut self, now: Moment) {
-        let mut stages = BTreeMap::<Stage, usize>::new();
-        let mut shown = BTreeMap::new();
-        for model in self.fleet.models() {
-            let stage = model.stage();
-            *stages.entry(stage).or_default() += 1;
-            let before = self.outside.stages.get(model.key()).copied();
-            let before = before.unwrap_or(Shown { stage: Stage::New, since: now });
-            let since = if before.stage == stage { before.since } else { now };
-            if before.stage != stage {
-                note_transition(model, before, now);
+    fn note_stages(&mut self, changed: &BTreeSet<ModelName>, now: Moment) {
+        for name in changed {
+            let before = self.outside.stages.remove(name).unwrap_or_default();
+            let mut shown = BTreeMap::new();
+            for model in self.fleet.models_of(name) {
+                let (digest, stage) = (model.key().digest, model.stage());
+                let before = before.get(&digest).copied();
+                let before = before.unwrap_or(Shown { stage: Stage::New, since: now });
+                let since = if before.stage == stage { before.since } else { now };
+                if before.stage != stage {
+                    note_transition(model, before, now);
+                }
+                shown.insert(digest, Shown { stage, since });
             }
-            shown.insert(model.key().clone(), Shown { stage, since });
+            if !shown.is_empty() {
+                self.outside.stages.insert(name.clone(), shown);
+            }
         }
-        self.outside.stages = shown;
+        let mut stages = BTreeMap::<Stage, usize>::new();
+        for shown in self.outside.stages.values().flat_map(BTreeMap::values) {
+            *stages.entry(shown.stage).or_default() += 1;
+        }
         metrics::state(&stages, self.fleet.serving().is_reachable() == Some(true));
         metrics::dropped(self.fleet.counts());
     }
 
-    fn publish_snapshot(&mut self, now: Moment) {
+    fn publish_snapshot(&mut self, changed: &BTreeSet<ModelName>, now: Moment) {
         self.preloaded |= self.fleet.preloads_settled(now);
-        let snapshot = self.snapshot(now);
-        self.outside.snapshot.send_if_modified(|last| {
-            let changed = **last != snapshot;
-            if changed {
-                *last = Arc::new(snapshot);
+        let engine = self.engine_view();
+        let ready = self.preloaded && engine.reachable;
+        let last = self.outside.snapshot.borrow().clone();
+        let views = changed.iter().map(|name| (name, self.model_view(name, now)));
+        let views: Vec<_> = views
+            .filter(|(name, view)| last.models.get(*name).map(|it| &**it) != view.as_ref())
+            .collect();
+        if views.is_empty() && engine == last.engine && ready == last.ready {
+            return;
+        }
+        let mut models = last.models.clone();
+        for (name, view) in views {
+            match view {
+                Some(view) => drop(models.insert(name.clone(), Arc::new(view))),
+                None => drop(models.remove(name)),
             }
-            changed
-        });
+        }
+        self.outside.snapshot.send_replace(Arc::new(Snapshot { models, engine, ready }));
     }
 
-    fn snapshot(&self, now: Moment) -> Snapshot {
-        let mut models = BTreeMap::<ModelName, ModelView>::new();
-        for model in self.fleet.models() {
-            let view = models.entry(model.key().name.clone()).or_default();
-            view.versions.insert(model.key().digest, self.version_view(model));
-        }
-        for (key, tag) in self.fleet.tags() {
-            let view = models.entry(key.name.clone()).or_default();
-            view.tags.insert(key.tag.clone(), self.tag_view(tag, now));
-        }
-        for (name, view) in &mut models {
-            view.image =
-                self.world.names.image(name).map(|image| image.to_string()).unwrap_or_default();
-        }
+    fn engine_view(&self) -> EngineView {
         let serving = self.fleet.serving();
-        let reachable = serving.is_reachable() == Some(true);
-        let engine = EngineView {
-            reachable,
+        EngineView {
+            reachable: serving.is_reachable() == Some(true),
             restarts: serving.restarts(),
             reloading: serving.is_reloading(),
             failure: serving.failure().cloned(),
-        };
-        let models = models.into_iter().map(|(name, view)| (name, Arc::new(view)));
-        Snapshot { models: models.collect(), engine, ready: self.preloaded && reachable }
+        }
+    }
+
+    /// A model as others see it; `None` when nothing is known of it.
+    fn model_view(&self, name: &ModelName, now: Moment) -> Option<ModelView> {
+        let versions = self.fleet.models_of(name);
+        let versions = versions.map(|model| (model.key().digest, self.version_view(model)));
+        let tags = self.fleet.tags_of(name);
+        let tags = tags.map(|(key, tag)| (key.tag.clone(), self.tag_view(tag, now)));
+        let mut view =
+            ModelView { image: String::new(), tags: tags.collect(), versions: versions.collect() };
+        if view.tags.is_empty() && view.versions.is_empty() {
+            return None;
+        }
+        view.image =
+            self.world.names.image(name).map(|image| image.to_string()).unwrap_or_default();
+        Some(view)
     }
 
     fn version_view(&self, model: &ModelMachine) -> VersionView {
-        let prepared = self.prepared.get(model.key());
+        let kept = self.kept.get(model.key());
         let selector = Selector::Digest(model.key().digest);
         let used = self.asked.get(&(model.key().name.clone(), selector));
         let used = used.and_then(|asked| asked.told).max(model.asked_at()).max(self.tag_use(model));
         VersionView {
             digest: model.key().digest,
-            platform_digest: prepared.map(|prepared| prepared.platform_digest),
+            platform_digest: kept.map(|kept| kept.platform_digest),
             stage: model.stage(),
             activity: model.activity(),
             servable: model.state().servable().cloned(),
-            size_bytes: prepared.map_or(0, |prepared| prepared.size),
+            size_bytes: kept.map_or(0, |kept| kept.size),
             last_used_at: used.map(|at| self.clock.wall(at)),
             failure: model.trouble().map(|trouble| self.failure_view(trouble)),
             history: model.history().map(|it| self.transition_view(it)).collect(),
@@ -157,10 +210,8 @@ impl Service {
     /// When a request by a tag that the version answers was last seen.
     fn tag_use(&self, model: &ModelMachine) -> Option<Moment> {
         let key = model.key();
-        let tags = self
-            .fleet
-            .tags()
-            .filter(|(tag, machine)| tag.name == key.name && machine.serving() == Some(key.digest));
+        let tags = self.fleet.tags_of(&key.name);
+        let tags = tags.filter(|(_, machine)| machine.serving() == Some(key.digest));
         let told = tags.filter_map(|(tag, _)| {
             let selector = Selector::Tag(tag.tag.clone());
             self.asked.get(&(tag.name.clone(), selector))?.told
@@ -200,6 +251,7 @@ impl Service {
 fn route(live: &BTreeMap<ModelKey, Live>, answer: &Answer) -> Route {
     match answer {
         Answer::Waiting(failure) => Route::Waiting(failure.clone()),
+        Answer::Retrying(failure, at) => Route::Retrying(failure.clone(), *at),
         Answer::Refused(failure) => Route::Refused(failure.clone()),
         Answer::Ready(key, _) => match live.get(key).and_then(Live::routed) {
             Some(servable) => Route::Ready(servable),

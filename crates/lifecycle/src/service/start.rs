@@ -10,7 +10,7 @@ use outrigger_store::Published;
 use tokio::task::spawn_blocking;
 
 use super::Service;
-use crate::{Error, world::World};
+use crate::{Error, jobs::Kept, world::World};
 
 impl Service {
     /// Builds the machines from configuration and journal.
@@ -21,10 +21,11 @@ impl Service {
     pub(super) async fn take_over(&mut self) -> Result<(), Error> {
         let world = Arc::clone(&self.world);
         let inherited = spawn_blocking(move || inherit(&world)).await;
-        let (legacy, last) = inherited.unwrap_or_else(|error| {
+        let Inherited { legacy, kept, last } = inherited.unwrap_or_else(|error| {
             std::panic::resume_unwind(error.into_panic());
         })?;
         self.inherited = last;
+        self.kept = kept;
         self.fleet =
             build(&self.world, self.fleet.policy().clone(), legacy, last, self.clock.now());
         Ok(())
@@ -54,14 +55,21 @@ fn build(
     fleet
 }
 
-/// What the journal and the store tell, as far as it still holds, and a version
-/// that is larger than any that was ever used. Blocks.
-fn inherit(world: &World) -> Result<(Legacy, Version), Error> {
+/// What the journal and the store tell, as far as it still holds.
+struct Inherited {
+    legacy: Legacy,
+    kept: BTreeMap<ModelKey, Kept>,
+    /// Larger than any version that was ever used.
+    last: Version,
+}
+
+/// Reads journal and store. Blocks.
+fn inherit(world: &World) -> Result<Inherited, Error> {
     let journal = world.store.journal();
     let record = journal.load().map_err(Error::Journal)?;
     let published = world.store.published().map_err(Error::Journal)?;
     let last = journal.next_version().map_err(Error::Journal)?;
-    let mut legacy = Legacy::default();
+    let (mut legacy, mut kept) = (Legacy::default(), BTreeMap::new());
     for (name, tags) in record.tags {
         // What is not allowed any more must not be served any more.
         if world.names.image(&name).is_ok() {
@@ -74,15 +82,16 @@ fn inherit(world: &World) -> Result<(Legacy, Version), Error> {
     legacy.placeholders.extend(placeholders.values().cloned());
     for desired in record.desired {
         let there = Published { id: desired.servable.clone(), tree: Some(desired.key.digest) };
+        let Some(tree) = world.store.tree(&desired.key.digest) else { continue };
         let usable = published.contains(&there)
-            && world.store.tree(&desired.key.digest).is_some()
             && world.names.image(&desired.key.name).is_ok()
             && desired.servable.name == ServableName::of(&desired.key.name);
         if usable && placeholders.contains_key(&desired.servable.name) {
+            kept.insert(desired.key.clone(), Kept::of(&tree));
             legacy.loaded.insert(desired.key, desired.servable);
         }
     }
-    Ok((legacy, last))
+    Ok(Inherited { legacy, kept, last })
 }
 
 /// The latest placeholder of each name.

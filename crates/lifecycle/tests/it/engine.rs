@@ -60,6 +60,22 @@ async fn an_engine_that_is_down_is_named_and_serving_begins_when_it_comes() {
 }
 
 #[tokio::test]
+async fn requests_wait_for_an_engine_that_comes_back_soon() {
+    let mut rig = Rig::new().await;
+    rig.push("churn", "latest", &model(1));
+    rig.config.engine.patience = crate::rig::PATIENCE;
+    let handle = rig.start();
+    acquire(&handle, "churn").await.expect("served");
+    rig.engine.stop().await;
+    until(&handle, |it| !it.engine.reachable).await;
+    let early = acquire_within(&handle, "churn", Duration::from_millis(1)).await;
+    assert_eq!(early.expect_err("there is no engine").reason, Reason::EngineUnavailable);
+    let waiting = acquire(&handle, "churn");
+    let (lease, ()) = tokio::join!(waiting, async { rig.engine.resume().expect("it starts") });
+    predict(&lease.expect("served again")).await.expect("it answers");
+}
+
+#[tokio::test]
 async fn a_frozen_engine_loses_nothing() {
     let (rig, handle) = Rig::started().await;
     acquire(&handle, "churn").await.expect("served");

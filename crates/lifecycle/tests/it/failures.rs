@@ -1,9 +1,12 @@
 //! What cannot be served, and what callers are told.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicI32, Ordering::Relaxed},
+    time::Duration,
+};
 
 use outrigger_core::{Failure, Reason};
-use outrigger_lifecycle::ModelEntry;
+use outrigger_lifecycle::{ModelEntry, Retry};
 use outrigger_testkit::{
     engine::{Loading, Predicting},
     layers::package_layer,
@@ -12,6 +15,9 @@ use outrigger_testkit::{
 use tonic::Code;
 
 use crate::rig::{Rig, acquire, acquire_within, model, name, stage, until, version};
+
+/// A wait so long that it does not end in a test.
+const LATER: Duration = Duration::from_secs(3600);
 
 async fn refused(handle: &outrigger_lifecycle::Handle, model: &str) -> Failure {
     acquire(handle, model).await.expect_err("it must be refused")
@@ -114,6 +120,43 @@ async fn a_load_that_failed_is_tried_again_under_a_new_version() {
 }
 
 #[tokio::test]
+async fn a_load_that_fails_is_held_against_the_model_only_where_that_is_at_fault() {
+    let (mut rig, code) = (Rig::new().await, std::sync::Arc::new(AtomicI32::new(0)));
+    rig.config.retry = Retry { first: LATER, most: LATER };
+    let scripted = std::sync::Arc::clone(&code);
+    rig.engine.on_load(move |load| match load.path.is_symlink() {
+        true => Loading::Fails(Code::from_i32(scripted.load(Relaxed)), "no load".to_owned()),
+        false => Loading::Normal,
+    });
+    let handle = rig.start();
+    let cases = [
+        ("missing", Code::NotFound, Reason::ImageInvalid),
+        ("truncated", Code::OutOfRange, Reason::ImageInvalid),
+        ("rotten", Code::DataLoss, Reason::ImageInvalid),
+        ("wrong", Code::InvalidArgument, Reason::ImageInvalid),
+        ("unknown-op", Code::Unimplemented, Reason::ImageInvalid),
+        ("too-big", Code::ResourceExhausted, Reason::MemoryFull),
+        ("cancelled", Code::Cancelled, Reason::EngineFailed),
+        ("internal", Code::Internal, Reason::EngineFailed),
+    ];
+    for (i, (model_name, failing, reason)) in (10..).zip(cases) {
+        code.store(failing as i32, Relaxed);
+        let digest = rig.push(model_name, "latest", &model(i));
+        let failure = refused(&handle, model_name).await;
+        assert_eq!(failure.reason, reason, "{failure}");
+        assert!(failure.message.contains("no load"), "{failure}");
+        // Whoever waited until the deadline would be told to come back at once.
+        let again = failure.retry_after.map(|it| it > LATER / 4);
+        assert_eq!(again, (reason != Reason::ImageInvalid).then_some(true), "{failure:?}");
+        let view = version(&handle.models(), model_name, digest).and_then(|it| it.failure);
+        assert_eq!(view.map(|it| it.permanent), Some(reason == Reason::ImageInvalid));
+        // Who comes later hears the same.
+        assert_eq!(refused(&handle, model_name).await.reason, reason);
+    }
+    assert_eq!(rig.engine.violations(), []);
+}
+
+#[tokio::test]
 async fn a_registry_that_is_down_is_waited_for_and_named_at_the_deadline() {
     let (rig, handle) = Rig::started().await;
     rig.registry.script(Rule::any("/v2/").status(503));
@@ -146,6 +189,31 @@ async fn unknown_names_do_not_pile_up() {
     let expected = [(Reason::ModelNotFound, 20), (Reason::Overloaded, 30)];
     assert_eq!(reasons, expected.into());
     assert!(handle.models().models.len() <= 20);
+}
+
+#[tokio::test]
+async fn what_happens_to_a_name_is_no_work_for_the_others() {
+    let mut rig = Rig::new().await;
+    // What is looked up again is looked at again.
+    rig.config.images.poll_interval = LATER;
+    let handle = rig.start();
+    let ask = async |prefix: &str| {
+        let names: Vec<_> = (0..20).map(|i| format!("{prefix}-{i}")).collect();
+        for name in &names {
+            assert_eq!(refused(&handle, name).await.reason, Reason::ModelNotFound);
+        }
+        let names: Vec<_> = names.iter().map(|it| name(it)).collect();
+        until(&handle, |it| names.iter().all(|name| it.models.contains_key(name))).await;
+        names
+    };
+    let names = ask("nobody").await;
+    let before = handle.models();
+    ask("somebody").await;
+    let after = handle.models();
+    for name in names {
+        let same = std::sync::Arc::ptr_eq(&before.models[&name], &after.models[&name]);
+        assert!(same, "{name} was looked at for the sake of others");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outrigger_core::Stage;
 
-use crate::rig::{Rig, acquire, model, predict, stage, until};
+use crate::rig::{Rig, acquire, model, predict, stage, until, version};
 
 #[tokio::test]
 async fn an_idle_model_leaves_the_engine_and_later_the_disk() {
@@ -32,14 +32,20 @@ async fn an_idle_model_leaves_the_engine_and_later_the_disk() {
 #[tokio::test]
 async fn a_model_in_use_is_never_idle() {
     let mut rig = Rig::new().await;
-    rig.push("churn", "latest", &model(1));
-    rig.config.idle_ttl = Duration::from_millis(200);
+    let digest = rig.push("churn", "latest", &model(1));
+    rig.config.idle_ttl = Duration::from_millis(100);
     let handle = rig.start();
-    let id = acquire(&handle, "churn").await.expect("served").id.clone();
-    let over = tokio::time::Instant::now() + rig.config.idle_ttl * 5;
-    while tokio::time::Instant::now() < over {
-        let lease = acquire(&handle, "churn").await.expect("served");
-        assert_eq!(lease.id, id);
-        predict(&lease).await.expect("it answers");
-    }
+    let lease = acquire(&handle, "churn").await.expect("served");
+    let used_at = |it: &outrigger_lifecycle::Snapshot| {
+        version(it, "churn", digest).and_then(|it| it.last_used_at)
+    };
+    let long_after = std::time::SystemTime::now() + rig.config.idle_ttl * 5;
+    until(&handle, |it| {
+        assert!(stage(it, "churn", digest).is_none_or(|it| it == Stage::Available));
+        used_at(it) >= Some(long_after)
+    })
+    .await;
+    predict(&lease).await.expect("it is there still");
+    drop(lease);
+    until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Downloaded)).await;
 }

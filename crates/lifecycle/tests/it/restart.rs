@@ -37,6 +37,10 @@ async fn after_a_crash_of_both_the_last_known_good_is_served_without_the_registr
     rig.engine.restart().await.expect("it comes back");
     rig.registry.script(Rule::any("/v2/").status(503));
     let handle = rig.start();
+    until(&handle, |it| {
+        crate::rig::version(it, "churn", digest).is_some_and(|it| it.size_bytes > 0)
+    })
+    .await;
     assert_eq!(acquire(&handle, "churn").await.expect("served").key.digest, digest);
     assert_eq!(rig.engine.violations(), []);
 }
