@@ -115,7 +115,9 @@ impl Engine {
         let versions = self.client.status(&id.name).await;
         let versions = versions.map_err(|error| Failure::because(error.reason(), &error))?;
         let ours = versions.into_iter().find(|status| status.version == id.version);
-        Ok(ours.map_or((State::Start, None), |status| (status.state, status.error)))
+        Ok(ours.map_or((State::Start, None), |status| {
+            (status.state, status.error.map(|error| error.failure()))
+        }))
     }
 }
 
