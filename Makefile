@@ -40,7 +40,7 @@ test-python: venv build tools ## the tests on real processes: environment, orche
 .PHONY: lint
 lint: venv ## what CI checks: formatting, clippy, rustdoc, cargo-deny, ruff
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	@if command -v cargo-deny >/dev/null 2>&1 && [ -f deny.toml ]; then $(CARGO) deny check; \
 	  else echo "cargo-deny is not installed: not checked"; fi
