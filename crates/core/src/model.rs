@@ -1,14 +1,22 @@
 //! The machine of one version of a model: from a digest to a servable.
 
+mod demand;
+mod files;
+mod load;
+mod read;
 mod state;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 use std::{borrow::Cow, collections::VecDeque};
 
+use demand::Demand;
 pub use state::{State, Transition};
+pub use trouble::Trouble;
+pub(crate) use trouble::is_permanent;
 
-use crate::{Attempt, Context, Failure, ModelKey, Moment, Outcome, Reason, ServableId, Stage};
+use crate::{Attempt, Context, Failure, ModelKey, Moment, Outcome, ServableId};
 
 /// Transitions remembered of each machine.
 const HISTORY: usize = 32;
@@ -31,29 +39,6 @@ pub struct ModelMachine {
     /// The last time it was wanted.
     wanted_at: Moment,
     history: VecDeque<Transition>,
-}
-
-/// Why a version should be up.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-struct Demand {
-    pinned: bool,
-    asked_at: Option<Moment>,
-    /// Somebody took it down by hand: stays down until it is asked for.
-    suspended: bool,
-    delete: bool,
-}
-
-/// A failure that is remembered.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Trouble {
-    /// What happened.
-    pub failure: Failure,
-    /// When.
-    pub at: Moment,
-    /// Failures in a row.
-    pub failures: u32,
-    /// When to try again; `None`: not until something changes.
-    pub retry_at: Option<Moment>,
 }
 
 /// What happens to a version.
@@ -207,195 +192,6 @@ impl ModelMachine {
         Outcome::Handled
     }
 
-    fn wake(&mut self) {
-        self.demand.suspended = false;
-        self.demand.delete = false;
-    }
-
-    fn evicted(&mut self, c: &Context<'_>) -> Outcome {
-        match self.state {
-            State::New | State::Pulling { .. } => {}
-            State::Downloaded | State::Deleting { .. } => {
-                self.enter(c.now, State::New, "deleted to make room");
-            }
-            // Whoever prepares or publishes finds out by itself.
-            State::Preparing { .. } | State::Publishing { .. } => {}
-            _ => return Outcome::Unexpected,
-        }
-        Outcome::Handled
-    }
-
-    fn drained(&mut self, route: u64) -> Outcome {
-        if self.route != Some(route) {
-            return if route <= self.routes { Outcome::Stale } else { Outcome::Unexpected };
-        }
-        if matches!(self.state, State::Serving { .. }) {
-            // The routing table holds it, so this cannot be the last holder.
-            return Outcome::Unexpected;
-        }
-        self.route = None;
-        Outcome::Handled
-    }
-
-    fn pulled(&mut self, c: &Context<'_>, attempt: Attempt, result: Result<(), Fault>) -> Outcome {
-        if self.state != (State::Pulling { attempt }) {
-            return Outcome::late(attempt, self.last);
-        }
-        match result {
-            Ok(()) => {
-                self.trouble = None;
-                self.enter(c.now, State::Downloaded, "pulled");
-            }
-            Err(fault) => {
-                self.fail(c, fault.into_failure());
-                self.enter(c.now, State::New, "the pull failed");
-            }
-        }
-        Outcome::Handled
-    }
-
-    fn prepared(
-        &mut self,
-        c: &mut Context<'_>,
-        attempt: Attempt,
-        result: Result<(), Fault>,
-        effects: &mut Vec<Effect>,
-    ) -> Outcome {
-        if self.state != (State::Preparing { attempt }) {
-            return Outcome::late(attempt, self.last);
-        }
-        match result {
-            Err(fault) => self.files_failed(c, fault),
-            Ok(()) if !self.wanted(c) => self.enter(c.now, State::Downloaded, "not wanted"),
-            Ok(()) => {
-                let id = c.versions.next(crate::ServableName::of(&self.key.name));
-                let attempt = self.last.begin();
-                self.enter(c.now, State::Publishing { attempt, id: id.clone() }, "prepared");
-                effects.push(Effect::Publish(attempt, id));
-            }
-        }
-        Outcome::Handled
-    }
-
-    fn published(
-        &mut self,
-        c: &Context<'_>,
-        attempt: Attempt,
-        result: Result<(), Fault>,
-        effects: &mut Vec<Effect>,
-    ) -> Outcome {
-        let State::Publishing { attempt: current, id } = &self.state else {
-            return Outcome::late(attempt, self.last);
-        };
-        if *current != attempt {
-            return Outcome::late(attempt, self.last);
-        }
-        let id = id.clone();
-        match result {
-            Err(fault) => self.files_failed(c, fault),
-            Ok(()) if !self.wanted(c) => {
-                self.enter(c.now, State::Downloaded, "not wanted");
-                effects.push(Effect::Unpublish(id));
-            }
-            Ok(()) => {
-                self.enter(c.now, State::Loading { id: id.clone() }, "published");
-                effects.push(Effect::Add(id));
-            }
-        }
-        Outcome::Handled
-    }
-
-    fn up(&mut self, id: &ServableId, effects: &mut Vec<Effect>) -> Outcome {
-        match &self.state {
-            State::Loading { id: own } if own == id => {
-                let attempt = self.last.begin();
-                self.state = State::Checking { attempt, id: id.clone() };
-                effects.push(Effect::Check(attempt, id.clone()));
-                Outcome::Handled
-            }
-            _ => Outcome::Stale,
-        }
-    }
-
-    fn load_failed(
-        &mut self,
-        c: &Context<'_>,
-        id: &ServableId,
-        failure: Failure,
-        effects: &mut Vec<Effect>,
-    ) -> Outcome {
-        if self.state.servable() != Some(id) || !self.state.in_engine() {
-            return Outcome::Stale;
-        }
-        if matches!(self.state, State::Unloading { .. }) {
-            return Outcome::Stale;
-        }
-        self.withdraw(effects);
-        self.fail(c, failure);
-        self.enter(c.now, State::Leaving { id: id.clone() }, "the engine could not serve it");
-        Outcome::Handled
-    }
-
-    fn lost(&mut self, c: &Context<'_>, id: &ServableId, effects: &mut Vec<Effect>) -> Outcome {
-        match &self.state {
-            State::Serving { id: own }
-            | State::Draining { id: own }
-            | State::Checking { id: own, .. }
-                if own == id =>
-            {
-                self.withdraw(effects);
-                self.enter(c.now, State::Loading { id: id.clone() }, "the engine restarted");
-                Outcome::Handled
-            }
-            _ => Outcome::Stale,
-        }
-    }
-
-    fn gone(&mut self, c: &Context<'_>, id: &ServableId, effects: &mut Vec<Effect>) -> Outcome {
-        if self.state != (State::Unloading { id: id.clone() }) {
-            return Outcome::Stale;
-        }
-        self.enter(c.now, State::Downloaded, "unloaded");
-        effects.push(Effect::Unpublish(id.clone()));
-        Outcome::Handled
-    }
-
-    fn checked(
-        &mut self,
-        c: &Context<'_>,
-        attempt: Attempt,
-        result: Result<(), Failure>,
-        effects: &mut Vec<Effect>,
-    ) -> Outcome {
-        let State::Checking { attempt: current, id } = &self.state else {
-            return Outcome::late(attempt, self.last);
-        };
-        if *current != attempt {
-            return Outcome::late(attempt, self.last);
-        }
-        let id = id.clone();
-        match result {
-            Ok(()) => {
-                self.trouble = None;
-                self.serve(c, id, "passed the gate", effects);
-            }
-            Err(failure) => {
-                self.fail(c, failure);
-                self.enter(c.now, State::Leaving { id }, "did not pass the gate");
-            }
-        }
-        Outcome::Handled
-    }
-
-    fn deleted(&mut self, c: &Context<'_>, attempt: Attempt) -> Outcome {
-        if self.state != (State::Deleting { attempt }) {
-            return Outcome::late(attempt, self.last);
-        }
-        self.demand.delete = false;
-        self.enter(c.now, State::New, "deleted");
-        Outcome::Handled
-    }
-
     /// Takes the next step that is due; false when none is.
     fn settle(&mut self, c: &mut Context<'_>, effects: &mut Vec<Effect>) -> bool {
         let wanted = self.wanted(c);
@@ -439,56 +235,6 @@ impl ModelMachine {
         true
     }
 
-    fn serve(
-        &mut self,
-        c: &Context<'_>,
-        id: ServableId,
-        cause: &'static str,
-        effects: &mut Vec<Effect>,
-    ) {
-        self.routes += 1;
-        self.route = Some(self.routes);
-        self.enter(c.now, State::Serving { id: id.clone() }, cause);
-        effects.push(Effect::Route(id, self.routes));
-    }
-
-    /// Stops routing if it routes.
-    fn withdraw(&self, effects: &mut Vec<Effect>) {
-        if let (State::Serving { .. }, Some(route)) = (&self.state, self.route) {
-            effects.push(Effect::Withdraw(route));
-        }
-    }
-
-    fn wanted(&self, c: &Context<'_>) -> bool {
-        let fresh = |at| c.now.since(at) < c.policy.idle_ttl;
-        !self.demand.suspended && (self.demand.pinned || self.demand.asked_at.is_some_and(fresh))
-    }
-
-    fn expired(&self, c: &Context<'_>) -> bool {
-        self.demand.delete || c.now.since(self.wanted_at) >= c.policy.retain
-    }
-
-    fn may_try(&self, now: Moment) -> bool {
-        self.trouble.as_ref().is_none_or(|trouble| trouble.retry_at.is_some_and(|at| at <= now))
-    }
-
-    fn files_failed(&mut self, c: &Context<'_>, fault: Fault) {
-        match fault {
-            Fault::FilesMissing => self.enter(c.now, State::New, "its files are gone"),
-            Fault::Failed(failure) => {
-                self.fail(c, failure);
-                self.enter(c.now, State::Downloaded, "cannot be prepared");
-            }
-        }
-    }
-
-    fn fail(&mut self, c: &Context<'_>, failure: Failure) {
-        let failures = self.trouble.as_ref().map_or(0, |trouble| trouble.failures) + 1;
-        let delay = || c.policy.backoff.delay(failures, c.jitter, failure.retry_after);
-        let retry_at = (!is_permanent(failure.reason)).then(|| c.now + delay());
-        self.trouble = Some(Trouble { failure, at: c.now, failures, retry_at });
-    }
-
     fn enter(&mut self, now: Moment, state: State, cause: impl Into<Cow<'static, str>>) {
         let (from, to) = (self.state.stage(), state.stage());
         self.state = state;
@@ -499,144 +245,5 @@ impl ModelMachine {
             self.history.pop_front();
         }
         self.history.push_back(Transition { at: now, from, to, cause: cause.into() });
-    }
-}
-
-/// Reading.
-impl ModelMachine {
-    /// What it is the machine of.
-    pub fn key(&self) -> &ModelKey {
-        &self.key
-    }
-
-    /// Where it stands.
-    pub fn state(&self) -> &State {
-        &self.state
-    }
-
-    /// Its last attempt at anything.
-    pub fn last(&self) -> Attempt {
-        self.last
-    }
-
-    /// How far it has come.
-    pub fn stage(&self) -> Stage {
-        self.state.stage()
-    }
-
-    /// What goes on, for people.
-    pub fn activity(&self) -> &'static str {
-        match (&self.state, &self.trouble) {
-            (State::New | State::Downloaded, Some(Trouble { retry_at: None, .. })) => "failed",
-            (State::New | State::Downloaded, Some(_)) => "backoff",
-            (state, _) => state.activity(),
-        }
-    }
-
-    /// Whether it is up, or on its way up without a failure so far. A digest
-    /// that a request made up is not promising before its files are there.
-    pub fn is_promising(&self, context: &Context<'_>) -> bool {
-        let exists = self.demand.pinned || self.stage() > Stage::New;
-        let untroubled = self.trouble.is_none() && self.wanted(context);
-        self.state.needs_files() || (exists && untroubled)
-    }
-
-    /// The failure that is remembered.
-    pub fn trouble(&self) -> Option<&Trouble> {
-        self.trouble.as_ref()
-    }
-
-    /// The route that requests may have now.
-    pub fn routed(&self) -> Option<u64> {
-        self.route.filter(|_| matches!(self.state, State::Serving { .. }))
-    }
-
-    /// The route that leases may still exist of.
-    pub fn leased(&self) -> Option<u64> {
-        self.route
-    }
-
-    /// The latest transitions, oldest first.
-    pub fn history(&self) -> impl Iterator<Item = &Transition> {
-        self.history.iter()
-    }
-
-    /// When a request last asked for exactly this version.
-    pub fn asked_at(&self) -> Option<Moment> {
-        self.demand.asked_at
-    }
-
-    /// Whether a preload or a followed tag holds it.
-    pub fn is_pinned(&self) -> bool {
-        self.demand.pinned
-    }
-
-    /// Whether it was taken down by hand.
-    pub fn is_suspended(&self) -> bool {
-        self.demand.suspended
-    }
-
-    /// Whether it should be up now.
-    pub fn is_wanted(&self, context: &Context<'_>) -> bool {
-        self.wanted(context)
-    }
-
-    /// When time alone will next change something, `after` the last tick.
-    pub fn wakes_at(&self, policy: &crate::Policy, after: Moment) -> Option<Moment> {
-        let held = self.demand.pinned && !self.demand.suspended;
-        let idle_at = self.demand.asked_at.map(|at| at + policy.idle_ttl);
-        let retry_at = self.trouble.as_ref().and_then(|trouble| trouble.retry_at);
-        let forgotten_at = self.trouble.as_ref().map(|trouble| trouble.at + policy.forget_after);
-        let expires_at = Some(self.wanted_at + policy.retain);
-        let candidates = match self.state {
-            State::New => [retry_at.or(forgotten_at), None],
-            State::Downloaded if held => [retry_at, None],
-            State::Downloaded => [retry_at, expires_at],
-            State::Pulling { .. }
-            | State::Loading { .. }
-            | State::Checking { .. }
-            | State::Serving { .. }
-                if !held =>
-            {
-                [idle_at, None]
-            }
-            _ => [None, None],
-        };
-        candidates.into_iter().flatten().filter(|at| *at > after).min()
-    }
-
-    /// Whether nothing is lost when it is forgotten.
-    pub fn is_forgettable(&self, context: &Context<'_>) -> bool {
-        let old = |trouble: &Trouble| context.now.since(trouble.at) >= context.policy.forget_after;
-        let settled = self.trouble.as_ref().filter(|trouble| trouble.retry_at.is_none());
-        self.state == State::New
-            && self.route.is_none()
-            && !self.demand.pinned
-            && (!self.wanted(context) || settled.is_some_and(old))
-    }
-}
-
-/// Whether a failure lasts until something changes: another digest, or somebody
-/// who asks for another try.
-pub(crate) fn is_permanent(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::ModelNotFound
-            | Reason::TagNotFound
-            | Reason::DigestNotFound
-            | Reason::ImageNotAllowed
-            | Reason::ImageInvalid
-            | Reason::GoldenMismatch
-    )
-}
-
-impl Fault {
-    fn into_failure(self) -> Failure {
-        match self {
-            Self::Failed(failure) => failure,
-            Self::FilesMissing => {
-                Failure::new(Reason::Internal, "the files vanished while they were pulled")
-            }
-        }
     }
 }

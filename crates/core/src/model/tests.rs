@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{Digest, Policy, ServableName, Version, Versions};
+use crate::{Digest, Policy, Reason, ServableName, Stage, Version, Versions};
 
 struct Bench {
     machine: ModelMachine,

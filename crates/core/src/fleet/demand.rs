@@ -1,0 +1,84 @@
+//! What time, requests and the store make of the machines.
+
+use super::{Event, Fleet, TagKey, Turn};
+use crate::{
+    Digest, ModelKey, ModelName, Moment, Selector, model, serving,
+    tags::{self, TagMachine},
+};
+
+impl Fleet {
+    pub(super) fn tick(&mut self, turn: &mut Turn) {
+        let before = std::mem::replace(&mut self.ticked_at, turn.now);
+        self.forget(turn);
+        let due = |at: Option<Moment>| at.is_some_and(|at| at <= turn.now);
+        let tags = self.tags.iter().filter(|(_, tag)| due(tag.wakes_at(&self.policy, before)));
+        turn.events.extend(tags.map(|(key, _)| Event::Tag(key.clone(), tags::Event::Tick)));
+        // Those with files keep count of when they were wanted last.
+        let models = self.models.iter().filter(|(_, model)| {
+            *model.state() != model::State::New || due(model.wakes_at(&self.policy, before))
+        });
+        turn.events.extend(models.map(|(key, _)| Event::Model(key.clone(), model::Event::Tick)));
+        turn.events.push_back(Event::Engine(serving::Event::Tick));
+    }
+
+    pub(super) fn ask(
+        &mut self,
+        turn: &mut Turn,
+        name: ModelName,
+        selector: Selector,
+        again: bool,
+    ) {
+        if !self.is_known(&name, &selector) && self.is_full() {
+            return;
+        }
+        match selector {
+            Selector::Digest(digest) => {
+                let key = ModelKey { name, digest };
+                let retry = again.then_some(model::Event::Retry);
+                let events = [model::Event::Ask].into_iter().chain(retry);
+                turn.events.extend(events.map(|event| Event::Model(key.clone(), event)));
+            }
+            Selector::Tag(tag) => {
+                let key = TagKey { name, tag };
+                self.changed.insert(key.name.clone());
+                let machine = self.tags.entry(key.clone());
+                let machine =
+                    machine.or_insert_with(|| TagMachine::new(false, self.forgotten, turn.now));
+                let wake = if again { model::Event::Retry } else { model::Event::Wake };
+                let digests = machine.serving().into_iter().chain(machine.candidate());
+                for digest in digests {
+                    let key = ModelKey { name: key.name.clone(), digest };
+                    turn.events.push_back(Event::Model(key, wake.clone()));
+                }
+                let event = if again { tags::Event::Retry } else { tags::Event::Ask };
+                turn.events.push_back(Event::Tag(key, event));
+            }
+        }
+    }
+
+    pub(super) fn used(&mut self, turn: &mut Turn, used: Vec<(ModelName, Selector, Moment)>) {
+        turn.events.extend(used.into_iter().map(|(name, selector, at)| match selector {
+            Selector::Digest(digest) => {
+                Event::Model(ModelKey { name, digest }, model::Event::Used(at))
+            }
+            Selector::Tag(tag) => Event::Tag(TagKey { name, tag }, tags::Event::Used(at)),
+        }));
+    }
+
+    pub(super) fn unload(
+        &mut self,
+        turn: &mut Turn,
+        name: &ModelName,
+        selector: &Selector,
+        delete: bool,
+    ) {
+        for key in self.meant(name, selector) {
+            turn.events.push_back(Event::Model(key, model::Event::Unload { delete }));
+        }
+    }
+
+    pub(super) fn evicted(&mut self, turn: &mut Turn, digest: Digest) {
+        let keys = self.models.keys().filter(|key| key.digest == digest).cloned();
+        turn.events.extend(keys.map(|key| Event::Model(key, model::Event::Evicted)));
+    }
+}

@@ -1,0 +1,118 @@
+//! What others may know of a machine.
+
+use super::{ModelMachine, State, Transition, Trouble};
+use crate::{Attempt, Context, ModelKey, Moment, Stage};
+
+/// Reading.
+impl ModelMachine {
+    /// What it is the machine of.
+    pub fn key(&self) -> &ModelKey {
+        &self.key
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Its last attempt at anything.
+    pub fn last(&self) -> Attempt {
+        self.last
+    }
+
+    /// How far it has come.
+    pub fn stage(&self) -> Stage {
+        self.state.stage()
+    }
+
+    /// What goes on, for people.
+    pub fn activity(&self) -> &'static str {
+        match (&self.state, &self.trouble) {
+            (State::New | State::Downloaded, Some(Trouble { retry_at: None, .. })) => "failed",
+            (State::New | State::Downloaded, Some(_)) => "backoff",
+            (state, _) => state.activity(),
+        }
+    }
+
+    /// Whether it is up, or on its way up without a failure so far. A digest
+    /// that a request made up is not promising before its files are there.
+    pub fn is_promising(&self, context: &Context<'_>) -> bool {
+        let exists = self.demand.pinned || self.stage() > Stage::New;
+        let untroubled = self.trouble.is_none() && self.wanted(context);
+        self.state.needs_files() || (exists && untroubled)
+    }
+
+    /// The failure that is remembered.
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// The route that requests may have now.
+    pub fn routed(&self) -> Option<u64> {
+        self.route.filter(|_| matches!(self.state, State::Serving { .. }))
+    }
+
+    /// The route that leases may still exist of.
+    pub fn leased(&self) -> Option<u64> {
+        self.route
+    }
+
+    /// The latest transitions, oldest first.
+    pub fn history(&self) -> impl Iterator<Item = &Transition> {
+        self.history.iter()
+    }
+
+    /// When a request last asked for exactly this version.
+    pub fn asked_at(&self) -> Option<Moment> {
+        self.demand.asked_at
+    }
+
+    /// Whether a preload or a followed tag holds it.
+    pub fn is_pinned(&self) -> bool {
+        self.demand.pinned
+    }
+
+    /// Whether it was taken down by hand.
+    pub fn is_suspended(&self) -> bool {
+        self.demand.suspended
+    }
+
+    /// Whether it should be up now.
+    pub fn is_wanted(&self, context: &Context<'_>) -> bool {
+        self.wanted(context)
+    }
+
+    /// When time alone will next change something, `after` the last tick.
+    pub fn wakes_at(&self, policy: &crate::Policy, after: Moment) -> Option<Moment> {
+        let held = self.demand.pinned && !self.demand.suspended;
+        let idle_at = self.demand.asked_at.map(|at| at + policy.idle_ttl);
+        let retry_at = self.trouble.as_ref().and_then(|trouble| trouble.retry_at);
+        let forgotten_at = self.trouble.as_ref().map(|trouble| trouble.at + policy.forget_after);
+        let expires_at = Some(self.wanted_at + policy.retain);
+        let candidates = match self.state {
+            State::New => [retry_at.or(forgotten_at), None],
+            State::Downloaded if held => [retry_at, None],
+            State::Downloaded => [retry_at, expires_at],
+            State::Pulling { .. }
+            | State::Loading { .. }
+            | State::Checking { .. }
+            | State::Serving { .. }
+                if !held =>
+            {
+                [idle_at, None]
+            }
+            _ => [None, None],
+        };
+        candidates.into_iter().flatten().filter(|at| *at > after).min()
+    }
+
+    /// Whether nothing is lost when it is forgotten.
+    pub fn is_forgettable(&self, context: &Context<'_>) -> bool {
+        let old = |trouble: &Trouble| context.now.since(trouble.at) >= context.policy.forget_after;
+        let settled = self.trouble.as_ref().filter(|trouble| trouble.retry_at.is_none());
+        self.state == State::New
+            && self.route.is_none()
+            && !self.demand.pinned
+            && (!self.wanted(context) || settled.is_some_and(old))
+    }
+}

@@ -1,0 +1,55 @@
+//! Failures that are remembered, and when to try again.
+
+use super::{Fault, ModelMachine};
+use crate::{Context, Failure, Moment, Reason};
+
+/// A failure that is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Trouble {
+    /// What happened.
+    pub failure: Failure,
+    /// When.
+    pub at: Moment,
+    /// Failures in a row.
+    pub failures: u32,
+    /// When to try again; `None`: not until something changes.
+    pub retry_at: Option<Moment>,
+}
+
+impl ModelMachine {
+    pub(super) fn may_try(&self, now: Moment) -> bool {
+        self.trouble.as_ref().is_none_or(|trouble| trouble.retry_at.is_some_and(|at| at <= now))
+    }
+
+    pub(super) fn fail(&mut self, c: &Context<'_>, failure: Failure) {
+        let failures = self.trouble.as_ref().map_or(0, |trouble| trouble.failures) + 1;
+        let delay = || c.policy.backoff.delay(failures, c.jitter, failure.retry_after);
+        let retry_at = (!is_permanent(failure.reason)).then(|| c.now + delay());
+        self.trouble = Some(Trouble { failure, at: c.now, failures, retry_at });
+    }
+}
+
+/// Whether a failure lasts until something changes: another digest, or somebody
+/// who asks for another try.
+pub(crate) fn is_permanent(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::ModelNotFound
+            | Reason::TagNotFound
+            | Reason::DigestNotFound
+            | Reason::ImageNotAllowed
+            | Reason::ImageInvalid
+            | Reason::GoldenMismatch
+    )
+}
+
+impl Fault {
+    pub(super) fn into_failure(self) -> Failure {
+        match self {
+            Self::Failed(failure) => failure,
+            Self::FilesMissing => {
+                Failure::new(Reason::Internal, "the files vanished while they were pulled")
+            }
+        }
+    }
+}
