@@ -1,4 +1,6 @@
 //! The `outrigger` binary: arguments and exit codes.
+// Doc comments of arguments are help texts, in which brackets are no links.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 mod engine;
 mod exit;
