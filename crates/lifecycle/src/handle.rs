@@ -245,3 +245,22 @@ fn answer_by(deadline: Instant) -> Instant {
 pub(crate) fn stopping() -> Failure {
     Failure::new(Reason::ShuttingDown, "the server is stopping")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{churn, latest, service};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_published_between_a_look_and_the_wait_is_not_missed() {
+        let (handle, _service, _dir) = service(crate::Config::default());
+        assert!(handle.try_acquire(&churn(), &latest(), "").is_none());
+        // Published now, and never again.
+        let failure = Failure::new(Reason::ModelNotFound, "there is none");
+        let routes = Routes { full: Some(failure.clone()), ..Routes::default() };
+        handle.shared.routes.store(Arc::new(routes));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let told = handle.wait(&churn(), &latest(), "", deadline).await;
+        assert_eq!(told.expect_err("there is none"), failure);
+    }
+}

@@ -2,6 +2,8 @@
 //! and preparing them, the engine's configuration, the golden gate, and the
 //! routing table that requests read.
 
+#[cfg(test)]
+mod bench;
 mod clock;
 mod config;
 mod drains;

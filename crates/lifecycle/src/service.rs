@@ -197,6 +197,11 @@ impl Service {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(crate) fn world(&self) -> &Arc<World> {
+        &self.world
+    }
+
     fn wake_at(&mut self) -> tokio::time::Instant {
         let times = [self.fleet.wakes_at(), self.fleet.patience_ends_at(), Some(self.sweep_at)];
         self.wake_at = times.into_iter().flatten().min().unwrap_or(self.sweep_at);
@@ -314,4 +319,28 @@ fn note_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
         error = %failure.message,
         "{doing} failed"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{churn, latest, service};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_machines_hear_of_use_before_anything_could_find_it_idle() {
+        let config = Config::default();
+        let (idle_ttl, moment) = (config.idle_ttl, Duration::from_millis(1));
+        let (handle, mut service, _dir) = service(config);
+        service.apply(Event::Ask(churn(), latest()));
+        service.publish();
+        tokio::time::advance(idle_ttl - moment).await;
+        service.apply(Event::Tick);
+        service.wake_at();
+        assert!(handle.try_acquire(&churn(), &latest(), "").is_none(), "there is nothing yet");
+        tokio::time::advance(moment).await;
+        // Not the clock: whatever happens to come first.
+        service.apply(Event::Engine(serving::Event::Suspect));
+        let (_, tag) = service.fleet.tags().next().expect("it was asked for");
+        assert!(tag.is_followed(service.fleet.policy(), service.clock.now()));
+    }
 }

@@ -122,3 +122,26 @@ pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>) {
     })
     .await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{churn, service};
+
+    #[tokio::test]
+    async fn the_directory_of_a_name_goes_with_its_last_version() {
+        let (_handle, service, dir) = service(crate::Config::default());
+        let world = service.world();
+        let name = outrigger_core::ServableName::of(&churn());
+        let id = |version| ServableId { name: name.clone(), version: Version(version) };
+        for version in [1, 2] {
+            publish_placeholder(world, id(version)).await.expect("published");
+        }
+        let path = dir.path().join("serving").join(name.as_str());
+        unpublish(world, id(1)).await;
+        assert!(path.join("2").is_dir(), "the engine may have it in its configuration");
+        unpublish(world, id(2)).await;
+        assert!(!path.exists());
+        publish_placeholder(world, id(3)).await.expect("published again");
+    }
+}
