@@ -93,6 +93,10 @@ impl Service {
         if let Some(trees) = trees {
             self.note_evictions(&trees);
         }
+        // One that was cancelled as it ended says nothing about the one after it.
+        if self.pulls.get(&digest).is_some_and(|pull| !pull.job.is_finished()) {
+            return;
+        }
         let Some(pull) = self.pulls.remove(&digest) else { return };
         for (key, attempt) in pull.waiting {
             if let Err(failure) = &result {
@@ -124,5 +128,31 @@ impl Service {
         };
         self.prepared.retain(|key, _| has_files(key));
         self.kept.retain(|key, _| has_files(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{churn, service};
+
+    #[tokio::test]
+    async fn the_end_of_a_cancelled_pull_does_not_end_the_next_one() {
+        let (_handle, mut service, _dir) = service(crate::Config::default());
+        let key = ModelKey { name: churn(), digest: Digest::of(b"churn") };
+        let ask = || Event::Ask(churn(), Selector::Digest(key.digest));
+        service.apply(ask());
+        service.apply(Event::Unload {
+            name: churn(),
+            selector: Selector::Digest(key.digest),
+            delete: false,
+        });
+        assert!(service.pulls.is_empty(), "cancelled");
+        service.apply(ask());
+        let late = Failure::new(Reason::RegistryUnavailable, "the first one ended so");
+        service.done(Done::Pulled { digest: key.digest, result: Err(late), trees: None });
+        let model = service.fleet.model(&key).expect("it was asked for");
+        assert!(matches!(model.state(), State::Pulling { .. }), "{:?}", model.state());
+        assert_eq!(model.trouble(), None);
     }
 }
