@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     clock::Clock,
-    lease::Lease,
+    lease::{Lease, Using},
     names::Names,
     routes::{Entry, Route, Routes},
     snapshot::Snapshot,
@@ -189,7 +189,9 @@ impl Handle {
         let overloaded = |_| Failure::new(Reason::Overloaded, "too many models are asked for");
         self.shared.commands.try_send(command).map_err(overloaded)?;
         let until = answer_by(deadline);
+        let mut _waiting = None;
         loop {
+            _waiting = self.waiting_for(model, selector);
             if let Some(failure) = self.hopeless(model, selector, until) {
                 return Err(failure);
             }
@@ -202,6 +204,13 @@ impl Handle {
                 return result;
             }
         }
+    }
+
+    /// Holds that a request waits, so that what it waits for is not idle.
+    fn waiting_for(&self, model: &ModelName, selector: &Selector) -> Option<Using> {
+        let routes = self.shared.routes.load();
+        let asked = &routes.find(model, selector)?.asked;
+        Some(Using::new(Arc::clone(asked), self.shared.clock))
     }
 
     /// The failure of what is not tried again before `until`, or not soon.
@@ -248,8 +257,28 @@ pub(crate) fn stopping() -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use outrigger_core::fleet::Event;
+
     use super::*;
     use crate::bench::{churn, latest, service};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_waits_holds_its_demand() {
+        let config = crate::Config::default();
+        let (idle_ttl, deadline) = (config.idle_ttl, Instant::now() + config.idle_ttl * 10);
+        let (handle, mut service, _dir) = service(config);
+        service.apply(Event::Ask(churn(), latest()));
+        service.publish();
+        let (model, selector) = (churn(), latest());
+        let mut waiting = std::pin::pin!(handle.wait(&model, &selector, "", deadline));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        // Nothing is published for longer than anything may be idle.
+        tokio::time::advance(idle_ttl * 2).await;
+        service.apply(Event::Tick);
+        service.publish();
+        assert!(handle.models().models[&model].tags.values().all(|tag| tag.followed));
+        assert!(futures::poll!(&mut waiting).is_pending());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_published_between_a_look_and_the_wait_is_not_missed() {

@@ -57,15 +57,16 @@ pub struct Lease {
     _using: Using,
 }
 
-/// Holds that a tag or digest is in use.
+/// Holds that a tag or digest is in use: a lease on it lives, or a request waits
+/// for it.
 #[derive(Debug)]
-struct Using {
+pub(crate) struct Using {
     asked: Arc<LastAsked>,
     clock: Clock,
 }
 
 impl Using {
-    fn new(asked: Arc<LastAsked>, clock: Clock) -> Self {
+    pub(crate) fn new(asked: Arc<LastAsked>, clock: Clock) -> Self {
         asked.lease();
         Self { asked, clock }
     }

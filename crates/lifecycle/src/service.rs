@@ -253,7 +253,7 @@ impl Service {
 
     /// Hands an event to the machines and starts what they want done. Where time
     /// may have made something idle they hear first of what is in use.
-    fn apply(&mut self, event: Event) {
+    pub(crate) fn apply(&mut self, event: Event) {
         let now = self.clock.now();
         if now >= self.wake_at {
             let used = self.used(now);

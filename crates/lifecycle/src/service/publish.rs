@@ -33,7 +33,7 @@ pub(super) struct Shown {
 impl Service {
     /// Publishes what has changed. The work is that of the names that changed,
     /// so that no name can slow another.
-    pub(super) fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) {
         let now = self.clock.now();
         let changed = self.changed(now);
         self.publish_routes(&changed, now);

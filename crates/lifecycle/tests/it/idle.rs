@@ -39,9 +39,11 @@ async fn a_model_in_use_is_never_idle() {
     let used_at = |it: &outrigger_lifecycle::Snapshot| {
         version(it, "churn", digest).and_then(|it| it.last_used_at)
     };
+    // The lease may be there before the snapshot tells.
+    until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Available)).await;
     let long_after = std::time::SystemTime::now() + rig.config.idle_ttl * 5;
     until(&handle, |it| {
-        assert!(stage(it, "churn", digest).is_none_or(|it| it == Stage::Available));
+        assert_eq!(stage(it, "churn", digest), Some(Stage::Available));
         used_at(it) >= Some(long_after)
     })
     .await;
