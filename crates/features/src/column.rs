@@ -2,6 +2,7 @@
 
 mod buffer;
 mod codec;
+pub(crate) mod floats;
 
 use std::sync::Arc;
 
@@ -12,8 +13,7 @@ use crate::{
     metadata::{Absence, Feature, Raw},
     request::{Scalar, Value},
 };
-pub(crate) use buffer::Buffer;
-use buffer::Element;
+pub(crate) use buffer::{Buffer, Element, Sink};
 use codec::{Codec, Encoded};
 pub(crate) use codec::{exact_integer, fits};
 
@@ -29,7 +29,7 @@ pub(crate) struct Column {
 #[derive(Debug)]
 enum Absent {
     Required,
-    Default(Vec<Element>),
+    Default(Vec<Element<'static>>),
     Nan,
 }
 
@@ -64,7 +64,7 @@ impl Column {
     pub(crate) fn write(
         &self,
         value: Option<&Value<'_>>,
-        out: &mut Buffer,
+        out: &mut impl Sink,
     ) -> Result<ValueOrigin, Problem> {
         match value {
             Some(value) => self.write_value(value, out),
@@ -72,14 +72,43 @@ impl Column {
         }
     }
 
-    fn write_value(&self, value: &Value<'_>, out: &mut Buffer) -> Result<ValueOrigin, Problem> {
+    /// Whether a finite float32 becomes an element as it is.
+    pub(crate) fn takes_floats(&self) -> bool {
+        matches!(self.codec, Codec::Float32 { .. })
+    }
+
+    /// Whether NaN and infinities are let through.
+    pub(crate) fn takes_non_finite(&self) -> bool {
+        matches!(
+            self.codec,
+            Codec::Float32 { allow_non_finite: true } | Codec::Float64 { allow_non_finite: true }
+        )
+    }
+
+    /// The element of a value that nothing need be said about: one that is
+    /// valid and, where there is a vocabulary, in it.
+    pub(crate) fn plain_element<'a>(&self, scalar: Scalar<'a>) -> Option<Element<'a>> {
+        match self.codec.encode(scalar) {
+            Ok(Encoded::Known(element)) => Some(element),
+            Ok(Encoded::OutOfVocabulary(_)) | Err(_) => None,
+        }
+    }
+
+    fn write_value(&self, value: &Value<'_>, out: &mut impl Sink) -> Result<ValueOrigin, Problem> {
         if value.len() != self.length {
             let message = format!("expected {} values, found {}", self.length, value.len());
             return Err(Problem::new(Reason::FeatureLength, message));
         }
+        if let Value::PackedFloats(bytes) = value
+            && self.takes_floats()
+            && floats::all_finite(bytes)
+        {
+            out.push_floats(bytes);
+            return Ok(ValueOrigin::Request);
+        }
         let mut origin = ValueOrigin::Request;
-        for index in 0..self.length {
-            match self.codec.encode(value.get(index))? {
+        for scalar in value.scalars() {
+            match self.codec.encode(scalar)? {
                 Encoded::Known(element) => out.push(element),
                 Encoded::OutOfVocabulary(element) => {
                     origin = ValueOrigin::OutOfVocabulary;
@@ -90,7 +119,7 @@ impl Column {
         Ok(origin)
     }
 
-    fn write_absent(&self, out: &mut Buffer) -> Result<ValueOrigin, Problem> {
+    fn write_absent(&self, out: &mut impl Sink) -> Result<ValueOrigin, Problem> {
         match &self.absent {
             Absent::Required => Err(Problem::new(Reason::FeatureMissing, "required, but not sent")),
             Absent::Default(elements) => {
@@ -105,7 +134,7 @@ impl Column {
     }
 }
 
-fn encode_default(codec: &Codec, values: &[Raw]) -> Vec<Element> {
+fn encode_default(codec: &Codec, values: &[Raw]) -> Vec<Element<'static>> {
     let encode = |raw: &Raw| {
         let scalar = match raw {
             Raw::Real(value) => Scalar::Real(*value),
@@ -114,7 +143,7 @@ fn encode_default(codec: &Codec, values: &[Raw]) -> Vec<Element> {
             Raw::Text(value) => Scalar::Text(value),
         };
         match codec.encode(scalar).expect("the parser checked the default") {
-            Encoded::Known(element) | Encoded::OutOfVocabulary(element) => element,
+            Encoded::Known(element) | Encoded::OutOfVocabulary(element) => element.into_shared(),
         }
     };
     values.iter().map(encode).collect()

@@ -23,7 +23,7 @@ impl Plan {
     ) -> Result<Vec<ExplainResponse>, Failure> {
         let call = Call { prefixed: requests.len() > 1, traced: true, ..Call::new(limits) };
         let (packed, trace) = pack::pack_traced(self, requests, &call)?;
-        Ok((0..packed.users.len()).map(|user| self.explain_user(user, &packed, &trace)).collect())
+        Ok(users(self, &packed, &trace))
     }
 
     fn explain_user(&self, user: usize, packed: &Packed, trace: &Trace) -> ExplainResponse {
@@ -38,6 +38,11 @@ impl Plan {
             treatment_errors: packed.users[user].errors.clone(),
         }
     }
+}
+
+/// Each user's part of a packed call.
+pub(crate) fn users(plan: &Plan, packed: &Packed, trace: &Trace) -> Vec<ExplainResponse> {
+    (0..packed.users.len()).map(|user| plan.explain_user(user, packed, trace)).collect()
 }
 
 fn explain_tensor(

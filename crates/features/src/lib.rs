@@ -26,9 +26,13 @@ pub mod metadata;
 mod pack;
 mod plan;
 mod reader;
+#[cfg(any(test, feature = "reference"))]
+#[doc(hidden)]
+pub mod reference;
 mod request;
 pub mod signature;
 mod smoke;
+mod transcode;
 
 pub use error::Error;
 pub use golden::{GoldenCase, GoldenError};

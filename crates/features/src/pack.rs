@@ -1,19 +1,19 @@
 //! Encoding: the rows of all requests of a call become the engine's tensors.
 
+pub(crate) mod finish;
 mod options;
-mod packer;
 
 use outrigger_core::{Failure, Reason, Tensor};
-use outrigger_proto::outrigger::v1::{PredictRequest, ResponseOptions, TreatmentError};
+use outrigger_proto::outrigger::v1::{ResponseOptions, TreatmentError};
 
 use crate::{
     Plan,
     metadata::{Entity, OutputKind},
     plan::InputPlan,
-    request::{self, Place, View},
+    request::Place,
+    transcode,
 };
-use options::Options;
-use packer::Packer;
+pub(crate) use options::Options;
 
 /// How much one call may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl<'a> Call<'a> {
         Self { limits, prefixed: false, batch: None, traced: false }
     }
 
-    fn place(&self, index: usize) -> Place {
+    pub(crate) fn place(&self, index: usize) -> Place {
         if self.prefixed { Place::in_batch(index) } else { Place::default() }
     }
 }
@@ -130,21 +130,10 @@ pub(crate) fn pack_traced(
     call: &Call<'_>,
 ) -> Result<(Packed, Trace), Failure> {
     check_users(requests.len(), call.limits)?;
-    let messages = decode(requests, call)?;
-    let counts = count(&messages, call)?;
-    check_size(plan, &counts, call.limits)?;
-    let mut packer = Packer::new(plan, call.traced, counts.iter().copied());
-    for (index, (message, count)) in messages.iter().zip(counts).enumerate() {
-        let place = call.place(index);
-        // One at a time: rows take several times the room of their tensors.
-        let view = View::read(message, count, &plan.names, call.traced, &place)?;
-        let options = Options::read(message, call.batch, plan, &place)?;
-        packer.add(&message.request_id, view, options, &place)?;
-    }
-    Ok(packer.finish())
+    transcode::pack(plan, requests, call)
 }
 
-fn check_users(users: usize, limits: &Limits) -> Result<(), Failure> {
+pub(crate) fn check_users(users: usize, limits: &Limits) -> Result<(), Failure> {
     let message = match users {
         0 => "no request in the batch".to_owned(),
         _ if users > limits.max_users => {
@@ -155,23 +144,29 @@ fn check_users(users: usize, limits: &Limits) -> Result<(), Failure> {
     Err(Failure::new(Reason::RequestMalformed, &message).violation("requests", message))
 }
 
-fn decode(requests: &[&[u8]], call: &Call<'_>) -> Result<Vec<PredictRequest>, Failure> {
-    let requests = requests.iter().enumerate();
-    let max = call.limits.max_treatments;
-    requests.map(|(index, bytes)| request::decode(bytes, max, &call.place(index))).collect()
-}
-
-fn count(messages: &[PredictRequest], call: &Call<'_>) -> Result<Vec<usize>, Failure> {
-    let max = call.limits.max_treatments;
-    let messages = messages.iter().enumerate();
-    messages.map(|(index, message)| View::count(message, max, &call.place(index))).collect()
+/// Refuses a request of too many treatments.
+pub(crate) fn refuse_too_many(
+    count: usize,
+    max: usize,
+    path: &str,
+    place: &Place,
+) -> Result<(), Failure> {
+    if count <= max {
+        return Ok(());
+    }
+    let message = format!("{count} treatments, at most {max} are allowed");
+    Err(place.failure(Reason::TooManyTreatments, path, message))
 }
 
 /// Refuses a call whose padded tensors would take too much memory, before
 /// anything is allocated for them.
-fn check_size(plan: &Plan, counts: &[usize], limits: &Limits) -> Result<(), Failure> {
+pub(crate) fn check_size(
+    plan: &Plan,
+    counts: impl ExactSizeIterator<Item = usize>,
+    limits: &Limits,
+) -> Result<(), Failure> {
     let users = counts.len() as u128;
-    let treatments = counts.iter().copied().max().unwrap_or(0) as u128;
+    let treatments = counts.max().unwrap_or(0) as u128;
     let size = |input: &InputPlan| {
         let rows = if input.entity == Entity::Treatment { users * treatments } else { users };
         let element = input.dtype.size().unwrap_or(size_of::<bytes::Bytes>());
@@ -189,7 +184,7 @@ fn check_size(plan: &Plan, counts: &[usize], limits: &Limits) -> Result<(), Fail
 }
 
 /// Whether any of these outputs is `single`.
-fn any_single(plan: &Plan, outputs: &[usize]) -> bool {
+pub(crate) fn any_single(plan: &Plan, outputs: &[usize]) -> bool {
     outputs.iter().any(|index| plan.metadata.outputs[*index].kind == OutputKind::Single)
 }
 

@@ -1,6 +1,6 @@
 //! The plan: a model's metadata compiled for packing and answering.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use outrigger_core::{DType, Failure};
 use outrigger_proto::outrigger::v1::ResponseOptions;
@@ -10,8 +10,8 @@ use crate::{
     column::Column,
     metadata::{Entity, Input},
     pack::{self, Call},
-    request::Names,
     signature,
+    transcode::Fields,
 };
 
 /// How a model's requests become tensors and its outputs responses. Compiled
@@ -21,6 +21,21 @@ pub struct Plan {
     pub(crate) metadata: Metadata,
     pub(crate) inputs: Vec<InputPlan>,
     pub(crate) names: Names,
+    pub(crate) fields: EntityFields,
+}
+
+/// Positions of the model's features within a row, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) user: HashMap<Arc<str>, usize>,
+    pub(crate) treatment: HashMap<Arc<str>, usize>,
+}
+
+/// Where the features of either entity go.
+#[derive(Debug)]
+pub(crate) struct EntityFields {
+    pub(crate) user: Fields,
+    pub(crate) treatment: Fields,
 }
 
 /// One input, compiled.
@@ -36,12 +51,16 @@ pub(crate) struct InputPlan {
 impl Plan {
     /// Compiles a model's metadata.
     pub fn compile(metadata: Metadata) -> Self {
-        let inputs = metadata.inputs.iter().map(InputPlan::compile).collect();
+        let inputs: Vec<_> = metadata.inputs.iter().map(InputPlan::compile).collect();
         let names = Names {
             user: positions(&metadata, Entity::User),
             treatment: positions(&metadata, Entity::Treatment),
         };
-        Self { metadata, inputs, names }
+        let fields = EntityFields {
+            user: Fields::new(&inputs, Entity::User),
+            treatment: Fields::new(&inputs, Entity::Treatment),
+        };
+        Self { metadata, inputs, names, fields }
     }
 
     /// Reads, checks and compiles what a model package holds.
@@ -153,7 +172,7 @@ impl InputPlan {
     }
 }
 
-fn positions(metadata: &Metadata, entity: Entity) -> std::collections::HashMap<Arc<str>, usize> {
+fn positions(metadata: &Metadata, entity: Entity) -> HashMap<Arc<str>, usize> {
     let inputs = metadata.inputs_of(entity);
     let features = inputs.flat_map(|(_, input)| &input.features);
     features.map(|feature| feature.name.clone()).zip(0..).collect()

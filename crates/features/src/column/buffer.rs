@@ -1,26 +1,78 @@
-//! A tensor's elements while they are appended.
+//! A tensor's elements while they are written.
+
+use std::ops::Range;
 
 use bytes::Bytes;
 use outrigger_core::{Content, DType};
 
 /// One encoded element.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Element {
+pub(crate) enum Element<'a> {
     Float32(f32),
     Float64(f64),
     Int32(i32),
     Int64(i64),
     Bool(bool),
-    Text(Bytes),
+    /// A text to be copied.
+    Text(&'a [u8]),
+    /// A text that many elements share.
+    Shared(Bytes),
 }
 
-/// Elements of one type, in the order they were appended.
+impl Element<'_> {
+    /// The element apart from the value it was made of.
+    pub(crate) fn into_shared(self) -> Element<'static> {
+        match self {
+            Self::Float32(value) => Element::Float32(value),
+            Self::Float64(value) => Element::Float64(value),
+            Self::Int32(value) => Element::Int32(value),
+            Self::Int64(value) => Element::Int64(value),
+            Self::Bool(value) => Element::Bool(value),
+            Self::Text(text) => Element::Shared(Bytes::copy_from_slice(text)),
+            Self::Shared(text) => Element::Shared(text),
+        }
+    }
+}
+
+/// Where encoded elements go, one after the other.
+pub(crate) trait Sink {
+    /// Takes the next element, which must be of the tensor's type.
+    fn push(&mut self, element: Element<'_>);
+
+    /// Takes the next `bytes.len() / 4` elements of a float32 tensor, as
+    /// little-endian bytes.
+    fn push_floats(&mut self, bytes: &[u8]);
+}
+
+/// Elements of one type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Buffer {
     /// Little-endian elements of `size` bytes each.
     Fixed { bytes: Vec<u8>, size: usize },
-    /// Strings.
-    Strings(Vec<Bytes>),
+    /// Strings; those sent lie in `arena`, so that none is allocated alone.
+    Strings { texts: Vec<Text>, arena: Vec<u8> },
+}
+
+/// One string of a buffer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Text {
+    /// A part of the arena.
+    Sent(Range<usize>),
+    /// One of a default's.
+    Shared(Bytes),
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::Shared(Bytes::new())
+    }
+}
+
+/// Writes a buffer's elements from a position on.
+#[derive(Debug)]
+pub(crate) struct Cursor<'b> {
+    buffer: &'b mut Buffer,
+    at: usize,
 }
 
 impl Buffer {
@@ -28,23 +80,54 @@ impl Buffer {
     pub(crate) fn new(dtype: DType, elements: usize) -> Self {
         match dtype.size() {
             Some(size) => Self::Fixed { bytes: Vec::with_capacity(elements * size), size },
-            None => Self::Strings(Vec::with_capacity(elements)),
+            None => Self::Strings { texts: Vec::with_capacity(elements), arena: Vec::new() },
         }
     }
 
-    /// Appends an element, which must be of the buffer's type.
-    pub(crate) fn push(&mut self, element: Element) {
+    /// The number of elements.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Fixed { bytes, size } => bytes.len() / size,
+            Self::Strings { texts, .. } => texts.len(),
+        }
+    }
+
+    /// Shortens the buffer to `elements`, or lengthens it by zeros, false or
+    /// empty strings.
+    pub(crate) fn resize(&mut self, elements: usize) {
+        match self {
+            Self::Fixed { bytes, size } => bytes.resize(elements * *size, 0),
+            Self::Strings { texts, .. } => texts.resize(elements, Text::default()),
+        }
+    }
+
+    /// Writes elements from position `at` on.
+    pub(crate) fn cursor(&mut self, at: usize) -> Cursor<'_> {
+        Cursor { buffer: self, at }
+    }
+
+    /// Replaces the element at `at`; it must be of the buffer's type.
+    pub(crate) fn put(&mut self, at: usize, element: Element<'_>) {
         match (self, element) {
             (Self::Fixed { bytes, .. }, Element::Float32(value)) => {
-                bytes.extend(value.to_le_bytes())
+                put(bytes, at, value.to_le_bytes());
             }
             (Self::Fixed { bytes, .. }, Element::Float64(value)) => {
-                bytes.extend(value.to_le_bytes())
+                put(bytes, at, value.to_le_bytes());
             }
-            (Self::Fixed { bytes, .. }, Element::Int32(value)) => bytes.extend(value.to_le_bytes()),
-            (Self::Fixed { bytes, .. }, Element::Int64(value)) => bytes.extend(value.to_le_bytes()),
-            (Self::Fixed { bytes, .. }, Element::Bool(value)) => bytes.push(value.into()),
-            (Self::Strings(texts), Element::Text(text)) => texts.push(text),
+            (Self::Fixed { bytes, .. }, Element::Int32(value)) => {
+                put(bytes, at, value.to_le_bytes());
+            }
+            (Self::Fixed { bytes, .. }, Element::Int64(value)) => {
+                put(bytes, at, value.to_le_bytes());
+            }
+            (Self::Fixed { bytes, .. }, Element::Bool(value)) => put(bytes, at, [value.into()]),
+            (Self::Strings { texts, arena }, Element::Text(text)) => {
+                let start = arena.len();
+                arena.extend_from_slice(text);
+                texts[at] = Text::Sent(start..arena.len());
+            }
+            (Self::Strings { texts, .. }, Element::Shared(text)) => texts[at] = Text::Shared(text),
             (buffer, element) => unreachable!("{element:?} in {buffer:?}"),
         }
     }
@@ -59,14 +142,6 @@ impl Buffer {
         }
     }
 
-    /// Drops all but the first `elements`.
-    pub(crate) fn truncate(&mut self, elements: usize) {
-        match self {
-            Self::Fixed { bytes, size } => bytes.truncate(elements * *size),
-            Self::Strings(texts) => texts.truncate(elements),
-        }
-    }
-
     /// Splits the buffer into runs of the given lengths and fills each up to
     /// `padded` elements with zeros, false or empty strings.
     pub(crate) fn pad(self, runs: &[usize], padded: usize) -> Self {
@@ -75,7 +150,9 @@ impl Buffer {
                 let runs = runs.iter().map(|run| run * size);
                 Self::Fixed { bytes: pad(bytes, runs, padded * size), size }
             }
-            Self::Strings(texts) => Self::Strings(pad(texts, runs.iter().copied(), padded)),
+            Self::Strings { texts, arena } => {
+                Self::Strings { texts: pad(texts, runs.iter().copied(), padded), arena }
+            }
         }
     }
 
@@ -83,9 +160,53 @@ impl Buffer {
     pub(crate) fn into_content(self) -> Content {
         match self {
             Self::Fixed { bytes, .. } => Content::Bytes(bytes.into()),
-            Self::Strings(texts) => Content::Strings(texts),
+            Self::Strings { texts, arena } => {
+                let arena = Bytes::from(arena);
+                let text = |text| match text {
+                    Text::Sent(range) => arena.slice(range),
+                    Text::Shared(text) => text,
+                };
+                Content::Strings(texts.into_iter().map(text).collect())
+            }
         }
     }
+}
+
+impl Sink for Buffer {
+    fn push(&mut self, element: Element<'_>) {
+        let end = self.len();
+        self.resize(end + 1);
+        self.put(end, element);
+    }
+
+    fn push_floats(&mut self, floats: &[u8]) {
+        match self {
+            Self::Fixed { bytes, size: 4 } => bytes.extend_from_slice(floats),
+            buffer => unreachable!("floats in {buffer:?}"),
+        }
+    }
+}
+
+impl Sink for Cursor<'_> {
+    fn push(&mut self, element: Element<'_>) {
+        self.buffer.put(self.at, element);
+        self.at += 1;
+    }
+
+    fn push_floats(&mut self, floats: &[u8]) {
+        match &mut *self.buffer {
+            Buffer::Fixed { bytes, size: 4 } => {
+                let start = 4 * self.at;
+                bytes[start..start + floats.len()].copy_from_slice(floats);
+            }
+            buffer => unreachable!("floats in {buffer:?}"),
+        }
+        self.at += floats.len() / 4;
+    }
+}
+
+fn put<const N: usize>(bytes: &mut [u8], at: usize, element: [u8; N]) {
+    bytes[at * N..(at + 1) * N].copy_from_slice(&element);
 }
 
 fn pad<T: Clone + Default>(

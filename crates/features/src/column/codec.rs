@@ -2,7 +2,6 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use bytes::Bytes;
 use outrigger_core::{DType, Reason};
 
 use super::{Element, Problem};
@@ -33,9 +32,9 @@ pub(super) enum Width {
 
 /// An encoded value, and whether the vocabulary knows it.
 #[derive(Debug, PartialEq)]
-pub(super) enum Encoded {
-    Known(Element),
-    OutOfVocabulary(Element),
+pub(super) enum Encoded<'a> {
+    Known(Element<'a>),
+    OutOfVocabulary(Element<'a>),
 }
 
 /// The bucket of a text: FarmHash64's fingerprint modulo `count`, which is what
@@ -85,23 +84,20 @@ impl Codec {
     }
 
     /// NaN of a float codec's type.
-    pub(super) fn nan(&self) -> Element {
+    pub(super) fn nan(&self) -> Element<'static> {
         match self {
             Self::Float32 { .. } => Element::Float32(f32::NAN),
             _ => Element::Float64(f64::NAN),
         }
     }
 
-    pub(super) fn encode(&self, value: Scalar<'_>) -> Result<Encoded, Problem> {
+    pub(super) fn encode<'a>(&self, value: Scalar<'a>) -> Result<Encoded<'a>, Problem> {
         match self {
             Self::Float32 { allow_non_finite } => float32(value, *allow_non_finite),
             Self::Float64 { allow_non_finite } => float64(value, *allow_non_finite),
             Self::Integer(width) => width.element(integer(value)?).map(Encoded::Known),
             Self::Bool => flag(value),
-            Self::Text => {
-                let text = Bytes::copy_from_slice(text(value)?.as_bytes());
-                Ok(Encoded::Known(Element::Text(text)))
-            }
+            Self::Text => Ok(Encoded::Known(Element::Text(text(value)?.as_bytes()))),
             Self::Texts { index, other, width } => {
                 word(index.get(text(value)?).copied(), *other, *width)
             }
@@ -120,7 +116,7 @@ fn positions<T: Clone + Eq + std::hash::Hash>(words: &[T]) -> HashMap<T, i64> {
     words.iter().cloned().zip(0..).collect()
 }
 
-fn word(position: Option<i64>, other: i64, width: Width) -> Result<Encoded, Problem> {
+fn word(position: Option<i64>, other: i64, width: Width) -> Result<Encoded<'static>, Problem> {
     match position {
         Some(position) => width.element(position).map(Encoded::Known),
         None => width.element(other).map(Encoded::OutOfVocabulary),
@@ -128,7 +124,7 @@ fn word(position: Option<i64>, other: i64, width: Width) -> Result<Encoded, Prob
 }
 
 impl Width {
-    fn element(self, value: i64) -> Result<Element, Problem> {
+    fn element(self, value: i64) -> Result<Element<'static>, Problem> {
         match self {
             Self::Int64 => Ok(Element::Int64(value)),
             Self::Int32 => i32::try_from(value)
@@ -138,7 +134,7 @@ impl Width {
     }
 }
 
-fn float32(value: Scalar<'_>, allow_non_finite: bool) -> Result<Encoded, Problem> {
+fn float32(value: Scalar<'_>, allow_non_finite: bool) -> Result<Encoded<'static>, Problem> {
     let (rounded, finite) = match value {
         Scalar::Real(value) => (value as f32, value.is_finite()),
         Scalar::Integer(value) => (value as f32, true),
@@ -151,7 +147,7 @@ fn float32(value: Scalar<'_>, allow_non_finite: bool) -> Result<Encoded, Problem
     Ok(Encoded::Known(Element::Float32(rounded)))
 }
 
-fn float64(value: Scalar<'_>, allow_non_finite: bool) -> Result<Encoded, Problem> {
+fn float64(value: Scalar<'_>, allow_non_finite: bool) -> Result<Encoded<'static>, Problem> {
     let value = match value {
         Scalar::Real(value) => value,
         Scalar::Integer(value) => value as f64,
@@ -181,7 +177,7 @@ fn integer(value: Scalar<'_>) -> Result<i64, Problem> {
     }
 }
 
-fn flag(value: Scalar<'_>) -> Result<Encoded, Problem> {
+fn flag(value: Scalar<'_>) -> Result<Encoded<'static>, Problem> {
     let flag = match value {
         Scalar::Flag(flag) => flag,
         Scalar::Integer(0) => false,

@@ -1,4 +1,4 @@
-use outrigger_core::{DType, Reason};
+use outrigger_core::{Content, DType, Reason};
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
 use super::{
@@ -47,9 +47,9 @@ fn required(dtype: &str) -> Column {
 fn write(column: &Column, dtype: DType, value: Option<Value<'_>>) -> Result<Vec<u8>, Problem> {
     let mut buffer = Buffer::new(dtype, 1);
     column.write(value.as_ref(), &mut buffer)?;
-    match buffer {
-        Buffer::Fixed { bytes, .. } => Ok(bytes),
-        Buffer::Strings(texts) => Ok(texts.concat()),
+    match buffer.into_content() {
+        Content::Bytes(bytes) => Ok(bytes.into()),
+        Content::Strings(texts) => Ok(texts.concat()),
     }
 }
 

@@ -1,40 +1,41 @@
 //! A request's options, checked against the model's outputs.
 
 use outrigger_core::Failure;
-use outrigger_proto::outrigger::v1::{OnTreatmentError, PredictRequest, ResponseOptions};
+use outrigger_proto::outrigger::v1::{OnTreatmentError, ResponseOptions};
 
 use crate::{Plan, metadata::OutputKind, request::Place};
 
 /// What a response shall contain.
 #[derive(Debug)]
-pub(super) struct Options {
-    pub(super) top_k: usize,
-    pub(super) treatment_ids: bool,
+pub(crate) struct Options {
+    pub(crate) top_k: usize,
+    pub(crate) treatment_ids: bool,
     /// Positions in metadata.json, the score's first.
-    pub(super) outputs: Vec<usize>,
-    pub(super) skip: bool,
+    pub(crate) outputs: Vec<usize>,
+    pub(crate) skip: bool,
 }
 
 impl Options {
-    /// The options that hold for a request: the batch's, else its own.
-    pub(super) fn read(
-        request: &PredictRequest,
+    /// The options that hold for a request: the batch's, else its own. A
+    /// request of a batch has neither options nor a model.
+    pub(crate) fn read(
+        own: Option<&ResponseOptions>,
+        has_model: bool,
         batch: Option<&ResponseOptions>,
         plan: &Plan,
         place: &Place,
     ) -> Result<Self, Failure> {
         let Some(batch) = batch else {
-            let own = request.options.as_ref();
             return own.map_or_else(
                 || Self::check(&ResponseOptions::default(), plan, place),
                 |own| Self::check(own, plan, place),
             );
         };
         let message = "is the batch's to give, not that of one of its requests";
-        if request.options.is_some() {
+        if own.is_some() {
             return Err(place.malformed("options", message));
         }
-        if request.model.is_some() {
+        if has_model {
             return Err(place.malformed("model", message));
         }
         Self::check(batch, plan, &Place::default())

@@ -1,7 +1,7 @@
 use outrigger_core::Reason;
 use outrigger_proto::outrigger::v1::{
-    IntegerColumn, Matrix, OnTreatmentError, TextColumn, TextList, Treatment, TreatmentTable,
-    predict_request::User, value::Kind,
+    IntegerColumn, Matrix, OnTreatmentError, PredictRequest, TextColumn, TextList, Treatment,
+    TreatmentTable, predict_request::User, value::Kind,
 };
 use prost::Message;
 use prost_types::{ListValue, Struct, value::Kind as ObjectKind};

@@ -1,36 +1,27 @@
 //! A user given as a nested object: the path to a leaf, joined by dots, is its
 //! feature's name; a list is a vector; null is absence.
 
-use std::{collections::HashMap, sync::Arc};
-
 use outrigger_core::Failure;
 use prost_types::{Struct, value::Kind};
 
-use super::{Place, Value, value::scalar_of, view::Unknown};
+use super::{Place, Value, value::scalar_of};
 
-/// Puts an object's leaves into a row. Nesting is bounded by the decoder.
+/// Calls `leaf` with the path and value of every leaf, in the order of keys.
+/// Nesting is bounded by the decoder.
 ///
 /// # Errors
-/// REQUEST_MALFORMED for a feature that is there by two ways, as `{"a.b": 1}`
-/// and as `{"a": {"b": 2}}`: a map has no order that could decide.
-pub(super) fn read<'a>(
+/// The first one of `leaf`.
+pub(crate) fn leaves<'a>(
     object: &'a Struct,
-    names: &HashMap<Arc<str>, usize>,
-    row: &mut [Option<Value<'a>>],
-    unknown: &mut Unknown,
-    place: &Place,
+    leaf: &mut impl FnMut(&str, Value<'a>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut put = |path: &str, value| {
-        match names.get(path) {
-            Some(&slot) if row[slot].is_some() => {
-                return Err(place.malformed(format!("user[{path:?}]"), "given twice"));
-            }
-            Some(&slot) => row[slot] = Some(value),
-            None => unknown.add(path, 1),
-        }
-        Ok(())
-    };
-    descend(object, &mut String::new(), &mut put)
+    descend(object, &mut String::new(), leaf)
+}
+
+/// The failure of a feature that is there by two ways, as `{"a.b": 1}` and as
+/// `{"a": {"b": 2}}`: a map has no order that could decide.
+pub(crate) fn given_twice(path: &str, place: &Place) -> Failure {
+    place.malformed(format!("user[{path:?}]"), "given twice")
 }
 
 fn descend<'a>(

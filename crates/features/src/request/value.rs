@@ -3,6 +3,8 @@
 use outrigger_proto::outrigger::v1::{self, value::Kind};
 use prost_types::value::Kind as ObjectKind;
 
+use crate::transcode::Reader;
+
 /// One raw value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Scalar<'a> {
@@ -22,8 +24,16 @@ pub(crate) enum Value<'a> {
     /// Little-endian float32.
     PackedFloats(&'a [u8]),
     Reals(&'a [f64]),
+    /// Little-endian float64.
+    PackedReals(&'a [u8]),
     Integers(&'a [i64]),
+    /// So many varints.
+    PackedIntegers(&'a [u8], usize),
     Texts(&'a [String]),
+    /// Texts of a columnar request.
+    Slices(&'a [&'a str]),
+    /// So many texts, each behind a field key of one byte and its length.
+    EncodedTexts(&'a [u8], usize),
     List(&'a [prost_types::Value]),
 }
 
@@ -50,23 +60,62 @@ impl<'a> Value<'a> {
             Self::Floats(values) => values.len(),
             Self::PackedFloats(bytes) => bytes.len() / 4,
             Self::Reals(values) => values.len(),
+            Self::PackedReals(bytes) => bytes.len() / 8,
             Self::Integers(values) => values.len(),
+            Self::PackedIntegers(_, count) | Self::EncodedTexts(_, count) => *count,
             Self::Texts(values) => values.len(),
+            Self::Slices(values) => values.len(),
             Self::List(values) => values.len(),
         }
     }
 
-    /// The value at `index`, which must be below [`Self::len`].
-    pub(crate) fn get(&self, index: usize) -> Scalar<'a> {
-        match self {
-            Self::One(value) => *value,
-            Self::Floats(values) => Scalar::Real(values[index].into()),
-            Self::PackedFloats(bytes) => Scalar::Real(float_at(bytes, index).into()),
-            Self::Reals(values) => Scalar::Real(values[index]),
-            Self::Integers(values) => Scalar::Integer(values[index]),
-            Self::Texts(values) => Scalar::Text(&values[index]),
-            Self::List(values) => scalar_of(&values[index]),
-        }
+    /// The values in order; [`Self::len`] of them.
+    pub(crate) fn scalars(&self) -> Scalars<'a> {
+        let rest = match self {
+            Self::PackedIntegers(bytes, _) | Self::EncodedTexts(bytes, _) => bytes,
+            _ => &[][..],
+        };
+        Scalars { value: *self, index: 0, rest: Reader::new(rest) }
+    }
+}
+
+/// The values of a [`Value`].
+#[derive(Debug)]
+pub(crate) struct Scalars<'a> {
+    value: Value<'a>,
+    index: usize,
+    /// What has not been read yet of values whose length varies.
+    rest: Reader<'a>,
+}
+
+impl<'a> Iterator for Scalars<'a> {
+    type Item = Scalar<'a>;
+
+    fn next(&mut self) -> Option<Scalar<'a>> {
+        let index = self.index;
+        self.index += 1;
+        Some(match self.value {
+            Value::One(value) => return (index == 0).then_some(value),
+            Value::Floats(values) => Scalar::Real((*values.get(index)?).into()),
+            Value::PackedFloats(bytes) => {
+                let (elements, _) = bytes.as_chunks::<4>();
+                Scalar::Real(f32::from_le_bytes(*elements.get(index)?).into())
+            }
+            Value::Reals(values) => Scalar::Real(*values.get(index)?),
+            Value::PackedReals(bytes) => {
+                let (elements, _) = bytes.as_chunks::<8>();
+                Scalar::Real(f64::from_le_bytes(*elements.get(index)?))
+            }
+            Value::Integers(values) => Scalar::Integer(*values.get(index)?),
+            Value::PackedIntegers(..) => Scalar::Integer(self.rest.varint().ok()?.cast_signed()),
+            Value::Texts(values) => Scalar::Text(values.get(index)?),
+            Value::Slices(values) => Scalar::Text(values.get(index)?),
+            Value::EncodedTexts(..) => {
+                self.rest.key().ok()?;
+                Scalar::Text(self.rest.text().ok()?)
+            }
+            Value::List(values) => scalar_of(values.get(index)?),
+        })
     }
 }
 

@@ -1,21 +1,17 @@
 //! A request as rows: one value, or none, for every feature the model names.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{self, PredictRequest, predict_request::User};
 
-use super::{Place, Value, object, refuse_too_many, table};
-
-/// Positions of the model's features within a row, by name.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    pub(crate) user: HashMap<Arc<str>, usize>,
-    pub(crate) treatment: HashMap<Arc<str>, usize>,
-}
+use super::table;
+use crate::{
+    pack::refuse_too_many,
+    plan::Names,
+    request::{Place, Value, object},
+    transcode::Unknown,
+};
 
 /// What a request says about the features the model names, and how much else.
 #[derive(Debug)]
@@ -38,28 +34,6 @@ pub(crate) struct View<'a> {
 enum Ids<'a> {
     OfTreatments(&'a [v1::Treatment]),
     OfTable(&'a [String]),
-}
-
-/// Features that the model does not name.
-#[derive(Debug, Default)]
-pub(crate) struct Unknown {
-    /// How many values.
-    pub(crate) count: u64,
-    /// Their names, where somebody wants to see them.
-    pub(crate) names: Option<BTreeSet<String>>,
-}
-
-impl Unknown {
-    /// Counts `count` values of the feature `name`.
-    pub(super) fn add(&mut self, name: &str, count: usize) {
-        self.count += count as u64;
-        if let Some(names) = &mut self.names
-            && count > 0
-            && !names.contains(name)
-        {
-            names.insert(name.to_owned());
-        }
-    }
 }
 
 impl<'a> View<'a> {
@@ -95,7 +69,7 @@ impl<'a> View<'a> {
         name_unknown: bool,
         place: &Place,
     ) -> Result<Self, Failure> {
-        let mut unknown = Unknown { count: 0, names: name_unknown.then(BTreeSet::new) };
+        let mut unknown = Unknown::new(name_unknown);
         let user = read_user(request, names, &mut unknown, place)?;
         let width = names.treatment.len();
         let Some(columns) = &request.treatment_table else {
@@ -141,7 +115,18 @@ fn read_user<'a>(
     match &request.user {
         None => {}
         Some(User::UserFeatures(map)) => read_map(&map.features, &names.user, &mut row, unknown),
-        Some(User::UserObject(user)) => object::read(user, &names.user, &mut row, unknown, place)?,
+        Some(User::UserObject(user)) => {
+            object::leaves(user, &mut |path, value| {
+                match names.user.get(path) {
+                    Some(&slot) if row[slot].is_some() => {
+                        return Err(object::given_twice(path, place));
+                    }
+                    Some(&slot) => row[slot] = Some(value),
+                    None => unknown.add(path, 1),
+                }
+                Ok(())
+            })?;
+        }
     }
     Ok(row)
 }

@@ -1,15 +1,16 @@
 //! Rows in, tensors out.
 
-use outrigger_core::{Failure, Reason, Tensor};
+use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
 
-use super::{FeatureCounts, Packed, Trace, UserRows, any_single, options::Options};
+use super::View;
 use crate::{
-    Plan,
+    FeatureCounts, Packed, Plan, UserRows,
     column::{Buffer, Problem},
     metadata::Entity,
+    pack::{Options, Trace, any_single, finish},
     plan::InputPlan,
-    request::{Place, Value, View},
+    request::{Place, Value},
 };
 
 /// The most characters of a treatment's id that a message quotes.
@@ -140,7 +141,7 @@ impl<'p> Packer<'p> {
             if input.entity != entity {
                 continue;
             }
-            self.buffers[index].truncate(rows * input.width);
+            self.buffers[index].resize(rows * input.width);
             if let Some(origins) = &mut self.origins {
                 origins[index].truncate(rows * input.columns.len());
             }
@@ -199,65 +200,13 @@ impl<'p> Packer<'p> {
     pub(super) fn finish(self) -> (Packed, Trace) {
         let kept: Vec<_> = self.users.iter().map(|user| user.kept.len()).collect();
         let treatments = kept.iter().copied().max().unwrap_or(0);
-        let inputs = self.plan.inputs.iter();
-        let tensor = |(input, buffer)| finish_tensor(input, buffer, &kept, treatments);
-        let tensors = inputs.clone().zip(self.buffers).map(tensor).collect();
+        let tensors = finish::tensors(self.plan, self.buffers, &kept, treatments);
         let origins = self.origins.unwrap_or_default();
-        let pad = |(input, origins)| finish_origins(input, origins, &kept, treatments);
-        let origins = inputs.zip(origins).map(pad).collect();
+        let origins = finish::origins(self.plan, origins, &kept, treatments);
         let (counts, single_wanted) = (self.counts, self.single_wanted);
         let packed = Packed { tensors, users: self.users, counts, treatments, single_wanted };
         (packed, Trace { origins, unknown: self.unknown })
     }
-}
-
-/// Whether some users have fewer rows of this input than others.
-fn is_ragged(input: &InputPlan, kept: &[usize], treatments: usize) -> bool {
-    input.entity == Entity::Treatment && kept.iter().any(|count| *count != treatments)
-}
-
-fn finish_tensor(
-    input: &InputPlan,
-    mut buffer: Buffer,
-    kept: &[usize],
-    treatments: usize,
-) -> Tensor {
-    if is_ragged(input, kept, treatments) {
-        let runs: Vec<_> = kept.iter().map(|count| count * input.width).collect();
-        buffer = buffer.pad(&runs, treatments * input.width);
-    }
-    Tensor {
-        name: input.tensor.clone(),
-        dtype: input.dtype,
-        shape: input.shape(kept.len(), treatments),
-        content: buffer.into_content(),
-    }
-}
-
-fn finish_origins(
-    input: &InputPlan,
-    origins: Vec<i32>,
-    kept: &[usize],
-    treatments: usize,
-) -> Vec<i32> {
-    if is_ragged(input, kept, treatments) {
-        pad_origins(&origins, kept, treatments, input.columns.len())
-    } else {
-        origins
-    }
-}
-
-fn pad_origins(origins: &[i32], kept: &[usize], treatments: usize, columns: usize) -> Vec<i32> {
-    let mut padded = Vec::with_capacity(kept.len() * treatments * columns);
-    let mut rest = origins;
-    for count in kept {
-        let (head, tail) = rest.split_at(count * columns);
-        padded.extend_from_slice(head);
-        let padding = (treatments - count) * columns;
-        padded.extend(std::iter::repeat_n(i32::from(ValueOrigin::Padding), padding));
-        rest = tail;
-    }
-    padded
 }
 
 fn refusal(view: &View<'_>, index: usize, bad: &BadFeature<'_>, place: &Place) -> Failure {

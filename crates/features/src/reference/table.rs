@@ -8,7 +8,10 @@ use std::{
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{Matrix, TreatmentTable};
 
-use super::{Place, Scalar, Value, value::float_at, view::Unknown};
+use crate::{
+    request::{Place, Scalar, Value, float_at},
+    transcode::Unknown,
+};
 
 type Rows<'a> = Vec<Option<Value<'a>>>;
 

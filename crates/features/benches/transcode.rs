@@ -1,0 +1,238 @@
+//! The transcoder against the plain way (prost, maps, packing) and against a
+//! copy of the bytes it reads. Both sides of a ratio run in turns, so that what
+//! else the machine does hits both.
+//!
+//! Prints `bench <name> <value> <unit>`, the median of the ratios; what they
+//! were made of stands in the lines that begin with `#`.
+
+#![allow(missing_docs)]
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use outrigger_features::{Limits, Metadata, Plan, reference};
+use outrigger_proto::outrigger::v1::{
+    FeatureMap, Matrix, PredictRequest, TreatmentTable, Value, predict_request::User, value::Kind,
+};
+use prost::Message;
+use serde_json::json;
+
+const TREATMENTS: usize = 1000;
+const REPEATS: usize = 21;
+const WORDS: [&str; 12] = [
+    "phone",
+    "web",
+    "multichannel",
+    "store",
+    "partner",
+    "letter",
+    "mail",
+    "app",
+    "desk",
+    "agent",
+    "unlisted",
+    "other",
+];
+
+/// Treatments on the wire: fields in the order given here.
+#[derive(Clone, PartialEq, Message)]
+struct Treatment {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(message, repeated, tag = "2")]
+    features: Vec<Entry>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Entry {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(message, optional, tag = "2")]
+    value: Option<Value>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Treatments {
+    #[prost(message, repeated, tag = "6")]
+    treatments: Vec<Treatment>,
+}
+
+/// Numbers that are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() >> 33) as usize % end
+    }
+
+    fn number(&mut self) -> f32 {
+        self.below(1 << 20) as f32 / 1024.0
+    }
+}
+
+fn main() {
+    let (numbers, mixed) = (numbers_plan(), mixed_plan());
+    let mut random = Random(0x1234_5678_9abc_def1);
+    let ordered = key_values(&mut random, false, |random, _| Kind::Number(random.number()));
+    let shuffled = key_values(&mut random, true, |random, _| Kind::Number(random.number()));
+    let mixture = key_values(&mut random, false, mixed_value);
+    let table = table(&mut random);
+
+    speedup("transcode-kv-speedup", &numbers, &ordered);
+    over_copy("transcode-kv-memcpy", &numbers, &ordered);
+    speedup("transcode-shuffled-speedup", &numbers, &shuffled);
+    speedup("transcode-mixed-speedup", &mixed, &mixture);
+    over_copy("transcode-table", &numbers, &table);
+}
+
+fn plan(inputs: serde_json::Value) -> Plan {
+    let metadata = json!({
+        "schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": inputs,
+        "outputs": [{"tensor": "scores", "name": "score", "kind": "per_treatment"}],
+    });
+    Plan::compile(Metadata::parse(metadata.to_string().as_bytes()).expect("valid"))
+}
+
+fn name(index: usize) -> String {
+    format!("treat_feature_{index:02}")
+}
+
+fn user() -> serde_json::Value {
+    let features: Vec<_> = (0..4)
+        .map(|index| json!({"name": format!("user_feature_{index:02}"), "required": true}))
+        .collect();
+    json!({"tensor": "user", "entity": "user", "dtype": "float32", "features": features})
+}
+
+fn numbers_plan() -> Plan {
+    let features: Vec<_> =
+        (0..20).map(|index| json!({"name": name(index), "required": true})).collect();
+    plan(json!([
+        user(),
+        {"tensor": "treatment", "entity": "treatment", "dtype": "float32", "features": features},
+    ]))
+}
+
+/// 12 numbers, 4 words of a vocabulary, 4 texts to be hashed.
+fn mixed_plan() -> Plan {
+    let number = |index| json!({"name": name(index), "required": true});
+    let word = |index| json!({"name": name(index), "vocabulary": WORDS[..10], "out_of_vocabulary": 10, "required": true});
+    let text = |index| json!({"name": name(index), "hash_buckets": 100_000, "required": true});
+    plan(json!([
+        user(),
+        {"tensor": "numbers", "entity": "treatment", "dtype": "float32", "features": (0..12).map(number).collect::<Vec<_>>()},
+        {"tensor": "words", "entity": "treatment", "dtype": "int64",
+         "features": (12..16).map(word).chain((16..20).map(text)).collect::<Vec<_>>()},
+    ]))
+}
+
+fn mixed_value(random: &mut Random, feature: usize) -> Kind {
+    match feature {
+        0..12 => Kind::Number(random.number()),
+        12..16 => Kind::Text(WORDS[random.below(WORDS.len())].to_owned()),
+        _ => Kind::Text(format!("sku-{}", random.below(1_000_000))),
+    }
+}
+
+fn key_values(
+    random: &mut Random,
+    shuffled: bool,
+    mut value: impl FnMut(&mut Random, usize) -> Kind,
+) -> Vec<u8> {
+    let mut treatment = |_| {
+        let mut entry = |feature| Entry {
+            key: name(feature),
+            value: Some(Value { kind: Some(value(random, feature)) }),
+        };
+        let mut features: Vec<_> = (0..20).map(&mut entry).collect();
+        for end in (1..features.len()).rev().filter(|_| shuffled) {
+            features.swap(end, random.below(end + 1));
+        }
+        Treatment { id: format!("t{}", random.below(100_000_000)), features }
+    };
+    let treatments = Treatments { treatments: (0..TREATMENTS).map(&mut treatment).collect() };
+    [head(), treatments.encode_to_vec()].concat()
+}
+
+/// The user's part of a request.
+fn head() -> Vec<u8> {
+    let feature = |index| {
+        let kind = Some(Kind::Number(index as f32));
+        (format!("user_feature_{index:02}"), Value { kind })
+    };
+    let user = FeatureMap { features: (0..4).map(feature).collect() };
+    let user = Some(User::UserFeatures(user));
+    PredictRequest { request_id: "r".into(), user, ..Default::default() }.encode_to_vec()
+}
+
+fn table(random: &mut Random) -> Vec<u8> {
+    let values: Vec<_> = (0..20 * TREATMENTS).map(|_| random.number()).collect();
+    let numbers = Matrix {
+        names: (0..20).map(name).collect(),
+        values: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        ..Default::default()
+    };
+    let table =
+        TreatmentTable { count: TREATMENTS as u32, numbers: Some(numbers), ..Default::default() };
+    let table = PredictRequest { treatment_table: Some(table), ..Default::default() };
+    [head(), table.encode_to_vec()].concat()
+}
+
+fn transcode(plan: &Plan, request: &[u8]) {
+    black_box(plan.pack(&[black_box(request)], &Limits::default()).expect("packs"));
+}
+
+fn speedup(name: &str, plan: &Plan, request: &[u8]) {
+    let plain = || {
+        black_box(reference::pack(plan, &[black_box(request)], &Limits::default()).expect("packs"));
+    };
+    compare(name, plain, 4, || transcode(plan, request), 40, request.len());
+}
+
+fn over_copy(name: &str, plan: &Plan, request: &[u8]) {
+    let mut copy = vec![0; request.len()];
+    let copy = || black_box(&mut copy).copy_from_slice(black_box(request));
+    compare(name, || transcode(plan, request), 40, copy, 400, request.len());
+}
+
+/// The time of `one` over the time of `other`, each called so many times a turn.
+fn compare(
+    name: &str,
+    mut one: impl FnMut(),
+    ones: usize,
+    mut other: impl FnMut(),
+    others: usize,
+    bytes: usize,
+) {
+    let mut turns: Vec<_> = (0..=REPEATS)
+        .map(|_| {
+            let (one, other) = (time(&mut one, ones), time(&mut other, others));
+            (one.as_secs_f64() / other.as_secs_f64(), one, other)
+        })
+        // The first turn warms up.
+        .skip(1)
+        .collect();
+    turns.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
+    let (ratio, one, other) = turns[REPEATS / 2];
+    let (low, high) = (turns[REPEATS / 4].0, turns[REPEATS - 1 - REPEATS / 4].0);
+    println!(
+        "# {name}: {one:.1?} over {other:.1?}, {bytes} bytes; half of {REPEATS} turns within {low:.2} to {high:.2}"
+    );
+    println!("bench {name} {ratio:.2} x");
+}
+
+/// The mean of so many calls.
+fn time(call: &mut impl FnMut(), calls: usize) -> Duration {
+    let start = Instant::now();
+    (0..calls).for_each(|_| call());
+    start.elapsed() / calls as u32
+}

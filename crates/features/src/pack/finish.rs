@@ -1,0 +1,78 @@
+//! From written rows to tensors: padded and shaped.
+
+use outrigger_core::Tensor;
+use outrigger_proto::outrigger::v1::ValueOrigin;
+
+use crate::{Plan, column::Buffer, metadata::Entity, plan::InputPlan};
+
+/// The tensors of users that kept so many treatments each, `treatments` at the
+/// most.
+pub(crate) fn tensors(
+    plan: &Plan,
+    buffers: Vec<Buffer>,
+    kept: &[usize],
+    treatments: usize,
+) -> Vec<Tensor> {
+    let inputs = plan.inputs.iter().zip(buffers);
+    inputs.map(|(input, buffer)| finish_tensor(input, buffer, kept, treatments)).collect()
+}
+
+/// The origins of all values, padded as the tensors are.
+pub(crate) fn origins(
+    plan: &Plan,
+    origins: Vec<Vec<i32>>,
+    kept: &[usize],
+    treatments: usize,
+) -> Vec<Vec<i32>> {
+    let inputs = plan.inputs.iter().zip(origins);
+    inputs.map(|(input, origins)| finish_origins(input, origins, kept, treatments)).collect()
+}
+
+/// Whether some users have fewer rows of this input than others.
+fn is_ragged(input: &InputPlan, kept: &[usize], treatments: usize) -> bool {
+    input.entity == Entity::Treatment && kept.iter().any(|count| *count != treatments)
+}
+
+fn finish_tensor(
+    input: &InputPlan,
+    mut buffer: Buffer,
+    kept: &[usize],
+    treatments: usize,
+) -> Tensor {
+    if is_ragged(input, kept, treatments) {
+        let runs: Vec<_> = kept.iter().map(|count| count * input.width).collect();
+        buffer = buffer.pad(&runs, treatments * input.width);
+    }
+    Tensor {
+        name: input.tensor.clone(),
+        dtype: input.dtype,
+        shape: input.shape(kept.len(), treatments),
+        content: buffer.into_content(),
+    }
+}
+
+fn finish_origins(
+    input: &InputPlan,
+    origins: Vec<i32>,
+    kept: &[usize],
+    treatments: usize,
+) -> Vec<i32> {
+    if is_ragged(input, kept, treatments) {
+        pad_origins(&origins, kept, treatments, input.columns.len())
+    } else {
+        origins
+    }
+}
+
+fn pad_origins(origins: &[i32], kept: &[usize], treatments: usize, columns: usize) -> Vec<i32> {
+    let mut padded = Vec::with_capacity(kept.len() * treatments * columns);
+    let mut rest = origins;
+    for count in kept {
+        let (head, tail) = rest.split_at(count * columns);
+        padded.extend_from_slice(head);
+        let padding = (treatments - count) * columns;
+        padded.extend(std::iter::repeat_n(i32::from(ValueOrigin::Padding), padding));
+        rest = tail;
+    }
+    padded
+}

@@ -1,0 +1,108 @@
+//! The plain way to pack: the message decoded by prost, its maps looked up.
+//!
+//! Not for production: tests hold the transcoder to it, and benchmarks measure
+//! against it. Encoding single values is shared; reading is not.
+
+mod packer;
+mod table;
+mod view;
+
+use outrigger_core::Failure;
+use outrigger_proto::outrigger::v1::{ExplainResponse, PredictRequest, ResponseOptions};
+use prost::Message;
+
+use crate::{
+    Limits, Packed, Plan, explain,
+    fields::fields,
+    pack::{Call, Options, Trace, check_size, check_users, refuse_too_many},
+};
+use packer::Packer;
+use view::View;
+
+/// As [`Plan::pack`].
+///
+/// # Errors
+/// As [`Plan::pack`].
+pub fn pack(plan: &Plan, requests: &[&[u8]], limits: &Limits) -> Result<Packed, Failure> {
+    let call = Call { prefixed: requests.len() > 1, ..Call::new(limits) };
+    pack_traced(plan, requests, &call).map(|(packed, _)| packed)
+}
+
+/// As [`Plan::pack_batch`].
+///
+/// # Errors
+/// As [`Plan::pack_batch`].
+pub fn pack_batch(
+    plan: &Plan,
+    requests: &[&[u8]],
+    options: &ResponseOptions,
+    limits: &Limits,
+) -> Result<Packed, Failure> {
+    let call = Call { prefixed: true, batch: Some(options), ..Call::new(limits) };
+    pack_traced(plan, requests, &call).map(|(packed, _)| packed)
+}
+
+/// As [`Plan::explain`].
+///
+/// # Errors
+/// As [`Plan::explain`].
+pub fn explain(
+    plan: &Plan,
+    requests: &[&[u8]],
+    limits: &Limits,
+) -> Result<Vec<ExplainResponse>, Failure> {
+    let call = Call { prefixed: requests.len() > 1, traced: true, ..Call::new(limits) };
+    let (packed, trace) = pack_traced(plan, requests, &call)?;
+    Ok(explain::users(plan, &packed, &trace))
+}
+
+fn pack_traced(
+    plan: &Plan,
+    requests: &[&[u8]],
+    call: &Call<'_>,
+) -> Result<(Packed, Trace), Failure> {
+    check_users(requests.len(), call.limits)?;
+    let messages = decode(requests, call)?;
+    let counts = count(&messages, call)?;
+    check_size(plan, counts.iter().copied(), call.limits)?;
+    let mut packer = Packer::new(plan, call.traced, counts.iter().copied());
+    for (index, (message, count)) in messages.iter().zip(counts).enumerate() {
+        let place = call.place(index);
+        // One at a time: rows take several times the room of their tensors.
+        let view = View::read(message, count, &plan.names, call.traced, &place)?;
+        let (own, has_model) = (message.options.as_ref(), message.model.is_some());
+        let options = Options::read(own, has_model, call.batch, plan, &place)?;
+        packer.add(&message.request_id, view, options, &place)?;
+    }
+    Ok(packer.finish())
+}
+
+fn decode(requests: &[&[u8]], call: &Call<'_>) -> Result<Vec<PredictRequest>, Failure> {
+    let decode = |(index, bytes): (usize, &&[u8])| {
+        let (place, max) = (call.place(index), call.limits.max_treatments);
+        refuse_too_many(count_treatments(bytes), max, "treatments", &place)?;
+        PredictRequest::decode(*bytes).map_err(|error| place.undecodable(error))
+    };
+    requests.iter().enumerate().map(decode).collect()
+}
+
+/// `PredictRequest.treatments`.
+const TREATMENTS: u32 = 6;
+
+/// Counted before they are decoded: two bytes can make a treatment, which then
+/// takes some fifty times that. Stops where the bytes are no message; decoding
+/// tells why.
+fn count_treatments(bytes: &[u8]) -> usize {
+    let mut count = 0;
+    let _ = fields(bytes, |tag, _| {
+        count += usize::from(tag == TREATMENTS);
+        Ok(())
+    });
+    count
+}
+
+fn count(messages: &[PredictRequest], call: &Call<'_>) -> Result<Vec<usize>, Failure> {
+    let max = call.limits.max_treatments;
+    let messages = messages.iter().enumerate();
+    messages.map(|(index, message)| View::count(message, max, &call.place(index))).collect()
+}

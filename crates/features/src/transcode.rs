@@ -1,0 +1,168 @@
+//! From the bytes of requests to the bytes of tensors, with nothing in between.
+//!
+//! A request is first taken apart ([`request`]), so that its size is known;
+//! then every value goes from where it stands on the wire to where it belongs
+//! in its tensor. Of the ways to do that the fastest that fits is taken:
+//!
+//! 1. A treatment that differs from the one before in nothing but its id and
+//!    its numbers is compared as a whole ([`template`]).
+//! 2. Else its keys are expected in the order of the first one's ([`order`]),
+//! 3. or looked up ([`keys`]).
+//! 4. Columns of numbers are copied as a block ([`columns`]).
+//!
+//! All of them give what decoding the message with prost would give; what is
+//! written in unusual ways is decoded in general where it stands.
+
+mod columns;
+mod entry;
+mod fields;
+mod keys;
+mod order;
+mod packer;
+mod request;
+mod row;
+mod schema;
+mod table;
+mod tally;
+mod template;
+mod unknown;
+mod wire;
+
+use outrigger_core::{Failure, Reason};
+
+use crate::{
+    Packed, Plan,
+    pack::{Call, Options, Trace, check_size, refuse_too_many},
+    request::Place,
+};
+use packer::Packer;
+use request::{Request, User};
+use table::{Source, Table};
+
+pub(crate) use fields::Fields;
+pub(crate) use unknown::Unknown;
+pub(crate) use wire::Reader;
+use wire::{MAX_DEPTH, Malformed};
+
+/// One request of a call, taken apart.
+#[derive(Debug)]
+struct Part<'a> {
+    request: Request<'a>,
+    table: Option<Table<'a>>,
+    /// For every slot, its column of the table.
+    sources: Vec<Option<Source>>,
+    /// Number of treatments.
+    count: usize,
+}
+
+/// Why a call cannot be packed.
+#[derive(Debug)]
+enum Stop {
+    /// A request's bytes are no request. Which one, and why, is found out again.
+    Malformed(Malformed),
+    Refused(Box<Failure>),
+}
+
+impl From<Malformed> for Stop {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(Box::new(failure))
+    }
+}
+
+/// Packs a call; the trace is empty unless the call is traced.
+///
+/// # Errors
+/// As [`Plan::pack`]. A request that is too long or cannot be read comes before
+/// anything else that is wrong with any of them.
+pub(crate) fn pack(
+    plan: &Plan,
+    requests: &[&[u8]],
+    call: &Call<'_>,
+) -> Result<(Packed, Trace), Failure> {
+    pack_all(plan, requests, call).map_err(|stop| {
+        // Work stopped somewhere: what comes after has not been looked at yet.
+        let mut all = requests.iter().enumerate();
+        let unreadable =
+            all.find_map(|(index, bytes)| check(bytes, call, &call.place(index)).err());
+        unreadable.unwrap_or_else(|| match stop {
+            Stop::Refused(failure) => *failure,
+            Stop::Malformed(error) => Failure::new(Reason::RequestMalformed, error.to_string()),
+        })
+    })
+}
+
+/// Whether a request is a message, of no more treatments than are allowed.
+fn check(bytes: &[u8], call: &Call<'_>, place: &Place) -> Result<(), Failure> {
+    let max = call.limits.max_treatments;
+    refuse_too_many(request::count_treatments(bytes), max, "treatments", place)?;
+    schema::REQUEST.validate(bytes, MAX_DEPTH).map_err(|error| place.undecodable(error))
+}
+
+fn pack_all(plan: &Plan, requests: &[&[u8]], call: &Call<'_>) -> Result<(Packed, Trace), Stop> {
+    let mut parts = Vec::with_capacity(requests.len());
+    for (index, bytes) in requests.iter().enumerate() {
+        parts.push(Part::read(bytes, call.limits.max_treatments, &call.place(index))?);
+    }
+    let counts: Vec<_> = parts.iter().map(|part| part.count).collect();
+    check_size(plan, counts.iter().copied(), call.limits)?;
+    let mut packer = Packer::new(plan, call.traced, counts.into_iter());
+    for (index, part) in parts.iter_mut().enumerate() {
+        let (place, mut unknown) = (call.place(index), Unknown::new(call.traced));
+        part.match_names(plan, &mut unknown, &place)?;
+        let own = part.request.options.as_ref();
+        let options = Options::read(own, part.request.has_model, call.batch, plan, &place)?;
+        packer.add(part, unknown, options, &place)?;
+    }
+    Ok(packer.finish())
+}
+
+impl<'a> Part<'a> {
+    /// Takes a request apart and counts its treatments.
+    fn read(bytes: &'a [u8], max: usize, place: &Place) -> Result<Self, Stop> {
+        let request = Request::scan(bytes, max)?;
+        let (table, sources, count) = (None, Vec::new(), request.sent);
+        refuse_too_many(count, max, "treatments", place)?;
+        let Some(parts) = &request.table else {
+            return Ok(Self { request, table, sources, count });
+        };
+        if count > 0 {
+            let message = "treatments and treatment_table exclude each other";
+            return Err(place.malformed("treatment_table", message).into());
+        }
+        let table = Table::read(parts)?;
+        let count = table.count(place)?;
+        refuse_too_many(count, max, "treatment_table", place)?;
+        Ok(Self { request, table: Some(table), sources, count })
+    }
+
+    /// Checks the names of an object and of a table, as far as they must be
+    /// different, and the sizes of a table's columns.
+    fn match_names(
+        &mut self,
+        plan: &Plan,
+        unknown: &mut Unknown,
+        place: &Place,
+    ) -> Result<(), Failure> {
+        if let User::Object(object) = &self.request.user {
+            plan.fields.user.check_object(object, place)?;
+        }
+        if let Some(table) = &mut self.table {
+            self.sources = table.sources(self.count, &plan.fields.treatment, unknown, place)?;
+        }
+        Ok(())
+    }
+
+    /// The id of a treatment that has been read; empty when it has none.
+    fn id(&self, index: usize) -> &'a str {
+        match &self.table {
+            Some(table) => table.ids.get(index).copied().unwrap_or(""),
+            None => row::id(self.request.treatments[index]),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! From a table's columns to rows of the tensors: whole blocks where numbers
+//! are taken as they are, else value by value.
+
+use outrigger_proto::outrigger::v1::ValueOrigin;
+
+use super::{
+    fields::{Field, Fields},
+    table::{Matrix, Source, Table},
+    tally::{BadFeature, Tally},
+};
+use crate::{
+    column::{Buffer, Sink, floats},
+    plan::InputPlan,
+};
+
+/// A table whose columns are matched to slots.
+#[derive(Debug)]
+pub(super) struct Columns<'t, 'p> {
+    pub(super) inputs: &'p [InputPlan],
+    pub(super) fields: &'p Fields,
+    pub(super) table: &'t Table<'t>,
+    pub(super) sources: &'t [Option<Source>],
+    pub(super) count: usize,
+}
+
+/// `width` elements of every row of a matrix, and where they go in the row of a
+/// tensor.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    from: usize,
+    to: usize,
+    width: usize,
+}
+
+impl<'p> Columns<'_, 'p> {
+    /// Appends all rows at once, input by input. False if something must be
+    /// said about a row; the buffers then hold no more than before.
+    pub(super) fn append(&self, buffers: &mut [Buffer], tally: &mut Tally) -> bool {
+        if tally.origins.is_some() {
+            return false;
+        }
+        let mark = tally.mark(self.inputs, self.fields.entity);
+        let before: Vec<_> = buffers.iter().map(Buffer::len).collect();
+        let mut fields = self.fields.fields.as_slice();
+        while let Some(first) = fields.first() {
+            let (of_input, rest) = fields.split_at(self.inputs[first.input].columns.len());
+            let slot = self.fields.fields.len() - fields.len();
+            if !self.append_input(slot, of_input, &mut buffers[first.input], tally) {
+                let buffers = buffers.iter_mut().zip(before);
+                buffers.for_each(|(buffer, length)| buffer.resize(length));
+                tally.reset(mark);
+                return false;
+            }
+            fields = rest;
+        }
+        true
+    }
+
+    /// Appends the rows of one input, whose columns are `fields` from `slot` on.
+    fn append_input(
+        &self,
+        slot: usize,
+        fields: &[Field],
+        buffer: &mut Buffer,
+        tally: &mut Tally,
+    ) -> bool {
+        let sources = &self.sources[slot..slot + fields.len()];
+        match (self.table.matrix(), self.runs(fields, sources)) {
+            (Some(matrix), Some(runs)) => self.append_block(matrix, &runs, fields, buffer),
+            _ => self.append_values(slot, fields, buffer, tally),
+        }
+    }
+
+    /// How the rows of an input are made of those of the matrix, if all of it
+    /// are numbers of the matrix, taken as they are.
+    fn runs(&self, fields: &[Field], sources: &[Option<Source>]) -> Option<Vec<Run>> {
+        if !self.table.matrix()?.is_full() {
+            return None;
+        }
+        let mut runs: Vec<Run> = Vec::with_capacity(fields.len());
+        for (field, source) in fields.iter().zip(sources) {
+            let column = field.column(self.inputs);
+            let Some(Source::Number { offset: from, width, .. }) = *source else { return None };
+            if width != column.length || !column.takes_floats() {
+                return None;
+            }
+            match runs.last_mut() {
+                Some(run) if run.from + run.width == from => run.width += width,
+                _ => runs.push(Run { from, to: field.at, width }),
+            }
+        }
+        Some(runs)
+    }
+
+    fn append_block(
+        &self,
+        matrix: &Matrix<'_>,
+        runs: &[Run],
+        fields: &[Field],
+        buffer: &mut Buffer,
+    ) -> bool {
+        let Buffer::Fixed { bytes, size: 4 } = buffer else { return false };
+        let start = bytes.len();
+        match runs {
+            [run] if run.width == matrix.stride => bytes.extend_from_slice(matrix.values),
+            _ => gather(matrix, runs, self.count, bytes),
+        }
+        let block = &mut bytes[start..];
+        if floats::all_finite(block) {
+            return true;
+        }
+        let allowed = fields.iter().all(|field| field.column(self.inputs).takes_non_finite());
+        if allowed {
+            floats::quiet(block);
+        }
+        allowed
+    }
+
+    fn append_values(
+        &self,
+        slot: usize,
+        fields: &[Field],
+        buffer: &mut Buffer,
+        tally: &mut Tally,
+    ) -> bool {
+        let Some(first) = fields.first() else { return true };
+        let start = buffer.len();
+        buffer.resize(start + self.count * first.width);
+        (0..self.count).all(|row| {
+            fields.iter().enumerate().all(|(index, field)| {
+                let place = start + row * field.width + field.at;
+                let origin = self.write(slot + index, field, row, &mut buffer.cursor(place));
+                origin.map(|origin| tally.note(field.input, origin)).is_ok()
+            })
+        })
+    }
+
+    fn write(
+        &self,
+        slot: usize,
+        field: &Field,
+        row: usize,
+        place: &mut impl Sink,
+    ) -> Result<ValueOrigin, BadFeature<'p>> {
+        let value = self.sources[slot].and_then(|source| self.table.value(source, row));
+        let column = field.column(self.inputs);
+        let written = column.write(value.as_ref(), place);
+        written.map_err(|problem| BadFeature { feature: &column.feature, problem })
+    }
+
+    /// Writes one row of the table to the row numbered `to`.
+    ///
+    /// # Errors
+    /// The first feature, in the order of metadata.json, that has a value it
+    /// cannot have. `tally` is then as it was.
+    pub(super) fn write_row(
+        &self,
+        row: usize,
+        to: usize,
+        buffers: &mut [Buffer],
+        tally: &mut Tally,
+    ) -> Result<(), BadFeature<'p>> {
+        let mark = tally.mark(self.inputs, self.fields.entity);
+        for (slot, field) in self.fields.fields.iter().enumerate() {
+            let mut place = buffers[field.input].cursor(to * field.width + field.at);
+            match self.write(slot, field, row, &mut place) {
+                Ok(origin) => tally.note(field.input, origin),
+                Err(bad) => {
+                    tally.reset(mark);
+                    return Err(bad);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Appends `count` rows made of runs of a matrix's rows.
+fn gather(matrix: &Matrix<'_>, runs: &[Run], count: usize, bytes: &mut Vec<u8>) {
+    let width: usize = runs.iter().map(|run| run.width).sum();
+    let start = bytes.len();
+    bytes.resize(start + 4 * width * count, 0);
+    let to = bytes[start..].chunks_exact_mut(4 * width);
+    for (to, from) in to.zip(matrix.values.chunks_exact(4 * matrix.stride)) {
+        for run in runs {
+            if run.width == 1 {
+                to[4 * run.to..4 * run.to + 4]
+                    .copy_from_slice(&from[4 * run.from..4 * run.from + 4]);
+            } else {
+                let from = &from[4 * run.from..4 * (run.from + run.width)];
+                to[4 * run.to..4 * (run.to + run.width)].copy_from_slice(from);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Where the features of an entity's rows go.
+
+use outrigger_core::Failure;
+use prost_types::Struct;
+
+use super::keys::Keys;
+use crate::{
+    column::Column,
+    metadata::Entity,
+    plan::InputPlan,
+    request::{Place, object},
+};
+
+/// An entity's features in the order of metadata.json; a feature's position
+/// here is its slot.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    pub(super) entity: Entity,
+    pub(super) keys: Keys,
+    pub(super) fields: Vec<Field>,
+}
+
+/// One feature's place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Field {
+    /// Which input, and which of its columns.
+    pub(super) input: usize,
+    pub(super) column: usize,
+    /// The first of its elements within a row of the input.
+    pub(super) at: usize,
+    /// Elements a row of the input.
+    pub(super) width: usize,
+    /// Whether it is one value, not a vector.
+    pub(super) single: bool,
+    /// Whether it is one value that takes a finite float32 as it is.
+    pub(super) number: bool,
+}
+
+impl Fields {
+    pub(crate) fn new(inputs: &[InputPlan], entity: Entity) -> Self {
+        let of_entity = inputs.iter().enumerate().filter(|(_, input)| input.entity == entity);
+        let names = of_entity.clone().flat_map(|(_, input)| &input.columns);
+        let names: Vec<_> = names.map(|column| &column.feature).collect();
+        let keys = Keys::new(names.into_iter());
+        let fields = of_entity.flat_map(|(index, input)| fields_of(index, input)).collect();
+        Self { entity, keys, fields }
+    }
+}
+
+impl Fields {
+    /// Refuses an object that gives a feature by two ways.
+    pub(super) fn check_object(&self, object: &Struct, place: &Place) -> Result<(), Failure> {
+        let mut given = vec![false; self.fields.len()];
+        object::leaves(object, &mut |path, _| match self.keys.find(path.as_bytes()) {
+            Some(slot) if std::mem::replace(&mut given[slot], true) => {
+                Err(object::given_twice(path, place))
+            }
+            _ => Ok(()),
+        })
+    }
+}
+
+impl Field {
+    pub(super) fn column<'p>(&self, inputs: &'p [InputPlan]) -> &'p Column {
+        &inputs[self.input].columns[self.column]
+    }
+}
+
+fn fields_of(index: usize, input: &InputPlan) -> impl Iterator<Item = Field> {
+    let mut end = 0;
+    input.columns.iter().enumerate().map(move |(position, column)| {
+        let at = end;
+        end += column.length;
+        Field {
+            input: index,
+            column: position,
+            at,
+            width: input.width,
+            single: column.length == 1,
+            number: column.length == 1 && column.takes_floats(),
+        }
+    })
+}

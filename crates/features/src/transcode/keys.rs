@@ -1,0 +1,98 @@
+//! The names of a model's features, to be found by what stands on the wire.
+
+use std::sync::Arc;
+
+/// What tells most names apart without looking at all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Probe {
+    first: u64,
+    last: u64,
+    length: usize,
+}
+
+/// Names and their positions: an open table at most a quarter full, built once
+/// a model and never changed. Requests only look up, so no choice of keys can
+/// make it slower than its longest run.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    table: Vec<Option<Key>>,
+    shift: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Key {
+    probe: Probe,
+    slot: usize,
+    name: Arc<str>,
+}
+
+impl Probe {
+    /// The first and the last eight bytes, and the length.
+    #[inline]
+    pub(super) fn of(name: &[u8]) -> Self {
+        let length = name.len();
+        if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+            let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+            return Self { first, last, length };
+        }
+        let (first, last) = match (name.first_chunk(), name.last_chunk()) {
+            (Some(first), Some(last)) => (u32::from_le_bytes(*first), u32::from_le_bytes(*last)),
+            _ => (name.iter().fold(0, |bytes, byte| bytes << 8 | u32::from(*byte)), 0),
+        };
+        Self { first: first.into(), last: last.into(), length }
+    }
+
+    /// Whether the probe says everything about the name.
+    #[inline]
+    pub(super) fn is_whole(&self) -> bool {
+        self.length <= 16
+    }
+
+    #[inline]
+    fn hash(&self) -> u64 {
+        // Two odd constants; the high bits of a product depend on all of its factor.
+        let mixed = self.first ^ self.last.rotate_left(29) ^ self.length as u64;
+        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
+    }
+}
+
+impl Keys {
+    /// A table of names, numbered in order. Each is there once.
+    pub(crate) fn new<'n>(names: impl ExactSizeIterator<Item = &'n Arc<str>>) -> Self {
+        let size = (names.len() * 4).next_power_of_two().max(4);
+        let mut keys = Self { table: vec![None; size], shift: 64 - size.trailing_zeros() };
+        for (slot, name) in names.enumerate() {
+            let probe = Probe::of(name.as_bytes());
+            let mut at = keys.start(&probe);
+            while keys.table[at].is_some() {
+                at = (at + 1) % size;
+            }
+            keys.table[at] = Some(Key { probe, slot, name: name.clone() });
+        }
+        keys
+    }
+
+    #[inline]
+    fn start(&self, probe: &Probe) -> usize {
+        (probe.hash() >> self.shift) as usize
+    }
+
+    /// The position of a name, whose probe this is.
+    #[inline]
+    pub(super) fn find_probe(&self, probe: &Probe, name: &[u8]) -> Option<usize> {
+        let mut at = self.start(probe);
+        loop {
+            let key = self.table.get(at)?.as_ref()?;
+            if key.probe == *probe && (probe.is_whole() || key.name.as_bytes() == name) {
+                return Some(key.slot);
+            }
+            at = (at + 1) % self.table.len();
+        }
+    }
+
+    /// The position of a name.
+    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+        self.find_probe(&Probe::of(name), name)
+    }
+}

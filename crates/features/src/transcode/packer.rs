@@ -1,0 +1,254 @@
+//! The requests of a call, one after the other, into the engine's tensors.
+
+use outrigger_core::Failure;
+use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
+
+use super::{
+    Part, Stop,
+    columns::Columns,
+    request::User,
+    row::Rows,
+    table::Table,
+    tally::{BadFeature, Tally},
+    template::Template,
+    unknown::Unknown,
+    wire::Malformed,
+};
+use crate::{
+    Packed, Plan, UserRows,
+    column::Buffer,
+    metadata::Entity,
+    pack::{Options, Trace, any_single, finish},
+    plan::InputPlan,
+    request::{Place, object},
+};
+
+/// Appends users one after the other; pads at the end, when T is known.
+#[derive(Debug)]
+pub(super) struct Packer<'p, 'r> {
+    plan: &'p Plan,
+    /// For each input, its elements.
+    buffers: Vec<Buffer>,
+    tally: Tally,
+    users: Vec<UserRows>,
+    /// Treatments of all users so far.
+    treatment_rows: usize,
+    unknown: Vec<Vec<String>>,
+    single_wanted: bool,
+    user_rows: Rows<'p, 'r>,
+    treatments: Rows<'p, 'r>,
+    template: Template<'p>,
+}
+
+/// The treatments of a user that were packed, and those that were not.
+type Outcome = (Vec<u32>, Vec<TreatmentError>);
+
+impl<'p, 'r> Packer<'p, 'r> {
+    /// A packer with room for users of `counts` treatments each.
+    pub(super) fn new(
+        plan: &'p Plan,
+        traced: bool,
+        counts: impl ExactSizeIterator<Item = usize> + Clone,
+    ) -> Self {
+        let buffer = |input: &InputPlan| {
+            let rows = match input.entity {
+                Entity::Treatment => counts.clone().sum(),
+                _ => counts.len(),
+            };
+            Buffer::new(input.dtype, rows * input.width)
+        };
+        let (inputs, fields) = (&plan.inputs, &plan.fields);
+        Self {
+            plan,
+            buffers: inputs.iter().map(buffer).collect(),
+            tally: Tally::new(inputs.len(), traced),
+            users: Vec::with_capacity(counts.len()),
+            treatment_rows: 0,
+            unknown: Vec::new(),
+            single_wanted: false,
+            user_rows: Rows::new(inputs, &fields.user, traced),
+            treatments: Rows::new(inputs, &fields.treatment, traced),
+            template: Template::new(inputs, &fields.treatment, traced),
+        }
+    }
+
+    /// Appends one user and its treatments. `unknown` has what is already known
+    /// of the request.
+    pub(super) fn add(
+        &mut self,
+        part: &'r Part<'_>,
+        mut unknown: Unknown,
+        options: Options,
+        place: &Place,
+    ) -> Result<(), Stop> {
+        let request_id = part.request.request_id;
+        self.add_user(&part.request.user, &mut unknown, place)?;
+        let (kept, errors) = match &part.table {
+            Some(table) => self.add_columns(part, table, options.skip, place)?,
+            None => self.add_treatments(part, &mut unknown, options.skip, place)?,
+        };
+        self.add_computed(kept.len(), request_id);
+        self.tally.counts.unknown += unknown.count;
+        self.unknown.push(unknown.names.into_iter().flatten().collect());
+        self.single_wanted |= any_single(self.plan, &options.outputs);
+        let id = |index: &u32| part.id(*index as usize).to_owned();
+        self.users.push(UserRows {
+            request_id: request_id.to_owned(),
+            requested: part.count,
+            ids: options.treatment_ids.then(|| kept.iter().map(id).collect()),
+            kept,
+            errors,
+            top_k: options.top_k,
+            outputs: options.outputs,
+        });
+        Ok(())
+    }
+
+    fn add_user(
+        &mut self,
+        user: &'r User<'_>,
+        unknown: &mut Unknown,
+        place: &Place,
+    ) -> Result<(), Stop> {
+        let row = self.users.len();
+        resize(&mut self.buffers, self.plan, Entity::User, row + 1);
+        let (rows, buffers) = (&mut self.user_rows, &mut self.buffers);
+        rows.begin(row);
+        match user {
+            User::None => {}
+            User::Features(parts) => {
+                for part in parts {
+                    rows.read(part, buffers)?;
+                }
+            }
+            User::Object(object) => {
+                object::leaves(object, &mut |path, value| {
+                    rows.leaf(path, value, unknown, buffers);
+                    Ok(())
+                })?;
+            }
+        }
+        rows.count_unknown(unknown);
+        rows.finish(buffers, &mut self.tally).map_err(|bad| bad.of_user(place).into())
+    }
+
+    fn add_treatments(
+        &mut self,
+        part: &'r Part<'_>,
+        unknown: &mut Unknown,
+        skip: bool,
+        place: &Place,
+    ) -> Result<Outcome, Stop> {
+        let before = self.treatment_rows;
+        resize(&mut self.buffers, self.plan, Entity::Treatment, before + part.count);
+        let (mut kept, mut errors) = (Vec::with_capacity(part.count), Vec::new());
+        for (index, body) in part.request.treatments.iter().enumerate() {
+            let position = u32::try_from(index).expect("treatments are limited");
+            let (id, added) = self.add_treatment(body, unknown)?;
+            match added {
+                Ok(()) => kept.push(position),
+                Err(bad) if skip => errors.push(bad.left_out(position, id)),
+                Err(bad) => {
+                    let path = format!("treatments[{index}].features[{:?}]", bad.feature);
+                    return Err(bad.of_treatment(index, id, &path, place).into());
+                }
+            }
+        }
+        resize(&mut self.buffers, self.plan, Entity::Treatment, self.treatment_rows);
+        Ok((kept, errors))
+    }
+
+    /// Writes one treatment to the next row; the row is only kept if it is good.
+    #[inline]
+    fn add_treatment(
+        &mut self,
+        body: &'r [u8],
+        unknown: &mut Unknown,
+    ) -> Result<(&'r str, Result<(), BadFeature<'p>>), Malformed> {
+        let (row, buffers, tally) = (self.treatment_rows, &mut self.buffers, &mut self.tally);
+        if let Some(id) = self.template.apply(body, row, buffers, tally, unknown) {
+            self.treatment_rows += 1;
+            return Ok((id, Ok(())));
+        }
+        self.treatments.begin(row);
+        let id = self.treatments.read(body, buffers)?;
+        self.treatments.count_unknown(unknown);
+        let added = self.treatments.finish(buffers, tally);
+        if added.is_ok() {
+            self.treatment_rows += 1;
+            self.template.learn(body);
+        }
+        Ok((id, added))
+    }
+
+    fn add_columns(
+        &mut self,
+        part: &Part<'_>,
+        table: &Table<'_>,
+        skip: bool,
+        place: &Place,
+    ) -> Result<Outcome, Failure> {
+        let (inputs, fields, count) = (&self.plan.inputs, &self.plan.fields.treatment, part.count);
+        let sources = &part.sources;
+        let columns = Columns { inputs, fields, table, sources, count };
+        if columns.append(&mut self.buffers, &mut self.tally) {
+            self.treatment_rows += count;
+            let all = 0..u32::try_from(count).expect("treatments are limited");
+            return Ok((all.collect(), Vec::new()));
+        }
+        let before = self.treatment_rows;
+        resize(&mut self.buffers, self.plan, Entity::Treatment, before + count);
+        let (mut kept, mut errors) = (Vec::with_capacity(count), Vec::new());
+        for index in 0..count {
+            let position = u32::try_from(index).expect("treatments are limited");
+            let row = self.treatment_rows;
+            match columns.write_row(index, row, &mut self.buffers, &mut self.tally) {
+                Ok(()) => {
+                    self.treatment_rows += 1;
+                    kept.push(position);
+                }
+                Err(bad) if skip => errors.push(bad.left_out(position, part.id(index))),
+                Err(bad) => {
+                    let path = format!("treatment_table[{:?}][{index}]", bad.feature);
+                    return Err(bad.of_treatment(index, part.id(index), &path, place));
+                }
+            }
+        }
+        resize(&mut self.buffers, self.plan, Entity::Treatment, self.treatment_rows);
+        Ok((kept, errors))
+    }
+
+    fn add_computed(&mut self, treatments: usize, request_id: &str) {
+        let count = i64::try_from(treatments).expect("treatments are limited");
+        let seed = farmhash::fingerprint64(request_id.as_bytes()).cast_signed();
+        for (index, input) in self.plan.inputs.iter().enumerate() {
+            let value = match input.entity {
+                Entity::User | Entity::Treatment => continue,
+                Entity::TreatmentCount => count,
+                Entity::Seed => seed,
+            };
+            self.buffers[index].push_integer(value);
+            self.tally.note(index, ValueOrigin::Computed);
+        }
+    }
+
+    /// Pads and shapes the tensors.
+    pub(super) fn finish(self) -> (Packed, Trace) {
+        let Self { plan, buffers, tally, users, single_wanted, .. } = self;
+        let kept: Vec<_> = users.iter().map(|user| user.kept.len()).collect();
+        let treatments = kept.iter().copied().max().unwrap_or(0);
+        let tensors = finish::tensors(plan, buffers, &kept, treatments);
+        let origins = finish::origins(plan, tally.origins.unwrap_or_default(), &kept, treatments);
+        let packed = Packed { tensors, users, counts: tally.counts, treatments, single_wanted };
+        (packed, Trace { origins, unknown: self.unknown })
+    }
+}
+
+/// Gives the buffers of an entity room for so many rows, and no more.
+fn resize(buffers: &mut [Buffer], plan: &Plan, entity: Entity, rows: usize) {
+    for (buffer, input) in buffers.iter_mut().zip(&plan.inputs) {
+        if input.entity == entity {
+            buffer.resize(rows * input.width);
+        }
+    }
+}

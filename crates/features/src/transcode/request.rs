@@ -1,0 +1,126 @@
+//! The parts of a request, found without reading what is in them.
+
+use outrigger_proto::outrigger::v1::ResponseOptions;
+use prost::Message;
+use prost_types::Struct;
+
+use super::{
+    schema::{FEATURES, OBJECT, OPTIONS, SELECTOR},
+    wire::{MAX_DEPTH, Malformed, Reader, WireType},
+};
+
+/// A request in parts.
+#[derive(Debug, Default)]
+pub(super) struct Request<'a> {
+    pub(super) request_id: &'a str,
+    pub(super) has_model: bool,
+    pub(super) user: User<'a>,
+    /// The treatments, at most one more than a call may have.
+    pub(super) treatments: Vec<&'a [u8]>,
+    /// How many there are.
+    pub(super) sent: usize,
+    /// The parts of the table.
+    pub(super) table: Option<Vec<&'a [u8]>>,
+    pub(super) options: Option<ResponseOptions>,
+}
+
+/// The user's features, in whichever form.
+#[derive(Debug, Default)]
+pub(super) enum User<'a> {
+    #[default]
+    None,
+    /// Parts of one map.
+    Features(Vec<&'a [u8]>),
+    Object(Box<Struct>),
+}
+
+/// How many treatments there are, up to where the bytes are no message.
+pub(super) fn count_treatments(message: &[u8]) -> usize {
+    let (mut rest, mut count) = (Reader::new(message), 0);
+    while let Ok((number, wire_type)) = rest.key() {
+        if rest.skip(number, wire_type, MAX_DEPTH).is_err() {
+            break;
+        }
+        count += usize::from(number == 6 && wire_type == WireType::Bytes);
+    }
+    count
+}
+
+impl<'a> Request<'a> {
+    /// Finds the parts of a request. Treatments, tables and the user's features
+    /// are not looked into.
+    pub(super) fn scan(message: &'a [u8], max_treatments: usize) -> Result<Self, Malformed> {
+        let (mut request, mut rest) = (Self::default(), Reader::new(message));
+        while !rest.is_empty() {
+            if rest.accept(0x32) {
+                request.treatment(rest.bytes()?, max_treatments);
+                continue;
+            }
+            match rest.key()? {
+                (6, wire_type) => request.treatment(rest.bytes_field(wire_type)?, max_treatments),
+                (number, wire_type) => request.field(number, wire_type, &mut rest)?,
+            }
+        }
+        Ok(request)
+    }
+
+    #[inline]
+    fn treatment(&mut self, body: &'a [u8], max: usize) {
+        self.sent += 1;
+        if self.sent <= max {
+            self.treatments.push(body);
+        }
+    }
+
+    fn field(
+        &mut self,
+        number: u32,
+        wire_type: WireType,
+        rest: &mut Reader<'a>,
+    ) -> Result<(), Malformed> {
+        const INNER: u32 = MAX_DEPTH - 1;
+        match number {
+            1 => {
+                SELECTOR.validate(rest.bytes_field(wire_type)?, INNER)?;
+                self.has_model = true;
+            }
+            2 => self.request_id = rest.text_field(wire_type)?,
+            3 => drop(rest.text_field(wire_type)?),
+            4 => self.features(rest.bytes_field(wire_type)?),
+            5 => self.object(rest.bytes_field(wire_type)?)?,
+            7 => self.table.get_or_insert_default().push(rest.bytes_field(wire_type)?),
+            9 => self.merge_options(rest.bytes_field(wire_type)?)?,
+            _ => rest.skip(number, wire_type, MAX_DEPTH)?,
+        }
+        Ok(())
+    }
+
+    /// One of two forms is in force, the last sent; parts of one form merge.
+    fn features(&mut self, body: &'a [u8]) {
+        match &mut self.user {
+            User::Features(parts) => parts.push(body),
+            user => *user = User::Features(vec![body]),
+        }
+    }
+
+    fn object(&mut self, body: &'a [u8]) -> Result<(), Malformed> {
+        OBJECT.validate(body, MAX_DEPTH - 1)?;
+        if let User::Features(parts) = &self.user {
+            // Nobody will read them, but they must be well-formed.
+            parts.iter().try_for_each(|part| FEATURES.validate(part, MAX_DEPTH - 1))?;
+        }
+        if !matches!(self.user, User::Object(_)) {
+            self.user = User::Object(Box::default());
+        }
+        match &mut self.user {
+            User::Object(object) => object.merge(body).map_err(|_| Malformed::Truncated),
+            _ => Ok(()),
+        }
+    }
+
+    fn merge_options(&mut self, body: &'a [u8]) -> Result<(), Malformed> {
+        OPTIONS.validate(body, MAX_DEPTH - 1)?;
+        let options = self.options.get_or_insert_default();
+        options.merge(body).map_err(|_| Malformed::Truncated)
+    }
+}

@@ -1,0 +1,203 @@
+//! Whole treatments at once: where one after the other has the same keys in the
+//! same order and values of the same size, all bytes but those of the values
+//! and of the id repeat, and one comparison says so.
+
+use outrigger_proto::outrigger::v1::ValueOrigin;
+
+use super::{fields::Fields, tally::Tally, unknown::Unknown, wire::Reader};
+use crate::{
+    column::{Buffer, floats},
+    plan::InputPlan,
+};
+
+/// Compared at once: long enough for vector instructions, short enough to stop
+/// early.
+const BLOCK: usize = 64;
+/// As many misses are allowed before any hit.
+const FEW: u32 = 4;
+
+/// The template of a call's treatments, as long as there is use for one.
+#[derive(Debug)]
+pub(super) struct Template<'p> {
+    inputs: &'p [InputPlan],
+    fields: &'p Fields,
+    shape: Option<Shape>,
+    trusted: bool,
+    hits: u32,
+    misses: u32,
+}
+
+/// A treatment without its id, its values blanked out.
+#[derive(Debug)]
+struct Shape {
+    bytes: Vec<u8>,
+    /// All bits set where a byte must be the same.
+    mask: Vec<u8>,
+    numbers: Vec<Number>,
+    /// Slots that no key is there for.
+    absent: Vec<usize>,
+    /// Keys that the model does not name.
+    unknown: u64,
+}
+
+/// A float32 and where it goes.
+#[derive(Debug)]
+struct Number {
+    from: usize,
+    input: usize,
+    /// In bytes: the element within its row, and the row.
+    to: usize,
+    width: usize,
+}
+
+impl<'p> Template<'p> {
+    /// Only for calls that are not traced: nothing is said about origins.
+    pub(super) fn new(inputs: &'p [InputPlan], fields: &'p Fields, traced: bool) -> Self {
+        Self { inputs, fields, shape: None, trusted: !traced, hits: 0, misses: 0 }
+    }
+
+    /// Writes a treatment's features, if it is like the one before; says its id.
+    /// `None` says nothing about the treatment, and may have written anything
+    /// to its row.
+    #[inline]
+    pub(super) fn apply<'r>(
+        &mut self,
+        body: &'r [u8],
+        row: usize,
+        buffers: &mut [Buffer],
+        tally: &mut Tally,
+        unknown: &mut Unknown,
+    ) -> Option<&'r str> {
+        let shape = self.shape.as_ref()?;
+        let (id, features) = split(body)?;
+        if !shape.matches(features) || !shape.copy(features, row, buffers) {
+            return None;
+        }
+        let id = std::str::from_utf8(id).ok()?;
+        unknown.count += shape.unknown;
+        for slot in &shape.absent {
+            self.write_absent(*slot, row, buffers, tally)?;
+        }
+        self.hits += 1;
+        Some(id)
+    }
+
+    fn write_absent(
+        &self,
+        slot: usize,
+        row: usize,
+        buffers: &mut [Buffer],
+        tally: &mut Tally,
+    ) -> Option<()> {
+        let field = &self.fields.fields[slot];
+        let mut place = buffers[field.input].cursor(row * field.width + field.at);
+        let origin = field.column(self.inputs).write(None, &mut place);
+        // A row without this feature has been packed before.
+        let origin = origin.unwrap_or(ValueOrigin::Unspecified);
+        tally.note(field.input, origin);
+        Some(())
+    }
+
+    /// Takes a treatment that has just been packed in another way, and without
+    /// complaint, as the next one's template.
+    pub(super) fn learn(&mut self, body: &[u8]) {
+        if !self.trusted {
+            return;
+        }
+        self.misses += 1;
+        if self.misses > FEW + self.hits / 4 {
+            (self.trusted, self.shape) = (false, None);
+            return;
+        }
+        self.shape = split(body).and_then(|(_, features)| Shape::of(features, self.fields));
+    }
+}
+
+/// The id of a treatment that begins with one, and its features.
+#[inline]
+fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut rest = Reader::new(body);
+    let id = if rest.accept(0x0a) { rest.bytes().ok()? } else { &[] };
+    Some((id, rest.rest()))
+}
+
+impl Shape {
+    /// The shape of features that are all numbers, each sent once.
+    fn of(features: &[u8], fields: &Fields) -> Option<Self> {
+        let mut shape = Self {
+            bytes: features.to_vec(),
+            mask: vec![0xff; features.len()],
+            numbers: Vec::with_capacity(fields.fields.len()),
+            absent: (0..fields.fields.len()).collect(),
+            unknown: 0,
+        };
+        let (mut rest, mut strangers) = (Reader::new(features), Vec::new());
+        while !rest.is_empty() {
+            if !rest.accept(0x12) {
+                return None;
+            }
+            let entry = rest.bytes().ok()?;
+            let key = key_of_number(entry)?;
+            let from = features.len() - rest.rest().len() - 4;
+            shape.mask[from..from + 4].fill(0);
+            match fields.keys.find(key) {
+                Some(slot) => shape.add(slot, from, fields)?,
+                None if strangers.contains(&key) => return None,
+                None => strangers.push(key),
+            }
+        }
+        shape.unknown = strangers.len() as u64;
+        Some(shape)
+    }
+
+    fn add(&mut self, slot: usize, from: usize, fields: &Fields) -> Option<()> {
+        let field = &fields.fields[slot];
+        let first = self.absent.iter().position(|absent| *absent == slot)?;
+        self.absent.remove(first);
+        let (to, width) = (4 * field.at, 4 * field.width);
+        self.numbers.push(Number { from, input: field.input, to, width });
+        field.number.then_some(())
+    }
+
+    /// Whether features differ in nothing but their values.
+    #[inline]
+    fn matches(&self, features: &[u8]) -> bool {
+        if features.len() != self.bytes.len() {
+            return false;
+        }
+        let (blocks, tail) = features.as_chunks::<BLOCK>();
+        let (bytes, bytes_tail) = self.bytes.as_chunks::<BLOCK>();
+        let (masks, masks_tail) = self.mask.as_chunks::<BLOCK>();
+        let same = blocks.iter().zip(bytes).zip(masks);
+        same.into_iter().all(|((block, bytes), mask)| differences(block, bytes, mask) == 0)
+            && differences(tail, bytes_tail, masks_tail) == 0
+    }
+
+    /// Copies the values; false if one of them is not finite.
+    #[inline]
+    fn copy(&self, features: &[u8], row: usize, buffers: &mut [Buffer]) -> bool {
+        let mut finite = true;
+        for number in &self.numbers {
+            let Some(bits) = features[number.from..].first_chunk::<4>() else { return false };
+            finite &= floats::is_finite(u32::from_le_bytes(*bits));
+            let Buffer::Fixed { bytes, .. } = &mut buffers[number.input] else { return false };
+            let to = row * number.width + number.to;
+            bytes[to..to + 4].copy_from_slice(bits);
+        }
+        finite
+    }
+}
+
+#[inline(always)]
+fn differences(block: &[u8], bytes: &[u8], mask: &[u8]) -> u8 {
+    let bytes = block.iter().zip(bytes).zip(mask);
+    bytes.fold(0, |found, ((byte, expected), mask)| found | ((byte ^ expected) & mask))
+}
+
+/// The key of an entry that has nothing but a key and a number.
+fn key_of_number(entry: &[u8]) -> Option<&[u8]> {
+    let mut rest = Reader::new(entry);
+    let key = if rest.accept(0x0a) { rest.bytes().ok()? } else { &[] };
+    (rest.accept(0x12) && rest.accept(5) && rest.accept(0x0d) && rest.rest().len() == 4)
+        .then_some(key)
+}

@@ -1,0 +1,156 @@
+//! Metadata of any shape.
+
+use outrigger_features::{
+    Metadata,
+    metadata::{Encoding, Entity, Feature},
+};
+use serde_json::{Value, json};
+
+use super::entropy::Entropy;
+
+/// Names that are easily confused: of the same length, prefix, suffix or both.
+const NAMES: [&str; 14] = [
+    "a",
+    "b",
+    "abc",
+    "abd",
+    "abcd",
+    "abcde",
+    "feature_1",
+    "feature_2",
+    "profile.age",
+    "naïve",
+    "a_feature_with_a_long_name_1",
+    "a_feature_with_a_long_name_2",
+    "a_feature_with_b_long_name_1",
+    "b_feature_with_a_long_name_1",
+];
+pub(crate) const WORDS: [&str; 6] =
+    ["", "a", "web", "phone", "naïve", "a longer word, one of many, of more than 32 bytes"];
+
+/// What a request has to know of a feature to send it well.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) name: String,
+    pub(crate) length: usize,
+    pub(crate) taste: Taste,
+}
+
+/// The kind of value that a feature likes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taste {
+    Number,
+    Integer,
+    Flag,
+    Text,
+}
+
+pub(crate) fn metadata(entropy: &mut Entropy<'_>) -> Metadata {
+    let mut inputs = Vec::new();
+    for entity in ["user", "treatment"] {
+        let mut names: Vec<_> = NAMES.to_vec();
+        entropy.shuffle(&mut names);
+        for _ in 0..entropy.below(4) {
+            let tensor = format!("t{}", inputs.len());
+            inputs.extend(input(tensor, entity, &mut names, entropy));
+        }
+    }
+    if entropy.chance(128) || inputs.is_empty() {
+        inputs.push(json!({"tensor": "count", "entity": "treatment_count", "dtype": "int32"}));
+    }
+    let seed = entropy.chance(60);
+    if seed {
+        inputs.push(json!({"tensor": "seed", "entity": "seed", "dtype": "int64"}));
+    }
+    let kind = entropy.one_of(&["per_treatment", "single"]);
+    let json = json!({
+        "schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": inputs,
+        "deterministic": !seed,
+        "outputs": [{"tensor": "y", "name": "score", "kind": kind},
+                    {"tensor": "z", "name": "other", "kind": "per_treatment"}],
+    });
+    Metadata::parse(json.to_string().as_bytes()).expect("valid")
+}
+
+fn input(
+    tensor: String,
+    entity: &str,
+    names: &mut Vec<&str>,
+    entropy: &mut Entropy<'_>,
+) -> Option<Value> {
+    let dtype =
+        entropy.one_of(&["float32", "float32", "float64", "int32", "int64", "bool", "string"]);
+    let count = 1 + entropy.below(4);
+    let names = names.split_off(names.len().saturating_sub(count));
+    let features: Vec<_> = names.iter().map(|name| feature(name, dtype, entropy)).collect();
+    let input = json!({"tensor": tensor, "entity": entity, "dtype": dtype, "features": features});
+    (!features.is_empty()).then_some(input)
+}
+
+fn feature(name: &str, dtype: &str, entropy: &mut Entropy<'_>) -> Value {
+    let mut feature = json!({"name": name});
+    let length = if entropy.chance(60) { 2 + entropy.below(2) } else { 1 };
+    if length > 1 {
+        feature["length"] = json!(length);
+    }
+    let default = encoding(&mut feature, dtype, entropy);
+    let float = dtype.starts_with("float");
+    if float && entropy.chance(60) {
+        feature["allow_non_finite"] = json!(true);
+    }
+    match entropy.below(4) {
+        0 => feature["required"] = json!(true),
+        1 if float => feature["missing"] = json!("nan"),
+        _ if length == 1 => feature["default"] = default,
+        _ => feature["default"] = json!(vec![default; length]),
+    }
+    feature
+}
+
+/// Says how the feature is encoded; returns a default for it.
+fn encoding(feature: &mut Value, dtype: &str, entropy: &mut Entropy<'_>) -> Value {
+    match (dtype, entropy.below(4)) {
+        ("int32" | "int64", 1) => {
+            feature["vocabulary"] = json!(["web", "phone", "naïve", WORDS[5]]);
+            feature["out_of_vocabulary"] = json!(9);
+            json!("phone")
+        }
+        ("int32" | "int64", 2) => {
+            feature["vocabulary"] = json!([7, -1, 1]);
+            feature["out_of_vocabulary"] = json!(-1);
+            json!(7)
+        }
+        ("int32" | "int64", 3) => {
+            feature["hash_buckets"] = json!(1000);
+            json!("none")
+        }
+        ("float32" | "float64", _) => json!(0.25),
+        ("bool", _) => json!(true),
+        ("string", _) => json!("default"),
+        _ => json!(3),
+    }
+}
+
+/// The features of an entity, in order.
+pub(crate) fn features(metadata: &Metadata, entity: Entity) -> Vec<Sent> {
+    let inputs = metadata.inputs_of(entity);
+    let features =
+        inputs.flat_map(|(_, input)| input.features.iter().map(move |feature| (input, feature)));
+    let sent = |(input, feature): (&outrigger_features::metadata::Input, &Feature)| Sent {
+        name: feature.name.to_string(),
+        length: feature.length,
+        taste: taste(input.dtype.as_str(), &feature.encoding),
+    };
+    features.map(sent).collect()
+}
+
+fn taste(dtype: &str, encoding: &Encoding) -> Taste {
+    use outrigger_features::metadata::Words;
+    match (encoding, dtype) {
+        (Encoding::HashBuckets(_), _) | (Encoding::Plain, "string") => Taste::Text,
+        (Encoding::Vocabulary { words: Words::Texts(_), .. }, _) => Taste::Text,
+        (Encoding::Vocabulary { .. }, _) | (_, "int32" | "int64") => Taste::Integer,
+        (_, "bool") => Taste::Flag,
+        _ => Taste::Number,
+    }
+}

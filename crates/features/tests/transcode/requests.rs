@@ -1,0 +1,230 @@
+//! Requests of any shape, written by hand.
+
+use outrigger_features::{Metadata, metadata::Entity};
+use outrigger_proto::outrigger::v1::{
+    IntegerColumn, Matrix, ModelSelector, ResponseOptions, TextColumn, TreatmentTable,
+};
+use prost::Message;
+use prost_types::{ListValue, Struct, Value, value::Kind};
+
+use super::{
+    entropy::Entropy,
+    models::{self, Sent, Taste, WORDS},
+    wire::{Style, bytes, entries, noise},
+};
+
+/// An encoded request, nearly always a valid message.
+pub(crate) fn request(metadata: &Metadata, batch: bool, entropy: &mut Entropy<'_>) -> Vec<u8> {
+    let style = entropy.one_of(&[Style::Regular, Style::Free, Style::Odd]);
+    let mut fields = Vec::new();
+    fields.extend(user(metadata, style, entropy));
+    let treatments = models::features(metadata, Entity::Treatment);
+    match entropy.below(8) {
+        1 | 2 => fields.extend(table(&treatments, style, entropy)),
+        3 if style == Style::Odd => {
+            fields.extend(table(&treatments, style, entropy));
+            fields.extend(key_values(&treatments, style, entropy));
+        }
+        _ => fields.extend(key_values(&treatments, style, entropy)),
+    }
+    fields.extend(head(batch, style, entropy));
+    if style == Style::Odd && entropy.chance(60) {
+        entropy.shuffle(&mut fields);
+    }
+    fields.concat()
+}
+
+fn wrap(number: u32, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    bytes(&mut out, number, body);
+    out
+}
+
+/// Model, ids, options.
+fn head(batch: bool, style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<u8>> {
+    let mut fields = Vec::new();
+    if !batch || entropy.chance(4) {
+        let model = ModelSelector { name: "m".into(), version: None };
+        fields.push(wrap(1, &model.encode_to_vec()));
+    }
+    fields.push(wrap(2, b"request-1"));
+    fields.push(wrap(3, b"user-1"));
+    if (!batch && entropy.chance(128)) || entropy.chance(4) {
+        fields.push(wrap(9, &options(entropy).encode_to_vec()));
+    }
+    if style == Style::Odd && entropy.chance(30) {
+        fields.push(wrap(9, &options(entropy).encode_to_vec()));
+    }
+    let mut unknown = Vec::new();
+    noise(&mut unknown, style, entropy);
+    fields.push(unknown);
+    fields
+}
+
+pub(crate) fn options(entropy: &mut Entropy<'_>) -> ResponseOptions {
+    let outputs =
+        entropy.one_of(&[vec![], vec![], vec!["other".to_owned()], vec!["no".to_owned()]]);
+    ResponseOptions {
+        top_k: if entropy.chance(40) { 2 } else { 0 },
+        treatment_ids: entropy.chance(128),
+        outputs: if entropy.chance(40) { outputs } else { Vec::new() },
+        on_treatment_error: if entropy.chance(4) { 9 } else { entropy.one_of(&[0, 2, 2, 1]) },
+    }
+}
+
+fn user(metadata: &Metadata, style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<u8>> {
+    let features = models::features(metadata, Entity::User);
+    let times = if style == Style::Odd && entropy.chance(60) { 1 + entropy.below(3) } else { 1 };
+    let mut one = |_| match entropy.chance(50) {
+        true => wrap(5, &object(&features, entropy).encode_to_vec()),
+        false => wrap(4, &entries(1, &features, style, entropy).concat()),
+    };
+    (0..times).map(&mut one).collect()
+}
+
+fn object(features: &[Sent], entropy: &mut Entropy<'_>) -> Struct {
+    let mut object = Struct::default();
+    for sent in features {
+        if entropy.chance(16) {
+            continue;
+        }
+        let value = match sent.length {
+            1 => leaf(sent.taste, entropy),
+            length => {
+                let values = (0..length).map(|_| leaf(sent.taste, entropy)).collect();
+                Value { kind: Some(Kind::ListValue(ListValue { values })) }
+            }
+        };
+        match sent.name.split_once('.') {
+            Some((outer, inner)) if entropy.chance(128) => {
+                let fields = [(inner.to_owned(), value)].into();
+                let inner = Value { kind: Some(Kind::StructValue(Struct { fields })) };
+                object.fields.insert(outer.to_owned(), inner);
+            }
+            _ => drop(object.fields.insert(sent.name.clone(), value)),
+        }
+    }
+    if entropy.chance(30) {
+        let depth = 20 + entropy.below(16);
+        let deep = (0..depth).fold(leaf(Taste::Number, entropy), |inner, _| Value {
+            kind: Some(Kind::StructValue(Struct { fields: [("d".to_owned(), inner)].into() })),
+        });
+        object.fields.insert("deep".into(), deep);
+    }
+    object
+}
+
+fn leaf(taste: Taste, entropy: &mut Entropy<'_>) -> Value {
+    let kind = match taste {
+        _ if entropy.chance(8) => Kind::NullValue(0),
+        Taste::Number => Kind::NumberValue(f64::from(entropy.byte()) / 4.0),
+        Taste::Integer => Kind::NumberValue(entropy.byte().into()),
+        Taste::Flag => Kind::BoolValue(entropy.chance(128)),
+        Taste::Text => Kind::StringValue(entropy.one_of(&WORDS).into()),
+    };
+    Value { kind: Some(kind) }
+}
+
+fn key_values(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<u8>> {
+    let count = entropy.below(12);
+    let treatment = |_| {
+        let mut fields = entries(2, features, style, entropy);
+        let ids: [&[u8]; 5] = [b"t1", b"", b"treatment-17", "é".as_bytes(), b"x"];
+        if !entropy.chance(40) {
+            fields.insert(0, wrap(1, entropy.one_of(&ids)));
+        }
+        if style == Style::Odd && entropy.chance(30) {
+            fields.push(wrap(1, entropy.one_of(&ids)));
+        }
+        wrap(6, &fields.concat())
+    };
+    (0..count).map(treatment).collect()
+}
+
+/// The parts of a table: mostly one.
+fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<u8>> {
+    let rows = entropy.below(10);
+    let mut features = features.to_vec();
+    if entropy.chance(40) {
+        features.push(Sent { name: "unknown".into(), length: 1, taste: Taste::Number });
+    }
+    if style != Style::Regular {
+        entropy.shuffle(&mut features);
+        features.retain(|_| !entropy.chance(12));
+    }
+    let mut table = TreatmentTable { count: rows as u32, ..Default::default() };
+    if entropy.chance(128) {
+        table.ids = (0..rows).map(|row| format!("t{row}")).collect();
+    }
+    numbers(&mut table, &features, rows, entropy);
+    for sent in features.iter().filter(|sent| sent.taste != Taste::Number) {
+        let values = rows * sent.length + usize::from(entropy.chance(2));
+        let (name, width) = (sent.name.clone(), sent.length as u32);
+        let validity = bitmap(rows, entropy);
+        if sent.taste == Taste::Text {
+            let values = (0..values).map(|_| entropy.one_of(&WORDS).to_owned()).collect();
+            table.texts.push(TextColumn { name, values, width, validity });
+        } else {
+            let values = (0..values).map(|_| i64::from(entropy.below(3) as u8)).collect();
+            table.integers.push(IntegerColumn { name, values, width, validity });
+        }
+    }
+    let encoded = table.encode_to_vec();
+    let mut parts = vec![wrap(7, &encoded)];
+    if style == Style::Odd && entropy.chance(30) {
+        let count = TreatmentTable { count: rows as u32, ..Default::default() };
+        let mut extra = count.encode_to_vec();
+        noise(&mut extra, style, entropy);
+        parts.push(wrap(7, &extra));
+    }
+    parts
+}
+
+fn numbers(table: &mut TreatmentTable, features: &[Sent], rows: usize, entropy: &mut Entropy<'_>) {
+    let numbers: Vec<_> = features.iter().filter(|sent| sent.taste == Taste::Number).collect();
+    let width: usize = numbers.iter().map(|sent| sent.length).sum();
+    let mut values = Vec::new();
+    for _ in 0..rows * width {
+        let value = match entropy.below(128) {
+            1 => f32::NAN,
+            2 => f32::from_bits(0x7f80_0001),
+            other => other as f32,
+        };
+        values.extend(value.to_le_bytes());
+    }
+    if entropy.chance(4) {
+        values.push(0);
+    }
+    let mut widths: Vec<_> = numbers.iter().map(|sent| sent.length as u32).collect();
+    if widths.iter().all(|width| *width == 1) && entropy.chance(128) || entropy.chance(4) {
+        widths.clear();
+    }
+    table.numbers = Some(Matrix {
+        names: numbers.iter().map(|sent| sent.name.clone()).collect(),
+        validity: bitmap(rows * numbers.len(), entropy).into(),
+        values: values.into(),
+        widths,
+    });
+}
+
+/// Mostly no bitmap: everything is there.
+fn bitmap(bits: usize, entropy: &mut Entropy<'_>) -> Vec<u8> {
+    if !entropy.chance(40) {
+        return Vec::new();
+    }
+    (0..bits.div_ceil(8)).map(|_| entropy.byte() | entropy.byte()).collect()
+}
+
+/// Bytes changed, inserted or cut off.
+pub(crate) fn damage(request: &mut Vec<u8>, entropy: &mut Entropy<'_>) {
+    for _ in 0..1 + entropy.below(3) {
+        let at = entropy.u64() as usize % (request.len() + 1);
+        match entropy.below(4) {
+            0 => request.truncate(at),
+            1 => request.insert(at, entropy.one_of(&[0, 0x80, 0xff, 1, 0x0b, 0x0c])),
+            _ if at == request.len() => request.extend([0xff; 10]),
+            2 => request[at] = entropy.byte(),
+            _ => request[at] ^= 1 << entropy.below(8),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Messages written by hand, in all the ways that a decoder must take, and some
+//! it must not.
+
+use super::{
+    entropy::Entropy,
+    models::{Sent, Taste, WORDS},
+};
+
+/// How unusual the writing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// As common libraries write; the same keys in the same order.
+    Regular,
+    /// As common libraries write; keys come, go and change places.
+    Free,
+    /// Whatever the wire format allows.
+    Odd,
+}
+
+pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub(crate) fn key(out: &mut Vec<u8>, number: u32, wire_type: u8) {
+    varint(out, u64::from(number) << 3 | u64::from(wire_type));
+}
+
+pub(crate) fn bytes(out: &mut Vec<u8>, number: u32, body: &[u8]) {
+    key(out, number, 2);
+    varint(out, body.len() as u64);
+    out.extend_from_slice(body);
+}
+
+/// A length-delimited field whose length may take more bytes than it needs.
+fn field(out: &mut Vec<u8>, number: u32, body: &[u8], style: Style, entropy: &mut Entropy<'_>) {
+    if style != Style::Odd || !entropy.chance(12) {
+        return bytes(out, number, body);
+    }
+    key(out, number, 2);
+    let mut length = Vec::new();
+    varint(&mut length, body.len() as u64);
+    let last = length.len() - 1;
+    length[last] |= 0x80;
+    out.extend(length);
+    out.extend(vec![0x80; entropy.below(3)]);
+    out.push(0);
+    out.extend_from_slice(body);
+}
+
+/// Now and then a field that nobody knows.
+pub(crate) fn noise(out: &mut Vec<u8>, style: Style, entropy: &mut Entropy<'_>) {
+    if style != Style::Odd || !entropy.chance(16) {
+        return;
+    }
+    let number = entropy.one_of(&[10, 11, 15, 16, 1000, (1 << 29) - 1]);
+    match entropy.below(6) {
+        0 => {
+            key(out, number, 0);
+            varint(out, entropy.u64());
+        }
+        1 => {
+            key(out, number, 1);
+            out.extend(entropy.u64().to_le_bytes());
+        }
+        2 => bytes(out, number, b"whatever"),
+        3 => {
+            key(out, number, 5);
+            out.extend([1, 2, 3, 4]);
+        }
+        4 => group(out, number, entropy.below(4)),
+        // About as deep as is allowed, from any place in a request.
+        _ if entropy.chance(40) => group(out, number, 92 + entropy.below(10)),
+        _ => group(out, number, entropy.below(50)),
+    }
+}
+
+fn group(out: &mut Vec<u8>, number: u32, depth: usize) {
+    for _ in 0..depth {
+        key(out, number, 3);
+    }
+    for _ in 0..depth {
+        key(out, number, 4);
+    }
+}
+
+fn float(entropy: &mut Entropy<'_>) -> f32 {
+    match entropy.below(128) {
+        1 => f32::NAN,
+        2 => f32::from_bits(0x7f80_0001),
+        13 => f32::INFINITY,
+        3 => f32::MAX,
+        4 => -0.0,
+        5..9 => 1.0,
+        9..12 => 0.0,
+        12 => f32::from_bits(entropy.u64() as u32),
+        _ => f32::from(entropy.byte()) / 8.0,
+    }
+}
+
+fn integer(entropy: &mut Entropy<'_>) -> i64 {
+    match entropy.below(12) {
+        0 => i64::MIN,
+        1 => 1 << 40,
+        2 => -1,
+        3..6 => 1,
+        6 => 7,
+        _ => entropy.byte().into(),
+    }
+}
+
+fn text(entropy: &mut Entropy<'_>) -> &'static [u8] {
+    match entropy.below(255) {
+        1 => b"\xff\xfe",
+        choice => WORDS[choice % WORDS.len()].as_bytes(),
+    }
+}
+
+/// The body of a Value.
+fn value(sent: &Sent, style: Style, entropy: &mut Entropy<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    if style == Style::Odd && entropy.chance(16) {
+        kind(&mut out, sent, style, entropy);
+    }
+    noise(&mut out, style, entropy);
+    if !entropy.chance(6) {
+        kind(&mut out, sent, style, entropy);
+    }
+    noise(&mut out, style, entropy);
+    out
+}
+
+fn kind(out: &mut Vec<u8>, sent: &Sent, style: Style, entropy: &mut Entropy<'_>) {
+    let taste = match entropy.chance(4) {
+        true => entropy.one_of(&[Taste::Number, Taste::Integer, Taste::Flag, Taste::Text]),
+        false => sent.taste,
+    };
+    let length = if entropy.chance(4) { entropy.below(4) } else { sent.length };
+    if length != 1 || entropy.chance(6) {
+        return list(out, taste, length, style, entropy);
+    }
+    let as_number = entropy.chance(24);
+    match taste {
+        Taste::Text => field(out, 2, text(entropy), style, entropy),
+        Taste::Flag if !as_number => {
+            key(out, 4, 0);
+            varint(out, entropy.below(3) as u64);
+        }
+        Taste::Integer if !as_number => {
+            key(out, 3, 0);
+            varint(out, integer(entropy).cast_unsigned());
+        }
+        Taste::Number if as_number && entropy.chance(128) => {
+            key(out, 3, 0);
+            varint(out, integer(entropy).cast_unsigned());
+        }
+        Taste::Number if as_number => {
+            key(out, 5, 1);
+            let real: f64 = if entropy.chance(8) { 1e300 } else { float(entropy).into() };
+            out.extend(real.to_le_bytes());
+        }
+        _ => {
+            key(out, 1, 5);
+            out.extend(float(entropy).to_le_bytes());
+        }
+    }
+}
+
+fn list(out: &mut Vec<u8>, taste: Taste, length: usize, style: Style, entropy: &mut Entropy<'_>) {
+    let (number, wire_type) = match (taste, entropy.chance(40)) {
+        (Taste::Text, _) => (7, 2),
+        (Taste::Integer | Taste::Flag, _) => (8, 0),
+        (Taste::Number, true) => (9, 1),
+        (Taste::Number, false) => (6, 5),
+    };
+    let element = |entropy: &mut Entropy<'_>| match wire_type {
+        2 => text(entropy).to_vec(),
+        0 => {
+            let mut element = Vec::new();
+            varint(&mut element, integer(entropy).cast_unsigned());
+            element
+        }
+        1 => f64::from(float(entropy)).to_le_bytes().to_vec(),
+        _ => float(entropy).to_le_bytes().to_vec(),
+    };
+    let elements: Vec<_> = (0..length).map(|_| element(entropy)).collect();
+    let odd = style == Style::Odd && entropy.chance(60);
+    // In parts: the list twice, which merges.
+    let parts = if odd { entropy.below(length + 1) } else { length };
+    for elements in [&elements[..parts], &elements[parts..]] {
+        let mut body = Vec::new();
+        noise(&mut body, style, entropy);
+        let unpacked = wire_type == 2 || odd && entropy.chance(128);
+        if unpacked {
+            for element in elements {
+                match wire_type {
+                    2 => bytes(&mut body, 1, element),
+                    _ => {
+                        key(&mut body, 1, wire_type);
+                        body.extend(element);
+                    }
+                }
+            }
+        } else if !elements.is_empty() {
+            bytes(&mut body, 1, &elements.concat());
+        }
+        if odd || !elements.is_empty() || length == 0 {
+            field(out, number, &body, style, entropy);
+        }
+        if !odd {
+            break;
+        }
+    }
+}
+
+/// The body of a map entry.
+fn entry(sent: &Sent, style: Style, entropy: &mut Entropy<'_>) -> Vec<u8> {
+    let (mut out, name) = (Vec::new(), sent.name.as_bytes());
+    let odd = style == Style::Odd && entropy.chance(40);
+    let parts: &[u8] = match if odd { entropy.below(8) } else { 0 } {
+        1 => b"vk",
+        2 => b"k",
+        3 => b"v",
+        4 => b"kvk",
+        5 => b"kvv",
+        6 => b"bkv",
+        7 => b"",
+        _ => b"kv",
+    };
+    for part in parts {
+        match part {
+            b'k' => field(&mut out, 1, name, style, entropy),
+            b'b' => field(&mut out, 1, text(entropy), style, entropy),
+            _ => {
+                let value = value(sent, style, entropy);
+                field(&mut out, 2, &value, style, entropy);
+            }
+        }
+        noise(&mut out, style, entropy);
+    }
+    out
+}
+
+/// Map entries for an entity's features, as fields of a number.
+pub(crate) fn entries(
+    number: u32,
+    features: &[Sent],
+    style: Style,
+    entropy: &mut Entropy<'_>,
+) -> Vec<Vec<u8>> {
+    let mut sent: Vec<_> = features.to_vec();
+    for name in ["unknown", "abcf", "", "a_feature_with_a_long_name_3"] {
+        if entropy.chance(if style == Style::Regular { 8 } else { 24 }) {
+            sent.push(Sent { name: name.into(), length: 1, taste: Taste::Number });
+        }
+    }
+    if style != Style::Regular {
+        sent.retain(|_| !entropy.chance(12));
+        if entropy.chance(128) {
+            entropy.shuffle(&mut sent);
+        }
+        if entropy.chance(40) && !sent.is_empty() {
+            sent.push(entropy.one_of(&sent));
+        }
+    }
+    let entry = |sent: &Sent| {
+        let (mut out, body) = (Vec::new(), entry(sent, style, entropy));
+        field(&mut out, number, &body, style, entropy);
+        noise(&mut out, style, entropy);
+        out
+    };
+    sent.iter().map(entry).collect()
+}
