@@ -96,3 +96,37 @@ impl Keys {
         self.find_probe(&Probe::of(name), name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(names: &[&str]) -> Keys {
+        let names: Vec<Arc<str>> = names.iter().map(|name| (*name).into()).collect();
+        Keys::new(names.iter())
+    }
+
+    #[test]
+    fn every_name_is_found_at_its_position_and_no_other_is() {
+        let all: Vec<_> = (0..40).map(|length| "x".repeat(length)).collect();
+        let names: Vec<_> = all.iter().step_by(2).map(String::as_str).collect();
+        let keys = keys(&names);
+        for (length, name) in all.iter().enumerate() {
+            let expected = (length % 2 == 0).then_some(length / 2);
+            assert_eq!(keys.find(name.as_bytes()), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn long_names_are_told_apart_in_the_middle() {
+        let keys = keys(&["a_long_name_1_of_many", "a_long_name_2_of_many"]);
+        assert_eq!(keys.find(b"a_long_name_2_of_many"), Some(1));
+        assert_eq!(keys.find(b"a_long_name_3_of_many"), None);
+    }
+
+    #[test]
+    fn a_model_without_features_names_nothing() {
+        assert_eq!(keys(&[]).find(b"a"), None);
+        assert_eq!(Keys::default().find(b"a"), None);
+    }
+}

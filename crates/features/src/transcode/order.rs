@@ -100,3 +100,62 @@ impl<'r> Order<'r> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    const NAMES: [&str; 4] = ["a", "b", "c", "a_name_of_more_than_16_bytes"];
+
+    fn keys() -> Keys {
+        let names = NAMES.map(Arc::from);
+        Keys::new(names.iter())
+    }
+
+    fn row<'r>(order: &mut Order<'r>, names: &[&'r str]) -> Vec<Option<usize>> {
+        order.restart();
+        let find = |name: &&'r str| order.find(name.as_bytes(), &keys()).expect("text");
+        names.iter().map(find).collect()
+    }
+
+    #[test]
+    fn keys_in_the_order_of_the_first_row_are_foreseen() {
+        let mut order = Order::new(NAMES.len());
+        for _ in 0..3 {
+            assert_eq!(
+                row(&mut order, &["b", "new", NAMES[3], "a"]),
+                [Some(1), None, Some(3), Some(0)]
+            );
+        }
+        assert_eq!((order.asked, order.missed), (8, 0));
+    }
+
+    #[test]
+    fn a_key_left_out_is_one_miss_and_no_more() {
+        let mut order = Order::new(NAMES.len());
+        row(&mut order, &["a", "b", "c"]);
+        assert_eq!(row(&mut order, &["a", "c"]), [Some(0), Some(2)]);
+        assert_eq!(order.missed, 1);
+        assert_eq!(row(&mut order, &["b", "c"]), [Some(1), Some(2)]);
+        assert_eq!(order.missed, 2);
+    }
+
+    #[test]
+    fn nothing_is_foreseen_any_more_when_it_keeps_being_wrong() {
+        let mut order = Order::new(NAMES.len());
+        row(&mut order, &["a", "b", "c"]);
+        for _ in 0..40 {
+            assert_eq!(row(&mut order, &["c", "a"]), [Some(2), Some(0)]);
+        }
+        assert!(!order.trusted);
+        assert_eq!(order.missed, FEW + 1);
+    }
+
+    #[test]
+    fn an_unknown_key_must_be_text() {
+        let mut order = Order::new(NAMES.len());
+        assert_eq!(order.find(b"\xff", &keys()), Err(Malformed::Text));
+    }
+}

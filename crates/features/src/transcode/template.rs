@@ -201,3 +201,81 @@ fn key_of_number(entry: &[u8]) -> Option<&[u8]> {
     (rest.accept(0x12) && rest.accept(5) && rest.accept(0x0d) && rest.rest().len() == 4)
         .then_some(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use outrigger_core::DType;
+    use outrigger_proto::outrigger::v1::{self, value::Kind};
+    use prost::Message;
+
+    use super::*;
+    use crate::{Metadata, Plan};
+
+    fn plan() -> Plan {
+        let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": [
+            {"tensor": "t", "entity": "treatment", "dtype": "float32", "features": [
+              {"name": "a", "default": 0.5}, {"name": "b", "default": 0.25}]}],
+            "outputs": [{"tensor": "y", "name": "y", "kind": "per_treatment"}]}"#;
+        Plan::compile(Metadata::parse(json).expect("valid"))
+    }
+
+    fn treatment(id: &str, name: &str, value: f32) -> Vec<u8> {
+        let value = v1::Value { kind: Some(Kind::Number(value)) };
+        let features = [(name.to_owned(), value)].into();
+        v1::Treatment { id: id.into(), features }.encode_to_vec()
+    }
+
+    /// What the template makes of a treatment: its id, and the row's bytes.
+    fn apply<'r>(template: &mut Template<'_>, body: &'r [u8]) -> Option<(&'r str, Vec<f32>)> {
+        let mut buffers = [Buffer::new(DType::Float32, 2)];
+        buffers[0].resize(2);
+        let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
+        let id = template.apply(body, 0, &mut buffers, &mut tally, &mut unknown)?;
+        assert_eq!((tally.counts.missing, unknown.count), (1, 0));
+        let Buffer::Fixed { bytes, .. } = &buffers[0] else { panic!("fixed") };
+        let (floats, _) = bytes.as_chunks();
+        Some((id, floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()))
+    }
+
+    #[test]
+    fn ids_and_values_may_differ_and_what_is_absent_is_filled_in() {
+        let plan = plan();
+        let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
+        template.learn(&treatment("one", "b", 1.0));
+        let other = treatment("a much longer id", "b", -2.0);
+        assert_eq!(apply(&mut template, &other), Some(("a much longer id", vec![0.5, -2.0])));
+    }
+
+    #[test]
+    fn other_keys_and_values_that_are_not_finite_are_left_to_others() {
+        let plan = plan();
+        let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
+        template.learn(&treatment("one", "b", 1.0));
+        assert_eq!(apply(&mut template, &treatment("one", "a", 1.0)), None);
+        assert_eq!(apply(&mut template, &treatment("one", "b", f32::NAN)), None);
+        assert_eq!(apply(&mut template, &treatment("one", "bb", 1.0)), None);
+    }
+
+    #[test]
+    fn keys_that_the_model_does_not_name_are_counted_each_time() {
+        let plan = plan();
+        let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
+        let stranger = treatment("", "c", 1.0);
+        template.learn(&stranger);
+        let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
+        let mut buffers = [Buffer::new(DType::Float32, 2)];
+        buffers[0].resize(2);
+        assert!(template.apply(&stranger, 0, &mut buffers, &mut tally, &mut unknown).is_some());
+        assert_eq!((tally.counts.missing, unknown.count), (2, 1));
+    }
+
+    #[test]
+    fn there_is_no_template_any_more_when_none_fits() {
+        let plan = plan();
+        let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
+        for _ in 0..=FEW {
+            template.learn(&treatment("one", "b", 1.0));
+        }
+        assert!(!template.trusted && template.shape.is_none());
+    }
+}

@@ -219,3 +219,47 @@ impl<'a> Reader<'a> {
 pub(super) fn expect(found: WireType, expected: WireType) -> Result<(), Malformed> {
     if found == expected { Ok(()) } else { Err(Malformed::WireType) }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn varints_are_read_as_prost_reads_them(
+            low in proptest::collection::vec(0x80u8.., 0..12),
+            last in proptest::option::of(0u8..0x80),
+            after in proptest::collection::vec(any::<u8>(), 0..3),
+        ) {
+            let bytes: Vec<_> = low.into_iter().chain(last).chain(after).collect();
+            let (mut plain, mut reader) = (bytes.as_slice(), Reader::new(&bytes));
+            match decode_varint(&mut plain) {
+                Ok(value) => {
+                    prop_assert_eq!(reader.varint(), Ok(value));
+                    prop_assert_eq!(reader.rest(), plain);
+                }
+                Err(_) => prop_assert!(reader.varint().is_err()),
+            }
+        }
+
+        #[test]
+        fn fields_are_skipped_as_prost_skips_them(
+            bytes in proptest::collection::vec(prop_oneof![0u8..32, any::<u8>()], 0..40),
+        ) {
+            let (mut plain, mut reader) = (bytes.as_slice(), Reader::new(&bytes));
+            let expected = decode_key(&mut plain).and_then(|(number, wire_type)| {
+                skip_field(wire_type, number, &mut plain, DecodeContext::default())
+            });
+            let found = reader.key().and_then(|(number, wire_type)| {
+                reader.skip(number, wire_type, MAX_DEPTH)
+            });
+            prop_assert_eq!(found.is_ok(), expected.is_ok());
+            if found.is_ok() {
+                prop_assert_eq!(reader.rest(), plain);
+            }
+        }
+    }
+}

@@ -1,7 +1,9 @@
 //! Holds the transcoder to the plain way, for one case.
 
+use std::sync::LazyLock;
+
 use outrigger_core::Failure;
-use outrigger_features::{Limits, Plan, reference};
+use outrigger_features::{Limits, Metadata, Plan, reference};
 
 use super::{entropy::Entropy, models, requests};
 
@@ -53,4 +55,15 @@ fn agree<T: PartialEq + std::fmt::Debug>(found: Result<T, Failure>, expected: Re
         },
         (found, expected) => assert_eq!(found, expected),
     }
+}
+
+/// Takes bytes as the request of a model that has everything.
+pub(crate) fn raw(bytes: &[u8]) {
+    static PLAN: LazyLock<Plan> = LazyLock::new(|| {
+        let json = include_bytes!("../metadata/good/everything.json");
+        Plan::compile(Metadata::parse(json).expect("valid"))
+    });
+    let half = bytes.len() / 2;
+    both(&PLAN, &[bytes], &Limits::default());
+    both(&PLAN, &[&bytes[..half], &bytes[half..]], &Limits::default());
 }

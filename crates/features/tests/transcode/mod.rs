@@ -1,0 +1,7 @@
+//! Test cases made of bytes; the fuzz targets share them.
+
+pub(crate) mod check;
+mod entropy;
+mod models;
+mod requests;
+mod wire;

@@ -1,0 +1,7 @@
+//! Models and calls generated from the input, packed both ways.
+#![no_main]
+
+#[path = "../../crates/features/tests/transcode/mod.rs"]
+mod transcode;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| transcode::check::generated(bytes));

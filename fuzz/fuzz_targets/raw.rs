@@ -1,0 +1,7 @@
+//! The input as a request of a model that has everything, packed both ways.
+#![no_main]
+
+#[path = "../../crates/features/tests/transcode/mod.rs"]
+mod transcode;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| transcode::check::raw(bytes));
