@@ -85,9 +85,19 @@ impl Column {
         )
     }
 
-    /// The element of a value that nothing need be said about: one that is
-    /// valid and, where there is a vocabulary, in it.
-    pub(crate) fn plain_element<'a>(&self, scalar: Scalar<'a>) -> Option<Element<'a>> {
+    /// Writes a value that nothing need be said about to the place `at`: one
+    /// that is valid and, where there is a vocabulary, in it. False if it is
+    /// not; the place may then have been written to.
+    #[inline]
+    pub(crate) fn put(&self, scalar: Scalar<'_>, buffer: &mut Buffer, at: usize) -> bool {
+        if let Some(value) = self.codec.known_integer(scalar) {
+            return buffer.put_integer(at, value);
+        }
+        let element = self.plain_element(scalar);
+        element.map(|element| buffer.put(at, element)).is_some()
+    }
+
+    fn plain_element<'a>(&self, scalar: Scalar<'a>) -> Option<Element<'a>> {
         match self.codec.encode(scalar) {
             Ok(Encoded::Known(element)) => Some(element),
             Ok(Encoded::OutOfVocabulary(_)) | Err(_) => None,

@@ -40,6 +40,7 @@ use request::{Request, User};
 use table::{Source, Table};
 
 pub(crate) use fields::Fields;
+pub(crate) use keys::Keys;
 pub(crate) use unknown::Unknown;
 pub(crate) use wire::Reader;
 use wire::{MAX_DEPTH, Malformed};

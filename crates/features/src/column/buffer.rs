@@ -132,6 +132,41 @@ impl Buffer {
         }
     }
 
+    /// Replaces the element at `at` of a float32 tensor.
+    #[inline]
+    pub(crate) fn put_float(&mut self, at: usize, bits: u32) {
+        match self {
+            Self::Fixed { bytes, .. } => put(bytes, at, bits.to_le_bytes()),
+            Self::Strings { .. } => unreachable!("a float among strings"),
+        }
+    }
+
+    /// The elements from `start` on of a float32 tensor, so many.
+    #[inline]
+    pub(crate) fn floats_mut(&mut self, start: usize, count: usize) -> &mut [[u8; 4]] {
+        match self {
+            Self::Fixed { bytes, .. } => &mut bytes.as_chunks_mut().0[start..start + count],
+            Self::Strings { .. } => unreachable!("floats among strings"),
+        }
+    }
+
+    /// Replaces the element at `at` of an int32 or int64 tensor; false if the
+    /// value does not fit.
+    #[inline]
+    pub(crate) fn put_integer(&mut self, at: usize, value: i64) -> bool {
+        match self {
+            Self::Fixed { bytes, size: 8 } => {
+                put(bytes, at, value.to_le_bytes());
+                true
+            }
+            Self::Fixed { bytes, .. } => {
+                let narrow = i32::try_from(value);
+                narrow.map(|value| put(bytes, at, value.to_le_bytes())).is_ok()
+            }
+            Self::Strings { .. } => unreachable!("an integer among strings"),
+        }
+    }
+
     /// Appends an integer, which must fit the buffer's type (int32 or int64).
     pub(crate) fn push_integer(&mut self, value: i64) {
         match self {
@@ -205,6 +240,7 @@ impl Sink for Cursor<'_> {
     }
 }
 
+#[inline]
 fn put<const N: usize>(bytes: &mut [u8], at: usize, element: [u8; N]) {
     bytes[at * N..(at + 1) * N].copy_from_slice(&element);
 }

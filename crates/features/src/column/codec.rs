@@ -1,6 +1,6 @@
 //! How one raw value becomes one element.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use outrigger_core::{DType, Reason};
 
@@ -8,6 +8,7 @@ use super::{Element, Problem};
 use crate::{
     metadata::{Encoding, Feature, Words},
     request::Scalar,
+    transcode::Keys,
 };
 
 /// The rule for one feature's values.
@@ -18,7 +19,7 @@ pub(super) enum Codec {
     Integer(Width),
     Bool,
     Text,
-    Texts { index: HashMap<Arc<str>, i64>, other: i64, width: Width },
+    Texts { index: Keys, other: i64, width: Width },
     Integers { index: HashMap<i64, i64>, other: i64, width: Width },
     Buckets { count: u64, width: Width },
 }
@@ -64,7 +65,7 @@ impl Codec {
             Encoding::HashBuckets(count) => Self::Buckets { count: *count, width },
             Encoding::Vocabulary { words, out_of_vocabulary: other } => match words {
                 Words::Texts(words) => {
-                    Self::Texts { index: positions(words), other: *other, width }
+                    Self::Texts { index: Keys::new(words.iter()), other: *other, width }
                 }
                 Words::Integers(words) => {
                     Self::Integers { index: positions(words), other: *other, width }
@@ -99,7 +100,8 @@ impl Codec {
             Self::Bool => flag(value),
             Self::Text => Ok(Encoded::Known(Element::Text(text(value)?.as_bytes()))),
             Self::Texts { index, other, width } => {
-                word(index.get(text(value)?).copied(), *other, *width)
+                let position = index.find(text(value)?.as_bytes());
+                word(position.map(|position| position as i64), *other, *width)
             }
             Self::Integers { index, other, width } => {
                 word(index.get(&integer(value)?).copied(), *other, *width)
@@ -108,6 +110,23 @@ impl Codec {
                 let bucket = bucket(text(value)?.as_bytes(), *count).cast_signed();
                 width.element(bucket).map(Encoded::Known)
             }
+        }
+    }
+
+    /// The integer that a value of the right type becomes, if nothing need be
+    /// said about it.
+    #[inline]
+    pub(super) fn known_integer(&self, value: Scalar<'_>) -> Option<i64> {
+        match (self, value) {
+            (Self::Texts { index, .. }, Scalar::Text(text)) => {
+                index.find(text.as_bytes()).map(|position| position as i64)
+            }
+            (Self::Buckets { count, .. }, Scalar::Text(text)) => {
+                Some(bucket(text.as_bytes(), *count).cast_signed())
+            }
+            (Self::Integers { index, .. }, Scalar::Integer(value)) => index.get(&value).copied(),
+            (Self::Integer(_), Scalar::Integer(value)) => Some(value),
+            _ => None,
         }
     }
 }

@@ -13,27 +13,6 @@ use crate::request::{Scalar, Value};
 /// user's features) and the entry are three levels.
 const DEPTH: u32 = MAX_DEPTH - 2;
 
-/// A key, and what was sent for it.
-#[derive(Debug)]
-pub(super) struct Entry<'a> {
-    /// Bytes that are UTF-8 only if [`Self::check_key`] says so.
-    pub(super) key: &'a [u8],
-    pub(super) value: Sent<'a>,
-}
-
-/// A value as it was sent.
-#[derive(Debug)]
-pub(super) enum Sent<'a> {
-    /// The bits of a float32, by far the most frequent.
-    Number(u32),
-    Value(Value<'a>),
-    /// No kind: absence.
-    Nothing,
-    /// Written in a way that few choose: in parts, unpacked, with unknown
-    /// fields. Decoded in general.
-    Odd(Box<v1::Value>),
-}
-
 /// An entry on its own, for prost.
 #[derive(Clone, PartialEq, Message)]
 struct Decoded {
@@ -43,26 +22,33 @@ struct Decoded {
     value: Option<v1::Value>,
 }
 
-impl<'a> Entry<'a> {
-    /// Reads the body of an entry. Everything but the key is checked.
-    #[inline]
-    pub(super) fn read(body: &'a [u8]) -> Result<Self, Malformed> {
-        if let Some((key, value)) = split(body)
-            && let Some(value) = read_value(value)
-        {
-            return Ok(Self { key, value });
-        }
-        Self::read_odd(body)
-    }
+/// The key of an entry that is a key and a float32, and the float's bits: by far
+/// the most frequent entries. The key's text is not checked.
+#[inline]
+pub(super) fn number(body: &[u8]) -> Option<(&[u8], u32)> {
+    let (head, tail) = body.split_last_chunk::<7>()?;
+    let [0x12, 5, 0x0d, bits @ ..] = *tail else { return None };
+    let [0x0a, length, ref key @ ..] = *head else { return None };
+    (usize::from(length) == key.len() && length < 0x80).then_some((key, u32::from_le_bytes(bits)))
+}
 
-    #[cold]
-    fn read_odd(body: &'a [u8]) -> Result<Self, Malformed> {
-        schema::ENTRY.validate(body, DEPTH)?;
-        let decoded = Decoded::decode(body).map_err(|_| Malformed::Truncated)?;
-        let value = decoded.value.filter(|value| value.kind.is_some());
-        let value = value.map_or(Sent::Nothing, |value| Sent::Odd(Box::new(value)));
-        Ok(Self { key: last_key(body)?, value })
-    }
+/// The key and the value of an entry written as common libraries do; `None` if
+/// it is written in another way, or wrong. The key's text is not checked.
+#[inline]
+pub(super) fn usual(body: &[u8]) -> Option<(&[u8], Option<Value<'_>>)> {
+    let (key, value) = split(body)?;
+    Some((key, read_value(value)?))
+}
+
+/// Any entry, decoded in general.
+///
+/// # Errors
+/// It is no such message.
+#[cold]
+pub(super) fn any(body: &[u8]) -> Result<(&[u8], v1::Value), Malformed> {
+    schema::ENTRY.validate(body, DEPTH)?;
+    let decoded = Decoded::decode(body).map_err(|_| Malformed::Truncated)?;
+    Ok((last_key(body)?, decoded.value.unwrap_or_default()))
 }
 
 /// The last key of an entry that has been validated.
@@ -86,27 +72,23 @@ fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.is_empty().then_some((key, value))
 }
 
-/// A value that is one field and nothing else; `None` if it is odd or wrong.
+/// A value that is one field and nothing else, or absence; `None` if it is
+/// written in another way, or wrong.
 #[inline]
-fn read_value(body: &[u8]) -> Option<Sent<'_>> {
-    if let [0x0d, bits @ ..] = body
-        && let Ok(bits) = bits.try_into()
-    {
-        return Some(Sent::Number(u32::from_le_bytes(bits)));
-    }
-    read_other(body)
-}
-
-fn read_other(body: &[u8]) -> Option<Sent<'_>> {
-    let Some((key, rest)) = body.split_first() else { return Some(Sent::Nothing) };
+fn read_value(body: &[u8]) -> Option<Option<Value<'_>>> {
+    let Some((key, rest)) = body.split_first() else { return Some(None) };
     let mut rest = Reader::new(rest);
     let value = match key {
+        0x0d => {
+            let number = f32::from_le_bytes(rest.rest().try_into().ok()?);
+            return Some(Some(Value::One(Scalar::Real(number.into()))));
+        }
         0x12 => Value::One(Scalar::Text(rest.text().ok()?)),
         0x18 => Value::One(Scalar::Integer(rest.varint().ok()?.cast_signed())),
         0x20 => Value::One(Scalar::Flag(rest.varint().ok()? != 0)),
         0x29 => {
             let real = f64::from_le_bytes(rest.rest().try_into().ok()?);
-            return Some(Sent::Value(Value::One(Scalar::Real(real))));
+            return Some(Some(Value::One(Scalar::Real(real))));
         }
         0x32 => Value::PackedFloats(packed(rest.bytes().ok()?, 4)?),
         0x3a => texts(rest.bytes().ok()?)?,
@@ -114,7 +96,7 @@ fn read_other(body: &[u8]) -> Option<Sent<'_>> {
         0x4a => Value::PackedReals(packed(rest.bytes().ok()?, 8)?),
         _ => return None,
     };
-    rest.is_empty().then_some(Sent::Value(value))
+    rest.is_empty().then_some(Some(value))
 }
 
 /// The packed elements of a list that has nothing else, of `size` bytes each.

@@ -10,12 +10,14 @@ pub(super) struct Probe {
     length: usize,
 }
 
-/// Names and their positions: an open table at most a quarter full, built once
-/// a model and never changed. Requests only look up, so no choice of keys can
-/// make it slower than its longest run.
+/// Names and their positions: an open table, built once a model and never
+/// changed, with the best of a few hash functions: for the number of features
+/// that models have, one without collisions. Requests only look up, so no choice
+/// of keys can make it slower than its longest run.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     table: Vec<Option<Key>>,
+    factor: u64,
     shift: u32,
 }
 
@@ -48,40 +50,77 @@ impl Probe {
         self.length <= 16
     }
 
+    /// One number of the whole name, which a product is yet to spread.
     #[inline]
-    fn hash(&self) -> u64 {
-        // Two odd constants; the high bits of a product depend on all of its factor.
-        let mixed = self.first ^ self.last.rotate_left(29) ^ self.length as u64;
-        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
+    fn digest(&self, name: &[u8]) -> u64 {
+        let ends = self.first ^ self.last.rotate_left(29) ^ self.length as u64;
+        if self.is_whole() { ends } else { ends ^ middle(name) }
     }
 }
+
+/// A number of all bytes of a long name, so that names that differ only in the
+/// middle do not all meet in one place.
+#[inline(never)]
+fn middle(name: &[u8]) -> u64 {
+    let (chunks, _) = name.as_chunks();
+    chunks.iter().fold(0, |mixed: u64, chunk| {
+        (mixed.rotate_left(23) ^ u64::from_le_bytes(*chunk)).wrapping_mul(FACTOR)
+    })
+}
+
+/// Any odd number without a pattern: the golden ratio's fraction.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Up to so many names it is worth looking for a better factor, so often.
+const FEW: usize = 512;
+const TRIES: u64 = 64;
 
 impl Keys {
     /// A table of names, numbered in order. Each is there once.
     pub(crate) fn new<'n>(names: impl ExactSizeIterator<Item = &'n Arc<str>>) -> Self {
+        let names: Vec<_> = names.collect();
+        let tries = if names.len() <= FEW { TRIES } else { 1 };
+        let factors = (0..tries).map(|seed| FACTOR.wrapping_mul(2 * seed + 1));
+        let mut best: Option<(usize, Self)> = None;
+        for factor in factors {
+            let (collisions, keys) = Self::with_factor(&names, factor);
+            if best.as_ref().is_none_or(|(fewest, _)| collisions < *fewest) {
+                best = Some((collisions, keys));
+            }
+            if collisions == 0 {
+                break;
+            }
+        }
+        best.map(|(_, keys)| keys).unwrap_or_default()
+    }
+
+    /// The table by one hash function, and how many names are not in their place.
+    fn with_factor(names: &[&Arc<str>], factor: u64) -> (usize, Self) {
         let size = (names.len() * 4).next_power_of_two().max(4);
-        let mut keys = Self { table: vec![None; size], shift: 64 - size.trailing_zeros() };
-        for (slot, name) in names.enumerate() {
+        let mut keys = Self { table: vec![None; size], factor, shift: 64 - size.trailing_zeros() };
+        let mut collisions = 0;
+        for (slot, name) in names.iter().enumerate() {
             let probe = Probe::of(name.as_bytes());
-            let mut at = keys.start(&probe);
+            let mut at = keys.start(&probe, name.as_bytes());
             while keys.table[at].is_some() {
                 at = (at + 1) % size;
+                collisions += 1;
             }
-            keys.table[at] = Some(Key { probe, slot, name: name.clone() });
+            keys.table[at] = Some(Key { probe, slot, name: Arc::clone(name) });
         }
-        keys
+        (collisions, keys)
     }
 
     #[inline]
-    fn start(&self, probe: &Probe) -> usize {
-        (probe.hash() >> self.shift) as usize
+    fn start(&self, probe: &Probe, name: &[u8]) -> usize {
+        // The high bits of a product depend on all of its factors' bits.
+        let digest = probe.digest(name);
+        ((digest ^ digest >> 32).wrapping_mul(self.factor) >> self.shift) as usize
     }
 
     /// The position of a name, whose probe this is.
     #[inline]
     pub(super) fn find_probe(&self, probe: &Probe, name: &[u8]) -> Option<usize> {
-        let mut at = self.start(probe);
+        let mut at = self.start(probe, name);
         loop {
             let key = self.table.get(at)?.as_ref()?;
             if key.probe == *probe && (probe.is_whole() || key.name.as_bytes() == name) {
@@ -92,7 +131,8 @@ impl Keys {
     }
 
     /// The position of a name.
-    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+    #[inline]
+    pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
         self.find_probe(&Probe::of(name), name)
     }
 }

@@ -3,7 +3,7 @@
 use outrigger_proto::outrigger::v1::{self, ValueOrigin};
 
 use super::{
-    entry::{Entry, Sent},
+    entry,
     fields::{Field, Fields},
     order::Order,
     tally::{BadFeature, Tally},
@@ -11,7 +11,7 @@ use super::{
     wire::{MAX_DEPTH, Malformed, Reader},
 };
 use crate::{
-    column::{Buffer, Element, floats},
+    column::{Buffer, floats},
     metadata::Entity,
     plan::InputPlan,
     request::{Scalar, Value},
@@ -125,10 +125,22 @@ impl<'p, 'r> Rows<'p, 'r> {
 
     #[inline]
     fn entry(&mut self, body: &'r [u8], buffers: &mut [Buffer]) -> Result<(), Malformed> {
-        let entry = Entry::read(body)?;
-        match self.order.find(entry.key, &self.fields.keys)? {
-            Some(slot) => self.set(slot, entry.value, buffers),
-            None => self.unknown.push((entry.key, !matches!(entry.value, Sent::Nothing))),
+        if let Some((key, bits)) = entry::number(body) {
+            match self.order.find(key, &self.fields.keys)? {
+                Some(slot) => self.set_number(slot, bits, buffers),
+                None => self.unknown.push((key, true)),
+            }
+        } else if let Some((key, value)) = entry::usual(body) {
+            match self.order.find(key, &self.fields.keys)? {
+                Some(slot) => self.set(slot, value, buffers),
+                None => self.unknown.push((key, value.is_some())),
+            }
+        } else {
+            let (key, value) = entry::any(body)?;
+            match self.order.find(key, &self.fields.keys)? {
+                Some(slot) => self.set_odd(slot, value),
+                None => self.unknown.push((key, value.kind.is_some())),
+            }
         }
         Ok(())
     }
@@ -142,51 +154,45 @@ impl<'p, 'r> Rows<'p, 'r> {
         buffers: &mut [Buffer],
     ) {
         match self.fields.keys.find(path.as_bytes()) {
-            Some(slot) => self.set(slot, Sent::Value(value), buffers),
+            Some(slot) => self.set(slot, Some(value), buffers),
             None => unknown.add(path, 1),
         }
     }
 
     /// Notes a slot's value, in the place of one sent before.
     #[inline]
-    fn set(&mut self, slot: usize, sent: Sent<'r>, buffers: &mut [Buffer]) {
+    fn set_number(&mut self, slot: usize, bits: u32, buffers: &mut [Buffer]) {
         let field = &self.fields.fields[slot];
-        let value = match sent {
-            Sent::Number(bits) if field.number && self.early && floats::is_finite(bits) => {
-                let value = Element::Float32(f32::from_bits(bits));
-                buffers[field.input].put(self.row * field.width + field.at, value);
-                self.states[slot] = State::Written;
-                return;
-            }
-            Sent::Number(bits) => Value::One(Scalar::Real(f32::from_bits(bits).into())),
-            Sent::Value(value) => value,
-            Sent::Nothing => {
-                self.states[slot] = State::Absent;
-                return;
-            }
-            Sent::Odd(value) => {
-                self.values[slot] = Waiting::Odd(self.odd.len());
-                self.states[slot] = State::Waiting;
-                self.odd.push(*value);
-                return;
-            }
-        };
-        self.set_value(slot, value, buffers);
-    }
-
-    fn set_value(&mut self, slot: usize, value: Value<'r>, buffers: &mut [Buffer]) {
-        let field = &self.fields.fields[slot];
-        if self.early
-            && field.single
-            && let Value::One(scalar) = value
-            && let Some(element) = field.column(self.inputs).plain_element(scalar)
-        {
-            buffers[field.input].put(self.row * field.width + field.at, element);
+        if field.number && self.early && floats::is_finite(bits) {
+            buffers[field.input].put_float(self.row * field.width + field.at, bits);
             self.states[slot] = State::Written;
         } else {
-            self.values[slot] = Waiting::Value(value);
-            self.states[slot] = State::Waiting;
+            let number = f32::from_bits(bits).into();
+            self.set(slot, Some(Value::One(Scalar::Real(number))), buffers);
         }
+    }
+
+    fn set(&mut self, slot: usize, value: Option<Value<'r>>, buffers: &mut [Buffer]) {
+        let field = &self.fields.fields[slot];
+        self.states[slot] = match value {
+            None => State::Absent,
+            Some(Value::One(scalar)) if self.early && field.single => {
+                let (buffer, at) = (&mut buffers[field.input], self.row * field.width + field.at);
+                let written = field.column(self.inputs).put(scalar, buffer, at);
+                self.values[slot] = Waiting::Value(Value::One(scalar));
+                if written { State::Written } else { State::Waiting }
+            }
+            Some(value) => {
+                self.values[slot] = Waiting::Value(value);
+                State::Waiting
+            }
+        };
+    }
+
+    fn set_odd(&mut self, slot: usize, value: v1::Value) {
+        self.values[slot] = Waiting::Odd(self.odd.len());
+        self.states[slot] = if value.kind.is_some() { State::Waiting } else { State::Absent };
+        self.odd.push(value);
     }
 
     /// Counts the keys of the row that the model does not name.

@@ -4,7 +4,12 @@
 
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
-use super::{fields::Fields, tally::Tally, unknown::Unknown, wire::Reader};
+use super::{
+    fields::{Field, Fields},
+    tally::Tally,
+    unknown::Unknown,
+    wire::Reader,
+};
 use crate::{
     column::{Buffer, floats},
     plan::InputPlan,
@@ -12,7 +17,7 @@ use crate::{
 
 /// Compared at once: long enough for vector instructions, short enough to stop
 /// early.
-const BLOCK: usize = 64;
+const BLOCK: usize = 32;
 /// As many misses are allowed before any hit.
 const FEW: u32 = 4;
 
@@ -33,21 +38,22 @@ struct Shape {
     bytes: Vec<u8>,
     /// All bits set where a byte must be the same.
     mask: Vec<u8>,
-    numbers: Vec<Number>,
+    runs: Vec<Run>,
     /// Slots that no key is there for.
     absent: Vec<usize>,
     /// Keys that the model does not name.
     unknown: u64,
 }
 
-/// A float32 and where it goes.
+/// Numbers that are neighbours in a row of a tensor.
 #[derive(Debug)]
-struct Number {
-    from: usize,
+struct Run {
     input: usize,
-    /// In bytes: the element within its row, and the row.
+    /// In elements: the first of them within its row, and the row.
     to: usize,
     width: usize,
+    /// Where they stand in a treatment.
+    from: Vec<usize>,
 }
 
 impl<'p> Template<'p> {
@@ -127,11 +133,12 @@ impl Shape {
         let mut shape = Self {
             bytes: features.to_vec(),
             mask: vec![0xff; features.len()],
-            numbers: Vec::with_capacity(fields.fields.len()),
-            absent: (0..fields.fields.len()).collect(),
+            runs: Vec::new(),
+            absent: Vec::new(),
             unknown: 0,
         };
         let (mut rest, mut strangers) = (Reader::new(features), Vec::new());
+        let mut places = vec![None; fields.fields.len()];
         while !rest.is_empty() {
             if !rest.accept(0x12) {
                 return None;
@@ -141,21 +148,29 @@ impl Shape {
             let from = features.len() - rest.rest().len() - 4;
             shape.mask[from..from + 4].fill(0);
             match fields.keys.find(key) {
-                Some(slot) => shape.add(slot, from, fields)?,
+                Some(slot) if places[slot].replace(from).is_some() => return None,
+                Some(_) => {}
                 None if strangers.contains(&key) => return None,
                 None => strangers.push(key),
             }
         }
         shape.unknown = strangers.len() as u64;
+        for (slot, place) in places.into_iter().enumerate() {
+            match place {
+                Some(from) => shape.add(&fields.fields[slot], from)?,
+                None => shape.absent.push(slot),
+            }
+        }
         Some(shape)
     }
 
-    fn add(&mut self, slot: usize, from: usize, fields: &Fields) -> Option<()> {
-        let field = &fields.fields[slot];
-        let first = self.absent.iter().position(|absent| *absent == slot)?;
-        self.absent.remove(first);
-        let (to, width) = (4 * field.at, 4 * field.width);
-        self.numbers.push(Number { from, input: field.input, to, width });
+    /// Adds the next number, in the order of slots.
+    fn add(&mut self, field: &Field, from: usize) -> Option<()> {
+        let (input, to, width) = (field.input, field.at, field.width);
+        match self.runs.last_mut() {
+            Some(run) if run.input == input && run.to + run.from.len() == to => run.from.push(from),
+            _ => self.runs.push(Run { input, to, width, from: vec![from] }),
+        }
         field.number.then_some(())
     }
 
@@ -168,30 +183,50 @@ impl Shape {
         let (blocks, tail) = features.as_chunks::<BLOCK>();
         let (bytes, bytes_tail) = self.bytes.as_chunks::<BLOCK>();
         let (masks, masks_tail) = self.mask.as_chunks::<BLOCK>();
-        let same = blocks.iter().zip(bytes).zip(masks);
-        same.into_iter().all(|((block, bytes), mask)| differences(block, bytes, mask) == 0)
-            && differences(tail, bytes_tail, masks_tail) == 0
+        let mut blocks = blocks.iter().zip(bytes).zip(masks);
+        let mut found = [0; BLOCK];
+        if let Some(((block, bytes), mask)) = blocks.next() {
+            differ(&mut found, block, bytes, mask);
+        }
+        // Another order of keys shows at once.
+        if found != [0; BLOCK] {
+            return false;
+        }
+        // What is left is compared without a look at the result in between.
+        blocks.for_each(|((block, bytes), mask)| differ(&mut found, block, bytes, mask));
+        match (features.last_chunk(), self.bytes.last_chunk(), self.mask.last_chunk()) {
+            (Some(block), Some(bytes), Some(mask)) => differ(&mut found, block, bytes, mask),
+            _ => {
+                let mut tail = tail.iter().zip(bytes_tail).zip(masks_tail);
+                return tail.all(|((byte, expected), mask)| (byte ^ expected) & mask == 0);
+            }
+        }
+        found == [0; BLOCK]
     }
 
     /// Copies the values; false if one of them is not finite.
     #[inline]
     fn copy(&self, features: &[u8], row: usize, buffers: &mut [Buffer]) -> bool {
         let mut finite = true;
-        for number in &self.numbers {
-            let Some(bits) = features[number.from..].first_chunk::<4>() else { return false };
-            finite &= floats::is_finite(u32::from_le_bytes(*bits));
-            let Buffer::Fixed { bytes, .. } = &mut buffers[number.input] else { return false };
-            let to = row * number.width + number.to;
-            bytes[to..to + 4].copy_from_slice(bits);
+        for run in &self.runs {
+            let start = row * run.width + run.to;
+            let to = buffers[run.input].floats_mut(start, run.from.len());
+            for (to, from) in to.iter_mut().zip(&run.from) {
+                let Some(bits) = features.get(*from..*from + 4) else { return false };
+                to.copy_from_slice(bits);
+                finite &= floats::is_finite(u32::from_le_bytes(*to));
+            }
         }
         finite
     }
 }
 
+/// Adds to `found` the bits in which a block is not as expected.
 #[inline(always)]
-fn differences(block: &[u8], bytes: &[u8], mask: &[u8]) -> u8 {
-    let bytes = block.iter().zip(bytes).zip(mask);
-    bytes.fold(0, |found, ((byte, expected), mask)| found | ((byte ^ expected) & mask))
+fn differ(found: &mut [u8; BLOCK], block: &[u8; BLOCK], bytes: &[u8; BLOCK], mask: &[u8; BLOCK]) {
+    for index in 0..BLOCK {
+        found[index] |= (block[index] ^ bytes[index]) & mask[index];
+    }
 }
 
 /// The key of an entry that has nothing but a key and a number.
