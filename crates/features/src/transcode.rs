@@ -136,7 +136,7 @@ impl<'a> Part<'a> {
             let message = "treatments and treatment_table exclude each other";
             return Err(place.malformed("treatment_table", message).into());
         }
-        let table = Table::read(parts)?;
+        let table = Table::read(parts, max)?;
         let count = table.count(place)?;
         refuse_too_many(count, max, "treatment_table", place)?;
         Ok(Self { request, table: Some(table), sources, count })

@@ -9,6 +9,9 @@ use super::{
 /// Fewer misses than this decide nothing.
 const FEW: u32 = 32;
 
+/// So many keys that the model does not name have a place in the order.
+const STRANGERS: usize = 32;
+
 /// The order of keys, learned from the first row of a call.
 #[derive(Debug)]
 pub(super) struct Order<'r> {
@@ -35,7 +38,7 @@ impl<'r> Order<'r> {
         Self {
             learning: true,
             trusted: false,
-            expected: Vec::with_capacity(width),
+            expected: Vec::with_capacity(width + STRANGERS),
             next: 0,
             places: vec![0; width],
             asked: 0,
@@ -89,6 +92,10 @@ impl<'r> Order<'r> {
     #[inline]
     fn note(&mut self, found: Expected<'r>) {
         if self.learning {
+            // A row may be as long as a message; its beginning is enough.
+            if self.expected.len() == self.expected.capacity() {
+                return;
+            }
             if let Some(slot) = found.slot {
                 self.places[slot] = self.expected.len();
             }

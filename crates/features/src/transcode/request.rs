@@ -46,6 +46,14 @@ pub(super) fn count_treatments(message: &[u8]) -> usize {
     count
 }
 
+/// Adds a part of a message that was sent in several; there can be very many
+/// that are empty.
+fn add_part<'a>(parts: &mut Vec<&'a [u8]>, part: &'a [u8]) {
+    if !part.is_empty() {
+        parts.push(part);
+    }
+}
+
 impl<'a> Request<'a> {
     /// Finds the parts of a request. Treatments, tables and the user's features
     /// are not looked into.
@@ -88,7 +96,7 @@ impl<'a> Request<'a> {
             3 => drop(rest.text_field(wire_type)?),
             4 => self.features(rest.bytes_field(wire_type)?),
             5 => self.object(rest.bytes_field(wire_type)?)?,
-            7 => self.table.get_or_insert_default().push(rest.bytes_field(wire_type)?),
+            7 => add_part(self.table.get_or_insert_default(), rest.bytes_field(wire_type)?),
             9 => self.merge_options(rest.bytes_field(wire_type)?)?,
             _ => rest.skip(number, wire_type, MAX_DEPTH)?,
         }
@@ -98,7 +106,7 @@ impl<'a> Request<'a> {
     /// One of two forms is in force, the last sent; parts of one form merge.
     fn features(&mut self, body: &'a [u8]) {
         match &mut self.user {
-            User::Features(parts) => parts.push(body),
+            User::Features(parts) => add_part(parts, body),
             user => *user = User::Features(vec![body]),
         }
     }

@@ -7,7 +7,7 @@ use super::{
     fields::{Field, Fields},
     order::Order,
     tally::{BadFeature, Tally},
-    unknown::Unknown,
+    unknown::{Strangers, Unknown},
     wire::{MAX_DEPTH, Malformed, Reader},
 };
 use crate::{
@@ -54,7 +54,7 @@ pub(super) struct Rows<'p, 'r> {
     /// Values of the slots that wait.
     values: Vec<Waiting<'r>>,
     odd: Vec<v1::Value>,
-    unknown: Vec<(&'r [u8], bool)>,
+    unknown: Strangers<'r>,
     /// Whether values may be written before the end of the row; not if their
     /// origins are of interest.
     early: bool,
@@ -79,7 +79,7 @@ impl<'p, 'r> Rows<'p, 'r> {
             states: vec![State::Absent; width],
             values: vec![Waiting::Odd(0); width],
             odd: Vec::new(),
-            unknown: Vec::new(),
+            unknown: Strangers::default(),
             early: !traced,
             row: 0,
         }
@@ -128,18 +128,18 @@ impl<'p, 'r> Rows<'p, 'r> {
         if let Some((key, bits)) = entry::number(body) {
             match self.order.find(key, &self.fields.keys)? {
                 Some(slot) => self.set_number(slot, bits, buffers),
-                None => self.unknown.push((key, true)),
+                None => self.unknown.push(key, true),
             }
         } else if let Some((key, value)) = entry::usual(body) {
             match self.order.find(key, &self.fields.keys)? {
                 Some(slot) => self.set(slot, value, buffers),
-                None => self.unknown.push((key, value.is_some())),
+                None => self.unknown.push(key, value.is_some()),
             }
         } else {
             let (key, value) = entry::any(body)?;
             match self.order.find(key, &self.fields.keys)? {
                 Some(slot) => self.set_odd(slot, value),
-                None => self.unknown.push((key, value.kind.is_some())),
+                None => self.unknown.push(key, value.kind.is_some()),
             }
         }
         Ok(())

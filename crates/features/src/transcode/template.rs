@@ -21,6 +21,9 @@ const BLOCK: usize = 32;
 /// As many misses are allowed before any hit.
 const FEW: u32 = 4;
 
+/// A template has room for so many keys that the model does not name.
+const STRANGERS: usize = 32;
+
 /// The template of a call's treatments, as long as there is use for one.
 #[derive(Debug)]
 pub(super) struct Template<'p> {
@@ -150,7 +153,7 @@ impl Shape {
             match fields.keys.find(key) {
                 Some(slot) if places[slot].replace(from).is_some() => return None,
                 Some(_) => {}
-                None if strangers.contains(&key) => return None,
+                None if strangers.len() == STRANGERS || strangers.contains(&key) => return None,
                 None => strangers.push(key),
             }
         }

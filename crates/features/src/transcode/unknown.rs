@@ -27,17 +27,86 @@ impl Unknown {
         }
     }
 
-    /// Counts the unknown keys of one row, of which the last of the same name
-    /// holds: whether it had a value.
-    pub(super) fn add_row(&mut self, row: &mut [(&[u8], bool)]) {
-        // Stable, so that the last stays last.
-        row.sort_by_key(|(key, _)| *key);
-        let mut rest = row.iter().peekable();
-        while let Some((key, sent)) = rest.next() {
-            let repeated = rest.peek().is_some_and(|(next, _)| next == key);
-            if *sent && !repeated {
-                self.add(&String::from_utf8_lossy(key), 1);
-            }
+    /// Counts the unknown keys of one row.
+    pub(super) fn add_row(&mut self, row: &mut Strangers<'_>) {
+        row.keep_last();
+        for (key, sent) in &row.keys {
+            self.add(&String::from_utf8_lossy(key), usize::from(*sent));
         }
+    }
+}
+
+/// The keys of one row that the model does not name, and whether they had a
+/// value. The last of the same name holds.
+#[derive(Debug, Default)]
+pub(super) struct Strangers<'r> {
+    keys: Vec<(&'r [u8], bool)>,
+    /// How many there were when repeated ones were last dropped.
+    different: usize,
+}
+
+/// As many are kept without a look at which are repeated.
+const UNSORTED: usize = 1024;
+
+impl<'r> Strangers<'r> {
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        self.different = 0;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    pub(super) fn push(&mut self, key: &'r [u8], sent: bool) {
+        self.keys.push((key, sent));
+        // One key, sent very often, must not fill the memory.
+        if self.keys.len() > UNSORTED.max(2 * self.different) {
+            self.keep_last();
+        }
+    }
+
+    fn keep_last(&mut self) {
+        if self.keys.len() > 1 {
+            // Stable, so that the last stays last.
+            self.keys.sort_by_key(|(key, _)| *key);
+            self.keys.dedup_by(|next, kept| {
+                let same = next.0 == kept.0;
+                if same {
+                    *kept = *next;
+                }
+                same
+            });
+        }
+        self.different = self.keys.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_the_same_name_decides() {
+        let mut row = Strangers::default();
+        for (key, sent) in [("b", true), ("a", true), ("b", false), ("c", false), ("c", true)] {
+            row.push(key.as_bytes(), sent);
+        }
+        let mut unknown = Unknown::new(true);
+        unknown.add_row(&mut row);
+        assert_eq!(unknown.count, 2);
+        assert_eq!(Vec::from_iter(unknown.names.expect("named")), ["a", "c"]);
+    }
+
+    #[test]
+    fn a_key_sent_very_often_takes_no_room() {
+        let mut row = Strangers::default();
+        for _ in 0..100_000 {
+            row.push(b"again", true);
+        }
+        assert!(row.keys.capacity() <= 4 * UNSORTED);
+        let mut unknown = Unknown::new(false);
+        unknown.add_row(&mut row);
+        assert_eq!(unknown.count, 1);
     }
 }

@@ -1,0 +1,145 @@
+//! Which column of a table fills which slot, and whether there is enough of it.
+
+use std::collections::HashSet;
+
+use outrigger_core::Failure;
+
+use super::{Matrix, Source, Table, is_valid};
+use crate::{
+    request::Place,
+    transcode::{fields::Fields, unknown::Unknown},
+};
+
+impl Table<'_> {
+    /// Checks the columns' sizes and finds the column of every slot.
+    pub(in crate::transcode) fn sources(
+        &mut self,
+        count: usize,
+        fields: &Fields,
+        unknown: &mut Unknown,
+        place: &Place,
+    ) -> Result<Vec<Option<Source>>, Failure> {
+        let sources = vec![None; fields.fields.len()];
+        let mut finder =
+            Finder { count, fields, unknown, place, sources, strangers: HashSet::new() };
+        if let Some(numbers) = &mut self.numbers {
+            finder.matrix(numbers)?;
+        }
+        for (index, column) in self.texts.iter().enumerate() {
+            let path = format!("treatment_table.texts[{index}]");
+            let found = (column.values.len(), column.width, column.validity);
+            finder.column(column.name, &path, found, Source::Text(index))?;
+        }
+        for (index, column) in self.integers.iter().enumerate() {
+            let path = format!("treatment_table.integers[{index}]");
+            let found = (column.values.len(), column.width, column.validity);
+            finder.column(column.name, &path, found, Source::Integer(index))?;
+        }
+        Ok(finder.sources)
+    }
+}
+
+impl Matrix<'_> {
+    fn check_widths(&self, place: &Place) -> Result<u64, Failure> {
+        let path = "treatment_table.numbers.widths";
+        if self.widths.is_empty() {
+            return Ok(self.names.len() as u64);
+        }
+        if self.widths.len() != self.names.len() {
+            let (widths, names) = (self.widths.len(), self.names.len());
+            return Err(place.malformed(path, format!("{widths} widths for {names} names")));
+        }
+        if self.widths.contains(&0) {
+            return Err(place.malformed(path, "a width of 0"));
+        }
+        Ok(self.widths.iter().copied().map(u64::from).sum())
+    }
+}
+
+/// Matches columns to slots.
+struct Finder<'f, 'a> {
+    count: usize,
+    fields: &'f Fields,
+    unknown: &'f mut Unknown,
+    place: &'f Place,
+    sources: Vec<Option<Source>>,
+    /// Columns that the model does not name.
+    strangers: HashSet<&'a str>,
+}
+
+impl<'a> Finder<'_, 'a> {
+    fn matrix(&mut self, matrix: &mut Matrix<'a>) -> Result<(), Failure> {
+        let stride = matrix.check_widths(self.place)?;
+        let expected = 4 * u128::from(stride) * self.count as u128;
+        let path = "treatment_table.numbers";
+        let values = || format!("{path}.values");
+        self.check_size(values, matrix.values.len(), expected, "bytes")?;
+        self.check_validity(path, matrix.validity, matrix.names.len())?;
+        matrix.stride = stride as usize;
+        let mut offset = 0;
+        for (column, name) in matrix.names.iter().enumerate() {
+            let width = matrix.width(column);
+            let source = Source::Number { column, offset, width };
+            let present = |row| matrix.is_valid(row, column);
+            self.place(name, || format!("{path}.names[{column}]"), source, present)?;
+            offset += width;
+        }
+        Ok(())
+    }
+
+    /// A column of `found` values, of a width, with a bitmap.
+    fn column(
+        &mut self,
+        name: &'a str,
+        path: &str,
+        (found, width, validity): (usize, u32, &[u8]),
+        source: Source,
+    ) -> Result<(), Failure> {
+        let expected = self.count as u128 * u128::from(width.max(1));
+        self.check_size(|| format!("{path}.values"), found, expected, "values")?;
+        self.check_validity(path, validity, 1)?;
+        self.place(name, || format!("{path}.name"), source, |row| is_valid(validity, row))
+    }
+
+    fn place(
+        &mut self,
+        name: &'a str,
+        path: impl Fn() -> String,
+        source: Source,
+        present: impl Fn(usize) -> bool,
+    ) -> Result<(), Failure> {
+        let repeated = match self.fields.keys.find(name.as_bytes()) {
+            Some(slot) => self.sources[slot].replace(source).is_some(),
+            None => !self.strangers.insert(name),
+        };
+        if repeated {
+            return Err(self.place.malformed(path(), format!("a second column {name:?}")));
+        }
+        if self.fields.keys.find(name.as_bytes()).is_none() {
+            self.unknown.add(name, (0..self.count).filter(|row| present(*row)).count());
+        }
+        Ok(())
+    }
+
+    fn check_size(
+        &self,
+        path: impl Fn() -> String,
+        found: usize,
+        expected: u128,
+        unit: &str,
+    ) -> Result<(), Failure> {
+        if found as u128 == expected {
+            return Ok(());
+        }
+        let message = format!("{found} {unit}, {} treatments need {expected}", self.count);
+        Err(self.place.malformed(path(), message))
+    }
+
+    fn check_validity(&self, path: &str, validity: &[u8], columns: usize) -> Result<(), Failure> {
+        if validity.is_empty() {
+            return Ok(());
+        }
+        let expected = (self.count as u128 * columns as u128).div_ceil(8);
+        self.check_size(|| format!("{path}.validity"), validity.len(), expected, "bytes")
+    }
+}
