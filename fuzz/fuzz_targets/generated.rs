@@ -1,6 +1,8 @@
 //! Models and calls generated from the input, packed both ways.
 #![no_main]
 
+// Each target uses a part of what is shared.
+#[allow(dead_code)]
 #[path = "../../crates/features/tests/transcode/mod.rs"]
 mod transcode;
 

@@ -1,6 +1,8 @@
 //! The input as a request of a model that has everything, packed both ways.
 #![no_main]
 
+// Each target uses a part of what is shared.
+#[allow(dead_code)]
 #[path = "../../crates/features/tests/transcode/mod.rs"]
 mod transcode;
 

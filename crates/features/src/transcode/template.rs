@@ -55,6 +55,8 @@ struct Run {
     /// In elements: the first of them within its row, and the row.
     to: usize,
     width: usize,
+    /// Whether they may be NaN or infinite.
+    any: bool,
     /// Where they stand in a treatment.
     from: Vec<usize>,
 }
@@ -118,7 +120,8 @@ impl<'p> Template<'p> {
             (self.trusted, self.shape) = (false, None);
             return;
         }
-        self.shape = split(body).and_then(|(_, features)| Shape::of(features, self.fields));
+        self.shape =
+            split(body).and_then(|(_, features)| Shape::of(features, self.fields, self.inputs));
     }
 }
 
@@ -132,7 +135,7 @@ fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
 
 impl Shape {
     /// The shape of features that are all numbers, each sent once.
-    fn of(features: &[u8], fields: &Fields) -> Option<Self> {
+    fn of(features: &[u8], fields: &Fields, inputs: &[InputPlan]) -> Option<Self> {
         let mut shape = Self {
             bytes: features.to_vec(),
             mask: vec![0xff; features.len()],
@@ -160,7 +163,7 @@ impl Shape {
         shape.unknown = strangers.len() as u64;
         for (slot, place) in places.into_iter().enumerate() {
             match place {
-                Some(from) => shape.add(&fields.fields[slot], from)?,
+                Some(from) => shape.add(&fields.fields[slot], from, inputs)?,
                 None => shape.absent.push(slot),
             }
         }
@@ -168,11 +171,14 @@ impl Shape {
     }
 
     /// Adds the next number, in the order of slots.
-    fn add(&mut self, field: &Field, from: usize) -> Option<()> {
+    fn add(&mut self, field: &Field, from: usize, inputs: &[InputPlan]) -> Option<()> {
         let (input, to, width) = (field.input, field.at, field.width);
-        match self.runs.last_mut() {
-            Some(run) if run.input == input && run.to + run.from.len() == to => run.from.push(from),
-            _ => self.runs.push(Run { input, to, width, from: vec![from] }),
+        let any = field.column(inputs).takes_non_finite();
+        let follows =
+            |run: &&mut Run| run.input == input && run.to + run.from.len() == to && run.any == any;
+        match self.runs.last_mut().filter(follows) {
+            Some(run) => run.from.push(from),
+            None => self.runs.push(Run { input, to, width, any, from: vec![from] }),
         }
         field.number.then_some(())
     }
@@ -207,20 +213,22 @@ impl Shape {
         found == [0; BLOCK]
     }
 
-    /// Copies the values; false if one of them is not finite.
+    /// Copies the values; false if one of them is not finite and has to be.
     #[inline]
     fn copy(&self, features: &[u8], row: usize, buffers: &mut [Buffer]) -> bool {
-        let mut finite = true;
-        for run in &self.runs {
-            let start = row * run.width + run.to;
+        self.runs.iter().all(|run| {
+            let (mut finite, start) = (true, row * run.width + run.to);
             let to = buffers[run.input].floats_mut(start, run.from.len());
             for (to, from) in to.iter_mut().zip(&run.from) {
                 let Some(bits) = features.get(*from..*from + 4) else { return false };
                 to.copy_from_slice(bits);
                 finite &= floats::is_finite(u32::from_le_bytes(*to));
             }
-        }
-        finite
+            if !finite && run.any {
+                floats::quiet(to.as_flattened_mut());
+            }
+            finite || run.any
+        })
     }
 }
 
