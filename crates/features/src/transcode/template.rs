@@ -260,7 +260,8 @@ mod tests {
     fn plan() -> Plan {
         let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": [
             {"tensor": "t", "entity": "treatment", "dtype": "float32", "features": [
-              {"name": "a", "default": 0.5}, {"name": "b", "default": 0.25}]}],
+              {"name": "a", "default": 0.5}, {"name": "b", "default": 0.25},
+              {"name": "any", "default": 0, "allow_non_finite": true}]}],
             "outputs": [{"tensor": "y", "name": "y", "kind": "per_treatment"}]}"#;
         Plan::compile(Metadata::parse(json).expect("valid"))
     }
@@ -273,11 +274,11 @@ mod tests {
 
     /// What the template makes of a treatment: its id, and the row's bytes.
     fn apply<'r>(template: &mut Template<'_>, body: &'r [u8]) -> Option<(&'r str, Vec<f32>)> {
-        let mut buffers = [Buffer::new(DType::Float32, 2)];
-        buffers[0].resize(2);
+        let mut buffers = [Buffer::new(DType::Float32, 3)];
+        buffers[0].resize(3);
         let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
         let id = template.apply(body, 0, &mut buffers, &mut tally, &mut unknown)?;
-        assert_eq!((tally.counts.missing, unknown.count), (1, 0));
+        assert_eq!((tally.counts.missing, unknown.count), (2, 0));
         let Buffer::Fixed { bytes, .. } = &buffers[0] else { panic!("fixed") };
         let (floats, _) = bytes.as_chunks();
         Some((id, floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()))
@@ -289,7 +290,7 @@ mod tests {
         let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
         template.learn(&treatment("one", "b", 1.0));
         let other = treatment("a much longer id", "b", -2.0);
-        assert_eq!(apply(&mut template, &other), Some(("a much longer id", vec![0.5, -2.0])));
+        assert_eq!(apply(&mut template, &other), Some(("a much longer id", vec![0.5, -2.0, 0.0])));
     }
 
     #[test]
@@ -303,16 +304,29 @@ mod tests {
     }
 
     #[test]
+    fn values_that_are_not_finite_are_let_through_where_they_may_be() {
+        let plan = plan();
+        let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
+        template.learn(&treatment("", "any", 1.0));
+        let infinite = treatment("", "any", f32::INFINITY);
+        assert_eq!(apply(&mut template, &infinite), Some(("", vec![0.5, 0.25, f32::INFINITY])));
+        // A signalling NaN comes out quiet, as it would of a conversion.
+        let (_, row) = apply(&mut template, &treatment("", "any", f32::from_bits(0x7f80_0001)))
+            .expect("let through");
+        assert_eq!(row[2].to_bits(), 0x7fc0_0001);
+    }
+
+    #[test]
     fn keys_that_the_model_does_not_name_are_counted_each_time() {
         let plan = plan();
         let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
         let stranger = treatment("", "c", 1.0);
         template.learn(&stranger);
         let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
-        let mut buffers = [Buffer::new(DType::Float32, 2)];
-        buffers[0].resize(2);
+        let mut buffers = [Buffer::new(DType::Float32, 3)];
+        buffers[0].resize(3);
         assert!(template.apply(&stranger, 0, &mut buffers, &mut tally, &mut unknown).is_some());
-        assert_eq!((tally.counts.missing, unknown.count), (2, 1));
+        assert_eq!((tally.counts.missing, unknown.count), (3, 1));
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub(crate) struct Sent {
     pub(crate) name: String,
     pub(crate) length: usize,
     pub(crate) taste: Taste,
+    /// Whether NaN and infinities are welcome.
+    pub(crate) any: bool,
 }
 
 /// The kind of value that a feature likes.
@@ -140,6 +142,7 @@ pub(crate) fn features(metadata: &Metadata, entity: Entity) -> Vec<Sent> {
         name: feature.name.to_string(),
         length: feature.length,
         taste: taste(input.dtype.as_str(), &feature.encoding),
+        any: feature.allow_non_finite,
     };
     features.map(sent).collect()
 }

@@ -10,7 +10,7 @@ use prost_types::{ListValue, Struct, Value, value::Kind};
 use super::{
     entropy::Entropy,
     models::{self, Sent, Taste, WORDS},
-    wire::{Style, bytes, entries, noise},
+    wire::{Style, bytes, entries, float, noise},
 };
 
 /// An encoded request, nearly always a valid message.
@@ -146,7 +146,7 @@ fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<
     let rows = entropy.below(10);
     let mut features = features.to_vec();
     if entropy.chance(40) {
-        features.push(Sent { name: "unknown".into(), length: 1, taste: Taste::Number });
+        features.push(Sent { name: "unknown".into(), length: 1, taste: Taste::Number, any: false });
     }
     if style != Style::Regular {
         entropy.shuffle(&mut features);
@@ -182,15 +182,11 @@ fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<
 
 fn numbers(table: &mut TreatmentTable, features: &[Sent], rows: usize, entropy: &mut Entropy<'_>) {
     let numbers: Vec<_> = features.iter().filter(|sent| sent.taste == Taste::Number).collect();
-    let width: usize = numbers.iter().map(|sent| sent.length).sum();
     let mut values = Vec::new();
-    for _ in 0..rows * width {
-        let value = match entropy.below(128) {
-            1 => f32::NAN,
-            2 => f32::from_bits(0x7f80_0001),
-            other => other as f32,
-        };
-        values.extend(value.to_le_bytes());
+    for _ in 0..rows {
+        for sent in &numbers {
+            (0..sent.length).for_each(|_| values.extend(float(sent.any, entropy).to_le_bytes()));
+        }
     }
     if entropy.chance(4) {
         values.push(0);

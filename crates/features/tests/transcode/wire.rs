@@ -87,8 +87,8 @@ fn group(out: &mut Vec<u8>, number: u32, depth: usize) {
     }
 }
 
-fn float(entropy: &mut Entropy<'_>) -> f32 {
-    match entropy.below(128) {
+pub(crate) fn float(any: bool, entropy: &mut Entropy<'_>) -> f32 {
+    match entropy.below(if any { 16 } else { 128 }) {
         1 => f32::NAN,
         2 => f32::from_bits(0x7f80_0001),
         13 => f32::INFINITY,
@@ -140,7 +140,7 @@ fn kind(out: &mut Vec<u8>, sent: &Sent, style: Style, entropy: &mut Entropy<'_>)
     };
     let length = if entropy.chance(4) { entropy.below(4) } else { sent.length };
     if length != 1 || entropy.chance(6) {
-        return list(out, taste, length, style, entropy);
+        return list(out, sent, taste, length, style, entropy);
     }
     let as_number = entropy.chance(24);
     match taste {
@@ -159,17 +159,24 @@ fn kind(out: &mut Vec<u8>, sent: &Sent, style: Style, entropy: &mut Entropy<'_>)
         }
         Taste::Number if as_number => {
             key(out, 5, 1);
-            let real: f64 = if entropy.chance(8) { 1e300 } else { float(entropy).into() };
+            let real: f64 = if entropy.chance(8) { 1e300 } else { float(sent.any, entropy).into() };
             out.extend(real.to_le_bytes());
         }
         _ => {
             key(out, 1, 5);
-            out.extend(float(entropy).to_le_bytes());
+            out.extend(float(sent.any, entropy).to_le_bytes());
         }
     }
 }
 
-fn list(out: &mut Vec<u8>, taste: Taste, length: usize, style: Style, entropy: &mut Entropy<'_>) {
+fn list(
+    out: &mut Vec<u8>,
+    sent: &Sent,
+    taste: Taste,
+    length: usize,
+    style: Style,
+    entropy: &mut Entropy<'_>,
+) {
     let (number, wire_type) = match (taste, entropy.chance(40)) {
         (Taste::Text, _) => (7, 2),
         (Taste::Integer | Taste::Flag, _) => (8, 0),
@@ -183,8 +190,8 @@ fn list(out: &mut Vec<u8>, taste: Taste, length: usize, style: Style, entropy: &
             varint(&mut element, integer(entropy).cast_unsigned());
             element
         }
-        1 => f64::from(float(entropy)).to_le_bytes().to_vec(),
-        _ => float(entropy).to_le_bytes().to_vec(),
+        1 => f64::from(float(sent.any, entropy)).to_le_bytes().to_vec(),
+        _ => float(sent.any, entropy).to_le_bytes().to_vec(),
     };
     let elements: Vec<_> = (0..length).map(|_| element(entropy)).collect();
     let odd = style == Style::Odd && entropy.chance(60);
@@ -254,7 +261,7 @@ pub(crate) fn entries(
     let mut sent: Vec<_> = features.to_vec();
     for name in ["unknown", "abcf", "", "a_feature_with_a_long_name_3"] {
         if entropy.chance(if style == Style::Regular { 8 } else { 24 }) {
-            sent.push(Sent { name: name.into(), length: 1, taste: Taste::Number });
+            sent.push(Sent { name: name.into(), length: 1, taste: Taste::Number, any: false });
         }
     }
     if style != Style::Regular {
