@@ -85,13 +85,14 @@ fn main() {
     let ordered = key_values(&mut random, false, |random, _| Kind::Number(random.number()));
     let shuffled = key_values(&mut random, true, |random, _| Kind::Number(random.number()));
     let mixture = key_values(&mut random, false, mixed_value);
-    let table = table(&mut random);
+    let (table, with_ids) = (table(&mut random, false), table(&mut random, true));
 
     speedup("transcode-kv-speedup", &numbers, &ordered);
     over_copy("transcode-kv-memcpy", &numbers, &ordered);
     speedup("transcode-shuffled-speedup", &numbers, &shuffled);
     speedup("transcode-mixed-speedup", &mixed, &mixture);
     over_copy("transcode-table", &numbers, &table);
+    over_copy("transcode-table-ids", &numbers, &with_ids);
 }
 
 fn plan(inputs: serde_json::Value) -> Plan {
@@ -174,15 +175,18 @@ fn head() -> Vec<u8> {
     PredictRequest { request_id: "r".into(), user, ..Default::default() }.encode_to_vec()
 }
 
-fn table(random: &mut Random) -> Vec<u8> {
+/// Columns in the model's order.
+fn table(random: &mut Random, ids: bool) -> Vec<u8> {
     let values: Vec<_> = (0..20 * TREATMENTS).map(|_| random.number()).collect();
     let numbers = Matrix {
         names: (0..20).map(name).collect(),
         values: values.iter().flat_map(|value| value.to_le_bytes()).collect(),
         ..Default::default()
     };
-    let table =
-        TreatmentTable { count: TREATMENTS as u32, numbers: Some(numbers), ..Default::default() };
+    let named = if ids { TREATMENTS } else { 0 };
+    let ids = (0..named).map(|_| format!("t{}", random.below(100_000_000))).collect();
+    let count = TREATMENTS as u32;
+    let table = TreatmentTable { ids, count, numbers: Some(numbers), ..Default::default() };
     let table = PredictRequest { treatment_table: Some(table), ..Default::default() };
     [head(), table.encode_to_vec()].concat()
 }

@@ -64,17 +64,20 @@ impl<'a> Table<'a> {
         for part in parts {
             let mut rest = Reader::new(part);
             while !rest.is_empty() {
-                let (number, wire_type) = rest.key()?;
-                if number == 1 {
-                    table.id(rest.text_field(wire_type)?, max_treatments);
-                } else {
-                    table.field(number, wire_type, &mut rest)?;
+                if rest.accept(0x0a) {
+                    table.id(rest.text()?, max_treatments);
+                    continue;
+                }
+                match rest.key()? {
+                    (1, wire_type) => table.id(rest.text_field(wire_type)?, max_treatments),
+                    (number, wire_type) => table.field(number, wire_type, &mut rest)?,
                 }
             }
         }
         Ok(table)
     }
 
+    #[inline]
     fn id(&mut self, id: &'a str, max_treatments: usize) {
         self.named += 1;
         if self.named <= max_treatments {

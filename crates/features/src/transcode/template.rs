@@ -87,26 +87,18 @@ impl<'p> Template<'p> {
         let id = std::str::from_utf8(id).ok()?;
         unknown.count += shape.unknown;
         for slot in &shape.absent {
-            self.write_absent(*slot, row, buffers, tally)?;
+            self.write_absent(*slot, row, buffers, tally);
         }
         self.hits += 1;
         Some(id)
     }
 
-    fn write_absent(
-        &self,
-        slot: usize,
-        row: usize,
-        buffers: &mut [Buffer],
-        tally: &mut Tally,
-    ) -> Option<()> {
+    fn write_absent(&self, slot: usize, row: usize, buffers: &mut [Buffer], tally: &mut Tally) {
         let field = &self.fields.fields[slot];
         let mut place = buffers[field.input].cursor(row * field.width + field.at);
         let origin = field.column(self.inputs).write(None, &mut place);
         // A row without this feature has been packed before.
-        let origin = origin.unwrap_or(ValueOrigin::Unspecified);
-        tally.note(field.input, origin);
-        Some(())
+        tally.note(field.input, origin.unwrap_or(ValueOrigin::Unspecified));
     }
 
     /// Takes a treatment that has just been packed in another way, and without
