@@ -78,6 +78,14 @@ validate-model: venv build tools ## check a model directory before it ships: MOD
 	@[ -n '$(MODEL)' ] || { echo 'which one? make validate-model MODEL=dir' >&2; exit 64; }
 	@$(PY) -m pytest testenv/tests/execution --model '$(abspath $(MODEL))'
 
+.PHONY: bench
+bench: ## measure: a line `bench <name> <value> <unit>` a figure
+	$(CARGO) bench --package outrigger-features --bench transcode
+
+.PHONY: fuzz
+fuzz: ## fuzz the transcoder; FUZZ_SECONDS=600 a target
+	fuzz/run $(or $(FUZZ_SECONDS),600)
+
 .PHONY: clean
 clean: ## remove what was built
 	$(CARGO) clean
