@@ -3,11 +3,13 @@
 //! else the machine does hits both.
 //!
 //! Prints `bench <name> <value> <unit>`, the median of the ratios; what they
-//! were made of stands in the lines that begin with `#`.
+//! were made of stands in the lines that begin with `#`. With `--json` a line is
+//! an object that has every turn. Names as arguments choose among the figures.
 
 #![allow(missing_docs)]
 
 use std::{
+    env,
     hint::black_box,
     time::{Duration, Instant},
 };
@@ -87,12 +89,13 @@ fn main() {
     let mixture = key_values(&mut random, false, mixed_value);
     let (table, with_ids) = (table(&mut random, false), table(&mut random, true));
 
-    speedup("transcode-kv-speedup", &numbers, &ordered);
-    over_copy("transcode-kv-memcpy", &numbers, &ordered);
-    speedup("transcode-shuffled-speedup", &numbers, &shuffled);
-    speedup("transcode-mixed-speedup", &mixed, &mixture);
-    over_copy("transcode-table", &numbers, &table);
-    over_copy("transcode-table-ids", &numbers, &with_ids);
+    let bench = Bench::from_arguments();
+    bench.speedup("transcode-kv-speedup", &numbers, &ordered);
+    bench.over_copy("transcode-kv-memcpy", &numbers, &ordered);
+    bench.speedup("transcode-shuffled-speedup", &numbers, &shuffled);
+    bench.speedup("transcode-mixed-speedup", &mixed, &mixture);
+    bench.over_copy("transcode-table", &numbers, &table);
+    bench.over_copy("transcode-table-ids", &numbers, &with_ids);
 }
 
 fn plan(inputs: serde_json::Value) -> Plan {
@@ -195,43 +198,84 @@ fn transcode(plan: &Plan, request: &[u8]) {
     black_box(plan.pack(&[black_box(request)], &Limits::default()).expect("packs"));
 }
 
-fn speedup(name: &str, plan: &Plan, request: &[u8]) {
-    let plain = || {
-        black_box(reference::pack(plan, &[black_box(request)], &Limits::default()).expect("packs"));
-    };
-    compare(name, plain, 4, || transcode(plan, request), 40, request.len());
+/// Which figures to measure, and how to tell them.
+struct Bench {
+    names: Vec<String>,
+    json: bool,
 }
 
-fn over_copy(name: &str, plan: &Plan, request: &[u8]) {
-    let mut copy = vec![0; request.len()];
-    let copy = || black_box(&mut copy).copy_from_slice(black_box(request));
-    compare(name, || transcode(plan, request), 40, copy, 400, request.len());
+impl Bench {
+    /// Cargo adds a flag of its own, which says nothing here.
+    fn from_arguments() -> Self {
+        let (flags, names): (Vec<_>, Vec<_>) =
+            env::args().skip(1).partition(|argument| argument.starts_with("--"));
+        Self { names, json: flags.iter().any(|flag| flag == "--json") }
+    }
+
+    fn speedup(&self, name: &str, plan: &Plan, request: &[u8]) {
+        let limits = Limits::default();
+        let plain = || {
+            black_box(reference::pack(plan, &[black_box(request)], &limits).expect("packs"));
+        };
+        self.compare(name, request.len(), (plain, 4), (|| transcode(plan, request), 40));
+    }
+
+    fn over_copy(&self, name: &str, plan: &Plan, request: &[u8]) {
+        let mut copy = vec![0; request.len()];
+        let copy = || black_box(&mut copy).copy_from_slice(black_box(request));
+        self.compare(name, request.len(), (|| transcode(plan, request), 40), (copy, 400));
+    }
+
+    /// The time of `one` over the time of `other`, each called so many times a turn.
+    fn compare(
+        &self,
+        name: &str,
+        bytes: usize,
+        (mut one, ones): (impl FnMut(), usize),
+        (mut other, others): (impl FnMut(), usize),
+    ) {
+        if !self.names.is_empty() && !self.names.iter().any(|wanted| wanted == name) {
+            return;
+        }
+        let turns: Vec<_> = (0..=REPEATS)
+            .map(|_| Turn { one: time(&mut one, ones), other: time(&mut other, others) })
+            // The first turn warms up.
+            .skip(1)
+            .collect();
+        if self.json { print_json(name, bytes, &turns) } else { print(name, bytes, turns) }
+    }
 }
 
-/// The time of `one` over the time of `other`, each called so many times a turn.
-fn compare(
-    name: &str,
-    mut one: impl FnMut(),
-    ones: usize,
-    mut other: impl FnMut(),
-    others: usize,
-    bytes: usize,
-) {
-    let mut turns: Vec<_> = (0..=REPEATS)
-        .map(|_| {
-            let (one, other) = (time(&mut one, ones), time(&mut other, others));
-            (one.as_secs_f64() / other.as_secs_f64(), one, other)
-        })
-        // The first turn warms up.
-        .skip(1)
-        .collect();
-    turns.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
-    let (ratio, one, other) = turns[REPEATS / 2];
-    let (low, high) = (turns[REPEATS / 4].0, turns[REPEATS - 1 - REPEATS / 4].0);
+/// The mean times of both sides.
+struct Turn {
+    one: Duration,
+    other: Duration,
+}
+
+impl Turn {
+    fn ratio(&self) -> f64 {
+        self.one.as_secs_f64() / self.other.as_secs_f64()
+    }
+}
+
+fn print(name: &str, bytes: usize, mut turns: Vec<Turn>) {
+    turns.sort_by(|one, other| one.ratio().total_cmp(&other.ratio()));
+    let median = &turns[REPEATS / 2];
+    let (low, high) = (turns[REPEATS / 4].ratio(), turns[REPEATS - 1 - REPEATS / 4].ratio());
     println!(
-        "# {name}: {one:.1?} over {other:.1?}, {bytes} bytes; half of {REPEATS} turns within {low:.2} to {high:.2}"
+        "# {name}: {:.1?} over {:.1?}, {bytes} bytes; half of {REPEATS} turns within {low:.2} to {high:.2}",
+        median.one, median.other,
     );
-    println!("bench {name} {ratio:.2} x");
+    println!("bench {name} {:.2} x", median.ratio());
+}
+
+/// Every turn, in seconds.
+fn print_json(name: &str, bytes: usize, turns: &[Turn]) {
+    let seconds = |side: fn(&Turn) -> Duration| {
+        turns.iter().map(|turn| side(turn).as_secs_f64()).collect::<Vec<_>>()
+    };
+    let (one, other) = (seconds(|turn| turn.one), seconds(|turn| turn.other));
+    println!("{}", json!({"name": name, "bytes": bytes, "one": one, "other": other}));
 }
 
 /// The mean of so many calls.
