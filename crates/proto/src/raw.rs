@@ -7,6 +7,8 @@ use tonic::{
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
 
+pub mod unary;
+
 /// `outrigger.v1.PredictionService` over encoded messages.
 pub mod outrigger {
     include!(concat!(env!("OUT_DIR"), "/outrigger.v1.PredictionService.rs"));

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use axum::http::Extensions;
 use outrigger_core::{Arm, Failure, Reason};
 use outrigger_lifecycle::Lease;
 use tokio::time::Instant;
@@ -100,6 +101,14 @@ impl Call {
             served_by: OnceLock::new(),
             outcome: OnceLock::new(),
         }))
+    }
+
+    /// The call that the guard began.
+    ///
+    /// # Panics
+    /// Without a guard, which stands before every handler.
+    pub(crate) fn of(extensions: &Extensions) -> Self {
+        extensions.get::<Self>().expect("the guard stands before every handler").clone()
     }
 
     /// When the caller stops waiting.

@@ -9,13 +9,11 @@ use axum::{Router, middleware};
 use outrigger_proto::outrigger::v1::{
     FILE_DESCRIPTOR_SET, model_service_server::ModelServiceServer,
 };
-use outrigger_proto::raw::outrigger::prediction_service_server::PredictionServiceServer;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
 pub(crate) use self::models::{Access, Models};
-use self::prediction::Prediction;
 use crate::{
     guard::{Guard, guard},
     predict::Predictor,
@@ -33,22 +31,18 @@ pub(crate) fn serving(
     rules: Guard,
     max_message: usize,
 ) -> Router {
-    let prediction =
-        PredictionServiceServer::new(Prediction(predictor)).max_decoding_message_size(max_message);
-    let routes = Routes::new(prediction);
-    surround(with_models(routes, models), health, rules)
+    let prediction = prediction::routes(predictor, max_message);
+    surround(prediction, models, health, rules)
 }
 
 /// The same without predictions and with changes, for the admin listener.
 pub(crate) fn admin(models: Models, health: &HealthReporter, rules: Guard) -> Router {
-    surround(with_models(Routes::default(), models), health, rules)
+    surround(Router::new(), models, health, rules)
 }
 
-fn with_models(routes: Routes, models: Models) -> Routes {
-    routes.add_service(ModelServiceServer::new(models).max_decoding_message_size(QUESTION))
-}
-
-fn surround(routes: Routes, health: &HealthReporter, rules: Guard) -> Router {
+/// `routes` and the services that every gRPC listener has, behind the guard.
+fn surround(routes: Router, models: Models, health: &HealthReporter, rules: Guard) -> Router {
+    let models = ModelServiceServer::new(models).max_decoding_message_size(QUESTION);
     let health = HealthServer::new(HealthService::from_health_reporter(health.clone()));
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -56,12 +50,13 @@ fn surround(routes: Routes, health: &HealthReporter, rules: Guard) -> Router {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let valid = "the descriptor sets are compiled in";
-    routes
+    let services = Routes::new(models)
         .add_service(health)
         .add_service(reflection().build_v1().expect(valid))
         // Python's reflection client knows only this one.
         .add_service(reflection().build_v1alpha().expect(valid))
-        .prepare()
-        .into_axum_router()
+        .prepare();
+    routes
+        .merge(services.into_axum_router())
         .layer(middleware::from_fn_with_state(Arc::new(rules), guard))
 }

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::metrics;
+use crate::{metrics, runtimes::Seats};
 
 /// Connections of one listener; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 8192;
@@ -75,8 +75,13 @@ impl Listener {
     /// peers to send no more requests, and returns when what is in flight has
     /// been answered.
     ///
-    /// Must run on the runtime that is to serve.
-    pub(crate) async fn serve(self, app: Router, stop: CancellationToken) -> io::Result<()> {
+    /// A connection is served on the seat that it is given.
+    pub(crate) async fn serve(
+        self,
+        app: Router,
+        seats: Seats,
+        stop: CancellationToken,
+    ) -> io::Result<()> {
         let listener = TcpListener::from_std(self.socket)?;
         let builder = Arc::new(protocol());
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
@@ -85,12 +90,16 @@ impl Listener {
             loop {
                 let (stream, place) = accept(&listener, &places).await;
                 let (app, builder, stop) = (app.clone(), Arc::clone(&builder), stop.clone());
-                let name = self.name;
-                connections.spawn(async move {
-                    let _place = place;
-                    let _counted = metrics::connection(name);
-                    converse(stream, &builder, app, stop).await;
-                });
+                let (name, seat) = (self.name, seats.take());
+                let runtime = seat.runtime().clone();
+                let serving = async move {
+                    let (_place, _seat, _counted) = (place, seat, metrics::connection(name));
+                    match here(stream) {
+                        Ok(stream) => converse(stream, &builder, app, stop).await,
+                        Err(error) => tracing::warn!(%error, "a connection could not be moved"),
+                    }
+                };
+                connections.spawn_on(serving, &runtime);
             }
         };
         stop.run_until_cancelled(accepting).await;
@@ -115,6 +124,11 @@ async fn accept(
             }
         }
     }
+}
+
+/// The stream, driven by the current runtime.
+fn here(stream: TcpStream) -> io::Result<TcpStream> {
+    TcpStream::from_std(stream.into_std()?)
 }
 
 /// Serves one connection to its end; after `stop` only what is in flight.
@@ -168,7 +182,7 @@ fn protocol() -> Builder<TokioExecutor> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt as _;
+    use tokio::{io::AsyncReadExt as _, runtime::Handle};
 
     use super::*;
 
@@ -177,7 +191,11 @@ mod tests {
         let listener = Listener::bind("http", ([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.address().unwrap();
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(listener.serve(Router::new(), stop.clone()));
+        let serving = tokio::spawn(listener.serve(
+            Router::new(),
+            Seats::on([Handle::current()]),
+            stop.clone(),
+        ));
         let mut silent = TcpStream::connect(address).await.unwrap();
         let read = timeout(HEADERS_TIMEOUT * 2, silent.read(&mut [0])).await;
         assert_eq!(read.expect("the server hangs up").unwrap(), 0);

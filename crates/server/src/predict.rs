@@ -1,7 +1,7 @@
 //! The way of a prediction, whatever surface it came by: find the servable, pack
 //! the tensors, ask the engine, write the answer.
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_backend as backend;
 use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
 use outrigger_features::{Limits, Packed, json};
@@ -10,7 +10,8 @@ use outrigger_proto::outrigger::v1::{
     self as wire, BatchPredictResponse, ExplainResponse, PredictResponse, ResponseOptions,
     ServedModel,
 };
-use prost::Message as _;
+use outrigger_proto::raw::unary;
+use prost::Message;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +37,7 @@ impl Predictor {
         Self { models, limits, closing }
     }
 
-    /// Scores one user's treatments: an encoded `PredictRequest` gives an encoded
+    /// Scores one user's treatments: an encoded `PredictRequest` gives a framed
     /// `PredictResponse`. `named` is the model's name as given beside the request.
     ///
     /// # Errors
@@ -49,11 +50,11 @@ impl Predictor {
     ) -> Result<Bytes, Failure> {
         let lease = self.lease(call, &routing::read(request)?, named).await?;
         let packed = timed(call, Stage::Decode, || lease.plan.pack(&[request], &self.limits))?;
-        scored(call, &lease, packed, |responses| Ok(only(responses)?.encode_to_vec().into())).await
+        scored(call, &lease, packed, |responses| Ok(framed(&only(responses)?))).await
     }
 
     /// Scores many users in one call of the engine: an encoded
-    /// `BatchPredictRequest` gives an encoded `BatchPredictResponse`.
+    /// `BatchPredictRequest` gives a framed `BatchPredictResponse`.
     ///
     /// # Errors
     /// As [`Self::predict`], naming the request at fault.
@@ -74,12 +75,12 @@ impl Predictor {
         let packed = timed(call, Stage::Decode, pack)?;
         scored(call, &lease, packed, |responses| {
             let response = BatchPredictResponse { responses, request_id: routing.request_id };
-            Ok(response.encode_to_vec().into())
+            Ok(framed(&response))
         })
         .await
     }
 
-    /// The tensors that an encoded `PredictRequest` becomes, as an encoded
+    /// The tensors that an encoded `PredictRequest` becomes, as a framed
     /// `ExplainResponse`.
     ///
     /// # Errors
@@ -94,7 +95,7 @@ impl Predictor {
         let explain = || lease.plan.explain(&[request], &self.limits);
         let explained = timed(call, Stage::Decode, explain)?;
         let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
-        Ok(response.encode_to_vec().into())
+        Ok(framed(&response))
     }
 
     /// [`Self::predict`] for the HTTP form: JSON typed by the model's metadata.
@@ -209,6 +210,15 @@ pub(crate) fn served(lease: &Lease) -> ServedModel {
         tag: lease.tag().map(ToString::to_string).unwrap_or_default(),
         arm: arm.into(),
     }
+}
+
+/// The message, encoded after its prefix.
+fn framed(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut framed = BytesMut::with_capacity(unary::PREFIX + length);
+    framed.put_slice(&unary::prefix(length));
+    message.encode_raw(&mut framed);
+    framed.freeze()
 }
 
 fn only<T>(mut all: Vec<T>) -> Result<T, Failure> {

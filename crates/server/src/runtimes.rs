@@ -1,10 +1,13 @@
-//! Three runtimes, so that a pull cannot delay a prediction, nor a prediction a
-//! probe.
+//! Runtimes of their own for predictions, pulls and probes, so that a pull cannot
+//! delay a prediction, nor a prediction a probe.
+
+mod workers;
 
 use std::{io, time::Duration};
 
 use tokio::runtime::{Builder, Runtime};
 
+pub(crate) use self::workers::{Seats, Workers};
 use crate::{Error, config};
 
 /// How long threads may take to end once their work is done or given up.
@@ -13,7 +16,7 @@ const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// The runtimes of the process.
 pub(crate) struct Runtimes {
     /// Predictions and the engine's connections: never blocks.
-    pub(crate) serving: Runtime,
+    pub(crate) serving: Workers,
     /// Pulls, hashing, disk, the machines.
     pub(crate) lifecycle: Runtime,
     /// Admin, health, and the order of start and stop.
@@ -29,7 +32,7 @@ impl Runtimes {
         };
         let failed = Error::system;
         Ok(Self {
-            serving: runtime("serving", threads).map_err(failed("no threads for serving"))?,
+            serving: Workers::start(threads).map_err(failed("no threads for serving"))?,
             lifecycle: runtime("lifecycle", 2).map_err(failed("no threads for lifecycle"))?,
             control: runtime("control", 1).map_err(failed("no threads for control"))?,
         })
@@ -37,7 +40,8 @@ impl Runtimes {
 
     /// Ends all threads; what still runs is given up.
     pub(crate) fn end(self) {
-        for runtime in [self.serving, self.lifecycle, self.control] {
+        self.serving.end(LAST_MOMENT);
+        for runtime in [self.lifecycle, self.control] {
             runtime.shutdown_timeout(LAST_MOMENT);
         }
     }
@@ -45,7 +49,7 @@ impl Runtimes {
     /// Gives up runtimes on which nothing has been started. Does not block, so
     /// that it may happen anywhere.
     pub(crate) fn abandon(self) {
-        for runtime in [self.serving, self.lifecycle, self.control] {
+        for runtime in [self.lifecycle, self.control] {
             runtime.shutdown_background();
         }
     }

@@ -13,8 +13,9 @@ use crate::{
     Error,
     config::Config,
     health,
+    listen::Listener,
     metrics::Exposition,
-    runtimes::Runtimes,
+    runtimes::{Runtimes, Seats},
     wiring::{Listeners, Parts, Surfaces},
 };
 
@@ -47,19 +48,25 @@ pub(crate) async fn supervise(
 ) -> Result<(), Error> {
     let surfaces = Surfaces::new(config, &parts);
     let Listeners { grpc, http, health, admin } = listeners;
-    let (serving, control) = (runtimes.serving.handle(), runtimes.control.handle());
+    let (lifecycle, control) = (runtimes.lifecycle.handle(), runtimes.control.handle());
+    let serving = |listener: Listener, app| {
+        listener.serve(app, runtimes.serving.seats().clone(), parts.drain.clone())
+    };
+    let aside = |listener: Listener, app| {
+        listener.serve(app, Seats::on([control.clone()]), parts.end.clone())
+    };
 
     // What stops first, and what stops last.
     let (mut predicting, mut telling) = (Tasks::new(), Tasks::new());
-    keep(&mut telling, "lifecycle", runtimes.lifecycle.handle(), service.run());
+    keep(&mut telling, "lifecycle", lifecycle, service.run());
     keep(&mut telling, "gRPC health", control, {
         health::follow(parts.models.clone(), parts.reporter.clone(), parts.readiness.clone())
     });
     keep(&mut telling, "metrics", control, upkeep(parts.exposition.clone(), parts.end.clone()));
-    keep(&mut telling, "health", control, health.serve(surfaces.health, parts.end.clone()));
-    keep(&mut telling, "admin", control, admin.serve(surfaces.admin, parts.end.clone()));
-    keep(&mut predicting, "grpc", serving, grpc.serve(surfaces.grpc, parts.drain.clone()));
-    keep(&mut predicting, "http", serving, http.serve(surfaces.http, parts.drain.clone()));
+    keep(&mut telling, "health", control, aside(health, surfaces.health));
+    keep(&mut telling, "admin", control, aside(admin, surfaces.admin));
+    keep(&mut predicting, "grpc", control, serving(grpc, surfaces.grpc));
+    keep(&mut predicting, "http", control, serving(http, surfaces.http));
 
     let unexpected = tokio::select! {
         () = stop.gently.cancelled() => None,

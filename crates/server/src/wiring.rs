@@ -97,7 +97,8 @@ pub(crate) fn connect(
     let client = oci::Client::new(oci_config(&config.images))?;
     let engine = {
         // Its connections are part of the way of a prediction.
-        let _on = runtimes.serving.enter();
+        let on = runtimes.serving.seats().runtimes().next().expect("there is a worker");
+        let _on = on.enter();
         Arc::new(TfServing::connect(engine_config(config))?) as Arc<dyn Backend>
     };
     let (models, service) = {

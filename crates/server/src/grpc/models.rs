@@ -15,8 +15,8 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, async_trait};
 
-use super::prediction::call;
 use crate::{
+    call::Call,
     failure,
     predict::served,
     routing,
@@ -91,7 +91,7 @@ impl ModelService for Models {
         request: Request<ListModelsRequest>,
     ) -> Result<Response<ListModelsResponse>, Status> {
         let models = listed(&self.models.models(), &BTreeSet::new(), History::Omitted);
-        call(&request).conclude(Ok(Response::new(ListModelsResponse { models })))
+        Call::of(request.extensions()).conclude(Ok(Response::new(ListModelsResponse { models })))
     }
 
     async fn get_model(
@@ -100,7 +100,8 @@ impl ModelService for Models {
     ) -> Result<Response<GetModelResponse>, Status> {
         let found = find(&self.models, &request.get_ref().name)
             .map(|(name, view)| Some(model(&name, &view, History::Included)));
-        call(&request).conclude(found.map(|model| Response::new(GetModelResponse { model })))
+        Call::of(request.extensions())
+            .conclude(found.map(|model| Response::new(GetModelResponse { model })))
     }
 
     type WatchModelsStream =
@@ -110,7 +111,7 @@ impl ModelService for Models {
         &self,
         request: Request<WatchModelsRequest>,
     ) -> Result<Response<Self::WatchModelsStream>, Status> {
-        let call = call(&request);
+        let call = Call::of(request.extensions());
         let Ok(place) = Arc::clone(&self.watches).try_acquire_owned() else {
             let message = "as many watches as allowed are open";
             return call.conclude(Err(Failure::new(Reason::Overloaded, message)));
@@ -132,7 +133,7 @@ impl ModelService for Models {
         &self,
         request: Request<LoadModelRequest>,
     ) -> Result<Response<LoadModelResponse>, Status> {
-        let call = call(&request);
+        let call = Call::of(request.extensions());
         call.conclude(self.load(request.into_inner(), call.deadline()).await.map(Response::new))
     }
 
@@ -140,7 +141,7 @@ impl ModelService for Models {
         &self,
         request: Request<UnloadModelRequest>,
     ) -> Result<Response<UnloadModelResponse>, Status> {
-        let call = call(&request);
+        let call = Call::of(request.extensions());
         call.conclude(self.unload(request.into_inner()).await.map(Response::new))
     }
 }

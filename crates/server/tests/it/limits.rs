@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use outrigger_proto::outrigger::v1::{PredictRequest, WatchModelsRequest};
+use outrigger_proto::{
+    outrigger::v1::{PredictRequest, WatchModelsRequest},
+    raw::unary,
+};
 use outrigger_testkit::engine::{Gate, Loading, Predicting, floats};
 use prost::Message as _;
 use tokio::sync::mpsc;
@@ -62,6 +65,21 @@ async fn a_message_beyond_the_limit_is_too_large_on_both_surfaces() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_no_message_is_malformed() {
+    let stack = Stack::start().await;
+    for (body, told) in [
+        (&b"\x01\0\0\0\x02\x1f\x8b"[..], "compressed"),
+        (b"\0\0\0\0\x09short", "ended"),
+        (b"", "ended"),
+        (b"\0\0\0\0\0\0\0\0\0\0", "more than one"),
+    ] {
+        let status = call_by_hand(&stack, "5S", body.to_vec()).await;
+        assert_eq!(reason(&status), "REQUEST_MALFORMED");
+        assert!(status.message().contains(told), "{}", status.message());
+    }
+}
+
+#[tokio::test]
 async fn a_request_of_several_megabytes_is_served() {
     let stack = Stack::start().await;
     let large = PredictRequest { request_id: "x".repeat(20_000_000), ..request(&[(1.0, 1.0)]) };
@@ -114,8 +132,11 @@ async fn an_engine_slower_than_the_deadline_ends_in_deadline() {
 /// timeout gives up by itself, and does not hear what the server says.
 async fn predict_by_hand(stack: &Stack, timeout: &str) -> Status {
     let message = request(&[(1.0, 1.0)]).encode_to_vec();
-    let length = u32::try_from(message.len()).expect("a short message");
-    let frame = [&[0], &length.to_be_bytes()[..], &message].concat();
+    call_by_hand(stack, timeout, [&unary::prefix(message.len())[..], &message].concat()).await
+}
+
+/// The status that a body gets which ought to be a framed `PredictRequest`.
+async fn call_by_hand(stack: &Stack, timeout: &str, frame: Vec<u8>) -> Status {
     let client = reqwest::Client::builder().http2_prior_knowledge().build().expect("a client");
     let url = format!("http://{}/outrigger.v1.PredictionService/Predict", stack.addresses.grpc);
     let call = client.post(url).header("content-type", "application/grpc").header("te", "trailers");

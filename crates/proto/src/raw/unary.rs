@@ -1,0 +1,311 @@
+//! Unary gRPC calls over bare HTTP bodies: one message in, one out.
+//!
+//! tonic collects a message in a buffer of its own. A request is half a
+//! megabyte, so [`read`] hands out the bytes of the HTTP/2 frame it came in, and
+//! [`Reply`] sends a message from the buffer it was written to.
+//!
+//! The format is that of gRPC over HTTP/2, "Length-Prefixed-Message": a byte that
+//! says whether the message is compressed, its length as four bytes (big endian),
+//! the message.
+
+use std::{
+    fmt,
+    pin::{Pin, pin},
+    task::{Context, Poll},
+};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue};
+use http_body::{Body, Frame, SizeHint};
+
+/// Bytes before a message: whether it is compressed, and its length.
+pub const PREFIX: usize = 5;
+
+/// What is set aside for a message on its word alone.
+const TRUSTED: usize = 1 << 20;
+
+/// Why a call's message could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// The message is compressed; no encoding was offered.
+    #[error("the message is compressed, which is not supported")]
+    Compressed,
+    /// The message has more bytes than allowed.
+    #[error("the message has {size} bytes; at most {limit} are allowed")]
+    TooLarge {
+        /// Bytes of the message.
+        size: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The body ended within the message, or before it.
+    #[error("the body ended before the message did")]
+    Cut,
+    /// A unary call has one message.
+    #[error("more than one message was sent")]
+    Surplus,
+    /// The body could not be read to its end.
+    #[error("the body broke off: {0}")]
+    Broken(String),
+}
+
+/// The one message of a call, of at most `limit` bytes. Nothing is copied when it
+/// came in one frame.
+///
+/// # Errors
+/// [`Unreadable`].
+pub async fn read<B>(body: B, limit: usize) -> Result<Bytes, Unreadable>
+where
+    B: Body<Data = Bytes, Error: fmt::Display>,
+{
+    let mut body = pin!(body);
+    let mut message = Message::default();
+    while let Some(data) = data(body.as_mut()).await? {
+        message.push(data, limit)?;
+    }
+    message.finish()
+}
+
+/// The next data of a body; `None` at its end.
+async fn data<B>(mut body: Pin<&mut B>) -> Result<Option<Bytes>, Unreadable>
+where
+    B: Body<Data = Bytes, Error: fmt::Display>,
+{
+    while !body.is_end_stream() {
+        let frame = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await;
+        match frame {
+            None => break,
+            Some(Err(error)) => return Err(Unreadable::Broken(error.to_string())),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) if data.is_empty() => {}
+                Ok(data) => return Ok(Some(data)),
+                Err(_trailers) => {}
+            },
+        }
+    }
+    Ok(None)
+}
+
+/// A prefixed message as far as it has arrived.
+#[derive(Default)]
+struct Message {
+    /// The first frame, untouched.
+    first: Bytes,
+    /// All of them, once there are several.
+    rest: BytesMut,
+}
+
+impl Message {
+    fn push(&mut self, data: Bytes, limit: usize) -> Result<(), Unreadable> {
+        if self.arrived().is_empty() {
+            self.first = data;
+        } else {
+            self.append(&data);
+        }
+        let Some(size) = self.size()? else { return Ok(()) };
+        if size > limit {
+            return Err(Unreadable::TooLarge { size, limit });
+        }
+        match self.arrived().len() > PREFIX + size {
+            true => Err(Unreadable::Surplus),
+            false => Ok(()),
+        }
+    }
+
+    fn append(&mut self, data: &[u8]) {
+        if self.rest.is_empty() {
+            let whole = self.size().ok().flatten().map_or(0, |size| size + PREFIX);
+            self.rest.reserve(whole.min(TRUSTED).max(self.first.len() + data.len()));
+            self.rest.put_slice(&std::mem::take(&mut self.first));
+        }
+        self.rest.put_slice(data);
+    }
+
+    fn arrived(&self) -> &[u8] {
+        if self.rest.is_empty() { &self.first } else { &self.rest }
+    }
+
+    /// Bytes of the message, once its prefix is there.
+    fn size(&self) -> Result<Option<usize>, Unreadable> {
+        match *self.arrived() {
+            [0, a, b, c, d, ..] => Ok(Some(u32::from_be_bytes([a, b, c, d]) as usize)),
+            [] | [0, ..] => Ok(None),
+            _ => Err(Unreadable::Compressed),
+        }
+    }
+
+    fn finish(self) -> Result<Bytes, Unreadable> {
+        let whole = if self.rest.is_empty() { self.first } else { self.rest.freeze() };
+        match whole.split_first_chunk::<PREFIX>() {
+            Some((&[_, a, b, c, d], message))
+                if message.len() == u32::from_be_bytes([a, b, c, d]) as usize =>
+            {
+                Ok(whole.slice(PREFIX..))
+            }
+            _ => Err(Unreadable::Cut),
+        }
+    }
+}
+
+/// The prefix of a message of `length` bytes.
+///
+/// # Panics
+/// From 4 GiB on, which gRPC cannot frame.
+pub fn prefix(length: usize) -> [u8; PREFIX] {
+    let length = u32::try_from(length).expect("a message has less than 4 GiB");
+    let [a, b, c, d] = length.to_be_bytes();
+    [0, a, b, c, d]
+}
+
+/// The body of a successful answer: a message, and the status.
+#[derive(Debug)]
+pub struct Reply {
+    next: Next,
+}
+
+#[derive(Debug)]
+enum Next {
+    Message(Bytes),
+    Status,
+    End,
+}
+
+impl Reply {
+    /// Sends `framed`, a message with its [`prefix`].
+    pub fn new(framed: Bytes) -> Self {
+        Self { next: Next::Message(framed) }
+    }
+
+    /// The same as a response.
+    pub fn into_response<B>(self, body: impl FnOnce(Self) -> B) -> http::Response<B> {
+        let mut response = http::Response::new(body(self));
+        let grpc = HeaderValue::from_static("application/grpc");
+        response.headers_mut().insert(http::header::CONTENT_TYPE, grpc);
+        response
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let (frame, next) = match std::mem::replace(&mut self.next, Next::End) {
+            Next::Message(framed) => (Frame::data(framed), Next::Status),
+            Next::Status => (Frame::trailers(ok()), Next::End),
+            Next::End => return Poll::Ready(None),
+        };
+        self.next = next;
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.next, Next::End)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.next {
+            Next::Message(framed) => SizeHint::with_exact(framed.len() as u64),
+            Next::Status | Next::End => SizeHint::with_exact(0),
+        }
+    }
+}
+
+fn ok() -> HeaderMap {
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    trailers
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// A body of these frames.
+    struct Frames(VecDeque<Bytes>);
+
+    impl Body for Frames {
+        type Data = Bytes;
+        type Error = &'static str;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Ready(self.0.pop_front().map(|data| match &*data {
+                b"broken" => Err("the peer is gone"),
+                _ => Ok(Frame::data(data)),
+            }))
+        }
+    }
+
+    fn read_all(frames: &[&[u8]], limit: usize) -> Result<Bytes, Unreadable> {
+        let body = Frames(frames.iter().map(|frame| Bytes::copy_from_slice(frame)).collect());
+        let mut reading = pin!(read(body, limit));
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        match reading.as_mut().poll(&mut context) {
+            Poll::Ready(result) => result,
+            Poll::Pending => unreachable!("these bodies are never pending"),
+        }
+    }
+
+    fn framed(message: &[u8]) -> Vec<u8> {
+        [&prefix(message.len())[..], message].concat()
+    }
+
+    #[test]
+    fn a_message_is_the_same_however_it_was_cut() {
+        let message: Vec<u8> = (0..=255).collect();
+        let whole = framed(&message);
+        for at in 0..whole.len() {
+            let (head, tail) = whole.split_at(at);
+            assert_eq!(read_all(&[head, b"", tail], 256).unwrap(), message, "cut at {at}");
+        }
+        let single: Vec<&[u8]> = whole.chunks(1).collect();
+        assert_eq!(read_all(&single, 256).unwrap(), message);
+    }
+
+    #[test]
+    fn a_message_in_one_frame_is_not_copied() {
+        let frame = Bytes::from(framed(b"scores"));
+        let mut reading = pin!(read(Frames([frame.clone()].into()), 6));
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let Poll::Ready(Ok(message)) = reading.as_mut().poll(&mut context) else {
+            panic!("it is all there")
+        };
+        assert!(frame.as_ptr_range().contains(&message.as_ptr()));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let error = |frames: &[&[u8]]| read_all(frames, 4).unwrap_err();
+        assert!(matches!(error(&[]), Unreadable::Cut));
+        assert!(matches!(error(&[b"\0\0\0"]), Unreadable::Cut));
+        assert!(matches!(error(&[b"\0\0\0\0\x04abc"]), Unreadable::Cut));
+        assert!(matches!(error(&[b"\0\0\0\0\x01ab"]), Unreadable::Surplus));
+        assert!(matches!(error(&[b"\0\0\0\0\x01a", b"\0"]), Unreadable::Surplus));
+        assert!(matches!(error(&[b"\x01"]), Unreadable::Compressed));
+        let early = Unreadable::TooLarge { size: 5, limit: 4 };
+        assert_eq!(error(&[b"\0\0\0\0\x05"]).to_string(), early.to_string(), "before it is read");
+        assert!(matches!(error(&[b"\0\0\0\0\x02a", b"broken"]), Unreadable::Broken(_)));
+    }
+
+    #[test]
+    fn a_reply_is_a_message_and_a_status() {
+        let mut reply = pin!(Reply::new(Bytes::from(framed(b"x"))));
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let mut next = || match reply.as_mut().poll_frame(&mut context) {
+            Poll::Ready(frame) => frame.map(Result::unwrap),
+            Poll::Pending => unreachable!("it is all there"),
+        };
+        assert_eq!(next().unwrap().into_data().unwrap(), framed(b"x"));
+        assert_eq!(next().unwrap().into_trailers().unwrap()["grpc-status"], "0");
+        assert!(next().is_none());
+    }
+}

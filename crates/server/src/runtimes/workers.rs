@@ -1,0 +1,147 @@
+//! Threads with a runtime each, and how connections are spread over them.
+
+use std::{
+    convert::Infallible,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::runtime::{Builder, Handle};
+use tokio_util::sync::CancellationToken;
+
+/// Threads with a runtime each. What begins on one of them stays there: a caller's
+/// connection, its requests, and the connection to the engine they go out on. No
+/// request has to wake another thread, which costs as much as reading it does.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    seats: Seats,
+    /// Disconnected once all threads have ended.
+    ended: mpsc::Receiver<Infallible>,
+    stop: CancellationToken,
+}
+
+impl Workers {
+    /// Starts `count` threads.
+    pub(crate) fn start(count: usize) -> io::Result<Self> {
+        let stop = CancellationToken::new();
+        let (alive, ended) = mpsc::channel();
+        let mut runtimes = Vec::new();
+        for number in 0..count {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            runtimes.push(runtime.handle().clone());
+            let (stop, alive) = (stop.clone(), alive.clone());
+            let run = move || {
+                runtime.block_on(stop.cancelled());
+                runtime.shutdown_background();
+                drop(alive);
+            };
+            thread::Builder::new().name(format!("serving-{number}")).spawn(run)?;
+        }
+        Ok(Self { seats: Seats::on(runtimes), ended, stop })
+    }
+
+    /// Where connections are served.
+    pub(crate) fn seats(&self) -> &Seats {
+        &self.seats
+    }
+
+    /// Ends the threads and waits for them, but not for longer than `patience`.
+    /// What still runs is given up.
+    pub(crate) fn end(self, patience: Duration) {
+        self.stop.cancel();
+        let _ = self.ended.recv_timeout(patience);
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Runtimes and how many connections each serves. Clones share the count.
+#[derive(Debug, Clone)]
+pub(crate) struct Seats(Arc<[(Handle, AtomicUsize)]>);
+
+impl Seats {
+    /// Seats on these runtimes; at least one.
+    pub(crate) fn on(runtimes: impl IntoIterator<Item = Handle>) -> Self {
+        Self(runtimes.into_iter().map(|runtime| (runtime, AtomicUsize::new(0))).collect())
+    }
+
+    /// The runtimes.
+    pub(crate) fn runtimes(&self) -> impl Iterator<Item = &Handle> {
+        self.0.iter().map(|(runtime, _)| runtime)
+    }
+
+    /// A seat where the fewest are taken.
+    pub(crate) fn take(&self) -> Seat {
+        let taken = |&at: &usize| self.0[at].1.load(Relaxed);
+        let at = (0..self.0.len()).min_by_key(taken).expect("there is at least one runtime");
+        self.0[at].1.fetch_add(1, Relaxed);
+        Seat { seats: self.clone(), at }
+    }
+}
+
+/// A connection's seat, free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    seats: Seats,
+    at: usize,
+}
+
+impl Seat {
+    /// The runtime that serves the connection.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.seats.0[self.at].0
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.0[self.at].1.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn thread_of(seat: &Seat) -> thread::ThreadId {
+        let (tell, told) = std::sync::mpsc::channel();
+        seat.runtime().spawn(async move { tell.send(thread::current().id()) });
+        told.recv().expect("the worker runs")
+    }
+
+    #[test]
+    fn connections_are_spread_and_those_that_ended_make_room() {
+        let workers = Workers::start(2).unwrap();
+        let mut seats: Vec<_> = (0..4).map(|_| workers.seats().take()).collect();
+        let threads: Vec<_> = seats.iter().map(thread_of).collect();
+        assert_eq!(threads.iter().collect::<HashSet<_>>().len(), 2);
+        assert_eq!(threads.iter().filter(|&&thread| thread == threads[0]).count(), 2);
+        drop(seats.remove(1));
+        assert_eq!(thread_of(&workers.seats().take()), threads[1]);
+        workers.end(Duration::from_secs(5));
+    }
+
+    #[test]
+    fn threads_end_with_the_workers() {
+        let workers = Workers::start(1).unwrap();
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        workers.seats().take().runtime().spawn(async move {
+            std::future::pending::<()>().await;
+            drop(hold);
+        });
+        drop(workers);
+        assert!(held.recv().is_err(), "what still ran was dropped");
+    }
+}
