@@ -158,6 +158,14 @@ pub fn prefix(length: usize) -> [u8; PREFIX] {
     [0, a, b, c, d]
 }
 
+/// A message with its [`prefix`].
+pub fn framed(message: &[u8]) -> Bytes {
+    let mut framed = BytesMut::with_capacity(PREFIX + message.len());
+    framed.put_slice(&prefix(message.len()));
+    framed.put_slice(message);
+    framed.freeze()
+}
+
 /// The body of a successful answer: a message, and the status.
 #[derive(Debug)]
 pub struct Reply {
@@ -255,10 +263,6 @@ mod tests {
         }
     }
 
-    fn framed(message: &[u8]) -> Vec<u8> {
-        [&prefix(message.len())[..], message].concat()
-    }
-
     #[test]
     fn a_message_is_the_same_however_it_was_cut() {
         let message: Vec<u8> = (0..=255).collect();
@@ -273,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_message_in_one_frame_is_not_copied() {
-        let frame = Bytes::from(framed(b"scores"));
+        let frame = framed(b"scores");
         let mut reading = pin!(read(Frames([frame.clone()].into()), 6));
         let mut context = Context::from_waker(std::task::Waker::noop());
         let Poll::Ready(Ok(message)) = reading.as_mut().poll(&mut context) else {
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_reply_is_a_message_and_a_status() {
-        let mut reply = pin!(Reply::new(Bytes::from(framed(b"x"))));
+        let mut reply = pin!(Reply::new(framed(b"x")));
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut next = || match reply.as_mut().poll_frame(&mut context) {
             Poll::Ready(frame) => frame.map(Result::unwrap),
