@@ -10,6 +10,8 @@ pub struct DType(pub i32);
 impl DType {
     /// `DT_FLOAT`
     pub const FLOAT: Self = Self(1);
+    /// `DT_INT32`
+    pub const INT32: Self = Self(3);
     /// `DT_STRING`
     pub const STRING: Self = Self(7);
     /// `DT_INT64`
