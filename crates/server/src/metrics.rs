@@ -6,6 +6,7 @@ mod reference;
 
 use std::time::Duration;
 
+use metrics::Histogram;
 use outrigger_core::{Metric, MetricKind};
 use outrigger_features::FeatureCounts;
 
@@ -143,15 +144,28 @@ pub(crate) enum Stage {
     Encode,
 }
 
+/// What every prediction of a model records to.
+struct Recorders {
+    /// By [`Stage`].
+    stages: [Histogram; 4],
+    users: Histogram,
+    treatments: Histogram,
+}
+
+impl Recorders {
+    fn new(model: &ModelLabel) -> Self {
+        let stage = |stage: &'static str| metrics::histogram!(STAGE_SECONDS, "stage" => stage, "model" => model.text());
+        Self {
+            stages: ["queue", "decode", "engine", "encode"].map(stage),
+            users: metrics::histogram!(USERS, "model" => model.text()),
+            treatments: metrics::histogram!(TREATMENTS, "model" => model.text()),
+        }
+    }
+}
+
 /// Notes how long a prediction spent in a stage.
 pub(crate) fn stage(stage: Stage, model: &ModelLabel, took: Duration) {
-    let stage = match stage {
-        Stage::Queue => "queue",
-        Stage::Decode => "decode",
-        Stage::Engine => "engine",
-        Stage::Encode => "encode",
-    };
-    metrics::histogram!(STAGE_SECONDS, "stage" => stage, "model" => model.text()).record(took);
+    model.recorders().stages[stage as usize].record(took);
 }
 
 /// Notes the size of a prediction: treatments of each user, and features.
@@ -162,9 +176,9 @@ pub(crate) fn packed(
 ) {
     #[allow(clippy::cast_precision_loss)]
     let number = |count: usize| count as f64;
-    metrics::histogram!(USERS, "model" => model.text()).record(number(treatments.len()));
-    let histogram = metrics::histogram!(TREATMENTS, "model" => model.text());
-    treatments.for_each(|count| histogram.record(number(count)));
+    let recorders = model.recorders();
+    recorders.users.record(number(treatments.len()));
+    treatments.for_each(|count| recorders.treatments.record(number(count)));
     for (kind, count) in [
         ("missing", counts.missing),
         ("unknown", counts.unknown),

@@ -1,14 +1,17 @@
-//! Models' names as labels: never more than a bounded number of them.
+//! Models' names as labels: never more than a bounded number of them. What every
+//! request of a model counts is looked up once a model.
 
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use arc_swap::ArcSwap;
 use metrics::SharedString;
 use outrigger_core::ModelName;
+
+use super::Recorders;
 
 /// Models with a label of their own; further ones share `other`. A process that
 /// has served more than this is asked about its models elsewhere.
@@ -20,26 +23,47 @@ type Known = HashMap<Arc<str>, ModelLabel>;
 static KNOWN: LazyLock<ArcSwap<Known>> = LazyLock::new(ArcSwap::default);
 
 /// The label of a model that is being served.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ModelLabel(Arc<str>);
+#[derive(Clone)]
+pub(crate) struct ModelLabel(Arc<Labelled>);
+
+struct Labelled {
+    name: Arc<str>,
+    /// Made with the first request that is packed.
+    recorders: OnceLock<Recorders>,
+}
 
 impl Default for ModelLabel {
     /// No model.
     fn default() -> Self {
-        static NONE: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
-        Self(NONE.clone())
+        static NONE: LazyLock<ModelLabel> = LazyLock::new(|| ModelLabel::new(""));
+        NONE.clone()
     }
 }
 
 impl ModelLabel {
+    fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(Arc::new(Labelled { name: name.into(), recorders: OnceLock::new() }))
+    }
+
     pub(crate) fn text(&self) -> SharedString {
-        SharedString::from(Arc::clone(&self.0))
+        SharedString::from(Arc::clone(&self.0.name))
+    }
+
+    /// What its requests record to.
+    pub(super) fn recorders(&self) -> &Recorders {
+        self.0.recorders.get_or_init(|| Recorders::new(self))
+    }
+}
+
+impl fmt::Debug for ModelLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0.name, f)
     }
 }
 
 impl fmt::Display for ModelLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.0.name)
     }
 }
 
@@ -54,10 +78,11 @@ fn label_in(known: &ArcSwap<Known>, model: &str, most: usize) -> ModelLabel {
         return label.clone();
     }
     if known.load().len() >= most {
-        return ModelLabel(Arc::from(OTHER));
+        static SHARED: LazyLock<ModelLabel> = LazyLock::new(|| ModelLabel::new(OTHER));
+        return SHARED.clone();
     }
     let name: Arc<str> = Arc::from(model);
-    let label = ModelLabel(Arc::clone(&name));
+    let label = ModelLabel::new(Arc::clone(&name));
     known.rcu(|known| {
         let mut next = Known::clone(known);
         next.insert(Arc::clone(&name), label.clone());
