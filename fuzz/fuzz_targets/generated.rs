@@ -1,4 +1,5 @@
-//! Models and calls generated from the input, packed both ways.
+//! Models, calls and outputs generated from the input, packed and answered both
+//! ways.
 #![no_main]
 
 // Each target uses a part of what is shared.

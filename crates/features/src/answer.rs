@@ -1,127 +1,89 @@
-//! The engine's outputs become responses: checked, trimmed, ranked.
+//! The engine's outputs become responses: checked, trimmed, ranked, and written
+//! straight to the wire.
+//!
+//! A response is measured first and then written once, into a buffer of just its
+//! size. No message is built in between; scores that are float32 are copied as
+//! they stand.
 
 mod output;
+mod rank;
+mod response;
+mod wire;
 
-use std::{cmp::Ordering, collections::HashMap};
+use outrigger_core::{Failure, Reason, Tensor};
+use outrigger_proto::outrigger::v1::PredictResponse;
+use prost::Message;
 
-use outrigger_core::{Failure, Tensor};
-use outrigger_proto::outrigger::v1::{PredictResponse, ScoreList, predict_response};
-
-use crate::{Packed, Plan, UserRows, metadata::OutputKind};
-use output::Checked;
+use crate::{Packed, Plan};
+use output::Outputs;
+use response::Response;
 
 impl Plan {
-    /// Turns the engine's outputs for a packed call into one response a user,
-    /// in the order of the requests; `model` is left unset. Outputs nobody asked
-    /// for are ignored. Where [`Packed::needs_engine`] is false, `outputs` may
-    /// be empty.
+    /// Turns the engine's outputs for a call of one request into an encoded
+    /// `outrigger.v1.PredictResponse`. `model` is what answers, an encoded
+    /// `ServedModel`. Outputs nobody asked for are ignored. Where
+    /// [`Packed::needs_engine`] is false, `outputs` may be empty.
     ///
     /// # Errors
     /// SCORES_INVALID: an output is missing, has the wrong shape or type, or a
-    /// score that is not finite.
+    /// score that is not finite. INTERNAL: the call has several requests.
     pub fn answer(
         &self,
         packed: &Packed,
-        outputs: Vec<Tensor>,
-    ) -> Result<Vec<PredictResponse>, Failure> {
-        let checked = self.check_outputs(packed, &outputs)?;
-        let users = packed.users.iter().enumerate();
-        users.map(|(index, user)| self.answer_user(index, user, &checked)).collect()
+        outputs: &[Tensor],
+        model: &[u8],
+    ) -> Result<Vec<u8>, Failure> {
+        let outputs = Outputs::check(self, packed, outputs)?;
+        let [user] = packed.users.as_slice() else {
+            return Err(Failure::new(Reason::Internal, "one answer for several requests"));
+        };
+        let response = Response::new(self, &outputs, 0, user, model)?;
+        let mut out = Vec::with_capacity(response.len());
+        response.write(&mut out);
+        Ok(out)
     }
 
-    /// The outputs asked for, by their positions in metadata.json.
-    fn check_outputs<'t>(
+    /// Turns the engine's outputs into an encoded
+    /// `outrigger.v1.BatchPredictResponse`: a response a user, in the order of
+    /// the requests. Else as [`Self::answer`].
+    ///
+    /// # Errors
+    /// As [`Self::answer`].
+    pub fn answer_batch(
         &self,
         packed: &Packed,
-        outputs: &'t [Tensor],
-    ) -> Result<HashMap<usize, Checked<'t>>, Failure> {
-        let mut checked = HashMap::new();
-        if !packed.needs_engine() {
-            return Ok(checked);
+        outputs: &[Tensor],
+        model: &[u8],
+        request_id: &str,
+    ) -> Result<Vec<u8>, Failure> {
+        let outputs = Outputs::check(self, packed, outputs)?;
+        let users = packed.users.iter().enumerate();
+        let responses =
+            users.map(|(index, user)| Response::new(self, &outputs, index, user, model));
+        let responses = responses.collect::<Result<Vec<_>, _>>()?;
+        let each = responses.iter().map(|response| wire::bytes_len(1, response.len()));
+        let length = each.sum::<usize>() + wire::filled_len(2, request_id.len());
+        let mut out = Vec::with_capacity(length);
+        for response in &responses {
+            wire::put_header(1, response.len(), &mut out);
+            response.write(&mut out);
         }
-        for index in packed.users.iter().flat_map(|user| &user.outputs) {
-            if !checked.contains_key(index) {
-                let output = &self.metadata.outputs[*index];
-                checked.insert(*index, Checked::find(output, outputs, packed)?);
-            }
-        }
-        Ok(checked)
+        wire::put_filled(2, request_id, &mut out);
+        Ok(out)
     }
 
-    fn answer_user(
+    /// As [`Self::answer`], for those who look at the response rather than send
+    /// it; `model` is an empty message.
+    ///
+    /// # Errors
+    /// As [`Self::answer`].
+    pub fn response(
         &self,
-        index: usize,
-        user: &UserRows,
-        outputs: &HashMap<usize, Checked<'_>>,
+        packed: &Packed,
+        outputs: &[Tensor],
     ) -> Result<PredictResponse, Failure> {
-        let values = |output: &usize| match outputs.get(output) {
-            Some(checked) => checked.values(index, user.kept.len()),
-            None => Ok(Vec::new()),
-        };
-        let mut response = PredictResponse {
-            request_id: user.request_id.clone(),
-            treatment_errors: user.errors.clone(),
-            ..PredictResponse::default()
-        };
-        let (first, others) = user.outputs.split_first().expect("at least one output is chosen");
-        let scores = values(first)?;
-        let order = rank(&scores, user.top_k);
-        response.output = Some(match self.metadata.outputs[*first].kind {
-            OutputKind::Single => predict_response::Output::Score(scores[0]),
-            OutputKind::PerTreatment => {
-                predict_response::Output::Scores(list(scores, order.as_deref(), user))
-            }
-        });
-        for output in others {
-            let values = values(output)?;
-            let output = &self.metadata.outputs[*output];
-            let list = match output.kind {
-                OutputKind::Single => ScoreList { values, width: 1, ..ScoreList::default() },
-                OutputKind::PerTreatment => list(values, order.as_deref(), user),
-            };
-            response.additional_outputs.insert(output.name.as_ref().to_owned(), list);
-        }
-        Ok(response)
-    }
-}
-
-/// The positions of the `top_k` highest scores, best first; ties keep their
-/// order. `None` if all scores are wanted as they stand.
-fn rank(scores: &[f32], top_k: usize) -> Option<Vec<usize>> {
-    if top_k == 0 {
-        return None;
-    }
-    let better = |a: &usize, b: &usize| {
-        let by_score = scores[*b].partial_cmp(&scores[*a]).unwrap_or(Ordering::Equal);
-        by_score.then(a.cmp(b))
-    };
-    let mut order: Vec<_> = (0..scores.len()).collect();
-    if top_k < order.len() {
-        order.select_nth_unstable_by(top_k, better);
-        order.truncate(top_k);
-    }
-    order.sort_unstable_by(better);
-    Some(order)
-}
-
-/// The values of a user's packed treatments as a list, in `order` if there is
-/// one.
-fn list(values: Vec<f32>, order: Option<&[usize]>, user: &UserRows) -> ScoreList {
-    let indexed = order.is_some() || user.kept.len() < user.requested;
-    let all: Vec<usize>;
-    let order = match order {
-        Some(order) => order,
-        None => {
-            all = (0..values.len()).collect();
-            &all
-        }
-    };
-    let ids = user.ids.as_deref().unwrap_or_default();
-    ScoreList {
-        values: order.iter().map(|row| values[*row]).collect(),
-        treatment_ids: order.iter().filter_map(|row| ids.get(*row).cloned()).collect(),
-        indices: order.iter().filter(|_| indexed).map(|row| user.kept[*row]).collect(),
-        width: 1,
+        let encoded = self.answer(packed, outputs, &[])?;
+        Ok(PredictResponse::decode(encoded.as_slice()).expect("what was written is a response"))
     }
 }
 

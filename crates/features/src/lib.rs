@@ -4,9 +4,9 @@
 //! ([`Metadata`]); [`signature`] holds that against what the SavedModel says.
 //! [`Plan`], compiled once a model, turns encoded `outrigger.v1.PredictRequest`s
 //! into the engine's tensors ([`Plan::pack`]) and the engine's outputs into
-//! responses ([`Plan::answer`]); [`Plan::explain`] shows the same tensors with
-//! the origin of every value. [`golden`] replays recorded cases and [`json`] is
-//! the HTTP form of requests and responses.
+//! encoded responses ([`Plan::answer`]); [`Plan::explain`] shows the same tensors
+//! with the origin of every value. [`golden`] replays recorded cases and [`json`]
+//! is the HTTP form of requests and responses.
 //!
 //! Shapes, for B users, up to T treatments a user and `width` the sum of a
 //! tensor's feature lengths: user tensors `[B, width]`, treatment tensors

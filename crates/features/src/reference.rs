@@ -1,8 +1,12 @@
-//! The plain way to pack: the message decoded by prost, its maps looked up.
+//! The plain way to pack and to answer: requests decoded by prost, their maps
+//! looked up; responses built for prost to encode.
 //!
-//! Not for production: tests hold the transcoder to it, and benchmarks measure
-//! against it. Encoding single values is shared; reading is not.
+//! Not for production: tests hold the transcoder and what is written to it, and
+//! benchmarks measure against it. Encoding single values is shared; reading is
+//! not.
 
+mod answer;
+mod output;
 mod packer;
 mod table;
 mod view;
@@ -16,6 +20,7 @@ use crate::{
     fields::fields,
     pack::{Call, Options, Trace, check_size, check_users, refuse_too_many},
 };
+pub use answer::answer;
 use packer::Packer;
 use view::View;
 

@@ -301,7 +301,7 @@ proptest! {
         let content = Content::Bytes(scores.iter().flat_map(|score| score.to_le_bytes()).collect());
         let shape = vec![1, scores.len() as i64];
         let tensor = Tensor { name: "scores".into(), dtype: DType::Float32, shape, content };
-        let response = PLAN.answer(&packed, vec![tensor]).expect("valid").remove(0);
+        let response = PLAN.response(&packed, &[tensor]).expect("valid");
         let Some(Output::Scores(list)) = response.output else { panic!("expected scores") };
         let mut expected: Vec<u32> = (0..scores.len() as u32).collect();
         expected.sort_by(|a, b| scores[*b as usize].partial_cmp(&scores[*a as usize]).expect("finite"));

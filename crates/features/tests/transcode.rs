@@ -1,5 +1,5 @@
 //! The transcoder and the plain way agree about everything: tensors, counts,
-//! rows kept, refusals in every word, and what is no message at all.
+//! rows kept, responses, refusals in every word, and what is no message at all.
 
 #[path = "transcode/mod.rs"]
 mod transcode;
@@ -17,13 +17,13 @@ proptest! {
     })]
 
     #[test]
-    fn any_call_of_any_model_is_packed_as_by_the_plain_way(bytes in vec(any::<u8>(), 0..4000)) {
+    fn any_call_of_any_model_is_packed_and_answered_as_by_the_plain_way(bytes in vec(any::<u8>(), 0..4000)) {
         check::generated(&bytes);
     }
 }
 
 #[test]
-fn what_fuzzing_has_found_worth_keeping_is_packed_as_by_the_plain_way() {
+fn what_fuzzing_has_found_worth_keeping_is_done_as_by_the_plain_way() {
     assert!(replay("generated", check::generated) > 10);
     assert!(replay("raw", check::raw) > 10);
 }

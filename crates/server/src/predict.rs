@@ -1,17 +1,16 @@
 //! The way of a prediction, whatever surface it came by: find the servable, pack
 //! the tensors, ask the engine, write the answer.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use outrigger_backend as backend;
 use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
 use outrigger_features::{Limits, Packed, json};
 use outrigger_lifecycle::{Handle, Lease};
 use outrigger_proto::outrigger::v1::{
-    self as wire, BatchPredictResponse, ExplainResponse, PredictResponse, ResponseOptions,
-    ServedModel,
+    self as wire, ExplainResponse, PredictResponse, ResponseOptions, ServedModel,
 };
 use outrigger_proto::raw::unary;
-use prost::Message;
+use prost::Message as _;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -50,7 +49,11 @@ impl Predictor {
     ) -> Result<Bytes, Failure> {
         let lease = self.lease(call, &routing::read(request)?, named).await?;
         let packed = timed(call, Stage::Decode, || lease.plan.pack(&[request], &self.limits))?;
-        scored(call, &lease, packed, |responses| Ok(framed(&only(responses)?))).await
+        scored(call, &lease, packed, |packed, outputs| {
+            let answer = lease.plan.answer(packed, outputs, &served(&lease).encode_to_vec())?;
+            Ok(unary::framed(&answer))
+        })
+        .await
     }
 
     /// Scores many users in one call of the engine: an encoded
@@ -73,9 +76,9 @@ impl Predictor {
         let requests: Vec<&[u8]> = requests.iter().map(AsRef::as_ref).collect();
         let pack = || lease.plan.pack_batch(&requests, &options, &self.limits);
         let packed = timed(call, Stage::Decode, pack)?;
-        scored(call, &lease, packed, |responses| {
-            let response = BatchPredictResponse { responses, request_id: routing.request_id };
-            Ok(framed(&response))
+        scored(call, &lease, packed, |packed, outputs| {
+            let (model, id) = (served(&lease).encode_to_vec(), &routing.request_id);
+            Ok(unary::framed(&lease.plan.answer_batch(packed, outputs, &model, id)?))
         })
         .await
     }
@@ -95,7 +98,7 @@ impl Predictor {
         let explain = || lease.plan.explain(&[request], &self.limits);
         let explained = timed(call, Stage::Decode, explain)?;
         let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
-        Ok(framed(&response))
+        Ok(unary::framed(&response.encode_to_vec()))
     }
 
     /// [`Self::predict`] for the HTTP form: JSON typed by the model's metadata.
@@ -110,8 +113,10 @@ impl Predictor {
             let request = json::predict_request(&lease.plan, body)?.encode_to_vec();
             lease.plan.pack(&[&request], &self.limits)
         })?;
-        scored(call, &lease, packed, |responses| {
-            Ok(json::predict_response(&lease.plan, &only(responses)?))
+        scored(call, &lease, packed, |packed, outputs| {
+            let response = lease.plan.response(packed, outputs)?;
+            let response = PredictResponse { model: Some(served(&lease)), ..response };
+            Ok(json::predict_response(&lease.plan, &response))
         })
         .await
     }
@@ -151,15 +156,15 @@ impl Predictor {
     }
 }
 
-/// Runs the model on what was packed and has the users' responses written down.
+/// Runs the model on what was packed and has the answer written down.
 async fn scored<T>(
     call: &Call,
     lease: &Lease,
     mut packed: Packed,
-    write: impl FnOnce(Vec<PredictResponse>) -> Result<T, Failure>,
+    answer: impl FnOnce(&Packed, &[Tensor]) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let outputs = run(call, lease, &mut packed).await?;
-    timed(call, Stage::Encode, || write(answer(lease, &packed, outputs)?))
+    timed(call, Stage::Encode, || answer(&packed, &outputs))
 }
 
 /// Runs the model, unless there is nothing to compute. Takes the tensors.
@@ -182,20 +187,6 @@ async fn run(call: &Call, lease: &Lease, packed: &mut Packed) -> Result<Vec<Tens
     Ok(outputs)
 }
 
-/// The users' responses, each with what answered.
-fn answer(
-    lease: &Lease,
-    packed: &Packed,
-    outputs: Vec<Tensor>,
-) -> Result<Vec<PredictResponse>, Failure> {
-    let mut responses = lease.plan.answer(packed, outputs)?;
-    let model = served(lease);
-    for response in &mut responses {
-        response.model = Some(model.clone());
-    }
-    Ok(responses)
-}
-
 /// What answers, as callers are told.
 pub(crate) fn served(lease: &Lease) -> ServedModel {
     let arm = match lease.arm() {
@@ -210,15 +201,6 @@ pub(crate) fn served(lease: &Lease) -> ServedModel {
         tag: lease.tag().map(ToString::to_string).unwrap_or_default(),
         arm: arm.into(),
     }
-}
-
-/// The message, encoded after its prefix.
-fn framed(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut framed = BytesMut::with_capacity(unary::PREFIX + length);
-    framed.put_slice(&unary::prefix(length));
-    message.encode_raw(&mut framed);
-    framed.freeze()
 }
 
 fn only<T>(mut all: Vec<T>) -> Result<T, Failure> {

@@ -1,63 +1,107 @@
-//! One output tensor, checked and read as float32.
+//! Output tensors, checked and read as float32.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use outrigger_core::{Content, DType, Failure, Reason, Tensor};
 
 use crate::{
-    Packed,
+    Packed, Plan,
+    column::floats,
     metadata::{Output, OutputKind},
 };
 
+/// The outputs that a call's users asked for, by their positions in
+/// metadata.json.
+pub(super) struct Outputs<'t> {
+    checked: Vec<Option<Checked<'t>>>,
+}
+
 /// An output of the right shape, type and size.
-pub(super) struct Checked<'t> {
-    name: String,
-    dtype: DType,
-    bytes: &'t Bytes,
+struct Checked<'t> {
+    name: &'t str,
+    /// Little-endian float32.
+    floats: Cow<'t, [u8]>,
     /// Values a user, padding included; `None` for a `single` output.
     stride: Option<usize>,
 }
 
-impl<'t> Checked<'t> {
-    /// Finds an output among the engine's and checks all but its values.
-    pub(super) fn find(
-        output: &Output,
-        tensors: &'t [Tensor],
+impl<'t> Outputs<'t> {
+    /// Finds the outputs asked for and checks all but their values.
+    pub(super) fn check(
+        plan: &'t Plan,
         packed: &Packed,
+        tensors: &'t [Tensor],
     ) -> Result<Self, Failure> {
-        let name = output.name.as_ref().to_owned();
-        let Some(tensor) = tensors.iter().find(|tensor| tensor.name == output.tensor) else {
-            return Err(invalid(&name, "the engine did not return it"));
-        };
-        let (users, treatments) = (packed.users.len(), packed.treatments);
-        let (shape, stride) = match output.kind {
-            OutputKind::PerTreatment => (vec![users, treatments], Some(treatments)),
-            OutputKind::Single => (vec![users], None),
-        };
-        check_shape(&name, &tensor.shape, &shape)?;
-        let count: usize = shape.iter().product();
-        let bytes = check_content(&name, tensor, count)?;
-        Ok(Self { name, dtype: tensor.dtype, bytes, stride })
+        let mut checked: Vec<_> = plan.metadata.outputs.iter().map(|_| None).collect();
+        if !packed.needs_engine() {
+            return Ok(Self { checked });
+        }
+        for index in packed.users.iter().flat_map(|user| &user.outputs) {
+            if checked[*index].is_none() {
+                let output = &plan.metadata.outputs[*index];
+                checked[*index] = Some(Checked::find(output, tensors, packed)?);
+            }
+        }
+        Ok(Self { checked })
     }
 
-    /// The values of one user, as many as it has treatments, or one.
-    pub(super) fn values(&self, user: usize, treatments: usize) -> Result<Vec<f32>, Failure> {
+    /// The values of one user as little-endian float32: as many as it has
+    /// treatments, or one. None if the engine had nothing to compute.
+    ///
+    /// # Errors
+    /// SCORES_INVALID: one of them is not finite.
+    pub(super) fn values(
+        &self,
+        output: usize,
+        user: usize,
+        treatments: usize,
+    ) -> Result<&[u8], Failure> {
+        self.checked[output].as_ref().map_or(Ok(&[]), |output| output.values(user, treatments))
+    }
+}
+
+impl<'t> Checked<'t> {
+    fn find(output: &'t Output, tensors: &'t [Tensor], packed: &Packed) -> Result<Self, Failure> {
+        let name = &output.name;
+        let Some(tensor) = tensors.iter().find(|tensor| tensor.name == output.tensor) else {
+            return Err(invalid(name, "the engine did not return it"));
+        };
+        let (users, treatments) = (packed.users.len(), packed.treatments);
+        let (count, stride) = match output.kind {
+            OutputKind::PerTreatment => {
+                check_shape(name, &tensor.shape, &[users, treatments])?;
+                (users * treatments, Some(treatments))
+            }
+            OutputKind::Single => {
+                check_shape(name, &tensor.shape, &[users])?;
+                (users, None)
+            }
+        };
+        let bytes = check_content(name, tensor, count)?;
+        Ok(Self { name, floats: to_floats(bytes, tensor.dtype), stride })
+    }
+
+    fn values(&self, user: usize, treatments: usize) -> Result<&[u8], Failure> {
         let (start, count) = match self.stride {
             Some(stride) => (user * stride, treatments),
             None => (user, 1),
         };
-        (0..count).map(|row| self.finite(start + row, user, row)).collect()
+        let values = &self.floats[4 * start..4 * (start + count)];
+        if floats::all_finite(values) { Ok(values) } else { Err(self.not_finite(values, user)) }
     }
 
-    fn finite(&self, at: usize, user: usize, row: usize) -> Result<f32, Failure> {
-        let value = read(self.bytes, self.dtype, at);
-        if value.is_finite() {
-            return Ok(value);
-        }
+    #[cold]
+    fn not_finite(&self, values: &[u8], user: usize) -> Failure {
+        let (values, _) = values.as_chunks();
+        let mut values = values.iter().map(|bytes| f32::from_le_bytes(*bytes)).enumerate();
+        let found = values.find(|(_, value)| !value.is_finite());
+        let (row, value) = found.expect("one of them is not finite");
         let index = match self.stride {
             Some(_) => format!("[{user}, {row}]"),
             None => format!("[{user}]"),
         };
-        Err(invalid(&self.name, &format!("the value at {index} is {value}")))
+        invalid(self.name, &format!("the value at {index} is {value}"))
     }
 }
 
@@ -67,12 +111,11 @@ fn invalid(name: &str, message: &str) -> Failure {
 
 /// Accepts the shape wanted, also with a last dimension of 1.
 fn check_shape(name: &str, found: &[i64], wanted: &[usize]) -> Result<(), Failure> {
-    let sizes: Option<Vec<usize>> = found.iter().map(|size| (*size).try_into().ok()).collect();
-    let sizes = sizes.unwrap_or_default();
-    let column = [wanted, &[1]].concat();
-    if sizes == wanted || sizes == column {
+    let sizes = || wanted.iter().map(|size| i64::try_from(*size).unwrap_or(i64::MAX));
+    if found.iter().copied().eq(sizes()) || found.iter().copied().eq(sizes().chain([1])) {
         return Ok(());
     }
+    let column = [wanted, &[1]].concat();
     let message = format!("expected shape {wanted:?} or {column:?}, the engine returned {found:?}");
     Err(invalid(name, &message))
 }
@@ -96,16 +139,17 @@ fn check_content<'t>(name: &str, tensor: &'t Tensor, count: usize) -> Result<&'t
     }
 }
 
-/// The element at `index` as the response's float32.
-fn read(bytes: &[u8], dtype: DType, index: usize) -> f32 {
+/// Numbers of a type as the response's float32.
+fn to_floats(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
     match dtype {
-        DType::Float32 => f32::from_le_bytes(element(bytes, index)),
-        DType::Float64 => f64::from_le_bytes(element(bytes, index)) as f32,
-        DType::Int32 => i32::from_le_bytes(element(bytes, index)) as f32,
-        _ => i64::from_le_bytes(element(bytes, index)) as f32,
+        DType::Float64 => cast(bytes, |element| f64::from_le_bytes(element) as f32),
+        DType::Int32 => cast(bytes, |element| i32::from_le_bytes(element) as f32),
+        DType::Int64 => cast(bytes, |element| i64::from_le_bytes(element) as f32),
+        _ => Cow::Borrowed(bytes),
     }
 }
 
-fn element<const N: usize>(bytes: &[u8], index: usize) -> [u8; N] {
-    bytes[index * N..(index + 1) * N].try_into().expect("the content's size was checked")
+fn cast<const N: usize>(bytes: &[u8], to_float: impl Fn([u8; N]) -> f32) -> Cow<'static, [u8]> {
+    let (elements, _) = bytes.as_chunks();
+    elements.iter().flat_map(|element| to_float(*element).to_le_bytes()).collect()
 }

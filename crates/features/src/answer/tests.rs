@@ -1,7 +1,8 @@
 use bytes::Bytes;
-use outrigger_core::{Content, DType, Reason};
+use outrigger_core::{Content, DType};
 use outrigger_proto::outrigger::v1::{
-    OnTreatmentError, PredictRequest, ResponseOptions, predict_response::Output,
+    Arm, BatchPredictResponse, OnTreatmentError, PredictRequest, ResponseOptions, ScoreList,
+    ServedModel, predict_response::Output,
 };
 
 use super::*;
@@ -10,7 +11,9 @@ use crate::fixtures::{doubles, everything, floats, ints, longs, output, pack, pl
 fn answer(requests: &[PredictRequest], tensor: Tensor) -> Result<Vec<PredictResponse>, Failure> {
     let plan = plan();
     let packed = pack(&plan, requests).expect("packs");
-    plan.answer(&packed, vec![tensor])
+    let encoded = plan.answer_batch(&packed, &[tensor], &[], "")?;
+    let response = BatchPredictResponse::decode(encoded.as_slice()).expect("a response");
+    Ok(response.responses)
 }
 
 fn scores(response: &PredictResponse) -> &ScoreList {
@@ -134,7 +137,7 @@ fn single_outputs_are_one_score_or_a_list_of_one() {
         let options = ResponseOptions { outputs, ..ResponseOptions::default() };
         let request = PredictRequest { options: Some(options), ..plan.smoke_request() };
         let packed = pack(&plan, &[request]).expect("packs");
-        plan.answer(&packed, tensors.clone()).expect("answers").remove(0)
+        plan.response(&packed, &tensors).expect("answers")
     };
     let all = ask(&[]);
     assert_eq!(scores(&all).values, [0.5]);
@@ -150,6 +153,32 @@ fn single_outputs_are_one_score_or_a_list_of_one() {
 fn without_treatments_the_lists_are_empty_and_no_output_is_needed() {
     let plan = plan();
     let packed = pack(&plan, &[request(&[])]).expect("packs");
-    let responses = plan.answer(&packed, Vec::new()).expect("answers");
-    assert_eq!(scores(&responses[0]).values, [0f32; 0]);
+    let response = plan.response(&packed, &[]).expect("answers");
+    assert_eq!(scores(&response).values, [0f32; 0]);
+}
+
+#[test]
+fn what_answers_is_named_in_every_response() {
+    let plan = plan();
+    let model = ServedModel { name: "churn".into(), arm: Arm::Live.into(), ..Default::default() };
+    let named = model.encode_to_vec();
+    let tensor = [output("scores", &[1, 1], &[0.5])];
+
+    let packed = pack(&plan, &[request(&[0.1])]).expect("packs");
+    let encoded = plan.answer(&packed, &tensor, &named).expect("answers");
+    let response = PredictResponse::decode(encoded.as_slice()).expect("a response");
+    assert_eq!(response.model.as_ref(), Some(&model));
+
+    let encoded = plan.answer_batch(&packed, &tensor, &named, "b").expect("answers");
+    let batch = BatchPredictResponse::decode(encoded.as_slice()).expect("a response");
+    assert_eq!((batch.responses, batch.request_id.as_str()), (vec![response], "b"));
+}
+
+#[test]
+fn one_response_is_not_made_of_several_requests() {
+    let plan = plan();
+    let packed = pack(&plan, &[request(&[0.1]), request(&[0.1])]).expect("packs");
+    let tensor = output("scores", &[2, 1], &[0.5, 0.5]);
+    let failure = plan.answer(&packed, &[tensor], &[]).expect_err("two requests");
+    assert_eq!(failure.reason, Reason::Internal);
 }

@@ -1,13 +1,14 @@
-//! Holds the transcoder to the plain way, for one case.
+//! Holds the transcoder and what is written to the plain way, for one case.
 
 use std::sync::LazyLock;
 
 use outrigger_core::Failure;
 use outrigger_features::{Limits, Metadata, Plan, reference};
 
-use super::{entropy::Entropy, models, requests};
+use super::{answers, entropy::Entropy, models, requests};
 
-/// Makes a model and a call of `bytes`, and packs it both ways.
+/// Makes a model, a call and the engine's outputs of `bytes`; packs and answers
+/// it both ways.
 pub(crate) fn generated(bytes: &[u8]) {
     let mut entropy = Entropy::new(bytes);
     let metadata = models::metadata(&mut entropy);
@@ -26,11 +27,18 @@ pub(crate) fn generated(bytes: &[u8]) {
     let options = batch.then(|| requests::options(&mut entropy));
     let requests: Vec<_> = requests.iter().map(Vec::as_slice).collect();
     let plan = Plan::compile(metadata);
-    if let Some(options) = &options {
-        let transcoded = plan.pack_batch(&requests, options, &limits);
-        agree(transcoded, reference::pack_batch(&plan, &requests, options, &limits));
-    }
     both(&plan, &requests, &limits);
+    let packed = match &options {
+        Some(options) => {
+            let expected = reference::pack_batch(&plan, &requests, options, &limits);
+            agree(plan.pack_batch(&requests, options, &limits), expected);
+            plan.pack_batch(&requests, options, &limits)
+        }
+        None => plan.pack(&requests, &limits),
+    };
+    if let Ok(packed) = packed {
+        answers::both(&plan, &packed, &mut entropy);
+    }
 }
 
 /// Packs and explains a call both ways.

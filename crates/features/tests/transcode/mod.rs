@@ -1,5 +1,6 @@
 //! Test cases made of bytes; the fuzz targets share them.
 
+mod answers;
 pub(crate) mod check;
 mod entropy;
 mod models;

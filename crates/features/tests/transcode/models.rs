@@ -65,11 +65,16 @@ pub(crate) fn metadata(entropy: &mut Entropy<'_>) -> Metadata {
         inputs.push(json!({"tensor": "seed", "entity": "seed", "dtype": "int64"}));
     }
     let kind = entropy.one_of(&["per_treatment", "single"]);
+    let mut outputs = vec![
+        json!({"tensor": "y", "name": "score", "kind": kind}),
+        json!({"tensor": "z", "name": "other", "kind": "per_treatment"}),
+    ];
+    if seed {
+        outputs.push(json!({"tensor": "p", "name": "propensity", "kind": "single"}));
+    }
     let json = json!({
         "schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": inputs,
-        "deterministic": !seed,
-        "outputs": [{"tensor": "y", "name": "score", "kind": kind},
-                    {"tensor": "z", "name": "other", "kind": "per_treatment"}],
+        "deterministic": !seed, "outputs": outputs,
     });
     Metadata::parse(json.to_string().as_bytes()).expect("valid")
 }

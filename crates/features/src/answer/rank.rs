@@ -1,0 +1,25 @@
+//! The best of many scores.
+
+/// The rows of the `top_k` highest scores, best first; ties keep their order.
+/// Scores are little-endian float32, all of them finite.
+pub(super) fn best(scores: &[u8], top_k: usize) -> Vec<u32> {
+    let (scores, _) = scores.as_chunks();
+    let rows = scores.iter().zip(0..);
+    let mut keys: Vec<u64> =
+        rows.map(|(score, row)| key(f32::from_le_bytes(*score), row)).collect();
+    if top_k < keys.len() {
+        keys.select_nth_unstable(top_k);
+        keys.truncate(top_k);
+    }
+    keys.sort_unstable();
+    keys.into_iter().map(|key| key as u32).collect()
+}
+
+/// A number that is lower for what comes first. No two rows have the same.
+fn key(score: f32, row: u32) -> u64 {
+    const SIGN: u32 = 1 << 31;
+    // Adding zero makes 0 of -0.
+    let bits = (score + 0.0).to_bits();
+    let from_best = if bits & SIGN == 0 { bits ^ !SIGN } else { bits };
+    u64::from(from_best) << 32 | u64::from(row)
+}

@@ -1,0 +1,111 @@
+//! One output tensor, checked and read as float32.
+
+use bytes::Bytes;
+use outrigger_core::{Content, DType, Failure, Reason, Tensor};
+
+use crate::{
+    Packed,
+    metadata::{Output, OutputKind},
+};
+
+/// An output of the right shape, type and size.
+pub(super) struct Checked<'t> {
+    name: String,
+    dtype: DType,
+    bytes: &'t Bytes,
+    /// Values a user, padding included; `None` for a `single` output.
+    stride: Option<usize>,
+}
+
+impl<'t> Checked<'t> {
+    /// Finds an output among the engine's and checks all but its values.
+    pub(super) fn find(
+        output: &Output,
+        tensors: &'t [Tensor],
+        packed: &Packed,
+    ) -> Result<Self, Failure> {
+        let name = output.name.as_ref().to_owned();
+        let Some(tensor) = tensors.iter().find(|tensor| tensor.name == output.tensor) else {
+            return Err(invalid(&name, "the engine did not return it"));
+        };
+        let (users, treatments) = (packed.users.len(), packed.treatments);
+        let (shape, stride) = match output.kind {
+            OutputKind::PerTreatment => (vec![users, treatments], Some(treatments)),
+            OutputKind::Single => (vec![users], None),
+        };
+        check_shape(&name, &tensor.shape, &shape)?;
+        let count: usize = shape.iter().product();
+        let bytes = check_content(&name, tensor, count)?;
+        Ok(Self { name, dtype: tensor.dtype, bytes, stride })
+    }
+
+    /// The values of one user, as many as it has treatments, or one.
+    pub(super) fn values(&self, user: usize, treatments: usize) -> Result<Vec<f32>, Failure> {
+        let (start, count) = match self.stride {
+            Some(stride) => (user * stride, treatments),
+            None => (user, 1),
+        };
+        (0..count).map(|row| self.finite(start + row, user, row)).collect()
+    }
+
+    fn finite(&self, at: usize, user: usize, row: usize) -> Result<f32, Failure> {
+        let value = read(self.bytes, self.dtype, at);
+        if value.is_finite() {
+            return Ok(value);
+        }
+        let index = match self.stride {
+            Some(_) => format!("[{user}, {row}]"),
+            None => format!("[{user}]"),
+        };
+        Err(invalid(&self.name, &format!("the value at {index} is {value}")))
+    }
+}
+
+fn invalid(name: &str, message: &str) -> Failure {
+    Failure::new(Reason::ScoresInvalid, format!("output {name:?}: {message}"))
+}
+
+/// Accepts the shape wanted, also with a last dimension of 1.
+fn check_shape(name: &str, found: &[i64], wanted: &[usize]) -> Result<(), Failure> {
+    let sizes: Option<Vec<usize>> = found.iter().map(|size| (*size).try_into().ok()).collect();
+    let sizes = sizes.unwrap_or_default();
+    let column = [wanted, &[1]].concat();
+    if sizes == wanted || sizes == column {
+        return Ok(());
+    }
+    let message = format!("expected shape {wanted:?} or {column:?}, the engine returned {found:?}");
+    Err(invalid(name, &message))
+}
+
+fn check_content<'t>(name: &str, tensor: &'t Tensor, count: usize) -> Result<&'t Bytes, Failure> {
+    let size = match tensor.dtype {
+        DType::Float32 | DType::Int32 => 4,
+        DType::Float64 | DType::Int64 => 8,
+        other => {
+            return Err(invalid(name, &format!("expected numbers, the engine returned {other}")));
+        }
+    };
+    let expected = count * size;
+    match &tensor.content {
+        Content::Bytes(bytes) if bytes.len() == expected => Ok(bytes),
+        Content::Bytes(bytes) => {
+            let found = bytes.len();
+            Err(invalid(name, &format!("expected {expected} bytes, the engine returned {found}")))
+        }
+        Content::Strings(_) => Err(invalid(name, "expected numbers, the engine returned strings")),
+    }
+}
+
+/// The element at `index` as the response's float32.
+fn read(bytes: &[u8], dtype: DType, index: usize) -> f32 {
+    match dtype {
+        DType::Float32 => f32::from_le_bytes(element(bytes, index)),
+        DType::Float64 => f64::from_le_bytes(element(bytes, index)) as f32,
+        DType::Int32 => i32::from_le_bytes(element(bytes, index)) as f32,
+        _ => i64::from_le_bytes(element(bytes, index)) as f32,
+    }
+}
+
+fn element<const N: usize>(bytes: &[u8], index: usize) -> [u8; N] {
+    bytes[index * N..(index + 1) * N].try_into().expect("the content's size was checked")
+}

@@ -1,0 +1,109 @@
+//! Responses, written and built by prost, of whatever the engine may return.
+
+use outrigger_core::{Content, DType, Tensor};
+use outrigger_features::{Packed, Plan, metadata::OutputKind, reference};
+use outrigger_proto::outrigger::v1::{Arm, BatchPredictResponse, ServedModel};
+use prost::Message;
+
+use super::entropy::Entropy;
+
+/// Answers a packed call both ways, with outputs made of `entropy`.
+pub(crate) fn both(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) {
+    let outputs = outputs(plan, packed, entropy);
+    let model = ServedModel {
+        name: "offers/spring".into(),
+        digest: "sha256:00".into(),
+        arm: Arm::Canary.into(),
+        ..Default::default()
+    };
+    let written = plan.answer_batch(packed, &outputs, &model.encode_to_vec(), "batch-1");
+    let built = reference::answer(plan, packed, &outputs, &model);
+    if let Ok([response]) = built.as_deref() {
+        let written = plan.answer(packed, &outputs, &model.encode_to_vec());
+        same(&written.expect("as in a batch"), response, response.additional_outputs.len());
+    }
+    match (written, built) {
+        (Ok(written), Ok(responses)) => {
+            let others = responses.iter().map(|response| response.additional_outputs.len()).max();
+            let built = BatchPredictResponse { responses, request_id: "batch-1".into() };
+            same(&written, &built, others.unwrap_or(0));
+        }
+        (written, built) => assert_eq!(written.err(), built.err()),
+    }
+}
+
+/// What was written is what prost would write, but for the order of a map's
+/// entries.
+fn same<M: Message + Default + PartialEq + std::fmt::Debug>(
+    written: &Vec<u8>,
+    built: &M,
+    entries: usize,
+) {
+    assert_eq!(M::decode(written.as_slice()).as_ref(), Ok(built));
+    assert_eq!((written.len(), written.capacity()), (built.encoded_len(), built.encoded_len()));
+    if entries < 2 {
+        assert_eq!(*written, built.encode_to_vec());
+    }
+}
+
+/// The outputs of a model, mostly as metadata.json has them.
+fn outputs(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) -> Vec<Tensor> {
+    let (users, treatments) = (packed.users.len(), packed.treatments);
+    let output = |output: &outrigger_features::metadata::Output| {
+        let mut shape = match output.kind {
+            OutputKind::PerTreatment => vec![users, treatments],
+            OutputKind::Single => vec![users],
+        };
+        let count = shape.iter().product();
+        if entropy.chance(128) {
+            shape.push(1);
+        }
+        let (dtype, content) = content(count, entropy);
+        let shape = shape.into_iter().map(|size| size as i64).collect();
+        Tensor { name: output.tensor.clone(), dtype, shape, content }
+    };
+    let mut outputs: Vec<_> = plan.metadata().outputs.iter().map(output).collect();
+    if entropy.chance(24) {
+        let at = entropy.below(outputs.len());
+        damage(&mut outputs[at], entropy);
+    }
+    outputs
+}
+
+/// Numbers of any type, many of them equal.
+fn content(count: usize, entropy: &mut Entropy<'_>) -> (DType, Content) {
+    const TYPES: [DType; 6] = [
+        DType::Float32,
+        DType::Float32,
+        DType::Float32,
+        DType::Float64,
+        DType::Int32,
+        DType::Int64,
+    ];
+    let dtype = entropy.one_of(&TYPES);
+    let number = |entropy: &mut Entropy<'_>| match entropy.byte() {
+        1 => f64::NAN,
+        2 => f64::NEG_INFINITY,
+        3 => -0.0,
+        4..100 => f64::from(entropy.below(4) as u8) - 1.0,
+        byte => f64::from(byte) / -7.0,
+    };
+    let element = |_| match (dtype, number(entropy)) {
+        (DType::Float64, value) => value.to_le_bytes().to_vec(),
+        (DType::Int32, value) => (value as i32).to_le_bytes().to_vec(),
+        (DType::Int64, value) => (value as i64).to_le_bytes().to_vec(),
+        (_, value) => (value as f32).to_le_bytes().to_vec(),
+    };
+    (dtype, Content::Bytes((0..count).flat_map(element).collect()))
+}
+
+/// Makes an output one that is not as metadata.json has it.
+fn damage(output: &mut Tensor, entropy: &mut Entropy<'_>) {
+    match entropy.below(5) {
+        0 => output.name = "other".into(),
+        1 => output.shape.push(1),
+        2 => output.shape[0] = -1,
+        3 => output.dtype = entropy.one_of(&[DType::String, DType::Bool, DType::Float64]),
+        _ => output.content = Content::Strings(Vec::new()),
+    }
+}
