@@ -66,21 +66,43 @@ pub fn decode_response(
     wanted: &[Arc<str>],
     limit: usize,
 ) -> Result<Vec<Tensor>, DecodeError> {
-    let mut found = Vec::with_capacity(wanted.len());
-    for field in Fields::of(message) {
-        if let (1, Value::Bytes(entry)) = field? {
-            let (name, value) = map_entry(entry)?;
-            if wanted.is_empty() || wanted.iter().any(|known| **known == *name) {
-                found.push(decode_tensor(&name, value, limit)?);
-            }
+    if wanted.is_empty() { all(&message, limit) } else { these(&message, wanted, limit) }
+}
+
+fn all(message: &Bytes, limit: usize) -> Result<Vec<Tensor>, DecodeError> {
+    let outputs = outputs(message).map(|output| {
+        let (name, value) = output?;
+        let name = std::str::from_utf8(name).map_err(|_| DecodeError::Malformed)?;
+        tensor(name.into(), message, value, limit)
+    });
+    outputs.collect()
+}
+
+/// Of a name that comes twice, the last one counts.
+fn these(message: &Bytes, wanted: &[Arc<str>], limit: usize) -> Result<Vec<Tensor>, DecodeError> {
+    let mut found: Vec<Option<Tensor>> = wanted.iter().map(|_| None).collect();
+    for output in outputs(message) {
+        let (name, value) = output?;
+        if let Some(index) = wanted.iter().position(|wanted| wanted.as_bytes() == name) {
+            found[index] = Some(tensor(Arc::clone(&wanted[index]), message, value, limit)?);
         }
     }
-    if wanted.is_empty() { Ok(found) } else { in_order(found, wanted) }
+    let named = found.into_iter().zip(wanted);
+    named.map(|(found, name)| found.ok_or_else(|| DecodeError::Missing(name.to_string()))).collect()
+}
+
+/// The names and values of the map `outputs`.
+fn outputs(message: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), DecodeError>> {
+    Fields::of(message).filter_map(|field| match field {
+        Ok((1, Value::Bytes(entry))) => Some(map_entry(entry)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    })
 }
 
 /// A map's entry; the value may be left out, which makes it an empty message.
-fn map_entry(entry: Bytes) -> Result<(String, Bytes), DecodeError> {
-    let (mut key, mut value) = (Bytes::new(), Bytes::new());
+fn map_entry(entry: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
+    let (mut key, mut value) = (&[][..], &[][..]);
     for field in Fields::of(entry) {
         match field? {
             (1, Value::Bytes(bytes)) => key = bytes,
@@ -88,19 +110,7 @@ fn map_entry(entry: Bytes) -> Result<(String, Bytes), DecodeError> {
             _ => {}
         }
     }
-    let key = String::from_utf8(key.into()).map_err(|_| DecodeError::Malformed)?;
     Ok((key, value))
-}
-
-/// Of a name that comes twice, the last one counts.
-fn in_order(mut found: Vec<Tensor>, wanted: &[Arc<str>]) -> Result<Vec<Tensor>, DecodeError> {
-    let mut pick = |name: &Arc<str>| {
-        let index = found.iter().rposition(|tensor| tensor.name == *name);
-        index
-            .map(|index| Tensor { name: Arc::clone(name), ..found.swap_remove(index) })
-            .ok_or_else(|| DecodeError::Missing(name.to_string()))
-    };
-    wanted.iter().map(&mut pick).collect()
 }
 
 /// Reads one `TensorProto` by TensorFlow's rules: content before values, only
@@ -110,31 +120,47 @@ fn in_order(mut found: Vec<Tensor>, wanted: &[Arc<str>]) -> Result<Vec<Tensor>, 
 /// # Errors
 /// [`DecodeError`]; a tensor that would take more than `limit` bytes is one.
 pub fn decode_tensor(name: &str, message: Bytes, limit: usize) -> Result<Tensor, DecodeError> {
-    let header = Header::read(message.clone())?;
+    tensor(name.into(), &message, &message, limit)
+}
+
+/// The tensor in `value`, a part of `whole`, whose bytes it shares.
+fn tensor(
+    name: Arc<str>,
+    whole: &Bytes,
+    value: &[u8],
+    limit: usize,
+) -> Result<Tensor, DecodeError> {
+    let header = Header::read(value)?;
     let element = element(header.dtype)?;
     let count = header.count()?;
     let size = count.saturating_mul(element.dtype.size().unwrap_or(size_of::<Bytes>()));
     if size > limit {
         return Err(DecodeError::TooLarge { size, limit });
     }
+    let share = |part: &[u8]| whole.slice_ref(part);
     let content = match (element.dtype, header.content) {
-        (DType::String, Some(content)) => Content::Strings(strings_of_content(content, count)?),
-        (DType::String, None) => Content::Strings(strings_of_values(message, count)?),
-        (_, Some(content)) => Content::Bytes(of_content(element, content, count)?),
-        (_, None) => Content::Bytes(of_values(element, message, count)?),
+        (DType::String, content) => {
+            let strings = match content {
+                Some(content) => strings_of_content(content, count)?,
+                None => strings_of_values(value, count)?,
+            };
+            Content::Strings(strings.into_iter().map(share).collect())
+        }
+        (_, Some(content)) => Content::Bytes(of_content(element, content, count, share)?),
+        (_, None) => Content::Bytes(of_values(element, value, count, share)?),
     };
-    Ok(Tensor { name: name.into(), dtype: element.dtype, shape: header.shape, content })
+    Ok(Tensor { name, dtype: element.dtype, shape: header.shape, content })
 }
 
 /// All of a `TensorProto` but its values.
-struct Header {
+struct Header<'a> {
     dtype: i32,
     shape: Vec<i64>,
-    content: Option<Bytes>,
+    content: Option<&'a [u8]>,
 }
 
-impl Header {
-    fn read(message: Bytes) -> Result<Self, DecodeError> {
+impl<'a> Header<'a> {
+    fn read(message: &'a [u8]) -> Result<Self, DecodeError> {
         let mut header = Self { dtype: 0, shape: Vec::new(), content: None };
         for field in Fields::of(message) {
             match field? {
@@ -148,7 +174,7 @@ impl Header {
         Ok(header)
     }
 
-    fn read_shape(&mut self, shape: Bytes) -> Result<(), DecodeError> {
+    fn read_shape(&mut self, shape: &[u8]) -> Result<(), DecodeError> {
         for field in Fields::of(shape) {
             if let (2, Value::Bytes(dim)) = field? {
                 let mut size = 0;
@@ -173,13 +199,18 @@ impl Header {
     }
 }
 
-fn of_content(element: Element, content: Bytes, count: usize) -> Result<Bytes, DecodeError> {
+fn of_content(
+    element: Element,
+    content: &[u8],
+    count: usize,
+    share: impl Fn(&[u8]) -> Bytes,
+) -> Result<Bytes, DecodeError> {
     let expected = count.saturating_mul(element.width);
     if content.len() != expected {
         return Err(DecodeError::Content { actual: content.len(), expected });
     }
     if element.content_is_ours() {
-        return Ok(content);
+        return Ok(share(content));
     }
     let mut out = Elements::new(element, count);
     for chunk in content.chunks_exact(element.width) {
@@ -190,7 +221,12 @@ fn of_content(element: Element, content: Bytes, count: usize) -> Result<Bytes, D
     Ok(out.finish())
 }
 
-fn of_values(element: Element, message: Bytes, count: usize) -> Result<Bytes, DecodeError> {
+fn of_values(
+    element: Element,
+    message: &[u8],
+    count: usize,
+    share: impl Fn(&[u8]) -> Bytes,
+) -> Result<Bytes, DecodeError> {
     let mut out = Elements::new(element, count);
     for field in Fields::of(message) {
         let (tag, value) = field?;
@@ -201,7 +237,7 @@ fn of_values(element: Element, message: Bytes, count: usize) -> Result<Bytes, De
             // A packed list of floats is laid out as content is: no copy.
             Value::Bytes(packed) if element.encoding != Encoding::Varint => {
                 if out.is_empty() && packed.len() == out.wanted && element.content_is_ours() {
-                    return Ok(packed);
+                    return Ok(share(packed));
                 }
                 out.push_packed(packed)?;
             }
@@ -243,7 +279,7 @@ impl Elements {
         Ok(())
     }
 
-    fn push_packed(&mut self, packed: Bytes) -> Result<(), DecodeError> {
+    fn push_packed(&mut self, packed: &[u8]) -> Result<(), DecodeError> {
         let width = if self.element.encoding == Encoding::Fixed32 { 4 } else { 8 };
         if !packed.len().is_multiple_of(width) {
             return Err(DecodeError::Malformed);
@@ -271,7 +307,7 @@ impl Elements {
     }
 }
 
-fn strings_of_values(message: Bytes, count: usize) -> Result<Vec<Bytes>, DecodeError> {
+fn strings_of_values(message: &[u8], count: usize) -> Result<Vec<&[u8]>, DecodeError> {
     let mut strings = Vec::new();
     for field in Fields::of(message) {
         if let (8, Value::Bytes(text)) = field?
@@ -280,13 +316,13 @@ fn strings_of_values(message: Bytes, count: usize) -> Result<Vec<Bytes>, DecodeE
             strings.push(text);
         }
     }
-    let last = strings.last().cloned().unwrap_or_default();
+    let last = strings.last().copied().unwrap_or_default();
     strings.resize(count, last);
     Ok(strings)
 }
 
 /// String content: the lengths of all as varints, then their bytes.
-fn strings_of_content(mut content: Bytes, count: usize) -> Result<Vec<Bytes>, DecodeError> {
+fn strings_of_content(mut content: &[u8], count: usize) -> Result<Vec<&[u8]>, DecodeError> {
     let lengths: Vec<u64> = (0..count).map(|_| varint(&mut content)).collect::<Result<_, _>>()?;
     let strings = lengths.into_iter().map(|length| take(&mut content, length));
     let strings = strings.collect::<Result<Vec<_>, _>>()?;

@@ -1,27 +1,27 @@
 //! Reads protobuf fields in place.
 
-use bytes::{Buf as _, Bytes};
+use bytes::Buf as _;
 use prost::encoding::{WireType, decode_key, decode_varint};
 
 use super::DecodeError;
 
 /// The fields of one encoded message, in the order of the wire.
-pub(super) struct Fields(Bytes);
+pub(super) struct Fields<'a>(&'a [u8]);
 
 /// A field's value as the wire has it.
-pub(super) enum Value {
+pub(super) enum Value<'a> {
     Varint(u64),
     Fixed32(u32),
     Fixed64(u64),
-    Bytes(Bytes),
+    Bytes(&'a [u8]),
 }
 
-impl Fields {
-    pub(super) fn of(message: Bytes) -> Self {
+impl<'a> Fields<'a> {
+    pub(super) fn of(message: &'a [u8]) -> Self {
         Self(message)
     }
 
-    fn read(&mut self) -> Result<(u32, Value), DecodeError> {
+    fn read(&mut self) -> Result<(u32, Value<'a>), DecodeError> {
         let (tag, wire) = decode_key(&mut self.0).map_err(|_| DecodeError::Malformed)?;
         let value = match wire {
             WireType::Varint => Value::Varint(varint(&mut self.0)?),
@@ -42,8 +42,8 @@ impl Fields {
     }
 }
 
-impl Iterator for Fields {
-    type Item = Result<(u32, Value), DecodeError>;
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u32, Value<'a>), DecodeError>;
 
     /// After an error there is nothing more to read.
     fn next(&mut self) -> Option<Self::Item> {
@@ -52,21 +52,18 @@ impl Iterator for Fields {
         }
         let field = self.read();
         if field.is_err() {
-            self.0.clear();
+            self.0 = &[];
         }
         Some(field)
     }
 }
 
-pub(super) fn varint(bytes: &mut Bytes) -> Result<u64, DecodeError> {
+pub(super) fn varint(bytes: &mut &[u8]) -> Result<u64, DecodeError> {
     decode_varint(bytes).map_err(|_| DecodeError::Malformed)
 }
 
-/// The next `length` bytes, without copying them.
-pub(super) fn take(bytes: &mut Bytes, length: u64) -> Result<Bytes, DecodeError> {
+/// The next `length` bytes.
+pub(super) fn take<'a>(bytes: &mut &'a [u8], length: u64) -> Result<&'a [u8], DecodeError> {
     let length = usize::try_from(length).map_err(|_| DecodeError::Malformed)?;
-    if length > bytes.len() {
-        return Err(DecodeError::Malformed);
-    }
-    Ok(bytes.split_to(length))
+    bytes.split_off(..length).ok_or(DecodeError::Malformed)
 }
