@@ -2,6 +2,7 @@
 // Doc comments of arguments are help texts, in which brackets are no links.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+mod bench;
 mod engine;
 mod exit;
 mod models;
@@ -34,6 +35,7 @@ enum Command {
     Predict(predict::Arguments),
     #[command(subcommand)]
     Models(models::Command),
+    Bench(Box<bench::Arguments>),
 }
 
 fn main() -> std::process::ExitCode {
@@ -52,6 +54,7 @@ fn main() -> std::process::ExitCode {
         Command::Validate(arguments) => validate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Models(command) => models::run(command),
+        Command::Bench(arguments) => bench::run(*arguments),
     };
     exit::code(outcome)
 }

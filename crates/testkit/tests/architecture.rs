@@ -16,7 +16,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("server", &["core", "proto", "features", "oci", "store", "backend", "lifecycle"]),
     ("engine", &["proto"]),
     ("tools", &["proto", "core", "features", "oci", "store", "backend", "lifecycle"]),
-    ("cli", &["server", "engine", "tools"]),
+    ("bench", &["proto", "core", "features", "backend"]),
+    ("cli", &["server", "engine", "tools", "bench"]),
     (
         "testkit",
         &[

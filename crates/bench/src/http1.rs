@@ -1,0 +1,73 @@
+//! HTTP/1.1, one request at a time on a connection.
+
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use outrigger_backend::Endpoint;
+
+use crate::{failure::Failure, message::Message, stream};
+
+type Connection = SendRequest<Full<Bytes>>;
+
+/// Connections to one server: as many as requests are under way at once.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    server: Endpoint,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Pool {
+    /// Opens so many connections.
+    ///
+    /// # Errors
+    /// One of them cannot be made.
+    pub(crate) async fn open(server: &Endpoint, connections: usize) -> Result<Self, Failure> {
+        let mut idle = Vec::with_capacity(connections);
+        for _ in 0..connections {
+            idle.push(connect(server).await?);
+        }
+        Ok(Self { server: server.clone(), idle: Mutex::new(idle) })
+    }
+
+    /// Sends a request and waits for its answer's body.
+    pub(crate) async fn call(&self, message: &Message) -> Result<Bytes, Failure> {
+        let mut connection = self.take().await?;
+        let request = message.head.clone().map(|()| Full::new(message.body.clone()));
+        let answer = connection.send_request(request).await.map_err(Failure::lost)?;
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.map_err(Failure::lost)?.to_bytes();
+        self.lock().push(connection);
+        match head.status {
+            http::StatusCode::OK if body.is_empty() => Err(Failure::invalid("an empty answer")),
+            http::StatusCode::OK => Ok(body),
+            status => Err(Failure::of_http(status, &body)),
+        }
+    }
+
+    /// A connection that is open as far as one can know.
+    async fn take(&self) -> Result<Connection, Failure> {
+        loop {
+            let idle = self.lock().pop();
+            let Some(mut connection) = idle else { return connect(&self.server).await };
+            if connection.ready().await.is_ok() {
+                return Ok(connection);
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn connect(server: &Endpoint) -> Result<Connection, Failure> {
+    let stream = stream::connect(server).await?;
+    let (sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(Failure::lost)?;
+    // How it ends, the requests on it tell.
+    tokio::spawn(async { drop(connection.await) });
+    Ok(sender)
+}

@@ -1,0 +1,48 @@
+//! A load generator: how many requests a server answers, how late, and what
+//! that costs.
+//!
+//! Requests are encoded before the run. In an open loop each is due at a moment
+//! of its own, whatever became of those before it, and its latency counts from
+//! that moment: a server that stalls is not spared the requests that would have
+//! come meanwhile ("coordinated omission"). The same requests can be sent to
+//! the control plane in each of its forms, or as tensors to TensorFlow Serving.
+
+mod answer;
+mod arrivals;
+mod client;
+mod cpu;
+mod error;
+mod failure;
+mod grpc;
+mod http1;
+mod job;
+mod measure;
+mod message;
+mod method;
+mod prepare;
+mod progress;
+mod report;
+mod requests;
+mod run;
+mod search;
+mod servable;
+mod stream;
+mod tally;
+mod timer;
+mod worker;
+
+/// Where a server listens.
+pub use outrigger_backend::Endpoint;
+
+pub use self::{
+    arrivals::Arrivals,
+    cpu::Process,
+    error::Error,
+    failure::Failure,
+    job::{Job, Load, Target},
+    progress::{Observer, Progress},
+    report::{Phase, Quantiles, Report, Step},
+    requests::{Form, Shape, Source, read_plan},
+    run::run,
+    servable::Servable,
+};

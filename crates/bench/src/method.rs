@@ -1,0 +1,38 @@
+//! The calls there are.
+
+use std::time::Duration;
+
+use outrigger_backend::Endpoint;
+
+use crate::{client::Protocol, message::Message};
+
+/// What is called, and so what an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// The control plane, one user.
+    Predict,
+    /// The control plane, several users.
+    BatchPredict,
+    /// The control plane over HTTP.
+    Json,
+    /// TensorFlow Serving.
+    Engine,
+}
+
+impl Method {
+    /// How its messages travel.
+    pub(crate) fn protocol(self) -> Protocol {
+        if self == Self::Json { Protocol::Http1 } else { Protocol::Grpc }
+    }
+
+    /// A message ready to be sent.
+    pub(crate) fn message(self, server: &Endpoint, timeout: Duration, body: &[u8]) -> Message {
+        let path = match self {
+            Self::Predict => "/outrigger.v1.PredictionService/Predict",
+            Self::BatchPredict => "/outrigger.v1.PredictionService/BatchPredict",
+            Self::Engine => "/tensorflow.serving.PredictionService/Predict",
+            Self::Json => return Message::json(server, timeout, body),
+        };
+        Message::grpc(server, path, timeout, body)
+    }
+}

@@ -1,0 +1,68 @@
+//! Everything that happens before the run: requests are made, encoded and tried.
+
+use std::time::Duration;
+
+use crate::{
+    Error, Job, Target, answer,
+    client::{Client, Protocol},
+    message::Message,
+    method::Method,
+    requests::{Form, Requests},
+};
+
+/// How long the first requests may take: a model may have to be loaded.
+const FIRST: Duration = Duration::from_secs(60);
+
+/// Requests that the server takes.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) protocol: Protocol,
+    pub(crate) messages: Vec<Message>,
+    /// As reports call it.
+    pub(crate) form: &'static str,
+    pub(crate) users: usize,
+    pub(crate) treatments: Option<usize>,
+}
+
+/// Makes the job's requests and sends each once.
+///
+/// # Errors
+/// The server is not there, or does not answer one of them as it should.
+pub(crate) async fn prepare(job: &Job) -> Result<Prepared, Error> {
+    let wanted = match &job.target {
+        Target::Model { form, .. } => *form,
+        Target::Servable(_) => None,
+    };
+    let requests = Requests::new(job, wanted)?;
+    let Requests { users, treatments, form, .. } = requests;
+    let (method, form) = match &job.target {
+        Target::Servable(_) => (Method::Engine, "direct"),
+        Target::Model { .. } if form == Form::Json => (Method::Json, form.as_str()),
+        Target::Model { .. } if users == 1 => (Method::Predict, form.as_str()),
+        Target::Model { .. } => (Method::BatchPredict, form.as_str()),
+    };
+    let client = Client::open(&job.server, method.protocol(), 1).await;
+    let client = client.map_err(|failure| job.unreachable(failure))?;
+    let bodies = encode(job, &client, &requests).await?;
+    for body in &bodies {
+        let message = method.message(&job.server, job.timeout.max(FIRST), body);
+        let answer = client.call(0, &message).await.map_err(Error::Refused)?;
+        answer::check(method, answer, users, treatments).map_err(Error::Refused)?;
+    }
+    let messages = bodies.iter().map(|body| method.message(&job.server, job.timeout, body));
+    let messages = messages.collect();
+    Ok(Prepared { protocol: method.protocol(), messages, form, users, treatments })
+}
+
+async fn encode(job: &Job, client: &Client, requests: &Requests) -> Result<Vec<Vec<u8>>, Error> {
+    match &job.target {
+        Target::Model { model, .. } => {
+            Ok(requests.all.iter().map(|request| request.addressed(model)).collect())
+        }
+        Target::Servable(servable) => {
+            let plan = job.plan("to make tensors")?;
+            let found = servable.find(plan, client, &job.server, FIRST).await?;
+            requests.all.iter().map(|request| found.message(plan, request)).collect()
+        }
+    }
+}

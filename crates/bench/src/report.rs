@@ -1,0 +1,163 @@
+//! What a run has shown.
+
+mod text;
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::{measure::Measured, prepare::Prepared, worker::Pace};
+
+/// The outcome of a run. As JSON it is what `outrigger bench -o json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// `rate`, `max` or `find-rate`.
+    pub mode: &'static str,
+    /// `kv`, `columnar`, `json`, or `direct` for TensorFlow Serving itself.
+    pub form: &'static str,
+    /// How long was measured, without the warm-up.
+    pub duration_seconds: f64,
+    /// Requests due a second; none in a closed loop.
+    pub offered_rate: Option<f64>,
+    /// Requests that count: due within the measured time, in a closed loop
+    /// over within it.
+    pub requests: u64,
+    /// Those that were answered.
+    pub ok: u64,
+    /// Answers a second that came within the measured time.
+    pub throughput: f64,
+    /// Requests that failed, by reason.
+    pub errors: BTreeMap<String, u64>,
+    /// What the first failure of each reason said.
+    pub error_messages: BTreeMap<String, String>,
+    /// Of the requests that were answered, from when they were due.
+    pub latency_ms: Quantiles,
+    /// How late the client itself was: from when a request was due to when it
+    /// was sent. Part of the latency.
+    pub send_delay_ms: Quantiles,
+    /// CPU time, user and system, by process; `client` is the load generator.
+    pub cpu_seconds_per_request: BTreeMap<String, f64>,
+    /// The mean size of a request's body.
+    pub request_bytes: f64,
+    /// The mean size of an answer's message.
+    pub response_bytes: f64,
+    /// Treatments a user; none where requests differ.
+    pub treatments: Option<usize>,
+    /// Users a request.
+    pub users: usize,
+    /// How the rate was found; none where it was given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+}
+
+/// A distribution in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct Quantiles {
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    #[serde(rename = "p99.9")]
+    pub p999: f64,
+    pub max: f64,
+    pub mean: f64,
+}
+
+/// One measurement of a search for a rate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// What it was for.
+    pub phase: Phase,
+    /// Requests due a second; none in a closed loop.
+    pub offered_rate: Option<f64>,
+    /// How long was measured.
+    pub duration_seconds: f64,
+    /// Answers a second.
+    pub throughput: f64,
+    /// The 99th percentile of the latency.
+    pub p99_ms: f64,
+    /// Requests that failed, by reason.
+    pub errors: BTreeMap<String, u64>,
+    /// Whether the rate was held.
+    pub held: bool,
+}
+
+/// What a step of a search is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// A closed loop tells where to begin.
+    Estimate,
+    /// Comes nearer to the rate.
+    Search,
+    /// Is as long as was asked for.
+    Confirm,
+}
+
+impl Report {
+    pub(crate) fn new(
+        mode: &'static str,
+        offered_rate: Option<f64>,
+        prepared: &Prepared,
+        measured: Measured,
+    ) -> Self {
+        let (throughput, errors) = (measured.throughput(), measured.tally.errors());
+        let Measured { tally, duration, cpu_seconds_per_request } = measured;
+        let sizes: usize = prepared.messages.iter().map(|message| message.body.len()).sum();
+        let failures = tally.failures.into_iter();
+        Self {
+            mode,
+            form: prepared.form,
+            duration_seconds: duration.as_secs_f64(),
+            offered_rate,
+            requests: tally.ok + errors.values().sum::<u64>(),
+            ok: tally.ok,
+            throughput,
+            errors,
+            error_messages: failures.map(|(reason, failed)| (reason, failed.message)).collect(),
+            latency_ms: Quantiles::of(&tally.latency),
+            send_delay_ms: Quantiles::of(&tally.delay),
+            cpu_seconds_per_request,
+            request_bytes: sizes as f64 / prepared.messages.len().max(1) as f64,
+            response_bytes: tally.response_bytes as f64 / tally.ok.max(1) as f64,
+            treatments: prepared.treatments,
+            users: prepared.users,
+            steps: Vec::new(),
+        }
+    }
+
+    /// The number of requests that failed.
+    pub fn failed(&self) -> u64 {
+        self.requests - self.ok
+    }
+}
+
+impl Step {
+    pub(crate) fn new(phase: Phase, pace: Pace, measured: &Measured, held: bool) -> Self {
+        Self {
+            phase,
+            offered_rate: pace.rate(),
+            duration_seconds: measured.duration.as_secs_f64(),
+            throughput: measured.throughput(),
+            p99_ms: Quantiles::of(&measured.tally.latency).p99,
+            errors: measured.tally.errors(),
+            held,
+        }
+    }
+}
+
+impl Quantiles {
+    fn of(nanoseconds: &Histogram<u64>) -> Self {
+        let millis = |value: f64| value / 1e6;
+        let quantile = |q| millis(nanoseconds.value_at_quantile(q) as f64);
+        Self {
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+            max: millis(nanoseconds.max() as f64),
+            mean: millis(nanoseconds.mean()),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A report for people.
+
+use std::fmt;
+
+use super::{Phase, Quantiles, Report, Step};
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, form, duration_seconds, users, .. } = self;
+        for step in &self.steps {
+            writeln!(f, "{step}")?;
+        }
+        write!(f, "{mode}, {form}, {duration_seconds} s, {users} users")?;
+        match self.treatments {
+            Some(treatments) => writeln!(f, " of {treatments} treatments")?,
+            None => writeln!(f)?,
+        }
+        if let Some(rate) = self.offered_rate {
+            writeln!(f, "offered     {rate:.1} requests/s")?;
+        }
+        writeln!(f, "throughput  {:.1} requests/s", self.throughput)?;
+        writeln!(f, "requests    {}, {} ok", self.requests, self.ok)?;
+        for (reason, count) in &self.errors {
+            writeln!(f, "  {count} {reason}: {}", self.error_messages[reason])?;
+        }
+        writeln!(f, "latency     {}", self.latency_ms)?;
+        writeln!(f, "send delay  {}", self.send_delay_ms)?;
+        for (process, seconds) in &self.cpu_seconds_per_request {
+            writeln!(f, "cpu         {:.1} µs a request: {process}", seconds * 1e6)?;
+        }
+        let (request, response) = (self.request_bytes, self.response_bytes);
+        writeln!(f, "bytes       {request:.0} a request, {response:.0} an answer")
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = match self.phase {
+            Phase::Estimate => "estimate",
+            Phase::Search => "search  ",
+            Phase::Confirm => "confirm ",
+        };
+        write!(f, "{phase}  {:.1}/s", self.throughput)?;
+        if let Some(rate) = self.offered_rate {
+            write!(f, " of {rate:.1}/s")?;
+        }
+        write!(f, ", p99 {:.2} ms", self.p99_ms)?;
+        for (reason, count) in &self.errors {
+            write!(f, ", {count} {reason}")?;
+        }
+        if self.offered_rate.is_some() && !self.held {
+            f.write_str(": not held")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Quantiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { p50, p90, p99, p999, max, .. } = self;
+        write!(
+            f,
+            "p50 {p50:.3} ms, p90 {p90:.3} ms, p99 {p99:.3} ms, p99.9 {p999:.3} ms, max {max:.3} ms"
+        )
+    }
+}

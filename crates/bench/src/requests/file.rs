@@ -1,0 +1,119 @@
+//! A request read from a file.
+
+use std::{fs, path::Path};
+
+use bytes::{Bytes, BytesMut};
+use outrigger_proto::outrigger::v1::PredictRequest;
+use prost::{
+    DecodeError, Message as _,
+    encoding::{DecodeContext, decode_key, skip_field},
+};
+use serde_json::{Map, Value};
+
+use super::Form;
+use crate::Error;
+
+/// `PredictRequest.model`.
+const MODEL: u32 = 1;
+
+/// A request in either form, without its model.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Content {
+    /// The JSON of POST /v1/predict.
+    Json(Map<String, Value>),
+    /// An encoded `PredictRequest`, fields in the order of the file.
+    Encoded { bytes: Bytes, form: Form, treatments: usize },
+}
+
+impl Content {
+    pub(super) fn form(&self) -> Form {
+        match self {
+            Self::Json(_) => Form::Json,
+            Self::Encoded { form, .. } => *form,
+        }
+    }
+
+    pub(super) fn treatments(&self) -> usize {
+        match self {
+            Self::Json(request) => {
+                request.get("treatments").and_then(Value::as_array).map_or(0, Vec::len)
+            }
+            Self::Encoded { treatments, .. } => *treatments,
+        }
+    }
+}
+
+/// Reads a file: JSON if it begins with a brace (no message does), else an
+/// encoded `PredictRequest`.
+///
+/// # Errors
+/// The file cannot be read, or is neither.
+pub(super) fn read(path: &Path) -> Result<Content, Error> {
+    let bytes = fs::read(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    let unusable = |error: &dyn std::fmt::Display| {
+        Error::Request(format!("{} is no request: {error}", path.display()))
+    };
+    if bytes.trim_ascii_start().first() == Some(&b'{') {
+        return serde_json::from_slice(&bytes).map(Content::Json).map_err(|error| unusable(&error));
+    }
+    encoded(&bytes).map_err(|error| unusable(&error))
+}
+
+fn encoded(bytes: &[u8]) -> Result<Content, DecodeError> {
+    let request = PredictRequest::decode(bytes)?;
+    let (form, treatments) = match &request.treatment_table {
+        Some(table) => (Form::Columnar, table.ids.len().max(table.count as usize)),
+        None => (Form::KeyValue, request.treatments.len()),
+    };
+    Ok(Content::Encoded { bytes: without_model(bytes)?, form, treatments })
+}
+
+fn without_model(request: &[u8]) -> Result<Bytes, DecodeError> {
+    let (mut rest, mut kept) = (request, BytesMut::with_capacity(request.len()));
+    while !rest.is_empty() {
+        let field = rest;
+        let (tag, wire_type) = decode_key(&mut rest)?;
+        skip_field(wire_type, tag, &mut rest, DecodeContext::default())?;
+        if tag != MODEL {
+            kept.extend_from_slice(&field[..field.len() - rest.len()]);
+        }
+    }
+    Ok(kept.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_proto::outrigger::v1::{ModelSelector, Treatment};
+
+    use super::*;
+
+    fn content(bytes: &[u8]) -> Result<Content, Error> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), bytes).unwrap();
+        read(file.path())
+    }
+
+    #[test]
+    fn a_message_keeps_all_but_its_model() {
+        let model = Some(ModelSelector { name: "churn".to_owned(), version: None });
+        let treatments = vec![Treatment { id: "a".to_owned(), ..Default::default() }];
+        let request = PredictRequest { model, treatments, ..Default::default() };
+        let kept = PredictRequest { model: None, ..request.clone() }.encode_to_vec();
+        let expected = Content::Encoded { bytes: kept.into(), form: Form::KeyValue, treatments: 1 };
+        assert_eq!(content(&request.encode_to_vec()).unwrap(), expected);
+    }
+
+    #[test]
+    fn json_is_told_by_its_brace() {
+        let Content::Json(map) = content(b"\n {\"user\": {}}").unwrap() else { panic!("JSON") };
+        assert!(map.contains_key("user"));
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        for bad in ["{", "model: churn"] {
+            let error = content(bad.as_bytes()).unwrap_err();
+            assert!(error.is_usage() && error.to_string().contains("is no request"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Features made up from metadata.json, before they take a form.
+
+use std::sync::Arc;
+
+use outrigger_core::DType;
+use outrigger_features::metadata::{Encoding, Entity, Feature, Input, Metadata, Words};
+use outrigger_proto::outrigger::v1::{IntegerList, NumberList, RealList, TextList, value::Kind};
+use rand::{RngExt as _, rngs::StdRng};
+
+/// One user's request.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sample {
+    pub(super) request_id: String,
+    pub(super) routing_key: String,
+    pub(super) user: Vec<(Arc<str>, Kind)>,
+    pub(super) columns: Vec<Column>,
+    pub(super) treatments: Vec<Treatment>,
+}
+
+/// A treatment's feature.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Column {
+    pub(super) name: Arc<str>,
+    pub(super) length: usize,
+}
+
+/// One treatment: its values are in the order of the sample's columns.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Treatment {
+    pub(super) id: String,
+    pub(super) values: Vec<Kind>,
+}
+
+impl Sample {
+    /// A request with a value for every feature there is.
+    pub(super) fn new(metadata: &Metadata, treatments: usize, random: &mut StdRng) -> Self {
+        let user = features(metadata, Entity::User)
+            .map(|(input, feature)| (feature.name.clone(), value(input, feature, random)))
+            .collect();
+        let columns = features(metadata, Entity::Treatment)
+            .map(|(_, feature)| Column { name: feature.name.clone(), length: feature.length })
+            .collect();
+        let mut treatment = |_| Treatment {
+            id: format!("t{}", below_some(random)),
+            values: features(metadata, Entity::Treatment)
+                .map(|(input, feature)| value(input, feature, random))
+                .collect(),
+        };
+        let treatments = (0..treatments).map(&mut treatment).collect();
+        let request_id = format!("bench-{:016x}", random.random::<u64>());
+        let routing_key = format!("user-{}", below_some(random));
+        Self { request_id, routing_key, user, columns, treatments }
+    }
+}
+
+fn features(metadata: &Metadata, entity: Entity) -> impl Iterator<Item = (&Input, &Feature)> {
+    let inputs = metadata.inputs_of(entity);
+    inputs.flat_map(|(_, input)| input.features.iter().map(move |feature| (input, feature)))
+}
+
+/// A number of one to nine digits: names made of it differ in length.
+fn below_some(random: &mut StdRng) -> u64 {
+    let digits = random.random_range(1..10);
+    random.random_range(0..10_u64.pow(digits))
+}
+
+fn value(input: &Input, feature: &Feature, random: &mut StdRng) -> Kind {
+    let length = feature.length;
+    match (&feature.encoding, input.dtype) {
+        (Encoding::Vocabulary { words: Words::Texts(words), .. }, _) => {
+            texts(length, || words[random.random_range(0..words.len())].to_string())
+        }
+        (Encoding::Vocabulary { words: Words::Integers(words), .. }, _) => {
+            integers(length, || words[random.random_range(0..words.len())])
+        }
+        (Encoding::HashBuckets(_), _) | (Encoding::Plain, DType::String) => {
+            texts(length, || format!("v{}", below_some(random)))
+        }
+        (Encoding::Plain, DType::Float32) => numbers(length, || random.random_range(-1.0..1.0)),
+        (Encoding::Plain, DType::Float64) => reals(length, || random.random_range(-1.0..1.0)),
+        (Encoding::Plain, DType::Int32 | DType::Int64) => {
+            integers(length, || random.random_range(0..1000))
+        }
+        (Encoding::Plain, DType::Bool) if length == 1 => Kind::Flag(random.random()),
+        // There are no lists of flags; 0 and 1 are taken for them.
+        (Encoding::Plain, DType::Bool) => integers(length, || random.random_range(0..2)),
+    }
+}
+
+fn numbers(length: usize, mut value: impl FnMut() -> f32) -> Kind {
+    match length {
+        1 => Kind::Number(value()),
+        _ => Kind::Numbers(NumberList { values: (0..length).map(|_| value()).collect() }),
+    }
+}
+
+fn reals(length: usize, mut value: impl FnMut() -> f64) -> Kind {
+    match length {
+        1 => Kind::Real(value()),
+        _ => Kind::Reals(RealList { values: (0..length).map(|_| value()).collect() }),
+    }
+}
+
+fn integers(length: usize, mut value: impl FnMut() -> i64) -> Kind {
+    match length {
+        1 => Kind::Integer(value()),
+        _ => Kind::Integers(IntegerList { values: (0..length).map(|_| value()).collect() }),
+    }
+}
+
+fn texts(length: usize, mut value: impl FnMut() -> String) -> Kind {
+    match length {
+        1 => Kind::Text(value()),
+        _ => Kind::Texts(TextList { values: (0..length).map(|_| value()).collect() }),
+    }
+}

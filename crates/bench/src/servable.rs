@@ -1,0 +1,125 @@
+//! TensorFlow Serving, called without a control plane.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use outrigger_backend::Endpoint;
+use outrigger_core::{Content, DType, Tensor};
+use outrigger_features::Plan;
+use outrigger_proto::tensorflow::{
+    DataType, SignatureDef, TensorProto, TensorShapeProto,
+    serving::{
+        GetModelMetadataRequest, GetModelMetadataResponse, ModelSpec, PredictRequest,
+        SignatureDefMap, model_spec::VersionChoice,
+    },
+    tensor_shape_proto::Dim,
+};
+use prost::Message as _;
+
+use crate::{Error, client::Client, message::Message, requests::Request};
+
+const METADATA: &str = "/tensorflow.serving.PredictionService/GetModelMetadata";
+/// The metadata field a server has, and the key it answers under.
+const SIGNATURES: &str = "signature_def";
+
+/// A servable of TensorFlow Serving.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Servable {
+    /// Its name.
+    pub name: String,
+    /// Its version; none: the latest when the run begins.
+    pub version: Option<i64>,
+    /// The signature to call; none: the one that metadata.json names.
+    pub signature: Option<String>,
+}
+
+/// A servable as it was found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    spec: ModelSpec,
+}
+
+impl Servable {
+    /// Asks the engine for the servable and holds metadata.json against it.
+    ///
+    /// # Errors
+    /// The engine does not serve it, has no such signature, or the two
+    /// contradict each other.
+    pub(crate) async fn find(
+        &self,
+        plan: &Plan,
+        client: &Client,
+        server: &Endpoint,
+        timeout: Duration,
+    ) -> Result<Found, Error> {
+        let question = GetModelMetadataRequest {
+            model_spec: Some(self.spec()),
+            metadata_field: vec![SIGNATURES.to_owned()],
+        };
+        let message = Message::grpc(server, METADATA, timeout, &question.encode_to_vec());
+        let answer = client.call(0, &message).await.map_err(Error::Refused)?;
+        let invalid =
+            |error: prost::DecodeError| Error::Request(format!("GetModelMetadata: {error}"));
+        let mut answer = GetModelMetadataResponse::decode(answer).map_err(invalid)?;
+        let signatures = answer.metadata.remove(SIGNATURES).unwrap_or_default();
+        let signatures = SignatureDefMap::decode(&*signatures.value).map_err(invalid)?;
+        let name = self.signature.clone().unwrap_or_else(|| plan.signature().to_string());
+        let signature = signatures.signature_def.get(&name);
+        self.check(plan, &name, signature)?;
+        let mut spec = answer.model_spec.unwrap_or_else(|| self.spec());
+        spec.signature_name = name;
+        Ok(Found { spec })
+    }
+
+    fn spec(&self) -> ModelSpec {
+        ModelSpec {
+            name: self.name.clone(),
+            version_choice: self.version.map(VersionChoice::Version),
+            signature_name: String::new(),
+        }
+    }
+
+    fn check(&self, plan: &Plan, name: &str, found: Option<&SignatureDef>) -> Result<(), Error> {
+        let missing = || Error::Request(format!("{} has no signature {name:?}", self.name));
+        let found = found.ok_or_else(missing)?;
+        let checked = plan.metadata().check_signature(found);
+        checked.map_err(|error| Error::Request(error.to_string()))
+    }
+}
+
+impl Found {
+    /// The message that asks for a request's scores.
+    ///
+    /// # Errors
+    /// The model does not take it.
+    pub(crate) fn message(&self, plan: &Plan, request: &Request) -> Result<Vec<u8>, Error> {
+        let packed = request.pack(plan)?;
+        let output_filter = plan.output_names(&packed).iter().map(ToString::to_string).collect();
+        let inputs = packed.tensors.into_iter().map(|t| (t.name.to_string(), proto(t))).collect();
+        let request = PredictRequest { model_spec: Some(self.spec.clone()), inputs, output_filter };
+        Ok(request.encode_to_vec())
+    }
+}
+
+fn proto(tensor: Tensor) -> TensorProto {
+    let dtype = match tensor.dtype {
+        DType::Float32 => DataType::DtFloat,
+        DType::Float64 => DataType::DtDouble,
+        DType::Int32 => DataType::DtInt32,
+        DType::Int64 => DataType::DtInt64,
+        DType::Bool => DataType::DtBool,
+        DType::String => DataType::DtString,
+    };
+    let dim = tensor.shape.iter().map(|&size| Dim { size, ..Dim::default() }).collect();
+    let (tensor_content, string_val) = match tensor.content {
+        Content::Bytes(bytes) => (bytes, Vec::new()),
+        Content::Strings(strings) => (Bytes::new(), strings),
+    };
+    TensorProto {
+        dtype: dtype.into(),
+        tensor_shape: Some(TensorShapeProto { dim, unknown_rank: false }),
+        tensor_content,
+        string_val,
+        ..TensorProto::default()
+    }
+}

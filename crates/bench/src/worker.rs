@@ -1,0 +1,130 @@
+//! The loops that send requests and take their answers, one a thread.
+
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::time::timeout;
+
+use crate::{
+    arrivals::{Arrivals, Schedule},
+    client::Client,
+    failure::Failure,
+    message::Message,
+    tally::{Done, Tally, Window},
+    timer::Timer,
+};
+
+/// How much longer an answer may take than the server was told: it then says
+/// itself that the time is over.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// When requests are sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Pace {
+    /// When they are due: so many a second.
+    Open { rate: f64, arrivals: Arrivals },
+    /// When another one is over.
+    Closed,
+}
+
+impl Pace {
+    /// Requests due a second; none in a closed loop.
+    pub(crate) fn rate(self) -> Option<f64> {
+        match self {
+            Self::Open { rate, .. } => Some(rate),
+            Self::Closed => None,
+        }
+    }
+}
+
+/// What one thread does.
+#[derive(Debug)]
+pub(crate) struct Worker<'a> {
+    pub(crate) client: Client,
+    pub(crate) messages: &'a [Message],
+    pub(crate) pace: Pace,
+    /// Requests under way at once.
+    pub(crate) in_flight: usize,
+    pub(crate) timeout: Duration,
+    /// Its number, and the number of all.
+    pub(crate) share: (usize, usize),
+    pub(crate) tally: &'a Mutex<Tally>,
+}
+
+impl Worker<'_> {
+    /// Sends from `begin` to the end of the window, and takes all answers.
+    pub(crate) async fn run(&self, begin: Instant, window: Window) -> io::Result<()> {
+        match self.pace {
+            Pace::Open { rate, arrivals } => {
+                let schedule = Schedule::new(arrivals, rate, begin, self.share);
+                self.open_loop(schedule, window).await
+            }
+            Pace::Closed => {
+                self.closed_loop(window).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn open_loop(&self, mut schedule: Schedule, window: Window) -> io::Result<()> {
+        let mut timer = Timer::new()?;
+        let mut under_way = FuturesUnordered::new();
+        let mut turn = self.share.0;
+        loop {
+            let now = Instant::now();
+            while schedule.due() <= now && schedule.due() < window.end {
+                if under_way.len() < self.in_flight {
+                    under_way.push(self.exchange(turn, schedule.due()));
+                } else if window.holds(schedule.due()) {
+                    self.tally().fail(Failure::saturated());
+                }
+                turn += 1;
+                schedule.advance();
+            }
+            let more = schedule.due() < window.end;
+            if !more && under_way.is_empty() {
+                return Ok(());
+            }
+            tokio::select! {
+                // Answers first: they are what is measured.
+                biased;
+                Some(done) = under_way.next() => {
+                    let due = done.due;
+                    self.tally().add(done, due, &window);
+                }
+                waited = timer.until(schedule.due()), if more => waited?,
+            }
+        }
+    }
+
+    async fn closed_loop(&self, window: Window) {
+        let start = |turn| self.exchange(turn, Instant::now());
+        let mut turn = self.share.0 + self.in_flight;
+        let mut under_way: FuturesUnordered<_> = (self.share.0..turn).map(start).collect();
+        while let Some(done) = under_way.next().await {
+            if done.ended < window.end {
+                under_way.push(start(turn));
+                turn += 1;
+            }
+            let ended = done.ended;
+            self.tally().add(done, ended, &window);
+        }
+    }
+
+    async fn exchange(&self, turn: usize, due: Instant) -> Done {
+        let sent = Instant::now();
+        let message = &self.messages[turn % self.messages.len()];
+        let answer = timeout(self.timeout + PATIENCE, self.client.call(turn, message)).await;
+        let answer = answer.unwrap_or_else(|_| Err(Failure::timeout()));
+        let outcome = answer.map(|body| body.len());
+        Done { due, sent, ended: Instant::now(), outcome }
+    }
+
+    fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,8 @@
+//! The load generator before servers that do as they are told.
+
+mod control_plane;
+mod engine;
+mod find_rate;
+mod open_loop;
+mod outcomes;
+mod servers;

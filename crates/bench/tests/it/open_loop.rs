@@ -1,0 +1,91 @@
+//! Requests come when they are due, and are late from then on.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use outrigger_bench::{Arrivals, Load};
+use outrigger_testkit::engine::{Predicting, floats};
+
+use crate::servers::{ControlPlane, Engine, Package, TREATMENTS, Turn, model_job, rate, run};
+
+const STALL: Duration = Duration::from_millis(200);
+
+/// An engine that answers nothing for a while, from its n-th prediction on.
+fn stalls_at(nth: u64) -> Engine {
+    let engine = Engine::start();
+    let (stalling, count) = (engine.engine.clone(), AtomicU64::new(0));
+    engine.engine.on_predict(move |_| {
+        if count.fetch_add(1, Ordering::Relaxed) == nth {
+            stalling.freeze();
+            let stalling = stalling.clone();
+            thread::spawn(move || {
+                thread::sleep(STALL);
+                stalling.thaw();
+            });
+        }
+        Predicting::Outputs(vec![floats("scores", &[1, TREATMENTS as i64], [0.0; TREATMENTS])])
+    });
+    engine
+}
+
+#[test]
+fn a_stall_makes_every_request_late_that_was_due_meanwhile() {
+    let engine = stalls_at(100);
+    let report =
+        run(&outrigger_bench::Job { duration: Duration::from_secs(2), ..engine.job(rate(200.0)) });
+    assert!(report.errors.is_empty(), "{report}");
+    // A tenth of the requests, evenly late by up to the whole stall.
+    assert!(report.latency_ms.p99 >= 150.0, "{report}");
+    assert!(report.latency_ms.max >= 195.0, "{report}");
+    assert!(report.latency_ms.p50 <= 100.0, "{report}");
+}
+
+#[test]
+fn a_closed_loop_does_not_see_a_stall_but_once() {
+    let engine = stalls_at(100);
+    let report = run(&outrigger_bench::Job {
+        duration: Duration::from_secs(1),
+        in_flight: Some(1),
+        ..engine.job(Load::Max)
+    });
+    assert!(report.requests > 200, "{report}");
+    assert!(report.latency_ms.max >= 195.0, "{report}");
+    assert!(report.latency_ms.p99 < 150.0, "{report}");
+}
+
+#[test]
+fn the_rate_is_kept_by_one_thread_and_by_several() {
+    let (server, package) = (ControlPlane::willing(), Package::linear());
+    for threads in [1, 2] {
+        for arrivals in [Arrivals::Fixed, Arrivals::Poisson] {
+            let load = Load::Rate { rate: 400.0, arrivals };
+            let job = model_job(server.grpc, &package, None, load);
+            let report = run(&outrigger_bench::Job { threads, ..job });
+            assert_eq!(report.offered_rate, Some(400.0));
+            let expected = match arrivals {
+                Arrivals::Fixed => 200..=200,
+                Arrivals::Poisson => 130..=270,
+            };
+            assert!(expected.contains(&report.requests), "{threads} {arrivals:?}: {report}");
+            assert_eq!(report.ok, report.requests);
+        }
+    }
+}
+
+#[test]
+fn what_is_beyond_the_bound_is_counted_as_failed() {
+    // The first two are those that are sent before the run.
+    let server = ControlPlane::start(|n| if n < 2 { Turn::Answered } else { Turn::Forgotten });
+    let job = model_job(server.grpc, &Package::linear(), None, rate(200.0));
+    let report = run(&outrigger_bench::Job {
+        in_flight: Some(10),
+        timeout: Duration::from_millis(500),
+        duration: Duration::from_millis(100),
+        ..job
+    });
+    assert_eq!((report.requests, report.ok), (20, 0), "{report}");
+    assert_eq!(report.errors["CLIENT_SATURATED"], 10, "{report}");
+}

@@ -1,0 +1,175 @@
+//! What becomes of requests, and what is told of it.
+
+use std::time::Duration;
+
+use outrigger_bench::{Error, Form, Job, Load, Process};
+use outrigger_testkit::engine::{Predicting, floats};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use crate::servers::{
+    ControlPlane, Engine, Package, TREATMENTS, Turn, json_of, model_job, rate, run,
+};
+
+fn overloaded() -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info("OVERLOADED", "outrigger.dev", []);
+    Status::with_error_details(Code::ResourceExhausted, "100% busy", details)
+}
+
+#[test]
+fn failures_are_counted_by_their_reasons() {
+    let server = ControlPlane::start(|n| match n {
+        0 | 1 => Turn::Answered,
+        n if n % 10 == 0 => Turn::Refused(overloaded()),
+        n if n % 10 == 1 => Turn::Refused(Status::failed_precondition("no details")),
+        _ => Turn::Answered,
+    });
+    let report = run(&model_job(server.grpc, &Package::linear(), None, rate(200.0)));
+    assert_eq!((report.requests, report.ok), (100, 80), "{report}");
+    assert_eq!(report.errors["OVERLOADED"], 10, "{report}");
+    assert_eq!(report.errors["FAILED_PRECONDITION"], 10, "{report}");
+    assert_eq!(report.error_messages["OVERLOADED"], "100% busy");
+    assert!(report.to_string().contains("10 OVERLOADED: 100% busy"), "{report}");
+}
+
+#[test]
+fn an_answer_that_does_not_come_is_given_up() {
+    let server = ControlPlane::start(|n| if n < 2 { Turn::Answered } else { Turn::Forgotten });
+    // A gRPC server would say itself that the time is over.
+    let job = model_job(server.http, &Package::linear(), Some(Form::Json), rate(50.0));
+    let report = run(&Job { timeout: Duration::from_millis(100), ..job });
+    assert_eq!(report.errors, [("CLIENT_TIMEOUT".to_owned(), 25)].into(), "{report}");
+}
+
+#[test]
+fn failures_over_http_have_their_reasons_too() {
+    let server = ControlPlane::start(|n| match n {
+        0 | 1 => Turn::Answered,
+        n if n % 2 == 0 => Turn::Refused(overloaded()),
+        _ => Turn::Garbled(b"out of order"),
+    });
+    let job = model_job(server.http, &Package::linear(), Some(Form::Json), rate(100.0));
+    let report = run(&job);
+    let expected = [("HTTP_502".to_owned(), 25), ("OVERLOADED".to_owned(), 25)];
+    assert_eq!(report.errors, expected.into(), "{report}");
+    assert_eq!(report.error_messages["OVERLOADED"], "100% busy");
+}
+
+#[test]
+fn a_connection_that_breaks_comes_back() {
+    let engine = Engine::start();
+    let restarting = engine.engine.clone();
+    let job = Job {
+        duration: Duration::from_secs(2),
+        timeout: Duration::from_millis(500),
+        ..engine.job(rate(100.0))
+    };
+    let report = std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(&job));
+        // Once the run is under way.
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        while restarting.received().len() < 50 {
+            std::thread::yield_now();
+        }
+        runtime.block_on(restarting.restart()).unwrap();
+        engine.load();
+        running.join().unwrap()
+    });
+    assert!(report.ok > 100, "{report}");
+    assert_eq!(report.requests, 200, "{report}");
+}
+
+#[test]
+fn a_first_request_that_fails_ends_it_with_the_reason() {
+    let package = Package::linear();
+    let refuse = |turn: fn() -> Turn| {
+        let server = ControlPlane::start(move |_| turn());
+        let job = model_job(server.grpc, &package, None, Load::Max);
+        outrigger_bench::run(&job, &mut |_| {}).expect_err("refused")
+    };
+    let error = refuse(|| Turn::Refused(overloaded()));
+    assert!(matches!(&error, Error::Refused(failure) if failure.reason == "OVERLOADED"));
+    assert_eq!(error.to_string(), "the first request failed: OVERLOADED: 100% busy");
+    for garbled in [&b""[..], b"\xff", b"\x1a\x06\x0a\x04\x00\x00\x00\x00"] {
+        // A closure without captures is a function.
+        let server = ControlPlane::start(move |_| Turn::Garbled(garbled));
+        let job = model_job(server.grpc, &package, None, Load::Max);
+        let error = outrigger_bench::run(&job, &mut |_| {}).expect_err("garbled");
+        assert!(error.to_string().contains("ANSWER_INVALID"), "{error}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_by_its_address() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let job = model_job(address, &Package::linear(), None, Load::Max);
+    let error = outrigger_bench::run(&job, &mut |_| {}).expect_err("nobody there");
+    assert!(matches!(error, Error::Unreachable { .. }));
+    assert!(error.to_string().starts_with(&format!("no answer from {address}: ")), "{error}");
+}
+
+#[test]
+fn cpu_time_is_told_by_process() {
+    let engine = Engine::start();
+    // The engine lives in this process, which is the client as well.
+    let process = |name: &str| Process { name: name.to_owned(), id: std::process::id() };
+    engine.engine.on_predict(|_| {
+        Predicting::Outputs(vec![floats("scores", &[1, TREATMENTS as i64], [0.0; TREATMENTS])])
+    });
+    let processes = vec![process("engine"), process("again")];
+    let report = run(&Job { processes, ..engine.job(Load::Max) });
+    let cpu = &report.cpu_seconds_per_request;
+    assert!(cpu["client"] > 0.0);
+    // Ticks of a hundredth of a second, and other tests in this process.
+    assert!(cpu["engine"] > 0.0 && cpu["engine"] == cpu["again"], "{report}");
+    assert!((0.3..3.0).contains(&(cpu["engine"] / cpu["client"])), "{report}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_told_before_the_run() {
+    let server = ControlPlane::willing();
+    let job = model_job(server.grpc, &Package::linear(), None, Load::Max);
+    let processes = vec![Process { name: "gone".to_owned(), id: u32::MAX }];
+    let error = outrigger_bench::run(&Job { processes, ..job }, &mut |_| {}).expect_err("gone");
+    assert!(error.is_usage(), "{error}");
+    assert!(server.messages().is_empty());
+}
+
+#[test]
+fn a_report_has_the_keys_that_scripts_read() {
+    let server = ControlPlane::willing();
+    let report = json_of(&run(&model_job(server.grpc, &Package::linear(), None, Load::Max)));
+    let mut keys: Vec<_> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    let expected = [
+        "cpu_seconds_per_request",
+        "duration_seconds",
+        "error_messages",
+        "errors",
+        "form",
+        "latency_ms",
+        "mode",
+        "offered_rate",
+        "ok",
+        "request_bytes",
+        "requests",
+        "response_bytes",
+        "send_delay_ms",
+        "throughput",
+        "treatments",
+        "users",
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!((&report["mode"], &report["form"]), (&"max".into(), &"kv".into()));
+    assert_eq!(report["duration_seconds"], 0.5);
+    let ok = report["ok"].as_f64().unwrap();
+    assert!(ok > 0.0 && report["throughput"].as_f64().unwrap() == ok / 0.5, "{report}");
+    for quantile in ["p50", "p90", "p99", "p99.9", "max", "mean"] {
+        assert!(report["latency_ms"][quantile].as_f64().unwrap() > 0.0, "{report}");
+    }
+    assert!(report["request_bytes"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["treatments"], TREATMENTS);
+}

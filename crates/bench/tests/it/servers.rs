@@ -1,0 +1,281 @@
+//! A scripted control plane, and an engine with a model.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, http::StatusCode, routing::post};
+use bytes::Bytes;
+use outrigger_backend::{Backend as _, Config, ServedModel, ServingConfig, TfServing};
+use outrigger_bench::{Form, Job, Load, Report, Servable, Shape, Source, Target, read_plan};
+use outrigger_core::{ServableName, Version};
+use outrigger_proto::{
+    outrigger::v1::{
+        BatchPredictRequest, BatchPredictResponse, ModelSelector, PredictResponse, ScoreList,
+        predict_response::Output,
+    },
+    raw::outrigger::prediction_service_server::{PredictionService, PredictionServiceServer},
+};
+use outrigger_testkit::{engine::FakeEngine, saved_model::Linear};
+use prost::Message as _;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, Runtime},
+};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status};
+use tonic_types::StatusExt as _;
+
+pub(crate) const TREATMENTS: usize = 3;
+
+/// What becomes of a request.
+pub(crate) enum Turn {
+    /// It gets its scores.
+    Answered,
+    /// It is refused.
+    Refused(Status),
+    /// It gets these bytes.
+    Garbled(&'static [u8]),
+    /// It never gets an answer.
+    Forgotten,
+}
+
+/// Decides on the n-th request, counted from 0.
+type Script = dyn Fn(u64) -> Turn + Send + Sync;
+
+/// A control plane that has any model, scores everything with 0, and does as
+/// its script says.
+pub(crate) struct ControlPlane {
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
+    seen: Arc<Seen>,
+    _runtime: Runtime,
+}
+
+struct Seen {
+    script: Box<Script>,
+    count: AtomicU64,
+    messages: Mutex<Vec<Bytes>>,
+}
+
+impl ControlPlane {
+    /// Starts one that answers everything.
+    pub(crate) fn willing() -> Self {
+        Self::start(|_| Turn::Answered)
+    }
+
+    /// Starts one.
+    pub(crate) fn start(script: impl Fn(u64) -> Turn + Send + Sync + 'static) -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (count, messages) = (AtomicU64::new(0), Mutex::default());
+        let seen = Arc::new(Seen { script: Box::new(script), count, messages });
+        let listen = || runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let (grpc, http) = (listen(), listen());
+        let addresses = (grpc.local_addr().unwrap(), http.local_addr().unwrap());
+        let service = PredictionServiceServer::new(Surface(Arc::clone(&seen)));
+        let server = tonic::transport::Server::builder().add_service(service);
+        runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(grpc)));
+        let over_http = Arc::clone(&seen);
+        let predict = post(|body: Bytes| async move { over_http.answer_json(body).await });
+        let router = Router::new().route("/v1/predict", predict);
+        runtime.spawn(async { axum::serve(http, router).await });
+        Self { grpc: addresses.0, http: addresses.1, seen, _runtime: runtime }
+    }
+
+    /// The messages that came, in order.
+    pub(crate) fn messages(&self) -> Vec<Bytes> {
+        self.seen.messages.lock().unwrap().clone()
+    }
+}
+
+impl Seen {
+    fn take(&self, message: Bytes) -> u64 {
+        self.messages.lock().unwrap().push(message);
+        self.count.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn answer(&self, message: Bytes, scores: Vec<u8>) -> Result<Response<Bytes>, Status> {
+        match (self.script)(self.take(message)) {
+            Turn::Answered => Ok(Response::new(scores.into())),
+            Turn::Refused(status) => Err(status),
+            Turn::Garbled(bytes) => Ok(Response::new(Bytes::from_static(bytes))),
+            Turn::Forgotten => std::future::pending().await,
+        }
+    }
+}
+
+impl Seen {
+    /// As the gRPC surface; what is garbled is a proxy's word.
+    async fn answer_json(&self, body: Bytes) -> (StatusCode, String) {
+        let scores = json!({"scores": vec![json!({"score": 0}); TREATMENTS]});
+        match (self.script)(self.take(body)) {
+            Turn::Answered => (StatusCode::OK, scores.to_string()),
+            Turn::Refused(status) => {
+                let reason = status.get_details_error_info().map(|info| info.reason);
+                let error = json!({"error": {"reason": reason, "message": status.message()}});
+                (StatusCode::TOO_MANY_REQUESTS, error.to_string())
+            }
+            Turn::Garbled(bytes) => {
+                (StatusCode::BAD_GATEWAY, String::from_utf8_lossy(bytes).into_owned())
+            }
+            Turn::Forgotten => std::future::pending().await,
+        }
+    }
+}
+
+struct Surface(Arc<Seen>);
+
+#[tonic::async_trait]
+impl PredictionService for Surface {
+    async fn predict(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
+        self.0.answer(request.into_inner(), scores().encode_to_vec()).await
+    }
+
+    async fn batch_predict(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
+        let message = request.into_inner();
+        let users = BatchPredictRequest::decode(message.clone()).expect("a message").requests;
+        let responses = users.iter().map(|_| scores()).collect();
+        let answer = BatchPredictResponse { responses, ..Default::default() };
+        self.0.answer(message, answer.encode_to_vec()).await
+    }
+
+    async fn explain(&self, _: Request<Bytes>) -> Result<Response<Bytes>, Status> {
+        Err(Status::unimplemented("not asked for"))
+    }
+}
+
+fn scores() -> PredictResponse {
+    let list = ScoreList { values: vec![0.0; TREATMENTS], ..Default::default() };
+    PredictResponse { output: Some(Output::Scores(list)), ..Default::default() }
+}
+
+/// A fake engine that serves a model, and the model's package.
+pub(crate) struct Engine {
+    pub(crate) engine: FakeEngine,
+    pub(crate) name: String,
+    pub(crate) package: Package,
+    models: TempDir,
+    client: TfServing,
+    _runtime: Runtime,
+}
+
+pub(crate) const VERSION: i64 = 7;
+
+impl Engine {
+    /// Starts one.
+    pub(crate) fn start() -> Self {
+        let package = Package::linear();
+        let models = tempfile::tempdir().unwrap();
+        let engine = FakeEngine::unix(&models.path().join("engine.sock")).unwrap();
+        let name = ServableName::of(&"offers".parse().unwrap()).as_str().to_owned();
+        let base = models.path().join(&name);
+        linear().model().write(&base.join(VERSION.to_string())).unwrap();
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let entered = runtime.enter();
+        let client = TfServing::connect(Config::new(engine.endpoint())).unwrap();
+        drop(entered);
+        let this = Self { engine, name, package, models, client, _runtime: runtime };
+        this.load();
+        this
+    }
+
+    /// Has the engine load the model, as after a restart.
+    pub(crate) fn load(&self) {
+        let base_path = self.models.path().join(&self.name);
+        let served = ServedModel { base_path, versions: [Version(VERSION)].into() };
+        let name = ServableName::of(&"offers".parse().unwrap());
+        let models = BTreeMap::from([(name, served)]);
+        self._runtime.block_on(async {
+            self.client.reload(ServingConfig { models }).await.unwrap();
+            self.engine.until(|_| self.engine.available(&self.name).contains(&VERSION)).await;
+        });
+    }
+
+    /// A job for it.
+    pub(crate) fn job(&self, load: Load) -> Job {
+        let servable = Servable { name: self.name.clone(), version: None, signature: None };
+        job(self.engine.endpoint(), Target::Servable(servable), &self.package, load)
+    }
+}
+
+/// A metadata.json on disk.
+pub(crate) struct Package(TempDir);
+
+impl Package {
+    /// That of a user feature and two of a treatment.
+    pub(crate) fn linear() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let package = Self(directory);
+        std::fs::write(package.metadata(), linear().model().metadata.to_string()).unwrap();
+        package
+    }
+
+    pub(crate) fn metadata(&self) -> PathBuf {
+        self.0.path().join("metadata.json")
+    }
+
+    /// A file in its directory.
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+fn linear() -> Linear {
+    Linear { user: vec![1.0], treatment: vec![1.0, 1.0], bias: 0.0 }
+}
+
+/// A job for a control plane, in one form.
+pub(crate) fn model_job(
+    server: SocketAddr,
+    package: &Package,
+    form: Option<Form>,
+    load: Load,
+) -> Job {
+    let model = ModelSelector { name: "offers".to_owned(), version: None };
+    job(server.to_string(), Target::Model { model, form }, package, load)
+}
+
+fn job(server: String, target: Target, package: &Package, load: Load) -> Job {
+    let shape = Shape { treatments: TREATMENTS, users: 1, distinct: 2, seed: 1 };
+    Job {
+        server: server.parse().unwrap(),
+        target,
+        plan: Some(read_plan(&package.metadata()).unwrap()),
+        source: Source::Generated(shape),
+        load,
+        duration: Duration::from_millis(500),
+        warmup: Duration::ZERO,
+        connections: 2,
+        threads: 1,
+        in_flight: None,
+        // Only a test that waits for an end in error gets there.
+        timeout: Duration::from_secs(60),
+        processes: Vec::new(),
+    }
+}
+
+/// So many requests a second.
+pub(crate) fn rate(rate: f64) -> Load {
+    Load::Rate { rate, arrivals: Default::default() }
+}
+
+/// Runs a job that comes about.
+pub(crate) fn run(job: &Job) -> Report {
+    outrigger_bench::run(job, &mut |_| {}).expect("a report")
+}
+
+/// The report as it is printed.
+pub(crate) fn json_of(report: &Report) -> Value {
+    json!(report)
+}

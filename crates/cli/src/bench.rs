@@ -1,0 +1,360 @@
+//! `outrigger bench`: how much a server answers, how late, at what cost.
+
+use std::{path::PathBuf, time::Duration};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use outrigger_bench::{
+    Arrivals, Endpoint, Error, Form, Job, Load, Process, Progress, Report, Servable, Shape, Source,
+    Target,
+};
+use outrigger_tools::ModelArgument;
+
+use crate::exit::{self, Exit, Output};
+
+/// Sends requests to a server and tells throughput, latency, failures and CPU
+/// time.
+///
+/// Requests are made up from metadata.json, or read from files, and encoded
+/// before the run. With --rate each is due at a moment of its own, and its
+/// latency counts from there, however late it was sent: a server that stalls is
+/// not spared the requests that would have come meanwhile. With --max the next
+/// one is sent when another is answered. --find-rate searches for the highest
+/// rate at which no request fails and the 99th percentile of the latency stays
+/// under --p99.
+///
+/// Exit code 1 if a request failed, or no rate was found.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  outrigger bench --server 127.0.0.1:9000 --model churn --package churn/ --rate 500
+  outrigger bench --server 127.0.0.1:9000 --model churn --package churn/ --form columnar \\
+    --find-rate --p99 20ms --duration 60s --pid control-plane=123 --pid engine=456 -o json
+  outrigger bench --server 127.0.0.1:9080 --model churn --request request.json --max
+  outrigger bench --direct unix:/run/engine.sock --servable churn --package churn/ --max")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    requests: Requests,
+    #[command(flatten)]
+    load: LoadArguments,
+    /// A process whose CPU time to tell, under a name of your choice; may be given
+    /// several times
+    #[arg(long = "pid", value_name = "NAME=PID", value_parser = process)]
+    processes: Vec<Process>,
+    /// How to print the report
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+    /// No progress on standard error, which otherwise shows on a terminal
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// What answers.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "What to call")]
+struct TargetArguments {
+    /// The control plane: its gRPC listener, or for JSON its HTTP listener
+    #[arg(
+        long,
+        value_name = "HOST:PORT|unix:PATH",
+        required_unless_present = "direct",
+        requires = "model",
+        value_parser = endpoint,
+    )]
+    server: Option<Endpoint>,
+    /// The model: name, name:tag or name@sha256:digest
+    #[arg(long, value_name = "NAME")]
+    model: Option<ModelArgument>,
+    /// The model's tag, apart from its name
+    #[arg(long, value_name = "TAG", requires = "model")]
+    tag: Option<String>,
+    /// The model's digest, apart from its name
+    #[arg(long, value_name = "DIGEST", requires = "model", conflicts_with = "tag")]
+    digest: Option<String>,
+    /// TensorFlow Serving: it is sent the tensors of the same requests, without a
+    /// control plane
+    #[arg(
+        long,
+        value_name = "HOST:PORT|unix:PATH",
+        conflicts_with_all = ["server", "model"],
+        requires = "servable",
+        value_parser = endpoint,
+    )]
+    direct: Option<Endpoint>,
+    /// The servable to call there
+    #[arg(long, value_name = "NAME", requires = "direct")]
+    servable: Option<String>,
+    /// Its version [default: the latest when the run begins]
+    #[arg(long, value_name = "N", requires = "direct")]
+    version: Option<i64>,
+    /// Its signature [default: as metadata.json says]
+    #[arg(long, value_name = "NAME", requires = "direct")]
+    signature: Option<String>,
+}
+
+/// What is sent.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Requests")]
+struct Requests {
+    /// The model's package, whose metadata.json says which features to make up
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["metadata", "request"])]
+    package: Option<PathBuf>,
+    /// The metadata.json itself
+    #[arg(long, value_name = "FILE", conflicts_with = "package")]
+    metadata: Option<PathBuf>,
+    /// Send this request, JSON as `outrigger predict` takes it or an encoded
+    /// PredictRequest, for the model given here; may be given several times
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["treatments", "users", "distinct", "seed"],
+    )]
+    request: Vec<PathBuf>,
+    /// How features are laid out [default: kv; a file as it is]
+    #[arg(long, value_enum, conflicts_with = "direct")]
+    form: Option<FormArgument>,
+    /// Treatments a user
+    #[arg(long, value_name = "T", default_value_t = 1000)]
+    treatments: usize,
+    /// Users a request; several make it a BatchPredict
+    #[arg(long, value_name = "B", default_value = "1", value_parser = positive)]
+    users: usize,
+    /// How many different requests to send in turns
+    #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
+    distinct: usize,
+    /// The same seed makes the same requests
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// How much of it.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Load")]
+#[command(group = clap::ArgGroup::new("mode").required(true))]
+struct LoadArguments {
+    /// Open loop: so many requests a second, each at its time
+    #[arg(long, value_name = "R", group = "mode", value_parser = rate)]
+    rate: Option<f64>,
+    /// Closed loop: as many as are answered, --in-flight of them at once
+    #[arg(long, group = "mode")]
+    max: bool,
+    /// The highest rate at which no request fails and --p99 is kept
+    #[arg(long, group = "mode", requires = "p99")]
+    find_rate: bool,
+    /// What the 99th percentile must stay under
+    #[arg(long, value_name = "TIME", requires = "find_rate", value_parser = duration)]
+    p99: Option<Duration>,
+    /// How long to try a rate; the one found is confirmed for --duration
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5s",
+        requires = "find_rate",
+        value_parser = duration,
+    )]
+    step: Duration,
+    /// How requests follow each other in an open loop
+    #[arg(long, value_enum, default_value_t, conflicts_with = "max")]
+    arrivals: ArrivalsArgument,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    duration: Duration,
+    /// How long to send before that
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
+    warmup: Duration,
+    /// Connections to the server; over HTTP as many more as requests are under way
+    #[arg(long, value_name = "N", default_value = "2", value_parser = positive)]
+    connections: usize,
+    /// Threads that send
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
+    threads: usize,
+    /// Requests under way at once; in an open loop those beyond fail with
+    /// CLIENT_SATURATED [default: 64, in an open loop 4096]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    in_flight: Option<usize>,
+    /// How long to wait for an answer; the server is told
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum FormArgument {
+    /// gRPC, a map of features a treatment
+    Kv,
+    /// gRPC, treatments as columns
+    Columnar,
+    /// HTTP, JSON
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum ArrivalsArgument {
+    /// At equal distances
+    #[default]
+    Fixed,
+    /// Independently of each other
+    Poisson,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
+    let (output, quiet) = (arguments.output, arguments.quiet);
+    let job = arguments.job()?;
+    let bar = progress_bar(quiet);
+    let report = outrigger_bench::run(&job, &mut |progress: &Progress| {
+        bar.set_message(progress.to_string());
+    });
+    bar.finish_and_clear();
+    let report = report.map_err(failed)?;
+    match output {
+        Output::Text => exit::print(&report)?,
+        Output::Json => exit::print_json(&serde_json::json!(report))?,
+    }
+    outcome(&report)
+}
+
+/// A line on standard error, where that is a terminal.
+fn progress_bar(quiet: bool) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style = ProgressStyle::with_template("{msg}").expect("a valid template");
+    ProgressBar::with_draw_target(None, target).with_style(style)
+}
+
+fn failed(error: Error) -> Exit {
+    if error.is_usage() { Exit::usage(error) } else { Exit::failed(error) }
+}
+
+/// A run with failures is one, however fast it was.
+fn outcome(report: &Report) -> Result<(), Exit> {
+    match report.failed() {
+        0 => Ok(()),
+        failed => Err(Exit::Failed(format!("{failed} of {} requests failed", report.requests))),
+    }
+}
+
+impl Arguments {
+    fn job(self) -> Result<Job, Exit> {
+        let Self { target, requests, load, processes, .. } = self;
+        let plan = requests.file().map(|file| outrigger_bench::read_plan(&file)).transpose();
+        let (server, target) = target.read(requests.form)?;
+        Ok(Job {
+            server,
+            target,
+            plan: plan.map_err(failed)?,
+            source: requests.source(),
+            load: load.mode()?,
+            duration: load.duration,
+            warmup: load.warmup,
+            connections: load.connections,
+            threads: load.threads,
+            in_flight: load.in_flight,
+            timeout: load.timeout,
+            processes,
+        })
+    }
+}
+
+impl TargetArguments {
+    fn read(self, form: Option<FormArgument>) -> Result<(Endpoint, Target), Exit> {
+        let Self { server, model, tag, digest, direct, servable, version, signature } = self;
+        match (server.zip(model), direct.zip(servable)) {
+            (Some((server, model)), _) => {
+                let model = versioned(model, tag, digest)?.into();
+                Ok((server, Target::Model { model, form: form.map(Form::from) }))
+            }
+            (None, Some((direct, name))) => {
+                Ok((direct, Target::Servable(Servable { name, version, signature })))
+            }
+            (None, None) => Err(Exit::usage("give --server and --model, or --direct")),
+        }
+    }
+}
+
+/// A model whose version may be given apart from its name.
+fn versioned(
+    model: ModelArgument,
+    tag: Option<String>,
+    digest: Option<String>,
+) -> Result<ModelArgument, Exit> {
+    let text = match (&model.version, tag, digest) {
+        (_, None, None) => return Ok(model),
+        (None, Some(tag), _) => format!("{}:{tag}", model.name),
+        (None, _, Some(digest)) => format!("{}@{digest}", model.name),
+        (Some(_), ..) => return Err(Exit::usage("--model names a version already")),
+    };
+    text.parse().map_err(Exit::usage)
+}
+
+impl Requests {
+    /// The metadata.json to make requests by.
+    fn file(&self) -> Option<PathBuf> {
+        let package = self.package.as_ref().map(|package| package.join("metadata.json"));
+        package.or_else(|| self.metadata.clone())
+    }
+
+    fn source(self) -> Source {
+        let Self { request, treatments, users, distinct, seed, .. } = self;
+        if request.is_empty() {
+            return Source::Generated(Shape { treatments, users, distinct, seed });
+        }
+        Source::Files(request)
+    }
+}
+
+impl LoadArguments {
+    fn mode(&self) -> Result<Load, Exit> {
+        let (step, arrivals) = (self.step, self.arrivals.into());
+        match (self.rate, self.p99) {
+            (Some(rate), _) => Ok(Load::Rate { rate, arrivals }),
+            (None, Some(p99)) => Ok(Load::FindRate { p99, step, arrivals }),
+            (None, None) if self.max => Ok(Load::Max),
+            (None, None) => Err(Exit::usage("give --rate, --max or --find-rate")),
+        }
+    }
+}
+
+impl From<FormArgument> for Form {
+    fn from(form: FormArgument) -> Self {
+        match form {
+            FormArgument::Kv => Self::KeyValue,
+            FormArgument::Columnar => Self::Columnar,
+            FormArgument::Json => Self::Json,
+        }
+    }
+}
+
+impl From<ArrivalsArgument> for Arrivals {
+    fn from(arrivals: ArrivalsArgument) -> Self {
+        match arrivals {
+            ArrivalsArgument::Fixed => Self::Fixed,
+            ArrivalsArgument::Poisson => Self::Poisson,
+        }
+    }
+}
+
+fn endpoint(text: &str) -> Result<Endpoint, &'static str> {
+    text.parse().map_err(|_| "an address is written HOST:PORT or unix:/PATH")
+}
+
+fn positive(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|number| *number > 0).ok_or("must be a number from 1 on")
+}
+
+fn rate(text: &str) -> Result<f64, &'static str> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or("must be a number over 0")
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => Err("must be over 0".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn process(text: &str) -> Result<Process, &'static str> {
+    let (name, id) = text.split_once('=').ok_or("is written NAME=PID")?;
+    let id = id.parse().map_err(|_| "a process id is a number")?;
+    Ok(Process { name: name.to_owned(), id })
+}
