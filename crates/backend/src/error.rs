@@ -1,6 +1,7 @@
 //! How a call to the engine fails.
 
 use outrigger_core::{Reason, ServableId};
+use outrigger_proto::raw::unary::Unreadable;
 use tonic::Code;
 
 use crate::{tfserving::TransportError, wire::DecodeError};
@@ -69,6 +70,9 @@ pub enum Error {
     /// The engine's answer cannot be understood.
     #[error("the engine's answer is not valid")]
     Answer(#[from] DecodeError),
+    /// The engine's answer is not one gRPC message.
+    #[error("the engine's answer is not valid")]
+    Framing(#[from] Unreadable),
     /// The configuration is not valid.
     #[error("the engine's configuration is not valid: {0}")]
     Config(String),
@@ -84,7 +88,7 @@ impl Error {
             Self::NotServed { .. } | Self::Cancelled { .. } => Reason::EngineUnavailable,
             Self::Overloaded | Self::EngineOverloaded { .. } => Reason::Overloaded,
             Self::DeadlineExceeded => Reason::Deadline,
-            Self::Failed { .. } => Reason::EngineFailed,
+            Self::Failed { .. } | Self::Framing(_) => Reason::EngineFailed,
             Self::NoSignature { .. } => Reason::ImageInvalid,
             Self::TooLarge { .. } => Reason::TooLarge,
             Self::Answer(error) => error.reason(),
@@ -103,7 +107,7 @@ impl Error {
             Self::NotServed { .. } => "not_served",
             Self::Failed { .. } | Self::NoSignature { .. } => "failed",
             Self::TooLarge { .. } => "too_large",
-            Self::Answer(_) => "invalid_answer",
+            Self::Answer(_) | Self::Framing(_) => "invalid_answer",
             Self::Config(_) => "config",
         }
     }

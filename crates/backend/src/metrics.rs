@@ -1,7 +1,6 @@
 //! What this crate counts.
 
-use std::time::Duration;
-
+use metrics::{Counter, Gauge, Histogram};
 use outrigger_core::{Metric, MetricKind};
 use tokio::time::Instant;
 
@@ -11,6 +10,9 @@ const IN_FLIGHT: &str = "outrigger_engine_calls_in_flight";
 const CONNECTS: &str = "outrigger_engine_connects_total";
 const LOST: &str = "outrigger_engine_connections_lost_total";
 const OPEN: &str = "outrigger_engine_connections";
+
+/// The outcome of a call that was answered.
+const OK: &str = "ok";
 
 /// Every metric of this crate.
 pub const METRICS: &[Metric] = &[
@@ -53,57 +55,83 @@ pub const METRICS: &[Metric] = &[
     },
 ];
 
-/// The calls of the trait, as a label.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Method {
-    Predict,
-    Signature,
-    Status,
-    Reload,
+/// The calls of the trait.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    pub(crate) predict: Calls,
+    pub(crate) signature: Calls,
+    pub(crate) status: Calls,
+    pub(crate) reload: Calls,
 }
 
-impl Method {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Predict => "predict",
-            Self::Signature => "signature",
-            Self::Status => "status",
-            Self::Reload => "reload",
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            predict: Calls::of("predict"),
+            signature: Calls::of("signature"),
+            status: Calls::of("status"),
+            reload: Calls::of("reload"),
         }
     }
 }
 
+/// The calls of one method; what every call counts is looked up once.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    method: &'static str,
+    in_flight: Gauge,
+    duration: Histogram,
+    ok: Counter,
+}
+
+impl Calls {
+    fn of(method: &'static str) -> Self {
+        Self {
+            method,
+            in_flight: metrics::gauge!(IN_FLIGHT, "method" => method),
+            duration: metrics::histogram!(DURATION, "method" => method),
+            ok: ended(method, OK),
+        }
+    }
+
+    pub(crate) fn start(&self) -> Observed<'_> {
+        self.in_flight.increment(1.0);
+        Observed { calls: self, start: Instant::now(), outcome: "dropped" }
+    }
+}
+
+fn ended(method: &'static str, outcome: &'static str) -> Counter {
+    metrics::counter!(CALLS, "method" => method, "outcome" => outcome)
+}
+
 /// A call in flight: counted once, also when its future is dropped.
-pub(crate) struct Observed {
-    method: Method,
+pub(crate) struct Observed<'a> {
+    calls: &'a Calls,
     start: Instant,
     outcome: &'static str,
 }
 
-impl Observed {
-    pub(crate) fn start(method: Method) -> Self {
-        metrics::gauge!(IN_FLIGHT, "method" => method.as_str()).increment(1.0);
-        Self { method, start: Instant::now(), outcome: "dropped" }
-    }
-
+impl Observed<'_> {
     /// Notes how the call ended.
     pub(crate) fn end<T, E>(
         mut self,
         result: Result<T, E>,
         outcome: fn(&E) -> &'static str,
     ) -> Result<T, E> {
-        self.outcome = result.as_ref().map_or_else(outcome, |_| "ok");
+        self.outcome = result.as_ref().map_or_else(outcome, |_| OK);
         result
     }
 }
 
-impl Drop for Observed {
+impl Drop for Observed<'_> {
     fn drop(&mut self) {
-        let method = self.method.as_str();
-        let elapsed: Duration = self.start.elapsed();
-        metrics::gauge!(IN_FLIGHT, "method" => method).decrement(1.0);
-        metrics::counter!(CALLS, "method" => method, "outcome" => self.outcome).increment(1);
-        metrics::histogram!(DURATION, "method" => method).record(elapsed);
+        let Calls { method, in_flight, duration, ok } = self.calls;
+        in_flight.decrement(1.0);
+        match self.outcome {
+            OK => ok.increment(1),
+            outcome => ended(method, outcome).increment(1),
+        }
+        duration.record(self.start.elapsed());
     }
 }
 

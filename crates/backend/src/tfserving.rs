@@ -1,10 +1,13 @@
 //! The client of TensorFlow Serving.
 
-mod codec;
+mod answer;
 mod connection;
 mod control;
 mod endpoint;
+mod head;
+mod http2;
 mod predict;
+mod service;
 mod status;
 mod transport;
 
@@ -13,25 +16,23 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use outrigger_core::{ServableId, ServableName, Tensor};
 use outrigger_proto::tensorflow::SignatureDef;
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 
-use self::{control::Control, transport::Transport};
+use self::{control::Control, predict::Predictor, transport::Transport};
 pub use self::{
     endpoint::{Endpoint, InvalidEndpoint},
     transport::TransportError,
 };
-use crate::{
-    Backend, Call, Error, ReloadError, ServingConfig, VersionStatus,
-    metrics::{Method, Observed},
-};
+use crate::{Backend, Call, Error, ReloadError, ServingConfig, VersionStatus, metrics::Metrics};
 
 /// How to reach an engine, and how much to ask of it at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `unix:/path`, `host:port` or `http://host:port`; see [`Endpoint`].
     pub endpoint: String,
-    /// HTTP/2 connections for predictions; control calls have one more. Several,
-    /// because a server reads each on one thread.
+    /// HTTP/2 connections for predictions, one at least for each runtime that
+    /// makes them; control calls have one more. Several, because a server reads
+    /// each on one thread.
     pub connections: usize,
     /// Predictions in flight; one more is refused as overload.
     pub max_in_flight: usize,
@@ -85,8 +86,9 @@ impl Config {
 /// Dropping it closes its connections.
 #[derive(Debug)]
 pub struct TfServing {
-    predict: predict::Stack,
+    predictor: Predictor,
     control: Control,
+    metrics: Metrics,
 }
 
 impl TfServing {
@@ -94,7 +96,7 @@ impl TfServing {
     /// connections are made with the first call, and again whenever they break.
     ///
     /// They are driven by the runtime this is called in; it must outlive the
-    /// client.
+    /// client. What is counted goes to the recorder that is installed by then.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -102,14 +104,26 @@ impl TfServing {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn connect(config: Config) -> Result<Self, Error> {
+        Self::connect_on(config, &[Handle::current()])
+    }
+
+    /// [`Self::connect`] with the connections for predictions spread over
+    /// `runtimes`. A prediction made on one of them goes out on a connection of
+    /// that one. Control calls have theirs on the first.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub fn connect_on(config: Config, runtimes: &[Handle]) -> Result<Self, Error> {
         let endpoint = config.validate()?;
+        let (first, _) = runtimes
+            .split_at_checked(1)
+            .ok_or_else(|| Error::Config("there is no runtime for the connections".to_owned()))?;
         // Predictions and control calls share nothing: no number of the former
         // can hold up the latter.
-        let serving = Transport::new(&endpoint, &config, config.connections);
-        let control = Transport::new(&endpoint, &config, 1);
         Ok(Self {
-            predict: predict::stack(serving, &config),
-            control: Control::new(control, &config),
+            predictor: Predictor::new(&endpoint, &config, runtimes),
+            control: Control::new(Transport::new(&endpoint, &config, 1, first), &config),
+            metrics: Metrics::new(),
         })
     }
 }
@@ -117,8 +131,8 @@ impl TfServing {
 impl Backend for TfServing {
     fn predict(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, Error>> {
         Box::pin(async move {
-            let observed = Observed::start(Method::Predict);
-            observed.end(predict::run(&self.predict, call).await, Error::outcome)
+            let observed = self.metrics.predict.start();
+            observed.end(self.predictor.run(call).await, Error::outcome)
         })
     }
 
@@ -129,7 +143,7 @@ impl Backend for TfServing {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<SignatureDef, Error>> {
         Box::pin(async move {
-            let observed = Observed::start(Method::Signature);
+            let observed = self.metrics.signature.start();
             let result = self.control.signature(servable, signature, deadline).await;
             observed.end(result, Error::outcome)
         })
@@ -140,14 +154,14 @@ impl Backend for TfServing {
         name: &'a ServableName,
     ) -> BoxFuture<'a, Result<Vec<VersionStatus>, Error>> {
         Box::pin(async move {
-            let observed = Observed::start(Method::Status);
+            let observed = self.metrics.status.start();
             observed.end(self.control.status(name).await, Error::outcome)
         })
     }
 
     fn reload(&self, config: ServingConfig) -> BoxFuture<'_, Result<(), ReloadError>> {
         Box::pin(async move {
-            let observed = Observed::start(Method::Reload);
+            let observed = self.metrics.reload.start();
             observed.end(self.control.reload(config).await, ReloadError::outcome)
         })
     }
@@ -159,6 +173,10 @@ fn remaining(deadline: Instant) -> Result<Duration, Error> {
         Duration::ZERO => Err(Error::DeadlineExceeded),
         left => Ok(left),
     }
+}
+
+fn unavailable(error: impl Into<TransportError>) -> Error {
+    Error::Unavailable(error.into())
 }
 
 /// A request that tells the engine when we stop waiting.

@@ -1,6 +1,6 @@
 //! Predict's messages between our tensors and TensorFlow Serving's bytes,
-//! without generated types in between: a request's tensors are copied once, into
-//! the outgoing frame; an answer's are slices of the frame that came in.
+//! without generated types in between: a request is framed around its tensors,
+//! which are not copied; an answer's are slices of the message that came in.
 //!
 //! Field numbers are those of `proto/tensorflow`.
 
@@ -8,9 +8,12 @@ mod decode;
 mod dtype;
 mod encode;
 mod reader;
+mod segments;
 
 pub use decode::{DecodeError, decode_response, decode_tensor};
+pub(crate) use encode::frame;
 pub use encode::{encode_request, encoded_len};
+pub(crate) use segments::Segments;
 
 #[cfg(test)]
 mod tests;

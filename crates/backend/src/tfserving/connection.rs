@@ -3,20 +3,19 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use futures::future::BoxFuture;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
     sync::{Notify, watch},
+    task::JoinSet,
     time::{Instant, sleep, timeout, timeout_at},
 };
-use tonic::body::Body;
 
 use super::{Config, Endpoint, TransportError};
 use crate::metrics;
@@ -26,67 +25,126 @@ use crate::metrics;
 const FIRST_RETRY: Duration = Duration::from_millis(10);
 const LAST_RETRY: Duration = Duration::from_millis(100);
 
-/// Pings find a peer that is gone without a word. They are sent only while a
-/// call waits, and rarely: a gRPC server takes a third one without data in
-/// between for abuse and closes the connection (`too_many_pings`).
-const PING_AFTER: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// What sends requests on one open connection. Cheap to clone.
+pub(super) trait Sender: Clone + Send + Sync + 'static {
+    /// Begins to speak HTTP/2 on `stream`.
+    fn handshake<S>(
+        stream: S,
+        traffic: Arc<Traffic>,
+    ) -> impl Future<Output = Result<(Self, Driven), TransportError>> + Send
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
-/// Windows hold several megabyte answers, so that none waits for an update.
-const STREAM_WINDOW: u32 = 8 << 20;
-const CONNECTION_WINDOW: u32 = 32 << 20;
-const FRAME: u32 = 1 << 20;
-const SEND_BUFFER: usize = 4 << 20;
+    /// A sender for the next request; `None` once the connection takes no more.
+    fn ready(&self) -> Option<Self>;
+}
 
-/// A handle to the connection; the task that [`drive`]s it makes and remakes it.
+/// The work of a connection, until it takes no more requests.
+pub(super) type Driven = BoxFuture<'static, Lost>;
+
+/// A connection that takes no more requests.
+pub(super) struct Lost {
+    /// Why.
+    pub(super) error: TransportError,
+    /// Its work until the last answer, if there may still be some.
+    pub(super) rest: Option<BoxFuture<'static, ()>>,
+}
+
+impl From<TransportError> for Lost {
+    fn from(error: TransportError) -> Self {
+        Self { error, rest: None }
+    }
+}
+
+/// What goes over a connection, whatever it is made of at the moment.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    waiting: AtomicUsize,
+    answers: AtomicUsize,
+}
+
+impl Traffic {
+    /// Calls that have not been answered yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
+    /// Answers so far; only that it changes means something.
+    pub(super) fn answers(&self) -> usize {
+        self.answers.load(Relaxed)
+    }
+}
+
+/// A handle to the connection; the task that drives it makes and remakes it.
 #[derive(Debug)]
-pub(super) struct Connection {
-    state: watch::Receiver<State>,
+pub(super) struct Connection<S> {
+    state: watch::Receiver<State<S>>,
     wanted: Arc<Notify>,
     window: Duration,
-    in_flight: AtomicUsize,
+    traffic: Arc<Traffic>,
 }
 
 #[derive(Debug, Clone)]
-enum State {
+enum State<S> {
     /// Nobody has asked for it yet, or the first attempt is under way.
     Idle,
     /// Open. It may have broken a moment ago.
-    Open(SendRequest<Body>),
+    Open(S),
     /// Lost, or never there; being retried.
     Down { since: Instant, error: TransportError },
 }
 
-impl Connection {
+impl<S: Sender> Connection<S> {
     /// The connection and the task that drives it until dropped.
     pub(super) fn new(
         endpoint: Endpoint,
         config: &Config,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (publish, state) = watch::channel(State::Idle);
-        let wanted = Arc::new(Notify::new());
-        let driver = Driver { endpoint, connect_timeout: config.connect_timeout, publish };
+        let (wanted, traffic) = (Arc::new(Notify::new()), Arc::new(Traffic::default()));
+        let connect_timeout = config.connect_timeout;
+        let driver = Driver { endpoint, connect_timeout, traffic: Arc::clone(&traffic), publish };
         let task = driver.run(Arc::clone(&wanted));
-        let window = config.reconnect_window;
-        (Self { state, wanted, window, in_flight: AtomicUsize::new(0) }, task)
+        (Self { state, wanted, window: config.reconnect_window, traffic }, task)
     }
 
-    /// Whether it is known to be down, and the calls in flight on it: less is better.
-    pub(super) fn load(&self) -> (bool, usize) {
-        let down = matches!(&*self.state.borrow(), State::Down { .. });
-        (down, self.in_flight.load(Ordering::Relaxed))
+    /// Whether it is known to be down.
+    pub(super) fn is_down(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Down { .. })
+    }
+
+    /// The calls in flight on it.
+    pub(super) fn waiting(&self) -> usize {
+        self.traffic.waiting()
     }
 
     /// The open connection; waits for it, but not when it has been down for
     /// longer than the window.
-    pub(super) async fn open(&self) -> Result<SendRequest<Body>, TransportError> {
+    pub(super) async fn open(&self) -> Result<S, TransportError> {
+        match self.open_now() {
+            Some(sender) => Ok(sender),
+            None => self.opened().await,
+        }
+    }
+
+    fn open_now(&self) -> Option<S> {
+        match &*self.state.borrow() {
+            State::Open(sender) => sender.ready(),
+            State::Idle | State::Down { .. } => None,
+        }
+    }
+
+    async fn opened(&self) -> Result<S, TransportError> {
         let mut state = self.state.clone();
         self.wanted.notify_one();
         loop {
             let (until, error) = match &*state.borrow_and_update() {
-                State::Open(sender) if !sender.is_closed() => return Ok(sender.clone()),
-                // Broken; the driver is about to say so.
-                State::Open(_) | State::Idle => (None, TransportError::Closed),
+                State::Open(sender) => match sender.ready() {
+                    Some(sender) => return Ok(sender),
+                    // Broken; the driver is about to say so.
+                    None => (None, TransportError::Closed),
+                },
+                State::Idle => (None, TransportError::Closed),
                 State::Down { since, error } => (Some(*since + self.window), error.clone()),
             };
             let changed = match until {
@@ -98,37 +156,46 @@ impl Connection {
     }
 
     /// Counts a call for as long as the guard lives.
-    pub(super) fn enter(self: &Arc<Self>) -> InFlight {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(Arc::clone(self))
+    pub(super) fn enter(&self) -> InFlight {
+        self.traffic.waiting.fetch_add(1, Relaxed);
+        InFlight(Arc::clone(&self.traffic))
     }
 }
 
 /// A call on a connection.
-pub(super) struct InFlight(Arc<Connection>);
+pub(super) struct InFlight(Arc<Traffic>);
 
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+impl InFlight {
+    /// Notes that the peer has answered.
+    pub(super) fn answered(&self) {
+        self.0.answers.fetch_add(1, Relaxed);
     }
 }
 
-struct Driver {
-    endpoint: Endpoint,
-    connect_timeout: Duration,
-    publish: watch::Sender<State>,
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
 }
 
-impl Driver {
+struct Driver<S> {
+    endpoint: Endpoint,
+    connect_timeout: Duration,
+    traffic: Arc<Traffic>,
+    publish: watch::Sender<State<S>>,
+}
+
+impl<S: Sender> Driver<S> {
     async fn run(self, wanted: Arc<Notify>) {
         wanted.notified().await;
         let mut since = Instant::now();
+        let mut ending = JoinSet::new();
         loop {
-            let (sender, connection) = self.establish(since).await;
+            let (sender, driven) = self.establish(since).await;
             let (open, opened) = (metrics::Open::new(), Instant::now());
             tracing::debug!(engine.endpoint = %self.endpoint, "connected to the engine");
             self.publish.send_replace(State::Open(sender));
-            let error = connection.await;
+            let Lost { error, rest } = driven.await;
             drop(open);
             tracing::warn!(engine.endpoint = %self.endpoint, error = %error, "lost the engine");
             // A peer that closes what it has just accepted has not been up at
@@ -138,6 +205,9 @@ impl Driver {
                 since = Instant::now();
             }
             self.publish.send_replace(State::Down { since, error });
+            // What the engine has begun it may finish.
+            while ending.try_join_next().is_some() {}
+            ending.extend(rest);
             if !was_up {
                 sleep(LAST_RETRY).await;
             }
@@ -145,13 +215,10 @@ impl Driver {
     }
 
     /// Tries until it works; the engine has been away `since` then.
-    async fn establish(
-        &self,
-        since: Instant,
-    ) -> (SendRequest<Body>, impl Future<Output = TransportError> + Send + 'static) {
+    async fn establish(&self, since: Instant) -> (S, Driven) {
         let mut delay = FIRST_RETRY;
         loop {
-            let attempt = timeout(self.connect_timeout, connect(&self.endpoint)).await;
+            let attempt = timeout(self.connect_timeout, self.connect()).await;
             let error = match attempt.unwrap_or(Err(TransportError::ConnectTimeout)) {
                 Ok(connected) => return connected,
                 Err(error) => error,
@@ -163,37 +230,18 @@ impl Driver {
             delay = (delay * 2).min(LAST_RETRY);
         }
     }
-}
 
-type Driven = futures::future::BoxFuture<'static, TransportError>;
-
-async fn connect(endpoint: &Endpoint) -> Result<(SendRequest<Body>, Driven), TransportError> {
-    match endpoint {
-        Endpoint::Unix(path) => handshake(UnixStream::connect(path).await?).await,
-        Endpoint::Tcp { host, port } => {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            let stream = TcpStream::connect((host, *port)).await?;
-            // Requests are written whole; waiting for more only delays them.
-            stream.set_nodelay(true)?;
-            handshake(stream).await
+    async fn connect(&self) -> Result<(S, Driven), TransportError> {
+        let traffic = Arc::clone(&self.traffic);
+        match &self.endpoint {
+            Endpoint::Unix(path) => S::handshake(UnixStream::connect(path).await?, traffic).await,
+            Endpoint::Tcp { host, port } => {
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                let stream = TcpStream::connect((host, *port)).await?;
+                // Requests are written whole; waiting for more only delays them.
+                stream.set_nodelay(true)?;
+                S::handshake(stream, traffic).await
+            }
         }
     }
-}
-
-async fn handshake(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-) -> Result<(SendRequest<Body>, Driven), TransportError> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(FRAME)
-        .max_send_buf_size(SEND_BUFFER)
-        .keep_alive_interval(PING_AFTER)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .keep_alive_while_idle(false);
-    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-    let driven = async { connection.await.err().map_or(TransportError::Closed, Into::into) };
-    Ok((sender, Box::pin(driven)))
 }

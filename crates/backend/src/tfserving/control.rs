@@ -21,7 +21,7 @@ use prost::Message as _;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Response, Status};
 
-use super::{Config, request, status, transport::Transport};
+use super::{Config, request, service::HttpService, status};
 use crate::{
     Error, LoadError, ReloadError, ServedModel, ServingConfig, State, VersionStatus,
     wire::DecodeError,
@@ -32,14 +32,14 @@ const SIGNATURES: &str = "signature_def";
 
 #[derive(Debug)]
 pub(super) struct Control {
-    models: ModelServiceClient<Transport>,
-    predictions: PredictionServiceClient<Transport>,
+    models: ModelServiceClient<HttpService>,
+    predictions: PredictionServiceClient<HttpService>,
     status_timeout: Duration,
     reload_timeout: Duration,
 }
 
 impl Control {
-    pub(super) fn new(transport: Transport, config: &Config) -> Self {
+    pub(super) fn new(transport: HttpService, config: &Config) -> Self {
         let origin = transport.origin();
         let predictions = PredictionServiceClient::with_origin(transport.clone(), origin.clone());
         let models = ModelServiceClient::with_origin(transport, origin);

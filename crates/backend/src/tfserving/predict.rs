@@ -1,119 +1,87 @@
 //! The way of a prediction.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
-
-use futures::future::BoxFuture;
-use http::uri::PathAndQuery;
+use h2::client::ResponseFuture;
 use outrigger_core::Tensor;
-use tokio::time::timeout_at;
-use tonic::client::Grpc;
-use tower::{
-    Service, ServiceBuilder, ServiceExt as _,
-    limit::ConcurrencyLimit,
-    load_shed::{LoadShed, error::Overloaded},
+use tokio::{
+    runtime::Handle,
+    sync::Semaphore,
+    time::{Instant, timeout_at},
 };
 
-use super::{Config, codec::Codec, request, status, transport::Transport};
+use super::{
+    Config, Endpoint, TransportError, answer,
+    connection::InFlight,
+    head::Head,
+    http2::Predictions,
+    remaining,
+    transport::{ATTEMPTS, Transport},
+    unavailable,
+};
 use crate::{
     Call, Error,
-    wire::{decode_response, encoded_len},
+    wire::{Segments, decode_response, encoded_len, frame},
 };
 
-pub(super) type Stack = LoadShed<ConcurrencyLimit<Deadline<Client>>>;
-
-/// The layers a prediction passes, outermost first.
-pub(super) fn stack(transport: Transport, config: &Config) -> Stack {
-    ServiceBuilder::new()
-        // A call that finds no room fails at once: waiting here would only make
-        // it late, and the caller can still ask elsewhere.
-        .load_shed()
-        // What the engine is given at once; more would queue up inside it, where
-        // nobody sees the queue.
-        .concurrency_limit(config.max_in_flight)
-        // Innermost, so that a call that is given up frees its place.
-        .layer_fn(Deadline)
-        .service(Client::new(transport, config))
-}
-
-/// Runs one call through the stack.
-pub(super) async fn run(stack: &Stack, call: Call) -> Result<Vec<Tensor>, Error> {
-    stack.clone().oneshot(call).await.map_err(|error| match error.downcast::<Error>() {
-        Ok(error) => *error,
-        Err(other) => {
-            debug_assert!(other.is::<Overloaded>(), "{other}");
-            Error::Overloaded
-        }
-    })
-}
-
-/// Gives a call up at its own deadline.
-#[derive(Debug, Clone)]
-pub(super) struct Deadline<S>(S);
-
-impl<S> Service<Call> for Deadline<S>
-where
-    S: Service<Call, Error = Error, Future: Send + 'static>,
-{
-    type Response = S::Response;
-    type Error = Error;
-    type Future = BoxFuture<'static, Result<S::Response, Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, call: Call) -> Self::Future {
-        let deadline = call.deadline;
-        let answer = self.0.call(call);
-        Box::pin(async move {
-            timeout_at(deadline, answer).await.unwrap_or(Err(Error::DeadlineExceeded))
-        })
-    }
-}
-
-/// The RPC itself.
-#[derive(Debug, Clone)]
-pub(super) struct Client {
-    grpc: Grpc<Transport>,
+/// Makes predictions, as many at once as configured.
+#[derive(Debug)]
+pub(super) struct Predictor {
+    transport: Transport<Predictions>,
+    head: Head,
+    room: Semaphore,
     max_message: usize,
 }
 
-impl Client {
-    fn new(transport: Transport, config: &Config) -> Self {
-        let origin = transport.origin();
-        let grpc = Grpc::with_origin(transport, origin)
-            .max_decoding_message_size(config.max_message)
-            .max_encoding_message_size(config.max_message);
-        Self { grpc, max_message: config.max_message }
+impl Predictor {
+    pub(super) fn new(endpoint: &Endpoint, config: &Config, runtimes: &[Handle]) -> Self {
+        let transport = Transport::new(endpoint, config, config.connections, runtimes);
+        Self {
+            head: Head::new(transport.origin()),
+            transport,
+            room: Semaphore::new(config.max_in_flight.min(Semaphore::MAX_PERMITS)),
+            // gRPC has four bytes for a message's length.
+            max_message: config.max_message.min(u32::MAX as usize),
+        }
     }
 
-    async fn predict(mut self, call: Call) -> Result<Vec<Tensor>, Error> {
+    /// Makes one prediction.
+    pub(super) async fn run(&self, call: Call) -> Result<Vec<Tensor>, Error> {
+        // A call that finds no room fails at once: waiting here, or in the engine,
+        // where nobody sees the queue, would only make it late, and the caller can
+        // still ask elsewhere.
+        let _place = self.room.try_acquire().map_err(|_| Error::Overloaded)?;
+        let deadline = call.deadline;
+        timeout_at(deadline, self.predict(call)).await.unwrap_or(Err(Error::DeadlineExceeded))
+    }
+
+    async fn predict(&self, mut call: Call) -> Result<Vec<Tensor>, Error> {
         let (size, limit) = (encoded_len(&call), self.max_message);
         if size > limit {
             return Err(Error::TooLarge { size, limit });
         }
-        let call = Arc::new(call);
-        let request = request(Arc::clone(&call), call.deadline)?;
-        let path = PathAndQuery::from_static("/tensorflow.serving.PredictionService/Predict");
-        let answer = self.grpc.unary(request, path, Codec).await;
-        let answer = answer.map_err(|status| status::of_predict(&status, &call.servable))?;
-        Ok(decode_response(answer.into_inner(), &call.outputs, limit)?)
-    }
-}
-
-impl Service<Call> for Client {
-    type Response = Vec<Tensor>;
-    type Error = Error;
-    type Future = BoxFuture<'static, Result<Vec<Tensor>, Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Poll::Ready(Ok(()))
+        let request = frame(&mut call, size);
+        let (response, in_flight) = self.send(request, call.deadline).await?;
+        // Dropped before it is complete, the answer cancels the call.
+        let response = response.await.map_err(unavailable)?;
+        in_flight.answered();
+        let message = answer::read(response, &call.servable, limit).await?;
+        Ok(decode_response(message, &call.outputs, limit)?)
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
-        Box::pin(self.clone().predict(call))
+    /// Sends `request`, on another connection when one broke before any of it
+    /// left.
+    async fn send(
+        &self,
+        request: Segments,
+        deadline: Instant,
+    ) -> Result<(ResponseFuture, InFlight), Error> {
+        for _ in 0..ATTEMPTS {
+            let (mut sender, in_flight) = self.transport.open().await.map_err(unavailable)?;
+            let head = self.head.within(remaining(deadline)?);
+            if let Ok((response, mut stream)) = sender.send(head) {
+                stream.send_data(request, true).map_err(unavailable)?;
+                return Ok((response, in_flight));
+            }
+        }
+        Err(unavailable(TransportError::Closed))
     }
 }

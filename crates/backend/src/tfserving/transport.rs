@@ -1,30 +1,26 @@
-//! Several connections as one HTTP service.
+//! Several connections as one.
 
 use std::{
     io,
-    pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    task::{Context, Poll},
 };
 
-use futures::future::BoxFuture;
-use http::{Request, Response, Uri};
-use http_body_util::BodyExt as _;
-use hyper::body::{Frame, Incoming, SizeHint};
-use tokio::task::JoinSet;
-use tonic::body::Body;
-use tower::Service;
+use http::Uri;
+use tokio::{
+    runtime::{self, Handle},
+    task::JoinSet,
+};
 
 use super::{
     Config, Endpoint,
-    connection::{Connection, InFlight},
+    connection::{Connection, InFlight, Sender},
 };
 
 /// Connections a request may find broken before it gives up.
-const ATTEMPTS: usize = 3;
+pub(super) const ATTEMPTS: usize = 3;
 
 /// The engine could not be reached, or the connection broke.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -39,9 +35,15 @@ pub enum TransportError {
     /// The engine closed the connection.
     #[error("the connection was closed")]
     Closed,
-    /// The connection failed.
+    /// The engine's host, or the engine as a whole, hangs.
+    #[error("nobody answers on the connection")]
+    Silent,
+    /// The connection of control calls failed.
     #[error("the connection failed: {0}")]
     Http(#[source] Arc<hyper::Error>),
+    /// A connection of predictions, or one prediction on it, failed.
+    #[error("the connection failed: {0}")]
+    Http2(#[source] Arc<h2::Error>),
 }
 
 impl From<io::Error> for TransportError {
@@ -56,30 +58,55 @@ impl From<hyper::Error> for TransportError {
     }
 }
 
-/// Connections of equal standing; a request takes the one with the fewest in
-/// flight.
-#[derive(Debug, Clone)]
-pub(super) struct Transport {
-    shared: Arc<Shared>,
+impl From<h2::Error> for TransportError {
+    fn from(error: h2::Error) -> Self {
+        Self::Http2(Arc::new(error))
+    }
+}
+
+/// Connections of equal standing. Dropping the last clone closes them.
+#[derive(Debug)]
+pub(super) struct Transport<S> {
+    shared: Arc<Shared<S>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    connections: Vec<Arc<Connection>>,
+struct Shared<S> {
+    connections: Vec<Member<S>>,
     next: AtomicUsize,
     origin: Uri,
-    /// The drivers; dropping them closes the connections.
+    /// Dropping them closes the connections.
     _drivers: JoinSet<()>,
 }
 
-impl Transport {
-    /// `count` connections to `endpoint`, driven by the current runtime.
-    pub(super) fn new(endpoint: &Endpoint, config: &Config, count: usize) -> Self {
+#[derive(Debug)]
+struct Member<S> {
+    connection: Connection<S>,
+    /// The runtime that drives it.
+    home: runtime::Id,
+}
+
+impl<S> Clone for Transport<S> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<S: Sender> Transport<S> {
+    /// `count` connections to `endpoint`, but one at least for each of
+    /// `runtimes`, which drive them by turns.
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        config: &Config,
+        count: usize,
+        runtimes: &[Handle],
+    ) -> Self {
         let mut drivers = JoinSet::new();
-        let connections = (0..count).map(|_| {
+        let runtimes = runtimes.iter().cycle().take(count.max(runtimes.len()));
+        let connections = runtimes.map(|runtime| {
             let (connection, driver) = Connection::new(endpoint.clone(), config);
-            drivers.spawn(driver);
-            Arc::new(connection)
+            drivers.spawn_on(driver, runtime);
+            Member { connection, home: runtime.id() }
         });
         let shared = Shared {
             connections: connections.collect(),
@@ -95,77 +122,27 @@ impl Transport {
         self.shared.origin.clone()
     }
 
-    /// The connection that is up and has the fewest calls in flight; the turn
-    /// decides between equals.
-    fn pick(&self) -> Arc<Connection> {
-        let connections = &self.shared.connections;
-        let turn = self.shared.next.fetch_add(1, Ordering::Relaxed);
-        let in_turn = (0..connections.len())
-            .map(|offset| &connections[turn.wrapping_add(offset) % connections.len()]);
-        let picked = in_turn.min_by_key(|connection| connection.load());
-        Arc::clone(picked.expect("the configuration has at least one connection"))
+    /// An open connection, with a call counted on it.
+    pub(super) async fn open(&self) -> Result<(S, InFlight), TransportError> {
+        let connection = self.pick();
+        let in_flight = connection.enter();
+        Ok((connection.open().await?, in_flight))
     }
 
-    /// Sends `request`, again when the connection broke before any of it left.
-    async fn send(self, mut request: Request<Body>) -> Result<Response<Body>, TransportError> {
-        for _ in 0..ATTEMPTS {
-            let connection = self.pick();
-            let in_flight = connection.enter();
-            let mut sender = connection.open().await?;
-            match sender.try_send_request(request).await {
-                Ok(response) => return Ok(response.map(|body| answer(body, in_flight))),
-                Err(mut refused) => match refused.take_message() {
-                    Some(unsent) => request = unsent,
-                    None => return Err(refused.into_error().into()),
-                },
-            }
-        }
-        Err(TransportError::Closed)
-    }
-}
-
-impl Service<Request<Body>> for Transport {
-    type Response = Response<Body>;
-    type Error = TransportError;
-    type Future = BoxFuture<'static, Result<Response<Body>, TransportError>>;
-
-    /// Always ready: a request waits for its connection itself.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
-        Poll::Ready(Ok(()))
+    /// The best connection for a call: up; driven by the caller's own runtime, so
+    /// that no other thread has to wake up for it; with the fewest calls in
+    /// flight. The turn decides between equals.
+    fn pick(&self) -> &Connection<S> {
+        let (members, here) = (&self.shared.connections, Handle::current().id());
+        let (before, after) = members.split_at(self.turn());
+        let in_turn = after.iter().chain(before);
+        let picked = in_turn.min_by_key(|Member { connection, home }| {
+            (connection.is_down(), *home != here, connection.waiting())
+        });
+        &picked.expect("there is at least one connection").connection
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.clone().send(request))
-    }
-}
-
-/// The body, whose errors tell that they came from the connection.
-fn answer(body: Incoming, in_flight: InFlight) -> Body {
-    Body::new(Answer { body, _in_flight: in_flight }.map_err(TransportError::from))
-}
-
-/// An answer being read: its call is in flight until the last byte.
-struct Answer {
-    body: Incoming,
-    _in_flight: InFlight,
-}
-
-impl hyper::body::Body for Answer {
-    type Data = bytes::Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<bytes::Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    fn turn(&self) -> usize {
+        self.shared.next.fetch_add(1, Relaxed) % self.shared.connections.len()
     }
 }

@@ -1,10 +1,14 @@
 //! `tensorflow.serving.PredictRequest` from a [`Call`].
 
-use bytes::{BufMut, Bytes};
+use bytes::{BufMut, Bytes, BytesMut};
 use outrigger_core::{Content, DType, Tensor};
-use outrigger_proto::tensorflow::DataType;
+use outrigger_proto::{
+    raw::unary::{PREFIX, prefix},
+    tensorflow::DataType,
+};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
+use super::segments::{Segments, Writer};
 use crate::Call;
 
 /// Bytes that [`encode_request`] will write.
@@ -16,16 +20,44 @@ pub fn encoded_len(call: &Call) -> usize {
 
 /// Writes `call` as an encoded `PredictRequest`.
 pub fn encode_request(call: &Call, out: &mut impl BufMut) {
-    put_spec(call, out);
-    for tensor in &call.inputs {
-        put_header(2, entry_len(tensor), out);
-        put_bytes(1, tensor.name.as_bytes(), out);
-        put_header(2, tensor_len(tensor), out);
-        put_tensor(tensor, out);
+    let mut call = call.clone();
+    let head = BytesMut::with_capacity(encoded_len(&call) - shared_len(&call));
+    out.put(encode(&mut call, head));
+}
+
+/// `call`, whose request takes `size` bytes, as a gRPC message. Takes the
+/// tensors: those that are large become part of the message as they are.
+pub(crate) fn frame(call: &mut Call, size: usize) -> Segments {
+    let mut head = BytesMut::with_capacity(PREFIX + size - shared_len(call));
+    head.put_slice(&prefix(size));
+    encode(call, head)
+}
+
+/// What `head` holds, and after it the request.
+fn encode(call: &mut Call, head: BytesMut) -> Segments {
+    let mut out = Writer::after(head);
+    put_spec(call, &mut out.head);
+    for tensor in call.inputs.drain(..) {
+        let length = tensor_len(&tensor);
+        put_header(2, field_len(1, tensor.name.len()) + field_len(2, length), &mut out.head);
+        put_bytes(1, tensor.name.as_bytes(), &mut out.head);
+        put_header(2, length, &mut out.head);
+        put_tensor(tensor, &mut out);
     }
     for name in &call.outputs {
-        put_bytes(3, name.as_bytes(), out);
+        put_bytes(3, name.as_bytes(), &mut out.head);
     }
+    out.finish()
+}
+
+/// Bytes of the request that are not copied into it.
+fn shared_len(call: &Call) -> usize {
+    let of = |bytes: &Bytes| if Writer::shares(bytes.len()) { bytes.len() } else { 0 };
+    let contents = call.inputs.iter().map(|tensor| match &tensor.content {
+        Content::Bytes(bytes) => of(bytes),
+        Content::Strings(strings) => strings.iter().map(of).sum(),
+    });
+    contents.sum()
 }
 
 /// `ModelSpec`: name, version (wrapped), signature.
@@ -53,16 +85,16 @@ fn entry_len(tensor: &Tensor) -> usize {
 }
 
 /// `TensorProto`: dtype, shape, and the elements as content or as strings.
-fn put_tensor(tensor: &Tensor, out: &mut impl BufMut) {
-    put_int(1, wire_type(tensor.dtype), out);
-    put_header(2, shape_len(&tensor.shape), out);
+fn put_tensor(tensor: Tensor, out: &mut Writer) {
+    put_int(1, wire_type(tensor.dtype), &mut out.head);
+    put_header(2, shape_len(&tensor.shape), &mut out.head);
     for &size in &tensor.shape {
-        put_header(2, int_len(1, size as u64), out);
-        put_int(1, size as u64, out);
+        put_header(2, int_len(1, size as u64), &mut out.head);
+        put_int(1, size as u64, &mut out.head);
     }
-    match &tensor.content {
-        Content::Bytes(bytes) => put_bytes(4, bytes, out),
-        Content::Strings(strings) => strings.iter().for_each(|text| put_bytes(8, text, out)),
+    match tensor.content {
+        Content::Bytes(bytes) => put_payload(4, bytes, out),
+        Content::Strings(strings) => strings.into_iter().for_each(|text| put_payload(8, text, out)),
     }
 }
 
@@ -113,4 +145,9 @@ fn put_header(tag: u32, length: usize, out: &mut impl BufMut) {
 fn put_bytes(tag: u32, bytes: &[u8], out: &mut impl BufMut) {
     put_header(tag, bytes.len(), out);
     out.put_slice(bytes);
+}
+
+fn put_payload(tag: u32, bytes: Bytes, out: &mut Writer) {
+    put_header(tag, bytes.len(), &mut out.head);
+    out.put(bytes);
 }

@@ -88,8 +88,8 @@ where
 }
 
 /// A prefixed message as far as it has arrived.
-#[derive(Default)]
-struct Message {
+#[derive(Debug, Default)]
+pub struct Message {
     /// The first frame, untouched.
     first: Bytes,
     /// All of them, once there are several.
@@ -97,7 +97,11 @@ struct Message {
 }
 
 impl Message {
-    fn push(&mut self, data: Bytes, limit: usize) -> Result<(), Unreadable> {
+    /// Adds what has come in. Nothing is copied while that is one frame.
+    ///
+    /// # Errors
+    /// [`Unreadable`], as soon as the bytes so far tell.
+    pub fn push(&mut self, data: Bytes, limit: usize) -> Result<(), Unreadable> {
         if self.arrived().is_empty() {
             self.first = data;
         } else {
@@ -135,7 +139,11 @@ impl Message {
         }
     }
 
-    fn finish(self) -> Result<Bytes, Unreadable> {
+    /// The message without its prefix.
+    ///
+    /// # Errors
+    /// [`Unreadable::Cut`].
+    pub fn finish(self) -> Result<Bytes, Unreadable> {
         let whole = if self.rest.is_empty() { self.first } else { self.rest.freeze() };
         match whole.split_first_chunk::<PREFIX>() {
             Some((&[_, a, b, c, d], message))
