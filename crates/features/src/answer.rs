@@ -1,7 +1,7 @@
 //! The engine's outputs become responses: checked, trimmed, ranked, and written
 //! straight to the wire.
 //!
-//! A response is measured first and then written once, into a buffer of just its
+//! A response is measured first and then written once, to a buffer of just its
 //! size. No message is built in between; scores that are float32 are copied as
 //! they stand.
 
@@ -10,6 +10,7 @@ mod rank;
 mod response;
 mod wire;
 
+use bytes::BufMut;
 use outrigger_core::{Failure, Reason, Tensor};
 use outrigger_proto::outrigger::v1::PredictResponse;
 use prost::Message;
@@ -18,8 +19,17 @@ use crate::{Packed, Plan};
 use output::Outputs;
 use response::Response;
 
+/// The response to a call, ready to be written.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// One a user, in the order of the requests.
+    responses: Vec<Response<'a>>,
+    /// The id of a batch.
+    batch: Option<&'a str>,
+}
+
 impl Plan {
-    /// Turns the engine's outputs for a call of one request into an encoded
+    /// Turns the engine's outputs for a call of one request into an
     /// `outrigger.v1.PredictResponse`. `model` is what answers, an encoded
     /// `ServedModel`. Outputs nobody asked for are ignored. Where
     /// [`Packed::needs_engine`] is false, `outputs` may be empty.
@@ -27,63 +37,93 @@ impl Plan {
     /// # Errors
     /// SCORES_INVALID: an output is missing, has the wrong shape or type, or a
     /// score that is not finite. INTERNAL: the call has several requests.
-    pub fn answer(
-        &self,
-        packed: &Packed,
-        outputs: &[Tensor],
-        model: &[u8],
-    ) -> Result<Vec<u8>, Failure> {
-        let outputs = Outputs::check(self, packed, outputs)?;
-        let [user] = packed.users.as_slice() else {
-            return Err(Failure::new(Reason::Internal, "one answer for several requests"));
-        };
-        let response = Response::new(self, &outputs, 0, user, model)?;
-        let mut out = Vec::with_capacity(response.len());
-        response.write(&mut out);
-        Ok(out)
+    pub fn answer<'a>(
+        &'a self,
+        packed: &'a Packed<'_>,
+        outputs: &'a [Tensor],
+        model: &'a [u8],
+    ) -> Result<Answer<'a>, Failure> {
+        let responses = self.responses(packed, outputs, model)?;
+        if responses.len() != 1 {
+            return Err(Failure::new(Reason::Internal, "one response for several requests"));
+        }
+        Ok(Answer { responses, batch: None })
     }
 
-    /// Turns the engine's outputs into an encoded
-    /// `outrigger.v1.BatchPredictResponse`: a response a user, in the order of
-    /// the requests. Else as [`Self::answer`].
+    /// Turns the engine's outputs into an `outrigger.v1.BatchPredictResponse`: a
+    /// response a user, in the order of the requests. Else as [`Self::answer`].
     ///
     /// # Errors
-    /// As [`Self::answer`].
-    pub fn answer_batch(
-        &self,
-        packed: &Packed,
-        outputs: &[Tensor],
-        model: &[u8],
-        request_id: &str,
-    ) -> Result<Vec<u8>, Failure> {
+    /// SCORES_INVALID, as [`Self::answer`].
+    pub fn answer_batch<'a>(
+        &'a self,
+        packed: &'a Packed<'_>,
+        outputs: &'a [Tensor],
+        model: &'a [u8],
+        request_id: &'a str,
+    ) -> Result<Answer<'a>, Failure> {
+        let responses = self.responses(packed, outputs, model)?;
+        Ok(Answer { responses, batch: Some(request_id) })
+    }
+
+    fn responses<'a>(
+        &'a self,
+        packed: &'a Packed<'_>,
+        outputs: &'a [Tensor],
+        model: &'a [u8],
+    ) -> Result<Vec<Response<'a>>, Failure> {
         let outputs = Outputs::check(self, packed, outputs)?;
         let users = packed.users.iter().enumerate();
-        let responses =
-            users.map(|(index, user)| Response::new(self, &outputs, index, user, model));
-        let responses = responses.collect::<Result<Vec<_>, _>>()?;
-        let each = responses.iter().map(|response| wire::bytes_len(1, response.len()));
-        let length = each.sum::<usize>() + wire::filled_len(2, request_id.len());
-        let mut out = Vec::with_capacity(length);
-        for response in &responses {
-            wire::put_header(1, response.len(), &mut out);
-            response.write(&mut out);
-        }
-        wire::put_filled(2, request_id, &mut out);
-        Ok(out)
+        users.map(|(index, user)| Response::new(self, &outputs, index, user, model)).collect()
     }
 
     /// As [`Self::answer`], for those who look at the response rather than send
-    /// it; `model` is an empty message.
+    /// it; its `model` is empty.
     ///
     /// # Errors
     /// As [`Self::answer`].
     pub fn response(
         &self,
-        packed: &Packed,
+        packed: &Packed<'_>,
         outputs: &[Tensor],
     ) -> Result<PredictResponse, Failure> {
-        let encoded = self.answer(packed, outputs, &[])?;
-        Ok(PredictResponse::decode(encoded.as_slice()).expect("what was written is a response"))
+        let written = self.answer(packed, outputs, &[])?.to_vec();
+        Ok(PredictResponse::decode(written.as_slice()).expect("what was written is a response"))
+    }
+}
+
+impl Answer<'_> {
+    /// Bytes of the encoded response.
+    pub fn encoded_len(&self) -> usize {
+        let lengths = self.responses.iter().map(Response::encoded_len);
+        match self.batch {
+            None => lengths.sum(),
+            Some(id) => {
+                let fields = lengths.map(|length| wire::bytes_len(1, length));
+                fields.sum::<usize>() + wire::filled_len(2, id.len())
+            }
+        }
+    }
+
+    /// Writes the encoded response.
+    ///
+    /// # Panics
+    /// `out` has no room for [`Self::encoded_len`] bytes and cannot grow.
+    pub fn encode(&self, out: &mut impl BufMut) {
+        for response in &self.responses {
+            if self.batch.is_some() {
+                wire::put_header(1, response.encoded_len(), out);
+            }
+            response.encode(out);
+        }
+        wire::put_filled(2, self.batch.unwrap_or_default(), out);
+    }
+
+    /// The encoded response.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.encoded_len());
+        self.encode(&mut out);
+        out
     }
 }
 

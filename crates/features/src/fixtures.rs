@@ -63,10 +63,14 @@ pub(crate) fn request(discounts: &[f32]) -> PredictRequest {
     }
 }
 
-pub(crate) fn pack(plan: &Plan, requests: &[PredictRequest]) -> Result<Packed, Failure> {
-    let encoded: Vec<_> = requests.iter().map(Message::encode_to_vec).collect();
-    let slices: Vec<_> = encoded.iter().map(Vec::as_slice).collect();
-    plan.pack(&slices, &Limits::default())
+/// The request's bytes for as long as the tests run.
+pub(crate) fn encoded(request: &PredictRequest) -> &'static [u8] {
+    request.encode_to_vec().leak()
+}
+
+pub(crate) fn pack(plan: &Plan, requests: &[PredictRequest]) -> Result<Packed<'static>, Failure> {
+    let encoded: Vec<_> = requests.iter().map(encoded).collect();
+    plan.pack(&encoded, &Limits::default())
 }
 
 /// The fields a failure names.

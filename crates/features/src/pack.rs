@@ -45,13 +45,14 @@ pub struct FeatureCounts {
     pub out_of_vocabulary: u64,
 }
 
-/// The tensors of a call, and what is needed to answer it.
+/// The tensors of a call, and what is needed to answer it. What is echoed stays
+/// where it stands in the requests' bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Packed {
+pub struct Packed<'r> {
     /// One tensor for each input of metadata.json, in its order.
     pub tensors: Vec<Tensor>,
     /// The users, in the order of the requests: B of them.
-    pub users: Vec<UserRows>,
+    pub users: Vec<UserRows<'r>>,
     /// What there is to count.
     pub counts: FeatureCounts,
     /// T: the most treatments that any user kept.
@@ -61,17 +62,17 @@ pub struct Packed {
 
 /// One user's share of a packed call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct UserRows {
+pub struct UserRows<'r> {
     /// The request's id, to be echoed.
-    pub request_id: String,
+    pub request_id: &'r str,
     /// How many treatments the request has.
     pub requested: usize,
-    /// The positions in the request of the treatments packed, in order.
-    pub kept: Vec<u32>,
-    /// The ids of those treatments, if the response shall have them.
-    pub ids: Option<Vec<String>>,
-    /// The treatments left out.
+    /// The treatments left out, in the order of the request; all others are
+    /// packed.
     pub errors: Vec<TreatmentError>,
+    /// The ids of the treatments packed, in UTF-8, if the response shall have
+    /// them.
+    pub ids: Option<Vec<&'r [u8]>>,
     /// How many of the best treatments to return; 0 for all.
     pub top_k: usize,
     /// The outputs to return, as positions in metadata.json; the first is the
@@ -79,7 +80,21 @@ pub struct UserRows {
     pub outputs: Vec<usize>,
 }
 
-impl Packed {
+impl UserRows<'_> {
+    /// How many treatments were packed.
+    pub fn kept(&self) -> usize {
+        self.requested - self.errors.len()
+    }
+
+    /// The positions in the request of the treatments packed, in order.
+    pub(crate) fn positions(&self) -> Vec<u32> {
+        let mut left_out = self.errors.iter().map(|error| error.index).peekable();
+        let all = 0..u32::try_from(self.requested).expect("treatments are limited");
+        all.filter(|index| left_out.next_if_eq(index).is_none()).collect()
+    }
+}
+
+impl Packed<'_> {
     /// Whether the engine has anything to compute: false if no user has a
     /// treatment and no `single` output is asked for.
     pub fn needs_engine(&self) -> bool {
@@ -119,16 +134,20 @@ pub(crate) struct Trace {
     pub(crate) unknown: Vec<Vec<String>>,
 }
 
-pub(crate) fn pack(plan: &Plan, requests: &[&[u8]], call: &Call<'_>) -> Result<Packed, Failure> {
+pub(crate) fn pack<'r>(
+    plan: &Plan,
+    requests: &[&'r [u8]],
+    call: &Call<'_>,
+) -> Result<Packed<'r>, Failure> {
     pack_traced(plan, requests, call).map(|(packed, _)| packed)
 }
 
 /// Packs a call; the trace is empty unless the call is traced.
-pub(crate) fn pack_traced(
+pub(crate) fn pack_traced<'r>(
     plan: &Plan,
-    requests: &[&[u8]],
+    requests: &[&'r [u8]],
     call: &Call<'_>,
-) -> Result<(Packed, Trace), Failure> {
+) -> Result<(Packed<'r>, Trace), Failure> {
     check_users(requests.len(), call.limits)?;
     transcode::pack(plan, requests, call)
 }

@@ -97,7 +97,7 @@ impl Plan {
     /// # Errors
     /// INVALID_ARGUMENT reasons: REQUEST_MALFORMED, TOO_MANY_TREATMENTS,
     /// TOO_LARGE, or FEATURE_… naming the feature and the treatment.
-    pub fn pack(&self, requests: &[&[u8]], limits: &Limits) -> Result<Packed, Failure> {
+    pub fn pack<'r>(&self, requests: &[&'r [u8]], limits: &Limits) -> Result<Packed<'r>, Failure> {
         let call = Call { prefixed: requests.len() > 1, ..Call::new(limits) };
         pack::pack(self, requests, &call)
     }
@@ -108,12 +108,12 @@ impl Plan {
     /// # Errors
     /// As [`Self::pack`]; also REQUEST_MALFORMED for a request that brings a
     /// model or options of its own.
-    pub fn pack_batch(
+    pub fn pack_batch<'r>(
         &self,
-        requests: &[&[u8]],
+        requests: &[&'r [u8]],
         options: &ResponseOptions,
         limits: &Limits,
-    ) -> Result<Packed, Failure> {
+    ) -> Result<Packed<'r>, Failure> {
         let call = Call { prefixed: true, batch: Some(options), ..Call::new(limits) };
         pack::pack(self, requests, &call)
     }
@@ -138,7 +138,7 @@ impl Plan {
 
     /// The tensors a packed call needs of the engine: its `output_filter`, in
     /// the order of metadata.json.
-    pub fn output_names(&self, packed: &Packed) -> Vec<Arc<str>> {
+    pub fn output_names(&self, packed: &Packed<'_>) -> Vec<Arc<str>> {
         let wanted = |index: &usize| packed.users.iter().any(|user| user.outputs.contains(index));
         let outputs = self.metadata.outputs.iter().enumerate();
         outputs

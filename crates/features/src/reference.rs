@@ -7,6 +7,7 @@
 
 mod answer;
 mod output;
+mod packed;
 mod packer;
 mod table;
 mod view;
@@ -16,11 +17,12 @@ use outrigger_proto::outrigger::v1::{ExplainResponse, PredictRequest, ResponseOp
 use prost::Message;
 
 use crate::{
-    Limits, Packed, Plan, explain,
+    Limits, Plan, explain,
     fields::fields,
     pack::{Call, Options, Trace, check_size, check_users, refuse_too_many},
 };
 pub use answer::answer;
+pub use packed::{Packed, UserRows};
 use packer::Packer;
 use view::View;
 
@@ -58,7 +60,7 @@ pub fn explain(
 ) -> Result<Vec<ExplainResponse>, Failure> {
     let call = Call { prefixed: requests.len() > 1, traced: true, ..Call::new(limits) };
     let (packed, trace) = pack_traced(plan, requests, &call)?;
-    Ok(explain::users(plan, &packed, &trace))
+    Ok(explain::users(plan, &packed.borrowed(), &trace))
 }
 
 fn pack_traced(

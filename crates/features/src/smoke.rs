@@ -70,7 +70,7 @@ mod tests {
         let plan = Plan::compile(Metadata::parse(metadata).expect("valid"));
         let request = plan.smoke_request().encode_to_vec();
         let packed = plan.pack(&[&request], &Limits::default()).expect("packs");
-        assert_eq!(packed.users[0].kept, [0]);
+        assert_eq!(packed.users[0].kept(), 1);
         let bare = plan.pack(&[b""], &Limits::default()).expect_err("features are required");
         assert_eq!(bare.reason, Reason::FeatureMissing);
     }

@@ -25,6 +25,7 @@ mod schema;
 mod table;
 mod tally;
 mod template;
+mod texts;
 mod unknown;
 mod wire;
 
@@ -81,11 +82,11 @@ impl From<Failure> for Stop {
 /// # Errors
 /// As [`Plan::pack`]. A request that is too long or cannot be read comes before
 /// anything else that is wrong with any of them.
-pub(crate) fn pack(
+pub(crate) fn pack<'r>(
     plan: &Plan,
-    requests: &[&[u8]],
+    requests: &[&'r [u8]],
     call: &Call<'_>,
-) -> Result<(Packed, Trace), Failure> {
+) -> Result<(Packed<'r>, Trace), Failure> {
     pack_all(plan, requests, call).map_err(|stop| {
         // Work stopped somewhere: what comes after has not been looked at yet.
         let mut all = requests.iter().enumerate();
@@ -105,14 +106,18 @@ fn check(bytes: &[u8], call: &Call<'_>, place: &Place) -> Result<(), Failure> {
     schema::REQUEST.validate(bytes, MAX_DEPTH).map_err(|error| place.undecodable(error))
 }
 
-fn pack_all(plan: &Plan, requests: &[&[u8]], call: &Call<'_>) -> Result<(Packed, Trace), Stop> {
+fn pack_all<'r>(
+    plan: &Plan,
+    requests: &[&'r [u8]],
+    call: &Call<'_>,
+) -> Result<(Packed<'r>, Trace), Stop> {
     let mut parts = Vec::with_capacity(requests.len());
     for (index, bytes) in requests.iter().enumerate() {
         parts.push(Part::read(bytes, call.limits.max_treatments, &call.place(index))?);
     }
-    let counts: Vec<_> = parts.iter().map(|part| part.count).collect();
-    check_size(plan, counts.iter().copied(), call.limits)?;
-    let mut packer = Packer::new(plan, call.traced, counts.into_iter());
+    let counts = parts.iter().map(|part| part.count);
+    check_size(plan, counts.clone(), call.limits)?;
+    let mut packer = Packer::new(plan, call.traced, counts);
     for (index, part) in parts.iter_mut().enumerate() {
         let (place, mut unknown) = (call.place(index), Unknown::new(call.traced));
         part.match_names(plan, &mut unknown, &place)?;
@@ -157,13 +162,5 @@ impl<'a> Part<'a> {
             self.sources = table.sources(self.count, &plan.fields.treatment, unknown, place)?;
         }
         Ok(())
-    }
-
-    /// The id of a treatment that has been read; empty when it has none.
-    fn id(&self, index: usize) -> &'a str {
-        match &self.table {
-            Some(table) => table.ids.get(index).copied().unwrap_or(""),
-            None => row::id(self.request.treatments[index]),
-        }
     }
 }

@@ -183,13 +183,13 @@ fn entries(row: &Row) -> Vec<Entry> {
     pairs(row).into_iter().map(entry).collect()
 }
 
-fn pack(encoded: &[Vec<u8>]) -> Packed {
+fn pack(encoded: &[Vec<u8>]) -> Packed<'_> {
     let slices: Vec<_> = encoded.iter().map(Vec::as_slice).collect();
     PLAN.pack(&slices, &Limits::default()).expect("packs")
 }
 
 /// Tensors by their bits, so that NaN equals NaN.
-fn bits(packed: &Packed) -> Vec<(Vec<i64>, Vec<Bytes>)> {
+fn bits(packed: &Packed<'_>) -> Vec<(Vec<i64>, Vec<Bytes>)> {
     let parts = |tensor: &Tensor| match &tensor.content {
         Content::Bytes(bytes) => vec![bytes.clone()],
         Content::Strings(texts) => texts.clone(),
@@ -216,8 +216,8 @@ fn share(tensor: &Tensor, users: usize, user: usize) -> Vec<Bytes> {
 proptest! {
     #[test]
     fn both_forms_give_the_same_tensors_and_counts(rows in vec(row(), 0..20)) {
-        let by_key = pack(&[key_value(&rows).encode_to_vec()]);
-        let by_column = pack(&[columnar(&rows).encode_to_vec()]);
+        let forms = [[key_value(&rows).encode_to_vec()], [columnar(&rows).encode_to_vec()]];
+        let [by_key, by_column] = forms.each_ref().map(|form| pack(form));
         prop_assert_eq!(bits(&by_key), bits(&by_column));
         prop_assert_eq!(by_key.counts, by_column.counts);
     }
@@ -297,7 +297,8 @@ proptest! {
         let treatments = vec![Treatment::default(); scores.len()];
         let options = Some(ResponseOptions { top_k, ..Default::default() });
         let request = PredictRequest { treatments, options, ..Default::default() };
-        let packed = pack(&[request.encode_to_vec()]);
+        let encoded = [request.encode_to_vec()];
+        let packed = pack(&encoded);
         let content = Content::Bytes(scores.iter().flat_map(|score| score.to_le_bytes()).collect());
         let shape = vec![1, scores.len() as i64];
         let tensor = Tensor { name: "scores".into(), dtype: DType::Float32, shape, content };

@@ -79,7 +79,7 @@ impl Gate<'_> {
         case.compare(&response).map_err(|error| Failure::because(error.reason(), &error))
     }
 
-    async fn predict(&self, packed: &Packed, what: &str) -> Result<Vec<Tensor>, Failure> {
+    async fn predict(&self, packed: &Packed<'_>, what: &str) -> Result<Vec<Tensor>, Failure> {
         let mut attempt = 1;
         loop {
             let call = Call {

@@ -1,10 +1,12 @@
 //! The way of a prediction, whatever surface it came by: find the servable, pack
 //! the tensors, ask the engine, write the answer.
 
-use bytes::Bytes;
+use std::cell::OnceCell;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_backend as backend;
 use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
-use outrigger_features::{Limits, Packed, json};
+use outrigger_features::{Answer, Limits, Packed, json};
 use outrigger_lifecycle::{Handle, Lease};
 use outrigger_proto::outrigger::v1::{
     self as wire, ExplainResponse, PredictResponse, ResponseOptions, ServedModel,
@@ -50,8 +52,8 @@ impl Predictor {
         let lease = self.lease(call, &routing::read(request)?, named).await?;
         let packed = timed(call, Stage::Decode, || lease.plan.pack(&[request], &self.limits))?;
         scored(call, &lease, packed, |packed, outputs| {
-            let answer = lease.plan.answer(packed, outputs, &served(&lease).encode_to_vec())?;
-            Ok(unary::framed(&answer))
+            let model = served(&lease).encode_to_vec();
+            Ok(framed(&lease.plan.answer(packed, outputs, &model)?))
         })
         .await
     }
@@ -78,7 +80,7 @@ impl Predictor {
         let packed = timed(call, Stage::Decode, pack)?;
         scored(call, &lease, packed, |packed, outputs| {
             let (model, id) = (served(&lease).encode_to_vec(), &routing.request_id);
-            Ok(unary::framed(&lease.plan.answer_batch(packed, outputs, &model, id)?))
+            Ok(framed(&lease.plan.answer_batch(packed, outputs, &model, id)?))
         })
         .await
     }
@@ -109,9 +111,11 @@ impl Predictor {
         let json::Routing { model, request_id, routing_key } = json::selector(body)?;
         let routing = Routing { model: Some(model), request_id, routing_key };
         let lease = self.lease(call, &routing, None).await?;
+        let encoded = OnceCell::new();
         let packed = timed(call, Stage::Decode, || {
-            let request = json::predict_request(&lease.plan, body)?.encode_to_vec();
-            lease.plan.pack(&[&request], &self.limits)
+            let request = json::predict_request(&lease.plan, body)?;
+            let encoded = encoded.get_or_init(|| request.encode_to_vec());
+            lease.plan.pack(&[encoded], &self.limits)
         })?;
         scored(call, &lease, packed, |packed, outputs| {
             let response = lease.plan.response(packed, outputs)?;
@@ -160,17 +164,17 @@ impl Predictor {
 async fn scored<T>(
     call: &Call,
     lease: &Lease,
-    mut packed: Packed,
-    answer: impl FnOnce(&Packed, &[Tensor]) -> Result<T, Failure>,
+    mut packed: Packed<'_>,
+    answer: impl FnOnce(&Packed<'_>, &[Tensor]) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let outputs = run(call, lease, &mut packed).await?;
     timed(call, Stage::Encode, || answer(&packed, &outputs))
 }
 
 /// Runs the model, unless there is nothing to compute. Takes the tensors.
-async fn run(call: &Call, lease: &Lease, packed: &mut Packed) -> Result<Vec<Tensor>, Failure> {
+async fn run(call: &Call, lease: &Lease, packed: &mut Packed<'_>) -> Result<Vec<Tensor>, Failure> {
     let model = call.model();
-    metrics::packed(&model, packed.users.iter().map(|user| user.kept.len()), &packed.counts);
+    metrics::packed(&model, packed.users.iter().map(|user| user.kept()), &packed.counts);
     if !packed.needs_engine() {
         return Ok(Vec::new());
     }
@@ -185,6 +189,15 @@ async fn run(call: &Call, lease: &Lease, packed: &mut Packed) -> Result<Vec<Tens
     let outputs = run.await.map_err(|error| Failure::because(error.reason(), &error))?;
     metrics::stage(Stage::Engine, &model, start.elapsed());
     Ok(outputs)
+}
+
+/// An answer with its prefix, written once.
+fn framed(answer: &Answer<'_>) -> Bytes {
+    let length = answer.encoded_len();
+    let mut framed = BytesMut::with_capacity(unary::PREFIX + length);
+    framed.put_slice(&unary::prefix(length));
+    answer.encode(&mut framed);
+    framed.freeze()
 }
 
 /// What answers, as callers are told.

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use outrigger_core::{Content, DType, Failure, Reason, Tensor};
 
 use crate::{
@@ -12,7 +11,7 @@ use crate::{
 };
 
 /// The outputs that a call's users asked for, by their positions in
-/// metadata.json.
+/// metadata.json; none if the engine had nothing to compute.
 pub(super) struct Outputs<'t> {
     checked: Vec<Option<Checked<'t>>>,
 }
@@ -20,8 +19,10 @@ pub(super) struct Outputs<'t> {
 /// An output of the right shape, type and size.
 struct Checked<'t> {
     name: &'t str,
-    /// Little-endian float32.
-    floats: Cow<'t, [u8]>,
+    dtype: DType,
+    /// Bytes an element.
+    size: usize,
+    bytes: &'t [u8],
     /// Values a user, padding included; `None` for a `single` output.
     stride: Option<usize>,
 }
@@ -30,7 +31,7 @@ impl<'t> Outputs<'t> {
     /// Finds the outputs asked for and checks all but their values.
     pub(super) fn check(
         plan: &'t Plan,
-        packed: &Packed,
+        packed: &Packed<'_>,
         tensors: &'t [Tensor],
     ) -> Result<Self, Failure> {
         let mut checked: Vec<_> = plan.metadata.outputs.iter().map(|_| None).collect();
@@ -47,7 +48,7 @@ impl<'t> Outputs<'t> {
     }
 
     /// The values of one user as little-endian float32: as many as it has
-    /// treatments, or one. None if the engine had nothing to compute.
+    /// treatments, or one.
     ///
     /// # Errors
     /// SCORES_INVALID: one of them is not finite.
@@ -56,13 +57,18 @@ impl<'t> Outputs<'t> {
         output: usize,
         user: usize,
         treatments: usize,
-    ) -> Result<&[u8], Failure> {
-        self.checked[output].as_ref().map_or(Ok(&[]), |output| output.values(user, treatments))
+    ) -> Result<Cow<'t, [u8]>, Failure> {
+        let output = self.checked[output].as_ref();
+        output.map_or(Ok(Cow::default()), |output| output.values(user, treatments))
     }
 }
 
 impl<'t> Checked<'t> {
-    fn find(output: &'t Output, tensors: &'t [Tensor], packed: &Packed) -> Result<Self, Failure> {
+    fn find(
+        output: &'t Output,
+        tensors: &'t [Tensor],
+        packed: &Packed<'_>,
+    ) -> Result<Self, Failure> {
         let name = &output.name;
         let Some(tensor) = tensors.iter().find(|tensor| tensor.name == output.tensor) else {
             return Err(invalid(name, "the engine did not return it"));
@@ -78,17 +84,18 @@ impl<'t> Checked<'t> {
                 (users, None)
             }
         };
-        let bytes = check_content(name, tensor, count)?;
-        Ok(Self { name, floats: to_floats(bytes, tensor.dtype), stride })
+        let (bytes, size) = check_content(name, tensor, count)?;
+        Ok(Self { name, dtype: tensor.dtype, size, bytes, stride })
     }
 
-    fn values(&self, user: usize, treatments: usize) -> Result<&[u8], Failure> {
+    fn values(&self, user: usize, treatments: usize) -> Result<Cow<'t, [u8]>, Failure> {
         let (start, count) = match self.stride {
             Some(stride) => (user * stride, treatments),
             None => (user, 1),
         };
-        let values = &self.floats[4 * start..4 * (start + count)];
-        if floats::all_finite(values) { Ok(values) } else { Err(self.not_finite(values, user)) }
+        let values = &self.bytes[self.size * start..self.size * (start + count)];
+        let values = to_floats(values, self.dtype);
+        if floats::all_finite(&values) { Ok(values) } else { Err(self.not_finite(&values, user)) }
     }
 
     #[cold]
@@ -120,7 +127,12 @@ fn check_shape(name: &str, found: &[i64], wanted: &[usize]) -> Result<(), Failur
     Err(invalid(name, &message))
 }
 
-fn check_content<'t>(name: &str, tensor: &'t Tensor, count: usize) -> Result<&'t Bytes, Failure> {
+/// The bytes of `count` numbers, and how many each takes.
+fn check_content<'t>(
+    name: &str,
+    tensor: &'t Tensor,
+    count: usize,
+) -> Result<(&'t [u8], usize), Failure> {
     let size = match tensor.dtype {
         DType::Float32 | DType::Int32 => 4,
         DType::Float64 | DType::Int64 => 8,
@@ -130,7 +142,7 @@ fn check_content<'t>(name: &str, tensor: &'t Tensor, count: usize) -> Result<&'t
     };
     let expected = count * size;
     match &tensor.content {
-        Content::Bytes(bytes) if bytes.len() == expected => Ok(bytes),
+        Content::Bytes(bytes) if bytes.len() == expected => Ok((bytes, size)),
         Content::Bytes(bytes) => {
             let found = bytes.len();
             Err(invalid(name, &format!("expected {expected} bytes, the engine returned {found}")))

@@ -1,5 +1,7 @@
 //! One user's `PredictResponse`, measured and written.
 
+use std::borrow::Cow;
+
 use bytes::BufMut;
 use outrigger_core::Failure;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, message};
@@ -8,9 +10,10 @@ use super::{output::Outputs, rank, wire};
 use crate::{Plan, UserRows, metadata::OutputKind};
 
 /// What one user is answered.
+#[derive(Debug)]
 pub(super) struct Response<'a> {
     model: &'a [u8],
-    user: &'a UserRows,
+    user: &'a UserRows<'a>,
     /// The outputs asked for, the score first.
     lists: Vec<List<'a>>,
     /// The rows to return, best first; `None` for all of them as they stand.
@@ -24,11 +27,12 @@ pub(super) struct Response<'a> {
 }
 
 /// The values of one output.
+#[derive(Debug)]
 struct List<'a> {
     name: &'a str,
     kind: OutputKind,
     /// Little-endian float32, one for each packed treatment or for the user.
-    values: &'a [u8],
+    values: Cow<'a, [u8]>,
 }
 
 /// The end of every `ScoreList`: its width, which is 1.
@@ -43,18 +47,18 @@ impl<'a> Response<'a> {
     /// SCORES_INVALID: a value is not finite.
     pub(super) fn new(
         plan: &'a Plan,
-        outputs: &'a Outputs<'_>,
+        outputs: &Outputs<'a>,
         index: usize,
-        user: &'a UserRows,
+        user: &'a UserRows<'a>,
         model: &'a [u8],
     ) -> Result<Self, Failure> {
         let list = |output: &usize| {
-            let values = outputs.values(*output, index, user.kept.len())?;
+            let values = outputs.values(*output, index, user.kept())?;
             let output = &plan.metadata.outputs[*output];
             Ok(List { name: &output.name, kind: output.kind, values })
         };
         let lists = user.outputs.iter().map(list).collect::<Result<Vec<_>, Failure>>()?;
-        let order = (user.top_k > 0).then(|| rank::best(lists[0].values, user.top_k));
+        let order = (user.top_k > 0).then(|| rank::best(&lists[0].values, user.top_k));
         let indices = indices(user, order.as_deref());
         let indices_len = indices.iter().map(|index| encoded_len_varint((*index).into())).sum();
         let mut response = Self { model, user, lists, order, indices, indices_len, list_len: 0 };
@@ -64,7 +68,7 @@ impl<'a> Response<'a> {
 
     /// How many rows are returned.
     fn count(&self) -> usize {
-        self.order.as_ref().map_or(self.user.kept.len(), Vec::len)
+        self.order.as_ref().map_or(self.user.kept(), Vec::len)
     }
 
     fn measure_list(&self) -> usize {
@@ -76,8 +80,8 @@ impl<'a> Response<'a> {
             + WIDTH.len()
     }
 
-    /// Bytes that [`Self::write`] writes.
-    pub(super) fn len(&self) -> usize {
+    /// Bytes of the encoded `PredictResponse`.
+    pub(super) fn encoded_len(&self) -> usize {
         let (score, others) = self.scores();
         let score = match score.kind {
             OutputKind::Single => 5,
@@ -93,13 +97,13 @@ impl<'a> Response<'a> {
     }
 
     /// Writes the encoded `PredictResponse`.
-    pub(super) fn write(&self, out: &mut impl BufMut) {
+    pub(super) fn encode(&self, out: &mut impl BufMut) {
         wire::put_bytes(1, self.model, out);
         let (score, others) = self.scores();
         match score.kind {
             OutputKind::Single => {
                 encode_key(2, WireType::ThirtyTwoBit, out);
-                out.put_slice(score.values);
+                out.put_slice(&score.values);
             }
             OutputKind::PerTreatment => self.write_list(3, score, out),
         }
@@ -108,7 +112,7 @@ impl<'a> Response<'a> {
             wire::put_bytes(1, list.name.as_bytes(), out);
             self.write_list(2, list, out);
         }
-        wire::put_filled(5, &self.user.request_id, out);
+        wire::put_filled(5, self.user.request_id, out);
         for error in &self.user.errors {
             message::encode(7, error, out);
         }
@@ -135,8 +139,8 @@ impl<'a> Response<'a> {
     fn write_list(&self, tag: u32, list: &List<'_>, out: &mut impl BufMut) {
         wire::put_header(tag, self.list_len(list), out);
         match list.kind {
-            OutputKind::Single => wire::put_bytes(1, list.values, out),
-            OutputKind::PerTreatment => self.write_rows(list.values, out),
+            OutputKind::Single => wire::put_bytes(1, &list.values, out),
+            OutputKind::PerTreatment => self.write_rows(&list.values, out),
         }
         out.put_slice(WIDTH);
     }
@@ -150,27 +154,31 @@ impl<'a> Response<'a> {
                 order.iter().for_each(|row| out.put_slice(&values[*row as usize]));
             }
         }
-        self.for_each_id(|id| wire::put_bytes(2, id.as_bytes(), out));
+        self.for_each_id(|id| wire::put_bytes(2, id, out));
         wire::put_filled_header(3, self.indices_len, out);
         self.indices.iter().for_each(|index| encode_varint((*index).into(), out));
     }
 
     /// The ids of the rows, where they are asked for.
-    fn for_each_id(&self, mut visit: impl FnMut(&str)) {
+    fn for_each_id(&self, mut visit: impl FnMut(&[u8])) {
         let Some(ids) = &self.user.ids else { return };
         match &self.order {
             None => ids.iter().for_each(|id| visit(id)),
-            Some(order) => order.iter().for_each(|row| visit(&ids[*row as usize])),
+            Some(order) => order.iter().for_each(|row| visit(ids[*row as usize])),
         }
     }
 }
 
 /// The positions in the request of the rows returned; none if they are all of
 /// the request's treatments, in order.
-fn indices(user: &UserRows, order: Option<&[u32]>) -> Vec<u32> {
-    match order {
-        Some(order) => order.iter().map(|row| user.kept[*row as usize]).collect(),
-        None if user.kept.len() < user.requested => user.kept.clone(),
-        None => Vec::new(),
+fn indices(user: &UserRows<'_>, order: Option<&[u32]>) -> Vec<u32> {
+    match (order, user.errors.is_empty()) {
+        (None, true) => Vec::new(),
+        (None, false) => user.positions(),
+        (Some(order), true) => order.to_vec(),
+        (Some(order), false) => {
+            let positions = user.positions();
+            order.iter().map(|row| positions[*row as usize]).collect()
+        }
     }
 }

@@ -11,8 +11,9 @@ use crate::fixtures::{doubles, everything, floats, ints, longs, output, pack, pl
 fn answer(requests: &[PredictRequest], tensor: Tensor) -> Result<Vec<PredictResponse>, Failure> {
     let plan = plan();
     let packed = pack(&plan, requests).expect("packs");
-    let encoded = plan.answer_batch(&packed, &[tensor], &[], "")?;
-    let response = BatchPredictResponse::decode(encoded.as_slice()).expect("a response");
+    let tensor = [tensor];
+    let written = plan.answer_batch(&packed, &tensor, &[], "")?.to_vec();
+    let response = BatchPredictResponse::decode(written.as_slice()).expect("a response");
     Ok(response.responses)
 }
 
@@ -165,12 +166,12 @@ fn what_answers_is_named_in_every_response() {
     let tensor = [output("scores", &[1, 1], &[0.5])];
 
     let packed = pack(&plan, &[request(&[0.1])]).expect("packs");
-    let encoded = plan.answer(&packed, &tensor, &named).expect("answers");
-    let response = PredictResponse::decode(encoded.as_slice()).expect("a response");
+    let written = plan.answer(&packed, &tensor, &named).expect("answers").to_vec();
+    let response = PredictResponse::decode(written.as_slice()).expect("a response");
     assert_eq!(response.model.as_ref(), Some(&model));
 
-    let encoded = plan.answer_batch(&packed, &tensor, &named, "b").expect("answers");
-    let batch = BatchPredictResponse::decode(encoded.as_slice()).expect("a response");
+    let written = plan.answer_batch(&packed, &tensor, &named, "b").expect("answers").to_vec();
+    let batch = BatchPredictResponse::decode(written.as_slice()).expect("a response");
     assert_eq!((batch.responses, batch.request_id.as_str()), (vec![response], "b"));
 }
 
@@ -178,7 +179,7 @@ fn what_answers_is_named_in_every_response() {
 fn one_response_is_not_made_of_several_requests() {
     let plan = plan();
     let packed = pack(&plan, &[request(&[0.1]), request(&[0.1])]).expect("packs");
-    let tensor = output("scores", &[2, 1], &[0.5, 0.5]);
-    let failure = plan.answer(&packed, &[tensor], &[]).expect_err("two requests");
+    let tensor = [output("scores", &[2, 1], &[0.5, 0.5])];
+    let failure = plan.answer(&packed, &tensor, &[]).expect_err("two requests");
     assert_eq!(failure.reason, Reason::Internal);
 }

@@ -2,18 +2,17 @@ use outrigger_proto::outrigger::v1::{
     Arm, OnTreatmentError, PredictResponse, ScoreList, ServedModel, TreatmentError,
     model_selector::Version, predict_response::Output,
 };
-use prost::Message;
 use serde_json::json;
 
 use super::*;
 use crate::{
     Limits, Packed, Plan,
-    fixtures::{everything, fields, floats, ints, plan},
+    fixtures::{encoded, everything, fields, floats, ints, plan},
 };
 
-fn pack_json(plan: &Plan, body: Value) -> Result<Packed, Failure> {
+fn pack_json(plan: &Plan, body: Value) -> Result<Packed<'static>, Failure> {
     let request = predict_request(plan, body.to_string().as_bytes())?;
-    plan.pack(&[&request.encode_to_vec()], &Limits::default())
+    plan.pack(&[encoded(&request)], &Limits::default())
 }
 
 #[test]
@@ -37,7 +36,7 @@ fn a_request_reads_as_its_protobuf_form_does() {
     assert_eq!(options.on_treatment_error(), OnTreatmentError::Skip);
     assert_eq!(request.treatments[0].id, "a");
 
-    let packed = plan().pack(&[&request.encode_to_vec()], &Limits::default()).expect("packs");
+    let packed = plan().pack(&[encoded(&request)], &Limits::default()).expect("packs");
     assert_eq!(packed.tensors[0].content, floats(&[7.0, 1.0, 0.5, -2.0, 1e-3]));
     assert_eq!(packed.tensors[2].content, floats(&[0.1, f32::NAN, 1.0, f32::NAN]));
 }

@@ -16,6 +16,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Where to put the ids of at most `count` treatments, if they are asked for.
+    pub(crate) fn ids<'r>(&self, count: usize) -> Option<Vec<&'r [u8]>> {
+        self.treatment_ids.then(|| Vec::with_capacity(count))
+    }
+
     /// The options that hold for a request: the batch's, else its own. A
     /// request of a batch has neither options nor a model.
     pub(crate) fn read(

@@ -8,8 +8,8 @@ use prost_types::{ListValue, Struct, value::Kind as ObjectKind};
 
 use super::*;
 use crate::fixtures::{
-    embedding, everything, fields, floats, ints, longs, number, pack, plan, request, strings, text,
-    treatment, user,
+    embedding, encoded, everything, fields, floats, ints, longs, number, pack, plan, request,
+    strings, text, treatment, user,
 };
 
 fn failure(request: PredictRequest) -> Failure {
@@ -326,8 +326,8 @@ fn bad_treatments_can_be_skipped() {
     });
     let packed = pack(&plan(), &[sent.clone()]).expect("packs");
     let user = &packed.users[0];
-    assert_eq!((user.requested, user.kept.as_slice()), (3, &[0, 2][..]));
-    assert_eq!(user.ids, Some(vec!["t0".to_owned(), "t2".to_owned()]));
+    assert_eq!((user.requested, user.kept(), user.positions()), (3, 2, vec![0, 2]));
+    assert_eq!(user.ids, Some(vec![b"t0".as_slice(), b"t2"]));
     assert_eq!(packed.tensors[2].content, floats(&[0.1, f32::NAN, 0.3, f32::NAN]));
     assert_eq!(packed.tensors[3].content, ints(&[2]));
     assert_eq!(packed.counts.missing, 4, "the skipped treatment does not count");
@@ -348,7 +348,7 @@ fn nothing_is_left_of_a_treatment_that_fails_at_its_last_feature() {
     sent.options = Some(ResponseOptions { on_treatment_error, ..ResponseOptions::default() });
     let packed = pack(&plan(), &[sent]).expect("packs");
     assert_eq!(packed.tensors[2].content, floats(&[0.1, f32::NAN, 0.3, f32::NAN]));
-    assert_eq!(packed.users[0].kept, [0, 2]);
+    assert_eq!(packed.users[0].positions(), [0, 2]);
 }
 
 #[test]
@@ -486,9 +486,8 @@ fn the_options_of_a_batch_hold_for_all_its_requests() {
     let plan = plan();
     let batch = ResponseOptions { top_k: 2, ..ResponseOptions::default() };
     let mut own = request(&[0.1]);
-    let pack = |request: &PredictRequest| {
-        plan.pack_batch(&[&request.encode_to_vec()], &batch, &Limits::default())
-    };
+    let pack =
+        |request: &PredictRequest| plan.pack_batch(&[encoded(request)], &batch, &Limits::default());
     assert_eq!(pack(&own).expect("packs").users[0].top_k, 2);
     own.options = Some(ResponseOptions::default());
     let failure = pack(&own).expect_err("options of its own");

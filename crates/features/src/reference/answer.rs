@@ -5,8 +5,8 @@ use std::{cmp::Ordering, collections::HashMap};
 use outrigger_core::{Failure, Tensor};
 use outrigger_proto::outrigger::v1::{PredictResponse, ScoreList, ServedModel, predict_response};
 
-use super::output::Checked;
-use crate::{Packed, Plan, UserRows, metadata::OutputKind};
+use super::{Packed, UserRows, output::Checked};
+use crate::{Plan, metadata::OutputKind};
 
 /// One response a user, in the order of the requests; else as [`Plan::answer`]
 /// and [`Plan::answer_batch`].
@@ -35,7 +35,7 @@ fn check_outputs<'t>(
     outputs: &'t [Tensor],
 ) -> Result<HashMap<usize, Checked<'t>>, Failure> {
     let mut checked = HashMap::new();
-    if !packed.needs_engine() {
+    if !packed.borrowed().needs_engine() {
         return Ok(checked);
     }
     for index in packed.users.iter().flat_map(|user| &user.outputs) {

@@ -3,10 +3,8 @@
 use bytes::Bytes;
 use outrigger_core::{Content, DType, Failure, Reason, Tensor};
 
-use crate::{
-    Packed,
-    metadata::{Output, OutputKind},
-};
+use super::Packed;
+use crate::metadata::{Output, OutputKind};
 
 /// An output of the right shape, type and size.
 pub(super) struct Checked<'t> {

@@ -3,9 +3,9 @@
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
 
-use super::View;
+use super::{Packed, UserRows, View};
 use crate::{
-    FeatureCounts, Packed, Plan, UserRows,
+    FeatureCounts, Plan,
     column::{Buffer, Problem},
     metadata::Entity,
     pack::{Options, Trace, any_single, finish},

@@ -27,10 +27,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Packer<'p, 'r> {
     plan: &'p Plan,
+    traced: bool,
     /// For each input, its elements.
     buffers: Vec<Buffer>,
     tally: Tally,
-    users: Vec<UserRows>,
+    users: Vec<UserRows<'r>>,
     /// Treatments of all users so far.
     treatment_rows: usize,
     unknown: Vec<Vec<String>>,
@@ -40,8 +41,9 @@ pub(super) struct Packer<'p, 'r> {
     template: Template<'p>,
 }
 
-/// The treatments of a user that were packed, and those that were not.
-type Outcome = (Vec<u32>, Vec<TreatmentError>);
+/// The treatments of a user that were left out, and the ids of the others, if
+/// they are asked for.
+type Outcome<'r> = (Vec<TreatmentError>, Option<Vec<&'r [u8]>>);
 
 impl<'p, 'r> Packer<'p, 'r> {
     /// A packer with room for users of `counts` treatments each.
@@ -60,6 +62,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         let (inputs, fields) = (&plan.inputs, &plan.fields);
         Self {
             plan,
+            traced,
             buffers: inputs.iter().map(buffer).collect(),
             tally: Tally::new(inputs.len(), traced),
             users: Vec::with_capacity(counts.len()),
@@ -76,78 +79,87 @@ impl<'p, 'r> Packer<'p, 'r> {
     /// of the request.
     pub(super) fn add(
         &mut self,
-        part: &'r Part<'_>,
+        part: &Part<'r>,
         mut unknown: Unknown,
         options: Options,
         place: &Place,
     ) -> Result<(), Stop> {
-        let request_id = part.request.request_id;
         self.add_user(&part.request.user, &mut unknown, place)?;
-        let (kept, errors) = match &part.table {
-            Some(table) => self.add_columns(part, table, options.skip, place)?,
-            None => self.add_treatments(part, &mut unknown, options.skip, place)?,
+        let (errors, ids) = match &part.table {
+            Some(table) => self.add_columns(part, table, &options, place)?,
+            None => self.add_treatments(part, &mut unknown, &options, place)?,
         };
-        self.add_computed(kept.len(), request_id);
         self.tally.counts.unknown += unknown.count;
-        self.unknown.push(unknown.names.into_iter().flatten().collect());
+        if let Some(names) = unknown.names {
+            self.unknown.push(names.into_iter().collect());
+        }
         self.single_wanted |= any_single(self.plan, &options.outputs);
-        let id = |index: &u32| part.id(*index as usize).to_owned();
-        self.users.push(UserRows {
-            request_id: request_id.to_owned(),
+        let user = UserRows {
+            request_id: part.request.request_id,
             requested: part.count,
-            ids: options.treatment_ids.then(|| kept.iter().map(id).collect()),
-            kept,
             errors,
+            ids,
             top_k: options.top_k,
             outputs: options.outputs,
-        });
+        };
+        self.add_computed(user.kept(), user.request_id);
+        self.users.push(user);
         Ok(())
     }
 
     fn add_user(
         &mut self,
-        user: &'r User<'_>,
+        user: &User<'r>,
         unknown: &mut Unknown,
         place: &Place,
     ) -> Result<(), Stop> {
         let row = self.users.len();
         resize(&mut self.buffers, self.plan, Entity::User, row + 1);
-        let (rows, buffers) = (&mut self.user_rows, &mut self.buffers);
-        rows.begin(row);
-        match user {
-            User::None => {}
-            User::Features(parts) => {
-                for part in parts {
-                    rows.read(part, buffers)?;
-                }
-            }
+        let buffers = &mut self.buffers;
+        let added = match user {
             User::Object(object) => {
+                let Plan { inputs, fields, .. } = self.plan;
+                let mut rows = Rows::new(inputs, &fields.user, self.traced);
+                rows.begin(row);
                 object::leaves(object, &mut |path, value| {
                     rows.leaf(path, value, unknown, buffers);
                     Ok(())
                 })?;
+                rows.finish(buffers, &mut self.tally)
             }
-        }
-        rows.count_unknown(unknown);
-        rows.finish(buffers, &mut self.tally).map_err(|bad| bad.of_user(place).into())
+            User::Features(parts) => {
+                let rows = &mut self.user_rows;
+                rows.begin(row);
+                for part in parts {
+                    rows.read(part, buffers)?;
+                }
+                rows.count_unknown(unknown);
+                rows.finish(buffers, &mut self.tally)
+            }
+        };
+        added.map_err(|bad| bad.of_user(place).into())
     }
 
     fn add_treatments(
         &mut self,
-        part: &'r Part<'_>,
+        part: &Part<'r>,
         unknown: &mut Unknown,
-        skip: bool,
+        options: &Options,
         place: &Place,
-    ) -> Result<Outcome, Stop> {
+    ) -> Result<Outcome<'r>, Stop> {
         let before = self.treatment_rows;
         resize(&mut self.buffers, self.plan, Entity::Treatment, before + part.count);
-        let (mut kept, mut errors) = (Vec::with_capacity(part.count), Vec::new());
+        let (mut errors, mut ids) = (Vec::new(), options.ids(part.count));
         for (index, body) in part.request.treatments.iter().enumerate() {
             let position = u32::try_from(index).expect("treatments are limited");
             let (id, added) = self.add_treatment(body, unknown)?;
             match added {
-                Ok(()) => kept.push(position),
-                Err(bad) if skip => errors.push(bad.left_out(position, id)),
+                Ok(()) => {
+                    if let Some(ids) = &mut ids {
+                        ids.push(id);
+                    }
+                }
+                Err(bad) if options.skip => errors.push(bad.left_out(position, id)),
                 Err(bad) => {
                     let path = format!("treatments[{index}].features[{:?}]", bad.feature);
                     return Err(bad.of_treatment(index, id, &path, place).into());
@@ -155,7 +167,7 @@ impl<'p, 'r> Packer<'p, 'r> {
             }
         }
         resize(&mut self.buffers, self.plan, Entity::Treatment, self.treatment_rows);
-        Ok((kept, errors))
+        Ok((errors, ids))
     }
 
     /// Writes one treatment to the next row; the row is only kept if it is good.
@@ -164,7 +176,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         &mut self,
         body: &'r [u8],
         unknown: &mut Unknown,
-    ) -> Result<(&'r str, Result<(), BadFeature<'p>>), Malformed> {
+    ) -> Result<(&'r [u8], Result<(), BadFeature<'p>>), Malformed> {
         let (row, buffers, tally) = (self.treatment_rows, &mut self.buffers, &mut self.tally);
         if let Some(id) = self.template.apply(body, row, buffers, tally, unknown) {
             self.treatment_rows += 1;
@@ -183,39 +195,44 @@ impl<'p, 'r> Packer<'p, 'r> {
 
     fn add_columns(
         &mut self,
-        part: &Part<'_>,
-        table: &Table<'_>,
-        skip: bool,
+        part: &Part<'r>,
+        table: &Table<'r>,
+        options: &Options,
         place: &Place,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Outcome<'r>, Failure> {
         let (inputs, fields, count) = (&self.plan.inputs, &self.plan.fields.treatment, part.count);
         let sources = &part.sources;
         let columns = Columns { inputs, fields, table, sources, count };
         if columns.append(&mut self.buffers, &mut self.tally) {
             self.treatment_rows += count;
-            let all = 0..u32::try_from(count).expect("treatments are limited");
-            return Ok((all.collect(), Vec::new()));
+            let mut ids = options.ids(count);
+            if let Some(ids) = &mut ids {
+                ids.extend(table.ids().take(count));
+            }
+            return Ok((Vec::new(), ids));
         }
         let before = self.treatment_rows;
         resize(&mut self.buffers, self.plan, Entity::Treatment, before + count);
-        let (mut kept, mut errors) = (Vec::with_capacity(count), Vec::new());
-        for index in 0..count {
+        let (mut errors, mut ids) = (Vec::new(), options.ids(count));
+        for (index, id) in (0..count).zip(table.ids()) {
             let position = u32::try_from(index).expect("treatments are limited");
             let row = self.treatment_rows;
             match columns.write_row(index, row, &mut self.buffers, &mut self.tally) {
                 Ok(()) => {
                     self.treatment_rows += 1;
-                    kept.push(position);
+                    if let Some(ids) = &mut ids {
+                        ids.push(id);
+                    }
                 }
-                Err(bad) if skip => errors.push(bad.left_out(position, part.id(index))),
+                Err(bad) if options.skip => errors.push(bad.left_out(position, id)),
                 Err(bad) => {
                     let path = format!("treatment_table[{:?}][{index}]", bad.feature);
-                    return Err(bad.of_treatment(index, part.id(index), &path, place));
+                    return Err(bad.of_treatment(index, id, &path, place));
                 }
             }
         }
         resize(&mut self.buffers, self.plan, Entity::Treatment, self.treatment_rows);
-        Ok((kept, errors))
+        Ok((errors, ids))
     }
 
     fn add_computed(&mut self, treatments: usize, request_id: &str) {
@@ -233,9 +250,9 @@ impl<'p, 'r> Packer<'p, 'r> {
     }
 
     /// Pads and shapes the tensors.
-    pub(super) fn finish(self) -> (Packed, Trace) {
+    pub(super) fn finish(self) -> (Packed<'r>, Trace) {
         let Self { plan, buffers, tally, users, single_wanted, .. } = self;
-        let kept: Vec<_> = users.iter().map(|user| user.kept.len()).collect();
+        let kept: Vec<_> = users.iter().map(UserRows::kept).collect();
         let treatments = kept.iter().copied().max().unwrap_or(0);
         let tensors = finish::tensors(plan, buffers, &kept, treatments);
         let origins = finish::origins(plan, tally.origins.unwrap_or_default(), &kept, treatments);

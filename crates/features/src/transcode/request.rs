@@ -25,13 +25,17 @@ pub(super) struct Request<'a> {
 }
 
 /// The user's features, in whichever form.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) enum User<'a> {
-    #[default]
-    None,
-    /// Parts of one map.
+    /// Parts of one map; none if there is no user.
     Features(Vec<&'a [u8]>),
     Object(Box<Struct>),
+}
+
+impl Default for User<'_> {
+    fn default() -> Self {
+        Self::Features(Vec::new())
+    }
 }
 
 /// How many treatments there are, up to where the bytes are no message.

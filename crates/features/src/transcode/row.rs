@@ -17,22 +17,6 @@ use crate::{
     request::{Scalar, Value},
 };
 
-/// The id of a treatment that has been read already.
-pub(super) fn id(treatment: &[u8]) -> &str {
-    let (mut rest, mut id) = (Reader::new(treatment), "");
-    while let Ok((number, wire_type)) = rest.key() {
-        let read = match number {
-            1 => rest.text_field(wire_type).map(|text| id = text),
-            2 => rest.bytes().map(drop),
-            _ => rest.skip(number, wire_type, MAX_DEPTH),
-        };
-        if read.is_err() {
-            break;
-        }
-    }
-    id
-}
-
 /// What is known of a slot while its row is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -95,7 +79,7 @@ impl<'p, 'r> Rows<'p, 'r> {
     }
 
     /// Reads a treatment, or a part of a user's features; says the treatment's
-    /// id.
+    /// id, in UTF-8.
     ///
     /// # Errors
     /// The bytes are no such message. They have been looked at to their end
@@ -104,10 +88,10 @@ impl<'p, 'r> Rows<'p, 'r> {
         &mut self,
         body: &'r [u8],
         buffers: &mut [Buffer],
-    ) -> Result<&'r str, Malformed> {
+    ) -> Result<&'r [u8], Malformed> {
         let treatment = self.fields.entity == Entity::Treatment;
         let (entry_number, entry_key) = if treatment { (2, 0x12) } else { (1, 0x0a) };
-        let (mut rest, mut id) = (Reader::new(body), "");
+        let (mut rest, mut id) = (Reader::new(body), &[][..]);
         while !rest.is_empty() {
             if rest.accept(entry_key) {
                 self.entry(rest.bytes()?, buffers)?;
@@ -116,7 +100,7 @@ impl<'p, 'r> Rows<'p, 'r> {
             match rest.key()? {
                 // As prost does: whatever the wire type says.
                 (number, _) if number == entry_number => self.entry(rest.bytes()?, buffers)?,
-                (1, wire_type) if treatment => id = rest.text_field(wire_type)?,
+                (1, wire_type) if treatment => id = rest.text_field(wire_type)?.as_bytes(),
                 (number, wire_type) => rest.skip(number, wire_type, MAX_DEPTH - 1)?,
             }
         }

@@ -4,16 +4,17 @@ mod names;
 
 use outrigger_core::Failure;
 
-use super::wire::{MAX_DEPTH, Malformed, Reader, WireType};
+use super::{
+    texts::Texts,
+    wire::{MAX_DEPTH, Malformed, Reader, WireType, expect},
+};
 use crate::request::{Place, Scalar, Value, float_at};
 
 /// A table's columns, as sent.
 #[derive(Debug, Default)]
 pub(super) struct Table<'a> {
     /// The ids of as many treatments as a call may have.
-    pub(super) ids: Vec<&'a str>,
-    /// How many ids there are.
-    named: usize,
+    ids: Texts<'a>,
     count: u32,
     numbers: Option<Matrix<'a>>,
     texts: Vec<TextColumn<'a>>,
@@ -23,7 +24,7 @@ pub(super) struct Table<'a> {
 /// Number columns: row-major float32.
 #[derive(Debug, Default)]
 pub(super) struct Matrix<'a> {
-    names: Vec<&'a str>,
+    names: Texts<'a>,
     pub(super) values: &'a [u8],
     widths: Vec<u32>,
     validity: &'a [u8],
@@ -64,25 +65,11 @@ impl<'a> Table<'a> {
         for part in parts {
             let mut rest = Reader::new(part);
             while !rest.is_empty() {
-                if rest.accept(0x0a) {
-                    table.id(rest.text()?, max_treatments);
-                    continue;
-                }
-                match rest.key()? {
-                    (1, wire_type) => table.id(rest.text_field(wire_type)?, max_treatments),
-                    (number, wire_type) => table.field(number, wire_type, &mut rest)?,
-                }
+                let (number, wire_type) = rest.key()?;
+                table.field(number, wire_type, &mut rest, max_treatments)?;
             }
         }
         Ok(table)
-    }
-
-    #[inline]
-    fn id(&mut self, id: &'a str, max_treatments: usize) {
-        self.named += 1;
-        if self.named <= max_treatments {
-            self.ids.push(id);
-        }
     }
 
     fn field(
@@ -90,8 +77,13 @@ impl<'a> Table<'a> {
         number: u32,
         wire_type: WireType,
         rest: &mut Reader<'a>,
+        max_treatments: usize,
     ) -> Result<(), Malformed> {
         match number {
+            1 => {
+                expect(wire_type, WireType::Bytes)?;
+                self.ids.read(0x0a, rest, max_treatments)?;
+            }
             2 => {
                 let matrix = self.numbers.get_or_insert_default();
                 matrix.merge(rest.bytes_field(wire_type)?)?;
@@ -106,12 +98,17 @@ impl<'a> Table<'a> {
 
     /// The number of treatments the table says it has.
     pub(super) fn count(&self, place: &Place) -> Result<usize, Failure> {
-        let (ids, count) = (self.named, self.count as usize);
+        let (ids, count) = (self.ids.len(), self.count as usize);
         if ids > 0 && count > 0 && ids != count {
             let message = format!("{ids} ids for {count} treatments");
             return Err(place.malformed("treatment_table.ids", message));
         }
         Ok(ids.max(count))
+    }
+
+    /// The ids of the treatments, in UTF-8; empty where there are none.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.ids.iter().chain(std::iter::repeat(&[][..]))
     }
 
     /// The number columns.
@@ -151,7 +148,10 @@ impl<'a> Matrix<'a> {
         let mut rest = Reader::new(body);
         while !rest.is_empty() {
             match rest.key()? {
-                (1, wire_type) => self.names.push(rest.text_field(wire_type)?),
+                (1, wire_type) => {
+                    expect(wire_type, WireType::Bytes)?;
+                    self.names.read(0x0a, &mut rest, usize::MAX)?;
+                }
                 (2, wire_type) => self.values = rest.bytes_field(wire_type)?,
                 (3, wire_type) => {
                     rest.varints_field(wire_type, |width| self.widths.push(width as u32))?;

@@ -73,19 +73,25 @@ impl BadFeature<'_> {
     }
 
     /// The failure of a treatment; `path` is its feature's in the request.
-    pub(crate) fn of_treatment(self, index: usize, id: &str, path: &str, place: &Place) -> Failure {
-        let id: String = id.chars().take(QUOTED).collect();
+    pub(crate) fn of_treatment(
+        self,
+        index: usize,
+        id: &[u8],
+        path: &str,
+        place: &Place,
+    ) -> Failure {
+        let id: String = String::from_utf8_lossy(id).chars().take(QUOTED).collect();
         let id = if id.is_empty() { String::new() } else { format!(", id {id:?}") };
         let message = format!("{} (treatment {index}{id})", self.problem.message);
         place.failure(self.problem.reason, path, message)
     }
 
     /// The note that a treatment was left out.
-    pub(crate) fn left_out(self, index: u32, id: &str) -> TreatmentError {
+    pub(crate) fn left_out(self, index: u32, id: &[u8]) -> TreatmentError {
         let reason: Reason = self.problem.reason;
         TreatmentError {
             index,
-            id: id.to_owned(),
+            id: String::from_utf8_lossy(id).into_owned(),
             reason: reason.as_str().to_owned(),
             message: self.problem.message,
             feature: self.feature.to_owned(),

@@ -8,7 +8,7 @@ use super::{
     fields::{Field, Fields},
     tally::Tally,
     unknown::Unknown,
-    wire::Reader,
+    wire::{Reader, is_text},
 };
 use crate::{
     column::{Buffer, floats},
@@ -67,7 +67,8 @@ impl<'p> Template<'p> {
         Self { inputs, fields, shape: None, trusted: !traced, hits: 0, misses: 0 }
     }
 
-    /// Writes a treatment's features, if it is like the one before; says its id.
+    /// Writes a treatment's features, if it is like the one before; says its id,
+    /// in UTF-8.
     /// `None` says nothing about the treatment, and may have written anything
     /// to its row.
     #[inline]
@@ -78,13 +79,12 @@ impl<'p> Template<'p> {
         buffers: &mut [Buffer],
         tally: &mut Tally,
         unknown: &mut Unknown,
-    ) -> Option<&'r str> {
+    ) -> Option<&'r [u8]> {
         let shape = self.shape.as_ref()?;
         let (id, features) = split(body)?;
-        if !shape.matches(features) || !shape.copy(features, row, buffers) {
+        if !shape.matches(features) || !shape.copy(features, row, buffers) || !is_text(id) {
             return None;
         }
-        let id = std::str::from_utf8(id).ok()?;
         unknown.count += shape.unknown;
         for slot in &shape.absent {
             self.write_absent(*slot, row, buffers, tally);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     /// What the template makes of a treatment: its id, and the row's bytes.
-    fn apply<'r>(template: &mut Template<'_>, body: &'r [u8]) -> Option<(&'r str, Vec<f32>)> {
+    fn apply<'r>(template: &mut Template<'_>, body: &'r [u8]) -> Option<(&'r [u8], Vec<f32>)> {
         let mut buffers = [Buffer::new(DType::Float32, 3)];
         buffers[0].resize(3);
         let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
@@ -282,7 +282,10 @@ mod tests {
         let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
         template.learn(&treatment("one", "b", 1.0));
         let other = treatment("a much longer id", "b", -2.0);
-        assert_eq!(apply(&mut template, &other), Some(("a much longer id", vec![0.5, -2.0, 0.0])));
+        assert_eq!(
+            apply(&mut template, &other),
+            Some((&b"a much longer id"[..], vec![0.5, -2.0, 0.0]))
+        );
     }
 
     #[test]
@@ -301,7 +304,10 @@ mod tests {
         let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
         template.learn(&treatment("", "any", 1.0));
         let infinite = treatment("", "any", f32::INFINITY);
-        assert_eq!(apply(&mut template, &infinite), Some(("", vec![0.5, 0.25, f32::INFINITY])));
+        assert_eq!(
+            apply(&mut template, &infinite),
+            Some((&b""[..], vec![0.5, 0.25, f32::INFINITY]))
+        );
         // A signalling NaN comes out quiet, as it would of a conversion.
         let (_, row) = apply(&mut template, &treatment("", "any", f32::from_bits(0x7f80_0001)))
             .expect("let through");

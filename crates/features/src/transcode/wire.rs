@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(length).map_err(|_| Malformed::Truncated)?)
     }
 
-    /// A length and so many bytes of text.
+    /// A length and so many bytes, which must be text.
     #[inline]
     pub(crate) fn text(&mut self) -> Result<&'a str, Malformed> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Malformed::Text)
@@ -214,6 +214,13 @@ impl<'a> Reader<'a> {
         let packed = self.bytes()?.len();
         if packed.is_multiple_of(size) { Ok(()) } else { Err(Malformed::Truncated) }
     }
+}
+
+/// Whether bytes are UTF-8.
+#[inline]
+pub(super) fn is_text(bytes: &[u8]) -> bool {
+    // Short texts are nearly always ASCII, which is seen faster.
+    bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()
 }
 
 pub(super) fn expect(found: WireType, expected: WireType) -> Result<(), Malformed> {

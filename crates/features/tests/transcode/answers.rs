@@ -1,14 +1,19 @@
 //! Responses, written and built by prost, of whatever the engine may return.
 
 use outrigger_core::{Content, DType, Tensor};
-use outrigger_features::{Packed, Plan, metadata::OutputKind, reference};
+use outrigger_features::{Answer, Packed, Plan, metadata::OutputKind, reference};
 use outrigger_proto::outrigger::v1::{Arm, BatchPredictResponse, ServedModel};
 use prost::Message;
 
 use super::entropy::Entropy;
 
-/// Answers a packed call both ways, with outputs made of `entropy`.
-pub(crate) fn both(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) {
+/// Answers a call, packed both ways, both ways as well, with outputs made of `entropy`.
+pub(crate) fn both(
+    plan: &Plan,
+    packed: &Packed<'_>,
+    expected: &reference::Packed,
+    entropy: &mut Entropy<'_>,
+) {
     let outputs = outputs(plan, packed, entropy);
     let model = ServedModel {
         name: "offers/spring".into(),
@@ -16,11 +21,12 @@ pub(crate) fn both(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) {
         arm: Arm::Canary.into(),
         ..Default::default()
     };
-    let written = plan.answer_batch(packed, &outputs, &model.encode_to_vec(), "batch-1");
-    let built = reference::answer(plan, packed, &outputs, &model);
+    let named = model.encode_to_vec();
+    let written = plan.answer_batch(packed, &outputs, &named, "batch-1");
+    let built = reference::answer(plan, expected, &outputs, &model);
     if let Ok([response]) = built.as_deref() {
-        let written = plan.answer(packed, &outputs, &model.encode_to_vec());
-        same(&written.expect("as in a batch"), response, response.additional_outputs.len());
+        let written = plan.answer(packed, &outputs, &named).expect("as in a batch");
+        same(&written, response, response.additional_outputs.len());
     }
     match (written, built) {
         (Ok(written), Ok(responses)) => {
@@ -35,19 +41,21 @@ pub(crate) fn both(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) {
 /// What was written is what prost would write, but for the order of a map's
 /// entries.
 fn same<M: Message + Default + PartialEq + std::fmt::Debug>(
-    written: &Vec<u8>,
+    written: &Answer<'_>,
     built: &M,
     entries: usize,
 ) {
+    let length = written.encoded_len();
+    let written = written.to_vec();
     assert_eq!(M::decode(written.as_slice()).as_ref(), Ok(built));
-    assert_eq!((written.len(), written.capacity()), (built.encoded_len(), built.encoded_len()));
+    assert_eq!((written.len(), built.encoded_len()), (length, length));
     if entries < 2 {
-        assert_eq!(*written, built.encode_to_vec());
+        assert_eq!(written, built.encode_to_vec());
     }
 }
 
 /// The outputs of a model, mostly as metadata.json has them.
-fn outputs(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) -> Vec<Tensor> {
+fn outputs(plan: &Plan, packed: &Packed<'_>, entropy: &mut Entropy<'_>) -> Vec<Tensor> {
     let (users, treatments) = (packed.users.len(), packed.treatments);
     let output = |output: &outrigger_features::metadata::Output| {
         let mut shape = match output.kind {

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use outrigger_core::Failure;
-use outrigger_features::{Limits, Metadata, Plan, reference};
+use outrigger_features::{Limits, Metadata, Packed, Plan, reference};
 
 use super::{answers, entropy::Entropy, models, requests};
 
@@ -27,27 +27,35 @@ pub(crate) fn generated(bytes: &[u8]) {
     let options = batch.then(|| requests::options(&mut entropy));
     let requests: Vec<_> = requests.iter().map(Vec::as_slice).collect();
     let plan = Plan::compile(metadata);
-    both(&plan, &requests, &limits);
-    let packed = match &options {
-        Some(options) => {
-            let expected = reference::pack_batch(&plan, &requests, options, &limits);
-            agree(plan.pack_batch(&requests, options, &limits), expected);
-            plan.pack_batch(&requests, options, &limits)
-        }
-        None => plan.pack(&requests, &limits),
-    };
-    if let Ok(packed) = packed {
-        answers::both(&plan, &packed, &mut entropy);
+    let mut packed = both(&plan, &requests, &limits);
+    if let Some(options) = &options {
+        let expected = reference::pack_batch(&plan, &requests, options, &limits);
+        packed = same_tensors(plan.pack_batch(&requests, options, &limits), expected);
+    }
+    if let Some((packed, expected)) = packed {
+        answers::both(&plan, &packed, &expected, &mut entropy);
     }
 }
 
+/// A call packed both ways, if it can be.
+type Both<'r> = Option<(Packed<'r>, reference::Packed)>;
+
 /// Packs and explains a call both ways.
-pub(crate) fn both(plan: &Plan, requests: &[&[u8]], limits: &Limits) {
-    agree(plan.pack(requests, limits), reference::pack(plan, requests, limits));
+fn both<'r>(plan: &Plan, requests: &[&'r [u8]], limits: &Limits) -> Both<'r> {
     agree(plan.explain(requests, limits), reference::explain(plan, requests, limits));
+    same_tensors(plan.pack(requests, limits), reference::pack(plan, requests, limits))
 }
 
-/// The same answer, or the same refusal; only how bytes are no message may be
+fn same_tensors<'r>(
+    found: Result<Packed<'r>, Failure>,
+    expected: Result<reference::Packed, Failure>,
+) -> Both<'r> {
+    let borrowed = expected.as_ref().map(reference::Packed::borrowed);
+    agree(found.clone(), borrowed.map_err(Failure::clone));
+    found.ok().zip(expected.ok())
+}
+
+/// The same result, or the same refusal; only how bytes are no message may be
 /// said in other words.
 fn agree<T: PartialEq + std::fmt::Debug>(found: Result<T, Failure>, expected: Result<T, Failure>) {
     const UNDECODABLE: &str = " cannot be decoded: ";

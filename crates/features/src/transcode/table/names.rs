@@ -28,12 +28,12 @@ impl Table<'_> {
         for (index, column) in self.texts.iter().enumerate() {
             let path = format!("treatment_table.texts[{index}]");
             let found = (column.values.len(), column.width, column.validity);
-            finder.column(column.name, &path, found, Source::Text(index))?;
+            finder.column(column.name.as_bytes(), &path, found, Source::Text(index))?;
         }
         for (index, column) in self.integers.iter().enumerate() {
             let path = format!("treatment_table.integers[{index}]");
             let found = (column.values.len(), column.width, column.validity);
-            finder.column(column.name, &path, found, Source::Integer(index))?;
+            finder.column(column.name.as_bytes(), &path, found, Source::Integer(index))?;
         }
         Ok(finder.sources)
     }
@@ -64,7 +64,7 @@ struct Finder<'f, 'a> {
     place: &'f Place,
     sources: Vec<Option<Source>>,
     /// Columns that the model does not name.
-    strangers: HashSet<&'a str>,
+    strangers: HashSet<&'a [u8]>,
 }
 
 impl<'a> Finder<'_, 'a> {
@@ -90,7 +90,7 @@ impl<'a> Finder<'_, 'a> {
     /// A column of `found` values, of a width, with a bitmap.
     fn column(
         &mut self,
-        name: &'a str,
+        name: &'a [u8],
         path: &str,
         (found, width, validity): (usize, u32, &[u8]),
         source: Source,
@@ -103,20 +103,23 @@ impl<'a> Finder<'_, 'a> {
 
     fn place(
         &mut self,
-        name: &'a str,
+        name: &'a [u8],
         path: impl Fn() -> String,
         source: Source,
         present: impl Fn(usize) -> bool,
     ) -> Result<(), Failure> {
-        let repeated = match self.fields.keys.find(name.as_bytes()) {
+        let slot = self.fields.keys.find(name);
+        let repeated = match slot {
             Some(slot) => self.sources[slot].replace(source).is_some(),
             None => !self.strangers.insert(name),
         };
         if repeated {
+            let name = String::from_utf8_lossy(name);
             return Err(self.place.malformed(path(), format!("a second column {name:?}")));
         }
-        if self.fields.keys.find(name.as_bytes()).is_none() {
-            self.unknown.add(name, (0..self.count).filter(|row| present(*row)).count());
+        if slot.is_none() {
+            let count = (0..self.count).filter(|row| present(*row)).count();
+            self.unknown.add(&String::from_utf8_lossy(name), count);
         }
         Ok(())
     }

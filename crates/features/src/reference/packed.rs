@@ -1,0 +1,71 @@
+//! What the plain way packs: nothing of it is a part of the request.
+
+use outrigger_core::Tensor;
+use outrigger_proto::outrigger::v1::TreatmentError;
+
+use crate::FeatureCounts;
+
+/// As [`crate::Packed`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Packed {
+    /// The engine's inputs.
+    pub tensors: Vec<Tensor>,
+    /// The users, in the order of the requests.
+    pub users: Vec<UserRows>,
+    /// What there is to count.
+    pub counts: FeatureCounts,
+    /// The most treatments that any user kept.
+    pub treatments: usize,
+    pub(super) single_wanted: bool,
+}
+
+/// As [`crate::UserRows`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct UserRows {
+    /// The request's id.
+    pub request_id: String,
+    /// How many treatments the request has.
+    pub requested: usize,
+    /// The positions in the request of the treatments packed.
+    pub kept: Vec<u32>,
+    /// The ids of those treatments, if the response shall have them.
+    pub ids: Option<Vec<String>>,
+    /// The treatments left out.
+    pub errors: Vec<TreatmentError>,
+    /// How many of the best treatments to return; 0 for all.
+    pub top_k: usize,
+    /// The outputs to return, the score first.
+    pub outputs: Vec<usize>,
+}
+
+impl Packed {
+    /// The same, as the transcoder would have it.
+    ///
+    /// # Panics
+    /// A user's treatments are not just those kept and those left out.
+    pub fn borrowed(&self) -> crate::Packed<'_> {
+        crate::Packed {
+            tensors: self.tensors.clone(),
+            users: self.users.iter().map(UserRows::borrowed).collect(),
+            counts: self.counts,
+            treatments: self.treatments,
+            single_wanted: self.single_wanted,
+        }
+    }
+}
+
+impl UserRows {
+    fn borrowed(&self) -> crate::UserRows<'_> {
+        let ids = self.ids.as_ref();
+        let user = crate::UserRows {
+            request_id: &self.request_id,
+            requested: self.requested,
+            errors: self.errors.clone(),
+            ids: ids.map(|ids| ids.iter().map(String::as_bytes).collect()),
+            top_k: self.top_k,
+            outputs: self.outputs.clone(),
+        };
+        assert_eq!((user.kept(), user.positions()), (self.kept.len(), self.kept.clone()));
+        user
+    }
+}
