@@ -11,7 +11,7 @@ use outrigger_core::{ServableId, ServableName, Tensor, Version};
 use outrigger_proto::tensorflow::SignatureDef;
 use tokio::time::Instant;
 
-use crate::{Error, LoadError, ReloadError};
+use crate::{Error, LoadError, ReloadError, Target};
 
 /// Runs models that lie in a directory both sides see.
 ///
@@ -52,9 +52,7 @@ pub trait Backend: Send + Sync + 'static {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     /// What to run.
-    pub servable: ServableId,
-    /// The signature's name.
-    pub signature: Arc<str>,
+    pub target: Arc<Target>,
     /// The inputs, named as in the signature.
     pub inputs: Vec<Tensor>,
     /// Names of the outputs wanted; empty: all.

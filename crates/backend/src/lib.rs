@@ -6,6 +6,7 @@ mod error;
 mod load_error;
 pub mod metrics;
 mod placeholder;
+mod target;
 mod tfserving;
 pub mod wire;
 
@@ -15,4 +16,5 @@ pub use load_error::LoadError;
 /// What [`Backend::signature`] answers, for those who implement the trait.
 pub use outrigger_proto::tensorflow::SignatureDef;
 pub use placeholder::placeholder;
+pub use target::Target;
 pub use tfserving::{Config, Endpoint, InvalidEndpoint, TfServing, TransportError};

@@ -11,8 +11,8 @@ mod reader;
 mod segments;
 
 pub use decode::{DecodeError, decode_response, decode_tensor};
-pub(crate) use encode::frame;
 pub use encode::{encode_request, encoded_len};
+pub(crate) use encode::{frame, model_spec};
 pub(crate) use segments::Segments;
 
 #[cfg(test)]

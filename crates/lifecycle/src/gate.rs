@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outrigger_backend::{Backend, Call, Error};
+use outrigger_backend::{Backend, Call, Error, Target};
 use outrigger_core::{Failure, Reason, ServableId, Tensor};
 use outrigger_features::{GoldenCase, Limits, Packed, Plan};
 use prost::Message as _;
@@ -80,11 +80,12 @@ impl Gate<'_> {
     }
 
     async fn predict(&self, packed: &Packed<'_>, what: &str) -> Result<Vec<Tensor>, Failure> {
+        let target = Target::new(self.id.clone(), Arc::clone(self.plan.signature()));
+        let target = Arc::new(target);
         let mut attempt = 1;
         loop {
             let call = Call {
-                servable: self.id.clone(),
-                signature: Arc::clone(self.plan.signature()),
+                target: Arc::clone(&target),
                 inputs: packed.tensors.clone(),
                 outputs: self.plan.output_names(packed),
                 deadline: self.deadline(),

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use outrigger_backend::Backend;
+use outrigger_backend::{Backend, Target};
 use outrigger_core::{Arm, Digest, ModelKey, Selector, ServableId, Tag};
 use outrigger_features::Plan;
 
@@ -25,6 +25,8 @@ pub struct Servable {
     pub id: ServableId,
     /// How requests become tensors.
     pub plan: Arc<Plan>,
+    /// What calls of it name.
+    pub target: Arc<Target>,
     /// What runs it. Failures that hint at an engine restart are noticed here.
     pub backend: Arc<dyn Backend>,
     /// Number of the route it stands for, fencing late drains.

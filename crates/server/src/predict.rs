@@ -1,7 +1,7 @@
 //! The way of a prediction, whatever surface it came by: find the servable, pack
 //! the tensors, ask the engine, write the answer.
 
-use std::cell::OnceCell;
+use std::{cell::OnceCell, sync::Arc};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_backend as backend;
@@ -180,8 +180,7 @@ async fn run(call: &Call, lease: &Lease, packed: &mut Packed<'_>) -> Result<Vec<
     }
     let start = Instant::now();
     let run = lease.backend.predict(backend::Call {
-        servable: lease.id.clone(),
-        signature: lease.plan.signature().clone(),
+        target: Arc::clone(&lease.target),
         inputs: std::mem::take(&mut packed.tensors),
         outputs: lease.plan.output_names(packed),
         deadline: call.deadline(),

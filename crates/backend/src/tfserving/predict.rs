@@ -63,7 +63,7 @@ impl Predictor {
         // Dropped before it is complete, the answer cancels the call.
         let response = response.await.map_err(unavailable)?;
         in_flight.answered();
-        let message = answer::read(response, &call.servable, limit).await?;
+        let message = answer::read(response, call.target.servable(), limit).await?;
         Ok(decode_response(message, &call.outputs, limit)?)
     }
 

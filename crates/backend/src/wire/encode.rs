@@ -1,7 +1,7 @@
 //! `tensorflow.serving.PredictRequest` from a [`Call`].
 
 use bytes::{BufMut, Bytes, BytesMut};
-use outrigger_core::{Content, DType, Tensor};
+use outrigger_core::{Content, DType, ServableId, Tensor};
 use outrigger_proto::{
     raw::unary::{PREFIX, prefix},
     tensorflow::DataType,
@@ -13,7 +13,7 @@ use crate::Call;
 
 /// Bytes that [`encode_request`] will write.
 pub fn encoded_len(call: &Call) -> usize {
-    field_len(1, spec_len(call))
+    call.target.spec().len()
         + call.inputs.iter().map(|tensor| field_len(2, entry_len(tensor))).sum::<usize>()
         + call.outputs.iter().map(|name| field_len(3, name.len())).sum::<usize>()
 }
@@ -36,7 +36,7 @@ pub(crate) fn frame(call: &mut Call, size: usize) -> Segments {
 /// What `head` holds, and after it the request.
 fn encode(call: &mut Call, head: BytesMut) -> Segments {
     let mut out = Writer::after(head);
-    put_spec(call, &mut out.head);
+    out.head.put_slice(call.target.spec());
     for tensor in call.inputs.drain(..) {
         let length = tensor_len(&tensor);
         put_header(2, field_len(1, tensor.name.len()) + field_len(2, length), &mut out.head);
@@ -60,23 +60,17 @@ fn shared_len(call: &Call) -> usize {
     contents.sum()
 }
 
-/// `ModelSpec`: name, version (wrapped), signature.
-fn put_spec(call: &Call, out: &mut impl BufMut) {
-    put_header(1, spec_len(call), out);
-    put_bytes(1, call.servable.name.as_str().as_bytes(), out);
-    put_header(2, version_len(call), out);
-    put_int(1, call.servable.version.0 as u64, out);
-    put_bytes(3, call.signature.as_bytes(), out);
-}
-
-fn spec_len(call: &Call) -> usize {
-    field_len(1, call.servable.name.as_str().len())
-        + field_len(2, version_len(call))
-        + field_len(3, call.signature.len())
-}
-
-fn version_len(call: &Call) -> usize {
-    int_len(1, call.servable.version.0 as u64)
+/// The request's field `model_spec`: name, version (wrapped), signature.
+pub(crate) fn model_spec(servable: &ServableId, signature: &str) -> Bytes {
+    let (name, version) = (servable.name.as_str(), servable.version.0 as u64);
+    let mut spec = BytesMut::new();
+    put_bytes(1, name.as_bytes(), &mut spec);
+    put_header(2, int_len(1, version), &mut spec);
+    put_int(1, version, &mut spec);
+    put_bytes(3, signature.as_bytes(), &mut spec);
+    let mut field = BytesMut::with_capacity(field_len(1, spec.len()));
+    put_bytes(1, &spec, &mut field);
+    field.freeze()
 }
 
 /// An entry of the map `inputs`: key, value.

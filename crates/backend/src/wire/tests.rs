@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use outrigger_core::{Content, DType, ServableId, ServableName, Tensor, Version};
+use outrigger_core::{Content, DType, ModelName, ServableId, ServableName, Tensor, Version};
 use outrigger_proto::tensorflow::{
     DataType, TensorProto, TensorShapeProto,
     serving::{PredictRequest, PredictResponse, model_spec::VersionChoice},
@@ -12,7 +12,7 @@ use prost::Message as _;
 use tokio::time::Instant;
 
 use super::*;
-use crate::Call;
+use crate::{Call, Target};
 
 const LIMIT: usize = 1 << 20;
 
@@ -77,14 +77,18 @@ fn contents(dtype: DType, count: usize) -> BoxedStrategy<Content> {
     }
 }
 
+fn target(model: &ModelName, version: i64, signature: &str) -> Arc<Target> {
+    let id = ServableId { name: ServableName::of(model), version: Version(version) };
+    Arc::new(Target::new(id, signature))
+}
+
 fn calls() -> impl Strategy<Value = Call> {
     let outputs = vec("[a-z]{1,9}", 0..3);
     ("[a-z/]{1,30}", any::<i64>(), "[a-z_]{0,20}", vec(tensors(), 0..4), outputs).prop_map(
         |(name, version, signature, inputs, outputs)| {
             let model = name.replace('/', "-").parse().expect("a valid name");
             Call {
-                servable: ServableId { name: ServableName::of(&model), version: Version(version) },
-                signature: signature.into(),
+                target: target(&model, version, &signature),
                 inputs,
                 outputs: outputs.into_iter().map(Arc::from).collect(),
                 deadline: Instant::now(),
@@ -111,9 +115,10 @@ proptest! {
         prop_assert_eq!(bytes.len(), encoded_len(&call));
         let request = PredictRequest::decode(bytes.freeze()).expect("decodes");
         let spec = request.model_spec.expect("a spec");
-        prop_assert_eq!(spec.name, call.servable.name.as_str());
-        prop_assert_eq!(spec.version_choice, Some(VersionChoice::Version(call.servable.version.0)));
-        prop_assert_eq!(spec.signature_name, &*call.signature);
+        let servable = call.target.servable();
+        prop_assert_eq!(spec.name, servable.name.as_str());
+        prop_assert_eq!(spec.version_choice, Some(VersionChoice::Version(servable.version.0)));
+        prop_assert_eq!(spec.signature_name, call.target.signature());
         prop_assert!(request.output_filter.iter().map(|name| name.as_str()).eq(
             call.outputs.iter().map(|name| &**name)));
         // As in any map, the last of equal names is the one that counts.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use outrigger_backend::{Backend, Call, Config, ServedModel, ServingConfig, TfServing};
+use outrigger_backend::{Backend, Call, Config, ServedModel, ServingConfig, Target, TfServing};
 use outrigger_core::{ServableId, ServableName, Tensor, Version};
 use outrigger_testkit::{
     engine::{FakeEngine, floats},
@@ -100,8 +100,7 @@ pub(crate) fn patient() -> Instant {
 pub(crate) fn call(id: &ServableId, treatments: &[[f32; 2]], deadline: Instant) -> Call {
     let count = treatments.len() as i64;
     Call {
-        servable: id.clone(),
-        signature: "serving_default".into(),
+        target: Arc::new(Target::new(id.clone(), "serving_default")),
         inputs: vec![
             floats("user", &[1, 1], [1.0]),
             floats("treatment", &[1, count, 2], treatments.as_flattened().iter().copied()),

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use outrigger_backend::Target;
 use outrigger_core::{
     Attempt, ModelKey, ServableId,
     fleet::{Effect, Event, TagKey},
@@ -190,6 +191,7 @@ impl Service {
             Arc::new(Servable {
                 key: key.clone(),
                 platform_digest: prepared.platform_digest,
+                target: Arc::new(Target::new(id.clone(), Arc::clone(prepared.plan.signature()))),
                 id,
                 plan: Arc::clone(&prepared.plan),
                 backend: Arc::clone(&self.backend),

@@ -185,8 +185,7 @@ pub(crate) async fn predict(lease: &Lease) -> Result<(), outrigger_backend::Erro
     let request = prost::Message::encode_to_vec(&lease.plan.smoke_request());
     let packed = lease.plan.pack(&[&request], &Default::default()).expect("a valid request");
     let call = outrigger_backend::Call {
-        servable: lease.id.clone(),
-        signature: Arc::clone(lease.plan.signature()),
+        target: Arc::clone(&lease.target),
         outputs: lease.plan.output_names(&packed),
         inputs: packed.tensors,
         deadline: Instant::now() + PATIENCE,
