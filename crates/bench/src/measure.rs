@@ -4,15 +4,13 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Mutex, PoisonError, mpsc},
+    panic::resume_unwind,
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use tokio::{
-    runtime::{Builder, Runtime},
-    sync::oneshot,
-};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     Error, Job,
@@ -24,7 +22,7 @@ use crate::{
     worker::{Pace, Worker},
 };
 
-/// From the last connection to the first request.
+/// Until the threads have started.
 const LEAD: Duration = Duration::from_millis(5);
 const TICK: Duration = Duration::from_secs(1);
 
@@ -52,107 +50,85 @@ impl Measured {
     }
 }
 
-/// When to begin, and what counts.
-#[derive(Debug, Clone, Copy)]
-struct Start {
-    begin: Instant,
-    window: Window,
-}
-
-/// A thread that waits for its start.
-struct Waiting<'scope> {
-    start: oneshot::Sender<Start>,
-    thread: thread::ScopedJoinHandle<'scope, Result<(), Error>>,
-}
-
-/// Sends the prepared requests as `plan` says.
-///
-/// # Errors
-/// The server has gone, or a process whose CPU time is wanted is not there.
-pub(crate) fn measure(
-    job: &Job,
-    prepared: &Prepared,
-    plan: &Measurement,
-    observer: &mut Observer<'_>,
-) -> Result<Measured, Error> {
-    let tallies: Vec<_> = (0..job.threads).map(|_| Mutex::new(Tally::default())).collect();
-    let cpu = thread::scope(|scope| {
-        let (ready, connected) = mpsc::channel();
-        let waiting: Vec<_> = tallies
-            .iter()
-            .enumerate()
-            .map(|(index, tally)| {
-                let (start, started) = oneshot::channel();
-                let ready = ready.clone();
-                let thread =
-                    scope.spawn(move || work(job, prepared, plan, index, tally, &ready, started));
-                Waiting { start, thread }
-            })
-            .collect();
-        drop(ready);
-        // A thread that fails ends without a word here.
-        let all = connected.iter().take(job.threads).count() == job.threads;
-        let start = Start::soon(plan);
-        let mut threads = Vec::new();
-        for Waiting { start: tell, thread } in waiting {
-            if all {
-                // One that has ended since says why below.
-                let _ = tell.send(start);
-            }
-            threads.push(thread);
-        }
-        let cpu = if all { Some(watch(job, plan, start.window, &tallies, observer)) } else { None };
-        for thread in threads {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        }
-        cpu.expect("a thread that did not get ready has failed")
-    })?;
-    let mut tally = Tally::default();
-    for other in tallies {
-        tally.merge(other.into_inner().unwrap_or_else(PoisonError::into_inner));
-    }
-    let cpu_seconds_per_request = cpu.1.per_request(&cpu.0, tally.ended);
-    Ok(Measured { tally, duration: plan.duration, cpu_seconds_per_request })
-}
-
-impl Start {
-    fn soon(plan: &Measurement) -> Self {
+impl Measurement {
+    /// Sends the prepared requests, and waits for all answers.
+    ///
+    /// # Errors
+    /// The server has gone, or a process whose CPU time is wanted.
+    pub(crate) fn run(
+        &self,
+        job: &Job,
+        prepared: &Prepared,
+        observer: &mut Observer<'_>,
+    ) -> Result<Measured, Error> {
+        let workers = (0..job.threads).map(|index| self.worker(job, prepared, index));
+        let workers = workers.collect::<Result<Vec<_>, _>>()?;
+        let tallies: Vec<_> = workers.iter().map(|(_, worker)| Arc::clone(&worker.tally)).collect();
         let begin = Instant::now() + LEAD;
-        let start = begin + plan.warmup;
-        Self { begin, window: Window { start, end: start + plan.duration } }
+        let start = begin + self.warmup;
+        let window = Window { start, end: start + self.duration };
+        let threads: Vec<_> = workers
+            .into_iter()
+            .map(|(runtime, worker)| thread::spawn(move || work(&runtime, worker, begin, window)))
+            .collect();
+        let times = self.watch(job, window, &tallies, observer);
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        }
+        let (before, after) = times?;
+        let mut tally = Tally::default();
+        for other in &tallies {
+            tally.merge(&other.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        let cpu_seconds_per_request = after.per_request(&before, tally.ended);
+        Ok(Measured { tally, duration: self.duration, cpu_seconds_per_request })
     }
-}
 
-/// One thread: connects, says so, waits for the start, and works.
-fn work(
-    job: &Job,
-    prepared: &Prepared,
-    plan: &Measurement,
-    index: usize,
-    tally: &Mutex<Tally>,
-    ready: &mpsc::Sender<()>,
-    started: oneshot::Receiver<Start>,
-) -> Result<(), Error> {
-    runtime()?.block_on(async {
+    /// A worker with its connections, and the runtime they live in.
+    fn worker(
+        &self,
+        job: &Job,
+        prepared: &Prepared,
+        index: usize,
+    ) -> Result<(Runtime, Worker), Error> {
+        let runtime = runtime()?;
         let connections = share(job.connections, index, job.threads);
-        let client = Client::open(&job.server, prepared.protocol, connections).await;
-        let client = client.map_err(|failure| job.unreachable(failure))?;
+        let client = Client::open(&job.server, prepared.protocol, connections);
+        let client = runtime.block_on(client).map_err(|failure| job.unreachable(failure))?;
         let worker = Worker {
             client,
-            messages: &prepared.messages,
-            pace: plan.pace,
-            in_flight: share(job.in_flight(plan.pace), index, job.threads),
+            messages: Arc::clone(&prepared.messages),
+            pace: self.pace,
+            in_flight: share(job.in_flight(self.pace), index, job.threads),
             timeout: job.timeout,
             share: (index, job.threads),
-            tally,
+            tally: Arc::default(),
         };
-        // Nobody listens any more, or speaks, if another thread has failed.
-        let _ = ready.send(());
-        match started.await {
-            Ok(Start { begin, window }) => Ok(worker.run(begin, window).await?),
-            Err(_) => Ok(()),
+        Ok((runtime, worker))
+    }
+
+    /// Reads CPU times at both ends of the window and tells of progress in
+    /// between.
+    fn watch(
+        &self,
+        job: &Job,
+        window: Window,
+        tallies: &[Arc<Mutex<Tally>>],
+        observer: &mut Observer<'_>,
+    ) -> Result<(Times, Times), Error> {
+        sleep_until(window.start);
+        let before = Times::read(&job.processes)?;
+        let mut progress = Progress::new(self.pace.rate(), self.duration);
+        let mut tick = window.start + TICK;
+        while tick < window.end {
+            sleep_until(tick);
+            progress.update(tick - window.start, tallies);
+            observer(&progress);
+            tick += TICK;
         }
-    })
+        sleep_until(window.end);
+        Ok((before, Times::read(&job.processes)?))
+    }
 }
 
 /// A runtime on the calling thread.
@@ -160,31 +136,16 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
+fn work(runtime: &Runtime, worker: Worker, begin: Instant, window: Window) -> io::Result<()> {
+    // In a task of its own: each wake of the future that a runtime blocks on is a
+    // system call.
+    let task = runtime.spawn(worker.run(begin, window));
+    runtime.block_on(task).unwrap_or_else(|error| resume_unwind(error.into_panic()))
+}
+
 /// A thread's part of `all`, at least 1.
 fn share(all: usize, index: usize, threads: usize) -> usize {
     (all / threads + usize::from(index < all % threads)).max(1)
-}
-
-/// Reads CPU times at both ends of the window and tells of progress in between.
-fn watch(
-    job: &Job,
-    plan: &Measurement,
-    window: Window,
-    tallies: &[Mutex<Tally>],
-    observer: &mut Observer<'_>,
-) -> Result<(Times, Times), Error> {
-    sleep_until(window.start);
-    let before = Times::read(&job.processes)?;
-    let mut progress = Progress::new(plan.pace.rate(), plan.duration);
-    let mut tick = window.start + TICK;
-    while tick < window.end {
-        sleep_until(tick);
-        progress.update(tick - window.start, tallies);
-        observer(&progress);
-        tick += TICK;
-    }
-    sleep_until(window.end);
-    Ok((before, Times::read(&job.processes)?))
 }
 
 fn sleep_until(moment: Instant) {

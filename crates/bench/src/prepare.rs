@@ -1,6 +1,6 @@
 //! Everything that happens before the run: requests are made, encoded and tried.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     Error, Job, Target, answer,
@@ -17,7 +17,7 @@ const FIRST: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) protocol: Protocol,
-    pub(crate) messages: Vec<Message>,
+    pub(crate) messages: Arc<[Message]>,
     /// As reports call it.
     pub(crate) form: &'static str,
     pub(crate) users: usize,

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -37,7 +37,7 @@ impl Progress {
         Self { offered_rate, elapsed, duration, answered: 0, failed: 0, p99_ms: 0.0, all: 0 }
     }
 
-    pub(crate) fn update(&mut self, elapsed: Duration, tallies: &[Mutex<Tally>]) {
+    pub(crate) fn update(&mut self, elapsed: Duration, tallies: &[Arc<Mutex<Tally>>]) {
         self.elapsed = elapsed;
         let (mut all, mut failed) = (0, 0);
         let mut latency: Option<Histogram<u64>> = None;

@@ -12,7 +12,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use outrigger_features::{Limits, Metadata, Packed, Plan, json::predict_request};
+use outrigger_core::Tensor;
+use outrigger_features::{Limits, Metadata, Plan, json::predict_request};
 use outrigger_proto::outrigger::v1::ModelSelector;
 use rand::{SeedableRng as _, rngs::StdRng};
 use serde_json::{Map, Value};
@@ -97,6 +98,14 @@ pub(crate) enum Request {
     Json(Map<String, Value>),
 }
 
+/// What the engine is sent for a request.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Tensors {
+    pub(crate) inputs: Vec<Tensor>,
+    /// The names of the outputs wanted.
+    pub(crate) outputs: Vec<String>,
+}
+
 impl Requests {
     /// Makes or reads requests. Without `form`, made up ones are key-value and
     /// files stay what they are.
@@ -127,7 +136,7 @@ impl Request {
     ///
     /// # Errors
     /// The model does not take it.
-    pub(crate) fn pack(&self, plan: &Plan) -> Result<Packed, Error> {
+    pub(crate) fn pack(&self, plan: &Plan) -> Result<Tensors, Error> {
         let users = match self {
             Self::Encoded(users) => users.clone(),
             Self::Json(request) => vec![to_message(request, plan)?],
@@ -136,7 +145,10 @@ impl Request {
         // An engine has no such limits.
         let limits =
             Limits { max_treatments: usize::MAX, max_users: usize::MAX, max_tensor_bytes: 1 << 30 };
-        plan.pack(&users, &limits).map_err(|failure| Error::Request(failure.to_string()))
+        let packed = plan.pack(&users, &limits);
+        let packed = packed.map_err(|failure| Error::Request(failure.to_string()))?;
+        let outputs = plan.output_names(&packed).iter().map(ToString::to_string).collect();
+        Ok(Tensors { inputs: packed.tensors, outputs })
     }
 }
 
@@ -195,3 +207,6 @@ fn to_message(request: &Map<String, Value>, plan: &Plan) -> Result<Bytes, Error>
     let message = message.map_err(|failure| Error::Request(failure.to_string()))?;
     Ok(wire::ordered(message).into())
 }
+
+#[cfg(test)]
+mod tests;

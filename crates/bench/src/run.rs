@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     Arrivals, Error, Job, Load, Observer, Report, Step,
     cpu::Times,
-    measure::{Measured, Measurement, measure, runtime},
+    measure::{Measured, Measurement, runtime},
     prepare::{Prepared, prepare},
     report::Phase,
     search::highest,
@@ -26,27 +26,17 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
     // A process that is not there is told before anything is sent.
     Times::read(&job.processes)?;
     let prepared = runtime()?.block_on(prepare(job))?;
-    let once = |pace, warmup| Measurement { pace, warmup, duration: job.duration };
-    match job.load {
-        Load::Rate { rate, arrivals } => {
-            let measured =
-                measure(job, &prepared, &once(open(rate, arrivals), job.warmup), observer)?;
-            Ok(Report::new("rate", Some(rate), &prepared, measured))
-        }
-        Load::Max => {
-            let measured = measure(job, &prepared, &once(Pace::Closed, job.warmup), observer)?;
-            Ok(Report::new("max", None, &prepared, measured))
-        }
+    let (mode, pace) = match job.load {
+        Load::Rate { rate, arrivals } => ("rate", Pace::Open { rate, arrivals }),
+        Load::Max => ("max", Pace::Closed),
         Load::FindRate { p99, step, arrivals } => {
-            let search =
-                Search { job, prepared: &prepared, p99, step, arrivals, steps: Vec::new() };
-            search.run(observer)
+            let prepared = &prepared;
+            return Search { job, prepared, p99, step, arrivals, steps: Vec::new() }.run(observer);
         }
-    }
-}
-
-fn open(rate: f64, arrivals: Arrivals) -> Pace {
-    Pace::Open { rate, arrivals }
+    };
+    let measurement = Measurement { pace, warmup: job.warmup, duration: job.duration };
+    let measured = measurement.run(job, &prepared, observer)?;
+    Ok(Report::new(mode, pace.rate(), &prepared, measured))
 }
 
 /// A search for the highest rate.
@@ -64,13 +54,13 @@ impl Search<'_> {
         let estimate = self.measure(Phase::Estimate, Pace::Closed, self.step, observer)?;
         let first = estimate.throughput();
         let found = highest(first, |rate| {
-            let pace = open(rate, self.arrivals);
+            let pace = Pace::Open { rate, arrivals: self.arrivals };
             let measured = self.measure(Phase::Search, pace, self.step, observer)?;
             Ok::<_, Error>(self.held(&measured))
         })?;
         let mut rate = found.ok_or_else(|| self.not_held())?;
         for _ in 0..CONFIRMATIONS {
-            let pace = open(rate, self.arrivals);
+            let pace = Pace::Open { rate, arrivals: self.arrivals };
             let measured = self.measure(Phase::Confirm, pace, self.job.duration, observer)?;
             if self.held(&measured) {
                 let report = Report::new("find-rate", Some(rate), self.prepared, measured);
@@ -89,8 +79,8 @@ impl Search<'_> {
         observer: &mut Observer<'_>,
     ) -> Result<Measured, Error> {
         let warmup = self.job.warmup.min(duration / 5);
-        let measured =
-            measure(self.job, self.prepared, &Measurement { pace, warmup, duration }, observer)?;
+        let measurement = Measurement { pace, warmup, duration };
+        let measured = measurement.run(self.job, self.prepared, observer)?;
         self.steps.push(Step::new(phase, pace, &measured, self.held(&measured)));
         Ok(measured)
     }
@@ -99,9 +89,10 @@ impl Search<'_> {
         Error::NotHeld(self.steps.last().expect("the estimate is one").clone())
     }
 
-    /// Whether no request failed, and the latency stayed where it should.
-    fn held(&self, measured: &Measured) -> bool {
-        let p99 = Duration::from_nanos(measured.tally.latency.value_at_quantile(0.99));
-        measured.tally.failed() == 0 && p99 < self.p99
+    /// Whether requests were answered, none failed, and the latency stayed where
+    /// it should.
+    fn held(&self, Measured { tally, .. }: &Measured) -> bool {
+        let p99 = Duration::from_nanos(tally.latency.value_at_quantile(0.99));
+        tally.ok > 0 && tally.failed() == 0 && p99 < self.p99
     }
 }

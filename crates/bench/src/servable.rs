@@ -16,7 +16,12 @@ use outrigger_proto::tensorflow::{
 };
 use prost::Message as _;
 
-use crate::{Error, client::Client, message::Message, requests::Request};
+use crate::{
+    Error,
+    client::Client,
+    message::Message,
+    requests::{Request, Tensors},
+};
 
 const METADATA: &str = "/tensorflow.serving.PredictionService/GetModelMetadata";
 /// The metadata field a server has, and the key it answers under.
@@ -93,10 +98,13 @@ impl Found {
     /// # Errors
     /// The model does not take it.
     pub(crate) fn message(&self, plan: &Plan, request: &Request) -> Result<Vec<u8>, Error> {
-        let packed = request.pack(plan)?;
-        let output_filter = plan.output_names(&packed).iter().map(ToString::to_string).collect();
-        let inputs = packed.tensors.into_iter().map(|t| (t.name.to_string(), proto(t))).collect();
-        let request = PredictRequest { model_spec: Some(self.spec.clone()), inputs, output_filter };
+        let Tensors { inputs, outputs } = request.pack(plan)?;
+        let inputs = inputs.into_iter().map(|input| (input.name.to_string(), proto(input)));
+        let request = PredictRequest {
+            model_spec: Some(self.spec.clone()),
+            inputs: inputs.collect(),
+            output_filter: outputs,
+        };
         Ok(request.encode_to_vec())
     }
 }

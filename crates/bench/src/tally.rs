@@ -121,21 +121,82 @@ impl Tally {
     }
 
     /// Adds what another one has counted.
-    pub(crate) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         let bounds = "both have the same bounds";
-        self.latency.add(other.latency).expect(bounds);
-        self.delay.add(other.delay).expect(bounds);
+        self.latency.add(&other.latency).expect(bounds);
+        self.delay.add(&other.delay).expect(bounds);
         self.ok += other.ok;
         self.response_bytes += other.response_bytes;
         self.ended += other.ended;
         self.answered += other.answered;
-        for (reason, failures) in other.failures {
-            let known = self.failures.entry(reason);
-            known.and_modify(|known| known.count += failures.count).or_insert(failures);
+        for (reason, failures) in &other.failures {
+            match self.failures.get_mut(reason) {
+                Some(known) => known.count += failures.count,
+                None => drop(self.failures.insert(reason.clone(), failures.clone())),
+            }
         }
     }
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn window() -> Window {
+        let start = Instant::now();
+        Window { start, end: start + 100 * MS }
+    }
+
+    /// A request due so many milliseconds into the window, sent 20 and over 30
+    /// milliseconds later.
+    fn done(window: &Window, due: u32, outcome: Result<usize, Failure>) -> Done {
+        let due = window.start + due * MS;
+        Done { due, sent: due + 20 * MS, ended: due + 30 * MS, outcome }
+    }
+
+    #[test]
+    fn latency_counts_from_when_a_request_was_due_however_late_it_was_sent() {
+        let (window, mut tally) = (window(), Tally::default());
+        let done = done(&window, 10, Ok(7));
+        let due = done.due;
+        tally.add(done, due, &window);
+        let millis = |histogram: &Histogram<u64>| (histogram.max() as f64 / 1e6).round();
+        assert_eq!((millis(&tally.latency), millis(&tally.delay)), (30.0, 20.0));
+        assert_eq!((tally.ok, tally.response_bytes), (1, 7));
+    }
+
+    #[test]
+    fn what_is_due_within_the_window_counts_and_what_is_answered_within_it_is_throughput() {
+        let (window, mut tally) = (window(), Tally::default());
+        for due in [0, 60, 90, 100] {
+            let done = done(&window, due, Ok(0));
+            let due = done.due;
+            tally.add(done, due, &window);
+        }
+        // 90 is answered after the end, 100 is due then.
+        assert_eq!((tally.ok, tally.answered, tally.ended), (3, 2, 2));
+    }
+
+    #[test]
+    fn tallies_add_up_by_reason() {
+        let (window, mut sum) = (window(), Tally::default());
+        for outcome in [Ok(5), Err(Failure::timeout()), Err(Failure::saturated())] {
+            let mut tally = Tally::default();
+            let done = done(&window, 0, outcome);
+            let due = done.due;
+            tally.add(done, due, &window);
+            tally.fail(Failure::timeout());
+            sum.merge(&tally);
+        }
+        let errors = [("CLIENT_SATURATED".to_owned(), 1), ("CLIENT_TIMEOUT".to_owned(), 4)];
+        assert_eq!(sum.errors(), errors.into());
+        assert_eq!((sum.ok, sum.failed(), sum.answered, sum.ended), (1, 5, 1, 3));
+        assert_eq!((sum.latency.len(), sum.delay.len()), (1, 3));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -43,21 +43,21 @@ impl Pace {
 
 /// What one thread does.
 #[derive(Debug)]
-pub(crate) struct Worker<'a> {
+pub(crate) struct Worker {
     pub(crate) client: Client,
-    pub(crate) messages: &'a [Message],
+    pub(crate) messages: Arc<[Message]>,
     pub(crate) pace: Pace,
     /// Requests under way at once.
     pub(crate) in_flight: usize,
     pub(crate) timeout: Duration,
     /// Its number, and the number of all.
     pub(crate) share: (usize, usize),
-    pub(crate) tally: &'a Mutex<Tally>,
+    pub(crate) tally: Arc<Mutex<Tally>>,
 }
 
-impl Worker<'_> {
+impl Worker {
     /// Sends from `begin` to the end of the window, and takes all answers.
-    pub(crate) async fn run(&self, begin: Instant, window: Window) -> io::Result<()> {
+    pub(crate) async fn run(self, begin: Instant, window: Window) -> io::Result<()> {
         match self.pace {
             Pace::Open { rate, arrivals } => {
                 let schedule = Schedule::new(arrivals, rate, begin, self.share);

@@ -75,12 +75,13 @@ impl ControlPlane {
 
     /// Starts one.
     pub(crate) fn start(script: impl Fn(u64) -> Turn + Send + Sync + 'static) -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let (count, messages) = (AtomicU64::new(0), Mutex::default());
         let seen = Arc::new(Seen { script: Box::new(script), count, messages });
-        let listen = || runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let listen = || runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
         let (grpc, http) = (listen(), listen());
-        let addresses = (grpc.local_addr().unwrap(), http.local_addr().unwrap());
+        let addresses = (grpc.local_addr().expect("bound"), http.local_addr().expect("bound"));
         let service = PredictionServiceServer::new(Surface(Arc::clone(&seen)));
         let server = tonic::transport::Server::builder().add_service(service);
         runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(grpc)));
@@ -93,13 +94,13 @@ impl ControlPlane {
 
     /// The messages that came, in order.
     pub(crate) fn messages(&self) -> Vec<Bytes> {
-        self.seen.messages.lock().unwrap().clone()
+        self.seen.messages.lock().expect("no test has panicked").clone()
     }
 }
 
 impl Seen {
     fn take(&self, message: Bytes) -> u64 {
-        self.messages.lock().unwrap().push(message);
+        self.messages.lock().expect("no test has panicked").push(message);
         self.count.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -174,14 +175,15 @@ impl Engine {
     /// Starts one.
     pub(crate) fn start() -> Self {
         let package = Package::linear();
-        let models = tempfile::tempdir().unwrap();
-        let engine = FakeEngine::unix(&models.path().join("engine.sock")).unwrap();
-        let name = ServableName::of(&"offers".parse().unwrap()).as_str().to_owned();
+        let models = tempfile::tempdir().expect("a directory");
+        let engine = FakeEngine::unix(&models.path().join("engine.sock")).expect("an engine");
+        let name = ServableName::of(&"offers".parse().expect("a name")).as_str().to_owned();
         let base = models.path().join(&name);
-        linear().model().write(&base.join(VERSION.to_string())).unwrap();
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        linear().model().write(&base.join(VERSION.to_string())).expect("written");
+        let runtime =
+            Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let entered = runtime.enter();
-        let client = TfServing::connect(Config::new(engine.endpoint())).unwrap();
+        let client = TfServing::connect(Config::new(engine.endpoint())).expect("valid");
         drop(entered);
         let this = Self { engine, name, package, models, client, _runtime: runtime };
         this.load();
@@ -192,10 +194,10 @@ impl Engine {
     pub(crate) fn load(&self) {
         let base_path = self.models.path().join(&self.name);
         let served = ServedModel { base_path, versions: [Version(VERSION)].into() };
-        let name = ServableName::of(&"offers".parse().unwrap());
+        let name = ServableName::of(&"offers".parse().expect("a name"));
         let models = BTreeMap::from([(name, served)]);
         self._runtime.block_on(async {
-            self.client.reload(ServingConfig { models }).await.unwrap();
+            self.client.reload(ServingConfig { models }).await.expect("applied");
             self.engine.until(|_| self.engine.available(&self.name).contains(&VERSION)).await;
         });
     }
@@ -213,9 +215,9 @@ pub(crate) struct Package(TempDir);
 impl Package {
     /// That of a user feature and two of a treatment.
     pub(crate) fn linear() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().expect("a directory");
         let package = Self(directory);
-        std::fs::write(package.metadata(), linear().model().metadata.to_string()).unwrap();
+        std::fs::write(package.metadata(), linear().model().metadata.to_string()).expect("written");
         package
     }
 
@@ -226,7 +228,7 @@ impl Package {
     /// A file in its directory.
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.0.path().join(name);
-        std::fs::write(&path, content).unwrap();
+        std::fs::write(&path, content).expect("written");
         path
     }
 }
@@ -249,9 +251,9 @@ pub(crate) fn model_job(
 fn job(server: String, target: Target, package: &Package, load: Load) -> Job {
     let shape = Shape { treatments: TREATMENTS, users: 1, distinct: 2, seed: 1 };
     Job {
-        server: server.parse().unwrap(),
+        server: server.parse().expect("an address"),
         target,
-        plan: Some(read_plan(&package.metadata()).unwrap()),
+        plan: Some(read_plan(&package.metadata()).expect("valid")),
         source: Source::Generated(shape),
         load,
         duration: Duration::from_millis(500),
