@@ -61,6 +61,9 @@ impl Surface {
 }
 
 impl Method {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Predict, Self::BatchPredict, Self::Explain, Self::Models, Self::Other];
+
     /// The method that a request path asks for.
     pub(crate) fn of(path: &str) -> Self {
         match path {
@@ -221,7 +224,7 @@ impl Drop for Inner {
         };
         metrics::call_ended(&metrics::Ended {
             surface: self.surface.as_str(),
-            method: self.method.as_str(),
+            method: self.method,
             model,
             arm,
             reason,

@@ -4,9 +4,9 @@ mod exposition;
 mod labels;
 mod reference;
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
-use metrics::Histogram;
+use metrics::{Gauge, Histogram};
 use outrigger_core::{Metric, MetricKind};
 use outrigger_features::FeatureCounts;
 
@@ -116,7 +116,7 @@ pub fn all() -> Vec<Metric> {
 /// A call that is over.
 pub(crate) struct Ended {
     pub(crate) surface: &'static str,
-    pub(crate) method: &'static str,
+    pub(crate) method: Method,
     pub(crate) model: ModelLabel,
     pub(crate) arm: &'static str,
     pub(crate) reason: &'static str,
@@ -126,13 +126,17 @@ pub(crate) struct Ended {
 /// Counts a call that is over.
 pub(crate) fn call_ended(ended: &Ended) {
     let &Ended { surface, method, arm, reason, took, .. } = ended;
-    let model = || ended.model.text();
     metrics::counter!(
         REQUESTS,
-        "surface" => surface, "method" => method, "model" => model(), "arm" => arm, "reason" => reason
+        "surface" => surface, "method" => method.as_str(), "model" => ended.model.text(),
+        "arm" => arm, "reason" => reason
     )
     .increment(1);
-    metrics::histogram!(REQUEST_SECONDS, "method" => method, "model" => model()).record(took);
+    ended.model.duration(method).record(took);
+}
+
+fn duration(method: Method, model: &ModelLabel) -> Histogram {
+    metrics::histogram!(REQUEST_SECONDS, "method" => method.as_str(), "model" => model.text())
 }
 
 /// A stage of a prediction.
@@ -191,10 +195,10 @@ pub(crate) fn packed(
 }
 
 /// One more of what a gauge counts, until dropped.
-pub(crate) struct Counted(metrics::Gauge);
+pub(crate) struct Counted(Gauge);
 
 impl Counted {
-    fn one(gauge: metrics::Gauge) -> Self {
+    fn one(gauge: Gauge) -> Self {
         gauge.increment(1.0);
         Self(gauge)
     }
@@ -208,7 +212,10 @@ impl Drop for Counted {
 
 /// Counts a request being answered.
 pub(crate) fn in_flight(method: Method) -> Counted {
-    Counted::one(metrics::gauge!(IN_FLIGHT, "method" => method.as_str()))
+    static GAUGES: LazyLock<[Gauge; Method::ALL.len()]> = LazyLock::new(|| {
+        Method::ALL.map(|method| metrics::gauge!(IN_FLIGHT, "method" => method.as_str()))
+    });
+    Counted::one(GAUGES[method as usize].clone())
 }
 
 /// Counts an open connection.

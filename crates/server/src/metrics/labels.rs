@@ -8,10 +8,11 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use metrics::SharedString;
+use metrics::{Histogram, SharedString};
 use outrigger_core::ModelName;
 
 use super::Recorders;
+use crate::call::Method;
 
 /// Models with a label of their own; further ones share `other`. A process that
 /// has served more than this is asked about its models elsewhere.
@@ -28,8 +29,8 @@ pub(crate) struct ModelLabel(Arc<Labelled>);
 
 struct Labelled {
     name: Arc<str>,
-    /// Made with the first request that is packed.
     recorders: OnceLock<Recorders>,
+    durations: [OnceLock<Histogram>; Method::ALL.len()],
 }
 
 impl Default for ModelLabel {
@@ -42,16 +43,22 @@ impl Default for ModelLabel {
 
 impl ModelLabel {
     fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(Arc::new(Labelled { name: name.into(), recorders: OnceLock::new() }))
+        let name = name.into();
+        Self(Arc::new(Labelled { name, recorders: OnceLock::new(), durations: Default::default() }))
     }
 
     pub(crate) fn text(&self) -> SharedString {
         SharedString::from(Arc::clone(&self.0.name))
     }
 
-    /// What its requests record to.
+    /// What its predictions record to.
     pub(super) fn recorders(&self) -> &Recorders {
         self.0.recorders.get_or_init(|| Recorders::new(self))
+    }
+
+    /// What its calls of a method take.
+    pub(super) fn duration(&self, method: Method) -> &Histogram {
+        self.0.durations[method as usize].get_or_init(|| super::duration(method, self))
     }
 }
 
