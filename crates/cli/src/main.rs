@@ -15,6 +15,11 @@ use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
 
+/// A request is up to a megabyte, and the system's allocator gives such buffers
+/// back to the kernel each time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Model serving beside TensorFlow Serving: models as OCI images, features in,
 /// scores out, no restarts.
 #[derive(Debug, Parser)]

@@ -28,7 +28,7 @@ const MOST_CONNECTIONS: usize = 8192;
 /// several, a connection's as many as are likely at once.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 32 << 20;
-const FRAME: u32 = 256 << 10;
+const FRAME: u32 = 1 << 20;
 const STREAMS: u32 = 1024;
 /// A peer that does not answer a ping is gone.
 const PING_EVERY: Duration = Duration::from_secs(30);
