@@ -91,3 +91,6 @@ impl Writer {
         Segments { remaining: self.pieces.iter().map(Bytes::len).sum(), pieces: self.pieces }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use outrigger_core::{Content, DType, ModelName, ServableId, ServableName, Tensor, Version};
 use outrigger_proto::tensorflow::{
     DataType, TensorProto, TensorShapeProto,
@@ -42,8 +42,9 @@ fn little_endian<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> V
     values.into_iter().flatten().collect()
 }
 
-prop_compose! {
-    fn shapes()(shape in vec(0_i64..5, 0..4)) -> Vec<i64> { shape }
+/// Up to four kilobytes of elements: some are copied into a request, some shared.
+fn shapes() -> impl Strategy<Value = Vec<i64>> {
+    vec(0_i64..9, 0..4)
 }
 
 fn tensors() -> impl Strategy<Value = Tensor> {
@@ -69,12 +70,16 @@ fn tensors() -> impl Strategy<Value = Tensor> {
 fn contents(dtype: DType, count: usize) -> BoxedStrategy<Content> {
     let bytes = |bytes: Vec<u8>| Content::Bytes(bytes.into());
     match dtype.size() {
-        None => vec(vec(any::<u8>(), 0..9), count)
+        None => vec(texts(), count)
             .prop_map(|texts| Content::Strings(texts.into_iter().map(Bytes::from).collect()))
             .boxed(),
         Some(1) => vec(0_u8..2, count).prop_map(bytes).boxed(),
         Some(size) => vec(any::<u8>(), count * size).prop_map(bytes).boxed(),
     }
+}
+
+fn texts() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![50 => vec(any::<u8>(), 0..9), 1 => vec(any::<u8>(), 1020..1030)]
 }
 
 fn target(model: &ModelName, version: i64, signature: &str) -> Arc<Target> {
@@ -113,6 +118,10 @@ proptest! {
         let mut bytes = BytesMut::new();
         encode_request(&call, &mut bytes);
         prop_assert_eq!(bytes.len(), encoded_len(&call));
+        let mut framed = frame(&mut call.clone(), bytes.len());
+        prop_assert_eq!(framed.get_u8(), 0);
+        prop_assert_eq!(framed.get_u32() as usize, bytes.len());
+        prop_assert_eq!(framed.copy_to_bytes(framed.remaining()), &bytes);
         let request = PredictRequest::decode(bytes.freeze()).expect("decodes");
         let spec = request.model_spec.expect("a spec");
         let servable = call.target.servable();
