@@ -1,6 +1,6 @@
 //! What TensorFlow alone costs: the reference model run in this process through
 //! the crate's own [`Session`](outrigger_engine::tensorflow::Session), with the
-//! session options of the engine. What the engine adds on its way from the wire
+//! options that the engine has for models of its size. What the engine adds on its way from the wire
 //! to a run and back is read off beside it.
 //!
 //! Each caller does over and over what one request needs: packed values are
@@ -27,7 +27,7 @@ use std::{
 use outrigger_engine::{
     environment,
     servable::Servable,
-    tensorflow::{DType, Endpoint, Runtime, Tensor, Threads, locate},
+    tensorflow::{DType, Endpoint, Executor, Runtime, Tensor, Threads, locate},
 };
 
 const USER_FEATURES: usize = 4;
@@ -162,7 +162,8 @@ impl Model {
             let tensor = Tensor::plain(self.runtime, *dtype, shape, |to| to.put(values));
             (*endpoint, tensor.expect("a small tensor"))
         });
-        let scores = self.servable.session.run(&inputs, &self.outputs, None).expect("it runs");
+        let scores = self.servable.session.run(&inputs, &self.outputs, Executor::Caller);
+        let scores = scores.expect("it runs");
         assert_eq!(scores[0].bytes().len(), TREATMENTS * size_of::<f32>());
         black_box(scores[0].bytes().to_vec());
     }

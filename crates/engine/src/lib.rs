@@ -15,6 +15,7 @@ pub mod environment;
 pub mod loader;
 pub mod manager;
 mod options;
+pub mod pace;
 pub mod reload;
 pub mod servable;
 mod server;

@@ -10,6 +10,7 @@ use prost::{
 };
 
 use crate::{
+    pace::Pace,
     status::Status,
     tensorflow::{Endpoint, Runtime, Session, Threads},
     wire::{Malformed, Value, fields},
@@ -48,6 +49,8 @@ pub struct Signature {
     pub outputs: BTreeMap<String, Port>,
     /// Values of inputs that may be left out: encoded `tensorflow.TensorProto`.
     pub defaults: BTreeMap<String, Vec<u8>>,
+    /// How long its runs take.
+    pub pace: Pace,
 }
 
 /// A loaded SavedModel.
@@ -92,6 +95,7 @@ impl Signature {
             inputs: ports(definition.inputs),
             outputs: ports(definition.outputs),
             defaults: defaults.map(|(alias, value)| (alias, value.encode_to_vec())).collect(),
+            pace: Pace::default(),
         }
     }
 }

@@ -37,6 +37,8 @@ use crate::{
 /// Requests of a megabyte should not wait for window updates.
 const STREAM_WINDOW: u32 = 8 << 20;
 const CONNECTION_WINDOW: u32 = 32 << 20;
+/// A request in one frame is read where it arrived.
+const MAX_FRAME: u32 = 4 << 20;
 /// Clients bring as many streams as they like, as with TensorFlow Serving; the
 /// calls are limited.
 const MAX_STREAMS: u32 = i32::MAX as u32;
@@ -202,6 +204,7 @@ impl Engine {
         Server::builder()
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(MAX_FRAME)
             .max_concurrent_streams(MAX_STREAMS)
             .add_service(PredictionService::new(Arc::clone(&self.surface)))
             .add_service(models)

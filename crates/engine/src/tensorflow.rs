@@ -17,5 +17,5 @@ mod tensor;
 pub use dtype::DType;
 pub use locate::{LocateError, locate};
 pub use runtime::{OpenError, Runtime};
-pub use session::{Endpoint, Session, Threads};
+pub use session::{Endpoint, Executor, Session, Threads};
 pub use tensor::{Tensor, TensorWriter};

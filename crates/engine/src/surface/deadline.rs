@@ -2,8 +2,9 @@
 
 use std::{future::Future, time::Duration};
 
+use http::HeaderMap;
 use tokio::time::{Instant, timeout_at};
-use tonic::{Code, metadata::MetadataMap};
+use tonic::Code;
 
 use crate::status::Status;
 
@@ -12,8 +13,8 @@ use crate::status::Status;
 const MARGIN: Duration = Duration::from_millis(2);
 
 /// When the answer has to be out; none if the caller waits for ever.
-pub(super) fn of(metadata: &MetadataMap) -> Option<Instant> {
-    let timeout = parse(metadata.get("grpc-timeout")?.to_str().ok()?)?;
+pub(super) fn of(headers: &HeaderMap) -> Option<Instant> {
+    let timeout = parse(headers.get("grpc-timeout")?.to_str().ok()?)?;
     Instant::now().checked_add(timeout.saturating_sub(MARGIN.min(timeout / 4)))
 }
 

@@ -61,7 +61,7 @@ impl model_service_server::ModelService for ModelService {
         request: Request<ReloadConfigRequest>,
     ) -> Result<Response<ReloadConfigResponse>, tonic::Status> {
         let place = self.0.calls.enter()?;
-        let deadline = deadline::of(request.metadata());
+        let deadline = deadline::of(request.metadata().as_ref());
         let request = request.into_inner();
         check_kind(&request)?;
         let answered = self.reload(request, place);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use outrigger_proto::tensorflow::serving::{ModelSpec, model_spec::VersionChoice};
-use tokio::{task, time::Instant};
+use tokio::{sync::OwnedSemaphorePermit, task, time::Instant};
 use tonic::Code;
 
 use super::{
@@ -14,64 +14,104 @@ use crate::{
     manager::Handle,
     servable::{Servable, Signature},
     status::Status,
-    tensorflow::{Endpoint, Runtime, Tensor},
+    tensorflow::{Endpoint, Executor, Runtime, Tensor},
 };
 
 /// The signature of a request that names none.
 const DEFAULT_SIGNATURE: &str = "serving_default";
 
-/// Answers an encoded `PredictRequest`. When the deadline passes, the caller is
-/// told at once, while a run that TensorFlow does not stop keeps its place among
-/// the calls and runs until it ends.
+/// Answers an encoded `PredictRequest` with a framed `PredictResponse`. When the
+/// deadline passes, the caller is told at once, while a run that TensorFlow does
+/// not stop keeps its place among the calls and runs until it ends.
+///
+/// A run that is expected to be short is made right here: to wake a thread for
+/// it and be woken again costs as much as the run.
 pub(super) async fn predict(
     surface: &Arc<Surface>,
     message: Bytes,
     deadline: Option<Instant>,
-) -> Result<Reply, Status> {
+) -> Result<Bytes, Status> {
     let place = surface.calls.enter()?;
     let request = Request::parse(&message)
         .map_err(|malformed| Status::new(Code::Internal, malformed.to_string()))?;
     let servable = spec::resolve(surface, request.model_spec.as_ref())?;
     let turn = deadline::within(deadline, surface.calls.run()).await?;
+    let bytes = message.len();
+    let call = Call { servable, request, bytes, deadline, _held: (turn, place) };
+    if call.is_short() {
+        let reply = call.run(surface, Where::Here)?;
+        return call.deadline.map(remaining).transpose().and(Ok(reply));
+    }
     let shared = Arc::clone(surface);
-    let work = task::spawn_blocking(move || {
-        let reply = run(&shared, request, &servable, deadline);
-        // Free for others as soon as the work is done, not when it is answered.
-        drop((servable, turn, place));
-        reply
-    });
+    let work = task::spawn_blocking(move || call.run(&shared, Where::Apart));
     deadline::within(deadline, work)
         .await?
         .map_err(|_| Status::new(Code::Internal, "the run panicked"))?
 }
 
-/// Runs on a thread that may block.
-fn run(
-    surface: &Surface,
+/// Where a run is made.
+#[derive(Debug, Clone, Copy)]
+enum Where {
+    /// On the thread that serves connections.
+    Here,
+    /// On one that may block.
+    Apart,
+}
+
+/// A call with all it needs. Free for others as soon as the work is done, not
+/// when it is answered.
+struct Call {
+    servable: Handle<Servable>,
     request: Request,
-    servable: &Handle<Servable>,
+    /// Length of the request's message.
+    bytes: usize,
     deadline: Option<Instant>,
-) -> Result<Reply, Status> {
-    let spec = request.model_spec.as_ref().ok_or_else(spec::missing)?;
-    let name = Some(spec.signature_name.as_str()).filter(|name| !name.is_empty());
-    let name = name.unwrap_or(DEFAULT_SIGNATURE);
-    let signature = servable.signatures.get(name).ok_or_else(|| {
-        Status::precondition(format!("Serving signature key \"{name}\" not found."))
-    })?;
-    let inputs = inputs(surface.runtime, signature, &request)?;
-    let outputs = outputs(signature, &request.output_filter)?;
-    let fetches: Vec<Endpoint> = outputs.iter().map(|(_, endpoint)| *endpoint).collect();
-    let timeout = deadline.map(remaining).transpose()?;
-    let tensors = servable.session.run(&inputs, &fetches, timeout)?;
-    let tensors = tensors.into_iter().map(|tensor| Outgoing::new(tensor, surface.as_content));
-    Ok(Reply {
-        outputs: outputs.iter().map(|(alias, _)| (*alias).to_owned()).zip(tensors).collect(),
-        model_spec: ModelSpec {
-            name: spec.name.clone(),
-            version_choice: Some(VersionChoice::Version(servable.version())),
-            signature_name: name.to_owned(),
-        },
-    })
+    _held: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+}
+
+impl Call {
+    fn spec(&self) -> Result<&ModelSpec, Status> {
+        self.request.model_spec.as_ref().ok_or_else(spec::missing)
+    }
+
+    fn signature(&self) -> Result<(&str, &Signature), Status> {
+        let name = Some(self.spec()?.signature_name.as_str()).filter(|name| !name.is_empty());
+        let name = name.unwrap_or(DEFAULT_SIGNATURE);
+        let signature = self.servable.signatures.get(name).ok_or_else(|| {
+            Status::precondition(format!("Serving signature key \"{name}\" not found."))
+        })?;
+        Ok((name, signature))
+    }
+
+    fn is_short(&self) -> bool {
+        self.signature().is_ok_and(|(_, signature)| signature.pace.is_short(self.bytes))
+    }
+
+    /// Runs the model, on this thread.
+    fn run(&self, surface: &Surface, place: Where) -> Result<Bytes, Status> {
+        let (name, signature) = self.signature()?;
+        let inputs = inputs(surface.runtime, signature, &self.request)?;
+        let outputs = outputs(signature, &self.request.output_filter)?;
+        let fetches: Vec<Endpoint> = outputs.iter().map(|(_, endpoint)| *endpoint).collect();
+        let timeout = self.deadline.map(remaining).transpose()?;
+        let executor = match place {
+            Where::Here => Executor::Caller,
+            Where::Apart => Executor::Pool(timeout),
+        };
+        let start = Instant::now();
+        let tensors = self.servable.session.run(&inputs, &fetches, executor)?;
+        signature.pace.record(self.bytes, start.elapsed());
+        let tensors = tensors.into_iter().map(|tensor| Outgoing::new(tensor, surface.as_content));
+        let reply = Reply {
+            outputs: outputs.iter().map(|(alias, _)| (*alias).to_owned()).zip(tensors).collect(),
+            model_spec: ModelSpec {
+                name: self.spec()?.name.clone(),
+                version_choice: Some(VersionChoice::Version(self.servable.version())),
+                signature_name: name.to_owned(),
+            },
+        };
+        reply.framed()
+    }
 }
 
 fn remaining(deadline: Instant) -> Result<Duration, Status> {

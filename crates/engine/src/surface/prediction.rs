@@ -7,21 +7,22 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use outrigger_proto::tensorflow::serving::{GetModelMetadataRequest, GetModelMetadataResponse};
+use outrigger_proto::{
+    raw::unary::{self, Unreadable},
+    tensorflow::serving::{GetModelMetadataRequest, GetModelMetadataResponse},
+};
 use tonic::{
+    Code,
     body::Body,
     server::{Grpc, NamedService, UnaryService},
 };
 use tonic_prost::ProstCodec;
 use tower::Service;
 
-use super::{
-    Surface, deadline, metadata, predict,
-    reply::{PredictCodec, Reply},
-};
+use super::{Surface, deadline, metadata, predict};
+use crate::status::Status;
 
 /// `tensorflow.serving.PredictionService`.
 #[derive(Debug, Clone)]
@@ -51,10 +52,7 @@ impl Service<Request<Body>> for PredictionService {
         let surface = Arc::clone(&self.0);
         let method = request.uri().path().rsplit('/').next().unwrap_or_default();
         match method {
-            "Predict" => Box::pin(async move {
-                let mut grpc = Grpc::new(PredictCodec).max_decoding_message_size(MESSAGE_LIMIT);
-                Ok(grpc.unary(Predict(surface), request).await)
-            }),
+            "Predict" => Box::pin(async move { Ok(answer(&surface, request).await) }),
             "GetModelMetadata" => Box::pin(async move {
                 let codec = ProstCodec::default();
                 let mut grpc = Grpc::new(codec).max_decoding_message_size(MESSAGE_LIMIT);
@@ -68,20 +66,28 @@ impl Service<Request<Body>> for PredictionService {
 /// TensorFlow Serving's.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;
 
-struct Predict(Arc<Surface>);
-
-impl UnaryService<Bytes> for Predict {
-    type Response = Reply;
-    type Future = BoxFuture<'static, Result<tonic::Response<Reply>, tonic::Status>>;
-
-    fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
-        let surface = Arc::clone(&self.0);
-        Box::pin(async move {
-            let deadline = deadline::of(request.metadata());
-            let reply = predict::predict(&surface, request.into_inner(), deadline).await?;
-            Ok(tonic::Response::new(reply))
-        })
+/// Answers a call of Predict. Its messages are read and written in place, which
+/// tonic's codecs would copy.
+async fn answer(surface: &Arc<Surface>, request: Request<Body>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let deadline = deadline::of(&head.headers);
+    let outcome = match unary::read(body, MESSAGE_LIMIT).await {
+        Ok(message) => predict::predict(surface, message, deadline).await,
+        Err(unreadable) => Err(unread(&unreadable)),
+    };
+    match outcome {
+        Ok(framed) => unary::Reply::new(framed).into_response(Body::new),
+        Err(status) => tonic::Status::from(status).into_http(),
     }
+}
+
+fn unread(unreadable: &Unreadable) -> Status {
+    let code = match unreadable {
+        Unreadable::Compressed => Code::Unimplemented,
+        Unreadable::TooLarge { .. } => Code::OutOfRange,
+        _ => Code::Internal,
+    };
+    Status::new(code, unreadable.to_string())
 }
 
 struct GetModelMetadata(Arc<Surface>);

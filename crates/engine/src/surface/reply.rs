@@ -1,15 +1,16 @@
 //! `tensorflow.serving.PredictResponse`, written from TensorFlow's memory into
 //! the outgoing frame.
 
-use bytes::{Buf as _, BufMut, Bytes};
-use outrigger_proto::tensorflow::serving::ModelSpec;
-use prost::Message as _;
-use tonic::{
-    Status,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+use bytes::{BufMut, Bytes, BytesMut};
+use outrigger_proto::{
+    raw::unary::{PREFIX, prefix},
+    tensorflow::serving::ModelSpec,
 };
+use prost::Message as _;
+use tonic::Code;
 
 use super::tensor_out::{Outgoing, delimited, encode_header};
+use crate::status::Status;
 
 /// An answer with the tensors by alias.
 #[derive(Debug)]
@@ -19,6 +20,22 @@ pub(super) struct Reply {
 }
 
 impl Reply {
+    /// The encoded message after gRPC's prefix.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if it is too long for gRPC.
+    pub(super) fn framed(&self) -> Result<Bytes, Status> {
+        let length = self.length();
+        if u32::try_from(length).is_err() {
+            let message = format!("the response has {length} bytes, which gRPC cannot carry");
+            return Err(Status::new(Code::ResourceExhausted, message));
+        }
+        let mut framed = BytesMut::with_capacity(PREFIX + length);
+        framed.put_slice(&prefix(length));
+        self.encode(&mut framed);
+        Ok(framed.freeze())
+    }
+
     fn encode(&self, to: &mut impl BufMut) {
         for (alias, tensor) in &self.outputs {
             encode_header(1, entry_length(alias, tensor), to);
@@ -40,44 +57,4 @@ impl Reply {
 
 fn entry_length(alias: &str, tensor: &Outgoing) -> usize {
     delimited(1, alias.len()) + delimited(2, tensor.length())
-}
-
-/// Requests stay bytes; answers are [`Reply`].
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct PredictCodec;
-
-impl Codec for PredictCodec {
-    type Encode = Reply;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        *self
-    }
-
-    fn decoder(&mut self) -> Self {
-        *self
-    }
-}
-
-impl Encoder for PredictCodec {
-    type Item = Reply;
-    type Error = Status;
-
-    fn encode(&mut self, reply: Reply, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        to.reserve(reply.length());
-        reply.encode(to);
-        Ok(())
-    }
-}
-
-impl Decoder for PredictCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        let length = from.remaining();
-        Ok(Some(from.copy_to_bytes(length)))
-    }
 }

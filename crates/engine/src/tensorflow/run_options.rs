@@ -1,14 +1,24 @@
-//! `ConfigProto` and `RunOptions`, of which one or two integer fields are used.
+//! `ConfigProto` and `RunOptions`, of which a few integer fields are used.
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 
 /// `ConfigProto` with the numbers of threads; zero leaves TensorFlow's default.
+///
+/// Threads that have nothing to do sleep at once: they would spin for a while,
+/// on cores that requests and the control plane beside could use.
 pub(super) fn session_config(intra_op: u32, inter_op: u32) -> Vec<u8> {
     const INTRA_OP_PARALLELISM_THREADS: u32 = 2;
     const INTER_OP_PARALLELISM_THREADS: u32 = 5;
+    const EXPERIMENTAL: u32 = 16;
+    const DISABLE_THREAD_SPINNING: u32 = 9;
     let mut config = Vec::new();
     field(&mut config, INTRA_OP_PARALLELISM_THREADS, intra_op.into());
     field(&mut config, INTER_OP_PARALLELISM_THREADS, inter_op.into());
+    let mut experimental = Vec::new();
+    field(&mut experimental, DISABLE_THREAD_SPINNING, 1);
+    encode_key(EXPERIMENTAL, WireType::LengthDelimited, &mut config);
+    encode_varint(experimental.len() as u64, &mut config);
+    config.extend(experimental);
     config
 }
 
@@ -17,6 +27,15 @@ pub(super) fn run_options(timeout_ms: u64) -> Vec<u8> {
     const TIMEOUT_IN_MS: u32 = 2;
     let mut options = Vec::new();
     field(&mut options, TIMEOUT_IN_MS, timeout_ms);
+    options
+}
+
+/// `RunOptions` that execute the graph in the caller's thread.
+pub(super) fn in_caller() -> Vec<u8> {
+    const INTER_OP_THREAD_POOL: u32 = 3;
+    const CALLER: i64 = -1;
+    let mut options = Vec::new();
+    field(&mut options, INTER_OP_THREAD_POOL, CALLER as u64);
     options
 }
 
@@ -33,8 +52,9 @@ mod tests {
 
     #[test]
     fn writes_only_what_is_set() {
-        assert_eq!(session_config(2, 3), [0x10, 2, 0x28, 3]);
-        assert!(session_config(0, 0).is_empty());
+        assert_eq!(session_config(2, 3), [0x10, 2, 0x28, 3, 0x82, 1, 2, 0x48, 1]);
+        assert_eq!(session_config(0, 0), [0x82, 1, 2, 0x48, 1]);
         assert_eq!(run_options(300), [0x10, 0xac, 0x02]);
+        assert_eq!(in_caller(), [&[0x18][..], &[0xff; 9], &[1]].concat());
     }
 }

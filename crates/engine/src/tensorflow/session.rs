@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     api::{Api, TfBuffer, TfGraph, TfOutput, TfSession, TfSessionOptions, TfTensor},
-    run_options::{run_options, session_config},
+    run_options::{in_caller, run_options, session_config},
     runtime::Runtime,
     status::Outcome,
     tensor::Tensor,
@@ -28,6 +28,18 @@ pub struct Threads {
     pub intra_op: u32,
     /// Operations that may run at once.
     pub inter_op: u32,
+}
+
+/// Who executes the operations of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Executor {
+    /// The calling thread, one after the other: no thread has to be woken, which
+    /// takes longer than all operations of a small model.
+    Caller,
+    /// TensorFlow's threads, several at once where the graph allows it. The time
+    /// is what TensorFlow is told; a run may go on for longer, since operations
+    /// are not interrupted.
+    Pool(Option<Duration>),
 }
 
 /// A tensor of one session's graph that can be fed or fetched.
@@ -124,8 +136,7 @@ impl Session {
         (0..outputs).contains(&index).then_some(Endpoint { session: self.number, output })
     }
 
-    /// Runs the graph. `timeout` is what TensorFlow is told; a run may go on
-    /// for longer, since operations are not interrupted.
+    /// Runs the graph.
     ///
     /// # Errors
     /// What TensorFlow says.
@@ -136,13 +147,16 @@ impl Session {
         &self,
         inputs: &[(Endpoint, Tensor)],
         outputs: &[Endpoint],
-        timeout: Option<Duration>,
+        executor: Executor,
     ) -> Result<Vec<Tensor>, Status> {
         let feeds: Vec<_> = inputs.iter().map(|(endpoint, _)| self.checked(endpoint)).collect();
         let values: Vec<*mut TfTensor> = inputs.iter().map(|(_, tensor)| tensor.as_ptr()).collect();
         let fetches: Vec<_> = outputs.iter().map(|endpoint| self.checked(endpoint)).collect();
         let mut results: Vec<*mut TfTensor> = vec![ptr::null_mut(); outputs.len()];
-        let options = timeout.map(|timeout| run_options(milliseconds(timeout)));
+        let options = match executor {
+            Executor::Caller => Some(in_caller()),
+            Executor::Pool(timeout) => timeout.map(|timeout| run_options(milliseconds(timeout))),
+        };
         let options = options.as_deref().map(borrowed);
         let outcome = Outcome::new(self.runtime.api);
         // SAFETY: each pointer is to as many elements as the count beside it,

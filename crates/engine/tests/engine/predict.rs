@@ -276,6 +276,24 @@ async fn the_deadline_is_answered_even_if_the_run_goes_on() {
 }
 
 #[tokio::test]
+async fn a_run_that_was_expected_to_be_short_is_held_to_its_deadline_too() {
+    let local = Local::start().await;
+    local.serve("busy", &busy()).await;
+    // All requests have the same length.
+    let sized = |size: i32| {
+        let content = [size.to_le_bytes(), size.to_le_bytes()].concat().into();
+        request("busy", [("x", TensorProto { tensor_content: content, ..tensor(3, &[2]) })])
+    };
+    for _ in 0..50 {
+        local.predict(sized(2)).await.unwrap();
+    }
+    let path = "tensorflow.serving.PredictionService/Predict";
+    let code = raw::call(local.root.path(), path, &sized(2000), "20m").await;
+    assert_eq!(code, Code::DeadlineExceeded);
+    local.predict(sized(2)).await.unwrap();
+}
+
+#[tokio::test]
 async fn concurrent_requests_get_their_own_answers() {
     let local = Local::start().await;
     local.serve("half", &affine(0.5, 2.0)).await;
