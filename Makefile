@@ -79,8 +79,10 @@ validate-model: venv build tools ## check a model directory before it ships: MOD
 	@$(PY) -m pytest testenv/tests/execution --model '$(abspath $(MODEL))'
 
 .PHONY: bench
-bench: ## measure: a line `bench <name> <value> <unit>` a figure
-	$(CARGO) bench --package outrigger-features --bench transcode
+bench: export CARGO := $(CARGO)
+bench: venv build ## the figures of the request path; ONLY=prefix of their names, QUICK=1 to try
+	@$(PY) -m outrigger_testenv.bench --output $(or $(CARGO_TARGET_DIR),target)/bench \
+	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick)
 
 .PHONY: fuzz
 fuzz: ## fuzz the transcoder; FUZZ_SECONDS=600 a target

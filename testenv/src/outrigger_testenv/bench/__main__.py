@@ -1,0 +1,89 @@
+"""`make bench`: measures the figures of the request path.
+
+A figure is a line `bench <name> <value> <unit>` on standard output, below a comment
+with its spread, and a file with every sample. Plan, progress, and a summary with the
+targets go to standard error. A target missed is told, and no failure; a figure that
+could not be measured is one.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from outrigger_testenv.bench.figure import FULL, QUICK, Effort, Figure
+from outrigger_testenv.bench.figures import FIGURES, chosen
+from outrigger_testenv.bench.machine import commit, load_average, machine
+from outrigger_testenv.bench.programs import build
+from outrigger_testenv.bench.result import Result
+from outrigger_testenv.bench.setup import Setup
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when every figure was measured, 1 when one could not be, 64 when none is named so."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--only", default="", metavar="PREFIX", help="figures whose names begin so")
+    parser.add_argument("--quick", action="store_true", help="shorter, for trying it out")
+    parser.add_argument("--output", type=Path, required=True, help="directory of the JSON files")
+    options = parser.parse_args(arguments)
+    figures = chosen(options.only)
+    if not figures:
+        _say(f"no figure begins with {options.only}:", *(figure.name for figure in FIGURES))
+        return 64
+    effort = QUICK if options.quick else FULL
+    # First, because the compiler would be in the way of what is measured.
+    with Setup(build()) as setup:
+        return measure_all(figures, setup, effort, options.output)
+
+
+def measure_all(figures: Sequence[Figure], setup: Setup, effort: Effort, output: Path) -> int:
+    """One after the other, and a summary at the end; the exit code."""
+    began, average = time.monotonic(), load_average()
+    expected = sum(figure.seconds(effort) for figure in figures)
+    _say(f"plan: {len(figures)} figures in {_clock(expected)}; load average {average:.1f}")
+    circumstances = {
+        "commit": commit(),
+        "machine": {**machine(), "load_average_before": average},
+        "effort": asdict(effort),
+    }
+    summary, failures = [], 0
+    for at, figure in enumerate(figures, 1):
+        _say(f"{at} of {len(figures)}: {figure.name}, {_clock(figure.seconds(effort))}")
+        # An earlier run's is none of this one.
+        figure.file(output).unlink(missing_ok=True)
+        try:
+            result = measure(figure, setup, effort)
+        # The others can be measured all the same.
+        except Exception as error:
+            failures += 1
+            summary.append(f"{figure.name} failed: {error}")
+            _say(summary[-1])
+        else:
+            result.write(figure.file(output), circumstances)
+            print(result.comment(), result.line(), sep="\n", flush=True)
+            summary.append(f"{result.line()} ({result.verdict})")
+    _say(f"\nmeasured in {_clock(time.monotonic() - began)}; every sample is in {output}")
+    _say("\n".join(summary))
+    return min(failures, 1)
+
+
+def measure(figure: Figure, setup: Setup, effort: Effort) -> Result:
+    """One figure, and how long it took."""
+    began = time.monotonic()
+    measurement = figure.measure(setup, effort)
+    return Result(figure, measurement, time.monotonic() - began)
+
+
+def _say(*parts: str) -> None:
+    print(*parts, file=sys.stderr, flush=True)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02} min"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""Heap allocations of a request, as the test counts them that holds them to a limit."""
+
+import re
+
+from outrigger_testenv.bench.figure import Effort, Failed, Measurement
+from outrigger_testenv.bench.programs import ALLOCATIONS, output_of
+from outrigger_testenv.bench.setup import Setup
+
+
+def counted(name: str, setup: Setup, effort: Effort) -> Measurement:
+    """The count that the test prints under that name. Raises Failed."""
+    del effort
+    output = output_of(setup.programs[ALLOCATIONS], "--nocapture")
+    return Measurement([count(name, output)])
+
+
+def count(name: str, output: str) -> int:
+    """From the line `bench <name> <count> allocations`. Raises Failed if there is none."""
+    found = re.search(rf"\bbench {re.escape(name)} (\d+) allocations$", output, re.MULTILINE)
+    if found is None:
+        raise Failed(f"the test counts no {name}")
+    return int(found[1])

@@ -1,0 +1,103 @@
+"""What figures are measured on: engine, control plane and proxy with the reference model."""
+
+import socket
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+
+from outrigger_testenv.bench.generator import CONTROL_PLANE, ENGINE, PROXY, Side
+from outrigger_testenv.bench.programs import ECHO_PROXY, Program
+from outrigger_testenv.builder import ModelPackage
+from outrigger_testenv.processes import Process, free_ports
+from outrigger_testenv.stack import Stack
+
+MODEL = "reference"
+KEY_VALUE, COLUMNAR = "kv", "columnar"
+
+# The default: tests have it ask every second.
+_OVERRIDES = {"images": {"poll_interval": "30s"}}
+# TensorFlow's default, one a core.
+_THREADS = 0
+
+
+class Setup:
+    """Starts each part when it is first asked for. Use it as a context manager."""
+
+    def __init__(self, programs: Mapping[Program, Path]):
+        self.programs = programs
+        self._open = ExitStack()
+
+    def __enter__(self) -> "Setup":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.__exit__(*error)
+
+    def through(self, form: str) -> Side:
+        """The control plane, asked in one of its forms, and the engine behind it."""
+        serve, engine = self.stack.serve, self.stack.engine
+        arguments = ["--server", serve.target, "--model", MODEL, "--form", form, *self._package]
+        processes = {CONTROL_PLANE: serve.process.pid, ENGINE: engine.process.pid}
+        return Side(f"control plane, {form}", arguments, processes)
+
+    def direct(self) -> Side:
+        """The engine, sent the tensors that the control plane would send."""
+        engine = self.stack.engine
+        return Side("engine", self._direct(engine.endpoint), {ENGINE: engine.process.pid})
+
+    def proxied(self) -> Side:
+        """The proxy that only passes bytes on, sent the same tensors."""
+        target, process = self._proxy
+        processes = {PROXY: process.pid, ENGINE: self.stack.engine.process.pid}
+        return Side("proxy", self._direct(target), processes)
+
+    @cached_property
+    def package(self) -> ModelPackage:
+        """The reference model as a directory."""
+        # TensorFlow takes seconds to import.
+        from outrigger_testenv.reference import reference_model
+
+        directory = tempfile.TemporaryDirectory(prefix="outrigger-bench-")
+        return reference_model(Path(self._open.enter_context(directory)))
+
+    @cached_property
+    def stack(self) -> Stack:
+        """Engine and control plane, serving the model."""
+        package = self.package
+        # A registry has no part in requests.
+        stack = Stack(_OVERRIDES, with_registry=False, threads=_THREADS)
+        self._open.enter_context(stack)
+        digest = stack.push(package, MODEL)
+        client = stack.client()
+        client.load(MODEL)
+        client.wait_until_serving(MODEL, digest)
+        return stack
+
+    @property
+    def _package(self) -> list[str]:
+        return ["--package", str(self.package.directory)]
+
+    def _direct(self, endpoint: str) -> list[str]:
+        (version,) = self.stack.client().model(MODEL).versions
+        return ["--direct", endpoint, "--servable", version.servable, *self._package]
+
+    @cached_property
+    def _proxy(self) -> tuple[str, Process]:
+        (port,) = free_ports(1)
+        listen, engine = f"127.0.0.1:{port}", self.stack.engine.endpoint
+        command = [self.programs[ECHO_PROXY], listen, engine]
+        process = Process("echo proxy", command, self.stack.logs / "proxy.log")
+        self._open.callback(process.kill)
+        process.start()
+        process.wait_until(lambda: _listens(port))
+        return listen, process
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True

@@ -1,0 +1,176 @@
+"""Running what figures are measured with: the load generator, cargo, one figure after the other."""
+
+import json
+import sys
+
+import pytest
+
+from outrigger_testenv.bench import __main__ as command
+from outrigger_testenv.bench.allocations import count
+from outrigger_testenv.bench.figure import QUICK, Failed, Figure, Measurement, at_least
+from outrigger_testenv.bench.generator import (
+    CLOSED_LOOP,
+    Side,
+    compare,
+    find_rate,
+    rate,
+    run,
+)
+from outrigger_testenv.bench.machine import cpu_model
+from outrigger_testenv.bench.programs import executables
+
+SIDE = Side("engine", ["--direct", "unix:/engine.sock"], {"engine": 7})
+
+# As `outrigger bench -o json` prints it, without what nothing reads.
+REPORT = {
+    "requests": 1000,
+    "throughput": 250.0,
+    "errors": {},
+    "latency_ms": {"p50": 1.0, "p99": 2.5},
+    "cpu_seconds_per_request": {"client": 0.001, "engine": 0.0002, "control-plane": 0.0001},
+}
+
+
+@pytest.fixture
+def generator(tmp_path, monkeypatch):
+    """Puts a program in the place of outrigger; gives the arguments of its runs."""
+    calls = tmp_path / "calls"
+
+    def install(answer, code=0, complaint=""):
+        program = tmp_path / "outrigger"
+        program.write_text(
+            f"#!{sys.executable}\n"
+            "import json, sys\n"
+            f"open({str(calls)!r}, 'a').write(json.dumps(sys.argv[1:]) + '\\n')\n"
+            f"print({answer!r}, end='')\n"
+            f"print({complaint!r}, file=sys.stderr)\n"
+            f"sys.exit({code})\n"
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("OUTRIGGER_BIN", str(program))
+        return lambda: [json.loads(line) for line in calls.read_text().splitlines()]
+
+    return install
+
+
+def test_a_run_is_told_of_its_side_its_load_and_whose_cpu_to_count(generator):
+    calls = generator(json.dumps(REPORT))
+    run(SIDE, rate(800), QUICK)
+    (arguments,) = calls()
+    assert arguments[:3] == ["bench", "--direct", "unix:/engine.sock"]
+    assert " --rate 800 " in " ".join(arguments)
+    assert " --warmup 0.5s --duration 1s --pid engine=7 " in " ".join(arguments)
+
+
+def test_loads_are_arguments():
+    assert rate(3000.5) == ("--rate", "3000.5")
+    assert CLOSED_LOOP[0] == "--max"
+    assert find_rate(100, 4) == ("--find-rate", "--p99", "100ms", "--step", "4s")
+
+
+def test_a_report_is_read(generator):
+    generator(json.dumps(REPORT))
+    report = run(SIDE, CLOSED_LOOP, QUICK)
+    assert (report.throughput, report.p99) == (250.0, 2.5)
+    assert report.cpu("engine", "control-plane") == pytest.approx(0.0003)
+    assert report.raw()["side"] == "engine"
+    assert report.raw()["latency_ms"] == REPORT["latency_ms"]
+
+
+def test_a_rate_is_held_for_longer_than_usual(generator):
+    calls = generator(json.dumps({**REPORT, "offered_rate": 4100.5}))
+    assert run(SIDE, find_rate(100, 1), QUICK, 60).offered_rate == 4100.5
+    assert "--duration 60s" in " ".join(calls()[0])
+
+
+def test_requests_that_fail_fail_the_figure_and_say_why(generator):
+    report = json.dumps({**REPORT, "errors": {"OVERLOADED": 3}})
+    generator(report, code=1, complaint="3 of 1000 requests failed")
+    with pytest.raises(Failed, match=r"engine: 3 of 1000 requests failed \(3 OVERLOADED\)"):
+        run(SIDE, CLOSED_LOOP, QUICK)
+
+
+def test_a_generator_that_could_not_begin_fails_with_what_it_said(generator):
+    generator("", code=1, complaint="cannot connect")
+    with pytest.raises(Failed, match="engine: cannot connect"):
+        run(SIDE, CLOSED_LOOP, QUICK)
+
+
+def test_both_sides_of_a_comparison_run_by_turns(generator):
+    calls = generator(json.dumps(REPORT))
+    other = Side("proxy", ["--direct", "127.0.0.1:1"], {})
+    measured = compare(SIDE, other, CLOSED_LOOP, QUICK, lambda one, two: one.p99 / two.p99)
+    assert measured.samples == [1.0] * QUICK.repeats
+    assert [each["side"] for each in measured.runs[:4]] == ["engine", "proxy"] * 2
+    addressed = [arguments[2] for arguments in calls()]
+    assert addressed[:4] == ["unix:/engine.sock", "127.0.0.1:1", "127.0.0.1:1", "unix:/engine.sock"]
+
+
+def test_a_count_is_found_behind_what_the_test_runner_prints():
+    output = (
+        "running 1 test\ntest a_prediction ... bench path-allocations 72 allocations\n"
+        "bench path-allocations-kv 83 allocations\nok\n"
+    )
+    assert count("path-allocations", output) == 72
+    assert count("path-allocations-kv", output) == 83
+    with pytest.raises(Failed, match="no path-other"):
+        count("path-other", output)
+
+
+def test_cargo_says_where_programs_are():
+    messages = [
+        '{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"bench"},"executable":null}',
+        '{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"session"},'
+        '"executable":"/target/release/deps/session-1a"}',
+        '{"reason":"build-finished","success":true}',
+        "not a message",
+    ]
+    paths = executables(messages)
+    assert {key: str(path) for key, path in paths.items()} == {
+        ("bench", "session"): "/target/release/deps/session-1a"
+    }
+
+
+def test_the_cpu_is_named_where_the_system_names_it():
+    assert cpu_model("processor\t: 0\nmodel name\t: AMD EPYC\nmodel name\t: other\n") == "AMD EPYC"
+    assert cpu_model("processor\t: 0\n")
+
+
+@pytest.fixture
+def no_circumstances(monkeypatch):
+    """What needs git and the release binary."""
+    monkeypatch.setattr(command, "commit", lambda: {})
+    monkeypatch.setattr(command, "machine", lambda: {})
+
+
+def figures(*measures):
+    return [
+        Figure(f"figure-{at}", "made up", "x", measure, at_least(2), lambda _: 1.0)
+        for at, measure in enumerate(measures)
+    ]
+
+
+def test_a_missed_target_is_told_and_no_failure(tmp_path, capsys, no_circumstances):
+    missed = figures(lambda *_: Measurement([1.0]))
+    assert command.measure_all(missed, None, QUICK, tmp_path) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-1] == "bench figure-0 1.00 x"
+    assert told.err.splitlines()[-1] == "bench figure-0 1.00 x (target >= 2: missed)"
+
+
+def test_a_figure_that_fails_does_not_take_the_others_with_it(tmp_path, capsys, no_circumstances):
+    def fails(*_):
+        raise Failed("engine: no")
+
+    both = figures(fails, lambda *_: Measurement([3.0]))
+    both[0].file(tmp_path).write_text("of an earlier run")
+    assert command.measure_all(both, None, QUICK, tmp_path) == 1
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-1] == "bench figure-1 3.00 x"
+    assert "figure-0 failed: engine: no" in told.err.splitlines()
+    assert [path.name for path in tmp_path.iterdir()] == ["figure-1.json"]
+
+
+def test_an_unknown_figure_is_a_usage_error(tmp_path, capsys):
+    assert command.main(["--only", "nothing", "--output", str(tmp_path)]) == 64
+    assert "path-kv-ratio" in capsys.readouterr().err
