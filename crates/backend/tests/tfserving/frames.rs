@@ -201,13 +201,13 @@ async fn an_engine_that_leaves_finishes_what_it_has_begun() {
 
 /// The connection on which a prediction is asked for and answered.
 async fn served(client: &TfServing, peer: &mut Peer) -> usize {
-    let (result, connection) = tokio::join!(client.predict(one()), async {
+    let answered = async {
         let arrived = peer.next().await;
         let connection = arrived.connection;
         arrived.answer(headers(StatusCode::OK), &[framed()], Some(status(0, "")));
-        connection
-    });
-    result.expect("answered");
+        Ok(connection)
+    };
+    let (_, connection) = tokio::try_join!(client.predict(one()), answered).expect("answered");
     connection
 }
 
