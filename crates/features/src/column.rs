@@ -150,7 +150,7 @@ fn encode_default(codec: &Codec, values: &[Raw]) -> Vec<Element<'static>> {
             Raw::Real(value) => Scalar::Real(*value),
             Raw::Integer(value) => Scalar::Integer(*value),
             Raw::Flag(value) => Scalar::Flag(*value),
-            Raw::Text(value) => Scalar::Text(value),
+            Raw::Text(value) => Scalar::Text(value.as_bytes()),
         };
         match codec.encode(scalar).expect("the parser checked the default") {
             Encoded::Known(element) | Encoded::OutOfVocabulary(element) => element.into_shared(),

@@ -4,8 +4,8 @@
 //! then every value goes from where it stands on the wire to where it belongs
 //! in its tensor. Of the ways to do that the fastest that fits is taken:
 //!
-//! 1. A treatment that differs from the one before in nothing but its id and
-//!    its numbers is compared as a whole ([`template`]).
+//! 1. A treatment with the keys of the one before, in its order: what comes is
+//!    known, numbers next to each other are compared as a whole ([`template`]).
 //! 2. Else its keys are expected in the order of the first one's ([`order`]),
 //! 3. or looked up ([`keys`]).
 //! 4. Columns of numbers are copied as a block ([`columns`]).

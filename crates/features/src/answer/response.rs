@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use bytes::BufMut;
 use outrigger_core::Failure;
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, message};
+use prost::encoding::{WireType, encode_key, encoded_len_varint, message};
+use smallvec::SmallVec;
 
 use super::{output::Outputs, rank, wire};
 use crate::{Plan, UserRows, metadata::OutputKind};
@@ -15,7 +16,7 @@ pub(super) struct Response<'a> {
     model: &'a [u8],
     user: &'a UserRows<'a>,
     /// The outputs asked for, the score first.
-    lists: Vec<List<'a>>,
+    lists: SmallVec<[List<'a>; 1]>,
     /// The rows to return, best first; `None` for all of them as they stand.
     order: Option<Vec<u32>>,
     /// The rows' positions in the request, where they are told.
@@ -57,7 +58,8 @@ impl<'a> Response<'a> {
             let output = &plan.metadata.outputs[*output];
             Ok(List { name: &output.name, kind: output.kind, values })
         };
-        let lists = user.outputs.iter().map(list).collect::<Result<Vec<_>, Failure>>()?;
+        let lists: SmallVec<[_; 1]> =
+            user.outputs.iter().map(list).collect::<Result<_, Failure>>()?;
         let order = (user.top_k > 0).then(|| rank::best(&lists[0].values, user.top_k));
         let indices = indices(user, order.as_deref());
         let indices_len = indices.iter().map(|index| encoded_len_varint((*index).into())).sum();
@@ -156,7 +158,7 @@ impl<'a> Response<'a> {
         }
         self.for_each_id(|id| wire::put_bytes(2, id, out));
         wire::put_filled_header(3, self.indices_len, out);
-        self.indices.iter().for_each(|index| encode_varint((*index).into(), out));
+        self.indices.iter().for_each(|index| wire::put_varint((*index).into(), out));
     }
 
     /// The ids of the rows, where they are asked for.

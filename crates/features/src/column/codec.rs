@@ -98,16 +98,16 @@ impl Codec {
             Self::Float64 { allow_non_finite } => float64(value, *allow_non_finite),
             Self::Integer(width) => width.element(integer(value)?).map(Encoded::Known),
             Self::Bool => flag(value),
-            Self::Text => Ok(Encoded::Known(Element::Text(text(value)?.as_bytes()))),
+            Self::Text => Ok(Encoded::Known(Element::Text(text(value)?))),
             Self::Texts { index, other, width } => {
-                let position = index.find(text(value)?.as_bytes());
+                let position = index.find(text(value)?);
                 word(position.map(|position| position as i64), *other, *width)
             }
             Self::Integers { index, other, width } => {
                 word(index.get(&integer(value)?).copied(), *other, *width)
             }
             Self::Buckets { count, width } => {
-                let bucket = bucket(text(value)?.as_bytes(), *count).cast_signed();
+                let bucket = bucket(text(value)?, *count).cast_signed();
                 width.element(bucket).map(Encoded::Known)
             }
         }
@@ -119,10 +119,10 @@ impl Codec {
     pub(super) fn known_integer(&self, value: Scalar<'_>) -> Option<i64> {
         match (self, value) {
             (Self::Texts { index, .. }, Scalar::Text(text)) => {
-                index.find(text.as_bytes()).map(|position| position as i64)
+                index.find(text).map(|position| position as i64)
             }
             (Self::Buckets { count, .. }, Scalar::Text(text)) => {
-                Some(bucket(text.as_bytes(), *count).cast_signed())
+                Some(bucket(text, *count).cast_signed())
             }
             (Self::Integers { index, .. }, Scalar::Integer(value)) => index.get(&value).copied(),
             (Self::Integer(_), Scalar::Integer(value)) => Some(value),
@@ -208,7 +208,7 @@ fn flag(value: Scalar<'_>) -> Result<Encoded<'static>, Problem> {
     Ok(Encoded::Known(Element::Bool(flag)))
 }
 
-fn text(value: Scalar<'_>) -> Result<&str, Problem> {
+fn text(value: Scalar<'_>) -> Result<&[u8], Problem> {
     match value {
         Scalar::Text(text) => Ok(text),
         other => Err(wrong_type("text", other)),

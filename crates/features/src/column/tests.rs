@@ -91,7 +91,7 @@ fn every_kind_of_number_feeds_a_float() {
     }
     let tenth = write(&float, DType::Float32, Some(one(Scalar::Real(0.1))));
     assert_eq!(tenth, Ok(0.1f32.to_le_bytes().into()));
-    for value in [Scalar::Text("2"), Scalar::Flag(true), Scalar::Other] {
+    for value in [Scalar::Text(b"2"), Scalar::Flag(true), Scalar::Other] {
         assert_eq!(reason(&float, DType::Float32, one(value)), Reason::FeatureType);
     }
 }
@@ -127,7 +127,7 @@ fn integers_take_whole_numbers_that_fit() {
     let value = write(&small, DType::Int32, Some(one(Scalar::Real(-7.0))));
     assert_eq!(value, Ok((-7i32).to_le_bytes().into()));
     for value in
-        [Scalar::Real(0.5), Scalar::Integer(1 << 31), Scalar::Text("1"), Scalar::Flag(true)]
+        [Scalar::Real(0.5), Scalar::Integer(1 << 31), Scalar::Text(b"1"), Scalar::Flag(true)]
     {
         assert_eq!(reason(&small, DType::Int32, one(value)), Reason::FeatureType, "{value:?}");
     }
@@ -145,7 +145,7 @@ fn flags_are_flags_or_zero_and_one() {
         assert_eq!(write(&flag, DType::Bool, Some(one(value))), Ok(vec![1]));
     }
     for value in
-        [Scalar::Integer(2), Scalar::Real(0.5), Scalar::Real(f64::NAN), Scalar::Text("true")]
+        [Scalar::Integer(2), Scalar::Real(0.5), Scalar::Real(f64::NAN), Scalar::Text(b"true")]
     {
         assert_eq!(reason(&flag, DType::Bool, one(value)), Reason::FeatureType, "{value:?}");
     }
@@ -159,7 +159,7 @@ fn words_become_their_positions() {
     let origins: Vec<_> = [Some("web"), Some("phone"), Some("fax"), None]
         .into_iter()
         .map(|word| {
-            let value = word.map(|word| one(Scalar::Text(word)));
+            let value = word.map(|word| one(Scalar::Text(word.as_bytes())));
             words.write(value.as_ref(), &mut buffer).expect("a word")
         })
         .collect();
@@ -177,7 +177,7 @@ fn a_vocabulary_of_integers_takes_integers() {
     for value in [Scalar::Integer(-3), Scalar::Real(-3.0)] {
         assert_eq!(write(&words, DType::Int32, Some(one(value))), Ok(1i32.to_le_bytes().into()));
     }
-    assert_eq!(reason(&words, DType::Int32, one(Scalar::Text("10"))), Reason::FeatureType);
+    assert_eq!(reason(&words, DType::Int32, one(Scalar::Text(b"10"))), Reason::FeatureType);
 }
 
 #[test]
@@ -213,6 +213,6 @@ fn absence_is_a_default_a_nan_or_an_error() {
 
 #[test]
 fn messages_do_not_repeat_what_was_sent() {
-    let problem = write(&required("int32"), DType::Int32, Some(one(Scalar::Text("secret"))));
+    let problem = write(&required("int32"), DType::Int32, Some(one(Scalar::Text(b"secret"))));
     assert_eq!(problem.expect_err("refused").message, "expected an integer, found text");
 }

@@ -42,7 +42,7 @@ pub(super) fn read<'a>(
         let path = format!("treatment_table.texts[{index}]");
         let shape = Shape { path, width: column.width, found: column.values.len() };
         reader.column(&column.name, &shape, &column.validity, |row, width| match width {
-            1 => Value::One(Scalar::Text(&column.values[row])),
+            1 => Value::One(Scalar::Text(column.values[row].as_bytes())),
             _ => Value::Texts(&column.values[row * width..(row + 1) * width]),
         })?;
     }

@@ -11,7 +11,8 @@ pub(crate) enum Scalar<'a> {
     Real(f64),
     Integer(i64),
     Flag(bool),
-    Text(&'a str),
+    /// UTF-8.
+    Text(&'a [u8]),
     /// Something no feature takes: a list in a list, an object, a null in a list.
     Other,
 }
@@ -31,7 +32,7 @@ pub(crate) enum Value<'a> {
     PackedIntegers(&'a [u8], usize),
     Texts(&'a [String]),
     /// Texts of a columnar request.
-    Slices(&'a [&'a str]),
+    Slices(&'a [&'a [u8]]),
     /// So many texts, each behind a field key of one byte and its length.
     EncodedTexts(&'a [u8], usize),
     List(&'a [prost_types::Value]),
@@ -45,7 +46,7 @@ impl<'a> Value<'a> {
             Kind::Real(value) => Self::One(Scalar::Real(*value)),
             Kind::Integer(value) => Self::One(Scalar::Integer(*value)),
             Kind::Flag(value) => Self::One(Scalar::Flag(*value)),
-            Kind::Text(value) => Self::One(Scalar::Text(value)),
+            Kind::Text(value) => Self::One(Scalar::Text(value.as_bytes())),
             Kind::Numbers(list) => Self::Floats(&list.values),
             Kind::Reals(list) => Self::Reals(&list.values),
             Kind::Integers(list) => Self::Integers(&list.values),
@@ -108,11 +109,11 @@ impl<'a> Iterator for Scalars<'a> {
             }
             Value::Integers(values) => Scalar::Integer(*values.get(index)?),
             Value::PackedIntegers(..) => Scalar::Integer(self.rest.varint().ok()?.cast_signed()),
-            Value::Texts(values) => Scalar::Text(values.get(index)?),
+            Value::Texts(values) => Scalar::Text(values.get(index)?.as_bytes()),
             Value::Slices(values) => Scalar::Text(values.get(index)?),
             Value::EncodedTexts(..) => {
                 self.rest.key().ok()?;
-                Scalar::Text(self.rest.text().ok()?)
+                Scalar::Text(self.rest.bytes().ok()?)
             }
             Value::List(values) => scalar_of(values.get(index)?),
         })
@@ -129,7 +130,7 @@ pub(crate) fn float_at(bytes: &[u8], index: usize) -> f32 {
 pub(crate) fn scalar_of(value: &prost_types::Value) -> Scalar<'_> {
     match &value.kind {
         Some(ObjectKind::NumberValue(value)) => Scalar::Real(*value),
-        Some(ObjectKind::StringValue(value)) => Scalar::Text(value),
+        Some(ObjectKind::StringValue(value)) => Scalar::Text(value.as_bytes()),
         Some(ObjectKind::BoolValue(value)) => Scalar::Flag(*value),
         _ => Scalar::Other,
     }

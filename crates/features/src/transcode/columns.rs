@@ -1,24 +1,23 @@
 //! From a table's columns to rows of the tensors: whole blocks where numbers
 //! are taken as they are, else value by value.
 
-use outrigger_proto::outrigger::v1::ValueOrigin;
-
 use super::{
     fields::{Field, Fields},
     table::{Matrix, Source, Table},
     tally::{BadFeature, Tally},
 };
 use crate::{
-    column::{Buffer, Sink, floats},
+    column::{Buffer, floats},
     plan::InputPlan,
+    request::Value,
 };
 
 /// A table whose columns are matched to slots.
 #[derive(Debug)]
-pub(super) struct Columns<'t, 'p> {
+pub(super) struct Columns<'t, 'r, 'p> {
     pub(super) inputs: &'p [InputPlan],
     pub(super) fields: &'p Fields,
-    pub(super) table: &'t Table<'t>,
+    pub(super) table: &'t Table<'r>,
     pub(super) sources: &'t [Option<Source>],
     pub(super) count: usize,
 }
@@ -32,22 +31,19 @@ struct Run {
     width: usize,
 }
 
-impl<'p> Columns<'_, 'p> {
+impl<'p> Columns<'_, '_, 'p> {
     /// Appends all rows at once, input by input. False if something must be
-    /// said about a row; the buffers then hold no more than before.
+    /// said about a row; some inputs may then have them.
     pub(super) fn append(&self, buffers: &mut [Buffer], tally: &mut Tally) -> bool {
         if tally.origins.is_some() {
             return false;
         }
         let mark = tally.mark(self.inputs, self.fields.entity);
-        let before: Vec<_> = buffers.iter().map(Buffer::len).collect();
         let mut fields = self.fields.fields.as_slice();
         while let Some(first) = fields.first() {
             let (of_input, rest) = fields.split_at(self.inputs[first.input].columns.len());
             let slot = self.fields.fields.len() - fields.len();
             if !self.append_input(slot, of_input, &mut buffers[first.input], tally) {
-                let buffers = buffers.iter_mut().zip(before);
-                buffers.for_each(|(buffer, length)| buffer.resize(length));
                 tally.reset(mark);
                 return false;
             }
@@ -124,28 +120,20 @@ impl<'p> Columns<'_, 'p> {
         tally: &mut Tally,
     ) -> bool {
         let Some(first) = fields.first() else { return true };
-        let start = buffer.len();
-        buffer.resize(start + self.count * first.width);
+        let start = buffer.len() / first.width;
+        buffer.resize((start + self.count) * first.width);
         (0..self.count).all(|row| {
-            fields.iter().enumerate().all(|(index, field)| {
-                let place = start + row * field.width + field.at;
-                let origin = self.write(slot + index, field, row, &mut buffer.cursor(place));
+            fields.iter().zip(slot..).all(|(field, slot)| {
+                let value = self.value(slot, row);
+                let origin = field.write(value, start + row, self.inputs, buffer);
                 origin.map(|origin| tally.note(field.input, origin)).is_ok()
             })
         })
     }
 
-    fn write(
-        &self,
-        slot: usize,
-        field: &Field,
-        row: usize,
-        place: &mut impl Sink,
-    ) -> Result<ValueOrigin, BadFeature<'p>> {
-        let value = self.sources[slot].and_then(|source| self.table.value(source, row));
-        let column = field.column(self.inputs);
-        let written = column.write(value.as_ref(), place);
-        written.map_err(|problem| BadFeature { feature: &column.feature, problem })
+    /// What the table has for a slot of a row; `None` is absence.
+    fn value(&self, slot: usize, row: usize) -> Option<Value<'_>> {
+        self.sources[slot].and_then(|source| self.table.value(source, row))
     }
 
     /// Writes one row of the table to the row numbered `to`.
@@ -162,8 +150,8 @@ impl<'p> Columns<'_, 'p> {
     ) -> Result<(), BadFeature<'p>> {
         let mark = tally.mark(self.inputs, self.fields.entity);
         for (slot, field) in self.fields.fields.iter().enumerate() {
-            let mut place = buffers[field.input].cursor(to * field.width + field.at);
-            match self.write(slot, field, row, &mut place) {
+            let (value, buffer) = (self.value(slot, row), &mut buffers[field.input]);
+            match field.write(value, to, self.inputs, buffer) {
                 Ok(origin) => tally.note(field.input, origin),
                 Err(bad) => {
                     tally.reset(mark);

@@ -36,8 +36,8 @@ pub(super) fn number(body: &[u8]) -> Option<(&[u8], u32)> {
 /// it is written in another way, or wrong. The key's text is not checked.
 #[inline]
 pub(super) fn usual(body: &[u8]) -> Option<(&[u8], Option<Value<'_>>)> {
-    let (key, value) = split(body)?;
-    Some((key, read_value(value)?))
+    let (key, rest) = split(body)?;
+    Some((key, value(rest)?))
 }
 
 /// Any entry, decoded in general.
@@ -63,13 +63,21 @@ fn last_key(body: &[u8]) -> Result<&[u8], Malformed> {
     Ok(key)
 }
 
-/// The key and the value of an entry that has both, once, in order.
+/// The key of an entry that begins with it, and what follows.
 #[inline]
-fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut rest = Reader::new(body);
     let key = if rest.accept(0x0a) { rest.bytes().ok()? } else { &[] };
+    Some((key, rest.rest()))
+}
+
+/// The value in what follows a key, if it is that and nothing else, written as
+/// common libraries do.
+#[inline]
+pub(super) fn value(rest: &[u8]) -> Option<Option<Value<'_>>> {
+    let mut rest = Reader::new(rest);
     let value = if rest.accept(0x12) { rest.bytes().ok()? } else { &[] };
-    rest.is_empty().then_some((key, value))
+    if rest.is_empty() { read_value(value) } else { None }
 }
 
 /// A value that is one field and nothing else, or absence; `None` if it is
@@ -83,7 +91,7 @@ fn read_value(body: &[u8]) -> Option<Option<Value<'_>>> {
             let number = f32::from_le_bytes(rest.rest().try_into().ok()?);
             return Some(Some(Value::One(Scalar::Real(number.into()))));
         }
-        0x12 => Value::One(Scalar::Text(rest.text().ok()?)),
+        0x12 => Value::One(Scalar::Text(rest.text_bytes().ok()?)),
         0x18 => Value::One(Scalar::Integer(rest.varint().ok()?.cast_signed())),
         0x20 => Value::One(Scalar::Flag(rest.varint().ok()? != 0)),
         0x29 => {
@@ -112,7 +120,7 @@ fn texts(list: &[u8]) -> Option<Value<'_>> {
         if !rest.accept(0x0a) {
             return None;
         }
-        rest.text().ok()?;
+        rest.text_bytes().ok()?;
         count += 1;
     }
     Some(Value::EncodedTexts(list, count))

@@ -1,14 +1,15 @@
 //! Where the features of an entity's rows go.
 
 use outrigger_core::Failure;
+use outrigger_proto::outrigger::v1::ValueOrigin;
 use prost_types::Struct;
 
-use super::keys::Keys;
+use super::{keys::Keys, tally::BadFeature};
 use crate::{
-    column::Column,
+    column::{Buffer, Column},
     metadata::Entity,
     plan::InputPlan,
-    request::{Place, object},
+    request::{Place, Value, object},
 };
 
 /// An entity's features in the order of metadata.json; a feature's position
@@ -63,6 +64,30 @@ impl Fields {
 impl Field {
     pub(super) fn column<'p>(&self, inputs: &'p [InputPlan]) -> &'p Column {
         &inputs[self.input].columns[self.column]
+    }
+
+    /// Writes a value, or what absence means, to a row of the buffer of its
+    /// input; says where it came from.
+    ///
+    /// # Errors
+    /// The feature cannot have that value.
+    #[inline]
+    pub(super) fn write<'p>(
+        &self,
+        value: Option<Value<'_>>,
+        row: usize,
+        inputs: &'p [InputPlan],
+        buffer: &mut Buffer,
+    ) -> Result<ValueOrigin, BadFeature<'p>> {
+        let (column, at) = (self.column(inputs), row * self.width + self.at);
+        if let Some(Value::One(scalar)) = value
+            && self.single
+            && column.put(scalar, buffer, at)
+        {
+            return Ok(ValueOrigin::Request);
+        }
+        let written = column.write(value.as_ref(), &mut buffer.cursor(at));
+        written.map_err(|problem| BadFeature { feature: &column.feature, problem })
     }
 }
 

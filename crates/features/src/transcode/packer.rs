@@ -2,6 +2,7 @@
 
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
+use smallvec::SmallVec;
 
 use super::{
     Part, Stop,
@@ -37,7 +38,8 @@ pub(super) struct Packer<'p, 'r> {
     unknown: Vec<Vec<String>>,
     single_wanted: bool,
     user_rows: Rows<'p, 'r>,
-    treatments: Rows<'p, 'r>,
+    /// Only once a treatment needs it.
+    treatments: Option<Rows<'p, 'r>>,
     template: Template<'p>,
 }
 
@@ -70,7 +72,7 @@ impl<'p, 'r> Packer<'p, 'r> {
             unknown: Vec::new(),
             single_wanted: false,
             user_rows: Rows::new(inputs, &fields.user, traced),
-            treatments: Rows::new(inputs, &fields.treatment, traced),
+            treatments: None,
             template: Template::new(inputs, &fields.treatment, traced),
         }
     }
@@ -182,10 +184,13 @@ impl<'p, 'r> Packer<'p, 'r> {
             self.treatment_rows += 1;
             return Ok((id, Ok(())));
         }
-        self.treatments.begin(row);
-        let id = self.treatments.read(body, buffers)?;
-        self.treatments.count_unknown(unknown);
-        let added = self.treatments.finish(buffers, tally);
+        let Plan { inputs, fields, .. } = self.plan;
+        let rows = || Rows::new(inputs, &fields.treatment, self.traced);
+        let rows = self.treatments.get_or_insert_with(rows);
+        rows.begin(row);
+        let id = rows.read(body, buffers)?;
+        rows.count_unknown(unknown);
+        let added = rows.finish(buffers, tally);
         if added.is_ok() {
             self.treatment_rows += 1;
             self.template.learn(body);
@@ -252,7 +257,7 @@ impl<'p, 'r> Packer<'p, 'r> {
     /// Pads and shapes the tensors.
     pub(super) fn finish(self) -> (Packed<'r>, Trace) {
         let Self { plan, buffers, tally, users, single_wanted, .. } = self;
-        let kept: Vec<_> = users.iter().map(UserRows::kept).collect();
+        let kept: SmallVec<[_; 1]> = users.iter().map(UserRows::kept).collect();
         let treatments = kept.iter().copied().max().unwrap_or(0);
         let tensors = finish::tensors(plan, buffers, &kept, treatments);
         let origins = finish::origins(plan, tally.origins.unwrap_or_default(), &kept, treatments);

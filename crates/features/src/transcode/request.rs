@@ -3,11 +3,15 @@
 use outrigger_proto::outrigger::v1::ResponseOptions;
 use prost::Message;
 use prost_types::Struct;
+use smallvec::SmallVec;
 
 use super::{
     schema::{FEATURES, OBJECT, OPTIONS, SELECTOR},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
+
+/// The parts of a message that may be sent in several: mostly one.
+pub(super) type Parts<'a> = SmallVec<[&'a [u8]; 1]>;
 
 /// A request in parts.
 #[derive(Debug, Default)]
@@ -20,7 +24,7 @@ pub(super) struct Request<'a> {
     /// How many there are.
     pub(super) sent: usize,
     /// The parts of the table.
-    pub(super) table: Option<Vec<&'a [u8]>>,
+    pub(super) table: Option<Parts<'a>>,
     pub(super) options: Option<ResponseOptions>,
 }
 
@@ -28,13 +32,13 @@ pub(super) struct Request<'a> {
 #[derive(Debug)]
 pub(super) enum User<'a> {
     /// Parts of one map; none if there is no user.
-    Features(Vec<&'a [u8]>),
+    Features(Parts<'a>),
     Object(Box<Struct>),
 }
 
 impl Default for User<'_> {
     fn default() -> Self {
-        Self::Features(Vec::new())
+        Self::Features(Parts::new())
     }
 }
 
@@ -52,7 +56,7 @@ pub(super) fn count_treatments(message: &[u8]) -> usize {
 
 /// Adds a part of a message that was sent in several; there can be very many
 /// that are empty.
-fn add_part<'a>(parts: &mut Vec<&'a [u8]>, part: &'a [u8]) {
+fn add_part<'a>(parts: &mut Parts<'a>, part: &'a [u8]) {
     if !part.is_empty() {
         parts.push(part);
     }
@@ -64,24 +68,36 @@ impl<'a> Request<'a> {
     pub(super) fn scan(message: &'a [u8], max_treatments: usize) -> Result<Self, Malformed> {
         let (mut request, mut rest) = (Self::default(), Reader::new(message));
         while !rest.is_empty() {
-            if rest.accept(0x32) {
-                request.treatment(rest.bytes()?, max_treatments);
-                continue;
-            }
-            match rest.key()? {
-                (6, wire_type) => request.treatment(rest.bytes_field(wire_type)?, max_treatments),
-                (number, wire_type) => request.field(number, wire_type, &mut rest)?,
+            let (number, wire_type) = match rest.accept(0x32) {
+                true => (6, WireType::Bytes),
+                false => rest.key()?,
+            };
+            match number {
+                6 => request.treatment(wire_type, &mut rest, max_treatments)?,
+                _ => request.field(number, wire_type, &mut rest)?,
             }
         }
         Ok(request)
     }
 
     #[inline]
-    fn treatment(&mut self, body: &'a [u8], max: usize) {
+    fn treatment(
+        &mut self,
+        wire_type: WireType,
+        rest: &mut Reader<'a>,
+        max: usize,
+    ) -> Result<(), Malformed> {
+        let body = rest.bytes_field(wire_type)?;
+        if self.sent == 0 {
+            // Most of what follows are others of about this size.
+            let others = rest.rest().len() / (body.len() + 2);
+            self.treatments.reserve(max.min(1 + others));
+        }
         self.sent += 1;
         if self.sent <= max {
             self.treatments.push(body);
         }
+        Ok(())
     }
 
     fn field(
@@ -111,7 +127,7 @@ impl<'a> Request<'a> {
     fn features(&mut self, body: &'a [u8]) {
         match &mut self.user {
             User::Features(parts) => add_part(parts, body),
-            user => *user = User::Features(vec![body]),
+            user => *user = User::Features(Parts::from_slice(&[body])),
         }
     }
 

@@ -1,10 +1,10 @@
 //! One row of features: from map entries to elements of the tensors.
 
-use outrigger_proto::outrigger::v1::{self, ValueOrigin};
+use outrigger_proto::outrigger::v1;
 
 use super::{
     entry,
-    fields::{Field, Fields},
+    fields::Fields,
     order::Order,
     tally::{BadFeature, Tally},
     unknown::{Strangers, Unknown},
@@ -210,27 +210,20 @@ impl<'p, 'r> Rows<'p, 'r> {
     fn write_rest(&self, buffers: &mut [Buffer], tally: &mut Tally) -> Result<(), BadFeature<'p>> {
         for (slot, field) in self.fields.fields.iter().enumerate() {
             if self.states[slot] != State::Written {
-                let origin = self.write(slot, field, buffers)?;
+                let (value, buffer) = (self.value(slot), &mut buffers[field.input]);
+                let origin = field.write(value, self.row, self.inputs, buffer)?;
                 tally.note(field.input, origin);
             }
         }
         Ok(())
     }
 
-    fn write(
-        &self,
-        slot: usize,
-        field: &Field,
-        buffers: &mut [Buffer],
-    ) -> Result<ValueOrigin, BadFeature<'p>> {
-        let value = match (self.states[slot], self.values[slot]) {
+    /// The value that a slot waits with; `None` is absence.
+    fn value(&self, slot: usize) -> Option<Value<'_>> {
+        match (self.states[slot], self.values[slot]) {
             (State::Waiting, Waiting::Value(value)) => Some(value),
             (State::Waiting, Waiting::Odd(index)) => Value::of(&self.odd[index]),
             _ => None,
-        };
-        let column = field.column(self.inputs);
-        let mut place = buffers[field.input].cursor(self.row * field.width + field.at);
-        let written = column.write(value.as_ref(), &mut place);
-        written.map_err(|problem| BadFeature { feature: &column.feature, problem })
+        }
     }
 }

@@ -5,6 +5,7 @@ mod names;
 use outrigger_core::Failure;
 
 use super::{
+    request::Parts,
     texts::Texts,
     wire::{MAX_DEPTH, Malformed, Reader, WireType, expect},
 };
@@ -35,7 +36,7 @@ pub(super) struct Matrix<'a> {
 #[derive(Debug, Default)]
 struct TextColumn<'a> {
     name: &'a str,
-    values: Vec<&'a str>,
+    values: Vec<&'a [u8]>,
     width: u32,
     validity: &'a [u8],
 }
@@ -60,7 +61,7 @@ const DEPTH: u32 = MAX_DEPTH - 2;
 
 impl<'a> Table<'a> {
     /// Reads the parts of a table.
-    pub(super) fn read(parts: &[&'a [u8]], max_treatments: usize) -> Result<Self, Malformed> {
+    pub(super) fn read(parts: &Parts<'a>, max_treatments: usize) -> Result<Self, Malformed> {
         let mut table = Self::default();
         for part in parts {
             let mut rest = Reader::new(part);
@@ -82,7 +83,7 @@ impl<'a> Table<'a> {
         match number {
             1 => {
                 expect(wire_type, WireType::Bytes)?;
-                self.ids.read(0x0a, rest, max_treatments)?;
+                self.ids.read(rest, max_treatments)?;
             }
             2 => {
                 let matrix = self.numbers.get_or_insert_default();
@@ -150,7 +151,7 @@ impl<'a> Matrix<'a> {
             match rest.key()? {
                 (1, wire_type) => {
                     expect(wire_type, WireType::Bytes)?;
-                    self.names.read(0x0a, &mut rest, usize::MAX)?;
+                    self.names.read(&mut rest, usize::MAX)?;
                 }
                 (2, wire_type) => self.values = rest.bytes_field(wire_type)?,
                 (3, wire_type) => {
@@ -192,7 +193,10 @@ impl<'a> TextColumn<'a> {
         while !rest.is_empty() {
             match rest.key()? {
                 (1, wire_type) => column.name = rest.text_field(wire_type)?,
-                (2, wire_type) => column.values.push(rest.text_field(wire_type)?),
+                (2, wire_type) => {
+                    expect(wire_type, WireType::Bytes)?;
+                    column.values.push(rest.text_bytes()?);
+                }
                 (3, wire_type) => column.width = rest.varint_field(wire_type)? as u32,
                 (4, wire_type) => column.validity = rest.bytes_field(wire_type)?,
                 (number, wire_type) => rest.skip(number, wire_type, DEPTH)?,

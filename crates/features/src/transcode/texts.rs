@@ -1,32 +1,33 @@
-//! The texts of a repeated field, left where they stand.
+//! The texts of a message's repeated first field, left where they stand.
+
+use smallvec::SmallVec;
 
 use super::wire::{Malformed, Reader, is_text};
+
+/// The key of the field.
+const KEY: u8 = 0x0a;
 
 /// Texts, in order. There can be very many: only runs of them are noted.
 #[derive(Debug, Default)]
 pub(super) struct Texts<'a> {
-    /// Fields one right after the other, without the key of the first.
-    runs: Vec<&'a [u8]>,
+    /// Fields one right after the other, without the key of the first: mostly
+    /// all of them.
+    runs: SmallVec<[&'a [u8]; 1]>,
     len: usize,
 }
 
 impl<'a> Texts<'a> {
-    /// Reads a field whose key has just been read, and those that follow it with
-    /// the same key, of one byte. Beyond `max` texts they are only counted.
+    /// Reads a field whose key has just been read, and more of them if they
+    /// follow. Beyond `max` texts they are only counted.
     ///
     /// # Errors
     /// The bytes are cut short, or no text.
-    pub(super) fn read(
-        &mut self,
-        key: u8,
-        rest: &mut Reader<'a>,
-        max: usize,
-    ) -> Result<(), Malformed> {
+    pub(super) fn read(&mut self, rest: &mut Reader<'a>, max: usize) -> Result<(), Malformed> {
         let start = rest.rest();
         loop {
             rest.bytes()?;
             self.len += 1;
-            if !rest.accept(key) {
+            if !rest.accept(KEY) {
                 break;
             }
         }
@@ -58,7 +59,57 @@ fn texts(run: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let text = rest.bytes().ok()?;
         // Nothing follows the last one.
-        let _ = rest.key();
+        rest.accept(KEY);
         Some(text)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of a message whose fields all have the key.
+    fn read(message: &[u8], max: usize) -> Result<(usize, Vec<&[u8]>), Malformed> {
+        let (mut texts, mut rest) = (Texts::default(), Reader::new(message));
+        while rest.accept(KEY) {
+            texts.read(&mut rest, max)?;
+        }
+        assert!(rest.is_empty());
+        Ok((texts.len(), texts.iter().collect()))
+    }
+
+    fn fields(texts: &[&[u8]]) -> Vec<u8> {
+        let field = |text: &&[u8]| {
+            assert!(text.len() < 0x100, "two bytes are enough for the length");
+            let length = match u8::try_from(text.len()) {
+                Ok(short) if short < 0x80 => vec![short],
+                _ => vec![text.len() as u8 | 0x80, 1],
+            };
+            [&[KEY], length.as_slice(), text].concat()
+        };
+        texts.iter().flat_map(field).collect()
+    }
+
+    #[test]
+    fn texts_of_any_length_come_back_in_order() {
+        let long = "é".repeat(70);
+        let sent = [b"a".as_slice(), b"", long.as_bytes(), b"another"];
+        assert_eq!(read(&fields(&sent), 4), Ok((4, sent.to_vec())));
+        assert_eq!(read(b"", 4), Ok((0, vec![])));
+    }
+
+    #[test]
+    fn more_than_are_kept_are_counted() {
+        let sent = [b"a".as_slice(); 3];
+        assert_eq!(read(&fields(&sent), 3), Ok((3, sent.to_vec())));
+        assert_eq!(read(&fields(&sent), 2), Ok((3, vec![])));
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused_wherever_it_stands() {
+        assert_eq!(read(&fields(&[b"a", b"\xff", b"b"]), 4), Err(Malformed::Text));
+        // Halves of one character in two texts.
+        assert_eq!(read(&fields(&[b"\xc3", b"\xa9"]), 4), Err(Malformed::Text));
+        assert_eq!(read(b"\x0a\x05abc", 4), Err(Malformed::Truncated));
+    }
 }

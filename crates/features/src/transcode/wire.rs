@@ -122,8 +122,9 @@ impl<'a> Reader<'a> {
 
     /// A length and so many bytes, which must be text.
     #[inline]
-    pub(crate) fn text(&mut self) -> Result<&'a str, Malformed> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Malformed::Text)
+    pub(crate) fn text_bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let bytes = self.bytes()?;
+        if is_text(bytes) { Ok(bytes) } else { Err(Malformed::Text) }
     }
 
     #[inline]
@@ -173,7 +174,7 @@ impl<'a> Reader<'a> {
     /// The text of a field that must be length-delimited.
     pub(crate) fn text_field(&mut self, wire_type: WireType) -> Result<&'a str, Malformed> {
         expect(wire_type, WireType::Bytes)?;
-        self.text()
+        std::str::from_utf8(self.bytes()?).map_err(|_| Malformed::Text)
     }
 
     /// The value of a field that must be a varint.

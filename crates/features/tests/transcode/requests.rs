@@ -154,7 +154,7 @@ fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<
     }
     let mut table = TreatmentTable { count: rows as u32, ..Default::default() };
     if entropy.chance(128) {
-        table.ids = (0..rows).map(|row| format!("t{row}")).collect();
+        table.ids = (0..rows).map(id).collect();
     }
     numbers(&mut table, &features, rows, entropy);
     for sent in features.iter().filter(|sent| sent.taste != Taste::Number) {
@@ -178,6 +178,16 @@ fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<
         parts.push(wrap(7, &extra));
     }
     parts
+}
+
+/// Mostly short and plain; some take more bytes for their length.
+fn id(row: usize) -> String {
+    match row {
+        5 => String::new(),
+        7 => "é".repeat(70),
+        8 => "long".repeat(40),
+        _ => format!("t{row}"),
+    }
 }
 
 fn numbers(table: &mut TreatmentTable, features: &[Sent], rows: usize, entropy: &mut Entropy<'_>) {

@@ -1,0 +1,161 @@
+//! The features of a treatment without their values.
+
+use super::{
+    super::{entry, fields::Fields, tally::Tally, wire::Reader},
+    block::Block,
+};
+use crate::{column::Buffer, plan::InputPlan, request::Value};
+
+/// A shape has room for so many keys that the model does not name.
+const STRANGERS: usize = 32;
+/// So many bytes of numbers are made room for at once.
+const ROOM: usize = 4096;
+
+/// Which keys there are, and in which order.
+#[derive(Debug)]
+pub(super) struct Shape<'p> {
+    inputs: &'p [InputPlan],
+    fields: &'p Fields,
+    pieces: Vec<Piece>,
+    /// Slots that no key is there for.
+    absent: Vec<usize>,
+    /// Numbers that the model does not name.
+    strangers: u64,
+}
+
+#[derive(Debug)]
+enum Piece {
+    /// Numbers that are taken as they are.
+    Numbers(Block),
+    Other(Other),
+}
+
+/// An entry with any other value.
+#[derive(Debug)]
+struct Other {
+    /// What its body begins with: the key, encoded.
+    key: Vec<u8>,
+    /// `None` if the model does not name it.
+    slot: Option<usize>,
+}
+
+impl<'p> Shape<'p> {
+    /// The shape of features, each of them sent once and written as common
+    /// libraries do.
+    pub(super) fn of(features: &[u8], inputs: &'p [InputPlan], fields: &'p Fields) -> Option<Self> {
+        let (pieces, absent, strangers) = (Vec::new(), Vec::new(), 0);
+        let mut shape = Self { inputs, fields, pieces, absent, strangers };
+        let (mut rest, mut unknown) = (Reader::new(features), Vec::new());
+        let mut sent = vec![false; fields.fields.len()];
+        while !rest.is_empty() {
+            let start = rest.rest();
+            if !rest.accept(0x12) {
+                return None;
+            }
+            let body = rest.bytes().ok()?;
+            let (key, _) = entry::usual(body)?;
+            let slot = fields.keys.find(key);
+            match slot {
+                Some(slot) if std::mem::replace(&mut sent[slot], true) => return None,
+                None if unknown.len() == STRANGERS || unknown.contains(&key) => return None,
+                Some(_) => {}
+                None => unknown.push(key),
+            }
+            let entry = &start[..start.len() - rest.rest().len()];
+            shape.add(entry, body, slot, start.len())?;
+        }
+        shape.absent.extend((0..sent.len()).filter(|slot| !sent[*slot]));
+        Some(shape.finish())
+    }
+
+    /// Adds the next entry; it and those after it have `left` bytes.
+    fn add(&mut self, entry: &[u8], body: &[u8], slot: Option<usize>, left: usize) -> Option<()> {
+        let plain = slot.is_none_or(|slot| self.fields.fields[slot].number);
+        if !plain || entry::number(body).is_none() {
+            let (_, value) = entry::split(body)?;
+            let key = body[..body.len() - value.len()].to_vec();
+            self.pieces.push(Piece::Other(Other { key, slot }));
+            return Some(());
+        }
+        self.strangers += u64::from(slot.is_none());
+        if !matches!(self.pieces.last(), Some(Piece::Numbers(_))) {
+            self.pieces.push(Piece::Numbers(Block::new(left.min(ROOM), self.fields.fields.len())));
+        }
+        if let Some(Piece::Numbers(block)) = self.pieces.last_mut() {
+            block.push(entry, slot);
+        }
+        Some(())
+    }
+
+    fn finish(mut self) -> Self {
+        for piece in &mut self.pieces {
+            if let Piece::Numbers(block) = piece {
+                block.finish(self.inputs, self.fields);
+            }
+        }
+        self
+    }
+
+    /// Writes features of this shape to a row; says how many the model does not
+    /// name. `None` if they have another shape or a value that cannot be; part
+    /// of the row may then have been written and noted.
+    #[inline]
+    pub(super) fn write(
+        &self,
+        features: &[u8],
+        row: usize,
+        buffers: &mut [Buffer],
+        tally: &mut Tally,
+    ) -> Option<u64> {
+        let (mut rest, mut strangers) = (features, self.strangers);
+        for piece in &self.pieces {
+            match piece {
+                Piece::Numbers(block) => rest = block.write(rest, row, buffers)?,
+                Piece::Other(other) => {
+                    let value;
+                    (value, rest) = other.read(rest)?;
+                    match other.slot {
+                        Some(slot) => self.set(slot, value, row, buffers, tally)?,
+                        None => strangers += u64::from(value.is_some()),
+                    }
+                }
+            }
+        }
+        if !rest.is_empty() {
+            return None;
+        }
+        for slot in &self.absent {
+            self.set(*slot, None, row, buffers, tally)?;
+        }
+        Some(strangers)
+    }
+
+    #[inline]
+    fn set(
+        &self,
+        slot: usize,
+        value: Option<Value<'_>>,
+        row: usize,
+        buffers: &mut [Buffer],
+        tally: &mut Tally,
+    ) -> Option<()> {
+        let field = &self.fields.fields[slot];
+        let origin = field.write(value, row, self.inputs, &mut buffers[field.input]).ok()?;
+        tally.note(field.input, origin);
+        Some(())
+    }
+}
+
+impl Other {
+    /// The value of the entry that `features` begin with, and what follows it.
+    #[inline]
+    fn read<'r>(&self, features: &'r [u8]) -> Option<(Option<Value<'r>>, &'r [u8])> {
+        let mut rest = Reader::new(features);
+        if !rest.accept(0x12) {
+            return None;
+        }
+        let body = rest.bytes().ok()?;
+        let value = entry::value(body.strip_prefix(self.key.as_slice())?)?;
+        Some((value, rest.rest()))
+    }
+}
