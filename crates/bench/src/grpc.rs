@@ -1,8 +1,6 @@
 //! gRPC over HTTP/2, as thin as it gets: h2's streams, one chunk a request, and
 //! of the answer only what tells whether it is one.
 
-use std::time::Duration;
-
 use bytes::{Bytes, BytesMut};
 use h2::{
     RecvStream,
@@ -17,8 +15,6 @@ use crate::{failure::Failure, message::Message, stream};
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 32 << 20;
 const FRAME: u32 = 1 << 20;
-/// Between two attempts to connect again.
-const RETRY: Duration = Duration::from_millis(20);
 
 type Sender = SendRequest<Bytes>;
 
@@ -110,7 +106,7 @@ async fn keep(server: Endpoint, driver: Driver, publish: watch::Sender<Option<Se
             driver.await;
             publish.send_replace(None);
         }
-        sleep(RETRY).await;
+        sleep(stream::RETRY).await;
     }
 }
 

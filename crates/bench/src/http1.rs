@@ -7,6 +7,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use outrigger_backend::Endpoint;
+use tokio::time::sleep;
 
 use crate::{failure::Failure, message::Message, stream};
 
@@ -51,11 +52,21 @@ impl Pool {
     async fn take(&self) -> Result<Connection, Failure> {
         loop {
             let idle = self.lock().pop();
-            let Some(mut connection) = idle else { return connect(&self.server).await };
+            let Some(mut connection) = idle else { return self.connect().await };
             if connection.ready().await.is_ok() {
                 return Ok(connection);
             }
         }
+    }
+
+    /// A new connection; a failure takes its time, so that a closed loop does not
+    /// spin on a server that is gone.
+    async fn connect(&self) -> Result<Connection, Failure> {
+        let connected = connect(&self.server).await;
+        if connected.is_err() {
+            sleep(stream::RETRY).await;
+        }
+        connected
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {

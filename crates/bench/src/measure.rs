@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::interval,
+};
 
 use crate::{
     Error, Job,
@@ -137,10 +140,20 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
 }
 
 fn work(runtime: &Runtime, worker: Worker, begin: Instant, window: Window) -> io::Result<()> {
+    runtime.spawn(keep_ticking());
     // In a task of its own: each wake of the future that a runtime blocks on is a
     // system call.
     let task = runtime.spawn(worker.run(begin, window));
     runtime.block_on(task).unwrap_or_else(|error| resume_unwind(error.into_panic()))
+}
+
+/// Keeps a timer near. To set one that is earlier than all others is a system
+/// call, which the time limit of each request would be if it were the only one.
+async fn keep_ticking() {
+    let mut ticks = interval(Duration::from_millis(50));
+    loop {
+        ticks.tick().await;
+    }
 }
 
 /// A thread's part of `all`, at least 1.

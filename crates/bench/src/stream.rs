@@ -1,6 +1,6 @@
 //! Byte streams to a server.
 
-use std::io;
+use std::{io, time::Duration};
 
 use outrigger_backend::Endpoint;
 use tokio::net::{TcpStream, UnixStream};
@@ -8,6 +8,9 @@ use tokio_util::either::Either;
 
 /// A connection over TCP or a unix socket.
 pub(crate) type Stream = Either<TcpStream, UnixStream>;
+
+/// Between two attempts to connect, when one has failed.
+pub(crate) const RETRY: Duration = Duration::from_millis(20);
 
 /// Connects to `server`.
 pub(crate) async fn connect(server: &Endpoint) -> io::Result<Stream> {

@@ -24,7 +24,7 @@ use crate::exit::{self, Exit, Output};
 ///
 /// Exit code 1 if a request failed, or no rate was found.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "Example:
   outrigger bench --server 127.0.0.1:9000 --model churn --package churn/ --rate 500
   outrigger bench --server 127.0.0.1:9000 --model churn --package churn/ --form columnar \\
     --find-rate --p99 20ms --duration 60s --pid control-plane=123 --pid engine=456 -o json

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use bytesize::ByteSize;
-use outrigger_backend::{self as backend, Backend, TfServing};
+use outrigger_backend::{self as backend, TfServing};
 use outrigger_features::Limits;
 use outrigger_lifecycle::{self as lifecycle, Handle};
 use outrigger_oci as oci;
@@ -95,15 +95,12 @@ pub(crate) fn connect(
 ) -> Result<(Parts, lifecycle::Service), Error> {
     let store = Store::open(store_config(config))?;
     let client = oci::Client::new(oci_config(&config.images))?;
-    let engine = {
-        // Its connections are part of the way of a prediction.
-        let on = runtimes.serving.seats().runtimes().next().expect("there is a worker");
-        let _on = on.enter();
-        Arc::new(TfServing::connect(engine_config(config))?) as Arc<dyn Backend>
-    };
+    // A prediction goes out on a connection of the thread it came in on.
+    let serving: Vec<_> = runtimes.serving.seats().runtimes().cloned().collect();
+    let engine = TfServing::connect_on(engine_config(config), &serving)?;
     let (models, service) = {
         let _on = runtimes.lifecycle.enter();
-        lifecycle::start(lifecycle_config(config), client, store, engine)?
+        lifecycle::start(lifecycle_config(config), client, store, Arc::new(engine))?
     };
     let parts = Parts {
         readiness: Readiness::new(models.clone()),

@@ -10,10 +10,10 @@ impl fmt::Display for Report {
         for step in &self.steps {
             writeln!(f, "{step}")?;
         }
-        write!(f, "{mode}, {form}, {duration_seconds} s, {users} users")?;
-        match self.treatments {
-            Some(treatments) => writeln!(f, " of {treatments} treatments")?,
-            None => writeln!(f)?,
+        writeln!(f, "{mode}, {form}, {duration_seconds} s")?;
+        writeln!(f, "users       {users} a request")?;
+        if let Some(treatments) = self.treatments {
+            writeln!(f, "treatments  {treatments} a user")?;
         }
         if let Some(rate) = self.offered_rate {
             writeln!(f, "offered     {rate:.1} requests/s")?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrigger_bench::{Error, Form, Job, Load, Process};
-use outrigger_testkit::engine::{Predicting, floats};
+use outrigger_testkit::engine::{Predicting, Received, floats};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -61,11 +61,11 @@ fn a_connection_that_breaks_comes_back() {
     let engine = Engine::start();
     let restarting = engine.engine.clone();
     let job = Job {
-        duration: Duration::from_secs(2),
+        duration: Duration::from_secs(3),
         timeout: Duration::from_millis(500),
         ..engine.job(rate(100.0))
     };
-    let report = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let running = scope.spawn(|| run(&job));
         // Once the run is under way.
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -74,10 +74,12 @@ fn a_connection_that_breaks_comes_back() {
         }
         runtime.block_on(restarting.restart()).unwrap();
         engine.load();
-        running.join().unwrap()
+        assert_eq!(running.join().unwrap().requests, 300);
     });
-    assert!(report.ok > 100, "{report}");
-    assert_eq!(report.requests, 200, "{report}");
+    let received = restarting.received();
+    let reloaded = received.iter().rposition(|call| matches!(call, Received::Reload(_)));
+    let answered = |call: &Received| matches!(call, Received::Predict { found: Code::Ok, .. });
+    assert!(received[reloaded.unwrap()..].iter().any(answered), "{received:?}");
 }
 
 #[test]

@@ -1,0 +1,137 @@
+//! `outrigger bench` as scripts meet it: exit codes and reports.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Command, Output},
+    thread,
+};
+
+use serde_json::Value;
+
+const SCORES: &str = r#"{"scores": [{"id": "a", "score": 0.5}]}"#;
+const OVERLOADED: &str = r#"{"error": {"reason": "OVERLOADED", "message": "busy"}}"#;
+
+fn bench(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
+    command.arg("bench").args(arguments).output().expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// An HTTP server that answers each connection's first request with scores, and
+/// those after it with `later`.
+fn server(later: (&'static str, &'static str)) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        for caller in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || converse(&caller, later));
+        }
+    });
+    address
+}
+
+fn converse(mut caller: &TcpStream, later: (&str, &str)) {
+    let mut reader = BufReader::new(caller);
+    let mut answer = ("200 OK", SCORES);
+    loop {
+        let lines = reader.by_ref().lines().map_while(Result::ok);
+        let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+        let length = head.iter().find_map(|line| line.strip_prefix("content-length: "));
+        let Some(length) = length else { return };
+        let mut body = vec![0; length.parse().expect("a length")];
+        reader.read_exact(&mut body).expect("a body");
+        let (status, body) = answer;
+        let length = body.len();
+        write!(caller, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}")
+            .expect("the caller is there");
+        answer = later;
+    }
+}
+
+/// A file with a request.
+fn request(directory: &tempfile::TempDir) -> PathBuf {
+    let file = directory.path().join("request.json");
+    fs::write(&file, r#"{"treatments": [{"id": "a"}]}"#).expect("written");
+    file
+}
+
+/// A short run of a request over HTTP, one connection at a time.
+fn short_run(server: SocketAddr, further: &[&str]) -> Output {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (server, file) = (server.to_string(), request(&directory));
+    let mut arguments = vec!["--server", &server, "--model", "churn", "--connections", "1"];
+    arguments.extend(["--request", file.to_str().expect("utf-8")]);
+    arguments.extend(["--rate", "100", "--warmup", "0s", "--duration", "200ms"]);
+    arguments.extend(further);
+    bench(&arguments)
+}
+
+#[test]
+fn a_run_without_failures_exits_with_0_and_a_report() {
+    let server = server(("200 OK", SCORES));
+    let output = short_run(server, &["-o", "json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&report["mode"], &report["form"]), (&"rate".into(), &"json".into()));
+    assert_eq!((&report["requests"], &report["ok"]), (&20.into(), &20.into()));
+    assert_eq!(text(&output.stderr), "", "no progress where there is no terminal");
+    let output = short_run(server, &[]);
+    let report = text(&output.stdout);
+    assert!(report.contains("20, 20 ok") && report.contains("p99.9 "), "{report}");
+}
+
+#[test]
+fn failed_requests_are_reported_and_exit_with_1() {
+    let output = short_run(server(("429 Too Many Requests", OVERLOADED)), &["-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(report["errors"]["OVERLOADED"].as_u64().is_some_and(|count| count > 0), "{report}");
+    assert!(text(&output.stderr).contains(" of 20 requests failed"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn nobody_there_exits_with_1() {
+    // Port 9 (discard) has no server of ours.
+    let output = short_run(([127, 0, 0, 1], 9).into(), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no answer from 127.0.0.1:9"));
+}
+
+#[test]
+fn mistakes_exit_with_64_and_say_what_is_wrong() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = request(&directory);
+    let file = file.to_str().expect("utf-8");
+    let package = directory.path().to_str().expect("utf-8");
+    let refused = |arguments: &[&str], told: &str| {
+        let output = bench(arguments);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains(told), "{told} in {error}");
+    };
+    let model = ["--server", "127.0.0.1:9", "--model", "churn"];
+    let with = |further: &[&'static str]| [&model[..], further].concat();
+    let asked = ["--server", "127.0.0.1:9", "--model", "churn", "--request", file];
+    refused(&with(&["--package", "/no/such/package", "--max"]), "/no/such/package/metadata.json");
+    refused(&[&model[..], &["--package", package, "--max"]].concat(), "metadata.json");
+    refused(&with(&["--package", "churn", "--max", "--rate", "1"]), "cannot be used with");
+    refused(&with(&["--package", "churn"]), "--find-rate");
+    refused(&with(&["--package", "churn", "--find-rate"]), "--p99");
+    refused(&with(&["--package", "churn", "--rate", "0"]), "over 0");
+    refused(&with(&["--max"]), "--package");
+    refused(&[&asked[..], &["--max", "--treatments", "7"]].concat(), "--treatments");
+    refused(&[&asked[..], &["--max", "--form", "kv"]].concat(), "metadata.json");
+    refused(&[&asked[..], &["--max", "--pid", "engine"]].concat(), "NAME=PID");
+    refused(&[&asked[..], &["--max", "--pid", "engine=4294967295"]].concat(), "/proc/4294967295");
+    refused(&["--package", "churn", "--max"], "--server");
+    refused(&["--direct", "nowhere", "--servable", "churn", "--max"], "HOST:PORT");
+    refused(&["--direct", "127.0.0.1:9", "--package", "churn", "--max"], "--servable");
+    let twice = ["--server", "127.0.0.1:9", "--model", "churn:a", "--tag", "b", "--max"];
+    refused(&[&twice[..], &["--request", file]].concat(), "--model names a version already");
+}
