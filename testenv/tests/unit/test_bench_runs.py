@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from outrigger_testenv.bench.generator import (
     run,
 )
 from outrigger_testenv.bench.machine import cpu_model
-from outrigger_testenv.bench.programs import executables
+from outrigger_testenv.bench.programs import Program, executables
 
 SIDE = Side("engine", ["--direct", "unix:/engine.sock"], {"engine": 7})
 
@@ -118,16 +119,28 @@ def test_a_count_is_found_behind_what_the_test_runner_prints():
 
 
 def test_cargo_says_where_programs_are():
+    def artifact(package, kind, name, executable):
+        target = {"kind": [kind], "name": name}
+        identity = f"path+file:///crates/{package}#outrigger-{package}@0.1.0"
+        return json.dumps(
+            {
+                "reason": "compiler-artifact",
+                "package_id": identity,
+                "target": target,
+                "executable": executable,
+            }
+        )
+
     messages = [
-        '{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"bench"},"executable":null}',
-        '{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"session"},'
-        '"executable":"/target/release/deps/session-1a"}',
+        artifact("server", "lib", "outrigger_server", None),
+        artifact("server", "test", "allocations", "/deps/allocations-1"),
+        artifact("features", "test", "allocations", "/deps/allocations-2"),
         '{"reason":"build-finished","success":true}',
         "not a message",
     ]
-    paths = executables(messages)
-    assert {key: str(path) for key, path in paths.items()} == {
-        ("bench", "session"): "/target/release/deps/session-1a"
+    assert executables(messages) == {
+        Program("outrigger-server", "test", "allocations"): Path("/deps/allocations-1"),
+        Program("outrigger-features", "test", "allocations"): Path("/deps/allocations-2"),
     }
 
 

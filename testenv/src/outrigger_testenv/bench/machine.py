@@ -44,7 +44,7 @@ def commit() -> dict[str, Any]:
 
 def load_average() -> float:
     """How many threads wanted to run, on average over the last minute."""
-    return os.getloadavg()[0]
+    return round(os.getloadavg()[0], 2)
 
 
 def _said(command: Sequence[str]) -> str:

@@ -41,7 +41,8 @@ def build() -> dict[Program, Path]:
     command.append("--message-format=json-render-diagnostics")
     done = subprocess.run(command, cwd=repository(), stdout=subprocess.PIPE, text=True, check=True)
     built = executables(done.stdout.splitlines())
-    return {program: built[program.kind, program.name] for program in programs}
+    # Other packages may have a target of the same name.
+    return {program: built[program] for program in programs}
 
 
 def output_of(program: Path, *arguments: str) -> str:
@@ -52,12 +53,19 @@ def output_of(program: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def executables(messages: Iterable[str]) -> dict[tuple[str, str], Path]:
-    """The paths in cargo's JSON messages, by kind and name of the target."""
+def executables(messages: Iterable[str]) -> dict[Program, Path]:
+    """Where what was built is, by cargo's JSON messages."""
     artifacts = (json.loads(line) for line in messages if line.startswith("{"))
     return {
-        (kind, artifact["target"]["name"]): Path(artifact["executable"])
+        Program(_package(artifact["package_id"]), kind, artifact["target"]["name"]): Path(
+            artifact["executable"]
+        )
         for artifact in artifacts
         if artifact["reason"] == "compiler-artifact" and artifact["executable"]
         for kind in artifact["target"]["kind"]
     }
+
+
+def _package(identity: str) -> str:
+    """The name in a package id such as path+file:///crates/server#outrigger-server@0.1.0."""
+    return identity.rpartition("#")[2].partition("@")[0]
