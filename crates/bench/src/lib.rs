@@ -13,6 +13,7 @@ mod client;
 mod cpu;
 mod error;
 mod failure;
+mod find_rate;
 mod grpc;
 mod http1;
 mod job;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use tokio::time::timeout;
+use tokio::{task::coop::consume_budget, time::timeout};
 
 use crate::{
     arrivals::{Arrivals, Schedule},
@@ -75,6 +75,8 @@ impl Worker {
         let mut under_way = FuturesUnordered::new();
         let mut turn = self.share.0;
         loop {
+            // Connections have their turn also when more is due than can be sent.
+            consume_budget().await;
             let now = Instant::now();
             while schedule.due() <= now && schedule.due() < window.end {
                 if under_way.len() < self.in_flight {

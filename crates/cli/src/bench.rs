@@ -39,13 +39,13 @@ pub(crate) struct Arguments {
     load: LoadArguments,
     /// A process whose CPU time to tell, under a name of your choice; may be given
     /// several times
-    #[arg(long = "pid", value_name = "NAME=PID", value_parser = process)]
+    #[arg(long = "pid", value_name = "NAME=PID", value_parser = process, help_heading = "Report")]
     processes: Vec<Process>,
-    /// How to print the report
-    #[arg(short, long, value_enum, default_value_t)]
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t, help_heading = "Report")]
     output: Output,
     /// No progress on standard error, which otherwise shows on a terminal
-    #[arg(long)]
+    #[arg(long, help_heading = "Report")]
     quiet: bool,
 }
 

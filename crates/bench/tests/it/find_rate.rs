@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 use outrigger_bench::{Arrivals, Error, Job, Load, Phase};
 use outrigger_testkit::engine::{Predicting, floats};
 
-use crate::servers::{Engine, TREATMENTS, run};
+use crate::servers::{Engine, TREATMENTS};
 
 /// A search for what the engine answers, one request after the other, in
 /// `each`.
@@ -21,14 +21,17 @@ fn search(engine: &Engine, each: Duration, p99: Duration, step: Duration) -> Job
 #[test]
 fn the_rate_that_is_found_is_not_over_the_capacity() {
     let engine = Engine::start();
-    let (each, p99, step) = (5, 200, 700);
-    let [each, p99, step] = [each, p99, step].map(Duration::from_millis);
-    let report = run(&search(&engine, each, p99, step));
+    let [each, p99, step] = [5, 200, 700].map(Duration::from_millis);
+    let report = match outrigger_bench::run(&search(&engine, each, p99, step), &mut |_| {}) {
+        Ok(report) => report,
+        // A machine that is too busy with other things has no rate that it keeps.
+        Err(Error::NotHeld(step)) => return assert!(!step.held),
+        Err(error) => panic!("{error}"),
+    };
     assert_eq!(report.mode, "find-rate");
     let rate = report.offered_rate.expect("a rate");
-    // 200 at most, and what a queue of 200 ms takes up within a step. A machine
-    // that is busy with other things has less.
-    assert!((10.0..280.0).contains(&rate), "{report}");
+    // 200, and what a queue of 200 ms takes up within a step.
+    assert!(rate < 280.0, "{report}");
     assert!(report.errors.is_empty() && report.latency_ms.p99 < 200.0, "{report}");
     assert_eq!(report.steps[0].phase, Phase::Estimate);
     assert!(report.steps.iter().any(|step| !step.held && step.offered_rate > Some(rate)));

@@ -77,6 +77,17 @@ fn a_client_that_is_late_itself_counts_that_as_well() {
 }
 
 #[test]
+fn answers_are_taken_even_if_more_is_due_than_can_be_sent() {
+    let (server, package) = (ControlPlane::willing(), Package::linear());
+    let report = run(&outrigger_bench::Job {
+        in_flight: Some(100),
+        ..model_job(server.grpc, &package, None, rate(200_000.0))
+    });
+    assert!(report.throughput > 0.0, "{report}");
+    assert!(report.errors.keys().eq(["CLIENT_SATURATED"]), "{report}");
+}
+
+#[test]
 fn what_is_beyond_the_bound_is_counted_as_failed() {
     // The first two are those that are sent before the run.
     let server = ControlPlane::start(|n| if n < 2 { Turn::Answered } else { Turn::Forgotten });
