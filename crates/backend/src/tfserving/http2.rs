@@ -103,6 +103,8 @@ where
         Poll::Pending => Poll::Pending,
     });
     let ended = tokio::select! {
+        // What has come in is read before it is judged to be nothing.
+        biased;
         ended = ended => ended,
         () = silence(pings, &traffic) => return TransportError::Silent.into(),
     };

@@ -2,6 +2,7 @@
 
 use h2::client::ResponseFuture;
 use outrigger_core::Tensor;
+use outrigger_proto::raw::unary::PREFIX;
 use tokio::{
     runtime::Handle,
     sync::Semaphore,
@@ -22,6 +23,10 @@ use crate::{
     wire::{Segments, decode_response, encoded_len, frame},
 };
 
+/// Bytes a request may have at most: a stream's body is sent as one piece, and
+/// HTTP/2 counts what it may send in 31 bits.
+const MOST: usize = i32::MAX as usize - PREFIX;
+
 /// Makes predictions, as many at once as configured.
 #[derive(Debug)]
 pub(super) struct Predictor {
@@ -38,8 +43,7 @@ impl Predictor {
             head: Head::new(transport.origin()),
             transport,
             room: Semaphore::new(config.max_in_flight.min(Semaphore::MAX_PERMITS)),
-            // gRPC has four bytes for a message's length.
-            max_message: config.max_message.min(u32::MAX as usize),
+            max_message: config.max_message.min(MOST),
         }
     }
 

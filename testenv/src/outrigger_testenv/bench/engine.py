@@ -5,7 +5,7 @@ import json
 from outrigger_testenv.bench.figure import Effort, Measurement
 from outrigger_testenv.bench.generator import CLOSED_LOOP, run
 from outrigger_testenv.bench.programs import SESSION, output_of
-from outrigger_testenv.bench.setup import Setup
+from outrigger_testenv.bench.setup import THREADS, Setup
 from outrigger_testenv.bench.spread import in_turns
 
 # As many as two cores have use for.
@@ -17,6 +17,8 @@ def direct(setup: Setup, effort: Effort) -> Measurement:
     side, program = setup.direct(), setup.programs[SESSION]
     arguments = ["--model", str(setup.package.saved_model), "--callers", str(_CALLERS)]
     arguments += ["--seconds", f"{effort.measured:g}"]
+    arguments += ["--tensorflow_intra_op_parallelism", str(THREADS)]
+    arguments += ["--tensorflow_inter_op_parallelism", str(THREADS)]
     turns = in_turns(
         effort.repeats,
         lambda: run(side, CLOSED_LOOP, effort).raw(),
