@@ -13,8 +13,8 @@ use crate::{
 
 /// How often a rate that was found is lowered when it is not confirmed, and to
 /// which part.
-const CONFIRMATIONS: usize = 6;
-const LOWERED: f64 = 0.95;
+const CONFIRMATIONS: usize = 4;
+const LOWERED: f64 = 0.9;
 
 /// What a rate must keep, and how it is tried.
 #[derive(Debug, Clone, Copy)]

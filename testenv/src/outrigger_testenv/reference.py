@@ -71,11 +71,14 @@ def _network(seed: int):
 
         def __call__(self, user, treatment, treatment_count):
             del treatment_count  # padding is trimmed by whoever padded
-            count = tf.shape(treatment)[1]
-            rows = tf.concat([tf.repeat(user[:, None, :], count, axis=1), treatment], axis=-1)
+            users, count = tf.shape(treatment)[0], tf.shape(treatment)[1]
+            beside = tf.broadcast_to(user[:, None, :], [users, count, USER_FEATURES])
+            rows = tf.concat([beside, treatment], axis=-1)
+            # As matrices, and with bias_add: TensorFlow makes one operation of each layer.
+            rows = tf.reshape(rows, [-1, USER_FEATURES + TREATMENT_FEATURES])
             for at, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-                rows = tf.tensordot(rows, weight, 1) + bias
+                rows = tf.nn.bias_add(tf.matmul(rows, weight), bias)
                 rows = tf.nn.relu(rows) if at + 1 < len(LAYERS) else rows
-            return {"scores": tf.squeeze(tf.sigmoid(rows), -1)}
+            return {"scores": tf.reshape(tf.sigmoid(rows), [users, count])}
 
     return Network()

@@ -7,6 +7,7 @@ could not be measured is one.
 """
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from outrigger_testenv.bench.figures import FIGURES, chosen
 from outrigger_testenv.bench.machine import commit, load_average, machine
 from outrigger_testenv.bench.programs import build
 from outrigger_testenv.bench.result import Result
-from outrigger_testenv.bench.setup import Setup
+from outrigger_testenv.bench.setup import TENSORFLOW, Setup
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"no figure begins with {options.only}:", *(figure.name for figure in FIGURES))
         return 64
     effort = QUICK if options.quick else FULL
+    os.environ.update(TENSORFLOW)
     # First, because the compiler would be in the way of what is measured.
     with Setup(build()) as setup:
         return measure_all(figures, setup, effort, options.output)

@@ -105,7 +105,7 @@ FIGURES = (
     ),
     Figure(
         "path-cores-6000",
-        "cores of control plane and engine for 6,000 columnar requests a second, seen at 3,000/s",
+        "cores of control plane and engine for 6,000 columnar requests a second",
         CORES,
         path.cores,
         at_most(2),

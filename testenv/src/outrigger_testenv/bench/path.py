@@ -19,8 +19,6 @@ from outrigger_testenv.bench.setup import COLUMNAR, Setup
 _MODERATE = 1000
 # For the latency added: no queue of any side is part of it.
 _LATENCY = 800
-# For the cores needed: near what two cores take.
-_HIGH = 3000
 _HEADLINE = 6000
 # Milliseconds that 99 of 100 answers keep to while a rate counts as held.
 _P99 = 100
@@ -54,12 +52,13 @@ def added_p99(setup: Setup, effort: Effort) -> Measurement:
 
 
 def cores(setup: Setup, effort: Effort) -> Measurement:
-    """Cores that control plane and engine would need for the headline's rate."""
+    """Cores that control plane and engine would need for the headline's rate, by what a
+    request costs them when they have as many as they can take."""
     side = setup.through(COLUMNAR)
-    reports = [run(side, rate(_HIGH), effort) for _ in range(effort.repeats)]
+    reports = [run(side, CLOSED_LOOP, effort) for _ in range(effort.repeats)]
     samples = [report.cpu(CONTROL_PLANE, ENGINE) * _HEADLINE for report in reports]
     runs = [report.raw() for report in reports]
-    return Measurement(samples, {"requests_per_second": _HIGH}, runs)
+    return Measurement(samples, {"requests_per_second": _HEADLINE}, runs)
 
 
 def highest_rate(form: str, setup: Setup, effort: Effort) -> Measurement:
