@@ -19,8 +19,8 @@ pub enum Error {
         /// What the engine said.
         message: String,
     },
-    /// More calls in flight than configured.
-    #[error("too many calls to the engine are in flight")]
+    /// As many calls as configured were in flight, until the deadline.
+    #[error("too many calls to the engine were in flight until the deadline")]
     Overloaded,
     /// The engine itself has too much to do: no thread free, or a full queue.
     #[error("the engine is overloaded: {message}")]

@@ -34,7 +34,8 @@ pub struct Config {
     /// makes them; control calls have one more. Several, because a server reads
     /// each on one thread.
     pub connections: usize,
-    /// Predictions in flight; one more is refused as overload.
+    /// Predictions in flight; others wait, and have failed of overload if they still
+    /// do at their deadline.
     pub max_in_flight: usize,
     /// Bytes a message may have, either way.
     pub max_message: usize,

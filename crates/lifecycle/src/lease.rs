@@ -4,7 +4,7 @@ use std::{
     fmt,
     ops::Deref,
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -29,6 +29,8 @@ pub struct Servable {
     pub target: Arc<Target>,
     /// What runs it. Failures that hint at an engine restart are noticed here.
     pub backend: Arc<dyn Backend>,
+    /// What its answers say of it, encoded once by who writes them.
+    pub described: OnceLock<Box<[u8]>>,
     /// Number of the route it stands for, fencing late drains.
     pub(crate) route: AtomicU64,
     pub(crate) drains: Arc<Drains>,

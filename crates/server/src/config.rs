@@ -66,7 +66,7 @@ section! {
         /// The most bytes of tensors that one request may become, padding included.
         max_tensors: Size = "256MiB";
         /// Predictions worked on at once; more are answered OVERLOADED.
-        max_in_flight: u32 = "256";
+        max_in_flight: u32 = "512";
         /// Predictions that wait for a model to come up, beside those worked on; more are answered
         /// OVERLOADED.
         max_waiting: u32 = "1024";
@@ -91,7 +91,8 @@ section! {
         store_path: Option<PathBuf> = "";
         /// HTTP/2 connections to it.
         connections: u32 = "4";
-        /// Calls to it at once; more are answered OVERLOADED.
+        /// Calls to it at once; others wait, and are answered OVERLOADED if they still do at their
+        /// deadline.
         max_in_flight: u32 = "128";
     }
 }

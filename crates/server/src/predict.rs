@@ -52,7 +52,7 @@ impl Predictor {
         let lease = self.lease(call, &routing::read(request)?, named).await?;
         let packed = timed(call, Stage::Decode, || lease.plan.pack(&[request], &self.limits))?;
         scored(call, &lease, packed, |packed, outputs| {
-            let model = served(&lease).encode_to_vec();
+            let model = encoded(&lease);
             Ok(framed(&lease.plan.answer(packed, outputs, &model)?))
         })
         .await
@@ -79,7 +79,7 @@ impl Predictor {
         let pack = || lease.plan.pack_batch(&requests, &options, &self.limits);
         let packed = timed(call, Stage::Decode, pack)?;
         scored(call, &lease, packed, |packed, outputs| {
-            let (model, id) = (served(&lease).encode_to_vec(), &routing.request_id);
+            let (model, id) = (encoded(&lease), &routing.request_id);
             Ok(framed(&lease.plan.answer_batch(packed, outputs, &model, id)?))
         })
         .await
@@ -201,17 +201,41 @@ fn framed(answer: &Answer<'_>) -> Bytes {
 
 /// What answers, as callers are told.
 pub(crate) fn served(lease: &Lease) -> ServedModel {
+    let ServedModel { name, digest, platform_digest, .. } = described(lease);
+    ServedModel { name, digest, platform_digest, ..chosen(lease) }
+}
+
+/// [`served`] in protobuf: what is the same in all answers is encoded once.
+fn encoded(lease: &Lease) -> Vec<u8> {
+    let same = lease.described.get_or_init(|| described(lease).encode_to_vec().into());
+    let chosen = chosen(lease);
+    let mut encoded = Vec::with_capacity(same.len() + chosen.encoded_len());
+    encoded.extend_from_slice(same);
+    chosen.encode(&mut encoded).expect("a vector grows");
+    encoded
+}
+
+/// The servable, however it was chosen.
+fn described(lease: &Lease) -> ServedModel {
+    ServedModel {
+        name: lease.key.name.to_string(),
+        digest: lease.key.digest.to_string(),
+        platform_digest: lease.platform_digest.to_string(),
+        ..ServedModel::default()
+    }
+}
+
+/// How it was chosen.
+fn chosen(lease: &Lease) -> ServedModel {
     let arm = match lease.arm() {
         Arm::Live => wire::Arm::Live,
         Arm::Canary => wire::Arm::Canary,
         Arm::Pinned => wire::Arm::Pinned,
     };
     ServedModel {
-        name: lease.key.name.to_string(),
-        digest: lease.key.digest.to_string(),
-        platform_digest: lease.platform_digest.to_string(),
         tag: lease.tag().map(ToString::to_string).unwrap_or_default(),
         arm: arm.into(),
+        ..ServedModel::default()
     }
 }
 

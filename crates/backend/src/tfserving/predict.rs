@@ -5,7 +5,7 @@ use outrigger_core::Tensor;
 use outrigger_proto::raw::unary::PREFIX;
 use tokio::{
     runtime::Handle,
-    sync::Semaphore,
+    sync::{Semaphore, SemaphorePermit},
     time::{Instant, timeout_at},
 };
 
@@ -49,12 +49,17 @@ impl Predictor {
 
     /// Makes one prediction.
     pub(super) async fn run(&self, call: Call) -> Result<Vec<Tensor>, Error> {
-        // A call that finds no room fails at once: waiting here, or in the engine,
-        // where nobody sees the queue, would only make it late, and the caller can
-        // still ask elsewhere.
-        let _place = self.room.try_acquire().map_err(|_| Error::Overloaded)?;
         let deadline = call.deadline;
+        let _place = self.place(deadline).await?;
         timeout_at(deadline, self.predict(call)).await.unwrap_or(Err(Error::DeadlineExceeded))
+    }
+
+    /// A place among the calls in flight, first come, first served. Requests come
+    /// in bursts, and after a moment in which the machine did something else;
+    /// how many of them wait is bounded where they come in.
+    async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Error> {
+        let place = timeout_at(deadline, self.room.acquire()).await;
+        Ok(place.map_err(|_| Error::Overloaded)?.expect("never closed"))
     }
 
     async fn predict(&self, mut call: Call) -> Result<Vec<Tensor>, Error> {

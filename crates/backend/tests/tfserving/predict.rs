@@ -93,7 +93,7 @@ async fn an_input_the_model_does_not_have_fails_in_the_engine() {
 }
 
 #[tokio::test]
-async fn calls_over_the_limit_are_shed_and_control_calls_are_not() {
+async fn calls_over_the_limit_wait_and_control_calls_do_not() {
     let harness = Harness::unix(|config| config.max_in_flight = 2);
     let id = id("m", 1);
     harness.serve(std::slice::from_ref(&id)).await;
@@ -109,15 +109,17 @@ async fn calls_over_the_limit_are_shed_and_control_calls_are_not() {
         waiting.spawn(async move { client.predict(call).await });
     }
     harness.arrived(2).await;
-    let error = harness.client.predict(call(&id, &[], patient())).await.expect_err("shed");
+    let late = within(Duration::from_millis(20));
+    let error = harness.client.predict(call(&id, &[], late)).await.expect_err("no place");
     assert!(matches!(error, Error::Overloaded), "{error}");
     assert_eq!(error.reason(), Reason::Overloaded);
+    let (client, third) = (Arc::clone(&harness.client), call(&id, &[], patient()));
+    waiting.spawn(async move { client.predict(third).await });
     assert_eq!(harness.client.status(&id.name).await.expect("answered").len(), 1);
     gate.open();
     while let Some(answer) = waiting.join_next().await {
-        answer.expect("no panic").expect("answered");
+        answer.expect("no panic").expect("answered, the third when there was room");
     }
-    harness.client.predict(call(&id, &[], patient())).await.expect("there is room again");
 }
 
 #[tokio::test]

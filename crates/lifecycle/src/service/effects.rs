@@ -1,6 +1,9 @@
 //! What the machines want done becomes jobs and servables.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use outrigger_backend::Target;
 use outrigger_core::{
@@ -195,6 +198,7 @@ impl Service {
                 id,
                 plan: Arc::clone(&prepared.plan),
                 backend: Arc::clone(&self.backend),
+                described: OnceLock::new(),
                 route: route.into(),
                 drains: Arc::clone(&self.drains),
             })
