@@ -24,6 +24,7 @@ const COMMANDS: &[&str] = &[
     "models why",
     "models load",
     "models unload",
+    "canary simulate",
     "bench",
 ];
 
