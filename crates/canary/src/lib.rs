@@ -3,6 +3,7 @@
 //! I/O; time and randomness come in as values. `docs/canary.md` has the
 //! statistics and their sources.
 
+mod assignment;
 mod config;
 mod decider;
 mod evidence;
@@ -17,6 +18,7 @@ mod verdict;
 
 pub use outrigger_core::Arm;
 
+pub use assignment::{Draw, Exposures, assign};
 pub use config::{Config, LatencyLimits, Limits, NonFiniteLimits, SkewLimits};
 pub use decider::Decider;
 pub use observation::{Observation, Outcome, Pair};

@@ -6,7 +6,8 @@ use outrigger_core::Arm;
 
 /// One request that was split between live and canary, by the arm it was
 /// assigned to. A canary that failed and was stood in for by live is a failure
-/// of the canary.
+/// of the canary. Of the requests of one routing key only the first may count
+/// ([`Exposures`](crate::Exposures)).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation {
     /// The assigned arm; [`Arm::Pinned`] is not part of the comparison.

@@ -14,15 +14,15 @@ pub struct Share(u32);
 pub struct InvalidShare(f64);
 
 impl Share {
-    const WHOLE: f64 = 1e6;
+    pub(crate) const WHOLE: u32 = 1_000_000;
 
     /// The share nearest to `probability`.
     ///
     /// # Errors
     /// When that is not between 0 and 1.
     pub fn new(probability: f64) -> Result<Self, InvalidShare> {
-        let millionths = (probability * Self::WHOLE).round();
-        if (1.0..Self::WHOLE).contains(&millionths) {
+        let millionths = (probability * f64::from(Self::WHOLE)).round();
+        if (1.0..f64::from(Self::WHOLE)).contains(&millionths) {
             Ok(Self(millionths as u32))
         } else {
             Err(InvalidShare(probability))
@@ -31,7 +31,11 @@ impl Share {
 
     /// The probability.
     pub fn probability(self) -> f64 {
-        f64::from(self.0) / Self::WHOLE
+        f64::from(self.0) / f64::from(Self::WHOLE)
+    }
+
+    pub(crate) fn millionths(self) -> u32 {
+        self.0
     }
 }
 
