@@ -10,6 +10,7 @@ mod window;
 use std::{collections::BTreeMap, sync::Arc};
 
 use outrigger_core::Arm;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Observation, Pair, Reference, Share};
 pub use arm::ArmStatistics;
@@ -25,7 +26,7 @@ pub trait Merge {
 }
 
 /// Both arms while the canary had one share of the traffic.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
     /// The arm of the tag asked for.
     pub live: ArmStatistics,
@@ -40,10 +41,13 @@ impl Merge for Stage {
     }
 }
 
-/// Everything the judge knows of a canary.
-#[derive(Debug, Clone, PartialEq)]
+/// Everything the judge knows of a canary. What was written goes on where it was,
+/// after a restart or in another replica.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Saved")]
 pub struct Statistics {
     reference: Arc<Reference>,
+    #[serde(serialize_with = "as_pairs")]
     stages: BTreeMap<Share, Stage>,
     pairs: Pairs,
 }
@@ -101,7 +105,7 @@ impl Statistics {
     }
 
     /// The arms, by the share that the canary had.
-    pub fn stages(&self) -> impl Iterator<Item = (Share, &Stage)> {
+    pub fn stages(&self) -> impl Iterator<Item = (Share, &Stage)> + Clone {
         self.stages.iter().map(|(share, stage)| (*share, stage))
     }
 
@@ -156,5 +160,34 @@ fn arm_of(
         Arm::Live => Some(&mut stages.entry(share).or_default().live),
         Arm::Canary => Some(&mut stages.entry(share).or_default().canary),
         Arm::Pinned => None,
+    }
+}
+
+/// Keys that are numbers are not for every format.
+fn as_pairs<S: Serializer>(
+    stages: &BTreeMap<Share, Stage>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(stages)
+}
+
+/// Statistics as they were written, before they are known to be of one trial.
+#[derive(Deserialize)]
+struct Saved {
+    reference: Arc<Reference>,
+    stages: Vec<(Share, Stage)>,
+    pairs: Pairs,
+}
+
+impl TryFrom<Saved> for Statistics {
+    type Error = DifferentReference;
+
+    fn try_from(Saved { reference, stages, pairs }: Saved) -> Result<Self, Self::Error> {
+        let arms = stages.iter().flat_map(|(_, stage)| [&stage.live, &stage.canary]);
+        if arms.into_iter().all(|arm| arm.is_on_scale_of(&reference)) {
+            Ok(Self { reference, stages: stages.into_iter().collect(), pairs })
+        } else {
+            Err(DifferentReference)
+        }
     }
 }

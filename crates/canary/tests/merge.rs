@@ -55,6 +55,11 @@ fn reference() -> Arc<Reference> {
 
 fn statistics(all: &[Seen]) -> Statistics {
     let mut statistics = Statistics::new(reference());
+    record(&mut statistics, all);
+    statistics
+}
+
+fn record(statistics: &mut Statistics, all: &[Seen]) {
     for seen in all {
         match seen {
             Seen::Request(share, observation) => statistics.record(*share, observation),
@@ -64,7 +69,6 @@ fn statistics(all: &[Seen]) -> Statistics {
             Seen::Pair(pair) => statistics.record_pair(pair),
         }
     }
-    statistics
 }
 
 fn sum(parts: &[&Statistics]) -> Statistics {
@@ -84,6 +88,33 @@ proptest! {
         prop_assert_eq!(&sum(&[&c, &a, &b]), &whole);
         prop_assert_eq!(&sum(&[&a, &sum(&[&b, &c])]), &whole);
     }
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_goes_on_where_it_was(
+        [before, after] in [(); 2].map(|()| prop::collection::vec(seen(), 0..60)),
+    ) {
+        let written = serde_json::to_string(&statistics(&before)).unwrap();
+        let mut restarted: Statistics = serde_json::from_str(&written).unwrap();
+        record(&mut restarted, &after);
+        prop_assert_eq!(restarted, statistics(&[before, after].concat()));
+    }
+}
+
+#[test]
+fn statistics_on_another_scale_than_their_own_are_refused() {
+    let scored = Observation {
+        arm: Arm::Live,
+        latency: Duration::from_millis(20),
+        outcome: Outcome::Scored(0.5),
+    };
+    let mut statistics = Statistics::new(reference());
+    statistics.record(Share::new(0.1).expect("a share"), &scored);
+    let mut written = serde_json::to_value(&statistics).unwrap();
+    let bins = written["stages"][0][1]["live"]["score_bins"].as_array_mut().unwrap();
+    bins.pop();
+    assert!(serde_json::from_value::<Statistics>(written).is_err());
 }
 
 #[test]

@@ -241,6 +241,82 @@ fn skew_names_the_feature() {
 }
 
 #[test]
+fn a_category_that_the_profile_has_not_is_no_skew_before_it_comes() {
+    let profile = br#"{"schema": "outrigger.dev/profile/v1", "features": [
+        {"name": "channel", "words": ["phone", "web"], "shares": [0.5, 0.5]}]}"#;
+    let profile = Arc::new(Profile::parse(profile).unwrap());
+    let limits = Limits { tolerance: 0.0, margin: 0.01 };
+    let decider = Decider::new(Config { skew: Some(SkewLimits { profile, limits }), ..nothing() });
+    let mut statistics = Statistics::new(Arc::new(Reference::new(&[], 0.95)));
+    assert!(!decider.harmful(&statistics));
+    for number in 0..1000 {
+        statistics.record_features(share(0.1), Arm::Canary, &[2 + number % 2]);
+        assert!(!decider.harmful(&statistics), "{number}");
+    }
+    let missing = &[0];
+    statistics.record_features(share(0.1), Arm::Canary, missing);
+    assert!(decider.harmful(&statistics), "never is never");
+}
+
+/// Statistics of a live that scores as `live` says, and of a canary as `canary` does.
+fn with_scores(live: fn(u32) -> f64, canary: fn(u32) -> f64, requests: u32) -> Statistics {
+    let scored = |arm, score| Observation {
+        arm,
+        latency: Duration::from_millis(20),
+        outcome: Outcome::Scored(score),
+    };
+    let sample: Vec<_> = (0..1000).map(|number| scored(Arm::Live, live(number))).collect();
+    let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, 0.95)));
+    for number in 0..requests {
+        let seen = if number % 10 == 0 {
+            scored(Arm::Canary, canary(number / 10))
+        } else {
+            scored(Arm::Live, live(number))
+        };
+        statistics.record(share(0.1), &seen);
+    }
+    statistics
+}
+
+fn only_scores() -> Decider {
+    let limits = Limits { tolerance: 0.0, margin: 0.05 };
+    Decider::new(Config { scores: Some(limits), ..nothing() })
+}
+
+#[test]
+fn scores_that_pile_up_may_not_move_either_way() {
+    let constant: fn(u32) -> f64 = |_| 0.5;
+    let verdict = |canary| only_scores().decide(&with_scores(constant, canary, 20_000), HOUR);
+    assert_eq!(verdict(constant), Decision::Promote);
+    assert_eq!(verdict(|_| 0.4), Decision::Rollback);
+    assert_eq!(verdict(|_| 0.6), Decision::Rollback);
+    // Half of them were cut off at 0.
+    let half = |number: u32| f64::from(number * 7919 % 1000).max(500.0) / 500.0 - 1.0;
+    let below = |number: u32| f64::from(number * 7919 % 1000) / 500.0 - 1.0;
+    assert_eq!(only_scores().decide(&with_scores(half, below, 20_000), HOUR), Decision::Rollback);
+}
+
+#[test]
+fn of_scores_that_never_were_nothing_is_proved() {
+    let statistics = with_non_finite((0, 90_000), (0, 10_000));
+    assert_eq!(only_scores().decide(&statistics, HOUR), Decision::Continue);
+    let verdict = only_scores().verdict(&statistics, HOUR);
+    assert_eq!(finding(&verdict, Signal::Scores).state, State::Open);
+}
+
+#[test]
+fn harm_that_begins_late_is_seen() {
+    let mut statistics = observed(traffic(Effect::NONE, 1), 100_000);
+    let mut later = traffic(Effect { errors: 0.5, ..Effect::NONE }, 2);
+    let decider = Decider::new(Config::default());
+    let requests = (1..).find(|_| {
+        statistics.record(later.share, &later.request());
+        decider.harmful(&statistics)
+    });
+    assert!(requests.is_some_and(|requests| requests < 5000), "{requests:?}");
+}
+
+#[test]
 fn arms_of_the_wrong_size_are_told() {
     let fits = |canary| {
         let statistics = with_non_finite((0, 9000), (0, canary));

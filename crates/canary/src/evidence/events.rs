@@ -61,10 +61,9 @@ impl Table {
 
     /// What a unit staked gains in each case, and how often that was the case.
     fn outcomes(&self, side: Side, null: f64) -> [(f64, f64); 4] {
-        let share = self.careful_share(side);
-        let drift = share * (1.0 - share) * null;
+        let drift = self.share * (1.0 - self.share) * null;
         let gain = |arm: f64, event: f64| side.sign() * (arm * (event - self.guess) - drift);
-        let (canary, live) = (1.0 - share, -share);
+        let (canary, live) = (1.0 - self.share, -self.share);
         [
             (gain(canary, 1.0), self.canary.events as f64),
             (gain(canary, 0.0), self.canary.quiet() as f64),
@@ -77,49 +76,59 @@ impl Table {
     /// guess: that one has which knew beforehand how the events would fall.
     fn ceiling(&self, side: Side) -> f64 {
         let (canary, live) = (self.canary.events as f64, self.live.events as f64);
-        let share = self.careful_share(side);
         let seen = canary / (canary + live);
-        if canary + live == 0.0 || side.sign() * (seen - share) <= 0.0 {
+        if canary + live == 0.0 || side.sign() * (seen - self.share) <= 0.0 {
             return 0.0;
         }
         let won = |events: f64, seen: f64, drawn: f64| {
             if events == 0.0 { 0.0 } else { events * (seen / drawn).ln() }
         };
-        won(canary, seen, share) + won(live, 1.0 - seen, 1.0 - share)
+        won(canary, seen, self.share) + won(live, 1.0 - seen, 1.0 - self.share)
     }
 
-    /// Without a guess only requests with an event count, and a share that is
-    /// not what was drawn by, as when one user sends a great part of the requests,
-    /// would pass for a difference. Of the drawn and the seen share the one with
-    /// less evidence is taken, which is no more than the drawn one has.
-    fn careful_share(&self, side: Side) -> f64 {
+    /// The same at the share that was seen, if that leaves less of a difference.
+    ///
+    /// Without a guess only requests with an event count, and a share that is not
+    /// what was drawn by, as when requests of one arm are lost, would pass for a
+    /// difference.
+    fn careful(self, side: Side) -> Self {
         let requests = self.canary.requests + self.live.requests;
         if self.guess != 0.0 || requests == 0 {
-            return self.share;
+            return self;
         }
         let seen = self.canary.requests as f64 / requests as f64;
-        match side {
+        let share = match side {
             Side::More => self.share.max(seen.min(0.999)),
             Side::Less => self.share.min(seen.max(0.001)),
-        }
+        };
+        Self { share, ..self }
     }
 }
 
 /// The evidence of all stages that the difference of the rates lies beyond
-/// `null`, as a logarithm.
+/// `null`, as a logarithm: at the share that was drawn by, or at the one that was
+/// seen if that is less.
 pub(crate) fn log_evidence(
-    tables: impl Iterator<Item = Table>,
+    tables: impl Iterator<Item = Table> + Clone,
     side: Side,
     null: f64,
     prior: Prior,
 ) -> f64 {
+    let drawn = played(tables.clone(), side, null).together(prior);
+    if drawn <= 0.0 || tables.clone().all(|table| table.guess != 0.0) {
+        return drawn;
+    }
+    drawn.min(played(tables.map(|table| table.careful(side)), side, null).together(prior))
+}
+
+fn played(tables: impl Iterator<Item = Table>, side: Side, null: f64) -> Purses {
     let mut purses = Purses::START;
     tables.for_each(|table| table.play(side, null, &mut purses));
-    purses.together(prior)
+    purses
 }
 
 /// What [`log_evidence`] cannot exceed at a `null` of nothing without a guess, in a
 /// tenth of the time.
 pub(crate) fn ceiling(tables: impl Iterator<Item = Table>, side: Side) -> f64 {
-    tables.map(|table| table.ceiling(side)).sum()
+    tables.map(|table| table.careful(side).ceiling(side)).sum()
 }

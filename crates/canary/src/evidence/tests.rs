@@ -1,7 +1,7 @@
 use super::{
     Side, bound,
     events::{Table, Tally, ceiling, log_evidence},
-    mixture::Prior,
+    mixture::{Prior, Purses},
     proportion,
     rank::{self, Ranks},
 };
@@ -137,6 +137,28 @@ fn no_purse_exceeds_the_ceiling() {
             let evidence = log_evidence([table].into_iter(), side, 0.0, Prior::SOME);
             let ceiling = ceiling([table].into_iter(), side);
             assert!(evidence <= ceiling + 1e-9, "{evidence} {ceiling} {canary} {live} {side:?}");
+        }
+    }
+}
+
+#[test]
+fn a_seen_share_never_adds_evidence() {
+    for (canary, null) in [(900, 0.0), (900, 0.05), (1100, 0.0), (1100, 0.05), (1100, -0.01)] {
+        let table = Table {
+            share: 0.1,
+            guess: 0.0,
+            live: Tally { events: 900, requests: 9000 },
+            canary: Tally { events: canary / 4, requests: canary },
+        };
+        // What the bets at the drawn share alone have won.
+        let drawn = |side| {
+            let mut purses = Purses::START;
+            table.play(side, null, &mut purses);
+            purses.together(Prior::SOME)
+        };
+        for side in SIDES {
+            let evidence = log_evidence([table].into_iter(), side, null, Prior::SOME);
+            assert!(evidence <= drawn(side), "{evidence} {} {canary} {null}", drawn(side));
         }
     }
 }

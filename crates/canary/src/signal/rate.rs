@@ -23,7 +23,10 @@ impl Rate {
     pub(super) const NON_FINITE: Self =
         Self { tally: ArmStatistics::non_finites, prior: Prior::BOLD };
 
-    fn tables<'s>(&self, statistics: &'s Statistics) -> impl Iterator<Item = Table> + use<'s> {
+    fn tables<'s>(
+        &self,
+        statistics: &'s Statistics,
+    ) -> impl Iterator<Item = Table> + Clone + use<'s> {
         let tally = self.tally;
         statistics.stages().map(move |(share, stage)| Table {
             share: share.probability(),

@@ -54,7 +54,9 @@ impl Test for Scores {
     }
 
     fn within(&self, statistics: &Statistics, margin: f64, needed: f64) -> bool {
-        estimates(statistics).all(|(_, difference, _)| difference.abs() < margin)
+        // Without a bin to compare nothing is proved.
+        !statistics.reference().below().is_empty()
+            && estimates(statistics).all(|(_, difference, _)| difference.abs() < margin)
             && estimates(statistics).all(|(edge, ..)| {
                 evidence(statistics, edge, Side::Less, margin) >= needed
                     && evidence(statistics, edge, Side::More, -margin) >= needed
@@ -133,10 +135,11 @@ fn estimates(statistics: &Statistics) -> impl Iterator<Item = (usize, f64, f64)>
             }
         }
     }
+    let over = |sum: f64, whole: f64| if whole > 0.0 { sum / whole } else { 0.0 };
     let edges = sums.into_iter().zip(squares).take(below.len()).enumerate();
-    edges
-        .filter(|(_, (_, square))| *square > 0.0)
-        .map(move |(edge, (sum, square))| (edge, sum / information, sum * sum / (2.0 * square)))
+    edges.map(move |(edge, (sum, square))| {
+        (edge, over(sum, information), over(sum * sum, 2.0 * square))
+    })
 }
 
 /// The evidence that the shares at or below an edge differ by more, or by less,

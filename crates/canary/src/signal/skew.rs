@@ -31,12 +31,14 @@ impl Category {
     /// `difference`.
     fn evidence(&self, side: Side, difference: f64) -> f64 {
         let null = self.expected + difference;
-        // More than all, or less than nothing, it cannot be.
+        let against = |refuted| if refuted { f64::INFINITY } else { f64::NEG_INFINITY };
         match side {
-            Side::Less if null >= 1.0 => f64::INFINITY,
-            Side::More if null <= 0.0 => f64::INFINITY,
-            Side::More if null >= 1.0 => f64::NEG_INFINITY,
-            Side::Less if null <= 0.0 => f64::NEG_INFINITY,
+            // Less than nothing, or more than all, it cannot be; not even once may
+            // happen what never does.
+            Side::More if null <= 0.0 => against(null < 0.0 || self.seen.events > 0),
+            Side::Less if null >= 1.0 => against(null > 1.0 || self.seen.quiet() > 0),
+            Side::More if null >= 1.0 => against(false),
+            Side::Less if null <= 0.0 => against(false),
             _ => log_evidence([(self.seen, null)].into_iter(), side),
         }
     }

@@ -1,5 +1,7 @@
 //! What is kept of one arm.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Features, Merge,
     sketch::{Sketch, scaled},
@@ -7,7 +9,7 @@ use super::{
 use crate::{Observation, Outcome, Reference, evidence::events::Tally};
 
 /// What one arm did.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArmStatistics {
     requests: u64,
     failed: u64,
@@ -34,6 +36,11 @@ impl ArmStatistics {
                 self.score_bins[reference.bin(score)] += 1;
             }
         }
+    }
+
+    /// Whether its scores were sorted into the bins of `reference`.
+    pub(super) fn is_on_scale_of(&self, reference: &Reference) -> bool {
+        self.score_bins.is_empty() || self.score_bins.len() == reference.edges().len() + 1
     }
 
     pub(super) fn record_features(&mut self, categories: &[usize]) {

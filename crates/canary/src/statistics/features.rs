@@ -1,10 +1,12 @@
 //! How often each feature had a value of each category.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Merge, sketch::scaled};
 use crate::evidence::events::Tally;
 
 /// Counts by feature and category, in the order of the profile.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features(Vec<Vec<u64>>);
 
 impl Features {

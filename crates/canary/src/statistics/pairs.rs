@@ -1,5 +1,7 @@
 //! What is kept of requests that both arms answered.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Merge,
     sketch::{Sketch, scaled},
@@ -7,7 +9,7 @@ use super::{
 use crate::{Pair, evidence::events::Tally};
 
 /// Paired differences: the same request through both arms.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pairs {
     pairs: u64,
     disagreements: u64,

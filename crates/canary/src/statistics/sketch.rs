@@ -5,13 +5,15 @@
 //! `(γ^(i-1), γ^i]` with `γ = (1 + a) / (1 - a)`; magnitudes out of range go to the
 //! nearest bin, so that memory is bounded and merging stays associative.
 
+use serde::{Deserialize, Serialize};
+
 use super::Merge;
 
 /// The relative error of a quantile between [`Sketch::LEAST`] and [`Sketch::MOST`].
 pub const ACCURACY: f64 = 0.01;
 
 /// Counts of values by magnitude and sign.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sketch {
     negative: Bins,
     zero: u64,
@@ -90,6 +92,11 @@ pub(crate) fn index_of(value: f64) -> i32 {
     whole + i32::from(place > f64::from(whole))
 }
 
+/// Whether any value is counted in this bin.
+pub(crate) fn is_bin(index: i32) -> bool {
+    (index_of(Sketch::LEAST)..=index_of(Sketch::MOST)).contains(&index)
+}
+
 /// The largest value of a bin.
 pub(crate) fn edge(index: i32) -> f64 {
     (f64::from(index) * LN_GAMMA).exp()
@@ -110,7 +117,8 @@ pub(super) fn scaled(count: u64, factor: f64) -> u64 {
 }
 
 /// Counts by index, from the first to the last that is not zero.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "SavedBins")]
 struct Bins {
     first: i32,
     counts: Vec<u64>,
@@ -171,6 +179,26 @@ impl Bins {
     }
 }
 
+/// Bins as they were written, before they are known to be some.
+#[derive(Deserialize)]
+struct SavedBins {
+    first: i32,
+    counts: Vec<u64>,
+}
+
+impl TryFrom<SavedBins> for Bins {
+    type Error = &'static str;
+
+    fn try_from(SavedBins { first, counts }: SavedBins) -> Result<Self, Self::Error> {
+        let last = i32::try_from(counts.len()).ok().and_then(|count| first.checked_add(count - 1));
+        if counts.is_empty() || (is_bin(first) && last.is_some_and(is_bin)) {
+            Ok(Self { first, counts })
+        } else {
+            Err("values out of a sketch's range")
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -191,6 +219,16 @@ mod tests {
         assert_eq!(sketch.count(), 6);
         assert!(sketch.positive.counts.len() + sketch.negative.counts.len() < 5000);
         assert_eq!(Sketch::default().quantile(0.5), None);
+    }
+
+    #[test]
+    fn a_sketch_of_what_it_cannot_hold_is_refused() {
+        let read = |bins: &str| serde_json::from_str::<Bins>(bins);
+        assert!(read(r#"{"first": 0, "counts": []}"#).is_ok());
+        assert!(read(r#"{"first": -195, "counts": [1, 0, 2]}"#).is_ok());
+        assert!(read(r#"{"first": -2000000000, "counts": [1]}"#).is_err());
+        assert!(read(r#"{"first": 2147483647, "counts": [1, 1]}"#).is_err());
+        assert!(read(r#"{"first": 1037, "counts": [1, 1]}"#).is_err());
     }
 
     fn values() -> impl Strategy<Value = Vec<f64>> {
