@@ -8,8 +8,10 @@
 
 #![allow(missing_docs)]
 
+mod cost;
 mod judges;
 mod tuning;
+mod users;
 
 use std::env;
 
@@ -19,6 +21,7 @@ use outrigger_canary::{
     simulation::{Effect, Ending, Generated, Live, Traffic, Trial},
 };
 use tuning::{Rule, Rules, Running};
+use users::Counted;
 
 /// Requests on the canary after which a trial is given up.
 const HORIZON: u64 = 20_000;
@@ -58,7 +61,9 @@ fn main() {
     let number = env::var("CANARIES").ok().and_then(|number| number.parse().ok());
     let canaries = number.unwrap_or(10_000_u64);
     let decider = Decider::new(Config::default());
+    report("request", cost::nanoseconds(), "ns");
     alike(&decider, canaries);
+    returning(&decider, canaries);
     let harm = regressions().map(|regression| worse(&decider, &regression, canaries));
 
     // The others are slower to tell, and their harm is told well enough by fewer.
@@ -79,10 +84,17 @@ fn alike(decider: &Decider, canaries: u64) {
     report("alike-promoted-median", median(&endings, Decision::Promote), "requests");
 
     // Not promoted, and looked at after live's requests too: the worst that can be
-    // done to the guarantee, and slow.
-    let few = (canaries / 50).max(1);
-    let wrongly = (0..few).filter(|seed| ever_harmful(decider, u64::MAX / 2 + seed)).count();
-    report("alike-rolled-back-never-promoted", 100.0 * wrongly as f64 / few as f64, "%");
+    // done to the guarantee.
+    let ever = |seed| ever_harmful(decider, u64::MAX / 2 + seed);
+    report_some("alike-rolled-back-never-promoted", canaries, ever);
+}
+
+/// Canaries that do what live does, for users who come back.
+fn returning(decider: &Decider, canaries: u64) {
+    for (name, counted) in [("every", Counted::Every), ("first", Counted::First)] {
+        let rolled_back = |seed| users::rolled_back(decider, counted, seed);
+        report_some(&format!("users-{name}-request-rolled-back"), canaries, rolled_back);
+    }
 }
 
 /// Whether harm is ever thought proved of a canary that does what live does.
@@ -177,6 +189,13 @@ fn median(endings: &[Ending], decision: Decision) -> f64 {
     let mut requests: Vec<u64> = those.map(|ending| ending.canary).collect();
     requests.sort_unstable();
     requests.get(requests.len() / 2).map_or(f64::NAN, |requests| *requests as f64)
+}
+
+/// Of how many canaries it is true; only of a part of them, since it is slow.
+fn report_some(name: &str, canaries: u64, is_true: impl Fn(u64) -> bool) {
+    let few = (canaries / 20).max(1);
+    let count = (0..few).filter(|seed| is_true(*seed)).count();
+    report(name, 100.0 * count as f64 / few as f64, "%");
 }
 
 fn report(name: &str, value: f64, unit: &str) {
