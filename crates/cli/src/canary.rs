@@ -152,7 +152,7 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
     let decider = decider(&arguments.limits)?;
     let report = match &arguments.log {
         Some(log) => logged(&decider, &arguments, log)?,
-        None => generated(&decider, &arguments),
+        None => generated(&decider, &arguments)?,
     };
     match arguments.output {
         Output::Text => exit::print(report),
@@ -160,18 +160,13 @@ pub(crate) fn run(command: Command) -> Result<(), Exit> {
     }
 }
 
-fn generated(decider: &Decider, arguments: &Simulate) -> Report {
+fn generated(decider: &Decider, arguments: &Simulate) -> Result<Report, Exit> {
     let TrafficArguments { rate, errors, latency, sigma } = arguments.traffic;
     let live = Live::Generated(Generated { error_rate: errors, latency, sigma });
-    let effect = arguments.canary.effect(errors);
+    let effect = arguments.canary.effect(errors)?;
     let traffic = Traffic::new(arguments.share, live, effect, arguments.seed);
-    Report::generated(decider, traffic.clone(), rate, arguments.most).with_power(
-        decider,
-        &traffic,
-        rate,
-        arguments.runs,
-        arguments.most,
-    )
+    let report = Report::generated(decider, traffic.clone(), rate, arguments.most);
+    Ok(report.with_power(decider, &traffic, rate, arguments.runs, arguments.most))
 }
 
 fn logged(decider: &Decider, arguments: &Simulate, path: &Path) -> Result<Report, Exit> {
@@ -239,15 +234,19 @@ fn decider(arguments: &LimitArguments) -> Result<Decider, Exit> {
 
 impl CanaryArguments {
     /// What it does otherwise than live, which fails a share `errors`.
-    fn effect(&self, errors: f64) -> Effect {
-        let errors = self.canary_errors.map_or(0.0, |canary| (canary - errors) / (1.0 - errors));
-        Effect {
-            errors: errors.max(0.0),
+    fn effect(&self, errors: f64) -> Result<Effect, Exit> {
+        let canary = self.canary_errors.unwrap_or(errors);
+        if canary < errors {
+            let problem = "--canary-errors: a canary with fewer errors than live is not simulated";
+            return Err(Exit::Usage(problem.to_owned()));
+        }
+        Ok(Effect {
+            errors: (canary - errors) / (1.0 - errors),
             latency: self.canary_latency,
             shift: self.canary_shift,
             constant: self.canary_constant,
             non_finite: self.canary_non_finite,
-        }
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use outrigger_core::Arm;
 use serde::Serialize;
 
-use super::{Effect, Logged, Traffic, Trial};
+use super::{Effect, Logged, Traffic, Trial, seconds};
 use crate::{Decider, Decision, Observation, Reference, Share, Verdict};
 
 /// A canary on trial: how it ended, and how the evidence came together.
@@ -31,10 +31,10 @@ pub struct Power {
     /// Requests on the canary that half of them took, if half of them did.
     pub requests: Option<u64>,
     /// The time that half of them took,
-    #[serde(rename = "median_seconds", serialize_with = "seconds")]
+    #[serde(rename = "median_seconds", serialize_with = "as_seconds")]
     pub median: Option<Duration>,
     /// and nine in ten.
-    #[serde(rename = "ninety_percent_seconds", serialize_with = "seconds")]
+    #[serde(rename = "ninety_percent_seconds", serialize_with = "as_seconds")]
     pub ninety: Option<Duration>,
     /// Requests a second.
     pub rate: f64,
@@ -57,9 +57,8 @@ impl Report {
     pub fn generated(decider: &Decider, mut traffic: Traffic, rate: f64, most: u64) -> Self {
         let sample = traffic.before(Reference::REQUESTS);
         let share = traffic.share;
-        let requests = (1_u64..).map(move |count| {
-            (share, traffic.request(), Duration::from_secs_f64(count as f64 / rate))
-        });
+        let requests =
+            (1_u64..).map(move |count| (share, traffic.request(), seconds(count as f64 / rate)));
         let mut canary = 0;
         let requests = requests.take_while(|(_, seen, _)| {
             canary += u64::from(seen.arm == Arm::Canary);
@@ -228,7 +227,7 @@ fn written(time: Duration) -> String {
     }
 }
 
-fn seconds<S: serde::Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+fn as_seconds<S: serde::Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
     time.map(|time| time.as_secs_f64()).serialize(to)
 }
 

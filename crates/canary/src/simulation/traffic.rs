@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use outrigger_core::Arm;
 
-use super::Random;
+use super::{Random, seconds};
 use crate::{Observation, Outcome, Share};
 
 /// What live does with requests.
@@ -139,7 +139,7 @@ impl Traffic {
 
     fn changed(&mut self, mut observation: Observation) -> Observation {
         let effect = self.effect;
-        observation.latency = observation.latency.mul_f64(effect.latency);
+        observation.latency = seconds(observation.latency.as_secs_f64() * effect.latency);
         if observation.outcome != Outcome::Failed && self.random.happens(effect.errors) {
             observation.outcome = Outcome::Failed;
         }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use outrigger_core::Arm;
 
-use super::Traffic;
+use super::{Traffic, seconds};
 use crate::{Decider, Decision, Observation, Reference, Share, Statistics};
 
 /// Every so many of the canary's requests it is asked for more than harm.
@@ -70,7 +70,7 @@ impl<'d> Trial<'d> {
         let mut requests = 0_u64;
         loop {
             requests += 1;
-            let elapsed = Duration::from_secs_f64(requests as f64 / rate);
+            let elapsed = seconds(requests as f64 / rate);
             let decision = trial.see(traffic.share, &traffic.request(), elapsed);
             if decision != Decision::Continue || trial.canary >= most {
                 return (Ending { decision, canary: trial.canary, elapsed }, trial);
