@@ -13,7 +13,7 @@ mod judges;
 mod tuning;
 mod users;
 
-use std::env;
+use std::{env, num::NonZero, thread};
 
 use judges::{Judge, MannWhitney, Windows};
 use outrigger_canary::{
@@ -76,9 +76,8 @@ fn main() {
 
 /// Canaries that do what live does.
 fn alike(decider: &Decider, canaries: u64) {
-    let endings: Vec<Ending> = (0..canaries)
-        .map(|seed| Trial::run(decider, traffic(Effect::NONE, seed), RATE, HORIZON).0)
-        .collect();
+    let endings =
+        each(canaries, |seed| Trial::run(decider, traffic(Effect::NONE, seed), RATE, HORIZON).0);
     report("alike-rolled-back", share_of(&endings, Decision::Rollback), "%");
     report("alike-promoted", share_of(&endings, Decision::Promote), "%");
     report("alike-promoted-median", median(&endings, Decision::Promote), "requests");
@@ -116,17 +115,15 @@ fn ever_harmful(decider: &Decider, seed: u64) -> bool {
 
 /// Canaries with a defect; returns the mean number of bad answers.
 fn worse(decider: &Decider, regression: &Regression, canaries: u64) -> f64 {
-    let mut harm = 0;
     let run = |seed| {
         let (ending, trial) = Trial::run(decider, traffic(regression.effect, seed), RATE, HORIZON);
-        harm += bad_answers(regression, trial.statistics());
-        ending
+        (ending, bad_answers(regression, trial.statistics()))
     };
-    let endings: Vec<Ending> = (0..canaries).map(run).collect();
+    let (endings, harm): (Vec<Ending>, Vec<u64>) = each(canaries, run).into_iter().unzip();
     let name = regression.name;
     report(&format!("{name}-rolled-back"), share_of(&endings, Decision::Rollback), "%");
     report(&format!("{name}-median"), median(&endings, Decision::Rollback), "requests");
-    harm as f64 / canaries as f64
+    harm.iter().sum::<u64>() as f64 / canaries as f64
 }
 
 fn bad_answers(regression: &Regression, statistics: &Statistics) -> u64 {
@@ -146,8 +143,8 @@ fn compare(regression: &Regression, rules: &Rules, canaries: u64, ours: f64) {
     let name = regression.name;
     report(&format!("{name}-harm-ours"), ours, "answers");
     let mean = |harm: fn(Rule, &Regression, u64) -> u64, rule: Rule| {
-        let harm: u64 = (0..canaries).map(|seed| harm(rule, regression, seed)).sum();
-        harm as f64 / canaries as f64
+        let harm = each(canaries, |seed| harm(rule, regression, seed));
+        harm.iter().sum::<u64>() as f64 / canaries as f64
     };
     let others = [
         ("first-window", mean(harm::<Windows>, rules.first_window)),
@@ -192,10 +189,24 @@ fn median(endings: &[Ending], decision: Decision) -> f64 {
 }
 
 /// Of how many canaries it is true; only of a part of them, since it is slow.
-fn report_some(name: &str, canaries: u64, is_true: impl Fn(u64) -> bool) {
+fn report_some(name: &str, canaries: u64, is_true: impl Fn(u64) -> bool + Sync) {
     let few = (canaries / 20).max(1);
-    let count = (0..few).filter(|seed| is_true(*seed)).count();
+    let count = each(few, is_true).into_iter().filter(|is_true| *is_true).count();
     report(name, 100.0 * count as f64 / few as f64, "%");
+}
+
+/// What comes of each seed below `count`, in no order, on all cores.
+fn each<T: Send>(count: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let run = &run;
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads as u64)
+            .map(|first| (first..count).step_by(threads))
+            .map(|seeds| scope.spawn(|| seeds.map(run).collect::<Vec<_>>()))
+            .collect();
+        let done = workers.into_iter().map(|worker| worker.join().expect("no canary panics"));
+        done.flatten().collect()
+    })
 }
 
 fn report(name: &str, value: f64, unit: &str) {

@@ -4,7 +4,7 @@
 use outrigger_canary::{Observation, simulation::Effect};
 
 use crate::{
-    HORIZON,
+    HORIZON, each,
     judges::{Judge, MannWhitney, SIGNALS, Suspicion, WINDOW, Windows},
     traffic,
 };
@@ -37,7 +37,7 @@ pub(crate) struct Rules {
 impl Rules {
     /// Tunes them all on the same canaries.
     pub(crate) fn tuned() -> Self {
-        let (windows, ranks): (Vec<_>, Vec<_>) = (0..CANARIES).map(signals).unzip();
+        let (windows, ranks): (Vec<_>, Vec<_>) = each(CANARIES, signals).into_iter().unzip();
         Self {
             first_window: Rule::tuned(&windows, 1),
             fifth_window: Rule::tuned(&windows, 5),
