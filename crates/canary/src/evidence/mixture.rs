@@ -3,7 +3,7 @@
 //! Each of a ladder of stakes is played by a purse of its own from the first
 //! request to the last; together they hold the mixture of what each has won,
 //! which is an e-process when each of them is (Robbins 1970; Waudby-Smith &
-//! Ramdas 2024, section 4).
+//! Ramdas 2024).
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
