@@ -3,6 +3,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod bench;
+mod canary;
 mod engine;
 mod exit;
 mod models;
@@ -40,6 +41,8 @@ enum Command {
     Predict(predict::Arguments),
     #[command(subcommand)]
     Models(models::Command),
+    #[command(subcommand)]
+    Canary(canary::Command),
     Bench(Box<bench::Arguments>),
 }
 
@@ -59,6 +62,7 @@ fn main() -> std::process::ExitCode {
         Command::Validate(arguments) => validate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Models(command) => models::run(command),
+        Command::Canary(command) => canary::run(command),
         Command::Bench(arguments) => bench::run(*arguments),
     };
     exit::code(outcome)

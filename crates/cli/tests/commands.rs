@@ -24,6 +24,7 @@ const COMMANDS: &[&str] = &[
     "models why",
     "models load",
     "models unload",
+    "canary simulate",
     "bench",
 ];
 
@@ -195,4 +196,64 @@ fn metadata_that_contradicts_the_model_is_told_from_both_sides() {
     assert_eq!(outcome(&report, "metadata and signature"), "failed");
     let told = report.to_string();
     assert!(told.contains("int32") && told.contains("int64") && told.contains("IMAGE_INVALID"));
+}
+
+#[test]
+fn a_simulated_canary_is_judged_and_the_power_is_told() {
+    let few = ["canary", "simulate", "--runs", "5", "--most", "3000"];
+    let simulate = |more: &[&str]| outrigger(&[&few, more].concat());
+    let slow = json(&simulate(&["--canary-latency", "1.5", "-o", "json"]));
+    assert_eq!(slow["verdict"]["decision"], "rollback", "{slow:#}");
+    let findings = slow["verdict"]["findings"].as_array().expect("findings");
+    let harmful = findings.iter().filter(|finding| finding["state"] == "harmful");
+    assert_eq!(harmful.map(|finding| &finding["signal"]).collect::<Vec<_>>(), ["latency"]);
+    assert!(slow["verdict"]["elapsed_seconds"].as_f64().expect("a number") > 0.0);
+    assert_eq!(slow["power"][0]["canary"], "+1% errors");
+
+    let told = text(&simulate(&["--errors", "0.1%", "--canary-errors", "20%"]).stdout);
+    assert!(
+        told.starts_with("rollback\n  after ") && told.contains("  harmful   error rate"),
+        "{told}"
+    );
+    assert!(told.contains(" at 50 requests/s to see +1% errors"), "{told}");
+}
+
+#[test]
+fn a_log_is_judged_as_it_was() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let path = scratch.path().join("outcomes.jsonl");
+    let line = |number: u32| {
+        let canary = number % 7 == 0;
+        let (arm, latency) = if canary { ("canary", 60) } else { ("live", 20) };
+        let latency = latency + number * 7919 % 10;
+        serde_json::json!({"time": number, "arm": arm, "latency_ms": latency, "score": 0.5})
+    };
+    let lines: Vec<String> = (0..3000).map(|number| line(number).to_string()).collect();
+    let file = path.to_str().expect("utf-8");
+    let simulate = |more: &[&str]| {
+        let log = ["canary", "simulate", "--log", file, "--share", "0.143", "--reference", "500"];
+        outrigger(&[&log, more].concat())
+    };
+    fs::write(&path, lines.join("\n")).expect("a log");
+    let report = json(&simulate(&["--runs", "2", "--most", "500", "-o", "json"]));
+    assert_eq!(report["verdict"]["decision"], "rollback", "{report:#}");
+
+    fs::write(&path, "{}").expect("a log");
+    let output = simulate(&[]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(text(&output.stderr).contains("line 1"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn what_cannot_be_simulated_is_a_mistake_on_the_command_line() {
+    for wrong in [
+        ["--canary-errors", "0.1%"],
+        ["--confidence", "30%"],
+        ["--share", "0%"],
+        ["--maximum-time", "1s"],
+        ["--rate", "0"],
+    ] {
+        let output = outrigger(&[&["canary", "simulate"], &wrong[..]].concat());
+        assert_eq!(output.status.code(), Some(64), "{wrong:?}: {}", text(&output.stderr));
+    }
 }

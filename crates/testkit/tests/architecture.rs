@@ -9,21 +9,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("proto", &[]),
     ("features", &["core", "proto"]),
+    ("canary", &["core", "proto"]),
     ("oci", &["core", "proto"]),
     ("store", &["core", "proto"]),
     ("backend", &["core", "proto"]),
-    ("lifecycle", &["core", "oci", "store", "backend", "features"]),
-    ("server", &["core", "proto", "features", "oci", "store", "backend", "lifecycle"]),
+    ("lifecycle", &["core", "oci", "store", "backend", "features", "canary"]),
+    ("server", &["core", "proto", "features", "canary", "oci", "store", "backend", "lifecycle"]),
     ("engine", &["proto"]),
-    ("tools", &["proto", "core", "features", "oci", "store", "backend", "lifecycle"]),
+    ("tools", &["proto", "core", "features", "canary", "oci", "store", "backend", "lifecycle"]),
     ("bench", &["proto", "core", "features", "backend"]),
-    ("cli", &["server", "engine", "tools", "bench"]),
+    ("cli", &["server", "engine", "tools", "bench", "canary"]),
     (
         "testkit",
         &[
             "core",
             "proto",
             "features",
+            "canary",
             "oci",
             "store",
             "backend",
@@ -36,7 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// What the sync parts must stay free of.
-const SYNC: &[&str] = &["core", "features", "store"];
+const SYNC: &[&str] = &["core", "features", "canary", "store"];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
 /// Each of our crates with the names it depends on outside of tests.

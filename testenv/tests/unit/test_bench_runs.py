@@ -8,6 +8,7 @@ import pytest
 
 from outrigger_testenv.bench import __main__ as command
 from outrigger_testenv.bench.allocations import count
+from outrigger_testenv.bench.canary import value
 from outrigger_testenv.bench.figure import QUICK, Failed, Figure, Measurement, at_least
 from outrigger_testenv.bench.generator import (
     CLOSED_LOOP,
@@ -116,6 +117,15 @@ def test_a_count_is_found_behind_what_the_test_runner_prints():
     assert count("path-allocations-kv", output) == 83
     with pytest.raises(Failed, match="no path-other"):
         count("path-other", output)
+
+
+def test_a_value_is_found_among_the_lines_of_a_benchmark():
+    output = (
+        "bench canary-nan-median 347.000 requests\nbench canary-nan-median-other 1.500 requests\n"
+    )
+    assert value("canary-nan-median", output) == 347
+    with pytest.raises(Failed, match=r"no canary-nan$"):
+        value("canary-nan", output)
 
 
 def test_cargo_says_where_programs_are():

@@ -2,11 +2,12 @@
 
 from functools import partial
 
-from outrigger_testenv.bench import allocations, engine, path, transcode
-from outrigger_testenv.bench.figure import Effort, Figure, Target, at_least, at_most
+from outrigger_testenv.bench import allocations, canary, engine, path, transcode
+from outrigger_testenv.bench.figure import FULL, Effort, Figure, Target, at_least, at_most
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE
 
 RATIO, RATE, MILLISECONDS, CORES, ALLOCATIONS = "x", "/s", "ms", "cores", "allocations"
+PERCENT, REQUESTS, NANOSECONDS = "%", "requests", "ns"
 
 # Starting a process, connecting, encoding requests; seconds a run.
 _START = 0.7
@@ -35,6 +36,60 @@ def _allocations(name: str, about: str) -> Figure:
     # The test has the limit.
     return Figure(name, about, ALLOCATIONS, partial(allocations.counted, name), None, lambda _: 2)
 
+
+def _canary(name: str, about: str, unit: str, target: Target) -> Figure:
+    # The first to be asked for runs the benchmark.
+    return Figure(name, about, unit, partial(canary.simulated, name), target, _canary_seconds)
+
+
+def _canary_seconds(effort: Effort) -> float:
+    # On two cores.
+    whole = 180 if effort == FULL else 30
+    return whole / _CANARIES
+
+
+def _worse(name: str, about: str, most: float) -> tuple[Figure, ...]:
+    """A canary with a defect: found, in how many requests, and with how much harm until then."""
+    name = f"canary-{name}"
+    return (
+        _canary(f"{name}-rolled-back", about, PERCENT, at_least(99)),
+        _canary(f"{name}-median", f"{about}: its requests until then", REQUESTS, at_most(most)),
+        _canary(
+            f"{name}-harm-ratio",
+            f"{about}: its bad answers until then over the best of the usual judges",
+            RATIO,
+            at_most(1.3),
+        ),
+    )
+
+
+_CANARY_FIGURES = (
+    _canary(
+        "canary-alike-rolled-back",
+        "canaries like live that are rolled back, looked at after every request",
+        PERCENT,
+        at_most(1),
+    ),
+    _canary(
+        "canary-alike-promoted",
+        "canaries like live that are promoted within 20,000 requests",
+        PERCENT,
+        at_least(95),
+    ),
+    _canary(
+        "canary-users-first-request-rolled-back",
+        "the same for users who come back, the first request of each counted",
+        PERCENT,
+        at_most(1),
+    ),
+    *_worse("errors", "3 % errors against 1 %", 1500),
+    *_worse("latency", "1.5 times the latency", 1500),
+    *_worse("scores-shifted", "scores moved by a quarter of a standard deviation", 1000),
+    *_worse("scores-constant", "constant scores", 200),
+    *_worse("nan", "NaN in 0.5 % of the answers", 1500),
+    _canary("canary-request", "what a request pays for being compared", NANOSECONDS, at_most(2000)),
+)
+_CANARIES = len(_CANARY_FIGURES)
 
 FIGURES = (
     _transcode(
@@ -129,6 +184,7 @@ FIGURES = (
     ),
     _allocations("path-allocations", "on the threads that serve, a columnar request"),
     _allocations("path-allocations-kv", "the same, a key-value request"),
+    *_CANARY_FIGURES,
 )
 
 

@@ -23,6 +23,7 @@ class Program:
 TRANSCODE = Program("outrigger-features", "bench", "transcode")
 SESSION = Program("outrigger-engine", "bench", "session")
 ALLOCATIONS = Program("outrigger-server", "test", "allocations")
+CANARY = Program("outrigger-canary", "bench", "canary")
 ECHO_PROXY = Program("outrigger-bench", "example", "echo_proxy")
 
 
@@ -35,7 +36,7 @@ def build() -> dict[Program, Path]:
     Raises CalledProcessError.
     """
     command = [os.environ.get("CARGO", "cargo"), "build", "--release"]
-    programs = (TRANSCODE, SESSION, ALLOCATIONS, ECHO_PROXY)
+    programs = (TRANSCODE, SESSION, ALLOCATIONS, CANARY, ECHO_PROXY)
     for program in programs:
         command += ["--package", program.package, f"--{program.kind}", program.name]
     command.append("--message-format=json-render-diagnostics")
@@ -45,10 +46,11 @@ def build() -> dict[Program, Path]:
     return {program: built[program] for program in programs}
 
 
-def output_of(program: Path, *arguments: str) -> str:
-    """What a program prints, which is told where TensorFlow is. Raises CalledProcessError."""
+def output_of(program: Path, *arguments: str, **variables: str) -> str:
+    """What a program prints, which is told where TensorFlow is, and what else the
+    variables of its environment tell. Raises CalledProcessError."""
     command = [str(program), *arguments]
-    environment = {**os.environ, **library()}
+    environment = {**os.environ, **library(), **variables}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
 

@@ -1,0 +1,30 @@
+//! The judge of a canary: what is kept of the traffic of both arms, the
+//! sequential tests that decide from it, and the simulation of both. Sync, no
+//! I/O; time and randomness come in as values. `docs/canary.md` has the
+//! statistics and their sources.
+
+mod assignment;
+mod config;
+mod decider;
+mod evidence;
+mod observation;
+mod profile;
+mod reference;
+mod share;
+mod signal;
+pub mod simulation;
+pub mod statistics;
+mod verdict;
+
+pub use outrigger_core::Arm;
+
+pub use assignment::{Draw, Exposures, assign};
+pub use config::{Config, LatencyLimits, Limits, NonFiniteLimits, SkewLimits};
+pub use decider::Decider;
+pub use observation::{Observation, Outcome, Pair};
+pub use profile::{Feature, FeatureValue, InvalidProfile, Profile};
+pub use reference::Reference;
+pub use share::{InvalidShare, Share};
+pub use signal::Signal;
+pub use statistics::{Merge, Statistics};
+pub use verdict::{Decision, Finding, SampleRatio, State, Verdict};

@@ -1,0 +1,234 @@
+//! What the features of a model looked like when it was trained.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+/// The schema of the file.
+const SCHEMA: &str = "outrigger.dev/profile/v1";
+
+/// What the features of a model looked like when it was trained: profile.json.
+///
+/// ```json
+/// {"schema": "outrigger.dev/profile/v1", "features": [
+///   {"name": "recency_months", "missing": 0.02, "edges": [1, 3, 6], "shares": [0.2, 0.3, 0.3, 0.18]},
+///   {"name": "channel", "out_of_vocabulary": 0.01, "words": ["phone", "web"], "shares": [0.39, 0.6]}
+/// ]}
+/// ```
+/// A bin ends at its edge, inclusive; there is one more share than edges, and
+/// one a word. Of each feature all shares add up to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    features: Vec<Feature>,
+}
+
+/// One feature: which categories its values are counted in, and how many were
+/// in each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Feature {
+    name: String,
+    values: Values,
+    shares: Vec<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Values {
+    Numbers(Vec<f64>),
+    Words(HashMap<String, usize>),
+}
+
+/// The value of a feature in a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FeatureValue<'v> {
+    /// None was sent.
+    Missing,
+    /// A number; NaN counts as missing.
+    Number(f64),
+    /// A word.
+    Word(&'v str),
+}
+
+/// What is wrong with a profile.json.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidProfile {
+    /// It does not have the form.
+    #[error("not a profile: {0}")]
+    Form(#[from] serde_json::Error),
+    /// It is of another version.
+    #[error("the schema is {0:?}, not {SCHEMA:?}")]
+    Schema(String),
+    /// A feature's numbers do not fit together.
+    #[error("feature {name:?}: {problem}")]
+    Feature {
+        /// Which.
+        name: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+}
+
+/// Categories before those of the values.
+const MISSING: usize = 0;
+const OTHER: usize = 1;
+const FIRST: usize = 2;
+
+impl Profile {
+    /// Reads a profile.json.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(json: &[u8]) -> Result<Self, InvalidProfile> {
+        let file: File = serde_json::from_slice(json)?;
+        if file.schema != SCHEMA {
+            return Err(InvalidProfile::Schema(file.schema));
+        }
+        let features = file.features.into_iter().map(Feature::new);
+        Ok(Self { features: features.collect::<Result<_, _>>()? })
+    }
+
+    /// The features, in the order of the file.
+    pub fn features(&self) -> &[Feature] {
+        &self.features
+    }
+}
+
+impl Feature {
+    fn new(entry: Entry) -> Result<Self, InvalidProfile> {
+        let Entry { name, missing, out_of_vocabulary, edges, words, shares } = entry;
+        let wrong = |problem| InvalidProfile::Feature { name: name.clone(), problem };
+        let (values, expected) = match (edges, words) {
+            (Some(edges), None) => {
+                if !edges.is_sorted_by(|a, b| a < b) {
+                    return Err(wrong("the edges do not ascend"));
+                }
+                let bins = edges.len() + 1;
+                (Values::Numbers(edges), bins)
+            }
+            (None, Some(words)) => {
+                let count = words.len();
+                let index: HashMap<_, _> = words.into_iter().zip(FIRST..).collect();
+                if index.len() != count {
+                    return Err(wrong("a word is there twice"));
+                }
+                (Values::Words(index), count)
+            }
+            _ => return Err(wrong("one of edges and words is needed")),
+        };
+        if shares.len() != expected {
+            return Err(wrong("there is not one share for each bin or word"));
+        }
+        let shares = [missing, out_of_vocabulary].into_iter().chain(shares).collect::<Vec<_>>();
+        let whole = shares.iter().sum::<f64>();
+        if shares.iter().any(|share| !(0.0..=1.0).contains(share)) || (whole - 1.0).abs() > 1e-3 {
+            return Err(wrong("the shares do not add up to 1"));
+        }
+        Ok(Self { name, values, shares })
+    }
+
+    /// Its name in metadata.json.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The category that a value is counted in.
+    pub fn category(&self, value: FeatureValue<'_>) -> usize {
+        match (&self.values, value) {
+            (_, FeatureValue::Missing) => MISSING,
+            (_, FeatureValue::Number(number)) if number.is_nan() => MISSING,
+            (Values::Numbers(edges), FeatureValue::Number(number)) => {
+                FIRST + edges.partition_point(|edge| *edge < number)
+            }
+            (Values::Words(words), FeatureValue::Word(word)) => {
+                words.get(word).copied().unwrap_or(OTHER)
+            }
+            // A word where there were numbers, or the other way round.
+            _ => OTHER,
+        }
+    }
+
+    /// The share that each category had.
+    pub(crate) fn shares(&self) -> &[f64] {
+        &self.shares
+    }
+
+    /// A category, for people.
+    pub(crate) fn label(&self, category: usize) -> String {
+        match (category, &self.values) {
+            (MISSING, _) => "missing".to_owned(),
+            (OTHER, _) => "out of vocabulary".to_owned(),
+            (_, Values::Numbers(edges)) => match edges.get(category - FIRST) {
+                Some(edge) => format!("up to {edge}"),
+                None => "above the last edge".to_owned(),
+            },
+            (_, Values::Words(words)) => {
+                let word = words.iter().find(|(_, index)| **index == category);
+                word.map_or_else(String::new, |(word, _)| format!("{word:?}"))
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: String,
+    features: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    #[serde(default)]
+    missing: f64,
+    #[serde(default)]
+    out_of_vocabulary: f64,
+    edges: Option<Vec<f64>>,
+    words: Option<Vec<String>>,
+    shares: Vec<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(features: &str) -> Result<Profile, InvalidProfile> {
+        Profile::parse(format!(r#"{{"schema": "{SCHEMA}", "features": [{features}]}}"#).as_bytes())
+    }
+
+    #[test]
+    fn values_fall_into_their_categories() {
+        let numbers =
+            r#"{"name": "n", "missing": 0.1, "edges": [1, 3], "shares": [0.2, 0.3, 0.4]}"#;
+        let words = r#"{"name": "w", "words": ["phone", "web"], "shares": [0.4, 0.6]}"#;
+        let profile = profile(&format!("{numbers}, {words}")).unwrap();
+        let [numbers, words] = profile.features() else { panic!("two features") };
+        let number = |number| numbers.category(FeatureValue::Number(number));
+        assert_eq!([0.0, 1.0, 1.5, 3.0, 9.0, f64::NAN].map(number), [2, 2, 3, 3, 4, MISSING]);
+        let word = |word| words.category(FeatureValue::Word(word));
+        assert_eq!(["phone", "web", "letter"].map(word), [2, 3, OTHER]);
+        assert_eq!(words.category(FeatureValue::Missing), MISSING);
+        assert_eq!(numbers.shares(), [0.1, 0.0, 0.2, 0.3, 0.4]);
+        assert_eq!([numbers.label(3), words.label(3)], ["up to 3", "\"web\""]);
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        for wrong in [
+            r#"{"name": "a", "edges": [3, 1], "shares": [0.2, 0.3, 0.5]}"#,
+            r#"{"name": "a", "edges": [1], "shares": [0.2, 0.3, 0.5]}"#,
+            r#"{"name": "a", "edges": [1], "shares": [0.2, 0.3]}"#,
+            r#"{"name": "a", "edges": [1], "shares": [1.2, -0.2]}"#,
+            r#"{"name": "a", "words": ["x", "x"], "shares": [0.5, 0.5]}"#,
+            r#"{"name": "a", "words": ["x"], "edges": [], "shares": [1]}"#,
+            r#"{"name": "a", "shares": [1]}"#,
+            r#"{"name": "a", "words": ["x"], "shares": [1], "mean": 3}"#,
+        ] {
+            assert!(profile(wrong).is_err(), "{wrong}");
+        }
+        assert!(matches!(
+            Profile::parse(br#"{"schema": "v2", "features": []}"#),
+            Err(InvalidProfile::Schema(_))
+        ));
+    }
+}

@@ -1,0 +1,246 @@
+//! What a simulation tells people.
+
+use std::{fmt, time::Duration};
+
+use outrigger_core::Arm;
+use serde::Serialize;
+
+use super::{Effect, Logged, Traffic, Trial, seconds};
+use crate::{Decider, Decision, Observation, Reference, Share, Verdict};
+
+/// A canary on trial: how it ended, and how the evidence came together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The verdict, or what was known at the end.
+    pub verdict: Verdict,
+    /// What was known when the canary had had 16, 32, 64 ... requests.
+    pub trace: Vec<Verdict>,
+    /// How long other canaries would take on this traffic.
+    pub power: Vec<Power>,
+}
+
+/// How long it takes to tell a canary of some kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Power {
+    /// What is the matter with it.
+    pub canary: &'static str,
+    /// What is to become of it.
+    pub decision: Decision,
+    /// How many of the simulated canaries it became of.
+    pub share: f64,
+    /// Requests on the canary that half of them took, if half of them did.
+    pub requests: Option<u64>,
+    /// The time that half of them took,
+    #[serde(rename = "median_seconds", serialize_with = "as_seconds")]
+    pub median: Option<Duration>,
+    /// and nine in ten.
+    #[serde(rename = "ninety_percent_seconds", serialize_with = "as_seconds")]
+    pub ninety: Option<Duration>,
+    /// Requests a second.
+    pub rate: f64,
+}
+
+/// There are not enough requests of live to begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{needed} requests of live are needed to begin with, there are {found}")]
+pub struct TooShort {
+    needed: usize,
+    found: usize,
+}
+
+/// Each request with the canary's share and the time since the trial began.
+type Timed = (Share, Observation, Duration);
+
+impl Report {
+    /// Generated traffic at `rate` requests a second, until there is a verdict or
+    /// the canary has had `most` requests.
+    pub fn generated(decider: &Decider, mut traffic: Traffic, rate: f64, most: u64) -> Self {
+        let sample = traffic.before(Reference::REQUESTS);
+        let share = traffic.share;
+        let requests =
+            (1_u64..).map(move |count| (share, traffic.request(), seconds(count as f64 / rate)));
+        let mut canary = 0;
+        let requests = requests.take_while(|(_, seen, _)| {
+            canary += u64::from(seen.arm == Arm::Canary);
+            canary <= most
+        });
+        Self::of(decider, &sample, requests)
+    }
+
+    /// What was logged, in its order. The first `reference` requests of live set
+    /// the scale, and the trial begins after them. `share` is the canary's where
+    /// the log does not say.
+    ///
+    /// # Errors
+    /// When live does not have as many.
+    pub fn logged(
+        decider: &Decider,
+        log: &[Logged],
+        share: Share,
+        reference: usize,
+    ) -> Result<Self, TooShort> {
+        let live = log.iter().enumerate().filter(|(_, logged)| logged.observation.arm == Arm::Live);
+        let (places, sample): (Vec<_>, Vec<_>) =
+            live.map(|(place, logged)| (place, logged.observation)).take(reference).unzip();
+        if sample.len() < reference {
+            return Err(TooShort { needed: reference, found: sample.len() });
+        }
+        let (_, trial) = log.split_at(places.last().map_or(0, |last| last + 1));
+        let start = trial.first().map_or(Duration::ZERO, |first| first.time);
+        let requests = trial.iter().map(|logged| {
+            let elapsed = logged.time.saturating_sub(start);
+            (logged.share.unwrap_or(share), logged.observation, elapsed)
+        });
+        Ok(Self::of(decider, &sample, requests))
+    }
+
+    fn of(
+        decider: &Decider,
+        sample: &[Observation],
+        requests: impl Iterator<Item = Timed>,
+    ) -> Self {
+        let reference = Reference::new(sample, decider.config().quantile());
+        let mut trial = Trial::new(decider, reference);
+        let (mut trace, mut elapsed) = (Vec::new(), Duration::ZERO);
+        for (share, observation, time) in requests {
+            elapsed = time;
+            let decision = trial.see(share, &observation, elapsed);
+            if decision != Decision::Continue {
+                break;
+            }
+            let canary = trial.canary();
+            if observation.arm == Arm::Canary && canary >= 16 && canary.is_power_of_two() {
+                trace.push(decider.verdict(trial.statistics(), elapsed));
+            }
+        }
+        let verdict = decider.verdict(trial.statistics(), elapsed);
+        Self { verdict, trace, power: Vec::new() }
+    }
+
+    /// Adds how long it takes, on traffic like this, to tell canaries with the
+    /// usual defects, and to promote one without. Of each kind `runs` are
+    /// simulated, for at most `most` requests each.
+    #[must_use]
+    pub fn with_power(
+        mut self,
+        decider: &Decider,
+        traffic: &Traffic,
+        rate: f64,
+        runs: u64,
+        most: u64,
+    ) -> Self {
+        let none = Effect::NONE;
+        let kinds = [
+            ("+1% errors", Effect { errors: 0.01, ..none }, Decision::Rollback),
+            ("latency x 1.2", Effect { latency: 1.2, ..none }, Decision::Rollback),
+            ("scores moved by 0.1 deviations", Effect { shift: 0.1, ..none }, Decision::Rollback),
+            ("+0.1% NaN", Effect { non_finite: 0.001, ..none }, Decision::Rollback),
+            ("nothing wrong", none, Decision::Promote),
+        ];
+        self.power = kinds
+            .into_iter()
+            .map(|(canary, effect, decision)| {
+                let traffic = traffic.with_effect(effect);
+                Power::of(decider, &traffic, rate, runs, most, (canary, decision))
+            })
+            .collect();
+        self
+    }
+}
+
+impl Power {
+    fn of(
+        decider: &Decider,
+        traffic: &Traffic,
+        rate: f64,
+        runs: u64,
+        most: u64,
+        (canary, decision): (&'static str, Decision),
+    ) -> Self {
+        let endings = (0..runs).map(|seed| {
+            let (ending, _) = Trial::run(decider, traffic.with_seed(seed), rate, most);
+            ending
+        });
+        let mut told: Vec<_> = endings
+            .filter(|ending| ending.decision == decision)
+            .map(|ending| (ending.elapsed, ending.canary))
+            .collect();
+        told.sort_unstable();
+        let at = |quantile: f64| told.get((quantile * runs as f64) as usize).copied();
+        Self {
+            canary,
+            decision,
+            share: told.len() as f64 / runs.max(1) as f64,
+            requests: at(0.5).map(|(_, requests)| requests),
+            median: at(0.5).map(|(elapsed, _)| elapsed),
+            ninety: at(0.9).map(|(elapsed, _)| elapsed),
+            rate,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verdict, power, .. } = self;
+        writeln!(f, "{}", verdict.decision)?;
+        let (canary, live) = (verdict.canary, verdict.live);
+        let elapsed = written(verdict.elapsed);
+        writeln!(f, "  after {elapsed}, {canary} requests on the canary, {live} on live")?;
+        for finding in &verdict.findings {
+            writeln!(f, "  {:<8}  {finding}", finding.state.to_string())?;
+        }
+        if !verdict.sample_ratio.fits {
+            let ratio = verdict.sample_ratio;
+            let (seen, expected) = (100.0 * ratio.seen, 100.0 * ratio.expected);
+            writeln!(f, "  the canary had {seen:.2}% of the requests, not {expected:.2}%")?;
+        }
+        power.iter().try_for_each(|power| writeln!(f, "{power}"))
+    }
+}
+
+impl fmt::Display for Power {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rate, canary) = (self.rate, self.canary);
+        let end = if self.decision == Decision::Promote { "promote" } else { "see" };
+        let Some(median) = self.median.map(written) else {
+            let told = 100.0 * self.share;
+            return write!(f, "too long at {rate} requests/s to {end} {canary}: told {told:.0}%");
+        };
+        write!(f, "needs {median} at {rate} requests/s to {end} {canary}")?;
+        match self.ninety.map(written) {
+            Some(ninety) => write!(f, " (9 in 10: {ninety})"),
+            None => write!(f, " (told {:.0}%)", 100.0 * self.share),
+        }
+    }
+}
+
+/// A time in the two largest units that are worth it.
+fn written(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match seconds {
+        0..10 => format!("{:.1}s", time.as_secs_f64()),
+        10..60 => format!("{seconds}s"),
+        60..600 => format!("{minutes}m {}s", seconds % 60),
+        600..3600 => format!("{minutes}m"),
+        _ => format!("{hours}h {}m", minutes % 60),
+    }
+}
+
+fn as_seconds<S: serde::Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.as_secs_f64()).serialize(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_precisely_as_it_matters() {
+        let written = |seconds| written(Duration::from_secs_f64(seconds));
+        assert_eq!(
+            [0.25, 42.6, 97.0, 2280.0, 8000.0].map(written),
+            ["0.2s", "42s", "1m 37s", "38m", "2h 13m"]
+        );
+    }
+}

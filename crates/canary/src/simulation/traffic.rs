@@ -1,0 +1,157 @@
+//! Traffic that is generated, or drawn from what was logged.
+
+use std::{sync::Arc, time::Duration};
+
+use outrigger_core::Arm;
+
+use super::{Random, seconds};
+use crate::{Observation, Outcome, Share};
+
+/// What live does with requests.
+#[derive(Debug, Clone)]
+pub enum Live {
+    /// Generated: log-normal latency, scores from Beta(2, 5).
+    Generated(Generated),
+    /// Drawn at random, with replacement, from what live was seen to do; not
+    /// empty.
+    Logged(Arc<[Observation]>),
+}
+
+/// Parameters of generated requests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Generated {
+    /// Share of requests that fail.
+    pub error_rate: f64,
+    /// Median latency.
+    pub latency: Duration,
+    /// Standard deviation of the latency's logarithm.
+    pub sigma: f64,
+}
+
+impl Default for Generated {
+    fn default() -> Self {
+        Self { error_rate: 0.01, latency: Duration::from_millis(20), sigma: 0.5 }
+    }
+}
+
+impl Live {
+    fn observe(&self, arm: Arm, random: &mut Random) -> Observation {
+        match self {
+            Self::Generated(generated) => generated.observe(arm, random),
+            Self::Logged(seen) => Observation { arm, ..seen[random.below(seen.len())] },
+        }
+    }
+
+    /// Mean and standard deviation of the scores.
+    fn scores(&self) -> (f64, f64) {
+        let Self::Logged(seen) = self else { return (2.0 / 7.0, (5.0f64 / 196.0).sqrt()) };
+        let scores = seen.iter().filter_map(|seen| match seen.outcome {
+            Outcome::Scored(score) => Some(score),
+            _ => None,
+        });
+        let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        for score in scores {
+            count += 1.0;
+            sum += score;
+            squares += score * score;
+        }
+        let mean = if count > 0.0 { sum / count } else { 0.0 };
+        (mean, (squares / f64::max(count, 1.0) - mean * mean).max(0.0).sqrt())
+    }
+}
+
+impl Generated {
+    fn observe(&self, arm: Arm, random: &mut Random) -> Observation {
+        let seconds = self.latency.as_secs_f64() * (self.sigma * random.normal()).exp();
+        let outcome = if random.happens(self.error_rate) {
+            Outcome::Failed
+        } else {
+            Outcome::Scored(random.beta_2_5())
+        };
+        Observation { arm, latency: Duration::from_nanos((seconds * 1e9) as u64), outcome }
+    }
+}
+
+/// How the canary differs from live.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Effect {
+    /// Share of the requests answered by live that the canary fails.
+    pub errors: f64,
+    /// Times live's latency.
+    pub latency: f64,
+    /// By how many standard deviations the scores are moved.
+    pub shift: f64,
+    /// All scores are the mean of live's.
+    pub constant: bool,
+    /// Share of answers that are not finite.
+    pub non_finite: f64,
+}
+
+impl Effect {
+    /// The canary does what live does.
+    pub const NONE: Self =
+        Self { errors: 0.0, latency: 1.0, shift: 0.0, constant: false, non_finite: 0.0 };
+}
+
+/// Requests that are split at random.
+#[derive(Debug, Clone)]
+pub struct Traffic {
+    /// The canary's share.
+    pub share: Share,
+    live: Live,
+    effect: Effect,
+    random: Random,
+    mean: f64,
+    deviation: f64,
+}
+
+impl Traffic {
+    /// Traffic of which each seed gives another.
+    pub fn new(share: Share, live: Live, effect: Effect, seed: u64) -> Self {
+        let (mean, deviation) = live.scores();
+        Self { share, live, effect, random: Random::new(seed), mean, deviation }
+    }
+
+    /// The same with the chance of another seed.
+    pub fn with_seed(&self, seed: u64) -> Self {
+        Self { random: Random::new(seed), ..self.clone() }
+    }
+
+    /// The same with another canary.
+    pub fn with_effect(&self, effect: Effect) -> Self {
+        Self { effect, ..self.clone() }
+    }
+
+    /// What live did before the canary came.
+    pub fn before(&mut self, requests: usize) -> Vec<Observation> {
+        (0..requests).map(|_| self.live.observe(Arm::Live, &mut self.random)).collect()
+    }
+
+    /// What comes of the next request.
+    pub fn request(&mut self) -> Observation {
+        if self.random.happens(self.share.probability()) {
+            let observation = self.live.observe(Arm::Canary, &mut self.random);
+            self.changed(observation)
+        } else {
+            self.live.observe(Arm::Live, &mut self.random)
+        }
+    }
+
+    fn changed(&mut self, mut observation: Observation) -> Observation {
+        let effect = self.effect;
+        observation.latency = seconds(observation.latency.as_secs_f64() * effect.latency);
+        if observation.outcome != Outcome::Failed && self.random.happens(effect.errors) {
+            observation.outcome = Outcome::Failed;
+        }
+        if let Outcome::Scored(score) = observation.outcome {
+            observation.outcome = if self.random.happens(effect.non_finite) {
+                Outcome::NonFinite
+            } else if effect.constant {
+                Outcome::Scored(self.mean)
+            } else {
+                Outcome::Scored(score + effect.shift * self.deviation)
+            };
+        }
+        observation
+    }
+}

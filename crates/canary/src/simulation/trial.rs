@@ -1,0 +1,80 @@
+//! One canary on trial, looked at after every request of its.
+
+use std::{sync::Arc, time::Duration};
+
+use outrigger_core::Arm;
+
+use super::{Traffic, seconds};
+use crate::{Decider, Decision, Observation, Reference, Share, Statistics};
+
+/// Every so many of the canary's requests it is asked for more than harm.
+/// Promotion can wait for that.
+const FULL_LOOK: u64 = 16;
+
+/// A canary on trial.
+#[derive(Debug)]
+pub struct Trial<'d> {
+    decider: &'d Decider,
+    statistics: Statistics,
+    canary: u64,
+}
+
+/// How a trial ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending {
+    /// What is to be done; [`Decision::Continue`] if it did not end.
+    pub decision: Decision,
+    /// Requests that the canary was assigned.
+    pub canary: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl<'d> Trial<'d> {
+    /// A trial on the scale of `reference`.
+    pub fn new(decider: &'d Decider, reference: Reference) -> Self {
+        Self { decider, statistics: Statistics::new(Arc::new(reference)), canary: 0 }
+    }
+
+    /// Takes note of a request, after `elapsed` time, and says what is to be done.
+    pub fn see(&mut self, share: Share, observation: &Observation, elapsed: Duration) -> Decision {
+        self.statistics.record(share, observation);
+        if observation.arm != Arm::Canary {
+            return Decision::Continue;
+        }
+        self.canary += 1;
+        if self.canary.is_multiple_of(FULL_LOOK) {
+            self.decider.decide(&self.statistics, elapsed)
+        } else if self.decider.harmful(&self.statistics) {
+            Decision::Rollback
+        } else {
+            Decision::Continue
+        }
+    }
+
+    /// Requests of the canary so far.
+    pub fn canary(&self) -> u64 {
+        self.canary
+    }
+
+    /// What was seen so far.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Runs generated traffic at `rate` requests a second until there is a verdict,
+    /// or the canary has had `most` requests.
+    pub fn run(decider: &'d Decider, mut traffic: Traffic, rate: f64, most: u64) -> (Ending, Self) {
+        let sample = traffic.before(Reference::REQUESTS);
+        let mut trial = Self::new(decider, Reference::new(&sample, decider.config().quantile()));
+        let mut requests = 0_u64;
+        loop {
+            requests += 1;
+            let elapsed = seconds(requests as f64 / rate);
+            let decision = trial.see(traffic.share, &traffic.request(), elapsed);
+            if decision != Decision::Continue || trial.canary >= most {
+                return (Ending { decision, canary: trial.canary, elapsed }, trial);
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What is kept of one arm.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Features, Merge,
+    sketch::{Sketch, scaled},
+};
+use crate::{Observation, Outcome, Reference, evidence::events::Tally};
+
+/// What one arm did.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ArmStatistics {
+    requests: u64,
+    failed: u64,
+    non_finite: u64,
+    latency: Sketch,
+    scores: Sketch,
+    score_bins: Vec<u64>,
+    features: Features,
+}
+
+impl ArmStatistics {
+    pub(super) fn record(&mut self, reference: &Reference, observation: &Observation) {
+        self.requests += 1;
+        self.latency.record(observation.latency.as_secs_f64());
+        match observation.outcome {
+            Outcome::Failed => self.failed += 1,
+            Outcome::NonFinite => self.non_finite += 1,
+            Outcome::Empty => {}
+            Outcome::Scored(score) => {
+                self.scores.record(score);
+                if self.score_bins.is_empty() {
+                    self.score_bins.resize(reference.edges().len() + 1, 0);
+                }
+                self.score_bins[reference.bin(score)] += 1;
+            }
+        }
+    }
+
+    /// Whether its scores were sorted into the bins of `reference`.
+    pub(super) fn is_on_scale_of(&self, reference: &Reference) -> bool {
+        self.score_bins.is_empty() || self.score_bins.len() == reference.edges().len() + 1
+    }
+
+    pub(super) fn record_features(&mut self, categories: &[usize]) {
+        self.features.record(categories);
+    }
+
+    /// How many requests it was assigned.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Those that were not answered.
+    pub fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Those that were answered with NaN or an infinity.
+    pub fn non_finite(&self) -> u64 {
+        self.non_finite
+    }
+
+    /// Latencies, in seconds.
+    pub fn latency(&self) -> &Sketch {
+        &self.latency
+    }
+
+    /// Scores, one a request.
+    pub fn scores(&self) -> &Sketch {
+        &self.scores
+    }
+
+    /// How many scores fell into each of the reference's bins; empty before the
+    /// first.
+    pub(crate) fn score_bins(&self) -> &[u64] {
+        &self.score_bins
+    }
+
+    /// Values of the features, by category.
+    pub(crate) fn features(&self) -> &Features {
+        &self.features
+    }
+
+    pub(crate) fn failures(&self) -> Tally {
+        Tally { events: self.failed, requests: self.requests }
+    }
+
+    pub(crate) fn non_finites(&self) -> Tally {
+        Tally { events: self.non_finite, requests: self.requests }
+    }
+
+    /// Requests that took longer than the upper edge of a bin of the sketch.
+    pub(crate) fn slower_than(&self, bin: i32) -> Tally {
+        Tally { events: self.latency.above(bin), requests: self.requests }
+    }
+
+    pub(crate) fn scaled(&self, factor: f64) -> Self {
+        Self {
+            requests: scaled(self.requests, factor),
+            failed: scaled(self.failed, factor),
+            non_finite: scaled(self.non_finite, factor),
+            latency: self.latency.scaled(factor),
+            scores: self.scores.scaled(factor),
+            score_bins: self.score_bins.iter().map(|count| scaled(*count, factor)).collect(),
+            features: self.features.scaled(factor),
+        }
+    }
+}
+
+impl Merge for ArmStatistics {
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.failed += other.failed;
+        self.non_finite += other.non_finite;
+        self.latency.merge(&other.latency);
+        self.scores.merge(&other.scores);
+        if self.score_bins.len() < other.score_bins.len() {
+            self.score_bins.resize(other.score_bins.len(), 0);
+        }
+        self.features.merge(&other.features);
+        for (mine, theirs) in self.score_bins.iter_mut().zip(&other.score_bins) {
+            *mine += theirs;
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! What the judge makes of canaries, on simulated traffic.
+
+use std::{sync::Arc, time::Duration};
+
+use outrigger_canary::{
+    Config, Decider, Decision, Finding, LatencyLimits, Limits, Observation, Outcome, Pair, Profile,
+    Reference, Share, Signal, SkewLimits, State, Statistics, Verdict,
+    simulation::{Effect, Generated, Live, Traffic},
+};
+use outrigger_core::Arm;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn share(share: f64) -> Share {
+    Share::new(share).expect("between 0 and 1")
+}
+
+fn traffic(effect: Effect, seed: u64) -> Traffic {
+    Traffic::new(share(0.1), Live::Generated(Generated::default()), effect, seed)
+}
+
+fn observed(mut traffic: Traffic, requests: usize) -> Statistics {
+    let sample = traffic.before(Reference::REQUESTS);
+    let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, 0.95)));
+    for _ in 0..requests {
+        statistics.record(traffic.share, &traffic.request());
+    }
+    statistics
+}
+
+fn verdict(effect: Effect, requests: usize) -> Verdict {
+    Decider::new(Config::default()).verdict(&observed(traffic(effect, 1), requests), HOUR)
+}
+
+fn finding(verdict: &Verdict, signal: Signal) -> &Finding {
+    verdict.findings.iter().find(|finding| finding.signal == signal).expect("it is watched")
+}
+
+/// The signals that show harm.
+fn harmful(effect: Effect, requests: usize) -> Vec<Signal> {
+    let verdict = verdict(effect, requests);
+    let harmful = verdict.findings.iter().filter(|finding| finding.state == State::Harmful);
+    let signals: Vec<_> = harmful.map(|finding| finding.signal).collect();
+    assert_eq!(verdict.decision == Decision::Rollback, !signals.is_empty());
+    for finding in &verdict.findings {
+        assert!(finding.lower <= finding.difference && finding.difference <= finding.upper);
+        assert_eq!(finding.state == State::Harmful, finding.lower > 0.0, "{finding}");
+    }
+    signals
+}
+
+#[test]
+fn each_defect_is_seen_by_its_signal() {
+    let none = Effect::NONE;
+    let defects = [
+        (Effect { errors: 0.04, ..none }, Signal::ErrorRate),
+        (Effect { latency: 1.5, ..none }, Signal::Latency),
+        (Effect { shift: -0.3, ..none }, Signal::Scores),
+        (Effect { constant: true, ..none }, Signal::Scores),
+        (Effect { non_finite: 0.01, ..none }, Signal::NonFinite),
+    ];
+    for (effect, signal) in defects {
+        assert_eq!(harmful(effect, 10_000), [signal], "{effect:?}");
+    }
+}
+
+#[test]
+fn a_canary_like_live_is_promoted_and_a_better_one_too() {
+    assert_eq!(verdict(Effect::NONE, 150_000).decision, Decision::Promote);
+    let faster = Effect { latency: 0.5, ..Effect::NONE };
+    assert_eq!(verdict(faster, 150_000).decision, Decision::Promote);
+}
+
+#[test]
+fn promotion_waits_for_the_minimum_time_and_requests() {
+    let statistics = observed(traffic(Effect::NONE, 1), 150_000);
+    let config = Config { minimum_time: 2 * HOUR, ..Config::default() };
+    assert_eq!(Decider::new(config).decide(&statistics, HOUR), Decision::Continue);
+    let config = Config { minimum_requests: 1_000_000, ..Config::default() };
+    assert_eq!(Decider::new(config).decide(&statistics, HOUR), Decision::Continue);
+}
+
+#[test]
+fn what_is_proved_to_be_within_its_margin_is_no_harm() {
+    // Twice as many errors, which hardly matters.
+    let limits = Limits { tolerance: 0.0, margin: 0.05 };
+    let config = Config { error_rate: Some(limits), ..Config::default() };
+    let effect = Effect { errors: 0.01, ..Effect::NONE };
+    let statistics = observed(traffic(effect, 1), 150_000);
+    let verdict = Decider::new(config).verdict(&statistics, HOUR);
+    let errors = finding(&verdict, Signal::ErrorRate);
+    assert!(errors.lower > 0.0 && errors.upper < 0.05, "{errors}");
+    assert_eq!(verdict.decision, Decision::Promote);
+}
+
+#[test]
+fn a_tolerance_forgives_as_much() {
+    let effect = Effect { shift: 0.25, ..Effect::NONE };
+    let statistics = observed(traffic(effect, 1), 50_000);
+    for (tolerance, expected) in [(0.02, Decision::Rollback), (0.2, Decision::Continue)] {
+        let scores = Some(Limits { tolerance, margin: tolerance.max(0.05) });
+        let decider = Decider::new(Config { scores, minimum_time: 2 * HOUR, ..Config::default() });
+        assert_eq!(decider.decide(&statistics, HOUR), expected, "{tolerance}");
+    }
+}
+
+#[test]
+fn a_canary_that_cannot_be_decided_in_time_starves() {
+    let statistics = observed(traffic(Effect::NONE, 1), 1000);
+    let decider = Decider::new(Config::default());
+    assert_eq!(decider.decide(&statistics, HOUR), Decision::Continue);
+    // At 1,000 requests in three hours there will be 8,000 in the end.
+    assert_eq!(decider.decide(&statistics, 3 * HOUR), Decision::Starved);
+    assert_eq!(decider.decide(&statistics, 24 * HOUR), Decision::Starved);
+    let busy = observed(traffic(Effect::NONE, 1), 20_000);
+    assert_eq!(decider.decide(&busy, 3 * HOUR), Decision::Continue);
+    assert_eq!(decider.decide(&busy, 24 * HOUR), Decision::Starved);
+}
+
+#[test]
+fn replicas_together_see_what_none_of_them_sees() {
+    let effect = Effect { errors: 0.02, ..Effect::NONE };
+    let reference = Arc::new(Reference::new(&traffic(effect, 0).before(1000), 0.95));
+    let mut all = Statistics::new(reference.clone());
+    let decider = Decider::new(Config::default());
+    for seed in 1..=5 {
+        let mut traffic = traffic(effect, seed);
+        let mut replica = Statistics::new(reference.clone());
+        (0..2500).for_each(|_| replica.record(traffic.share, &traffic.request()));
+        assert_eq!(decider.decide(&replica, HOUR), Decision::Continue);
+        all.merge(&replica).unwrap();
+    }
+    assert_eq!(decider.decide(&all, HOUR), Decision::Rollback);
+}
+
+#[test]
+fn an_outage_of_both_arms_is_not_the_canarys() {
+    let mut statistics = observed(traffic(Effect::NONE, 3), 20_000);
+    let live = Live::Generated(Generated {
+        error_rate: 0.6,
+        latency: Duration::from_secs(1),
+        ..Generated::default()
+    });
+    let mut outage = Traffic::new(share(0.1), live, Effect::NONE, 4);
+    let decider = Decider::new(Config::default());
+    for _ in 0..5000 {
+        statistics.record(outage.share, &outage.request());
+        assert!(!decider.harmful(&statistics));
+    }
+}
+
+#[test]
+fn a_ramp_during_an_outage_is_not_the_canarys() {
+    // At the larger share everything fails more often: pooled, the canary would
+    // have 9 % and live 7 %.
+    let mut statistics = observed(traffic(Effect::NONE, 5), 20_000);
+    let live = Live::Generated(Generated { error_rate: 0.1, ..Generated::default() });
+    let mut later = Traffic::new(share(0.5), live, Effect::NONE, 6);
+    (0..20_000).for_each(|_| statistics.record(later.share, &later.request()));
+    let rate = |arm| {
+        let arm = statistics.arm(arm);
+        arm.failed() as f64 / arm.requests() as f64
+    };
+    assert!(rate(Arm::Canary) > 1.2 * rate(Arm::Live));
+    let verdict = Decider::new(Config::default()).verdict(&statistics, HOUR);
+    assert_ne!(finding(&verdict, Signal::ErrorRate).state, State::Harmful);
+}
+
+/// Statistics with so many non-finite answers of so many requests in live and in
+/// the canary.
+fn with_non_finite(live: (u64, u64), canary: (u64, u64)) -> Statistics {
+    let mut statistics = Statistics::new(Arc::new(Reference::new(&[], 0.95)));
+    for (arm, (non_finite, requests)) in [(Arm::Live, live), (Arm::Canary, canary)] {
+        for request in 0..requests {
+            let outcome = if request < non_finite { Outcome::NonFinite } else { Outcome::Empty };
+            let observation = Observation { arm, latency: Duration::from_millis(20), outcome };
+            statistics.record(share(0.1), &observation);
+        }
+    }
+    statistics
+}
+
+#[test]
+fn two_answers_that_are_not_finite_are_enough_unless_live_has_them_too() {
+    let decider = Decider::new(Config::default());
+    assert!(!decider.harmful(&with_non_finite((0, 2700), (1, 300))));
+    assert!(decider.harmful(&with_non_finite((0, 2700), (2, 300))));
+    assert!(!decider.harmful(&with_non_finite((2, 2700), (2, 300))));
+    assert!(!decider.harmful(&with_non_finite((90, 27_000), (10, 3000))));
+    // Without knowledge of live it takes three.
+    let mut config = Config::default();
+    config.non_finite.as_mut().unwrap().expected = None;
+    let decider = Decider::new(config);
+    assert!(!decider.harmful(&with_non_finite((0, 2700), (2, 300))));
+    assert!(decider.harmful(&with_non_finite((0, 2700), (4, 300))));
+}
+
+/// A configuration that watches nothing but what is set later.
+fn nothing() -> Config {
+    Config { error_rate: None, latency: None, scores: None, non_finite: None, ..Config::default() }
+}
+
+#[test]
+fn disagreement_of_shadowed_requests_is_held_against_its_limits() {
+    let limits = Limits { tolerance: 0.05, margin: 0.05 };
+    let decider =
+        Decider::new(Config { disagreement: Some(limits), minimum_requests: 0, ..nothing() });
+    for (every, expected) in [(100, Decision::Promote), (8, Decision::Rollback)] {
+        let mut statistics = Statistics::new(Arc::new(Reference::new(&[], 0.95)));
+        for number in 1..=4000 {
+            let same_top = number % every != 0;
+            statistics.record_pair(&Pair { same_top, difference: Some(0.0) });
+        }
+        assert_eq!(decider.decide(&statistics, HOUR), expected, "one in {every}");
+    }
+}
+
+#[test]
+fn skew_names_the_feature() {
+    let profile = br#"{"schema": "outrigger.dev/profile/v1", "features": [
+        {"name": "recency", "edges": [6], "shares": [0.5, 0.5]},
+        {"name": "channel", "missing": 0.02, "words": ["phone", "web"], "shares": [0.48, 0.5]}]}"#;
+    let profile = Arc::new(Profile::parse(profile).unwrap());
+    let limits = Limits { tolerance: 0.1, margin: 0.1 };
+    let skew = Some(SkewLimits { profile, limits });
+    let decider = Decider::new(Config { skew, minimum_requests: 0, ..nothing() });
+    let statistics = |missing_every: usize| {
+        let mut statistics = Statistics::new(Arc::new(Reference::new(&[], 0.95)));
+        for number in 0..4000 {
+            let word = if number % missing_every == 0 { 0 } else { 2 + number / 2 % 2 };
+            statistics.record_features(share(0.1), Arm::Canary, &[2 + number % 2, word]);
+        }
+        statistics
+    };
+    assert_eq!(decider.decide(&statistics(50), HOUR), Decision::Promote);
+    let verdict = decider.verdict(&statistics(5), HOUR);
+    assert_eq!(verdict.decision, Decision::Rollback);
+    let skew = finding(&verdict, Signal::Skew);
+    assert_eq!(skew.detail.as_deref(), Some("channel: missing"));
+    assert!(skew.lower > 0.1 && skew.upper < 0.25, "{skew}");
+}
+
+#[test]
+fn a_category_that_the_profile_has_not_is_no_skew_before_it_comes() {
+    let profile = br#"{"schema": "outrigger.dev/profile/v1", "features": [
+        {"name": "channel", "words": ["phone", "web"], "shares": [0.5, 0.5]}]}"#;
+    let profile = Arc::new(Profile::parse(profile).unwrap());
+    let limits = Limits { tolerance: 0.0, margin: 0.01 };
+    let decider = Decider::new(Config { skew: Some(SkewLimits { profile, limits }), ..nothing() });
+    let mut statistics = Statistics::new(Arc::new(Reference::new(&[], 0.95)));
+    assert!(!decider.harmful(&statistics));
+    for number in 0..1000 {
+        statistics.record_features(share(0.1), Arm::Canary, &[2 + number % 2]);
+        assert!(!decider.harmful(&statistics), "{number}");
+    }
+    let missing = &[0];
+    statistics.record_features(share(0.1), Arm::Canary, missing);
+    assert!(decider.harmful(&statistics), "never is never");
+}
+
+/// Statistics of a live that scores as `live` says, and of a canary as `canary` does.
+fn with_scores(live: fn(u32) -> f64, canary: fn(u32) -> f64, requests: u32) -> Statistics {
+    let scored = |arm, score| Observation {
+        arm,
+        latency: Duration::from_millis(20),
+        outcome: Outcome::Scored(score),
+    };
+    let sample: Vec<_> = (0..1000).map(|number| scored(Arm::Live, live(number))).collect();
+    let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, 0.95)));
+    for number in 0..requests {
+        let seen = if number % 10 == 0 {
+            scored(Arm::Canary, canary(number / 10))
+        } else {
+            scored(Arm::Live, live(number))
+        };
+        statistics.record(share(0.1), &seen);
+    }
+    statistics
+}
+
+fn only_scores() -> Decider {
+    let limits = Limits { tolerance: 0.0, margin: 0.05 };
+    Decider::new(Config { scores: Some(limits), ..nothing() })
+}
+
+#[test]
+fn scores_that_pile_up_may_not_move_either_way() {
+    let constant: fn(u32) -> f64 = |_| 0.5;
+    let verdict = |canary| only_scores().decide(&with_scores(constant, canary, 20_000), HOUR);
+    assert_eq!(verdict(constant), Decision::Promote);
+    assert_eq!(verdict(|_| 0.4), Decision::Rollback);
+    assert_eq!(verdict(|_| 0.6), Decision::Rollback);
+    // Half of them were cut off at 0.
+    let half = |number: u32| f64::from(number * 7919 % 1000).max(500.0) / 500.0 - 1.0;
+    let below = |number: u32| f64::from(number * 7919 % 1000) / 500.0 - 1.0;
+    assert_eq!(only_scores().decide(&with_scores(half, below, 20_000), HOUR), Decision::Rollback);
+}
+
+#[test]
+fn of_scores_that_never_were_nothing_is_proved() {
+    let statistics = with_non_finite((0, 90_000), (0, 10_000));
+    assert_eq!(only_scores().decide(&statistics, HOUR), Decision::Continue);
+    let verdict = only_scores().verdict(&statistics, HOUR);
+    assert_eq!(finding(&verdict, Signal::Scores).state, State::Open);
+}
+
+#[test]
+fn harm_that_begins_late_is_seen() {
+    let mut statistics = observed(traffic(Effect::NONE, 1), 100_000);
+    let mut later = traffic(Effect { errors: 0.5, ..Effect::NONE }, 2);
+    let decider = Decider::new(Config::default());
+    let requests = (1..).find(|_| {
+        statistics.record(later.share, &later.request());
+        decider.harmful(&statistics)
+    });
+    assert!(requests.is_some_and(|requests| requests < 5000), "{requests:?}");
+}
+
+#[test]
+fn arms_of_the_wrong_size_are_told() {
+    let fits = |canary| {
+        let statistics = with_non_finite((0, 9000), (0, canary));
+        Decider::new(Config::default()).verdict(&statistics, HOUR).sample_ratio.fits
+    };
+    assert_eq!([850, 1000, 1100, 1300].map(fits), [false, true, true, false]);
+}
+
+#[test]
+fn a_verdict_says_why() {
+    let text = verdict(Effect { latency: 1.5, ..Effect::NONE }, 10_000).to_string();
+    assert!(text.starts_with("rollback: latency 6"), "{text}");
+    assert!(!text.contains("error rate"), "{text}");
+}
+
+/// How many of 300 canaries have, at any look, a bound on the wrong side of
+/// what is true.
+fn missed(config: &Config, effect: Effect, truth: f64) -> usize {
+    let decider = Decider::new(config.clone());
+    let wrong = |seed: &u64| {
+        let mut traffic = traffic(effect, *seed);
+        let sample = traffic.before(200);
+        let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, config.quantile())));
+        (1..=3000_u64).any(|request| {
+            statistics.record(traffic.share, &traffic.request());
+            // Looks come ever more rarely, which makes them no less many for the
+            // bounds, and the test fast.
+            request.is_power_of_two() && request >= 64 || request % 500 == 0
+        } && {
+            let verdict = decider.verdict(&statistics, HOUR);
+            let finding = &verdict.findings[0];
+            finding.lower > truth || finding.upper < truth
+        })
+    };
+    (0..300).filter(wrong).count()
+}
+
+#[test]
+fn bounds_cover_what_is_true_at_every_look() {
+    // Each bound may miss in 10 % of the canaries, and the binomial's standard
+    // deviation of both together is 7.
+    let most = 60 + 3 * 7;
+    let limits = Limits { tolerance: 0.0, margin: 0.05 };
+    let errors = Config { confidence: 0.9, error_rate: Some(limits), ..nothing() };
+    let effect = Effect { errors: 0.03 / 0.99, ..Effect::NONE };
+    assert!(missed(&errors, effect, 0.03) <= most);
+    // It can fail: at what is not true.
+    assert!(missed(&errors, effect, -0.05) > most);
+
+    let latency = LatencyLimits { quantile: 0.9, limits };
+    let latency = Config { confidence: 0.9, latency: Some(latency), ..nothing() };
+    let effect = Effect { latency: 1.3, ..Effect::NONE };
+    assert!(missed(&latency, effect, 0.3) <= most);
+    assert!(missed(&latency, effect, 0.0) > most);
+
+    let scores = Config { confidence: 0.9, scores: Some(limits), ..nothing() };
+    assert!(missed(&scores, Effect::NONE, 0.0) <= most);
+    let effect = Effect { shift: 0.4, ..Effect::NONE };
+    assert!(missed(&scores, effect, 0.0) > most);
+}

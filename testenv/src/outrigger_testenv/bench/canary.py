@@ -1,0 +1,30 @@
+"""The judge of canaries, on simulated ones: what its benchmark prints."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from outrigger_testenv.bench.figure import FULL, Effort, Failed, Measurement
+from outrigger_testenv.bench.programs import CANARY, output_of
+from outrigger_testenv.bench.setup import Setup
+
+
+def simulated(name: str, setup: Setup, effort: Effort) -> Measurement:
+    """One of its lines; all come from one run, of fewer canaries when it is to be quick."""
+    canaries = 10_000 if effort == FULL else 200
+    output = run(setup.programs[CANARY], canaries)
+    return Measurement([value(name, output)], {"canaries": canaries})
+
+
+@cache
+def run(program: Path, canaries: int) -> str:
+    """What it prints with so many canaries of each kind. Raises CalledProcessError."""
+    return output_of(program, CANARIES=str(canaries))
+
+
+def value(name: str, output: str) -> float:
+    """From the line `bench <name> <value> <unit>`. Raises Failed if there is none."""
+    found = re.search(rf"^bench {re.escape(name)} (\S+) \S+$", output, re.MULTILINE)
+    if found is None:
+        raise Failed(f"the benchmark prints no {name}")
+    return float(found[1])
