@@ -45,7 +45,7 @@ class Engine:
             "tensorflow_intra_op_parallelism": threads,
             "tensorflow_inter_op_parallelism": threads,
         }
-        command = [*_engine_program(), *(f"--{name}={value}" for name, value in flags.items())]
+        command = [*engine_program(), *(f"--{name}={value}" for name, value in flags.items())]
         self.process = Process("engine", command, log, library())
 
     def start(self) -> None:
@@ -65,7 +65,8 @@ class Engine:
         return True
 
 
-def _engine_program() -> list[str | Path]:
+def engine_program() -> list[str | Path]:
+    """The official engine where OUTRIGGER_TESTENV_ENGINE names it, else the local one."""
     official = os.environ.get(ENGINE_ENV)
     return [official] if official else [outrigger(), "engine"]
 

@@ -70,6 +70,14 @@ class Rendered:
         return self.workload["spec"]["template"]["spec"]
 
     @property
+    def claims(self) -> list[Object]:
+        """Volumes that a StatefulSet makes for every pod."""
+        return [
+            {"name": each["metadata"]["name"], "persistentVolumeClaim": {}}
+            for each in self.workload["spec"].get("volumeClaimTemplates", [])
+        ]
+
+    @property
     def config(self) -> Mapping[str, str]:
         """The files that the pods find in their configuration, by name."""
         return self.one("ConfigMap", self.workload["metadata"]["name"])["data"]
