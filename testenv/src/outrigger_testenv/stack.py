@@ -20,6 +20,7 @@ from outrigger_testenv.processes import Process, free_ports
 
 ENGINE_ENV = "OUTRIGGER_TESTENV_ENGINE"
 KEEP_ENV = "OUTRIGGER_TESTENV_KEEP"
+LIBRARY_ENV = "OUTRIGGER_TENSORFLOW"
 
 
 class Engine:
@@ -73,12 +74,12 @@ def engine_program() -> list[str | Path]:
 
 def library() -> dict[str, str]:
     """Environment that leads binaries to this interpreter's TensorFlow (not imported for it)."""
-    if "OUTRIGGER_TENSORFLOW" in os.environ:
+    if LIBRARY_ENV in os.environ:
         return {}
     from importlib.util import find_spec
 
     found = find_spec("tensorflow")
-    return {"OUTRIGGER_TENSORFLOW": str(Path(found.origin).parent)} if found else {}
+    return {LIBRARY_ENV: str(Path(found.origin).parent)} if found else {}
 
 
 class ControlPlane:

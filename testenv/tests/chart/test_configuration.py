@@ -1,8 +1,12 @@
 """The binary takes the configuration that the chart renders, as the pod gives it."""
 
+import socket
+import subprocess
+
 import pytest
 import yaml
 
+from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart.cases import CASES
 from outrigger_testenv.chart.pod import LocalPod
 from outrigger_testenv.chart.render import render
@@ -58,6 +62,28 @@ def test_the_engine_starts_with_an_empty_list_of_models(case):
     flags = flags_of(case.rendered)
     assert flags["model_config_file"] == "/etc/outrigger/config/models.config"
     assert case.rendered.config["models.config"].strip() == "model_config_list {}"
+
+
+def test_registries_are_asked_through_the_proxy():
+    variables = {
+        each["name"]: each["value"]
+        for each in CASES["everything"].rendered.container("outrigger")["env"]
+    }
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.settimeout(30)
+        address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        asking = subprocess.Popen(
+            [outrigger(), "inspect", "registry.example/team/churn:latest"],
+            env={**variables, "HTTPS_PROXY": address},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            connection, _ = proxy.accept()
+            with connection:
+                assert connection.recv(1000).startswith(b"CONNECT registry.example:443 ")
+        finally:
+            asking.kill()
+            asking.wait()
 
 
 def flags_of(rendered):

@@ -233,7 +233,6 @@ def test_digest_pinned_images():
     images = {each["name"]: each["image"] for each in containers(EVERYTHING.pod)}
     assert images["outrigger"] == f"registry.example/outrigger@sha256:{'1' * 64}"
     assert images["engine"] == f"docker.io/tensorflow/serving@sha256:{'3' * 64}"
-    assert "ephemeral" in volume(EVERYTHING, "store")
 
 
 def test_no_image_is_latest(case):

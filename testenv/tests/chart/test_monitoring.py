@@ -95,6 +95,21 @@ def test_every_metric_and_label_is_exposed_by_the_binary(queries):
         assert prometheus.groupings(query) <= known | prometheus.TARGET_LABELS, where
 
 
+def test_the_autoscalers_metric_is_exposed_by_the_binary(everything):
+    metrics = everything.one("HorizontalPodAutoscaler")["spec"]["metrics"]
+    names = {each["pods"]["metric"]["name"] for each in metrics if each["type"] == "Pods"}
+    assert names and names <= set(prometheus.exposed())
+
+
+def test_every_metric_of_the_pages_is_exposed_by_the_binary():
+    pages = [*(repository() / "docs").glob("*.md"), CHART / "values.yaml"]
+    # Crates and packages are spelled alike.
+    others = {f"outrigger_{each.name}" for each in (repository() / "crates").iterdir()}
+    for page in pages:
+        named = set(re.findall(r"\boutrigger_[a-z_]+", page.read_text()))
+        assert named - others - {"outrigger_testenv"} <= set(prometheus.exposed()), page
+
+
 def test_every_reason_in_a_query_is_one_of_the_table(queries):
     table = set(re.findall(r"^\| `(\w+)` ", (repository() / "docs/errors.md").read_text(), re.M))
     named = {

@@ -14,8 +14,9 @@ from outrigger_testenv import variants
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart import prometheus
 from outrigger_testenv.chart.cases import CASES
-from outrigger_testenv.chart.pod import ARBITRARY_USER, LocalPod, may_change_user
+from outrigger_testenv.chart.pod import LocalPod
 from outrigger_testenv.chart.render import render
+from outrigger_testenv.chart.user import ARBITRARY_USER, may_change_user
 from outrigger_testenv.client import Client, selector
 from outrigger_testenv.stack import merge
 
@@ -60,8 +61,11 @@ def pod(request, volumes):
     if request.param == "arbitrary-user" and not may_change_user():
         pytest.skip("needs root, setpriv, and binaries that others may read")
     values = merge(merge(CASES["minimal"].values, PRELOADED), KINDS[request.param])
+    failures = request.session.testsfailed
     with LocalPod(render(values), volumes) as made:
         yield made.start()
+        if request.session.testsfailed > failures:
+            print(*(process.tail() for process in made.processes.values()))
 
 
 def test_it_answers_over_grpc_and_http(pod):

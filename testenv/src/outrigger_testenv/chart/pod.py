@@ -4,7 +4,6 @@ import itertools
 import os
 import re
 import shutil
-import stat
 import subprocess
 import tempfile
 import urllib.error
@@ -15,13 +14,13 @@ from pathlib import Path
 
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart.render import Object, Rendered, containers
+from outrigger_testenv.chart.user import as_rendered
 from outrigger_testenv.processes import Process, free_ports
-from outrigger_testenv.stack import engine_program, library
+from outrigger_testenv.stack import LIBRARY_ENV, engine_program, library
 
 ADMIN = 9901
 OURS = ("engine", "outrigger")
-# As OpenShift gives a namespace one of its own.
-ARBITRARY_USER = 1000680000
+_PROGRAMS = {"outrigger": lambda: [outrigger()], "tensorflow_model_server": engine_program}
 
 
 class LocalPod:
@@ -136,29 +135,14 @@ class LocalPod:
             each["name"]: self._local(each.get("value", ""), container)
             for each in container.get("env", [])
         }
-        program, *rest = container["command"]
-        programs = {"outrigger": [outrigger()], "tensorflow_model_server": engine_program()}
-        command = [*programs.get(program, [program]), *rest, *container.get("args", [])]
+        program, *arguments = [*container["command"], *container["args"]]
         return [
-            *self._as_user(container),
+            *as_rendered(self.rendered.pod["securityContext"], container["securityContext"]),
             # An image's working directory and a container's environment.
             *("env", "--chdir=/", "-i", f"PATH={os.environ['PATH']}"),
             *(f"{name}={value}" for name, value in {**variables, **_runtime(program)}.items()),
-            *(self._local(str(part), container) for part in command),
-        ]
-
-    def _as_user(self, container: Object) -> list[str]:
-        if not may_change_user():
-            return []
-        pod, own = self.rendered.pod["securityContext"], container["securityContext"]
-        user = pod.get("runAsUser", ARBITRARY_USER)
-        group = pod.get("runAsGroup", 0)
-        assert own["capabilities"]["drop"] == ["ALL"] and not own["allowPrivilegeEscalation"]
-        return [
-            *("setpriv", f"--reuid={user}", f"--regid={group}"),
-            f"--groups={pod['fsGroup']}" if "fsGroup" in pod else "--clear-groups",
-            *("--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"),
-            *("--pdeathsig", "KILL", "--"),
+            *(map(str, _PROGRAMS[program]())),
+            *(self._local(each, container) for each in arguments),
         ]
 
     def _log(self, name: str) -> Path:
@@ -200,18 +184,9 @@ class LocalPod:
         return subprocess.Popen([self._local(part, container) for part in action["command"]])
 
 
-def may_change_user() -> bool:
-    """Whether processes can be started as another user who can read the binaries."""
-    if os.geteuid() != 0 or shutil.which("setpriv") is None:
-        return False
-    needed = [Path(outrigger()), *(Path(each) for each in library().values())]
-    return all(_open_to_others(each.resolve()) for each in needed)
-
-
-def _open_to_others(path: Path) -> bool:
-    return all(each.stat().st_mode & stat.S_IXOTH for each in [path, *path.parents])
-
-
 def _runtime(program: str) -> dict[str, str]:
     """What the local engine needs to find TensorFlow, which the real one has built in."""
-    return library() if program == "tensorflow_model_server" else {}
+    if program != "tensorflow_model_server":
+        return {}
+    given = {name: os.environ[name] for name in (LIBRARY_ENV,) if name in os.environ}
+    return given or library()
