@@ -1,14 +1,18 @@
 """What the chart renders over the matrix of values: expected, valid, restricted."""
 
+import functools
 import shutil
 
 import pytest
 
 from outrigger_testenv.chart import security, validity
-from outrigger_testenv.chart.cases import NEWEST
-from outrigger_testenv.chart.render import lint, render_with_program
+from outrigger_testenv.chart.cases import CASES, NEWEST
+from outrigger_testenv.chart.render import lint, render, render_with_program
+from outrigger_testenv.stack import merge
 
 UPDATE = "`make chart-golden` writes it anew"
+# Values that only mean something together.
+WHOLE = ("batching", "request", "nodeAffinity", "behavior")
 
 
 def test_lint_finds_nothing(case):
@@ -30,6 +34,24 @@ def test_every_object_is_valid_from_the_oldest_to_the_newest_cluster(case):
         for each in case.rendered.objects
     ]
     assert [each for each in problems if each] == []
+
+
+def test_every_value_by_itself_makes_valid_objects():
+    minimal = CASES["minimal"]
+    for path, value in leaves(CASES["everything"].values):
+        values = functools.reduce(lambda inner, key: {key: inner}, reversed(path), value)
+        for each in render(merge(minimal.values, values)).objects:
+            if each not in minimal.rendered.objects:
+                assert validity.problem(each, NEWEST) is None, path
+
+
+def leaves(values, path=()):
+    """The values of a tree by their paths."""
+    for key, value in values.items():
+        if isinstance(value, dict) and key not in WHOLE:
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
 
 
 def test_every_object_is_in_the_releases_namespace_and_labelled(case):
