@@ -47,8 +47,9 @@ def test_the_engines_threads_follow_its_cpu_limit(limit, threads):
 
 
 def test_threads_that_are_given_win_over_the_limit():
-    flags = flags_of(render(merge(CASES["minimal"].values, {"engine": {"threads": 7}})))
-    assert flags["tensorflow_intra_op_parallelism"] == "7"
+    flags = flags_of(render(merge(CASES["minimal"].values, {"engine": {"intraOpThreads": 1}})))
+    assert flags["tensorflow_intra_op_parallelism"] == "1"
+    assert flags["tensorflow_inter_op_parallelism"] == "2"
 
 
 @pytest.mark.parametrize(("calls", "threads"), [(None, "160"), (200, "232")])

@@ -55,11 +55,12 @@
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* The engine's threads: given, or its CPU limit rounded up; 0 leaves it to the engine. */}}
+{{/* A number of threads: given, or the CPU limit rounded up; 0 leaves it to the engine. */}}
 {{- define "outrigger.engineThreads" -}}
-{{- $limit := dig "limits" "cpu" "" .Values.engine.resources | toString -}}
-{{- if .Values.engine.threads -}}
-{{- int .Values.engine.threads -}}
+{{- $limit := dig "limits" "cpu" "" (index . 0).Values.engine.resources | toString -}}
+{{- $given := index . 1 | int -}}
+{{- if $given -}}
+{{- $given -}}
 {{- else if hasSuffix "m" $limit -}}
 {{- divf (trimSuffix "m" $limit | float64) 1000.0 | ceil | int -}}
 {{- else -}}
@@ -73,7 +74,7 @@
 max_batch_size { value: {{ int .maxBatchSize }} }
 batch_timeout_micros { value: {{ int .timeoutMicros }} }
 max_enqueued_batches { value: {{ int .maxEnqueuedBatches }} }
-{{- with default (include "outrigger.engineThreads" $ | int) (int .threads) }}
+{{- with default (include "outrigger.engineThreads" (list $ $.Values.engine.interOpThreads) | int) (int .threads) }}
 num_batch_threads { value: {{ . }} }
 {{- end }}
 {{- range .allowedSizes }}

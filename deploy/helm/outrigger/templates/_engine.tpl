@@ -1,6 +1,5 @@
 {{- define "outrigger.engine" -}}
 {{- $config := include "outrigger.paths.config" . -}}
-{{- $threads := include "outrigger.engineThreads" . -}}
 {{- $calls := dig "max_in_flight" 128 .Values.config.engine | int -}}
 - name: engine
   image: {{ include "outrigger.image" (list .Values.engine.image "") }}
@@ -25,8 +24,8 @@
     - --load_retry_interval_micros=0
     # More than Outrigger has in flight, or calls are refused.
     - --grpc_max_threads={{ add $calls 32 }}
-    - --tensorflow_intra_op_parallelism={{ $threads }}
-    - --tensorflow_inter_op_parallelism={{ $threads }}
+    - --tensorflow_intra_op_parallelism={{ include "outrigger.engineThreads" (list . .Values.engine.intraOpThreads) }}
+    - --tensorflow_inter_op_parallelism={{ include "outrigger.engineThreads" (list . .Values.engine.interOpThreads) }}
     {{- if .Values.engine.batching.enabled }}
     - --enable_batching=true
     - --batching_parameters_file={{ $config }}/batching.config
