@@ -34,8 +34,8 @@ test-rust: venv tools ## the Rust tests
 	$(CARGO) test --workspace
 
 .PHONY: test-python
-test-python: venv build tools ## the tests on real processes: environment, orchestration, execution
-	$(PY) -m pytest $(addprefix testenv/tests/,unit environment orchestration execution)
+test-python: venv build tools ## the tests on real processes and of the chart: environment, orchestration, execution
+	$(PY) -m pytest $(addprefix testenv/tests/,unit chart environment orchestration execution)
 
 .PHONY: lint
 lint: venv ## what CI checks: formatting, clippy, rustdoc, cargo-deny, ruff
@@ -69,8 +69,12 @@ $(STAMP): $(LOCK) testenv/pyproject.toml $(PROTOS)
 	  --editable testenv
 	@touch $@
 
+.PHONY: chart-golden
+chart-golden: venv ## what the Helm chart renders for the tests' values, written anew
+	@$(PY) -m outrigger_testenv.chart.golden
+
 .PHONY: tools
-tools: ## docker-registry, skopeo and umoci, where they can be installed
+tools: ## docker-registry, skopeo, umoci and promtool, where they can be installed
 	@scripts/install-test-tools
 
 .PHONY: validate-model

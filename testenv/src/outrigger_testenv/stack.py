@@ -20,6 +20,7 @@ from outrigger_testenv.processes import Process, free_ports
 
 ENGINE_ENV = "OUTRIGGER_TESTENV_ENGINE"
 KEEP_ENV = "OUTRIGGER_TESTENV_KEEP"
+LIBRARY_ENV = "OUTRIGGER_TENSORFLOW"
 
 
 class Engine:
@@ -45,7 +46,7 @@ class Engine:
             "tensorflow_intra_op_parallelism": threads,
             "tensorflow_inter_op_parallelism": threads,
         }
-        command = [*_engine_program(), *(f"--{name}={value}" for name, value in flags.items())]
+        command = [*engine_program(), *(f"--{name}={value}" for name, value in flags.items())]
         self.process = Process("engine", command, log, library())
 
     def start(self) -> None:
@@ -65,19 +66,20 @@ class Engine:
         return True
 
 
-def _engine_program() -> list[str | Path]:
+def engine_program() -> list[str | Path]:
+    """The official engine where OUTRIGGER_TESTENV_ENGINE names it, else the local one."""
     official = os.environ.get(ENGINE_ENV)
     return [official] if official else [outrigger(), "engine"]
 
 
 def library() -> dict[str, str]:
     """Environment that leads binaries to this interpreter's TensorFlow (not imported for it)."""
-    if "OUTRIGGER_TENSORFLOW" in os.environ:
+    if LIBRARY_ENV in os.environ:
         return {}
     from importlib.util import find_spec
 
     found = find_spec("tensorflow")
-    return {"OUTRIGGER_TENSORFLOW": str(Path(found.origin).parent)} if found else {}
+    return {LIBRARY_ENV: str(Path(found.origin).parent)} if found else {}
 
 
 class ControlPlane:

@@ -1,0 +1,39 @@
+{{/* What a schema cannot say: values that contradict each other. */}}
+{{- define "outrigger.check" -}}
+{{- $values := .Values -}}
+{{- if not $values.image.repository -}}
+{{- fail "image.repository: where is the image of Outrigger?" -}}
+{{- end -}}
+{{- if not (or $values.config.images.repository $values.config.models) -}}
+{{- fail "config.images.repository: without it and without config.models, no model could ever be found" -}}
+{{- end -}}
+{{- if eq $values.store.type "existingClaim" -}}
+{{- if not $values.store.existingClaim -}}
+{{- fail "store.existingClaim: which claim?" -}}
+{{- end -}}
+{{- if or (gt (int $values.replicaCount) 1) $values.autoscaling.enabled -}}
+{{- fail "store.type existingClaim: a model store has one owner; set replicaCount to 1, or use store.type persistent" -}}
+{{- end -}}
+{{- end -}}
+{{- with $values.engine.batching -}}
+{{- if and .allowedSizes (ne (int (last .allowedSizes)) (int .maxBatchSize)) -}}
+{{- fail "engine.batching.allowedSizes: the last must be maxBatchSize, or no model loads" -}}
+{{- end -}}
+{{- end -}}
+{{- with $values.registry -}}
+{{- if and .useImagePullSecret (not .existingSecret) (not $values.imagePullSecrets) -}}
+{{- fail "registry.useImagePullSecret: there are no imagePullSecrets" -}}
+{{- end -}}
+{{- if and .caBundle.existingConfigMap .caBundle.existingSecret -}}
+{{- fail "registry.caBundle: a ConfigMap or a Secret, not both" -}}
+{{- end -}}
+{{- end -}}
+{{- with $values.autoscaling -}}
+{{- if and .enabled (not .targetCPUUtilizationPercentage) (not .targetRequestsInFlight) -}}
+{{- fail "autoscaling: by CPU, by requests in flight, or both" -}}
+{{- end -}}
+{{- end -}}
+{{- if le (int $values.drain.graceSeconds) (int $values.drain.delaySeconds) -}}
+{{- fail "drain.graceSeconds: it includes delaySeconds, and must be more" -}}
+{{- end -}}
+{{- end -}}

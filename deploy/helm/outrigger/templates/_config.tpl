@@ -1,0 +1,97 @@
+{{- define "outrigger.paths.config" -}}/etc/outrigger/config{{- end -}}
+{{- define "outrigger.paths.registry" -}}/etc/outrigger/registry{{- end -}}
+{{- define "outrigger.paths.ca" -}}/etc/outrigger/ca{{- end -}}
+{{- define "outrigger.paths.store" -}}/var/lib/outrigger{{- end -}}
+{{- define "outrigger.paths.socket" -}}/run/outrigger/engine.sock{{- end -}}
+
+{{/* The Secret with the registries' credentials, if there is one. */}}
+{{- define "outrigger.registrySecret" -}}
+{{- if .Values.registry.existingSecret -}}
+{{- .Values.registry.existingSecret -}}
+{{- else if .Values.registry.useImagePullSecret -}}
+{{- with first .Values.imagePullSecrets }}{{ .name }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "outrigger.hasCaBundle" -}}
+{{- with .Values.registry.caBundle }}{{ if or .existingConfigMap .existingSecret }}true{{ end }}{{ end -}}
+{{- end -}}
+
+{{/* A tenth of the volume stays free: a full emptyDir would evict the pod. */}}
+{{- define "outrigger.storeSize" -}}
+{{- $size := .Values.store.size -}}
+{{- $number := regexFind "^[0-9.]+" $size | float64 -}}
+{{- $mebibytes := index (dict "Mi" 1.0 "Gi" 1024.0 "Ti" 1048576.0) (regexFind "[MGT]i$" $size) -}}
+{{- printf "%dMiB" (floor (mulf $number $mebibytes 0.9) | int64) -}}
+{{- end -}}
+
+{{/* outrigger.yaml: the values' configuration and what the pod decides. */}}
+{{- define "outrigger.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- $listen := .Values.listenAddress -}}
+{{- $_ := set $config "server" (merge (dict
+  "grpc" (printf "%s:9000" $listen)
+  "http" (printf "%s:9080" $listen)
+  "health" (printf "%s:9902" $listen)
+  "admin" "127.0.0.1:9901"
+  "shutdown_delay" (printf "%ds" (int .Values.drain.delaySeconds))
+  "shutdown_grace" (printf "%ds" (int .Values.drain.graceSeconds))
+) (default dict $config.server)) -}}
+{{- $_ := set $config "engine" (merge (dict
+  "endpoint" (printf "unix:%s" (include "outrigger.paths.socket" .))
+) (default dict $config.engine)) -}}
+{{- $_ := set $config "store" (merge (dict
+  "path" (include "outrigger.paths.store" .)
+) (default dict $config.store) (dict "max_size" (include "outrigger.storeSize" .))) -}}
+{{- if not $config.images.repository -}}
+{{- $_ := unset $config.images "repository" -}}
+{{- end -}}
+{{- if include "outrigger.registrySecret" . -}}
+{{- $_ := set $config.images "docker_config" (include "outrigger.paths.registry" .) -}}
+{{- end -}}
+{{- if include "outrigger.hasCaBundle" . -}}
+{{- $_ := set $config.images "ca_file" (printf "%s/ca.crt" (include "outrigger.paths.ca" .)) -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* A number of threads: given, or the CPU limit rounded up; 0 leaves it to the engine. */}}
+{{- define "outrigger.engineThreads" -}}
+{{- $limit := dig "limits" "cpu" "" (index . 0).Values.engine.resources | toString -}}
+{{- $given := index . 1 | int -}}
+{{- if $given -}}
+{{- $given -}}
+{{- else if hasSuffix "m" $limit -}}
+{{- divf (trimSuffix "m" $limit | float64) 1000.0 | ceil | int -}}
+{{- else -}}
+{{- float64 $limit | ceil | int -}}
+{{- end -}}
+{{- end -}}
+
+{{/* BatchingParameters, as protobuf's text. */}}
+{{- define "outrigger.batching" -}}
+{{- with .Values.engine.batching -}}
+max_batch_size { value: {{ int .maxBatchSize }} }
+batch_timeout_micros { value: {{ int .timeoutMicros }} }
+max_enqueued_batches { value: {{ int .maxEnqueuedBatches }} }
+{{- with default (include "outrigger.engineThreads" (list $ $.Values.engine.interOpThreads) | int) (int .threads) }}
+num_batch_threads { value: {{ . }} }
+{{- end }}
+{{- range .allowedSizes }}
+allowed_batch_sizes: {{ int . }}
+{{- end }}
+pad_variable_length_inputs: {{ .padVariableLengthInputs }}
+{{- end -}}
+{{- end -}}
+
+{{- define "outrigger.files" -}}
+outrigger.yaml: |
+  {{- include "outrigger.config" . | nindent 2 }}
+# What the engine starts with: no models, which is not the same as an empty file.
+models.config: |
+  model_config_list {}
+{{- if .Values.engine.batching.enabled }}
+batching.config: |
+  {{- include "outrigger.batching" . | nindent 2 }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,69 @@
+{{- define "outrigger.probe" -}}
+{{- $request := dict "httpGet" (dict "path" (index . 0) "port" "health") -}}
+{{- toYaml (merge $request (index . 1)) -}}
+{{- end -}}
+
+{{- define "outrigger.control" -}}
+- name: outrigger
+  image: {{ include "outrigger.image" (list .Values.image .Chart.AppVersion) }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [outrigger]
+  args:
+    - serve
+    - --config={{ include "outrigger.paths.config" . }}/outrigger.yaml
+  {{- $proxy := .Values.proxy }}
+  {{- if or $proxy.https $proxy.http $proxy.noProxy .Values.extraEnv }}
+  env:
+    {{- with $proxy.https }}
+    - name: HTTPS_PROXY
+      value: {{ quote . }}
+    {{- end }}
+    {{- with $proxy.http }}
+    - name: HTTP_PROXY
+      value: {{ quote . }}
+    {{- end }}
+    {{- with $proxy.noProxy }}
+    - name: NO_PROXY
+      value: {{ quote . }}
+    {{- end }}
+    {{- with .Values.extraEnv }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- end }}
+  {{- with .Values.extraEnvFrom }}
+  envFrom:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  ports:
+    - {name: grpc, containerPort: 9000}
+    - {name: http, containerPort: 9080}
+    - {name: health, containerPort: 9902}
+  startupProbe:
+    {{- include "outrigger.probe" (list "/healthz" .Values.probes.startup) | nindent 4 }}
+  readinessProbe:
+    {{- include "outrigger.probe" (list "/readyz" .Values.probes.readiness) | nindent 4 }}
+  livenessProbe:
+    {{- include "outrigger.probe" (list "/healthz" .Values.probes.liveness) | nindent 4 }}
+  {{- with .Values.resources }}
+  resources:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext:
+    {{- toYaml .Values.securityContext | nindent 4 }}
+  volumeMounts:
+    - {name: config, mountPath: {{ include "outrigger.paths.config" . }}, readOnly: true}
+    - {name: run, mountPath: /run/outrigger}
+    - {name: store, mountPath: {{ include "outrigger.paths.store" . }}}
+    {{- if include "outrigger.registrySecret" . }}
+    - {name: registry, mountPath: {{ include "outrigger.paths.registry" . }}, readOnly: true}
+    {{- end }}
+    {{- if include "outrigger.hasCaBundle" . }}
+    - {name: ca, mountPath: {{ include "outrigger.paths.ca" . }}, readOnly: true}
+    {{- end }}
+    {{- if .Values.baseline.reference }}
+    - {name: baseline, mountPath: /baseline, readOnly: true}
+    {{- end }}
+    {{- with .Values.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}

@@ -1,0 +1,90 @@
+{{- define "outrigger.podSecurityContext" -}}
+{{- $context := deepCopy .Values.podSecurityContext -}}
+{{- if include "outrigger.openshift" . -}}
+{{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- end -}}
+{{- toYaml $context -}}
+{{- end -}}
+
+{{- define "outrigger.spread" -}}
+{{- range .Values.topologySpreadConstraints }}
+{{- $selector := dict "matchLabels" (include "outrigger.selectorLabels" $ | fromYaml) }}
+- {{ merge (dict) . (dict "labelSelector" $selector) | toYaml | nindent 2 | trim }}
+{{- end }}
+{{- end -}}
+
+{{- define "outrigger.pod" -}}
+metadata:
+  annotations:
+    # A changed configuration makes new pods.
+    checksum/config: {{ include "outrigger.files" . | sha256sum }}
+    kubectl.kubernetes.io/default-container: outrigger
+    {{- with .Values.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  labels:
+    {{- include "outrigger.selectorLabels" . | nindent 4 }}
+    app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+    {{- with .Values.commonLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- with .Values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  serviceAccountName: {{ include "outrigger.serviceAccountName" . }}
+  automountServiceAccountToken: {{ .Values.serviceAccount.automountToken }}
+  # Variables invented for Services look like settings.
+  enableServiceLinks: false
+  shareProcessNamespace: {{ .Values.shareProcessNamespace }}
+  # Time to drain, and some for the engine to end.
+  terminationGracePeriodSeconds: {{ add (int .Values.drain.graceSeconds) 10 }}
+  securityContext:
+    {{- include "outrigger.podSecurityContext" . | nindent 4 }}
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with .Values.runtimeClassName }}
+  runtimeClassName: {{ . }}
+  {{- end }}
+  {{- $sidecar := include "outrigger.nativeSidecar" . }}
+  {{- if or $sidecar .Values.extraInitContainers }}
+  initContainers:
+    {{- with .Values.extraInitContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- if $sidecar }}
+    {{- include "outrigger.engine" . | nindent 4 }}
+    {{- end }}
+  {{- end }}
+  containers:
+    {{- include "outrigger.control" . | nindent 4 }}
+    {{- if not $sidecar }}
+    {{- include "outrigger.engine" . | nindent 4 }}
+    {{- end }}
+    {{- with .Values.extraContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  volumes:
+    {{- include "outrigger.volumes" . | nindent 4 }}
+  {{- with include "outrigger.spread" . | trim }}
+  topologySpreadConstraints:
+    {{- . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}

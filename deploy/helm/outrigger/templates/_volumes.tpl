@@ -1,0 +1,69 @@
+{{/* What a volume asks a storage class for. */}}
+{{- define "outrigger.claim" -}}
+accessModes:
+  {{- toYaml .Values.store.accessModes | nindent 2 }}
+{{- with .Values.store.storageClassName }}
+storageClassName: {{ . }}
+{{- end }}
+resources:
+  requests:
+    storage: {{ .Values.store.size }}
+{{- end -}}
+
+{{- define "outrigger.volumes" -}}
+- name: config
+  configMap:
+    name: {{ include "outrigger.fullname" . }}
+# The engine's socket.
+- name: run
+  emptyDir: {}
+- name: tmp
+  emptyDir: {}
+{{- if eq .Values.store.type "emptyDir" }}
+- name: store
+  emptyDir:
+    sizeLimit: {{ .Values.store.size }}
+{{- else if eq .Values.store.type "ephemeral" }}
+- name: store
+  ephemeral:
+    volumeClaimTemplate:
+      spec:
+        {{- include "outrigger.claim" . | nindent 8 }}
+{{- else if eq .Values.store.type "existingClaim" }}
+- name: store
+  persistentVolumeClaim:
+    claimName: {{ .Values.store.existingClaim }}
+{{- end }}
+{{- with include "outrigger.registrySecret" . }}
+- name: registry
+  secret:
+    secretName: {{ . }}
+    items:
+      - {key: {{ $.Values.registry.existingSecretKey }}, path: config.json}
+{{- end }}
+{{- with .Values.registry.caBundle.existingConfigMap }}
+- name: ca
+  configMap:
+    name: {{ . }}
+    items:
+      - {key: {{ $.Values.registry.caBundle.key }}, path: ca.crt}
+{{- end }}
+{{- with .Values.registry.caBundle.existingSecret }}
+- name: ca
+  secret:
+    secretName: {{ . }}
+    items:
+      - {key: {{ $.Values.registry.caBundle.key }}, path: ca.crt}
+{{- end }}
+{{- with .Values.baseline }}
+{{- if .reference }}
+- name: baseline
+  image:
+    reference: {{ .reference }}
+    pullPolicy: {{ .pullPolicy }}
+{{- end }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

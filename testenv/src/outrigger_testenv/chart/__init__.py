@@ -1,0 +1,1 @@
+"""The Helm chart under test: rendered, checked, and run without a cluster."""

@@ -1,0 +1,63 @@
+"""The values that the chart is rendered with."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from outrigger_testenv.binary import repository
+from outrigger_testenv.chart.render import CHART, Rendered, render
+from outrigger_testenv.stack import merge
+
+TESTS = repository() / "testenv" / "tests" / "chart"
+NEWEST = "1.37"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Values in a file of the tests, over files of the chart; where they must be valid."""
+
+    name: str
+    oldest: str
+    over: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def values(self) -> Mapping[str, Any]:
+        """All files merged, as `helm -f` does."""
+        files = [*(CHART / each for each in self.over), TESTS / "values" / f"{self.name}.yaml"]
+        return functools.reduce(merge, (yaml.safe_load(each.read_text()) for each in files), {})
+
+    @functools.cached_property
+    def rendered(self) -> Rendered:
+        """The chart with them."""
+        return render(self.values)
+
+    @property
+    def golden(self) -> Path:
+        """The file with the expected objects."""
+        return TESTS / "golden" / f"{self.name}.yaml"
+
+    @property
+    def golden_notes(self) -> Path:
+        """The file with the expected notes."""
+        return TESTS / "golden" / f"{self.name}.txt"
+
+
+CASES = {
+    case.name: case
+    for case in (
+        # Native sidecars: 1.29 and later.
+        Case("minimal", "1.29"),
+        # Image volumes: an API of 1.31.
+        Case("everything", "1.31"),
+        Case("plain-container", "1.25"),
+        Case("old-cluster", "1.25"),
+        Case("openshift", "1.29"),
+        Case("stateful", "1.29"),
+        Case("existing-claim", "1.29"),
+        Case("gpu", "1.29", over=("values-gpu.yaml",)),
+    )
+}

@@ -1,0 +1,16 @@
+"""Writes the golden files: `make chart-golden`."""
+
+from outrigger_testenv.chart.cases import CASES
+
+
+def main() -> None:
+    """Replaces all of them by what the chart renders now."""
+    for case in CASES.values():
+        case.golden.parent.mkdir(exist_ok=True)
+        case.golden.write_text(case.rendered.text)
+        case.golden_notes.write_text(case.rendered.notes)
+        print(case.golden)
+
+
+if __name__ == "__main__":
+    main()

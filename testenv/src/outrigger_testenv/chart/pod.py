@@ -1,0 +1,192 @@
+"""A rendered pod as processes of this machine, with its own arguments, environment and user."""
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from outrigger_testenv.binary import outrigger
+from outrigger_testenv.chart.render import Object, Rendered, containers
+from outrigger_testenv.chart.user import as_rendered
+from outrigger_testenv.processes import Process, free_ports
+from outrigger_testenv.stack import LIBRARY_ENV, engine_program, library
+
+ADMIN = 9901
+OURS = ("engine", "outrigger")
+_PROGRAMS = {"outrigger": lambda: [outrigger()], "tensorflow_model_server": engine_program}
+
+
+class LocalPod:
+    """The containers of one pod, started and stopped in a kubelet's order.
+
+    Two things are not as in a cluster: the paths of mounted volumes are directories below
+    `directory`, and ports are free ones of this machine. With root's rights a container has
+    the user of its security context, an arbitrary one where that names none, and no
+    capabilities; without them it has ours. Containers that values add are left out.
+
+    `volumes` gives the content of volumes that the chart does not make: Secrets, images.
+    """
+
+    def __init__(self, rendered: Rendered, volumes: Mapping[str, Path] | None = None):
+        # Outside pytest's directories, which only their owner may enter.
+        self.directory = Path(tempfile.mkdtemp(prefix="outrigger-pod-"))
+        self.directory.chmod(0o755)
+        self.rendered = rendered
+        pod = rendered.pod
+        ports = [port["containerPort"] for port in rendered.container("outrigger")["ports"]]
+        self.ports = dict(zip((*ports, ADMIN), free_ports(len(ports) + 1), strict=True))
+        given = volumes or {}
+        self._volumes = {
+            each["name"]: given.get(each["name"]) or self._make(each)
+            for each in [*pod["volumes"], *rendered.claims]
+        }
+        for name, text in rendered.config.items():
+            (self._volumes["config"] / name).write_text(
+                self._local(text, rendered.container("outrigger"))
+            )
+        self.processes = {
+            each["name"]: Process(each["name"], self._command(each), self._log(each["name"]))
+            for each in self._containers()
+        }
+
+    def start(self) -> "LocalPod":
+        """Native sidecars first, each until it has started; then the rest, until it is ready."""
+        for sidecar in self._containers("initContainers"):
+            self.processes[sidecar["name"]].start()
+            self._wait(sidecar, "startupProbe")
+        for container in self._containers("containers"):
+            self.processes[container["name"]].start()
+        for container in self._containers("containers"):
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                self._wait(container, probe)
+        return self
+
+    def stop(self) -> None:
+        """All containers at once: the hook, then SIGTERM; native sidecars when they have ended."""
+        self._stop(self._containers("containers"))
+        self._stop(self._containers("initContainers"))
+
+    def run(self, container: Object, *further: str) -> subprocess.CompletedProcess[str]:
+        """A command as this container would run it, to its end."""
+        return subprocess.run(
+            [*self._command(container), *further], capture_output=True, text=True, check=False
+        )
+
+    def local(self, text: str) -> str:
+        """A text of the pod with the paths and ports of this machine."""
+        return self._local(text, self.rendered.container("outrigger"))
+
+    def close(self) -> None:
+        """Ends everything that still runs."""
+        for process in self.processes.values():
+            process.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def get(self, port: int, path: str) -> tuple[int, str]:
+        """GET on one of the pod's ports; status 0 while nothing answers."""
+        try:
+            url = f"http://127.0.0.1:{self.ports[port]}{path}"
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def __enter__(self) -> "LocalPod":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for process in self.processes.values():
+                print(process.tail())
+        self.close()
+
+    def _make(self, volume: Object) -> Path:
+        directory = self.directory / "volumes" / volume["name"]
+        directory.mkdir(parents=True)
+        if {"emptyDir", "ephemeral", "persistentVolumeClaim"} & set(volume):
+            # As a kubelet makes them: root's, for everybody.
+            directory.chmod(0o777)
+        return directory
+
+    def _local(self, text: str, container: Object) -> str:
+        mounts = {
+            each["mountPath"]: str(self._volumes[each["name"]])
+            for each in container["volumeMounts"]
+            if each["name"] in self._volumes
+        }
+        paths = "|".join(sorted(map(re.escape, mounts), key=len, reverse=True))
+        ports = "|".join(map(str, self.ports))
+        pattern = re.compile(rf"(?<![\w.-])({paths})(?=[/\s\"']|$)|(?<![\w.])({ports})(?!\w)")
+        return pattern.sub(
+            lambda hit: mounts[hit[1]] if hit[1] else str(self.ports[int(hit[2])]), text
+        )
+
+    def _command(self, container: Object) -> list[str]:
+        variables = {
+            each["name"]: self._local(each.get("value", ""), container)
+            for each in container.get("env", [])
+        }
+        program, *arguments = [*container["command"], *container["args"]]
+        return [
+            *as_rendered(self.rendered.pod["securityContext"], container["securityContext"]),
+            # An image's working directory and a container's environment.
+            *("env", "--chdir=/", "-i", f"PATH={os.environ['PATH']}"),
+            *(f"{name}={value}" for name, value in {**variables, **_runtime(program)}.items()),
+            *(map(str, _PROGRAMS[program]())),
+            *(self._local(each, container) for each in arguments),
+        ]
+
+    def _log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+    def _containers(self, *lists: str) -> list[Object]:
+        """Ours of these lists of the pod; without lists, all of ours."""
+        pod = self.rendered.pod
+        named = itertools.chain.from_iterable(pod.get(each, []) for each in lists)
+        return [each for each in (named if lists else containers(pod)) if each["name"] in OURS]
+
+    def _wait(self, container: Object, name: str) -> None:
+        probe = container.get(name)
+        if probe is None:
+            return
+        patience = probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
+        self.processes[container["name"]].wait_until(
+            lambda: self._passes(probe, container), max(patience, 60.0)
+        )
+
+    def _passes(self, probe: Object, container: Object) -> bool:
+        if "exec" in probe:
+            return self._exec(probe["exec"], container).wait() == 0
+        named = {port["name"]: port["containerPort"] for port in container["ports"]}
+        return self.get(named[probe["httpGet"]["port"]], probe["httpGet"]["path"])[0] == 200
+
+    def _stop(self, together: list[Object]) -> None:
+        with ThreadPoolExecutor(len(together) or 1) as threads:
+            list(threads.map(self._end, together))
+
+    def _end(self, container: Object) -> None:
+        grace = self.rendered.pod["terminationGracePeriodSeconds"]
+        hook = container.get("lifecycle", {}).get("preStop")
+        if hook:
+            self._exec(hook["exec"], container).wait(grace)
+        self.processes[container["name"]].stop(grace)
+
+    def _exec(self, action: Object, container: Object) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([self._local(part, container) for part in action["command"]])
+
+
+def _runtime(program: str) -> dict[str, str]:
+    """What the local engine needs to find TensorFlow, which the real one has built in."""
+    if program != "tensorflow_model_server":
+        return {}
+    given = {name: os.environ[name] for name in (LIBRARY_ENV,) if name in os.environ}
+    return given or library()

@@ -1,0 +1,126 @@
+"""Renders the chart with Helm's SDK; no cluster, no network."""
+
+import functools
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import helm_python
+import yaml
+
+from outrigger_testenv.binary import repository
+
+CHART = repository() / "deploy" / "helm" / "outrigger"
+RELEASE = "demo"
+NAMESPACE = "models"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """What a chart becomes: the text of every template, by its path."""
+
+    files: Mapping[str, str]
+
+    @property
+    def notes(self) -> str:
+        """What Helm prints after an installation."""
+        return self.files["outrigger/templates/NOTES.txt"].strip() + "\n"
+
+    @property
+    def text(self) -> str:
+        """All objects as one YAML stream, in the order of the templates' names."""
+        parts = (
+            f"---\n# Source: {path}\n{text.strip()}\n"
+            for path, text in sorted(self.files.items())
+            if path.endswith(".yaml") and text.strip()
+        )
+        return "".join(parts)
+
+    @functools.cached_property
+    def objects(self) -> list[Object]:
+        """The Kubernetes objects, those of `helm test` included."""
+        return [each for each in yaml.safe_load_all(self.text) if each]
+
+    def of_kind(self, kind: str) -> list[Object]:
+        """Those of one kind."""
+        return [each for each in self.objects if each["kind"] == kind]
+
+    def one(self, kind: str, name: str | None = None) -> Object:
+        """The only one of a kind, and of a name when one is given."""
+        found = [
+            each for each in self.of_kind(kind) if name is None or each["metadata"]["name"] == name
+        ]
+        if len(found) != 1:
+            raise LookupError(f"{len(found)} objects are {kind} {name or ''}")
+        return found[0]
+
+    @property
+    def workload(self) -> Object:
+        """The Deployment or StatefulSet."""
+        return next(each for each in self.objects if each["kind"] in ("Deployment", "StatefulSet"))
+
+    @property
+    def pod(self) -> Object:
+        """The specification of its pods."""
+        return self.workload["spec"]["template"]["spec"]
+
+    @property
+    def claims(self) -> list[Object]:
+        """Volumes that a StatefulSet makes for every pod."""
+        return [
+            {"name": each["metadata"]["name"], "persistentVolumeClaim": {}}
+            for each in self.workload["spec"].get("volumeClaimTemplates", [])
+        ]
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """The files that the pods find in their configuration, by name."""
+        return self.one("ConfigMap", self.workload["metadata"]["name"])["data"]
+
+    def container(self, name: str) -> Object:
+        """A container of the pod, native sidecars included."""
+        return next(each for each in containers(self.pod) if each["name"] == name)
+
+
+def containers(pod: Object) -> Iterator[Object]:
+    """All containers of a pod's specification, init containers first."""
+    yield from pod.get("initContainers", [])
+    yield from pod["containers"]
+
+
+def render(values: Mapping[str, Any]) -> Rendered:
+    """The chart with these values. Raises helm_python.HelmError."""
+    return Rendered(_chart().render(dict(values), name=RELEASE, namespace=NAMESPACE))
+
+
+def lint(values: Mapping[str, Any], version: str) -> list[str]:
+    """Helm's findings, strictly, for a cluster of this version."""
+    report = helm_python.lint(CHART, dict(values), strict=True, kube_version=f"v{version}.0")
+    recommendations = ("icon is recommended",)
+    return [
+        f"{each['path']}: {each['error']}"
+        for each in report["messages"]
+        if each["error"] not in recommendations
+    ] + report["errors"]
+
+
+def render_with_program(values: Mapping[str, Any]) -> list[Object]:
+    """What `helm template` of the helm on PATH makes of it."""
+    done = subprocess.run(
+        [shutil.which("helm"), "template", RELEASE, CHART, "--namespace", NAMESPACE, "-f", "-"],
+        input=json.dumps(values),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+@functools.cache
+def _chart() -> helm_python.Chart:
+    return helm_python.Chart.load(CHART)

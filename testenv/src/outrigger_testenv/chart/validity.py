@@ -1,0 +1,28 @@
+"""Objects against the schemas of Kubernetes and of the Prometheus operator, strictly."""
+
+import json
+
+import jsonschema
+import kubernetes_validate
+
+from outrigger_testenv.chart.cases import TESTS
+from outrigger_testenv.chart.render import Object
+
+OPERATOR = "monitoring.coreos.com/v1"
+
+
+def problem(made: Object, version: str) -> str | None:
+    """What is wrong with an object for a cluster of this version."""
+    try:
+        if made["apiVersion"] == OPERATOR:
+            jsonschema.Draft202012Validator(_schema(made["kind"])).validate(made)
+        else:
+            kubernetes_validate.validate(made, version, strict=True)
+    except jsonschema.ValidationError as error:
+        path = ".".join(str(part) for part in error.absolute_path)
+        return f"{made['kind']} {made['metadata']['name']}, {version}: {path}: {error.message}"
+    return None
+
+
+def _schema(kind: str) -> dict:
+    return json.loads((TESTS / "schemas" / f"{kind}.json").read_text())

@@ -1,0 +1,92 @@
+"""The binary takes the configuration that the chart renders, as the pod gives it."""
+
+import socket
+import subprocess
+
+import pytest
+import yaml
+
+from outrigger_testenv.binary import outrigger
+from outrigger_testenv.chart.cases import CASES
+from outrigger_testenv.chart.pod import LocalPod
+from outrigger_testenv.chart.render import render
+from outrigger_testenv.stack import merge
+
+
+def test_the_rendered_configuration_is_valid(case):
+    with LocalPod(case.rendered) as pod:
+        done = pod.run(case.rendered.container("outrigger"), "--check-config")
+    assert (done.returncode, done.stdout.strip()) == (0, "the configuration is valid"), done.stderr
+
+
+def test_a_value_that_the_binary_refuses_is_found():
+    values = merge(CASES["minimal"].values, {"config": {"images": {"allowed": ["elsewhere/x y"]}}})
+    with LocalPod(render(values)) as pod:
+        done = pod.run(pod.rendered.container("outrigger"), "--check-config")
+    assert done.returncode == 64
+    assert "images.allowed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("size", "usable"), [("20Gi", "18432MiB"), ("500Mi", "450MiB"), ("1.5Ti", "1415577MiB")]
+)
+def test_the_store_leaves_a_tenth_of_its_volume_free(size, usable):
+    rendered = render(merge(CASES["minimal"].values, {"store": {"size": size}}))
+    assert yaml.safe_load(rendered.config["outrigger.yaml"])["store"]["max_size"] == usable
+
+
+@pytest.mark.parametrize(
+    ("limit", "threads"),
+    [("2", 2), (3, 3), ("1500m", 2), ("250m", 1), (0.5, 1), ("16", 16), (None, 0)],
+)
+def test_the_engines_threads_follow_its_cpu_limit(limit, threads):
+    values = {"engine": {"resources": {"limits": {"cpu": limit}}}}
+    flags = flags_of(render(merge(CASES["minimal"].values, values)))
+    assert flags["tensorflow_intra_op_parallelism"] == str(threads)
+    assert flags["tensorflow_inter_op_parallelism"] == str(threads)
+
+
+def test_threads_that_are_given_win_over_the_limit():
+    flags = flags_of(render(merge(CASES["minimal"].values, {"engine": {"intraOpThreads": 1}})))
+    assert flags["tensorflow_intra_op_parallelism"] == "1"
+    assert flags["tensorflow_inter_op_parallelism"] == "2"
+
+
+@pytest.mark.parametrize(("calls", "threads"), [(None, "160"), (200, "232")])
+def test_the_engine_takes_more_calls_than_the_control_plane_makes(calls, threads):
+    values = {"config": {"engine": {"max_in_flight": calls} if calls else {}}}
+    flags = flags_of(render(merge(CASES["minimal"].values, values)))
+    assert flags["grpc_max_threads"] == threads
+
+
+def test_the_engine_starts_with_an_empty_list_of_models(case):
+    flags = flags_of(case.rendered)
+    assert flags["model_config_file"] == "/etc/outrigger/config/models.config"
+    assert case.rendered.config["models.config"].strip() == "model_config_list {}"
+
+
+def test_registries_are_asked_through_the_proxy():
+    variables = {
+        each["name"]: each["value"]
+        for each in CASES["everything"].rendered.container("outrigger")["env"]
+    }
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.settimeout(30)
+        address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
+        asking = subprocess.Popen(
+            [outrigger(), "inspect", "registry.example/team/churn:latest"],
+            env={**variables, "HTTPS_PROXY": address},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            connection, _ = proxy.accept()
+            with connection:
+                assert connection.recv(1000).startswith(b"CONNECT registry.example:443 ")
+        finally:
+            asking.kill()
+            asking.wait()
+
+
+def flags_of(rendered):
+    arguments = rendered.container("engine")["args"]
+    return dict(each.removeprefix("--").split("=", 1) for each in arguments)

@@ -1,0 +1,343 @@
+"""What platform engineers expect of a sidecar chart, one test a convention."""
+
+import pytest
+
+from outrigger_testenv.chart.cases import CASES
+from outrigger_testenv.chart.render import containers, render
+from outrigger_testenv.stack import merge
+
+MINIMAL = CASES["minimal"].rendered
+EVERYTHING = CASES["everything"].rendered
+PLAIN = CASES["plain-container"].rendered
+STATEFUL = CASES["stateful"].rendered
+
+
+def mounts(rendered, container):
+    """A container's mounts: volume to path."""
+    found = rendered.container(container)["volumeMounts"]
+    return {each["name"]: each["mountPath"] for each in found}
+
+
+def volume(rendered, name):
+    return next(each for each in rendered.pod["volumes"] if each["name"] == name)
+
+
+def environment(rendered, container):
+    return {each["name"]: each["value"] for each in rendered.container(container).get("env", [])}
+
+
+def test_startup_readiness_and_liveness_probes(case):
+    container = case.rendered.container("outrigger")
+    paths = {
+        each: container[f"{each}Probe"]["httpGet"]["path"]
+        for each in ("startup", "readiness", "liveness")
+    }
+    assert paths == {"startup": "/healthz", "readiness": "/readyz", "liveness": "/healthz"}
+    assert "exec" in case.rendered.container("engine")["startupProbe"]
+
+
+def test_prestop_drain():
+    hook = PLAIN.container("engine")["lifecycle"]["preStop"]["exec"]["command"]
+    assert "9902" in hook[-1], "it waits for the control plane, which closes that port last"
+    assert "lifecycle" not in MINIMAL.container("engine"), "a native sidecar ends last by itself"
+
+
+def test_the_grace_period_is_longer_than_the_drain(case):
+    drain = {"delaySeconds": 5, "graceSeconds": 30, **case.values.get("drain", {})}
+    assert case.rendered.pod["terminationGracePeriodSeconds"] > drain["graceSeconds"]
+    config = case.rendered.config["outrigger.yaml"]
+    assert f"shutdown_delay: {drain['delaySeconds']}s" in config
+    assert f"shutdown_grace: {drain['graceSeconds']}s" in config
+
+
+def test_the_engine_can_be_signalled(case):
+    assert case.rendered.pod["shareProcessNamespace"] is True
+
+
+@pytest.mark.parametrize(
+    ("switch", "version", "native"),
+    [
+        ("auto", "1.28", False),
+        ("auto", "v1.29.4-eks-1", True),
+        ("auto", "1.37", True),
+        (True, "1.28", True),
+        (False, "1.37", False),
+    ],
+)
+def test_native_sidecar(switch, version, native):
+    values = {"engine": {"nativeSidecar": switch}, "kubeVersionOverride": version}
+    pod = render(merge(CASES["minimal"].values, values)).pod
+    sidecars = {each["name"]: each.get("restartPolicy") for each in pod.get("initContainers", [])}
+    assert sidecars == ({"engine": "Always"} if native else {})
+    assert ("engine" in [each["name"] for each in pod["containers"]]) is not native
+
+
+def test_the_engine_starts_directly_with_the_flags_it_needs(case):
+    engine = case.rendered.container("engine")
+    assert engine["command"] == ["tensorflow_model_server"]
+    assert {
+        "--port=0",
+        "--grpc_socket_path=/run/outrigger/engine.sock",
+        "--model_config_file_poll_wait_seconds=0",
+        "--file_system_poll_wait_seconds=1",
+        "--num_unload_threads=1",
+        "--max_num_load_retries=0",
+    } <= set(engine["args"])
+    assert environment(case.rendered, "engine")["TF_ONEDNN_USE_SYSTEM_ALLOCATOR"] == "1"
+
+
+def test_both_containers_see_the_socket_and_the_store_at_the_same_place(case):
+    for shared in ("run", "store", "config"):
+        assert mounts(case.rendered, "engine")[shared] == mounts(case.rendered, "outrigger")[shared]
+
+
+def test_request_batching():
+    arguments = EVERYTHING.container("engine")["args"]
+    assert "--enable_batching=true" in arguments
+    assert "--enable_per_model_batching_parameters=true" in arguments
+    assert "--batching_parameters_file=/etc/outrigger/config/batching.config" in arguments
+    assert "max_batch_size { value: 64 }" in EVERYTHING.config["batching.config"]
+    assert not any("batching" in each for each in MINIMAL.container("engine")["args"])
+
+
+def test_gpu():
+    engine = CASES["gpu"].rendered.container("engine")
+    assert engine["image"].endswith("-gpu")
+    assert engine["resources"]["limits"]["nvidia.com/gpu"] == 1
+    assert CASES["gpu"].rendered.pod["tolerations"][0]["key"] == "nvidia.com/gpu"
+
+
+def test_the_store_on_an_empty_dir():
+    assert volume(MINIMAL, "store")["emptyDir"] == {"sizeLimit": "20Gi"}
+
+
+def test_the_store_on_an_ephemeral_volume():
+    claim = volume(EVERYTHING, "store")["ephemeral"]["volumeClaimTemplate"]["spec"]
+    assert claim["resources"]["requests"]["storage"] == "100Gi"
+
+
+def test_the_store_on_a_claim_of_every_pod():
+    assert STATEFUL.workload["kind"] == "StatefulSet"
+    service = STATEFUL.one("Service", STATEFUL.workload["spec"]["serviceName"])
+    assert service["spec"]["clusterIP"] == "None"
+    assert [each["name"] for each in STATEFUL.claims] == ["store"]
+
+
+def test_the_store_on_a_claim_that_is_there():
+    rendered = CASES["existing-claim"].rendered
+    assert volume(rendered, "store")["persistentVolumeClaim"] == {"claimName": "models"}
+    assert rendered.workload["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_a_baseline_of_models_on_an_image_volume():
+    reference = volume(EVERYTHING, "baseline")["image"]["reference"]
+    assert reference == "registry.example/baseline:2026-11"
+    assert mounts(EVERYTHING, "outrigger")["baseline"] == "/baseline"
+
+
+def test_pod_disruption_budget():
+    assert MINIMAL.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert PLAIN.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == "25%"
+    assert CASES["old-cluster"].rendered.of_kind("PodDisruptionBudget") == []
+
+
+def test_horizontal_pod_autoscaler():
+    scaler = EVERYTHING.one("HorizontalPodAutoscaler")["spec"]
+    assert {each["type"] for each in scaler["metrics"]} == {"Resource", "Pods"}
+    assert scaler["metrics"][1]["pods"]["metric"]["name"] == "outrigger_requests_in_flight"
+    assert "replicas" not in EVERYTHING.workload["spec"]
+    assert STATEFUL.one("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]["kind"] == (
+        "StatefulSet"
+    )
+
+
+def test_network_policy():
+    policy = EVERYTHING.one("NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    dns, registry, further = policy["egress"]
+    assert {each["port"] for each in dns["ports"]} == {53}
+    assert {each["port"] for each in registry["ports"]} == {443, 5000}
+    assert registry["to"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
+    assert further["ports"] == [{"port": 4317}]
+    assert MINIMAL.of_kind("NetworkPolicy") == []
+
+
+def test_network_policy_lets_helm_test_in():
+    test = EVERYTHING.of_kind("Pod")[0]["metadata"]["labels"]
+    callers = EVERYTHING.one("NetworkPolicy")["spec"]["ingress"][0]["from"]
+    assert any(
+        each.get("podSelector", {}).get("matchLabels", {"": ""}).items() <= test.items()
+        for each in callers
+    )
+
+
+def test_pod_monitor():
+    endpoint = EVERYTHING.one("PodMonitor")["spec"]["podMetricsEndpoints"][0]
+    ports = {each["name"] for each in EVERYTHING.container("outrigger")["ports"]}
+    assert endpoint["port"] in ports
+
+
+def test_service_monitor_finds_one_service():
+    spec = PLAIN.one("ServiceMonitor")["spec"]
+    wanted = spec["selector"]["matchLabels"].items()
+    absent = [each["key"] for each in spec["selector"]["matchExpressions"]]
+    found = [
+        each
+        for each in PLAIN.of_kind("Service")
+        if wanted <= each["metadata"]["labels"].items()
+        and not set(absent) & set(each["metadata"]["labels"])
+    ]
+    assert len(found) == 1
+    assert spec["endpoints"][0]["port"] in {port["name"] for port in found[0]["spec"]["ports"]}
+
+
+def test_prometheus_rule_with_alerts_left_out_and_labelled():
+    alerts = EVERYTHING.one("PrometheusRule")["spec"]["groups"][0]["rules"]
+    assert "OutriggerOverloaded" not in {each["alert"] for each in alerts}
+    assert {each["labels"]["team"] for each in alerts} == {"growth"}
+    assert MINIMAL.of_kind("PrometheusRule") == []
+
+
+def test_grafana_dashboard():
+    found = EVERYTHING.one("ConfigMap", "scores-dashboard")["metadata"]
+    assert found["labels"]["grafana_dashboard"] == "1"
+    assert found["annotations"] == {"grafana_folder": "Serving"}
+
+
+def test_read_only_root(case):
+    for name in ("outrigger", "engine"):
+        assert case.rendered.container(name)["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_only_what_is_written_is_mounted_writable(case):
+    writable = {
+        name: {
+            each["name"]
+            for each in case.rendered.container(name)["volumeMounts"]
+            if not each.get("readOnly")
+        }
+        for name in ("outrigger", "engine")
+    }
+    assert writable["outrigger"] - {"more"} == {"run", "store"}
+    assert writable["engine"] - {"more"} == {"run", "tmp"}
+
+
+def test_arbitrary_uid():
+    context = CASES["openshift"].rendered.pod["securityContext"]
+    assert context["runAsNonRoot"] is True
+    assert not {"runAsUser", "runAsGroup", "fsGroup"} & set(context)
+    assert MINIMAL.pod["securityContext"]["runAsUser"] == 65532
+
+
+def test_digest_pinned_images():
+    images = {each["name"]: each["image"] for each in containers(EVERYTHING.pod)}
+    assert images["outrigger"] == f"registry.example/outrigger@sha256:{'1' * 64}"
+    assert images["engine"] == f"docker.io/tensorflow/serving@sha256:{'3' * 64}"
+
+
+def test_no_image_is_latest(case):
+    pods = [case.rendered.pod, *(each["spec"] for each in case.rendered.of_kind("Pod"))]
+    for image in (each["image"] for pod in pods for each in containers(pod)):
+        assert "@" in image or not image.endswith(":latest")
+        assert ":" in image.rsplit("/", 1)[-1]
+
+
+@pytest.mark.parametrize(
+    ("rendered", "secret"), [(EVERYTHING, "registry-credentials"), (PLAIN, "pull")]
+)
+def test_existing_secrets(rendered, secret):
+    mounted = volume(rendered, "registry")["secret"]
+    assert mounted["secretName"] == secret
+    assert mounted["items"] == [{"key": ".dockerconfigjson", "path": "config.json"}]
+    place = mounts(rendered, "outrigger")["registry"]
+    assert f"docker_config: {place}\n" in rendered.config["outrigger.yaml"]
+
+
+def test_a_rotated_secret_is_seen_without_a_restart(case):
+    """A mount by subPath would never change."""
+    for container in containers(case.rendered.pod):
+        assert not any("subPath" in each for each in container.get("volumeMounts", []))
+
+
+@pytest.mark.parametrize(
+    ("rendered", "source", "key"),
+    [(EVERYTHING, "configMap", "ca.crt"), (PLAIN, "secret", "bundle.pem")],
+)
+def test_ca_bundle(rendered, source, key):
+    assert volume(rendered, "ca")[source]["items"] == [{"key": key, "path": "ca.crt"}]
+    place = mounts(rendered, "outrigger")["ca"]
+    assert f"ca_file: {place}/ca.crt\n" in rendered.config["outrigger.yaml"]
+
+
+def test_proxy():
+    variables = environment(EVERYTHING, "outrigger")
+    assert variables["HTTPS_PROXY"] == variables["HTTP_PROXY"] == "http://proxy.example:3128"
+    assert variables["NO_PROXY"] == ".svc,10.0.0.0/8"
+    assert environment(MINIMAL, "outrigger") == {}
+
+
+def test_topology_spread(case):
+    labels = case.rendered.workload["spec"]["template"]["metadata"]["labels"]
+    for each in case.rendered.pod.get("topologySpreadConstraints", []):
+        assert each["labelSelector"]["matchLabels"].items() <= labels.items()
+    zones = {each["topologyKey"] for each in MINIMAL.pod["topologySpreadConstraints"]}
+    assert zones == {"topology.kubernetes.io/zone", "kubernetes.io/hostname"}
+
+
+def test_priority_class():
+    assert EVERYTHING.pod["priorityClassName"] == "high"
+
+
+def test_extra_environment_volumes_mounts_containers_and_arguments():
+    pod = EVERYTHING.pod
+    assert environment(EVERYTHING, "outrigger")["OUTRIGGER_LOG_LEVEL"] == "debug"
+    assert environment(EVERYTHING, "engine")["TF_CPP_MIN_LOG_LEVEL"] == "1"
+    assert EVERYTHING.container("outrigger")["envFrom"]
+    assert mounts(EVERYTHING, "outrigger")["more"] == mounts(EVERYTHING, "engine")["more"]
+    assert volume(EVERYTHING, "more") == {"name": "more", "emptyDir": {}}
+    assert [each["name"] for each in pod["initContainers"]] == ["before", "engine"]
+    assert [each["name"] for each in pod["containers"]] == ["outrigger", "helper"]
+    extra = "--enable_serialization_as_tensor_content=true"
+    assert EVERYTHING.container("engine")["args"][-1] == extra
+
+
+def test_no_service_account_token_unless_asked_for():
+    assert MINIMAL.pod["automountServiceAccountToken"] is False
+    assert MINIMAL.one("ServiceAccount")["automountServiceAccountToken"] is False
+    assert EVERYTHING.pod["automountServiceAccountToken"] is True
+    assert CASES["old-cluster"].rendered.pod["serviceAccountName"] == "default"
+
+
+def test_cluster_ip_by_default():
+    assert MINIMAL.one("Service")["spec"]["type"] == "ClusterIP"
+    assert PLAIN.one("Service", "demo-outrigger")["spec"]["type"] == "LoadBalancer"
+
+
+def test_the_listener_for_changes_is_never_offered(case):
+    assert "admin: 127.0.0.1:9901" in case.rendered.config["outrigger.yaml"]
+    offered = [each["containerPort"] for each in case.rendered.container("outrigger")["ports"]]
+    assert 9901 not in offered
+
+
+def test_a_changed_configuration_makes_new_pods():
+    def checksum(rendered):
+        template = rendered.workload["spec"]["template"]
+        return template["metadata"]["annotations"]["checksum/config"]
+
+    changed = merge(CASES["minimal"].values, {"config": {"log": {"level": "debug"}}})
+    assert checksum(render(changed)) != checksum(MINIMAL)
+
+
+def test_helm_test_asks_and_sends_a_request():
+    hooks = {each["metadata"]["name"]: each for each in EVERYTHING.of_kind("Pod")}
+    assert set(hooks) == {"scores-test-models", "scores-test-predict"}
+    assert {each["metadata"]["annotations"]["helm.sh/hook"] for each in hooks.values()} == {"test"}
+    assert [each["metadata"]["name"] for each in MINIMAL.of_kind("Pod")] == [
+        "demo-outrigger-test-models"
+    ]
+
+
+def test_notes_tell_how_to_send_the_first_request(case):
+    service = case.rendered.workload["metadata"]["name"]
+    assert f"port-forward service/{service} 9080:" in case.rendered.notes
+    assert "/v1/predict" in case.rendered.notes

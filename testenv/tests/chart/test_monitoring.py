@@ -1,0 +1,178 @@
+"""Alerts and dashboard: promtool takes them, the binary exposes what they ask for."""
+
+import re
+import shutil
+
+import pytest
+import yaml
+
+from outrigger_testenv.binary import repository
+from outrigger_testenv.chart import prometheus
+from outrigger_testenv.chart.cases import CASES, TESTS
+from outrigger_testenv.chart.render import CHART, render
+from outrigger_testenv.stack import merge
+
+RULES = CHART / "monitoring" / "alerts.yaml"
+# Lists the alerts with cause and remedy.
+PAGE = repository() / "docs" / "install.md"
+
+
+@pytest.fixture(scope="module")
+def everything():
+    """Rules and dashboard, with no alert left out."""
+    values = {"monitoring": {"rules": {"disabled": []}}}
+    return render(merge(CASES["everything"].values, values))
+
+
+@pytest.fixture(scope="module")
+def queries(everything):
+    """Every query there is, by where it is."""
+    alerts = {each["alert"]: each["expr"] for each in prometheus.alerts(everything)}
+    board = prometheus.dashboard_queries(prometheus.dashboard(everything))
+    return alerts | {f"dashboard {at}: {query}": query for at, query in enumerate(board)}
+
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="promtool is not installed, see scripts/install-test-tools",
+)
+
+
+@needs_promtool
+def test_promtool_takes_the_rendered_rules(everything, tmp_path):
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(everything.one("PrometheusRule")["spec"]))
+    done = prometheus.promtool("check", "rules", "--lint-fatal", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    alerts = len(list(prometheus.alerts(everything)))
+    assert f"{alerts} rules found" in done.stdout
+
+
+@needs_promtool
+def test_promtool_takes_the_dashboards_queries(everything, tmp_path):
+    file = tmp_path / "queries.yaml"
+    board = prometheus.dashboard(everything)
+    prometheus.write_as_recordings(prometheus.dashboard_queries(board), file)
+    done = prometheus.promtool("check", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+def test_alerts_fire_when_they_should_and_not_otherwise(tmp_path):
+    rules = yaml.safe_load(RULES.read_text())
+    for rule in rules["groups"][0]["rules"]:
+        del rule["annotations"]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
+    scenarios = yaml.safe_load((TESTS / "alerts.yaml").read_text())
+    (tmp_path / "tests.yaml").write_text(
+        yaml.safe_dump({**scenarios, "rule_files": ["rules.yaml"]})
+    )
+    done = prometheus.promtool("test", "rules", tmp_path / "tests.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_situation_in_which_it_fires(everything):
+    scenarios = yaml.safe_load((TESTS / "alerts.yaml").read_text())["tests"]
+    fired = {
+        each["alertname"]
+        for scenario in scenarios
+        for each in scenario["alert_rule_test"]
+        if each.get("exp_alerts")
+    }
+    assert {each["alert"] for each in prometheus.alerts(everything)} == fired
+
+
+def test_every_metric_and_label_is_exposed_by_the_binary(queries):
+    exposed = prometheus.exposed()
+    for where, query in queries.items():
+        selectors = prometheus.selectors(query)
+        assert selectors, where
+        for selector in selectors:
+            assert selector.family in exposed, f"{where}: {selector.metric}"
+            labels = {label for label, _, _ in selector.matchers} - prometheus.TARGET_LABELS
+            assert labels <= exposed[selector.family], f"{where}: {selector}"
+        known = set().union(*(exposed[each.family] for each in selectors))
+        assert prometheus.groupings(query) <= known | prometheus.TARGET_LABELS, where
+
+
+def test_the_autoscalers_metric_is_exposed_by_the_binary(everything):
+    metrics = everything.one("HorizontalPodAutoscaler")["spec"]["metrics"]
+    names = {each["pods"]["metric"]["name"] for each in metrics if each["type"] == "Pods"}
+    assert names and names <= set(prometheus.exposed())
+
+
+def test_every_metric_of_the_pages_is_exposed_by_the_binary():
+    pages = [*(repository() / "docs").glob("*.md"), CHART / "values.yaml"]
+    # Crates and packages are spelled alike.
+    others = {f"outrigger_{each.name}" for each in (repository() / "crates").iterdir()}
+    for page in pages:
+        named = set(re.findall(r"\boutrigger_[a-z_]+", page.read_text()))
+        assert named - others - {"outrigger_testenv"} <= set(prometheus.exposed()), page
+
+
+def test_every_reason_in_a_query_is_one_of_the_table(queries):
+    table = set(re.findall(r"^\| `(\w+)` ", (repository() / "docs/errors.md").read_text(), re.M))
+    named = {
+        value
+        for query in queries.values()
+        for selector in prometheus.selectors(query)
+        for label, _, value in selector.matchers
+        if label in ("reason", "outcome")
+    }
+    for pattern in named:
+        for reason in pattern.split("|"):
+            if reason not in ("OK", "ok", "unexpected"):
+                assert any(re.fullmatch(reason, each) for each in table), reason
+
+
+def test_every_query_is_about_the_release(queries):
+    for where, query in queries.items():
+        for selector in prometheus.selectors(query):
+            labels = {label for label, _, _ in selector.matchers}
+            assert {"namespace", "job"} <= labels, f"{where}: {selector}"
+
+
+def test_alerts_name_the_release_and_the_job_that_the_monitor_gives(everything):
+    endpoint = everything.one("PodMonitor")["spec"]["podMetricsEndpoints"][0]
+    job = {each["targetLabel"]: each["replacement"] for each in endpoint["relabelings"]}["job"]
+    for alert in prometheus.alerts(everything):
+        assert f'namespace="models",job="{job}"' in alert["expr"]
+        assert 'job="outrigger"' not in alert["expr"]
+
+
+def test_every_alert_tells_what_is_wrong_and_how_bad_it_is(everything):
+    for alert in prometheus.alerts(everything):
+        assert set(alert["annotations"]) == {"summary", "description"}
+        assert alert["labels"]["severity"] in ("critical", "warning")
+
+
+def test_the_pages_table_has_every_alert_with_its_remedy(everything):
+    listed = re.findall(r"^\| `(Outrigger\w+)` \| .+ \| .+ \|$", PAGE.read_text(), re.MULTILINE)
+    assert listed == [each["alert"] for each in prometheus.alerts(everything)]
+
+
+def test_panels_do_not_overlap_and_are_described(everything):
+    taken = set()
+    for panel in prometheus.dashboard(everything)["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+        assert panel["type"] == "row" or panel["description"], panel["title"]
+
+
+def test_every_variable_of_a_query_is_one_of_the_dashboards(everything):
+    board = prometheus.dashboard(everything)
+    known = {each["name"] for each in board["templating"]["list"]} | {"__rate_interval"}
+    used = {
+        name
+        for panel in board["panels"]
+        for target in panel.get("targets", ())
+        for name in re.findall(r"\$\{?(\w+)", target["expr"])
+    }
+    assert used <= known

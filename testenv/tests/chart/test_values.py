@@ -1,0 +1,161 @@
+"""Values: each commented, each in the schema, and none for what the binary has not."""
+
+import re
+import subprocess
+
+import pytest
+import yaml
+from helm_python import HelmError
+
+from outrigger_testenv.binary import outrigger, repository
+from outrigger_testenv.chart.cases import CASES
+from outrigger_testenv.chart.render import CHART, render
+from outrigger_testenv.stack import merge
+
+# What the chart decides itself, so that its parts fit together.
+OWN = {
+    "server.grpc",
+    "server.http",
+    "server.health",
+    "server.admin",
+    "server.shutdown_delay",
+    "server.shutdown_grace",
+    "engine.endpoint",
+    "engine.store_path",
+    "store.path",
+    "images.docker_config",
+    "images.ca_file",
+}
+# Objects that Kubernetes describes.
+KUBERNETES = ("resources", "strategy", "probes", "podSecurityContext", "securityContext")
+MINIMAL = CASES["minimal"].values
+
+
+def default_values():
+    return yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def schema():
+    return yaml.safe_load((CHART / "values.schema.json").read_text())
+
+
+def described(node, definitions):
+    """The paths of a schema's properties, by a dot."""
+    node = definitions[node["$ref"].rsplit("/", 1)[1]] if "$ref" in node else node
+    for name, child in node.get("properties", {}).items():
+        yield name
+        yield from (f"{name}.{each}" for each in described(child, definitions))
+
+
+def keys(values):
+    for name, value in values.items():
+        yield name
+        if isinstance(value, dict):
+            yield from (f"{name}.{each}" for each in keys(value))
+
+
+def test_every_value_is_commented():
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    within_kubernetes = 0
+    for at, line in enumerate(lines):
+        key = re.match(r"( *)([A-Za-z]+):( .+)?$", line)
+        if not key or (within_kubernetes and len(key[1]) >= within_kubernetes):
+            continue
+        within_kubernetes = len(key[1]) + 2 if key[2] in KUBERNETES else 0
+        commented = lines[at - 1].lstrip().startswith("#")
+        opens = key[3] is None and key[2] not in KUBERNETES
+        assert commented or opens, f"line {at + 1}: {line}"
+
+
+def test_every_default_is_described_by_the_schema():
+    known = set(described(schema(), schema()["$defs"]))
+    free = [each for each in keys(default_values()) if each not in known]
+    # Objects of Kubernetes, and maps of labels.
+    roots = ("podSecurityContext.", "securityContext.", "engine.resources.", "resources.")
+    roots += ("strategy.rollingUpdate.", "monitoring.dashboard.labels.")
+    assert [each for each in free if not each.startswith(roots)] == []
+
+
+def test_every_object_of_the_schema_is_closed_or_kubernetes_own():
+    def open_objects(node, path):
+        if node.get("type") == "object" and "properties" in node:
+            if node.get("additionalProperties") is not False:
+                yield path
+            for name, child in node["properties"].items():
+                yield from open_objects(child, f"{path}.{name}")
+        if "items" in node:
+            yield from open_objects(node["items"], f"{path}[]")
+
+    whole = schema()
+    assert list(open_objects(whole, "")) == []
+    for name, definition in whole["$defs"].items():
+        assert list(open_objects(definition, name)) == []
+
+
+def test_the_configuration_has_every_key_of_the_binary_but_those_the_chart_sets():
+    dumped = subprocess.run(
+        [outrigger(), "serve", "--set=images.repository=r.example/t", "--dump-config"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    known = {each for each in keys(yaml.safe_load(dumped.stdout)) if "." in each}
+    config = schema()["properties"]["config"]
+    offered = {each for each in described(config, schema()["$defs"]) if "." in each}
+    assert offered == known - OWN
+
+
+def test_the_models_have_every_key_of_the_reference():
+    text = (repository() / "docs" / "configuration.md").read_text()
+    listed = re.findall(r"^\| `(\w+)` ", text.split("\n## models\n")[1], re.MULTILINE)
+    models = schema()["properties"]["config"]["properties"]["models"]
+    assert set(models["items"]["properties"]) == set(listed)
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"imagee": {}}, "imagee"),
+        ({"image": {"tag": "latest"}}, "/image/tag"),
+        ({"engine": {"image": {"tag": "latest"}}}, "/engine/image/tag"),
+        ({"image": {"digest": "sha256:short"}}, "/image/digest"),
+        ({"config": {"server": {"grpc": "0.0.0.0:1"}}}, "grpc"),
+        ({"config": {"models": [{"name": "Upper"}]}}, "/config/models/0/name"),
+        ({"engine": {"nativeSidecar": "yes"}}, "nativeSidecar"),
+        ({"store": {"size": "20GB"}}, "/store/size"),
+        ({"replicaCount": "two"}, "replicaCount"),
+        ({"service": {"type": "ExternalName"}}, "/service/type"),
+        ({"baseline": {"reference": "r.example/b:latest"}}, "/baseline/reference"),
+    ],
+)
+def test_the_schema_refuses(values, complaint):
+    with pytest.raises(HelmError, match=re.escape(complaint)):
+        render(merge(MINIMAL, values))
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"image": {"repository": ""}}, "image.repository"),
+        ({"config": {"images": {"repository": ""}}}, "config.images.repository"),
+        ({"store": {"type": "existingClaim"}}, "store.existingClaim"),
+        ({"store": {"type": "existingClaim", "existingClaim": "c"}}, "one owner"),
+        ({"engine": {"batching": {"allowedSizes": [8, 16]}}}, "allowedSizes"),
+        ({"registry": {"useImagePullSecret": True}}, "imagePullSecrets"),
+        (
+            {"registry": {"caBundle": {"existingSecret": "a", "existingConfigMap": "b"}}},
+            "registry.caBundle",
+        ),
+        ({"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}}, "autoscaling"),
+        ({"drain": {"delaySeconds": 30, "graceSeconds": 30}}, "drain.graceSeconds"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(values, complaint):
+    with pytest.raises(HelmError, match=re.escape(complaint)):
+        render(merge(MINIMAL, values))
+
+
+def test_the_charts_version_is_the_binarys():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    cargo = (repository() / "Cargo.toml").read_text()
+    assert chart["appVersion"] == re.search(r'^version = "(.+)"', cargo, re.MULTILINE)[1]
