@@ -16,6 +16,8 @@ from outrigger_testenv.binary import repository
 CHART = repository() / "deploy" / "helm" / "outrigger"
 RELEASE = "demo"
 NAMESPACE = "models"
+# The cluster that Helm's SDK renders for.
+SDK_CLUSTER = "1.36"
 
 Object = dict[str, Any]
 
@@ -111,8 +113,9 @@ def lint(values: Mapping[str, Any], version: str) -> list[str]:
 
 def render_with_program(values: Mapping[str, Any]) -> list[Object]:
     """What `helm template` of the helm on PATH makes of it."""
+    place = ("--namespace", NAMESPACE, "--kube-version", SDK_CLUSTER)
     done = subprocess.run(
-        [shutil.which("helm"), "template", RELEASE, CHART, "--namespace", NAMESPACE, "-f", "-"],
+        [shutil.which("helm"), "template", RELEASE, CHART, *place, "-f", "-"],
         input=json.dumps(values),
         capture_output=True,
         text=True,
