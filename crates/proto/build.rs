@@ -7,7 +7,8 @@ use tonic_build::manual;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const PUBLIC: [&str; 2] = ["outrigger/v1/prediction.proto", "outrigger/v1/model.proto"];
+const PUBLIC: [&str; 3] =
+    ["outrigger/v1/prediction.proto", "outrigger/v1/model.proto", "outrigger/v1/canary.proto"];
 const ENGINE: [&str; 3] =
     ["tensorflow/tensor.proto", "tensorflow/saved_model.proto", "tensorflow/serving/serving.proto"];
 

@@ -1,5 +1,7 @@
 //! `outrigger canary`: the judge of canaries.
 
+mod decide;
+
 use std::{
     fs::File,
     io::{BufRead as _, BufReader},
@@ -19,6 +21,13 @@ use crate::exit::{self, Exit, Output};
 #[command(after_help = "Example:\n  outrigger canary simulate --canary-errors 3%")]
 pub(crate) enum Command {
     Simulate(Box<Simulate>),
+    Status(decide::Status),
+    /// Makes a canary on trial live, as its mode says.
+    #[command(after_help = "Example:\n  outrigger canary promote churn --reason 'Black Friday'")]
+    Promote(decide::Decide),
+    /// Rolls a canary on trial back.
+    #[command(after_help = "Example:\n  outrigger canary abort churn --reason 'wrong data'")]
+    Abort(decide::Decide),
 }
 
 /// Puts a canary on trial that is generated, or was logged.
@@ -148,11 +157,19 @@ struct LimitArguments {
 
 /// Runs the command.
 pub(crate) fn run(command: Command) -> Result<(), Exit> {
-    let Command::Simulate(arguments) = command;
+    match command {
+        Command::Simulate(arguments) => simulate(&arguments),
+        Command::Status(arguments) => decide::status(arguments),
+        Command::Promote(arguments) => decide::promote(arguments),
+        Command::Abort(arguments) => decide::abort(arguments),
+    }
+}
+
+fn simulate(arguments: &Simulate) -> Result<(), Exit> {
     let decider = decider(&arguments.limits)?;
     let report = match &arguments.log {
-        Some(log) => logged(&decider, &arguments, log)?,
-        None => generated(&decider, &arguments)?,
+        Some(log) => logged(&decider, arguments, log)?,
+        None => generated(&decider, arguments)?,
     };
     match arguments.output {
         Output::Text => exit::print(report),

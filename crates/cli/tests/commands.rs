@@ -24,6 +24,9 @@ const COMMANDS: &[&str] = &[
     "models why",
     "models load",
     "models unload",
+    "canary status",
+    "canary promote",
+    "canary abort",
     "canary simulate",
     "bench",
 ];

@@ -2,6 +2,7 @@
 //! handed over here, what it wants of the world comes out as effects.
 
 mod answer;
+mod canaries;
 mod demand;
 mod exchange;
 mod reconcile;
@@ -30,6 +31,8 @@ pub struct Fleet {
     serving: ServingMachine,
     /// Versions that are up whatever happens: digests configured to be preloaded.
     pinned: BTreeSet<ModelKey>,
+    /// The tags that are followed beside others; `None`: none are.
+    canaries: Option<canaries::Canaries>,
     /// Which model a servable is, from its publication until it is gone.
     ids: BTreeMap<ServableId, ModelKey>,
     announced: BTreeSet<crate::ServableName>,
@@ -109,6 +112,10 @@ pub enum Effect {
 pub struct Legacy {
     /// What the tags were answered by.
     pub tags: BTreeMap<TagKey, Digest>,
+    /// What was tried as a canary and is not wanted any more.
+    pub rejected: BTreeMap<TagKey, Digest>,
+    /// What the registry named, and what was promoted in its place.
+    pub promoted: BTreeMap<TagKey, (Digest, Digest)>,
     /// Versions that were in the engine's configuration; files and links exist.
     pub loaded: BTreeMap<ModelKey, ServableId>,
     /// Placeholders of their names; the files exist.
@@ -125,6 +132,7 @@ impl Fleet {
             tags: BTreeMap::new(),
             serving: ServingMachine::new(now),
             pinned: BTreeSet::new(),
+            canaries: None,
             ids: BTreeMap::new(),
             announced: BTreeSet::new(),
             // So that the first tick finds everything due.
@@ -155,7 +163,10 @@ impl Fleet {
             // One that was idle stays so: its files are on their way out.
             let version = ModelKey { name: key.name.clone(), digest: serving };
             let asked_at = legacy.loaded.contains_key(&version).then_some(now);
-            self.tags.insert(key, TagMachine::adopted(configured, serving, asked_at, now));
+            let rejected = legacy.rejected.get(&key).copied();
+            let promoted = legacy.promoted.get(&key).copied();
+            let tag = TagMachine::adopted(configured, serving, asked_at, now);
+            self.tags.insert(key, tag.tried(rejected, promoted));
         }
         for placeholder in legacy.placeholders {
             self.serving.adopt(placeholder);

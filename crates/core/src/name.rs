@@ -88,6 +88,14 @@ impl Tag {
         Self("0".into())
     }
 
+    /// The tags that name this one's canary, those that count more first; none of
+    /// a tag that is itself a canary by its spelling, or too long to have one.
+    pub fn canaries(&self, is_default: bool) -> impl Iterator<Item = Self> + use<> {
+        let own = format!("{self}_canary").parse().ok();
+        let plain = is_default.then(|| Self("canary".into()));
+        own.into_iter().chain(plain).filter(|_| !self.is_canary()).collect::<Vec<_>>().into_iter()
+    }
+
     /// Whether this tag names a canary by its spelling.
     pub fn is_canary(&self) -> bool {
         self.0.ends_with("_canary") || &*self.0 == "canary"
@@ -286,6 +294,18 @@ mod tests {
         for bad in ["", ".x", "-x", "a/b", "a:b", &"x".repeat(129)] {
             assert!(bad.parse::<Tag>().is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_tag_has_canaries_unless_it_is_one() {
+        let canaries = |text: &str, is_default| {
+            let tag: Tag = text.parse().expect("a valid tag");
+            tag.canaries(is_default).map(|tag| tag.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(canaries("live", true), ["live_canary", "canary"]);
+        assert_eq!(canaries("v1", false), ["v1_canary"]);
+        assert!(canaries("v1_canary", true).is_empty() && canaries("canary", true).is_empty());
+        assert!(canaries(&"x".repeat(125), false).is_empty());
     }
 
     #[test]

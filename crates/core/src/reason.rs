@@ -76,6 +76,10 @@ reasons! {
     TagNotFound = "TAG_NOT_FOUND", NotFound, Never;
     /// The model's repository has no such digest.
     DigestNotFound = "DIGEST_NOT_FOUND", NotFound, Never;
+    /// No canary of this model is on trial.
+    CanaryNotFound = "CANARY_NOT_FOUND", NotFound, Never;
+    /// The image's label `dev.outrigger.canary` cannot be used: the canary is not tried.
+    CanaryInvalid = "CANARY_INVALID", FailedPrecondition, Never;
     /// The image's reference is not under `images.allowed`.
     ImageNotAllowed = "IMAGE_NOT_ALLOWED", PermissionDenied, Never;
     /// The image is not a valid model package: layer, metadata.json, SavedModel or signature.

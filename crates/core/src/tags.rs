@@ -16,6 +16,13 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TagMachine {
     configured: bool,
+    /// A tag that is followed has this one as its canary.
+    accompanies: bool,
+    /// What was tried as a canary and is not wanted any more.
+    rejected: Option<Digest>,
+    /// When the registry names the first, the second answers: it was promoted in
+    /// this process alone.
+    promoted: Option<(Digest, Digest)>,
     /// When it was last asked for; `None`: not since an earlier process.
     asked_at: Option<Moment>,
     registry: Option<Digest>,
@@ -45,6 +52,14 @@ pub enum Event {
     Used(Moment),
     /// Look it up now, whatever was known.
     Retry,
+    /// A tag that is followed has this one as its canary, or none has any more.
+    Accompany(bool),
+    /// That digest was tried as a canary: it is not to be kept up for that until
+    /// the tag has moved.
+    Reject(Digest),
+    /// That digest takes over without a word from the registry, until the
+    /// registry names another one than it does now.
+    Promote(Digest),
     /// [`Effect::Resolve`] ended.
     Resolved(Attempt, Result<Digest, Failure>),
     /// A version of the model has become available.
@@ -70,6 +85,9 @@ impl TagMachine {
     pub fn new(configured: bool, last: Attempt, now: Moment) -> Self {
         Self {
             configured,
+            accompanies: false,
+            rejected: None,
+            promoted: None,
             asked_at: Some(now),
             registry: None,
             serving: None,
@@ -78,6 +96,11 @@ impl TagMachine {
             last,
             lookup: Lookup::Due(now),
         }
+    }
+
+    /// The canary of another tag, which nobody has asked for.
+    pub fn accompanying(last: Attempt, now: Moment) -> Self {
+        Self { accompanies: true, asked_at: None, ..Self::new(false, last, now) }
     }
 
     /// A tag that was `serving` when the journal was written, and is in use or
@@ -90,6 +113,12 @@ impl TagMachine {
     ) -> Self {
         let new = Self::new(configured, Attempt::default(), now);
         Self { serving: Some(serving), asked_at, ..new }
+    }
+
+    /// The same, with what canaries have made of it: [`Event::Reject`],
+    /// [`Event::Promote`].
+    pub fn tried(self, rejected: Option<Digest>, promoted: Option<(Digest, Digest)>) -> Self {
+        Self { rejected, promoted, ..self }
     }
 
     /// Handles an event. The effects are to be carried out in their order.
@@ -105,6 +134,12 @@ impl TagMachine {
                 if let Lookup::Due(_) = self.lookup {
                     self.lookup = Lookup::Due(c.now);
                 }
+            }
+            Event::Accompany(accompanies) => self.accompanies = accompanies,
+            Event::Reject(digest) => self.rejected = Some(digest),
+            Event::Promote(digest) => {
+                let named = self.registry.or(self.serving);
+                self.promoted = named.map(|named| (named, digest));
             }
             Event::Resolved(attempt, result) => {
                 if self.lookup != Lookup::Running(attempt) {
@@ -130,6 +165,8 @@ impl TagMachine {
                 self.checked_at = Some(c.now);
                 self.lookup = Lookup::Due(c.now + spread(c.policy.poll_interval, c.jitter));
                 if self.registry.replace(digest) != Some(digest) {
+                    self.rejected = self.rejected.filter(|rejected| *rejected == digest);
+                    self.promoted = self.promoted.filter(|(named, _)| *named == digest);
                     out.push(Effect::Moved(digest));
                 }
             }
@@ -170,11 +207,31 @@ impl TagMachine {
         }
     }
 
-    /// Whether moves of the tag are looked for: it is configured, or was asked
-    /// for not long ago.
+    /// Whether moves of the tag are looked for: it is wanted for itself, or as the
+    /// canary of one that is.
     pub fn is_followed(&self, policy: &Policy, now: Moment) -> bool {
+        self.accompanies || self.is_wanted(policy, now)
+    }
+
+    /// Whether it is configured, or was asked for not long ago.
+    pub fn is_wanted(&self, policy: &Policy, now: Moment) -> bool {
         let fresh = |at| now.since(at) < policy.idle_ttl;
         self.configured || self.asked_at.is_some_and(fresh)
+    }
+
+    /// Whether it is followed as the canary of another tag.
+    pub fn is_accompanying(&self) -> bool {
+        self.accompanies
+    }
+
+    /// What was tried as a canary and is not wanted any more.
+    pub fn rejected(&self) -> Option<Digest> {
+        self.rejected
+    }
+
+    /// What the registry named, and what was promoted in its place.
+    pub fn promoted(&self) -> Option<(Digest, Digest)> {
+        self.promoted
     }
 
     /// The digest that answers.
@@ -189,13 +246,23 @@ impl TagMachine {
 
     /// The digest that should take over.
     pub fn candidate(&self) -> Option<Digest> {
-        self.registry.filter(|digest| self.serving != Some(*digest))
+        self.target().filter(|digest| self.serving != Some(*digest))
+    }
+
+    /// What should answer: what the registry names, or was promoted in its place.
+    fn target(&self) -> Option<Digest> {
+        match (self.registry, self.promoted) {
+            (Some(registry), Some((named, promoted))) if registry == named => Some(promoted),
+            (registry, _) => registry,
+        }
     }
 
     /// The versions that must be kept up for this tag.
     pub fn pins(&self, policy: &Policy, now: Moment) -> impl Iterator<Item = Digest> + use<> {
-        let followed = self.is_followed(policy, now);
-        self.serving.into_iter().chain(self.candidate()).filter(move |_| followed)
+        let (followed, wanted) = (self.is_followed(policy, now), self.is_wanted(policy, now));
+        let rejected = self.rejected.filter(|_| !wanted);
+        let digests = self.serving.into_iter().chain(self.candidate());
+        digests.filter(move |digest| followed && rejected != Some(*digest))
     }
 
     /// When the registry was last asked with success.
@@ -222,7 +289,8 @@ impl TagMachine {
     pub fn wakes_at(&self, policy: &Policy, after: Moment) -> Option<Moment> {
         let idle_at = self.asked_at.map(|at| at + policy.idle_ttl);
         let due_at = match self.lookup {
-            Lookup::Due(at) if self.configured || Some(at) < idle_at => Some(at),
+            Lookup::Due(at) if self.configured || self.accompanies => Some(at),
+            Lookup::Due(at) if Some(at) < idle_at => Some(at),
             _ => None,
         };
         let idle_at = idle_at.filter(|_| !self.configured);
@@ -231,8 +299,8 @@ impl TagMachine {
     }
 
     /// Whether nothing is lost when it is forgotten: it is not configured, and
-    /// either was not asked for in all the time that files are kept, or there
-    /// is no such tag and whoever asked has been told.
+    /// nor another's canary, and either was not asked for in all the time that files
+    /// are kept, or there is no such tag and whoever asked has been told.
     pub fn is_forgettable(&self, c: &Context<'_>) -> bool {
         let told = |trouble: &Trouble| {
             trouble.retry_at.is_none() && c.now.since(trouble.at) >= c.policy.forget_after
@@ -244,7 +312,7 @@ impl TagMachine {
             }
             None => !self.is_followed(c.policy, c.now) || self.trouble.as_ref().is_some_and(told),
         };
-        !self.configured && unused
+        !self.configured && !self.accompanies && unused
     }
 }
 

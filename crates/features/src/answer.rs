@@ -8,6 +8,7 @@
 mod output;
 mod rank;
 mod response;
+mod sample;
 mod wire;
 
 use bytes::BufMut;
@@ -18,6 +19,7 @@ use prost::Message;
 use crate::{Packed, Plan};
 use output::Outputs;
 use response::Response;
+pub use sample::Sample;
 
 /// The response to a call, ready to be written.
 #[derive(Debug)]
@@ -89,6 +91,16 @@ impl Plan {
     ) -> Result<PredictResponse, Failure> {
         let written = self.answer(packed, outputs, &[])?.to_vec();
         Ok(PredictResponse::decode(written.as_slice()).expect("what was written is a response"))
+    }
+}
+
+impl<'a> Answer<'a> {
+    /// The same, with the reason why it is not quite what was asked for: an
+    /// encoded `Degraded`.
+    #[must_use]
+    pub fn degraded(mut self, degraded: &'a [u8]) -> Self {
+        self.responses.iter_mut().for_each(|response| response.degraded = degraded);
+        self
     }
 }
 

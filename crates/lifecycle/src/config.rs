@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use outrigger_canary::Layer;
 use outrigger_core::{Digest, ModelName, Tag};
 
 /// Configuration of the lifecycle: which models, from where, for how long.
@@ -26,6 +27,19 @@ pub struct Config {
     pub retry: Retry,
     /// How the engine is watched.
     pub engine: Watch,
+    /// How canaries are tried.
+    pub canary: CanaryDefaults,
+}
+
+/// How canaries are tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CanaryDefaults {
+    /// Whether they are looked for.
+    pub enabled: bool,
+    /// What holds where an image's label says nothing.
+    pub defaults: Layer,
+    /// What holds whatever the label says.
+    pub overrides: Layer,
 }
 
 /// Where images come from.
@@ -99,7 +113,14 @@ impl Default for Config {
             max_unproven: 256,
             retry: Retry::default(),
             engine: Watch::default(),
+            canary: CanaryDefaults::default(),
         }
+    }
+}
+
+impl Default for CanaryDefaults {
+    fn default() -> Self {
+        Self { enabled: true, defaults: Layer::default(), overrides: Layer::default() }
     }
 }
 

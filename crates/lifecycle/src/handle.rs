@@ -3,13 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use outrigger_core::{Failure, ModelName, Reason, Selector};
+use outrigger_core::{Failure, ModelName, Reason, Selector, Tag};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, timeout_at},
 };
 
 use crate::{
+    canaries::{Act, By, Canaries},
     clock::Clock,
     lease::{Lease, Using},
     names::Names,
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     /// Counts publications of `routes`.
     pub(crate) routed: watch::Receiver<u64>,
     pub(crate) snapshot: watch::Receiver<Arc<Snapshot>>,
+    pub(crate) canaries: watch::Receiver<Arc<Canaries>>,
     pub(crate) commands: mpsc::Sender<Command>,
     /// How long a request waits for the next try of what failed.
     pub(crate) patience: Duration,
@@ -44,6 +46,8 @@ pub(crate) enum Command {
     Load { model: ModelName, selector: Selector, done: oneshot::Sender<()> },
     /// Take it out of the engine; with `delete`, off the disk as well.
     Unload { model: ModelName, selector: Selector, delete: bool, done: Reply },
+    /// Decide about a canary.
+    Decide { model: ModelName, tag: Tag, act: Act, by: By, done: Reply },
     /// Stop.
     Shutdown { grace: Duration, done: oneshot::Sender<()> },
 }
@@ -83,7 +87,7 @@ impl Handle {
         &self,
         model: &ModelName,
         selector: &Selector,
-        _routing_key: &str,
+        routing_key: &str,
     ) -> Option<Result<Lease, Failure>> {
         let routes = self.shared.routes.load();
         if let Some(failure) = &routes.closed {
@@ -99,6 +103,10 @@ impl Handle {
             Route::Refused(failure) => Some(Err(failure.clone())),
             Route::Ready(servable) => {
                 Some(Ok(Lease::new(Arc::clone(servable), selector, asked, self.shared.clock)))
+            }
+            Route::Split(split) => {
+                let clock = self.shared.clock;
+                Some(Ok(Lease::of_split(split, routing_key, selector, asked, clock)))
             }
         }
     }
@@ -117,6 +125,33 @@ impl Handle {
     /// between, never the last one.
     pub fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.shared.snapshot.clone()
+    }
+
+    /// The canaries of followed tags as of now.
+    pub fn canaries(&self) -> Arc<Canaries> {
+        self.shared.canaries.borrow().clone()
+    }
+
+    /// The canaries, now and after every change.
+    pub fn watch_canaries(&self) -> watch::Receiver<Arc<Canaries>> {
+        self.shared.canaries.clone()
+    }
+
+    /// Decides about the canary of `tag` by hand. Returns when that has begun.
+    ///
+    /// # Errors
+    /// `CANARY_NOT_FOUND` when none is on trial.
+    pub async fn decide(
+        &self,
+        model: &ModelName,
+        tag: &Tag,
+        act: Act,
+        by: By,
+    ) -> Result<(), Failure> {
+        let (done, reply) = oneshot::channel();
+        let (model, tag) = (model.clone(), tag.clone());
+        self.send(Command::Decide { model, tag, act, by, done }).await?;
+        reply.await.map_err(|_| stopping())?
     }
 
     /// Whether preloads have settled and the engine answers.

@@ -4,6 +4,7 @@ pub(crate) mod disk;
 pub(crate) mod engine;
 pub(crate) mod gate;
 pub(crate) mod prepare;
+pub(crate) mod promote;
 pub(crate) mod pull;
 
 use std::{
@@ -11,7 +12,11 @@ use std::{
     sync::Arc,
 };
 
-use outrigger_core::{Attempt, Digest, Failure, ModelKey, fleet::Event, model::Fault};
+use outrigger_core::{
+    Attempt, Digest, Failure, ModelKey,
+    fleet::{Event, TagKey},
+    model::Fault,
+};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 pub(crate) use prepare::{Kept, Prepared};
@@ -27,6 +32,8 @@ pub(crate) enum Done {
     Pulled { digest: Digest, result: Result<Kept, Failure>, trees: Option<BTreeSet<Digest>> },
     /// A preparation.
     Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
+    /// A canary's promotion in the registry.
+    Promoted { key: TagKey, canary: Digest, result: Result<promote::Told, Failure> },
     /// A passage through the gate, with what had to be prepared for it.
     Checked {
         key: ModelKey,

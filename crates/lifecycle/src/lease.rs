@@ -7,13 +7,15 @@ use std::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use outrigger_backend::{Backend, Target};
+use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Digest, ModelKey, Selector, ServableId, Tag};
 use outrigger_features::Plan;
 
-use crate::{clock::Clock, drains::Drains, routes::LastAsked};
+use crate::{clock::Clock, drains::Drains, routes::LastAsked, split::Split};
 
 /// A version of a model that the engine serves: everything a request needs.
 pub struct Servable {
@@ -58,7 +60,10 @@ pub struct Lease {
     servable: Arc<Servable>,
     tag: Option<Tag>,
     arm: Arm,
-    _using: Using,
+    /// The trial that it is part of, and whether that counts it.
+    split: Option<Arc<Split>>,
+    counted: bool,
+    using: Using,
 }
 
 /// Holds that a tag or digest is in use: a lease on it lives, or a request waits
@@ -97,7 +102,55 @@ impl Lease {
         clock: Clock,
     ) -> Self {
         let (tag, arm) = chosen_by(selector);
-        Self { servable, tag, arm, _using: Using::new(Arc::clone(asked), clock) }
+        let using = Using::new(Arc::clone(asked), clock);
+        Self { servable, tag, arm, split: None, counted: false, using }
+    }
+
+    /// A lease on the side of `split` that has the routing key.
+    pub(crate) fn of_split(
+        split: &Arc<Split>,
+        routing_key: &str,
+        selector: &Selector,
+        asked: &Arc<LastAsked>,
+        clock: Clock,
+    ) -> Self {
+        let (arm, counted) = split.choose(routing_key);
+        let servable = Arc::clone(split.servable(arm));
+        let lease = Self::new(servable, selector, asked, clock);
+        Self { arm, split: Some(Arc::clone(split)), counted, ..lease }
+    }
+
+    /// Whether the tag asked for has a canary on trial.
+    pub fn is_tried(&self) -> bool {
+        self.split.is_some()
+    }
+
+    /// Whether what becomes of the request counts in a trial.
+    pub fn is_counted(&self) -> bool {
+        self.counted
+    }
+
+    /// Notes what came of the request, `latency` after it arrived, if that counts in
+    /// a trial.
+    pub fn observe(&self, latency: Duration, outcome: Outcome) {
+        if let Some(split) = self.split.as_ref().filter(|_| self.counted) {
+            split.observe(self.arm, latency, outcome);
+        }
+    }
+
+    /// A lease on the live version, for a canary that does not answer; no part of
+    /// a trial. `None` when this is not the canary's side of one.
+    #[must_use]
+    pub fn stand_in(&self) -> Option<Self> {
+        let split = self.split.as_ref().filter(|_| self.arm == Arm::Canary)?;
+        Some(Self {
+            servable: Arc::clone(&split.live),
+            tag: self.tag.clone(),
+            arm: Arm::Live,
+            split: None,
+            counted: false,
+            using: self.using.clone(),
+        })
     }
 
     /// The tag by which it was chosen; `None` when a digest was asked for.

@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod bench;
+mod canaries;
 mod clock;
 mod config;
 mod drains;
@@ -14,13 +15,19 @@ mod jobs;
 mod lease;
 pub mod metrics;
 mod names;
+mod outcomes;
 mod routes;
 mod service;
 mod snapshot;
+mod split;
 mod watched;
 mod world;
 
-pub use config::{Config, Images, ModelEntry, Retry, Watch};
+pub use canaries::{
+    Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, FindingView,
+    VerdictView,
+};
+pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;

@@ -3,7 +3,15 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use outrigger_backend::ReloadError;
-use outrigger_core::{Digest, Failure, Metric, MetricKind, Stage, fleet::Counts};
+use outrigger_canary::{Outcome, Share};
+use outrigger_core::{
+    Arm, Digest, Failure, Metric, MetricKind, ModelName, Reason, Stage, Tag, fleet::Counts,
+};
+
+use crate::{
+    canaries::{CanaryDecision, CanaryPhase, CanaryView},
+    outcomes::Noted,
+};
 
 const MODELS: &str = "outrigger_models";
 const TRANSITIONS: &str = "outrigger_model_transitions_total";
@@ -17,6 +25,12 @@ const RELOADS: &str = "outrigger_engine_reloads_total";
 const RESTARTS: &str = "outrigger_engine_restarts_total";
 const REACHABLE: &str = "outrigger_engine_reachable";
 const EVENTS: &str = "outrigger_machine_events_total";
+const CANARIES: &str = "outrigger_canaries";
+const CANARY_SHARE: &str = "outrigger_canary_share";
+const CANARY_REQUESTS: &str = "outrigger_canary_requests_total";
+const CANARY_DECISIONS: &str = "outrigger_canary_decisions_total";
+const CANARY_MISMATCH: &str = "outrigger_canary_share_mismatch";
+const CANARY_LOST: &str = "outrigger_canary_outcomes_lost_total";
 
 /// Every metric of this crate.
 pub const METRICS: &[Metric] = &[
@@ -54,7 +68,8 @@ pub const METRICS: &[Metric] = &[
         name: LOOKUPS,
         kind: MetricKind::Counter,
         labels: &["outcome"],
-        help: "Look-ups of tags in the registry, by outcome: ok or a reason.",
+        help: "Look-ups of tags in the registry, by outcome: ok, no_canary (there is none, which \
+               is normal) or a reason.",
     },
     Metric {
         name: SWITCHES,
@@ -93,6 +108,46 @@ pub const METRICS: &[Metric] = &[
         help: "Events that the state machines dropped: stale ones belong to an earlier attempt, \
                unexpected ones point to a defect.",
     },
+    Metric {
+        name: CANARIES,
+        kind: MetricKind::Gauge,
+        labels: &["phase"],
+        help: "Canaries of followed tags, by phase (waiting, warming_up, split, promoting, \
+               recommended, rejected).",
+    },
+    Metric {
+        name: CANARY_SHARE,
+        kind: MetricKind::Gauge,
+        labels: &["model"],
+        help: "The share of a model's traffic that its canary has.",
+    },
+    Metric {
+        name: CANARY_REQUESTS,
+        kind: MetricKind::Counter,
+        labels: &["model", "arm", "outcome"],
+        help: "Requests that were part of a trial, by the arm they were assigned to (live, \
+               canary) and what came of them (scored, non_finite, failed, empty).",
+    },
+    Metric {
+        name: CANARY_DECISIONS,
+        kind: MetricKind::Counter,
+        labels: &["model", "outcome"],
+        help: "Decisions about canaries: promoted, rolled_back, recommended, refused or \
+               superseded.",
+    },
+    Metric {
+        name: CANARY_MISMATCH,
+        kind: MetricKind::Gauge,
+        labels: &["model"],
+        help: "1 while the sizes of a trial's arms do not fit the canary's share: requests are \
+               lost or misrouted on the way, and the comparison is not to be trusted.",
+    },
+    Metric {
+        name: CANARY_LOST,
+        kind: MetricKind::Counter,
+        labels: &[],
+        help: "Outcomes of requests that a trial had no room for.",
+    },
 ];
 
 fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
@@ -103,8 +158,12 @@ pub(crate) fn pulled<T>(result: &Result<T, Failure>) {
     metrics::counter!(PULLS, "outcome" => outcome(result)).increment(1);
 }
 
-pub(crate) fn resolved(result: &Result<Digest, outrigger_oci::Error>) {
-    let outcome = result.as_ref().map_or_else(|error| error.reason().as_str(), |_| "ok");
+pub(crate) fn resolved(result: &Result<Digest, outrigger_oci::Error>, tag: &Tag) {
+    let outcome = match result.as_ref().map_err(|error| error.reason()) {
+        Ok(_) => "ok",
+        Err(Reason::TagNotFound) if tag.is_canary() => "no_canary",
+        Err(reason) => reason.as_str(),
+    };
     metrics::counter!(LOOKUPS, "outcome" => outcome).increment(1);
 }
 
@@ -152,4 +211,56 @@ pub(crate) fn state(stages: &BTreeMap<Stage, usize>, reachable: bool) {
 pub(crate) fn dropped(counts: Counts) {
     metrics::counter!(EVENTS, "outcome" => "stale").absolute(counts.stale);
     metrics::counter!(EVENTS, "outcome" => "unexpected").absolute(counts.unexpected);
+}
+
+fn model(name: &ModelName) -> String {
+    name.to_string()
+}
+
+pub(crate) fn canaries(canaries: &[CanaryView]) {
+    for phase in CanaryPhase::ALL {
+        let count = canaries.iter().filter(|canary| canary.phase == phase).count();
+        metrics::gauge!(CANARIES, "phase" => phase.as_str()).set(count as f64);
+    }
+}
+
+pub(crate) fn share(name: &ModelName, share: Option<Share>) {
+    let share = share.map_or(0.0, Share::probability);
+    metrics::gauge!(CANARY_SHARE, "model" => model(name)).set(share);
+}
+
+pub(crate) fn tried(name: &ModelName, noted: &[Noted]) {
+    let mut counts = BTreeMap::<(Arm, &str), u64>::new();
+    for (_, observation) in noted {
+        let outcome = match observation.outcome {
+            Outcome::Scored(_) => "scored",
+            Outcome::NonFinite => "non_finite",
+            Outcome::Failed => "failed",
+            Outcome::Empty => "empty",
+        };
+        *counts.entry((observation.arm, outcome)).or_default() += 1;
+    }
+    for ((arm, outcome), count) in counts {
+        metrics::counter!(
+            CANARY_REQUESTS, "model" => model(name), "arm" => arm.as_str(), "outcome" => outcome
+        )
+        .increment(count);
+    }
+}
+
+pub(crate) fn decided(decision: &CanaryDecision) {
+    let outcome = decision.outcome.as_str();
+    metrics::counter!(
+        CANARY_DECISIONS, "model" => model(&decision.model), "outcome" => outcome
+    )
+    .increment(1);
+}
+
+pub(crate) fn sizes_fit(name: &ModelName, fit: bool) {
+    let mismatch = f64::from(u8::from(!fit));
+    metrics::gauge!(CANARY_MISMATCH, "model" => model(name)).set(mismatch);
+}
+
+pub(crate) fn lost(count: u64) {
+    metrics::counter!(CANARY_LOST).increment(count);
 }

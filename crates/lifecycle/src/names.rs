@@ -63,6 +63,14 @@ impl Names {
         }
     }
 
+    /// The tag of requests that name none, and those of models with another one.
+    pub(crate) fn default_tags(&self) -> (Tag, BTreeMap<ModelName, Tag>) {
+        let own = |(name, entry): (&ModelName, &Entry)| {
+            Some((name.clone(), entry.configured.tag.clone()?))
+        };
+        (self.default_tag.clone(), self.entries.iter().filter_map(own).collect())
+    }
+
     /// What is to be kept up from the start.
     pub(crate) fn preloads(&self) -> impl Iterator<Item = (ModelName, Selector)> {
         let preloaded = self.entries.values().filter(|entry| entry.configured.preload);

@@ -14,7 +14,7 @@ use std::{
 
 use outrigger_core::{Digest, Failure, ModelName, Moment, Selector, Tag};
 
-use crate::lease::Servable;
+use crate::{lease::Servable, split::Split};
 
 /// Everything that can be asked for, and what is to be answered.
 #[derive(Debug, Default)]
@@ -46,6 +46,8 @@ pub(crate) struct Entry {
 pub(crate) enum Route {
     /// This servable.
     Ready(Arc<Servable>),
+    /// One of two, which are on trial.
+    Split(Arc<Split>),
     /// Nothing yet; the failure that stands in the way for the moment.
     Waiting(Option<Failure>),
     /// It failed, and is tried again then.

@@ -1,5 +1,6 @@
 //! The one task that owns all machines.
 
+mod canaries;
 mod commands;
 mod effects;
 mod publish;
@@ -26,6 +27,8 @@ use tokio::{
     time::{sleep_until, timeout},
 };
 
+pub(crate) use self::canaries::CanaryRecord;
+use self::canaries::{Arms, Canaries};
 use crate::{
     Config, Error, Handle,
     clock::Clock,
@@ -65,6 +68,7 @@ pub struct Service {
     /// What requests get: the backend, watched.
     backend: Arc<dyn Backend>,
     outside: Outside,
+    canaries: Canaries,
     journal: (u64, Arc<Legacy>),
     /// Versions up to this one are of earlier processes.
     inherited: Version,
@@ -81,7 +85,15 @@ struct Pull {
 }
 
 /// What requests for one model get.
-type Answers = BTreeMap<Selector, Answer>;
+type Answers = BTreeMap<Selector, Told>;
+
+/// What requests for one tag or digest get.
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    answer: Answer,
+    /// The other version that the traffic is split with.
+    arms: Option<Arms>,
+}
 
 /// When something was last asked for, and up to when the machines know of it.
 struct Asked {
@@ -115,13 +127,14 @@ pub fn start(
     let names = Arc::new(Names::new(&config)?);
     let clock = Clock::start();
     let (sender, commands) = mpsc::channel(COMMANDS);
-    let outside = Outside::default();
+    let (outside, canaries) = (Outside::default(), Canaries::default());
     let shared = Shared {
         clock,
         names: Arc::clone(&names),
         routes: Arc::clone(&outside.routes),
         routed: outside.routed.subscribe(),
         snapshot: outside.snapshot.subscribe(),
+        canaries: canaries.shown.subscribe(),
         commands: sender,
         patience: config.engine.patience,
     };
@@ -142,6 +155,7 @@ pub fn start(
         drains: Arc::default(),
         suspect,
         outside,
+        canaries,
         journal: (0, Arc::default()),
         inherited: Version(0),
         sweep_at: clock.now() + SWEEP,
@@ -176,16 +190,17 @@ impl Service {
         self.apply(Event::Tick);
         self.publish();
         let stop = loop {
-            let wake_at = self.wake_at();
+            let (wake_at, judging) = (self.wake_at(), self.judging());
             // The order: what makes room first, then what became of work that
-            // was begun, then new demands, and the clock last. Each of the first
-            // three is bounded by the work that is there.
+            // was begun, then new demands, then canaries, and the clock last. Each
+            // of the first three is bounded by the work that is there.
             let stop = tokio::select! {
                 biased;
                 drained = self.drains.take() => self.drained(drained),
                 done = self.jobs.next() => self.done(done),
                 command = self.commands.recv() => self.command(command),
                 () = self.suspect.notified() => self.engine(serving::Event::Suspect),
+                () = judging => self.judge(),
                 () = sleep_until(wake_at) => self.tick(),
             };
             self.publish();
@@ -289,9 +304,14 @@ impl Service {
         tracing::info!("lifecycle is stopping; the engine keeps its models");
         self.outside.close();
         let (number, legacy) = (self.journal.0 + 1, self.journal.1.clone());
+        let (canaries_number, canaries) = self.last_canary_record();
         let last = async {
             self.jobs.stop().await;
-            blocking(&self.world, move |world| world.write_journal(number, &legacy)).await;
+            let write = move |world: &World| {
+                world.write_journal(number, &legacy);
+                world.write_canaries(canaries_number, &canaries);
+            };
+            blocking(&self.world, write).await;
         };
         if timeout(stop.grace, last).await.is_err() {
             tracing::warn!("the journal was not written within the grace period");

@@ -9,10 +9,10 @@ use arc_swap::ArcSwap;
 use outrigger_backend::Backend;
 use outrigger_core::{Digest, Failure, Reason, fleet::Legacy};
 use outrigger_oci::Client;
-use outrigger_store::{Desired, Record, Store};
+use outrigger_store::{Desired, Promoted, Record, Store};
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
-use crate::{Config, names::Names};
+use crate::{Config, names::Names, service::CanaryRecord};
 
 /// Everything outside of the machines.
 pub(crate) struct World {
@@ -26,6 +26,7 @@ pub(crate) struct World {
     pub(crate) in_use: ArcSwap<BTreeSet<Digest>>,
     pub(crate) pulls: Semaphore,
     journal: Mutex<u64>,
+    canaries: Mutex<u64>,
     /// Held while the engine's directories change: one that is empty goes, and
     /// must not go under the hands of who just puts something there.
     serving: Mutex<()>,
@@ -48,6 +49,7 @@ impl World {
             backend,
             in_use: ArcSwap::default(),
             journal: Mutex::default(),
+            canaries: Mutex::default(),
             serving: Mutex::default(),
         }
     }
@@ -77,6 +79,22 @@ impl World {
     }
 }
 
+impl World {
+    /// Writes the `number`th state of the canaries unless a later one has been.
+    /// Blocks.
+    pub(crate) fn write_canaries(&self, number: u64, record: &CanaryRecord) {
+        let mut written = self.canaries.lock().unwrap_or_else(PoisonError::into_inner);
+        if number <= *written {
+            return;
+        }
+        match self.store.journal().save_canaries(record) {
+            Ok(()) => *written = number,
+            // The next start then tries them from the beginning.
+            Err(error) => tracing::warn!(error = %error, "cannot write the canaries' journal"),
+        }
+    }
+}
+
 fn record(legacy: &Legacy) -> Record {
     let mut record = Record::default();
     for (key, digest) in &legacy.tags {
@@ -84,6 +102,14 @@ fn record(legacy: &Legacy) -> Record {
         tags.insert(key.tag.clone(), *digest);
     }
     let desired = legacy.loaded.iter();
+    for (key, digest) in &legacy.rejected {
+        let tags = record.rejected.entry(key.name.clone()).or_default();
+        tags.insert(key.tag.clone(), *digest);
+    }
+    for (key, (named, promoted)) in &legacy.promoted {
+        let tags = record.promoted.entry(key.name.clone()).or_default();
+        tags.insert(key.tag.clone(), Promoted { named: *named, promoted: *promoted });
+    }
     record.desired =
         desired.map(|(key, id)| Desired { key: key.clone(), servable: id.clone() }).collect();
     record

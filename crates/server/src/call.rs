@@ -26,6 +26,10 @@ struct Inner {
     request_id: OnceLock<String>,
     served_by: OnceLock<(metrics::ModelLabel, Arm)>,
     outcome: OnceLock<Outcome>,
+    /// Live answered in place of a canary.
+    stood_in: OnceLock<()>,
+    /// What the first answer's scores were like.
+    sampled: OnceLock<outrigger_canary::Outcome>,
 }
 
 /// What carries a call.
@@ -42,6 +46,7 @@ pub(crate) enum Method {
     BatchPredict,
     Explain,
     Models,
+    Canaries,
     Other,
 }
 
@@ -61,8 +66,14 @@ impl Surface {
 }
 
 impl Method {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Predict, Self::BatchPredict, Self::Explain, Self::Models, Self::Other];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Predict,
+        Self::BatchPredict,
+        Self::Explain,
+        Self::Models,
+        Self::Canaries,
+        Self::Other,
+    ];
 
     /// The method that a request path asks for.
     pub(crate) fn of(path: &str) -> Self {
@@ -72,6 +83,7 @@ impl Method {
             "/outrigger.v1.PredictionService/Explain" => Self::Explain,
             path if path.starts_with("/outrigger.v1.ModelService/") => Self::Models,
             path if path.starts_with("/v1/models") => Self::Models,
+            path if path.starts_with("/outrigger.v1.CanaryService/") => Self::Canaries,
             _ => Self::Other,
         }
     }
@@ -82,6 +94,7 @@ impl Method {
             Self::BatchPredict => "batch_predict",
             Self::Explain => "explain",
             Self::Models => "models",
+            Self::Canaries => "canaries",
             Self::Other => "other",
         }
     }
@@ -103,6 +116,8 @@ impl Call {
             request_id: OnceLock::new(),
             served_by: OnceLock::new(),
             outcome: OnceLock::new(),
+            stood_in: OnceLock::new(),
+            sampled: OnceLock::new(),
         }))
     }
 
@@ -112,6 +127,11 @@ impl Call {
     /// Without a guard, which stands before every handler.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         extensions.get::<Self>().expect("the guard stands before every handler").clone()
+    }
+
+    /// When the request arrived.
+    pub(crate) fn started(&self) -> Instant {
+        self.0.started
     }
 
     /// When the caller stops waiting.
@@ -151,6 +171,23 @@ impl Call {
         let label = metrics::model_label(&lease.key.name);
         // A call is answered by one servable; a second lease is the same one.
         let _ = self.0.served_by.set((label, lease.arm()));
+    }
+
+    /// Notes that live answers in place of the canary.
+    pub(crate) fn stood_in(&self) {
+        // There is one canary to stand in for.
+        let _ = self.0.stood_in.set(());
+    }
+
+    /// Notes what the scores were like, of the first answer that has some.
+    pub(crate) fn sample(&self, outcome: outrigger_canary::Outcome) {
+        // The second answer is not part of any comparison.
+        let _ = self.0.sampled.set(outcome);
+    }
+
+    /// What was noted of the scores.
+    pub(crate) fn sampled(&self) -> Option<outrigger_canary::Outcome> {
+        self.0.sampled.get().copied()
     }
 
     /// The model's label, or an empty one.
@@ -219,6 +256,7 @@ impl Drop for Inner {
             None => "CANCELLED",
         };
         let (model, arm) = match self.served_by.take() {
+            Some((model, _)) if self.stood_in.get().is_some() => (model, Arm::Live.as_str()),
             Some((model, arm)) => (model, arm.as_str()),
             None => (metrics::ModelLabel::default(), ""),
         };

@@ -20,7 +20,7 @@ pub use self::{
     layers::{Origin, Problem},
     reference::reference_markdown,
     section::Key,
-    value::{LogFormat, Period, Size},
+    value::{CanarySettings, LogFormat, Period, Size},
 };
 
 use self::{
@@ -39,6 +39,8 @@ pub struct Config {
     pub store: Store,
     /// Where models come from.
     pub images: Images,
+    /// How canaries are tried.
+    pub canary: Canary,
     /// What is logged.
     pub log: Log,
     /// Models known by name before anybody asks for them.
@@ -137,6 +139,18 @@ section! {
         ca_file: Option<PathBuf> = "";
         /// How long a registry may stay silent before it counts as unavailable.
         timeout: Period = "30s";
+    }
+}
+
+section! {
+    /// How new versions earn their traffic: docs/canary.md.
+    Canary {
+        /// Whether canary tags are looked for at all.
+        enabled: bool = "true";
+        /// What holds where the label `dev.outrigger.canary` of a canary's image says nothing.
+        defaults: CanarySettings = "{}";
+        /// What holds whatever the label says.
+        overrides: CanarySettings = "{}";
     }
 }
 
@@ -265,6 +279,7 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str, &'static [Key
         ("engine", Engine::ABOUT, Engine::KEYS),
         ("store", Store::ABOUT, Store::KEYS),
         ("images", Images::ABOUT, Images::KEYS),
+        ("canary", Canary::ABOUT, Canary::KEYS),
         ("log", Log::ABOUT, Log::KEYS),
     ]
     .into_iter()
@@ -277,6 +292,7 @@ impl Config {
             engine: Engine::read(layers, "engine"),
             store: Store::read(layers, "store"),
             images: Images::read(layers, "images"),
+            canary: Canary::read(layers, "canary"),
             log: Log::read(layers, "log"),
             models: layers.take("", "models", Vec::new()),
         };

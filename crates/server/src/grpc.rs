@@ -1,5 +1,6 @@
 //! The gRPC surface: services and what stands before them.
 
+mod canaries;
 mod models;
 mod prediction;
 
@@ -7,13 +8,17 @@ use std::sync::Arc;
 
 use axum::{Router, middleware};
 use outrigger_proto::outrigger::v1::{
-    FILE_DESCRIPTOR_SET, model_service_server::ModelServiceServer,
+    FILE_DESCRIPTOR_SET, canary_service_server::CanaryServiceServer,
+    model_service_server::ModelServiceServer,
 };
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-pub(crate) use self::models::{Access, Models};
+pub(crate) use self::{
+    canaries::Canaries,
+    models::{Access, Models},
+};
 use crate::{
     guard::{Guard, guard},
     predict::Predictor,
@@ -26,22 +31,28 @@ const QUESTION: usize = 64 << 10;
 /// What callers may be told who only predict and look.
 pub(crate) fn serving(
     predictor: Predictor,
-    models: Models,
+    told: (Models, Canaries),
     health: &HealthReporter,
     rules: Guard,
     max_message: usize,
 ) -> Router {
     let prediction = prediction::routes(predictor, max_message);
-    surround(prediction, models, health, rules)
+    surround(prediction, told, health, rules)
 }
 
 /// The same without predictions and with changes, for the admin listener.
-pub(crate) fn admin(models: Models, health: &HealthReporter, rules: Guard) -> Router {
-    surround(Router::new(), models, health, rules)
+pub(crate) fn admin(told: (Models, Canaries), health: &HealthReporter, rules: Guard) -> Router {
+    surround(Router::new(), told, health, rules)
 }
 
 /// `routes` and the services that every gRPC listener has, behind the guard.
-fn surround(routes: Router, models: Models, health: &HealthReporter, rules: Guard) -> Router {
+fn surround(
+    routes: Router,
+    (models, canaries): (Models, Canaries),
+    health: &HealthReporter,
+    rules: Guard,
+) -> Router {
+    let canaries = CanaryServiceServer::new(canaries).max_decoding_message_size(QUESTION);
     let models = ModelServiceServer::new(models).max_decoding_message_size(QUESTION);
     let health = HealthServer::new(HealthService::from_health_reporter(health.clone()));
     let reflection = || {
@@ -51,6 +62,7 @@ fn surround(routes: Router, models: Models, health: &HealthReporter, rules: Guar
     };
     let valid = "the descriptor sets are compiled in";
     let services = Routes::new(models)
+        .add_service(canaries)
         .add_service(health)
         .add_service(reflection().build_v1().expect(valid))
         // Python's reflection client knows only this one.

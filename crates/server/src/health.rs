@@ -20,7 +20,12 @@ use crate::metrics::{self, Exposition};
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Names that gRPC health knows beside those of models: everything, and the
 /// services.
-const SERVICES: [&str; 3] = ["", "outrigger.v1.PredictionService", "outrigger.v1.ModelService"];
+const SERVICES: [&str; 4] = [
+    "",
+    "outrigger.v1.PredictionService",
+    "outrigger.v1.ModelService",
+    "outrigger.v1.CanaryService",
+];
 
 /// Whether requests should be sent here. Clones share it.
 #[derive(Clone)]

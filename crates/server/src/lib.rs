@@ -6,6 +6,7 @@
 
 mod admission;
 mod call;
+mod canary_views;
 pub mod config;
 mod error;
 mod failure;
@@ -21,6 +22,7 @@ mod routing;
 mod run;
 mod runtimes;
 mod supervise;
+mod trial;
 mod views;
 mod wiring;
 

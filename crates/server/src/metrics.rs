@@ -27,6 +27,7 @@ const USERS: &str = "outrigger_request_users";
 const FEATURES: &str = "outrigger_request_features_total";
 const PANICS: &str = "outrigger_request_panics_total";
 const CONNECTIONS: &str = "outrigger_connections";
+const STAND_INS: &str = "outrigger_canary_stand_ins_total";
 const READY: &str = "outrigger_ready";
 const BUILD: &str = "outrigger_build_info";
 
@@ -89,6 +90,12 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Gauge,
         labels: &["listener"],
         help: "Open connections of callers, by listener (grpc, http, health, admin).",
+    },
+    Metric {
+        name: STAND_INS,
+        kind: MetricKind::Counter,
+        labels: &["model"],
+        help: "Requests that live answered because the canary they were assigned to failed.",
     },
     Metric { name: READY, kind: MetricKind::Gauge, labels: &[], help: "1 while /readyz says yes." },
     Metric {
@@ -221,6 +228,11 @@ pub(crate) fn in_flight(method: Method) -> Counted {
 /// Counts an open connection.
 pub(crate) fn connection(listener: &'static str) -> Counted {
     Counted::one(metrics::gauge!(CONNECTIONS, "listener" => listener))
+}
+
+/// Counts a request that live answered in place of a canary.
+pub(crate) fn stood_in(model: &ModelLabel) {
+    metrics::counter!(STAND_INS, "model" => model.text()).increment(1);
 }
 
 /// Counts a handler that panicked.

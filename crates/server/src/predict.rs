@@ -5,8 +5,9 @@ use std::{cell::OnceCell, sync::Arc};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_backend as backend;
+use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
-use outrigger_features::{Answer, Limits, Packed, json};
+use outrigger_features::{Answer, Limits, Packed, Sample, json};
 use outrigger_lifecycle::{Handle, Lease};
 use outrigger_proto::outrigger::v1::{
     self as wire, ExplainResponse, PredictResponse, ResponseOptions, ServedModel,
@@ -22,6 +23,7 @@ use crate::{
     failure,
     metrics::{self, Stage},
     routing::{self, BatchRouting, Routing},
+    trial::{Attempts, Terms},
 };
 
 /// Answers predictions. Cheap to clone.
@@ -50,10 +52,26 @@ impl Predictor {
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
         let lease = self.lease(call, &routing::read(request)?, named).await?;
+        let mut attempts = Attempts::new(call, lease);
+        loop {
+            let result = self.predict_with(call, &attempts, request).await;
+            if let Some(result) = attempts.settle(result) {
+                return result;
+            }
+        }
+    }
+
+    async fn predict_with(
+        &self,
+        call: &Call,
+        attempts: &Attempts<'_>,
+        request: &Bytes,
+    ) -> Result<Bytes, Failure> {
+        let (lease, terms) = (attempts.lease(), attempts.terms());
         let packed = timed(call, Stage::Decode, || lease.plan.pack(&[request], &self.limits))?;
-        scored(call, &lease, packed, |packed, outputs| {
-            let model = encoded(&lease);
-            Ok(framed(&lease.plan.answer(packed, outputs, &model)?))
+        scored(call, attempts, packed, |packed, outputs| {
+            let (model, degraded) = (encoded(lease), terms.degraded());
+            Ok(framed(&lease.plan.answer(packed, outputs, &model)?.degraded(&degraded)))
         })
         .await
     }
@@ -76,11 +94,31 @@ impl Predictor {
         let routing = Routing { model, routing_key: request_id.clone(), request_id };
         let lease = self.lease(call, &routing, named).await?;
         let requests: Vec<&[u8]> = requests.iter().map(AsRef::as_ref).collect();
-        let pack = || lease.plan.pack_batch(&requests, &options, &self.limits);
+        let mut attempts = Attempts::new(call, lease);
+        loop {
+            let id = &routing.request_id;
+            let result = self.batch_with(call, &attempts, id, &requests, &options).await;
+            if let Some(result) = attempts.settle(result) {
+                return result;
+            }
+        }
+    }
+
+    async fn batch_with(
+        &self,
+        call: &Call,
+        attempts: &Attempts<'_>,
+        id: &str,
+        requests: &[&[u8]],
+        options: &ResponseOptions,
+    ) -> Result<Bytes, Failure> {
+        let (lease, terms) = (attempts.lease(), attempts.terms());
+        let pack = || lease.plan.pack_batch(requests, options, &self.limits);
         let packed = timed(call, Stage::Decode, pack)?;
-        scored(call, &lease, packed, |packed, outputs| {
-            let (model, id) = (encoded(&lease), &routing.request_id);
-            Ok(framed(&lease.plan.answer_batch(packed, outputs, &model, id)?))
+        scored(call, attempts, packed, |packed, outputs| {
+            let (model, degraded) = (encoded(lease), terms.degraded());
+            let answer = lease.plan.answer_batch(packed, outputs, &model, id)?;
+            Ok(framed(&answer.degraded(&degraded)))
         })
         .await
     }
@@ -111,15 +149,32 @@ impl Predictor {
         let json::Routing { model, request_id, routing_key } = json::selector(body)?;
         let routing = Routing { model: Some(model), request_id, routing_key };
         let lease = self.lease(call, &routing, None).await?;
+        let mut attempts = Attempts::new(call, lease);
+        loop {
+            let result = self.predict_json_with(call, &attempts, body).await;
+            if let Some(result) = attempts.settle(result) {
+                return result;
+            }
+        }
+    }
+
+    async fn predict_json_with(
+        &self,
+        call: &Call,
+        attempts: &Attempts<'_>,
+        body: &[u8],
+    ) -> Result<Value, Failure> {
+        let lease = attempts.lease();
         let encoded = OnceCell::new();
         let packed = timed(call, Stage::Decode, || {
             let request = json::predict_request(&lease.plan, body)?;
             let encoded = encoded.get_or_init(|| request.encode_to_vec());
             lease.plan.pack(&[encoded], &self.limits)
         })?;
-        scored(call, &lease, packed, |packed, outputs| {
+        scored(call, attempts, packed, |packed, outputs| {
+            let (model, degraded) = (Some(served(lease)), attempts.terms().degraded.clone());
             let response = lease.plan.response(packed, outputs)?;
-            let response = PredictResponse { model: Some(served(&lease)), ..response };
+            let response = PredictResponse { model, degraded, ..response };
             Ok(json::predict_response(&lease.plan, &response))
         })
         .await
@@ -163,16 +218,25 @@ impl Predictor {
 /// Runs the model on what was packed and has the answer written down.
 async fn scored<T>(
     call: &Call,
-    lease: &Lease,
+    attempts: &Attempts<'_>,
     mut packed: Packed<'_>,
     answer: impl FnOnce(&Packed<'_>, &[Tensor]) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let outputs = run(call, lease, &mut packed).await?;
+    let lease = attempts.lease();
+    let outputs = run(call, lease, attempts.terms(), &mut packed).await?;
+    if lease.is_counted() {
+        sample(call, lease, &packed, &outputs);
+    }
     timed(call, Stage::Encode, || answer(&packed, &outputs))
 }
 
 /// Runs the model, unless there is nothing to compute. Takes the tensors.
-async fn run(call: &Call, lease: &Lease, packed: &mut Packed<'_>) -> Result<Vec<Tensor>, Failure> {
+async fn run(
+    call: &Call,
+    lease: &Lease,
+    terms: &Terms,
+    packed: &mut Packed<'_>,
+) -> Result<Vec<Tensor>, Failure> {
     let model = call.model();
     metrics::packed(&model, packed.users.iter().map(|user| user.kept()), &packed.counts);
     if !packed.needs_engine() {
@@ -183,11 +247,22 @@ async fn run(call: &Call, lease: &Lease, packed: &mut Packed<'_>) -> Result<Vec<
         target: Arc::clone(&lease.target),
         inputs: std::mem::take(&mut packed.tensors),
         outputs: lease.plan.output_names(packed),
-        deadline: call.deadline(),
+        deadline: terms.deadline,
     });
     let outputs = run.await.map_err(|error| Failure::because(error.reason(), &error))?;
     metrics::stage(Stage::Engine, &model, start.elapsed());
     Ok(outputs)
+}
+
+/// Notes what the scores are like, for a trial. Of what cannot be read, the answer
+/// tells.
+fn sample(call: &Call, lease: &Lease, packed: &Packed<'_>, outputs: &[Tensor]) {
+    let Ok(sample) = lease.plan.sample(packed, outputs, rand::random()) else { return };
+    call.sample(match sample {
+        Sample::Score(score) => Outcome::of_score(score.into()),
+        Sample::NotFinite => Outcome::NonFinite,
+        Sample::Nothing => Outcome::Empty,
+    });
 }
 
 /// An answer with its prefix, written once.

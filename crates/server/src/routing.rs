@@ -76,7 +76,7 @@ pub(crate) fn agree(named: Option<&[u8]>, model: &ModelName) -> Result<(), Failu
     }
 }
 
-fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
     field: &str,
     text: &str,
 ) -> Result<T, Failure> {

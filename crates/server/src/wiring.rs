@@ -17,7 +17,7 @@ use crate::{
     admission::Admission,
     call::Surface,
     config::{Config, Images},
-    grpc::{self, Access, Models},
+    grpc::{self, Access, Canaries, Models},
     guard::Guard,
     health::{self, Readiness},
     http,
@@ -132,13 +132,16 @@ impl Surfaces {
             stop: stop.clone(),
         };
         let predictor = Predictor::new(parts.models.clone(), limits(config), parts.drain.clone());
-        let models = |access| Models::new(parts.models.clone(), access, parts.drain.clone());
+        let told = |access| {
+            let models = Models::new(parts.models.clone(), access, parts.drain.clone());
+            (models, Canaries::new(parts.models.clone(), access))
+        };
         let most = server.max_message.bytes();
         let deadline = server.default_deadline.0;
         Self {
             grpc: grpc::serving(
                 predictor.clone(),
-                models(Access::Read),
+                told(Access::Read),
                 &parts.reporter,
                 rules(Surface::Grpc, deadline, &parts.drain),
                 most,
@@ -151,7 +154,7 @@ impl Surfaces {
             ),
             health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
             admin: grpc::admin(
-                models(Access::Change),
+                told(Access::Change),
                 &parts.reporter,
                 rules(Surface::Grpc, ADMIN_DEADLINE, &parts.end),
             ),
@@ -216,6 +219,11 @@ fn lifecycle_config(config: &Config) -> lifecycle::Config {
         models: config.models.iter().map(entry).collect(),
         idle_ttl: config.store.idle_ttl.0,
         retain: config.store.retain.0,
+        canary: lifecycle::CanaryDefaults {
+            enabled: config.canary.enabled,
+            defaults: config.canary.defaults.layer(),
+            overrides: config.canary.overrides.layer(),
+        },
         ..lifecycle::Config::default()
     }
 }

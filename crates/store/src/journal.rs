@@ -24,6 +24,7 @@ use crate::{Error, Result, disk, serving, store::Layout};
 
 const RECORD: &str = "record.json";
 const VERSIONS: &str = "versions.json";
+const CANARIES: &str = "canaries.json";
 /// Far more than any of the files has.
 const MAX_SIZE: u64 = 64 << 20;
 
@@ -50,6 +51,22 @@ pub struct Record {
     pub tags: BTreeMap<ModelName, BTreeMap<Tag, Digest>>,
     /// What should be in the engine.
     pub desired: Vec<Desired>,
+    /// What each tag named that was tried as a canary and is not wanted any more.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rejected: BTreeMap<ModelName, BTreeMap<Tag, Digest>>,
+    /// What was promoted in place of what the registry names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub promoted: BTreeMap<ModelName, BTreeMap<Tag, Promoted>>,
+}
+
+/// A digest that answers for a tag in place of the one that the registry names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promoted {
+    /// What the registry names; once it names another, that answers.
+    pub named: Digest,
+    /// What answers.
+    pub promoted: Digest,
 }
 
 /// One model that should be in the engine, and as what.
@@ -100,6 +117,22 @@ impl Journal {
             *written = Some(content);
         }
         Ok(())
+    }
+
+    /// What was last saved of canaries; nothing when there is none, or when it
+    /// cannot be understood, which sets it aside with a warning.
+    ///
+    /// # Errors
+    /// Only when the file system fails.
+    pub fn load_canaries<T: DeserializeOwned + Default>(&self) -> Result<T> {
+        Ok(self.read(CANARIES)?.unwrap_or_default())
+    }
+
+    /// Replaces what is kept of canaries, atomically; on the disk when this
+    /// returns.
+    pub fn save_canaries<T: Serialize>(&self, record: &T) -> Result<()> {
+        let content = serde_json::to_vec_pretty(record).expect("text and numbers only");
+        disk::replace(&self.path(CANARIES), &content)
     }
 
     /// A version that was never used before, by whomever; noted on the disk

@@ -41,7 +41,7 @@ mod unpack;
 
 pub use config::{Config, UnpackLimits};
 pub use error::{EntryProblem, Error, LayerProblem, PackageProblem, Result};
-pub use journal::{Desired, Journal, Record};
+pub use journal::{Desired, Journal, Promoted, Record};
 pub use serving::Published;
 pub use space::{InUse, Reservation, Usage};
 pub use store::Store;

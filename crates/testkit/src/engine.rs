@@ -34,7 +34,7 @@ pub use self::{
     gate::Gate,
     process::View,
     script::{Load, Loading, Predicting, Prediction, Received, Reloading, Violation},
-    tensor::{float_values, floats, to_proto},
+    tensor::{float_values, floats, row_sums, to_proto},
 };
 pub use outrigger_proto::tensorflow::serving::model_version_status::State;
 

@@ -3,6 +3,7 @@
 //!
 //! Everything here returns data; printing is [`output`]'s business.
 
+pub mod canaries;
 pub mod engine;
 mod error;
 pub mod fetch;

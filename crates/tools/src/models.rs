@@ -21,16 +21,7 @@ pub struct Models {
 impl Models {
     /// Connects to `address`, `host:port` or `http://host:port`.
     pub async fn connect(address: &str) -> Result<Self, Error> {
-        let unreachable = |source: tonic::transport::Error| Error::Unreachable {
-            address: address.to_owned(),
-            source: source.into(),
-        };
-        let host = address.strip_prefix("http://").unwrap_or(address);
-        let endpoint = Endpoint::from_shared(format!("http://{host}"))
-            .map_err(|_| Error::Usage(format!("{address:?} is not an address, host:port")))?
-            .connect_timeout(Duration::from_secs(5));
-        let channel = endpoint.connect().await.map_err(unreachable)?;
-        Ok(Self { client: ModelServiceClient::new(channel) })
+        Ok(Self { client: ModelServiceClient::new(connect(address).await?) })
     }
 
     /// All models the server knows.
@@ -63,4 +54,17 @@ impl Models {
         self.client.unload_model(request).await?;
         Ok(())
     }
+}
+
+/// A connection to a server at `address`, `host:port` or `http://host:port`.
+pub(crate) async fn connect(address: &str) -> Result<Channel, Error> {
+    let unreachable = |source: tonic::transport::Error| Error::Unreachable {
+        address: address.to_owned(),
+        source: source.into(),
+    };
+    let host = address.strip_prefix("http://").unwrap_or(address);
+    let endpoint = Endpoint::from_shared(format!("http://{host}"))
+        .map_err(|_| Error::Usage(format!("{address:?} is not an address, host:port")))?
+        .connect_timeout(Duration::from_secs(5));
+    endpoint.connect().await.map_err(unreachable)
 }

@@ -110,6 +110,11 @@ class Load:
             if not arrived or self._done < requests:
                 raise TimeoutError(f"{self._done} of {requests} requests within {timeout} s")
 
+    @property
+    def answered(self) -> int:
+        """How many requests were answered, rounded down to the last report."""
+        return self._done
+
     def stop(self) -> Report:
         """Lets the requests in flight finish and returns what was seen."""
         if self._report is None:

@@ -15,6 +15,7 @@ impl Fleet {
     /// Makes pins, candidates and announced names agree with what the machines
     /// say of each other.
     pub(super) fn reconcile(&mut self, turn: &mut Turn) {
+        self.reconcile_canaries(turn);
         self.reconcile_pins(turn);
         self.reconcile_candidates(turn);
         self.reconcile_names(turn);
@@ -126,7 +127,9 @@ impl Fleet {
 
     /// Whether so much that never worked is asked for that nothing new is taken.
     pub fn is_full(&self) -> bool {
-        let unproven = |tag: &&TagMachine| tag.serving().is_none() && !tag.is_configured();
+        let unproven = |tag: &&TagMachine| {
+            tag.serving().is_none() && !tag.is_configured() && !tag.is_accompanying()
+        };
         let tags = self.tags.values().filter(unproven).count();
         let new = |model: &&ModelMachine| model.stage() == crate::Stage::New && !model.is_pinned();
         tags + self.models.values().filter(new).count() >= self.policy.max_unproven
@@ -225,8 +228,12 @@ impl Fleet {
             let id = model.state().servable().filter(|_| model.state().in_engine())?;
             Some((model.key().clone(), id.clone()))
         });
+        let rejected = |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.rejected()?));
+        let promoted = |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.promoted()?));
         super::Legacy {
             tags: self.tags.iter().filter_map(served).collect(),
+            rejected: self.tags.iter().filter_map(rejected).collect(),
+            promoted: self.tags.iter().filter_map(promoted).collect(),
             loaded: loaded.collect(),
             placeholders: self.serving.placeholders().collect(),
         }

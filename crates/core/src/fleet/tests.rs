@@ -15,6 +15,8 @@ struct Bench {
     now: Moment,
     set: ServingSet,
     engine_is_up: bool,
+    /// Tags that are not the digest of their model's name.
+    canaries: BTreeMap<TagKey, Digest>,
 }
 
 fn name(text: &str) -> ModelName {
@@ -41,7 +43,13 @@ impl Bench {
     fn new() -> Self {
         let now = Moment::at(Duration::from_secs(1));
         let fleet = Fleet::new(Policy::default(), Version(0), now);
-        let mut bench = Self { fleet, now, set: ServingSet::new(), engine_is_up: true };
+        let mut bench = Self {
+            fleet,
+            now,
+            set: ServingSet::new(),
+            engine_is_up: true,
+            canaries: BTreeMap::new(),
+        };
         bench.handle(Event::Tick);
         bench
     }
@@ -77,9 +85,13 @@ impl Bench {
         match effect {
             Effect::Resolve(key, attempt) => {
                 let digest = Digest::of(key.name.as_str().as_bytes());
-                let resolved = match key.name.as_str().starts_with("nobody") {
-                    true => Err(Failure::new(Reason::ModelNotFound, "there is none")),
-                    false => Ok(digest),
+                let resolved = match (self.canaries.get(key), key.tag.is_canary()) {
+                    (Some(canary), _) => Ok(*canary),
+                    (None, true) => Err(Failure::new(Reason::TagNotFound, "there is none")),
+                    (None, false) if key.name.as_str().starts_with("nobody") => {
+                        Err(Failure::new(Reason::ModelNotFound, "there is none"))
+                    }
+                    (None, false) => Ok(digest),
                 };
                 Some(Event::Tag(key.clone(), tags::Event::Resolved(*attempt, resolved)))
             }
@@ -261,4 +273,110 @@ fn what_was_idle_in_an_earlier_process_stays_down_until_it_is_asked_for() {
     bench.handle(Event::Ask(name("a"), latest()));
     bench.pass(Duration::from_secs(2));
     assert!(matches!(bench.answer("a"), Answer::Ready(..)));
+}
+
+fn canary_of(text: &str) -> TagKey {
+    TagKey { name: name(text), tag: "latest_canary".parse().expect("a valid tag") }
+}
+
+/// With `a` serving, its canary looked for.
+fn with_canaries() -> Bench {
+    let mut bench = Bench::new();
+    bench.fleet.follow_canaries("latest".parse().expect("a valid tag"), BTreeMap::new());
+    bench.handle(Event::Ask(name("a"), latest()));
+    bench.pass(Duration::from_secs(2));
+    bench
+}
+
+fn version(text: &str, digest: Digest) -> ModelKey {
+    ModelKey { name: name(text), digest }
+}
+
+impl Bench {
+    fn is_up(&self, digest: Digest) -> bool {
+        matches!(self.fleet.answer_digest(&version("a", digest), self.now), Answer::Ready(..))
+    }
+
+    fn canary_becomes(&mut self, digest: Digest) {
+        self.canaries.insert(canary_of("a"), digest);
+        self.pass(self.fleet.policy().poll_interval.mul_f64(1.2));
+    }
+}
+
+#[test]
+fn a_canary_comes_up_beside_the_live_version() {
+    let mut bench = with_canaries();
+    assert_eq!(bench.fleet.canary(&tag("a")), None, "that there is none is normal");
+    let canary = Digest::of(b"canary");
+    bench.canary_becomes(canary);
+    assert_eq!(bench.fleet.canary(&tag("a")), Some((&canary_of("a"), canary)));
+    assert!(bench.is_up(canary));
+    assert!(matches!(bench.answer("a"), Answer::Ready(key, _) if key == model("a")));
+}
+
+#[test]
+fn the_default_tag_has_a_canary_by_its_plain_name() {
+    let mut bench = with_canaries();
+    let plain = TagKey { name: name("a"), tag: "canary".parse().expect("a valid tag") };
+    bench.canaries.insert(plain.clone(), Digest::of(b"plain"));
+    bench.pass(bench.fleet.policy().poll_interval.mul_f64(1.2));
+    assert_eq!(bench.fleet.canary(&tag("a")), Some((&plain, Digest::of(b"plain"))));
+    bench.canary_becomes(Digest::of(b"own"));
+    assert_eq!(bench.fleet.canary(&tag("a")), Some((&canary_of("a"), Digest::of(b"own"))));
+}
+
+#[test]
+fn a_rejected_canary_goes_and_stays_away_until_its_tag_moves() {
+    let mut bench = with_canaries();
+    let (first, second) = (Digest::of(b"first"), Digest::of(b"second"));
+    bench.canary_becomes(first);
+    bench.handle(Event::Tag(canary_of("a"), tags::Event::Reject(first)));
+    bench.pass(bench.fleet.policy().poll_interval * 3);
+    assert!(!bench.is_up(first));
+    let legacy = bench.fleet.legacy();
+    assert_eq!(legacy.rejected, [(canary_of("a"), first)].into());
+    bench.canary_becomes(second);
+    assert!(bench.is_up(second) && !bench.is_up(first));
+    bench.canary_becomes(first);
+    assert!(bench.is_up(first), "the tag has moved to it anew");
+}
+
+#[test]
+fn a_rejected_canary_that_somebody_asks_for_is_served() {
+    let mut bench = with_canaries();
+    let canary = Digest::of(b"canary");
+    bench.canary_becomes(canary);
+    bench.handle(Event::Tag(canary_of("a"), tags::Event::Reject(canary)));
+    assert!(!bench.is_up(canary));
+    bench.handle(Event::Ask(name("a"), Selector::Tag(canary_of("a").tag)));
+    // It is unloaded first.
+    bench.pass(Duration::from_secs(30));
+    assert!(bench.is_up(canary));
+}
+
+#[test]
+fn what_was_promoted_here_answers_until_the_registry_names_another() {
+    let mut bench = with_canaries();
+    let canary = Digest::of(b"canary");
+    bench.canary_becomes(canary);
+    bench.handle(Event::Tag(tag("a"), tags::Event::Promote(canary)));
+    bench.pass(bench.fleet.policy().poll_interval * 3);
+    let by = |bench: &Bench| match bench.answer("a") {
+        Answer::Ready(key, _) => key.digest,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(by(&bench), canary);
+    assert_eq!(bench.fleet.legacy().promoted[&tag("a")], (model("a").digest, canary));
+    bench.canaries.insert(tag("a"), Digest::of(b"next"));
+    bench.pass(bench.fleet.policy().poll_interval * 2);
+    assert_eq!(by(&bench), Digest::of(b"next"));
+}
+
+#[test]
+fn canaries_are_looked_for_only_as_long_as_their_tag_is_followed() {
+    let mut bench = with_canaries();
+    let idle = bench.fleet.policy().idle_ttl + bench.fleet.policy().forget_after * 3;
+    bench.pass(idle);
+    let left: Vec<_> = bench.fleet.tags().map(|(key, _)| key.clone()).collect();
+    assert_eq!(left, [tag("a")]);
 }

@@ -14,6 +14,8 @@ use crate::{Plan, UserRows, metadata::OutputKind};
 #[derive(Debug)]
 pub(super) struct Response<'a> {
     model: &'a [u8],
+    /// Why it is not quite what was asked for; empty if it is.
+    pub(super) degraded: &'a [u8],
     user: &'a UserRows<'a>,
     /// The outputs asked for, the score first.
     lists: SmallVec<[List<'a>; 1]>,
@@ -63,7 +65,8 @@ impl<'a> Response<'a> {
         let order = (user.top_k > 0).then(|| rank::best(&lists[0].values, user.top_k));
         let indices = indices(user, order.as_deref());
         let indices_len = indices.iter().map(|index| encoded_len_varint((*index).into())).sum();
-        let mut response = Self { model, user, lists, order, indices, indices_len, list_len: 0 };
+        let mut response =
+            Self { model, degraded: &[], user, lists, order, indices, indices_len, list_len: 0 };
         response.list_len = response.measure_list();
         Ok(response)
     }
@@ -95,6 +98,7 @@ impl<'a> Response<'a> {
             + score
             + others.sum::<usize>()
             + wire::filled_len(5, self.user.request_id.len())
+            + wire::filled_len(6, self.degraded.len())
             + errors.sum::<usize>()
     }
 
@@ -115,6 +119,8 @@ impl<'a> Response<'a> {
             self.write_list(2, list, out);
         }
         wire::put_filled(5, self.user.request_id, out);
+        wire::put_filled_header(6, self.degraded.len(), out);
+        out.put_slice(self.degraded);
         for error in &self.user.errors {
             message::encode(7, error, out);
         }

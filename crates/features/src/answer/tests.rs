@@ -1,8 +1,8 @@
 use bytes::Bytes;
 use outrigger_core::{Content, DType};
 use outrigger_proto::outrigger::v1::{
-    Arm, BatchPredictResponse, OnTreatmentError, PredictRequest, ResponseOptions, ScoreList,
-    ServedModel, predict_response::Output,
+    Arm, BatchPredictResponse, Degraded, OnTreatmentError, PredictRequest, ResponseOptions,
+    ScoreList, ServedModel, predict_response::Output,
 };
 
 use super::*;
@@ -182,4 +182,32 @@ fn one_response_is_not_made_of_several_requests() {
     let tensor = [output("scores", &[2, 1], &[0.5, 0.5])];
     let failure = plan.answer(&packed, &tensor, &[]).expect_err("two requests");
     assert_eq!(failure.reason, Reason::Internal);
+}
+
+#[test]
+fn a_response_may_say_that_it_is_not_quite_what_was_asked_for() {
+    let plan = plan();
+    let packed = pack(&plan, &[request(&[0.1])]).expect("packs");
+    let tensor = [output("scores", &[1, 1], &[0.5])];
+    let degraded = Degraded { reason: "DEADLINE".to_owned(), used: "live".to_owned() };
+    let encoded = degraded.encode_to_vec();
+    let written = plan.answer(&packed, &tensor, &[]).expect("answers").degraded(&encoded).to_vec();
+    let response = PredictResponse::decode(written.as_slice()).expect("a response");
+    assert_eq!(response.degraded, Some(degraded));
+    assert_eq!(scores(&response).values, [0.5]);
+}
+
+#[test]
+fn a_score_drawn_at_random_stands_for_a_call() {
+    let plan = plan();
+    let packed = pack(&plan, &[request(&[0.1, 0.2])]).expect("packs");
+    let sample = |tensor: Tensor, random| plan.sample(&packed, &[tensor], random);
+    let scores = || output("scores", &[1, 2], &[1.0, 2.0]);
+    let drawn = [0, 1, u64::MAX].map(|random| sample(scores(), random));
+    assert_eq!(drawn, [1.0, 2.0, 2.0].map(|score| Ok(Sample::Score(score))));
+    let broken = output("scores", &[1, 2], &[1.0, f32::NAN]);
+    assert_eq!(sample(broken, 0), Ok(Sample::NotFinite));
+    assert!(sample(output("scores", &[1, 3], &[1.0; 3]), 0).is_err());
+    let nobody = pack(&plan, &[request(&[])]).expect("packs");
+    assert_eq!(plan.sample(&nobody, &[], 0), Ok(Sample::Nothing));
 }

@@ -17,16 +17,22 @@ pub(crate) struct Prepared {
 }
 
 /// What of a version lies in the store.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) platform_digest: Digest,
     /// Bytes on disk.
     pub(crate) size: u64,
+    /// How it wants to be tried as a canary: its label.
+    pub(crate) canary: Option<Arc<str>>,
 }
 
 impl Kept {
     pub(crate) fn of(tree: &Tree) -> Self {
-        Self { platform_digest: *tree.platform_digest(), size: tree.size().as_u64() }
+        Self {
+            platform_digest: *tree.platform_digest(),
+            size: tree.size().as_u64(),
+            canary: tree.labels().get(outrigger_canary::LABEL).map(|label| label.as_str().into()),
+        }
     }
 }
 

@@ -1,6 +1,10 @@
 //! From a reference to a verified tree in the store.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag};
@@ -94,7 +98,7 @@ async fn unpack(world: &Arc<World>, image: &Image) -> Result<Kept, Unpacked> {
     let package = Package {
         digest: image.digest,
         platform_digest: image.platform_digest,
-        labels: image.labels.clone(),
+        labels: labels(image),
         layers: image.layers.iter().map(|layer| (layer.digest, layer.kind)).collect(),
     };
     blocking(world, move |world| {
@@ -110,6 +114,13 @@ async fn unpack(world: &Arc<World>, image: &Image) -> Result<Kept, Unpacked> {
     .await
 }
 
+/// The labels, with the annotations beneath them.
+fn labels(image: &Image) -> BTreeMap<String, String> {
+    let mut labels = image.annotations.clone();
+    labels.extend(image.labels.clone());
+    labels
+}
+
 /// Which digest a tag is now.
 pub(crate) async fn resolve(
     world: &Arc<World>,
@@ -118,7 +129,7 @@ pub(crate) async fn resolve(
 ) -> Result<Digest, Failure> {
     let reference = world.names.image(model)?.with_tag(tag.clone());
     let resolved = world.client.resolve(&reference).await;
-    metrics::resolved(&resolved);
+    metrics::resolved(&resolved, tag);
     resolved.map_err(|error| {
         let failure = error.failure();
         if failure.reason != Reason::ModelNotFound {

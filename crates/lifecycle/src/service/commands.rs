@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Reason, Selector,
-    fleet::Event,
+    fleet::{Event, TagKey},
     model::{self, Fault, State},
 };
 
@@ -29,6 +29,10 @@ impl Service {
                 self.apply(Event::Load(model, selector));
                 // Whoever asked waits for the model by itself, or has gone.
                 done.send(()).ok();
+            }
+            Some(Command::Decide { model, tag, act, by, done }) => {
+                let result = self.decide(&TagKey { name: model, tag }, act, by);
+                done.send(result).ok();
             }
             Some(Command::Unload { model, selector, delete, done }) => {
                 let result = self.unload(model, selector, delete);
@@ -62,6 +66,7 @@ impl Service {
             Done::Nothing => {}
             Done::Event(event) => self.apply(event),
             Done::Pulled { digest, result, trees } => self.pulled(digest, result, trees),
+            Done::Promoted { key, canary, result } => self.told(&key, canary, result),
             Done::Prepared { key, attempt, result } => {
                 if let Err(Fault::Failed(failure)) = &result {
                     note_failure(&key, "preparing", failure);

@@ -7,7 +7,7 @@ use std::{
 
 use outrigger_backend::Target;
 use outrigger_core::{
-    Attempt, ModelKey, ServableId,
+    Attempt, Failure, ModelKey, Reason, ServableId,
     fleet::{Effect, Event, TagKey},
     model::{self, Fault},
     serving::{self, PushOutcome},
@@ -96,7 +96,12 @@ impl Service {
         };
         self.jobs.start(done.clone()(Err(defect())), async move {
             let result = pull::resolve(&world, &key.name, &key.tag).await;
-            if let Err(failure) = &result {
+            // That a tag has no canary is normal.
+            let normal =
+                |failure: &Failure| failure.reason == Reason::TagNotFound && key.tag.is_canary();
+            if let Err(failure) = &result
+                && !normal(failure)
+            {
                 tracing::warn!(
                     model.name = %key.name, model.tag = %key.tag,
                     reason = %failure.reason, error = %failure.message,

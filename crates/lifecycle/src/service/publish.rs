@@ -7,12 +7,12 @@ use std::{
 
 use outrigger_core::{
     Failure, ModelKey, ModelName, Moment, Reason, Selector, Stage,
-    fleet::Answer,
+    fleet::{Answer, TagKey},
     model::{ModelMachine, Trouble},
     tags::TagMachine,
 };
 
-use super::{Answers, Asked, Outside, Service};
+use super::{Answers, Asked, Outside, Service, Told};
 use crate::{
     handle::stopping,
     lease::Live,
@@ -35,11 +35,17 @@ impl Service {
     /// so that no name can slow another.
     pub(crate) fn publish(&mut self) {
         let now = self.clock.now();
-        let changed = self.changed(now);
+        let mut changed = self.changed(now);
+        self.renew_trials(&changed, now);
+        changed.extend(self.take_changed_trials());
+        changed.extend(self.fleet.take_changed());
         self.publish_routes(&changed, now);
         self.note_stages(&changed, now);
         self.forget_prepared();
         self.publish_snapshot(&changed, now);
+        if !changed.is_empty() {
+            self.show_canaries(now);
+        }
     }
 
     /// Names that may look different since the last time.
@@ -79,23 +85,26 @@ impl Service {
     }
 
     fn answers(&self, name: &ModelName, now: Moment) -> Answers {
-        let tags = self
-            .fleet
-            .tags_of(name)
-            .map(|(key, _)| (Selector::Tag(key.tag.clone()), self.fleet.answer_tag(key, now)));
+        let tags = self.fleet.tags_of(name).map(|(key, _)| {
+            let answer = self.fleet.answer_tag(key, now);
+            let arms = self.arms(key, &answer, now);
+            (Selector::Tag(key.tag.clone()), Told { answer, arms })
+        });
         let digests = self.fleet.models_of(name).map(|model| {
             let key = model.key();
-            (Selector::Digest(key.digest), self.fleet.answer_digest(key, now))
+            let answer = self.fleet.answer_digest(key, now);
+            (Selector::Digest(key.digest), Told { answer, arms: None })
         });
         tags.chain(digests).collect()
     }
 
     fn renew_routes(&mut self, routes: &mut Routes, name: &ModelName, answers: Answers) {
         let mut model = ModelRoutes::default();
-        for (selector, answer) in &answers {
+        for (selector, told) in &answers {
             let asked = self.asked.entry((name.clone(), selector.clone()));
             let asked = asked.or_insert_with(|| Asked { at: Arc::default(), told: None });
-            let entry = Entry { route: route(&self.live, answer), asked: Arc::clone(&asked.at) };
+            let asked = Arc::clone(&asked.at);
+            let entry = Entry { route: self.route_of(name, selector, told), asked };
             match selector {
                 Selector::Tag(tag) => drop(model.tags.insert(tag.clone(), entry)),
                 Selector::Digest(digest) => drop(model.digests.insert(*digest, entry)),
@@ -112,6 +121,18 @@ impl Service {
         }
         routes.models.insert(name.clone(), Arc::new(model));
         self.outside.answers.insert(name.clone(), answers);
+    }
+
+    fn route_of(&self, name: &ModelName, selector: &Selector, told: &Told) -> Route {
+        if let (Selector::Tag(tag), Some(arms), Answer::Ready(live, _)) =
+            (selector, &told.arms, &told.answer)
+        {
+            let key = TagKey { name: name.clone(), tag: tag.clone() };
+            if let Some(split) = self.split(&key, live, arms) {
+                return Route::Split(Arc::new(split));
+            }
+        }
+        route(&self.live, &told.answer)
     }
 
     /// One line and one count a transition.
@@ -177,7 +198,12 @@ impl Service {
     fn model_view(&self, name: &ModelName, now: Moment) -> Option<ModelView> {
         let versions = self.fleet.models_of(name);
         let versions = versions.map(|model| (model.key().digest, self.version_view(model)));
-        let tags = self.fleet.tags_of(name);
+        // That a tag has no canary is normal, and not worth a word.
+        let named = |(_, tag): &(&TagKey, &TagMachine)| {
+            let nobody = tag.is_accompanying() && !tag.is_wanted(self.fleet.policy(), now);
+            !nobody || tag.registry().or(tag.serving()).is_some()
+        };
+        let tags = self.fleet.tags_of(name).filter(named);
         let tags = tags.map(|(key, tag)| (key.tag.clone(), self.tag_view(tag, now)));
         let mut view =
             ModelView { image: String::new(), tags: tags.collect(), versions: versions.collect() };

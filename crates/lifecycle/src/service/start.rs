@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use outrigger_core::{
-    ModelKey, Moment, Selector, ServableId, ServableName, Version,
+    ModelKey, ModelName, Moment, Selector, ServableId, ServableName, Tag, Version,
     fleet::{Fleet, Legacy, TagKey},
 };
 use outrigger_store::Published;
 use tokio::task::spawn_blocking;
 
-use super::Service;
+use super::{CanaryRecord, Service};
 use crate::{Error, jobs::Kept, world::World};
 
 impl Service {
@@ -21,11 +21,12 @@ impl Service {
     pub(super) async fn take_over(&mut self) -> Result<(), Error> {
         let world = Arc::clone(&self.world);
         let inherited = spawn_blocking(move || inherit(&world)).await;
-        let Inherited { legacy, kept, last } = inherited.unwrap_or_else(|error| {
+        let Inherited { legacy, canaries, kept, last } = inherited.unwrap_or_else(|error| {
             std::panic::resume_unwind(error.into_panic());
         })?;
         self.inherited = last;
         self.kept = kept;
+        self.remember_canaries(canaries);
         self.fleet =
             build(&self.world, self.fleet.policy().clone(), legacy, last, self.clock.now());
         Ok(())
@@ -46,6 +47,10 @@ fn build(
             Selector::Digest(digest) => fleet.pin(ModelKey { name, digest }),
         }
     }
+    if world.config.canary.enabled {
+        let (default_tag, default_tags) = world.names.default_tags();
+        fleet.follow_canaries(default_tag, default_tags);
+    }
     tracing::info!(
         tags = legacy.tags.len(),
         versions = legacy.loaded.len(),
@@ -58,6 +63,7 @@ fn build(
 /// What the journal and the store tell, as far as it still holds.
 struct Inherited {
     legacy: Legacy,
+    canaries: CanaryRecord,
     kept: BTreeMap<ModelKey, Kept>,
     /// Larger than any version that was ever used.
     last: Version,
@@ -67,6 +73,7 @@ struct Inherited {
 fn inherit(world: &World) -> Result<Inherited, Error> {
     let journal = world.store.journal();
     let record = journal.load().map_err(Error::Journal)?;
+    let canaries = journal.load_canaries().map_err(Error::Journal)?;
     let published = world.store.published().map_err(Error::Journal)?;
     let last = journal.next_version().map_err(Error::Journal)?;
     let (mut legacy, mut kept) = (Legacy::default(), BTreeMap::new());
@@ -77,6 +84,9 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
             legacy.tags.extend(tags.into_iter().map(|(tag, digest)| (key(tag), digest)));
         }
     }
+    legacy.rejected.extend(each_tag(record.rejected));
+    let promoted = each_tag(record.promoted).map(|(key, it)| (key, (it.named, it.promoted)));
+    legacy.promoted.extend(promoted);
     // All of them: the engine may know names that have no version left.
     let placeholders = placeholders(&published);
     legacy.placeholders.extend(placeholders.values().cloned());
@@ -91,7 +101,14 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
             legacy.loaded.insert(desired.key, desired.servable);
         }
     }
-    Ok(Inherited { legacy, kept, last })
+    Ok(Inherited { legacy, canaries, kept, last })
+}
+
+/// What is known of tags, by their keys.
+fn each_tag<T>(models: BTreeMap<ModelName, BTreeMap<Tag, T>>) -> impl Iterator<Item = (TagKey, T)> {
+    models.into_iter().flat_map(|(name, tags)| {
+        tags.into_iter().map(move |(tag, value)| (TagKey { name: name.clone(), tag }, value))
+    })
 }
 
 /// The latest placeholder of each name.

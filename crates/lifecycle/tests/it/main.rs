@@ -1,6 +1,7 @@
 //! Lifecycle with a fake engine and a scripted registry: everything between
 //! them is real.
 
+mod canaries;
 mod engine;
 mod failures;
 mod idle;

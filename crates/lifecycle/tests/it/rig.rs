@@ -138,6 +138,21 @@ impl Rig {
         self.registry.push_image(&format!("team/{name}"), tag, &[layer], "{}")
     }
 
+    /// The same with a label that says how it is tried.
+    pub(crate) fn push_labelled(
+        &self,
+        name: &str,
+        tag: &str,
+        model: &Model,
+        label: &str,
+    ) -> Digest {
+        let metadata = model.metadata.to_string();
+        let layer = package_layer(metadata.as_bytes(), &model.encode());
+        let layer = LayerBlob::tar(layer.build(LayerKind::Tar).bytes);
+        let labels = serde_json::json!({"config": {"Labels": {"dev.outrigger.canary": label}}});
+        self.registry.push_image(&format!("team/{name}"), tag, &[layer], labels.to_string())
+    }
+
     /// The versions of a model that are in the store's `serving` directory,
     /// placeholders not counted.
     pub(crate) fn links(&self) -> usize {

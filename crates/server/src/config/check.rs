@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use outrigger_backend::Endpoint;
+use outrigger_canary::Settings;
 use outrigger_oci::{Prefix, Reference};
 
 use super::{Config, Period, Problem, Size};
@@ -14,6 +15,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     check.engine(config);
     check.store(config);
     check.images(config);
+    check.canary(config);
     check.log(config);
     check.models(config);
     check.problems
@@ -154,6 +156,14 @@ impl Check {
         };
         let admitted = allowed.is_empty() || allowed.iter().any(within);
         self.require(admitted, key, format!("{reference} is not under images.allowed"));
+    }
+
+    /// What a canary without a label is tried by.
+    fn canary(&mut self, config: &Config) {
+        let layer = config.canary.defaults.layer().under(&config.canary.overrides.layer());
+        if let Err(error) = Settings::try_from(&layer.message()) {
+            error.0.into_iter().for_each(|problem| self.require(false, "canary", problem));
+        }
     }
 
     fn log(&mut self, config: &Config) {

@@ -2,6 +2,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
+use outrigger_canary::Layer;
 use outrigger_core::Tag;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned};
 
@@ -31,6 +32,7 @@ settings! {
     Size: "size";
     Period: "duration";
     LogFormat: "text or json";
+    CanarySettings: "ModelCanaryConfig";
 }
 
 /// A number of bytes, written like `20GiB`, `64MB` or `1024`.
@@ -40,6 +42,26 @@ pub struct Size(pub u64);
 /// A span of time, written like `250ms`, `30s` or `1h 30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(pub Duration);
+
+/// Some of a canary's settings: `outrigger.v1.ModelCanaryConfig` in its JSON form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct CanarySettings(serde_json::Value);
+
+impl CanarySettings {
+    /// The same, to be laid over others.
+    pub fn layer(&self) -> Layer {
+        Layer::from_json(&self.0).expect("it was read as one")
+    }
+}
+
+impl<'de> Deserialize<'de> for CanarySettings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = serde_json::Value::deserialize(deserializer)?;
+        Layer::from_json(&json).map_err(de::Error::custom)?;
+        Ok(Self(json))
+    }
+}
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! The whole server in one process: real listeners, store, image layouts and
 //! machines, before an engine that does as it is told.
 
+mod canaries;
 mod http;
 mod limits;
 mod metrics;

@@ -70,6 +70,11 @@ impl Stack {
         publish(self.directory.path(), name, model).await
     }
 
+    /// Publishes a model under a tag.
+    pub(crate) async fn publish_as(&self, name: &str, tag: &str, model: &Model) -> String {
+        publish_as(self.directory.path(), name, tag, model).await
+    }
+
     pub(crate) fn predictions(&self) -> PredictionServiceClient<Channel> {
         PredictionServiceClient::new(channel(self.addresses.grpc))
     }
@@ -119,11 +124,15 @@ pub(crate) fn linear(bias: f32) -> Model {
 
 /// Publishes a model in the layout directory of its name; returns the digest.
 async fn publish(root: &Path, name: &str, model: &Model) -> String {
+    publish_as(root, name, "latest", model).await
+}
+
+async fn publish_as(root: &Path, name: &str, tag: &str, model: &Model) -> String {
     let package = tempfile::tempdir().expect("a directory");
     package_dir(package.path(), model).expect("a package");
     let image = build::image_from_dir(package.path(), [].into()).expect("an image");
     let reference: Reference =
-        format!("oci:{}/models/{name}:latest", root.display()).parse().expect("a reference");
+        format!("oci:{}/models/{name}:{tag}", root.display()).parse().expect("a reference");
     let client = Client::new(outrigger_oci::Config::default()).expect("a client");
     client.push(&reference, &image).await.expect("pushed").to_string()
 }

@@ -11,9 +11,13 @@ fn record() -> Record {
     let name: ModelName = "offers/spring".parse().expect("valid");
     let tag: Tag = "latest".parse().expect("valid");
     let key = ModelKey { name: name.clone(), digest };
+    let canary: Tag = "latest_canary".parse().expect("valid");
+    let promoted = Promoted { named: Digest::of(b"another"), promoted: digest };
     Record {
-        tags: [(name, [(tag, digest)].into())].into(),
+        tags: [(name.clone(), [(tag.clone(), digest)].into())].into(),
         desired: vec![Desired { key, servable: servable("offers/spring", 12) }],
+        rejected: [(name.clone(), [(canary, digest)].into())].into(),
+        promoted: [(name, [(tag, promoted)].into())].into(),
     }
 }
 
@@ -34,6 +38,28 @@ fn the_record_survives_a_restart() {
     assert_eq!(fixture.names("journal"), ["record.json"]);
     drop(journal);
     assert_eq!(reopen(fixture).store.journal().load().expect("saved"), record());
+}
+
+#[test]
+fn a_record_of_before_there_were_canaries_is_understood() {
+    let fixture = Fixture::new();
+    fs::write(fixture.path("journal/record.json"), br#"{"tags": {}, "desired": []}"#).unwrap();
+    assert_eq!(fixture.store.journal().load().expect("read"), Record::default());
+    assert_eq!(fixture.names("journal"), ["record.json"], "and not set aside");
+}
+
+#[test]
+fn canaries_are_kept_apart_and_survive_a_restart() {
+    let fixture = Fixture::new();
+    let journal = fixture.store.journal();
+    assert_eq!(journal.load_canaries::<Vec<u32>>().expect("none yet"), Vec::<u32>::new());
+    journal.save_canaries(&[1, 2]).expect("saved");
+    drop(journal);
+    let fixture = reopen(fixture);
+    assert_eq!(fixture.store.journal().load_canaries::<Vec<u32>>().expect("saved"), [1, 2]);
+    // Of another kind: not fatal either.
+    let none = fixture.store.journal().load_canaries::<Vec<String>>().expect("not fatal");
+    assert_eq!((none, fixture.names("journal")), (vec![], vec!["canaries.damaged".to_owned()]));
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub fn float_values(tensor: &Tensor) -> Vec<f32> {
 
 /// The answer without a script: each output asked for (or `scores`) holds the
 /// sums over the last dimension of the input of the highest rank.
-pub(super) fn row_sums(prediction: &Prediction) -> Predicting {
+pub fn row_sums(prediction: &Prediction) -> Predicting {
     let float = |tensor: &&Tensor| tensor.dtype == DType::Float32 && !tensor.shape.is_empty();
     let inputs = prediction.inputs.values().filter(float);
     let Some(input) = inputs.max_by_key(|tensor| tensor.shape.len()) else {

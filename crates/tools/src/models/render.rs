@@ -91,7 +91,7 @@ fn state(state: State) -> &'static str {
 }
 
 /// The first 12 digits of a digest.
-fn short(digest: &str) -> String {
+pub(crate) fn short(digest: &str) -> String {
     digest.trim_start_matches("sha256:").chars().take(12).collect()
 }
 
@@ -100,7 +100,7 @@ fn bytes(size: u64) -> String {
 }
 
 /// How long ago `at` was, in whole seconds.
-fn age(at: &Timestamp) -> String {
+pub(crate) fn age(at: &Timestamp) -> String {
     let at = SystemTime::try_from(*at).unwrap_or(SystemTime::UNIX_EPOCH);
     let age = SystemTime::now().duration_since(at).unwrap_or_default();
     humantime::format_duration(Duration::from_secs(age.as_secs())).to_string()

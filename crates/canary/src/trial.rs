@@ -1,0 +1,301 @@
+//! The course of one trial: measure live, split, judge, ramp up, conclude.
+
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use outrigger_core::Moment;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Decider, Decision, Observation, OnStarved, Ramp, Reference, Settings, Share, Statistics, Step,
+    Verdict,
+};
+
+/// Fewer requests of live make no scale to compare the arms on.
+const LEAST: usize = 100;
+
+/// One canary against one live version.
+///
+/// It is told what requests did and what time it is; it says which share the
+/// canary has, and once what is to become of it. A canary that may be promoted
+/// stays on trial until it is, or until it turns out to do harm.
+#[derive(Debug)]
+pub struct Trial {
+    settings: Arc<Settings>,
+    decider: Decider,
+    time: Stopwatch,
+    step: usize,
+    phase: Phase,
+    promising: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Live alone is measured.
+    WarmUp(Vec<Observation>),
+    /// The traffic is split.
+    Split(Split),
+}
+
+#[derive(Debug)]
+struct Split {
+    time: Stopwatch,
+    statistics: Statistics,
+    /// Of this step of the ramp, and with how many requests it began.
+    step_time: Stopwatch,
+    step_requests: u64,
+    verdict: Option<Verdict>,
+}
+
+/// Time that has gone by, in earlier processes too.
+#[derive(Debug, Clone, Copy)]
+struct Stopwatch {
+    before: Duration,
+    since: Moment,
+}
+
+impl Stopwatch {
+    fn start(before: Duration, since: Moment) -> Self {
+        Self { before, since }
+    }
+
+    fn elapsed(self, now: Moment) -> Duration {
+        self.before + now.since(self.since)
+    }
+}
+
+/// What is to become of a canary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conclusion {
+    /// It may be live.
+    Promote(Cause),
+    /// It must go.
+    Rollback(Cause),
+}
+
+/// Why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It is proved.
+    Proved,
+    /// It will not be decided in time.
+    Starved,
+}
+
+/// What a later process needs to go on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    /// How long it has been on trial.
+    spent: Duration,
+    /// How far the ramp has come.
+    step: usize,
+    /// What was seen since the split.
+    split: Option<SplitProgress>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SplitProgress {
+    spent: Duration,
+    statistics: Statistics,
+    step_spent: Duration,
+    step_requests: u64,
+}
+
+impl Trial {
+    /// A trial that begins, or goes on where an earlier process has left it.
+    pub fn new(settings: Arc<Settings>, progress: Progress, now: Moment) -> Self {
+        let phase = match progress.split {
+            None => Phase::WarmUp(Vec::new()),
+            Some(split) => Phase::Split(Split {
+                time: Stopwatch::start(split.spent, now),
+                statistics: split.statistics,
+                step_time: Stopwatch::start(split.step_spent, now),
+                step_requests: split.step_requests,
+                verdict: None,
+            }),
+        };
+        Self {
+            decider: Decider::new(settings.judge.clone()),
+            settings,
+            time: Stopwatch::start(progress.spent, now),
+            step: progress.step,
+            phase,
+            promising: false,
+        }
+    }
+
+    /// Counts a request. One without a share was not split.
+    pub fn observe(&mut self, share: Option<Share>, observation: &Observation) {
+        match (&mut self.phase, share) {
+            (Phase::WarmUp(sample), _) if sample.len() < Reference::REQUESTS => {
+                sample.push(*observation);
+            }
+            (Phase::Split(split), Some(share)) => split.statistics.record(share, observation),
+            _ => {}
+        }
+    }
+
+    /// Takes the step that is due, and judges. A conclusion is told once; after
+    /// [`Conclusion::Promote`], a rollback may still follow.
+    pub fn tick(&mut self, now: Moment) -> Option<Conclusion> {
+        if self.is_measured(now) {
+            self.split(now);
+        }
+        let decision = self.judge(now);
+        let overdue = self.spent(now) >= self.settings.judge.maximum_time;
+        match decision {
+            Decision::Rollback => Some(Conclusion::Rollback(Cause::Proved)),
+            Decision::Promote if self.is_fully_ramped() => self.promote(Cause::Proved),
+            Decision::Starved => self.starved(),
+            _ if overdue => self.starved(),
+            _ => {
+                self.ramp_up(now);
+                None
+            }
+        }
+    }
+
+    fn promote(&mut self, cause: Cause) -> Option<Conclusion> {
+        let news = !std::mem::replace(&mut self.promising, true);
+        news.then_some(Conclusion::Promote(cause))
+    }
+
+    fn starved(&mut self) -> Option<Conclusion> {
+        if self.promising {
+            return None;
+        }
+        match self.settings.on_starved {
+            OnStarved::Rollback => Some(Conclusion::Rollback(Cause::Starved)),
+            OnStarved::Promote => self.promote(Cause::Starved),
+            OnStarved::Continue => None,
+        }
+    }
+
+    /// Whether enough is known of live.
+    fn is_measured(&self, now: Moment) -> bool {
+        let Phase::WarmUp(sample) = &self.phase else { return false };
+        let wanted = self.settings.warm_up.requests.min(Reference::REQUESTS as u64);
+        sample.len() as u64 >= wanted
+            || (sample.len() >= LEAST && self.spent(now) >= self.settings.warm_up.time)
+    }
+
+    fn split(&mut self, now: Moment) {
+        let Phase::WarmUp(sample) = &self.phase else { return };
+        let reference = Reference::new(sample, self.settings.judge.quantile());
+        self.phase = Phase::Split(Split {
+            time: Stopwatch::start(Duration::ZERO, now),
+            statistics: Statistics::new(Arc::new(reference)),
+            step_time: Stopwatch::start(Duration::ZERO, now),
+            step_requests: 0,
+            verdict: None,
+        });
+    }
+
+    /// The judge's word, which is kept.
+    fn judge(&mut self, now: Moment) -> Decision {
+        let Phase::Split(split) = &mut self.phase else { return Decision::Continue };
+        let verdict = self.decider.verdict(&split.statistics, split.time.elapsed(now));
+        split.verdict.insert(verdict).decision
+    }
+
+    fn ramp_up(&mut self, now: Moment) {
+        let due = self.is_step_over(now) && self.has_further_step();
+        let Phase::Split(split) = &mut self.phase else { return };
+        if due {
+            self.step += 1;
+            split.step_time = Stopwatch::start(Duration::ZERO, now);
+            split.step_requests = split.statistics.requests().1;
+        }
+    }
+
+    fn is_step_over(&self, now: Moment) -> bool {
+        let Phase::Split(split) = &self.phase else { return false };
+        let requests = split.statistics.requests().1 - split.step_requests;
+        match &self.settings.ramp {
+            Ramp::Steps(steps) => steps.get(self.step).is_some_and(|step| {
+                split.step_time.elapsed(now) >= step.time && requests >= step.requests
+            }),
+            Ramp::Evidence { requests: needed, .. } => {
+                let findings = split.verdict.iter().flat_map(|verdict| &verdict.findings);
+                requests >= *needed && findings.into_iter().all(|it| it.difference <= it.margin)
+            }
+        }
+    }
+
+    fn has_further_step(&self) -> bool {
+        match &self.settings.ramp {
+            Ramp::Steps(steps) => self.step + 1 < steps.len(),
+            Ramp::Evidence { most, .. } => self.share().is_some_and(|share| share < *most),
+        }
+    }
+
+    /// Whether it has passed all the steps that it has to. Evidence enough to
+    /// promote it is evidence enough.
+    fn is_fully_ramped(&self) -> bool {
+        matches!(self.settings.ramp, Ramp::Evidence { .. }) || !self.has_further_step()
+    }
+
+    /// How far the ramp has come.
+    pub fn step(&self) -> usize {
+        self.step
+    }
+
+    /// The canary's share of the traffic; `None`: it has none.
+    pub fn share(&self) -> Option<Share> {
+        let Phase::Split(_) = &self.phase else { return None };
+        match &self.settings.ramp {
+            Ramp::Steps(steps) => {
+                let step = steps.get(self.step).or(steps.last());
+                step.map(|step: &Step| step.share)
+            }
+            Ramp::Evidence { first, most, .. } => Some(doubled(*first, self.step).min(*most)),
+        }
+    }
+
+    /// How it is tried.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What the judge said last; `None` before the split.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        match &self.phase {
+            Phase::WarmUp(_) => None,
+            Phase::Split(split) => split.verdict.as_ref(),
+        }
+    }
+
+    /// Whether it may be promoted.
+    pub fn is_promising(&self) -> bool {
+        self.promising
+    }
+
+    /// How long it has been on trial.
+    pub fn spent(&self, now: Moment) -> Duration {
+        self.time.elapsed(now)
+    }
+
+    /// What a later process needs to go on.
+    pub fn progress(&self, now: Moment) -> Progress {
+        let split = match &self.phase {
+            Phase::WarmUp(_) => None,
+            Phase::Split(split) => Some(SplitProgress {
+                spent: split.time.elapsed(now),
+                statistics: split.statistics.clone(),
+                step_spent: split.step_time.elapsed(now),
+                step_requests: split.step_requests,
+            }),
+        };
+        Progress { spent: self.spent(now), step: self.step, split }
+    }
+}
+
+/// A share doubled so many times; a double that leaves live nothing is left out.
+fn doubled(share: Share, times: usize) -> Share {
+    let double = |share: Share| Share::new(share.probability() * 2.0).unwrap_or(share);
+    (0..times.min(32)).fold(share, |share, _| double(share))
+}

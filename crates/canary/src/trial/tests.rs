@@ -1,0 +1,167 @@
+//! What becomes of a canary, by what requests do.
+
+use outrigger_core::Arm;
+
+use super::*;
+use crate::{Layer, Outcome};
+
+struct Bench {
+    trial: Trial,
+    now: Moment,
+    /// Draws scores and arms.
+    count: u64,
+}
+
+impl Bench {
+    fn new(settings: &serde_json::Value) -> Self {
+        Self::resumed(settings, Progress::default())
+    }
+
+    fn resumed(settings: &serde_json::Value, progress: Progress) -> Self {
+        let layer = Layer::from_json(settings).expect("a configuration");
+        let settings = Settings::try_from(&layer.message()).expect("valid");
+        let now = Moment::at(Duration::from_secs(1));
+        Self { trial: Trial::new(Arc::new(settings), progress, now), now, count: 0 }
+    }
+
+    /// A second with so many requests, of which the canary's end in `canary`.
+    fn second(&mut self, requests: u64, canary: impl Fn(f64) -> Outcome) -> Option<Conclusion> {
+        let share = self.trial.share();
+        for _ in 0..requests {
+            self.count += 1;
+            // Both spread evenly, and independent of each other.
+            let draw = |step: f64| (self.count as f64 * step).fract();
+            let score = draw(0.618_033_988_749_895);
+            let is_canary = share.is_some_and(|it| draw(0.414_213_562_373_095) < it.probability());
+            let (arm, outcome) = match is_canary {
+                true => (Arm::Canary, canary(score)),
+                false => (Arm::Live, Outcome::Scored(score)),
+            };
+            let latency =
+                Duration::from_millis(10) + Duration::from_millis(40).mul_f64(draw(0.732));
+            self.trial.observe(share, &Observation { arm, latency, outcome });
+        }
+        self.now = self.now + Duration::from_secs(1);
+        self.trial.tick(self.now)
+    }
+
+    /// Seconds until a conclusion, which must come.
+    fn run(&mut self, canary: impl Fn(f64) -> Outcome + Copy) -> (u64, Conclusion) {
+        let mut seconds = (1..=10_000).map(|second| (second, self.second(1000, canary)));
+        seconds.find_map(|(second, it)| Some((second, it?))).expect("it is decided")
+    }
+}
+
+fn quick() -> serde_json::Value {
+    serde_json::json!({"minimumTime": "2s", "minimumRequests": 100, "ramp": {"share": 0.5}})
+}
+
+#[test]
+fn live_is_measured_before_the_traffic_is_split() {
+    let mut bench = Bench::new(&quick());
+    bench.second(99, Outcome::Scored);
+    assert_eq!((bench.trial.share(), bench.trial.verdict()), (None, None));
+    bench.now = bench.now + Duration::from_secs(60);
+    bench.second(0, Outcome::Scored);
+    assert_eq!(bench.trial.share(), None, "too few to measure by, however long it takes");
+    bench.second(1, Outcome::Scored);
+    assert_eq!(bench.trial.share(), Some(Share::new(0.5).unwrap()));
+    let mut bench = Bench::new(&quick());
+    bench.second(1000, Outcome::Scored);
+    assert!(bench.trial.share().is_some(), "enough at once");
+}
+
+#[test]
+fn a_good_canary_is_promoted_and_told_so_once() {
+    let mut bench = Bench::new(&quick());
+    let (_, conclusion) = bench.run(Outcome::Scored);
+    assert_eq!(conclusion, Conclusion::Promote(Cause::Proved));
+    assert!(bench.trial.is_promising());
+    for _ in 0..10 {
+        assert_eq!(bench.second(1000, Outcome::Scored), None);
+    }
+}
+
+#[test]
+fn a_bad_canary_is_rolled_back_soon() {
+    for bad in [|_| Outcome::Failed, |_| Outcome::NonFinite, |_| Outcome::Scored(0.5)] {
+        let mut bench = Bench::new(&quick());
+        let (seconds, conclusion) = bench.run(bad);
+        assert_eq!(conclusion, Conclusion::Rollback(Cause::Proved));
+        assert!(seconds <= 3, "{seconds}");
+    }
+}
+
+#[test]
+fn one_that_turns_bad_before_it_is_promoted_is_rolled_back() {
+    let mut bench = Bench::new(&quick());
+    bench.run(Outcome::Scored);
+    let (_, conclusion) = bench.run(|_| Outcome::Failed);
+    assert_eq!(conclusion, Conclusion::Rollback(Cause::Proved));
+}
+
+#[test]
+fn steps_are_held_for_their_time_and_requests_and_promotion_waits_for_the_last() {
+    let steps = serde_json::json!({"steps": {"steps": [
+        {"share": 0.1, "time": "5s"}, {"share": 0.5, "requests": 20_000}, {"share": 0.9}]}});
+    let mut bench = Bench::new(&serde_json::json!({
+        "minimumTime": "1s", "minimumRequests": 1, "ramp": steps}));
+    let mut shares = Vec::new();
+    let mut conclusion = None;
+    while conclusion.is_none() {
+        conclusion = bench.second(1000, Outcome::Scored);
+        shares.extend(bench.trial.share().map(Share::probability));
+    }
+    assert_eq!(conclusion, Some(Conclusion::Promote(Cause::Proved)));
+    let held = |share: f64| shares.iter().filter(|it| **it == share).count();
+    assert_eq!(held(0.1), 5);
+    assert!(held(0.5) >= 40, "{}", held(0.5));
+    assert_eq!(shares.last(), Some(&0.9));
+}
+
+#[test]
+fn with_evidence_the_share_doubles_up_to_the_most() {
+    let ramp = serde_json::json!({"evidence": {"first": 0.1, "most": 0.5, "requests": 500}});
+    let mut bench = Bench::new(&serde_json::json!({"minimumTime": "3600s", "ramp": ramp}));
+    let mut shares = Vec::new();
+    for _ in 0..100 {
+        assert_eq!(bench.second(1000, Outcome::Scored), None);
+        shares.extend(bench.trial.share().map(Share::probability));
+    }
+    shares.dedup();
+    assert_eq!(shares, [0.1, 0.2, 0.4, 0.5]);
+}
+
+#[test]
+fn without_traffic_it_has_starved_at_the_latest_when_the_time_is_over() {
+    let conclusion = |on_starved: &str| {
+        let settings = serde_json::json!({
+            "minimumTime": "2s", "maximumTime": "60s", "onStarved": on_starved});
+        let mut bench = Bench::new(&settings);
+        (0..100).find_map(|_| bench.second(0, Outcome::Scored))
+    };
+    let rollback = Some(Conclusion::Rollback(Cause::Starved));
+    assert_eq!(conclusion("ON_STARVED_ROLLBACK"), rollback);
+    assert_eq!(conclusion("ON_STARVED_PROMOTE"), Some(Conclusion::Promote(Cause::Starved)));
+    assert_eq!(conclusion("ON_STARVED_CONTINUE"), None);
+}
+
+#[test]
+fn a_later_process_goes_on_where_it_was() {
+    let ramp = serde_json::json!({
+        "steps": {"steps": [{"share": 0.1, "time": "5s"}, {"share": 0.5, "time": "60s"}]}});
+    let settings = serde_json::json!({"minimumTime": "60s", "maximumTime": "600s", "ramp": ramp});
+    let mut bench = Bench::new(&settings);
+    for _ in 0..20 {
+        bench.second(1000, Outcome::Scored);
+    }
+    let written = serde_json::to_string(&bench.trial.progress(bench.now)).expect("JSON");
+    let progress = serde_json::from_str(&written).expect("what was written");
+    let mut later = Bench::resumed(&settings, progress);
+    assert_eq!(later.trial.share(), Some(Share::new(0.5).unwrap()), "at once");
+    later.count = bench.count;
+    let seconds = later.run(Outcome::Scored).0;
+    assert!((39..=41).contains(&seconds), "{seconds}: the time before counts");
+    let seen = later.trial.verdict().map(|verdict| verdict.live + verdict.canary);
+    assert_eq!(seen, Some(1000 * (19 + seconds)), "and so does what was seen");
+}

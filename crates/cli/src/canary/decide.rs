@@ -1,0 +1,73 @@
+//! `outrigger canary status|promote|abort`: a server's canaries.
+
+use outrigger_tools::{
+    ModelArgument,
+    canaries::{Canaries, Decision, render},
+    output::message_json,
+};
+
+use crate::exit::{self, Exit, Output};
+
+/// Which server.
+#[derive(Debug, clap::Args)]
+struct Server {
+    /// The server's admin listener (any gRPC listener will do for reading).
+    #[arg(long, env = "OUTRIGGER_ADMIN", default_value = "127.0.0.1:9901")]
+    admin: String,
+}
+
+/// What canaries a server has, how they do, and what was decided.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  outrigger canary status churn -o json")]
+pub(crate) struct Status {
+    /// Only this model.
+    model: Option<ModelArgument>,
+    #[command(flatten)]
+    server: Server,
+    /// How to print the answer.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Who decides about which canary, and why.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Decide {
+    /// name, or name:tag where the live tag is not the default one.
+    model: ModelArgument,
+    /// Why, for the record.
+    #[arg(long)]
+    reason: String,
+    /// Who decides, for the record.
+    #[arg(long, env = "USER")]
+    by: String,
+    #[command(flatten)]
+    server: Server,
+}
+
+pub(super) fn status(arguments: Status) -> Result<(), Exit> {
+    let Status { model, server, output } = arguments;
+    let name = model.map(|model| model.name);
+    let asked = async { Canaries::connect(&server.admin).await?.list(name.as_ref()).await };
+    let canaries = exit::block_on(asked)??;
+    match output {
+        Output::Text => exit::print(render::status(&canaries)),
+        Output::Json => exit::print_json(&message_json("ListCanariesResponse", &canaries)),
+    }
+}
+
+pub(super) fn promote(arguments: Decide) -> Result<(), Exit> {
+    let (server, decision) = arguments.split();
+    Ok(exit::block_on(async { Canaries::connect(&server.admin).await?.promote(decision).await })??)
+}
+
+pub(super) fn abort(arguments: Decide) -> Result<(), Exit> {
+    let (server, decision) = arguments.split();
+    Ok(exit::block_on(async { Canaries::connect(&server.admin).await?.abort(decision).await })??)
+}
+
+impl Decide {
+    fn split(self) -> (Server, Decision) {
+        let Self { model, reason, by, server } = self;
+        (server, Decision { model, by, reason })
+    }
+}

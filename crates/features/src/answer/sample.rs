@@ -1,0 +1,39 @@
+//! One score that stands for a call.
+
+use outrigger_core::{Failure, Tensor};
+
+use super::output::Outputs;
+use crate::{Packed, Plan};
+
+/// One score that stands for a call. The scores of one request hang together, so
+/// that for statistics they count as one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sample {
+    /// The score of a treatment drawn at random, of the first user.
+    Score(f32),
+    /// One of that user's scores is NaN or infinite.
+    NotFinite,
+    /// It has no treatments, or did not ask for the score.
+    Nothing,
+}
+
+impl Plan {
+    /// Draws a score from the engine's outputs, by a random number.
+    ///
+    /// # Errors
+    /// SCORES_INVALID: an output is missing, or has the wrong shape or type.
+    pub fn sample(
+        &self,
+        packed: &Packed<'_>,
+        outputs: &[Tensor],
+        random: u64,
+    ) -> Result<Sample, Failure> {
+        let checked = Outputs::check(self, packed, outputs)?;
+        let Some(user) = packed.users.first() else { return Ok(Sample::Nothing) };
+        // What is checked fails only because of its values.
+        let Ok(values) = checked.values(0, 0, user.kept()) else { return Ok(Sample::NotFinite) };
+        let (scores, _) = values.as_chunks::<4>();
+        let drawn = usize::try_from(random).unwrap_or(usize::MAX).checked_rem(scores.len());
+        Ok(drawn.map_or(Sample::Nothing, |row| Sample::Score(f32::from_le_bytes(scores[row]))))
+    }
+}

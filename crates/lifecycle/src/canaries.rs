@@ -1,0 +1,234 @@
+//! What others may know of canaries, and decide about them.
+
+use std::{collections::VecDeque, time::Duration, time::SystemTime};
+
+use outrigger_canary::{Finding, Verdict};
+use outrigger_core::{Digest, ModelName, Tag};
+use serde::{Deserialize, Serialize};
+
+/// The canaries of followed tags, and what was decided.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Canaries {
+    /// By model and live tag.
+    pub canaries: Vec<CanaryView>,
+    /// The latest first.
+    pub decisions: VecDeque<CanaryDecision>,
+}
+
+/// The canary of a followed tag.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CanaryView {
+    /// The model.
+    pub model: ModelName,
+    /// The tag that is split.
+    pub tag: Tag,
+    /// The tag that names the canary.
+    pub canary_tag: Tag,
+    /// What answers for the tag; `None`: nothing yet.
+    pub live: Option<Digest>,
+    /// The canary.
+    pub canary: Digest,
+    /// How far it has come.
+    pub phase: CanaryPhase,
+    /// Why it is there, where there is more to say.
+    pub message: String,
+    /// Its share of the traffic; 0: none.
+    pub share: f64,
+    /// How long it has been on trial.
+    pub elapsed: Duration,
+    /// What the judge said last; `None` before the split.
+    pub verdict: Option<VerdictView>,
+}
+
+/// How far a canary has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CanaryPhase {
+    /// One of the two versions is not up.
+    Waiting,
+    /// Live alone is measured.
+    WarmingUp,
+    /// The traffic is split.
+    Split,
+    /// It is to be promoted.
+    Promoting,
+    /// It may be promoted.
+    Recommended,
+    /// It is not tried.
+    Rejected,
+}
+
+impl CanaryPhase {
+    /// Every phase, in order.
+    pub const ALL: [Self; 6] = [
+        Self::Waiting,
+        Self::WarmingUp,
+        Self::Split,
+        Self::Promoting,
+        Self::Recommended,
+        Self::Rejected,
+    ];
+
+    /// A stable lower-case name, for metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::WarmingUp => "warming_up",
+            Self::Split => "split",
+            Self::Promoting => "promoting",
+            Self::Recommended => "recommended",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
+/// What the judge said, as it is kept and shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VerdictView {
+    /// `continue`, `promote`, `rollback` or `starved`.
+    pub decision: String,
+    /// The same with its reason, in a line.
+    pub summary: String,
+    /// Requests that live was assigned.
+    pub live: u64,
+    /// Requests that the canary was assigned.
+    pub canary: u64,
+    /// What each signal shows.
+    pub findings: Vec<FindingView>,
+    /// The canary's part of the requests, as drawn.
+    pub expected_share: f64,
+    /// And as counted.
+    pub seen_share: f64,
+    /// Whether that can be chance.
+    pub shares_fit: bool,
+}
+
+/// What a signal shows. Differences of which nothing is known are bounded by the
+/// largest number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct FindingView {
+    /// Its name, as `error_rate`.
+    pub signal: String,
+    /// `open`, `harmless` or `harmful`.
+    pub state: String,
+    pub live: f64,
+    pub canary: f64,
+    pub difference: f64,
+    pub lower: f64,
+    pub upper: f64,
+    pub tolerance: f64,
+    pub margin: f64,
+}
+
+impl From<&Verdict> for VerdictView {
+    fn from(verdict: &Verdict) -> Self {
+        Self {
+            decision: verdict.decision.to_string(),
+            summary: verdict.to_string(),
+            live: verdict.live,
+            canary: verdict.canary,
+            findings: verdict.findings.iter().map(FindingView::from).collect(),
+            expected_share: verdict.sample_ratio.expected,
+            seen_share: verdict.sample_ratio.seen,
+            shares_fit: verdict.sample_ratio.fits,
+        }
+    }
+}
+
+impl From<&Finding> for FindingView {
+    fn from(finding: &Finding) -> Self {
+        // JSON has no infinity.
+        let bounded = |number: f64| number.clamp(f64::MIN, f64::MAX);
+        Self {
+            signal: finding.signal.to_string().replace([' ', '-'], "_"),
+            state: finding.state.to_string(),
+            live: bounded(finding.live),
+            canary: bounded(finding.canary),
+            difference: bounded(finding.difference),
+            lower: bounded(finding.lower),
+            upper: bounded(finding.upper),
+            tolerance: finding.tolerance,
+            margin: finding.margin,
+        }
+    }
+}
+
+/// What was decided about a canary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CanaryDecision {
+    /// When.
+    pub at: SystemTime,
+    /// The model.
+    pub model: ModelName,
+    /// The tag that was split.
+    pub tag: Tag,
+    /// What answered for it; `None`: nothing.
+    pub live: Option<Digest>,
+    /// The canary.
+    pub canary: Digest,
+    /// What was decided.
+    pub outcome: CanaryOutcome,
+    /// `judge`, or who decided by hand.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+    /// What was known; `None` before the split.
+    pub verdict: Option<VerdictView>,
+}
+
+/// What was decided about a canary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CanaryOutcome {
+    /// It is live.
+    Promoted,
+    /// It is gone.
+    RolledBack,
+    /// It may be live: not the end yet.
+    Recommended,
+    /// It was not tried.
+    Refused,
+    /// One of the two tags has moved on.
+    Superseded,
+}
+
+impl CanaryOutcome {
+    /// A stable lower-case name, for logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Promoted => "promoted",
+            Self::RolledBack => "rolled_back",
+            Self::Recommended => "recommended",
+            Self::Refused => "refused",
+            Self::Superseded => "superseded",
+        }
+    }
+}
+
+/// What can be decided by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// It becomes live, as its mode says.
+    Promote,
+    /// It is rolled back.
+    Abort,
+}
+
+/// Who decided, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct By {
+    /// A name.
+    pub who: String,
+    /// For the record.
+    pub why: String,
+}
+
+impl By {
+    /// The judge, for that reason.
+    pub(crate) fn judge(why: impl Into<String>) -> Self {
+        Self { who: "judge".to_owned(), why: why.into() }
+    }
+}

@@ -1,0 +1,294 @@
+//! Canaries: which there are, their trials, and what is done about them.
+
+mod act;
+mod journal;
+mod view;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use outrigger_canary::{Layer, Progress, Settings, Share, Trial};
+use outrigger_core::{
+    Digest, Failure, ModelKey, ModelName, Moment,
+    fleet::{Answer, TagKey},
+};
+use tokio::{sync::watch, time::sleep_until};
+
+pub(crate) use self::journal::CanaryRecord;
+use self::journal::Journal;
+
+use super::Service;
+use crate::{
+    canaries::{By, CanaryDecision},
+    metrics,
+    outcomes::Outcomes,
+    split::Split,
+};
+
+/// How often outcomes are collected and judged.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The trials of all tags.
+#[derive(Default)]
+pub(super) struct Canaries {
+    /// By live tag.
+    trials: BTreeMap<TagKey, Running>,
+    /// Numbers trials.
+    last: u64,
+    /// Names whose routes may have changed.
+    changed: BTreeSet<ModelName>,
+    /// Trials of an earlier process, until they go on.
+    unfinished: BTreeMap<TagKey, (Pair, Progress)>,
+    /// The latest first.
+    decisions: VecDeque<CanaryDecision>,
+    judge_at: Option<Moment>,
+    pub(super) shown: watch::Sender<Arc<crate::canaries::Canaries>>,
+    journal: Journal,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pair {
+    live: Digest,
+    canary: Digest,
+}
+
+/// A canary on trial.
+struct Running {
+    number: u64,
+    pair: Pair,
+    canary_tag: TagKey,
+    trial: Trial,
+    salt: Arc<str>,
+    outcomes: Arc<Outcomes>,
+    promotion: Promotion,
+    /// How often the registry could not be told.
+    failures: u32,
+    /// The arms were as large as they should be.
+    fits: bool,
+}
+
+/// How far a promotion has come.
+enum Promotion {
+    /// Nobody has decided.
+    Undecided,
+    /// It may be promoted, when somebody says so.
+    Recommended,
+    /// The registry is being told.
+    Running(By),
+    /// The registry was told, or this process answers by it soon.
+    Told(By),
+    /// The registry could not be told, and is told again then.
+    Failed { by: By, failure: Failure, retry_at: Moment },
+}
+
+/// What requests of a tag on trial get: the canary and its route, its share, and
+/// the number of the trial.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Arms {
+    pub(super) canary: ModelKey,
+    route: u64,
+    share: Option<Share>,
+    trial: u64,
+}
+
+impl Service {
+    /// Waits until the trials are to be looked at; for ever when there is none.
+    pub(super) fn judging(&self) -> impl Future<Output = ()> + Send + use<> {
+        let at = self.canaries.judge_at.map(|at| self.clock.instant(at));
+        async move {
+            match at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Collects outcomes, judges, and acts.
+    pub(super) fn judge(&mut self) -> Option<super::Stop> {
+        let now = self.clock.now();
+        self.canaries.judge_at = None;
+        let keys: Vec<_> = self.canaries.trials.keys().cloned().collect();
+        for key in keys {
+            self.judge_one(&key, now);
+        }
+        self.show_canaries(now);
+        None
+    }
+
+    fn judge_one(&mut self, key: &TagKey, now: Moment) {
+        let Some(running) = self.canaries.trials.get_mut(key) else { return };
+        let noted = running.outcomes.take();
+        metrics::tried(&key.name, &noted);
+        metrics::lost(running.outcomes.take_lost());
+        for (share, observation) in noted {
+            running.trial.observe(share, &observation);
+        }
+        let before = running.trial.share();
+        let conclusion = running.trial.tick(now);
+        let fits = running.trial.verdict().is_none_or(|verdict| verdict.sample_ratio.fits);
+        let share = running.trial.share();
+        if running.fits && !fits {
+            note_mismatch(key, running);
+        }
+        running.fits = fits;
+        metrics::sizes_fit(&key.name, fits);
+        if share != before {
+            metrics::share(&key.name, share);
+            tracing::info!(
+                model.name = %key.name, model.tag = %key.tag,
+                model.digest = %running.pair.canary,
+                share = share.map_or(0.0, Share::probability),
+                "the canary's share has changed"
+            );
+            self.canaries.changed.insert(key.name.clone());
+        }
+        if let Some(conclusion) = conclusion {
+            self.conclude(key, conclusion);
+        }
+        self.retry_promotion(key, now);
+    }
+
+    /// Begins and ends trials where versions have come up or tags have moved.
+    pub(super) fn renew_trials(&mut self, changed: &BTreeSet<ModelName>, now: Moment) {
+        if !self.world.config.canary.enabled {
+            return;
+        }
+        for name in changed {
+            let ended =
+                |(key, _): &(&TagKey, &Running)| key.name == *name && self.fleet.tag(key).is_none();
+            let gone = self.canaries.trials.iter().filter(ended).map(|(key, _)| key.clone());
+            let known = self.fleet.tags_of(name).map(|(key, _)| key.clone());
+            let keys: Vec<_> = known.chain(gone).collect();
+            for key in keys {
+                self.renew_trial(&key, now);
+            }
+        }
+    }
+
+    fn renew_trial(&mut self, key: &TagKey, now: Moment) {
+        let named = self.fleet.canary(key).map(|(tag, digest)| (tag.clone(), digest));
+        let live = self.live_digest(key);
+        if let Some(running) = self.canaries.trials.get(key) {
+            let same = named.as_ref().is_some_and(|named| named.1 == running.pair.canary);
+            match live {
+                Some(live) if live == running.pair.canary => return self.note_promoted(key),
+                Some(live) if live != running.pair.live => self.supersede(key, "the tag has moved"),
+                _ if !same => self.supersede(key, "the canary's tag has moved, or nobody asks"),
+                _ => return,
+            }
+        }
+        let (Some((canary_tag, canary)), Some(live)) = (named, live) else { return };
+        let rejected = self.fleet.tag(&canary_tag).and_then(|tag| tag.rejected());
+        let up = self.ready(&ModelKey { name: key.name.clone(), digest: canary }, now).is_some();
+        if up && canary != live && rejected != Some(canary) {
+            self.begin(key, canary_tag, Pair { live, canary }, now);
+        }
+    }
+
+    /// What answers for the tag. It stays known while the engine is away.
+    fn live_digest(&self, key: &TagKey) -> Option<Digest> {
+        self.fleet.tag(key)?.serving()
+    }
+
+    /// The route of a version that is up.
+    fn ready(&self, key: &ModelKey, now: Moment) -> Option<u64> {
+        match self.fleet.answer_digest(key, now) {
+            Answer::Ready(_, route) => Some(route),
+            _ => None,
+        }
+    }
+
+    fn begin(&mut self, key: &TagKey, canary_tag: TagKey, pair: Pair, now: Moment) {
+        let version = ModelKey { name: key.name.clone(), digest: pair.canary };
+        let settings = match self.settings_of(&version) {
+            Ok(settings) => Arc::new(settings),
+            Err(failure) => return self.refuse(key, &canary_tag, pair, &failure),
+        };
+        let unfinished = self.canaries.unfinished.remove(key);
+        let progress = unfinished.filter(|(earlier, _)| *earlier == pair).map(|it| it.1);
+        tracing::info!(
+            model.name = %key.name, model.tag = %key.tag, model.digest = %pair.canary,
+            live = %pair.live, resumed = progress.is_some(),
+            "a canary is on trial"
+        );
+        self.canaries.last += 1;
+        let running = Running {
+            number: self.canaries.last,
+            pair,
+            canary_tag,
+            trial: Trial::new(settings, progress.unwrap_or_default(), now),
+            salt: pair.canary.to_string().into(),
+            outcomes: Arc::default(),
+            promotion: Promotion::Undecided,
+            failures: 0,
+            fits: true,
+        };
+        self.canaries.trials.insert(key.clone(), running);
+        self.canaries.changed.insert(key.name.clone());
+    }
+
+    /// How a version says that it is tried: the configuration under and over it.
+    ///
+    /// # Errors
+    /// CANARY_INVALID, with all that is wrong.
+    fn settings_of(&self, version: &ModelKey) -> Result<Settings, Failure> {
+        let canary = &self.world.config.canary;
+        let label = self.kept.get(version).and_then(|kept| kept.canary.as_deref());
+        let label = label.map(Layer::from_label).transpose();
+        let settings = label.and_then(|label| {
+            let layer = canary.defaults.clone().under(&label.unwrap_or_default());
+            Settings::try_from(&layer.under(&canary.overrides).message())
+        });
+        settings.map_err(|error| {
+            let message = format!("label {}: {error}", outrigger_canary::LABEL);
+            Failure::new(outrigger_core::Reason::CanaryInvalid, message)
+        })
+    }
+
+    /// Names that look different because of a trial since the last time.
+    pub(super) fn take_changed_trials(&mut self) -> BTreeSet<ModelName> {
+        std::mem::take(&mut self.canaries.changed)
+    }
+
+    /// The arms of a tag that is answered by `answer`, if it is on trial and its
+    /// canary is up.
+    pub(super) fn arms(&self, key: &TagKey, answer: &Answer, now: Moment) -> Option<Arms> {
+        let running = self.canaries.trials.get(key)?;
+        let Answer::Ready(live, _) = answer else { return None };
+        let canary = ModelKey { name: key.name.clone(), digest: running.pair.canary };
+        if live.digest != running.pair.live {
+            return None;
+        }
+        Some(Arms {
+            route: self.ready(&canary, now)?,
+            canary,
+            share: running.trial.share(),
+            trial: running.number,
+        })
+    }
+
+    /// What those arms are for requests.
+    pub(super) fn split(&self, key: &TagKey, live: &ModelKey, arms: &Arms) -> Option<Split> {
+        let running = self.canaries.trials.get(key)?;
+        Some(Split {
+            live: self.live.get(live)?.routed()?,
+            canary: self.live.get(&arms.canary)?.routed()?,
+            share: arms.share,
+            salt: Arc::clone(&running.salt),
+            outcomes: Arc::clone(&running.outcomes),
+        })
+    }
+}
+
+fn note_mismatch(key: &TagKey, running: &Running) {
+    let Some(verdict) = running.trial.verdict() else { return };
+    tracing::warn!(
+        model.name = %key.name, model.tag = %key.tag, model.digest = %running.pair.canary,
+        expected = verdict.sample_ratio.expected, seen = verdict.sample_ratio.seen,
+        "the arms' sizes do not fit the canary's share: its comparison is not to be trusted"
+    );
+}

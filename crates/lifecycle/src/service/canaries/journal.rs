@@ -1,0 +1,103 @@
+//! What of the canaries has to survive us.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use outrigger_canary::Progress;
+use outrigger_core::{Digest, ModelName, Moment, Tag, fleet::TagKey};
+use serde::{Deserialize, Serialize};
+
+use super::Pair;
+use crate::{canaries::CanaryDecision, jobs::Done, service::Service, world::blocking};
+
+/// How often the time that trials have lasted is written down.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// When what was last written.
+#[derive(Debug, Default)]
+pub(in crate::service) struct Journal {
+    number: u64,
+    at: Moment,
+    shape: Shape,
+}
+
+/// What is worth writing at once when it changes.
+type Shape = (Vec<(TagKey, u64, usize)>, usize, Option<std::time::SystemTime>);
+
+/// Trials and decisions, as they are written.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CanaryRecord {
+    trials: Vec<TrialRecord>,
+    decisions: VecDeque<CanaryDecision>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrialRecord {
+    model: ModelName,
+    tag: Tag,
+    live: Digest,
+    canary: Digest,
+    progress: Progress,
+}
+
+impl Service {
+    /// Takes over what an earlier process has left.
+    pub(in crate::service) fn remember_canaries(&mut self, record: CanaryRecord) {
+        self.canaries.decisions = record.decisions;
+        let trials = record.trials.into_iter().map(|trial| {
+            let pair = Pair { live: trial.live, canary: trial.canary };
+            (TagKey { name: trial.model, tag: trial.tag }, (pair, trial.progress))
+        });
+        self.canaries.unfinished = trials.collect();
+    }
+
+    /// Writes trials and decisions down when they have changed, and now and then.
+    pub(super) fn keep_canaries(&mut self, now: Moment) {
+        let shape = self.shape();
+        let journal = &mut self.canaries.journal;
+        let due = !shape.0.is_empty() && now.since(journal.at) >= PERIOD;
+        if journal.shape == shape && !due {
+            return;
+        }
+        *journal = Journal { number: journal.number + 1, at: now, shape };
+        let (number, record) = (journal.number, self.canary_record(now));
+        let world = Arc::clone(&self.world);
+        self.jobs.start(Done::Nothing, async move {
+            blocking(&world, move |world| world.write_canaries(number, &record)).await;
+            Done::Nothing
+        });
+    }
+
+    /// What the last process should know, and its number.
+    pub(in crate::service) fn last_canary_record(&self) -> (u64, CanaryRecord) {
+        (self.canaries.journal.number + 1, self.canary_record(self.clock.now()))
+    }
+
+    fn shape(&self) -> Shape {
+        let trials = self.canaries.trials.iter();
+        let trials = trials.map(|(key, it)| (key.clone(), it.number, it.trial.step())).collect();
+        let decisions = &self.canaries.decisions;
+        (trials, decisions.len(), decisions.front().map(|latest| latest.at))
+    }
+
+    fn canary_record(&self, now: Moment) -> CanaryRecord {
+        let record = |key: &TagKey, pair: Pair, progress| TrialRecord {
+            model: key.name.clone(),
+            tag: key.tag.clone(),
+            live: pair.live,
+            canary: pair.canary,
+            progress,
+        };
+        let trials = self.canaries.trials.iter();
+        let trials = trials.map(|(key, it)| record(key, it.pair, it.trial.progress(now)));
+        // Those that have not gone on yet may do so in the next process.
+        let unfinished = self.canaries.unfinished.iter();
+        let unfinished =
+            unfinished.map(|(key, (pair, progress))| record(key, *pair, progress.clone()));
+        CanaryRecord {
+            trials: trials.chain(unfinished).collect(),
+            decisions: self.canaries.decisions.clone(),
+        }
+    }
+}

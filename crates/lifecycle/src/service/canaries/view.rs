@@ -1,0 +1,117 @@
+//! Canaries as others see them.
+
+use std::{sync::Arc, time::Duration};
+
+use outrigger_canary::Share;
+use outrigger_core::{
+    Digest, ModelKey, Moment,
+    fleet::{Answer, TagKey},
+};
+
+use super::{PERIOD, Promotion, Running};
+use crate::{
+    canaries::{Canaries, CanaryOutcome, CanaryPhase, CanaryView, VerdictView},
+    metrics,
+    service::Service,
+};
+
+impl Service {
+    /// Shows what has changed, and keeps what has to survive us.
+    pub(in crate::service) fn show_canaries(&mut self, now: Moment) {
+        let named = self.fleet.tags().filter_map(|(key, tag)| {
+            let (canary_tag, canary) = self.fleet.canary(key)?;
+            let live = tag.serving();
+            (live != Some(canary)).then(|| self.canary_view(key, live, canary_tag, canary, now))
+        });
+        let decisions = self.canaries.decisions.clone();
+        let shown = Arc::new(Canaries { canaries: named.collect(), decisions });
+        metrics::canaries(&shown.canaries);
+        self.canaries.shown.send_if_modified(|last| {
+            let changed = *last != shown;
+            last.clone_from(&shown);
+            changed
+        });
+        let nothing = self.canaries.trials.is_empty() && shown.canaries.is_empty();
+        self.canaries.judge_at = match self.canaries.judge_at {
+            _ if nothing => None,
+            Some(at) if at > now => Some(at),
+            _ => Some(now + PERIOD),
+        };
+        self.keep_canaries(now);
+    }
+
+    fn canary_view(
+        &self,
+        key: &TagKey,
+        live: Option<Digest>,
+        canary_tag: &TagKey,
+        canary: Digest,
+        now: Moment,
+    ) -> CanaryView {
+        let running = self.canaries.trials.get(key).filter(|it| it.pair.canary == canary);
+        let (phase, message) = match running {
+            Some(running) => phase(running),
+            None => self.untried(key, canary_tag, canary, now),
+        };
+        let trial = running.map(|running| &running.trial);
+        CanaryView {
+            model: key.name.clone(),
+            tag: key.tag.clone(),
+            canary_tag: canary_tag.tag.clone(),
+            live,
+            canary,
+            phase,
+            message,
+            share: trial.and_then(|it| it.share()).map_or(0.0, Share::probability),
+            elapsed: trial.map_or(Duration::ZERO, |trial| trial.spent(now)),
+            verdict: trial.and_then(|it| it.verdict()).map(VerdictView::from),
+        }
+    }
+
+    /// Why a canary is not on trial.
+    fn untried(
+        &self,
+        key: &TagKey,
+        canary_tag: &TagKey,
+        canary: Digest,
+        now: Moment,
+    ) -> (CanaryPhase, String) {
+        let rejected = self.fleet.tag(canary_tag).and_then(|tag| tag.rejected());
+        if rejected == Some(canary) {
+            let mut decisions = self.canaries.decisions.iter();
+            let why = decisions.find(|it| {
+                it.model == key.name
+                    && it.canary == canary
+                    && matches!(it.outcome, CanaryOutcome::RolledBack | CanaryOutcome::Refused)
+            });
+            let message = why.map(|it| format!("{}: {}", it.by, it.reason)).unwrap_or_default();
+            return (CanaryPhase::Rejected, message);
+        }
+        let version = ModelKey { name: key.name.clone(), digest: canary };
+        let message = match self.fleet.answer_digest(&version, now) {
+            Answer::Waiting(Some(failure))
+            | Answer::Retrying(failure, _)
+            | Answer::Refused(failure) => failure.to_string(),
+            Answer::Waiting(None) => "the canary is being brought up".to_owned(),
+            Answer::Ready(..) => "nothing answers for the tag yet".to_owned(),
+        };
+        (CanaryPhase::Waiting, message)
+    }
+}
+
+/// The phase of a canary on trial.
+fn phase(running: &Running) -> (CanaryPhase, String) {
+    let phase = match &running.promotion {
+        Promotion::Undecided if running.trial.share().is_none() => CanaryPhase::WarmingUp,
+        Promotion::Undecided => CanaryPhase::Split,
+        Promotion::Recommended => CanaryPhase::Recommended,
+        Promotion::Running(_) | Promotion::Told(_) | Promotion::Failed { .. } => {
+            CanaryPhase::Promoting
+        }
+    };
+    let message = match &running.promotion {
+        Promotion::Failed { failure, .. } => failure.to_string(),
+        _ => String::new(),
+    };
+    (phase, message)
+}

@@ -1,0 +1,60 @@
+//! A tag whose traffic is split between two versions.
+
+use std::sync::Arc;
+
+use outrigger_canary::{Draw, Observation, Outcome, Share};
+use outrigger_core::Arm;
+
+use crate::{lease::Servable, outcomes::Outcomes};
+
+/// A tag with a canary on trial, for as long as the canary's share stays as it is.
+#[derive(Debug)]
+pub(crate) struct Split {
+    pub(crate) live: Arc<Servable>,
+    pub(crate) canary: Arc<Servable>,
+    /// `None`: live alone is measured.
+    pub(crate) share: Option<Share>,
+    /// Draws anew for every canary, and alike in every process: its digest.
+    pub(crate) salt: Arc<str>,
+    pub(crate) outcomes: Arc<Outcomes>,
+}
+
+impl Split {
+    /// The arm of a request with that key, and whether the trial counts what
+    /// becomes of it: of each key, it counts the first. Without a key the arm is
+    /// drawn.
+    pub(crate) fn choose(&self, key: &str) -> (Arm, bool) {
+        let Some(share) = self.share else { return (Arm::Live, true) };
+        if key.is_empty() {
+            return (Draw::at_random(rand::random()).arm(share), true);
+        }
+        let draw = Draw::of_key(&self.salt, key);
+        let (arm, is_first) = (draw.arm(share), self.outcomes.is_first(draw));
+        if is_first {
+            self.log_exposure(key, arm, share);
+        }
+        (arm, is_first)
+    }
+
+    /// Who was given which arm, for whoever evaluates that elsewhere. Off unless
+    /// the log's level names it: keys may be personal.
+    fn log_exposure(&self, key: &str, arm: Arm, share: Share) {
+        let (name, digest) = (&self.live.key.name, &self.servable(arm).key.digest);
+        tracing::debug!(
+            target: "outrigger_exposure",
+            { model.name = %name, model.digest = %digest, routing_key = key,
+              arm = arm.as_str(), share = share.probability() },
+            "a key is exposed"
+        );
+    }
+
+    /// What answers for that arm.
+    pub(crate) fn servable(&self, arm: Arm) -> &Arc<Servable> {
+        if arm == Arm::Canary { &self.canary } else { &self.live }
+    }
+
+    /// Notes what came of a request, for the trial.
+    pub(crate) fn observe(&self, arm: Arm, latency: std::time::Duration, outcome: Outcome) {
+        self.outcomes.note(self.share, Observation { arm, latency, outcome });
+    }
+}

@@ -1,0 +1,104 @@
+//! What lifecycle knows of canaries, as `outrigger.v1` says it.
+
+use outrigger_core::Digest;
+use outrigger_lifecycle::{
+    Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, FindingView, VerdictView,
+};
+use outrigger_proto::outrigger::v1::{
+    self as wire, Canary, CanaryVerdict, ListCanariesResponse, canary::Phase,
+    canary_decision::Outcome, canary_verdict::Finding,
+};
+use prost_types::{Duration, Timestamp};
+
+/// The canaries of `model`, or of all models if it is empty.
+pub(crate) fn list(canaries: &Canaries, model: &str) -> ListCanariesResponse {
+    let wanted = |name: &str| model.is_empty() || model == name;
+    let decisions = canaries.decisions.iter().filter(|it| wanted(it.model.as_str()));
+    let canaries = canaries.canaries.iter().filter(|it| wanted(it.model.as_str()));
+    ListCanariesResponse {
+        canaries: canaries.map(canary).collect(),
+        decisions: decisions.map(decision).collect(),
+    }
+}
+
+fn canary(view: &CanaryView) -> Canary {
+    Canary {
+        model: view.model.to_string(),
+        tag: view.tag.to_string(),
+        canary_tag: view.canary_tag.to_string(),
+        live_digest: digest(view.live),
+        canary_digest: view.canary.to_string(),
+        phase: phase(view.phase).into(),
+        message: view.message.clone(),
+        share: view.share,
+        // Longer than a trial can last, it would be none.
+        elapsed: Duration::try_from(view.elapsed).ok(),
+        verdict: view.verdict.as_ref().map(verdict),
+    }
+}
+
+fn digest(digest: Option<Digest>) -> String {
+    digest.map(|digest| digest.to_string()).unwrap_or_default()
+}
+
+fn phase(phase: CanaryPhase) -> Phase {
+    match phase {
+        CanaryPhase::Waiting => Phase::Waiting,
+        CanaryPhase::WarmingUp => Phase::WarmingUp,
+        CanaryPhase::Split => Phase::Split,
+        CanaryPhase::Promoting => Phase::Promoting,
+        CanaryPhase::Recommended => Phase::Recommended,
+        CanaryPhase::Rejected => Phase::Rejected,
+    }
+}
+
+fn verdict(view: &VerdictView) -> CanaryVerdict {
+    CanaryVerdict {
+        decision: view.decision.clone(),
+        summary: view.summary.clone(),
+        live_requests: view.live,
+        canary_requests: view.canary,
+        findings: view.findings.iter().map(finding).collect(),
+        expected_share: view.expected_share,
+        seen_share: view.seen_share,
+        shares_fit: view.shares_fit,
+    }
+}
+
+fn finding(view: &FindingView) -> Finding {
+    Finding {
+        signal: view.signal.clone(),
+        state: view.state.clone(),
+        live: view.live,
+        canary: view.canary,
+        difference: view.difference,
+        lower: view.lower,
+        upper: view.upper,
+        tolerance: view.tolerance,
+        margin: view.margin,
+    }
+}
+
+fn decision(decision: &CanaryDecision) -> wire::CanaryDecision {
+    wire::CanaryDecision {
+        at: Some(Timestamp::from(decision.at)),
+        model: decision.model.to_string(),
+        tag: decision.tag.to_string(),
+        live_digest: digest(decision.live),
+        canary_digest: decision.canary.to_string(),
+        outcome: outcome(decision.outcome).into(),
+        by: decision.by.clone(),
+        reason: decision.reason.clone(),
+        verdict: decision.verdict.as_ref().map(verdict),
+    }
+}
+
+fn outcome(outcome: CanaryOutcome) -> Outcome {
+    match outcome {
+        CanaryOutcome::Promoted => Outcome::Promoted,
+        CanaryOutcome::RolledBack => Outcome::RolledBack,
+        CanaryOutcome::Recommended => Outcome::Recommended,
+        CanaryOutcome::Refused => Outcome::Refused,
+        CanaryOutcome::Superseded => Outcome::Superseded,
+    }
+}

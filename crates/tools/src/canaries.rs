@@ -1,0 +1,73 @@
+//! The canaries of a server: `outrigger canary`.
+
+pub mod render;
+
+use outrigger_core::{ModelName, Selector};
+use outrigger_proto::outrigger::v1::{
+    AbortCanaryRequest, ListCanariesRequest, ListCanariesResponse, PromoteCanaryRequest,
+    canary_service_client::CanaryServiceClient,
+};
+use tonic::transport::Channel;
+
+use crate::{Error, ModelArgument, models::connect};
+
+/// A connection to a server's CanaryService.
+#[derive(Debug, Clone)]
+pub struct Canaries {
+    client: CanaryServiceClient<Channel>,
+}
+
+/// What is decided about a canary, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The model, with the live tag if that is not the default one.
+    pub model: ModelArgument,
+    /// Who decides.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl Decision {
+    /// The model's name and the live tag; an empty one is the default.
+    fn target(&self) -> Result<(String, String), Error> {
+        let tag = match &self.model.version {
+            None => String::new(),
+            Some(Selector::Tag(tag)) => tag.to_string(),
+            Some(Selector::Digest(_)) => {
+                let message = "a canary is named by its model and the live tag, not by a digest";
+                return Err(Error::Usage(message.to_owned()));
+            }
+        };
+        Ok((self.model.name.to_string(), tag))
+    }
+}
+
+impl Canaries {
+    /// Connects to `address`, `host:port` or `http://host:port`.
+    pub async fn connect(address: &str) -> Result<Self, Error> {
+        Ok(Self { client: CanaryServiceClient::new(connect(address).await?) })
+    }
+
+    /// The canaries of a model, or of all, and what was decided.
+    pub async fn list(&mut self, model: Option<&ModelName>) -> Result<ListCanariesResponse, Error> {
+        let model = model.map(ToString::to_string).unwrap_or_default();
+        Ok(self.client.list_canaries(ListCanariesRequest { model }).await?.into_inner())
+    }
+
+    /// Makes a canary live.
+    pub async fn promote(&mut self, decision: Decision) -> Result<(), Error> {
+        let (model, tag) = decision.target()?;
+        let Decision { by, reason, .. } = decision;
+        self.client.promote_canary(PromoteCanaryRequest { model, tag, by, reason }).await?;
+        Ok(())
+    }
+
+    /// Rolls a canary back.
+    pub async fn abort(&mut self, decision: Decision) -> Result<(), Error> {
+        let (model, tag) = decision.target()?;
+        let Decision { by, reason, .. } = decision;
+        self.client.abort_canary(AbortCanaryRequest { model, tag, by, reason }).await?;
+        Ok(())
+    }
+}

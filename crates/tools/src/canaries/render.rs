@@ -1,0 +1,135 @@
+//! Canaries as text.
+
+use std::fmt::Write as _;
+
+use outrigger_proto::outrigger::v1::{
+    Canary, CanaryDecision, CanaryVerdict, ListCanariesResponse, canary::Phase,
+    canary_decision::Outcome,
+};
+
+use crate::{
+    models::render::{age, short},
+    output::Table,
+};
+
+/// Decisions that are shown.
+const DECISIONS: usize = 10;
+
+/// What is on trial, with the figures, and what was decided lately.
+pub fn status(canaries: &ListCanariesResponse) -> String {
+    let mut text = String::new();
+    if canaries.canaries.is_empty() {
+        text.push_str("no tag has a canary\n");
+    }
+    for canary in &canaries.canaries {
+        canary_lines(&mut text, canary).expect("writing to a string");
+    }
+    if !canaries.decisions.is_empty() {
+        text.push_str("\ndecided:\n");
+    }
+    for decision in canaries.decisions.iter().take(DECISIONS) {
+        decision_line(&mut text, decision).expect("writing to a string");
+    }
+    text
+}
+
+fn canary_lines(text: &mut String, canary: &Canary) -> std::fmt::Result {
+    let Canary { model, tag, canary_tag, .. } = canary;
+    let phase = phase(canary.phase());
+    let (live, digest) = (short(&canary.live_digest), short(&canary.canary_digest));
+    writeln!(text, "{model}:{tag}  {phase}  {canary_tag} {digest} against {live}")?;
+    if !canary.message.is_empty() {
+        writeln!(text, "  {}", canary.message)?;
+    }
+    let seconds = canary.elapsed.as_ref().map_or(0, |elapsed| elapsed.seconds);
+    if seconds > 0 {
+        let elapsed = humantime::format_duration(std::time::Duration::from_secs(
+            u64::try_from(seconds).unwrap_or_default(),
+        ));
+        writeln!(text, "  {:.1}% of the traffic, on trial for {elapsed}", 100.0 * canary.share)?;
+    }
+    canary.verdict.iter().try_for_each(|verdict| verdict_lines(text, verdict))
+}
+
+fn verdict_lines(text: &mut String, verdict: &CanaryVerdict) -> std::fmt::Result {
+    let CanaryVerdict { live_requests, canary_requests, .. } = verdict;
+    writeln!(text, "  {live_requests} requests on live, {canary_requests} on the canary")?;
+    if !verdict.shares_fit {
+        let (seen, expected) = (100.0 * verdict.seen_share, 100.0 * verdict.expected_share);
+        writeln!(text, "  the canary's part is {seen:.2}%, not {expected:.2}%: do not trust this")?;
+    }
+    let mut table =
+        Table::new(&["SIGNAL", "STATE", "LIVE", "CANARY", "DIFFERENCE", "FROM", "TO", "MARGIN"]);
+    for it in &verdict.findings {
+        let figures = [it.live, it.canary, it.difference, it.lower, it.upper, it.margin];
+        let figures = figures.map(figure);
+        table.row([it.signal.clone(), it.state.clone()].into_iter().chain(figures));
+    }
+    table.to_string().lines().try_for_each(|line| writeln!(text, "    {line}"))
+}
+
+/// Four digits; what is not known is not a number worth reading.
+fn figure(figure: f64) -> String {
+    if figure.abs() >= f64::MAX { "?".to_owned() } else { format!("{figure:.4}") }
+}
+
+fn decision_line(text: &mut String, decision: &CanaryDecision) -> std::fmt::Result {
+    let at = decision.at.as_ref().map(age).unwrap_or_default();
+    let CanaryDecision { model, tag, by, reason, .. } = decision;
+    let outcome = outcome(decision.outcome());
+    let digest = short(&decision.canary_digest);
+    writeln!(text, "  {at:>8} ago  {model}:{tag} {digest} {outcome} by {by}: {reason}")
+}
+
+fn phase(phase: Phase) -> &'static str {
+    phase.as_str_name().trim_start_matches("PHASE_")
+}
+
+fn outcome(outcome: Outcome) -> &'static str {
+    outcome.as_str_name().trim_start_matches("OUTCOME_")
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_proto::outrigger::v1::canary_verdict::Finding;
+
+    use super::*;
+
+    #[test]
+    fn the_status_shows_the_figures_and_who_decided() {
+        let finding = Finding {
+            signal: "error_rate".to_owned(),
+            state: "open".to_owned(),
+            live: 0.01,
+            canary: 0.0125,
+            upper: f64::MAX,
+            ..Finding::default()
+        };
+        let verdict = CanaryVerdict {
+            findings: vec![finding],
+            canary_requests: 120,
+            shares_fit: true,
+            ..CanaryVerdict::default()
+        };
+        let canary = Canary {
+            model: "churn".to_owned(),
+            tag: "latest".to_owned(),
+            phase: Phase::Split.into(),
+            verdict: Some(verdict),
+            ..Canary::default()
+        };
+        let decision = CanaryDecision {
+            outcome: Outcome::RolledBack.into(),
+            by: "ada".to_owned(),
+            reason: "a hunch".to_owned(),
+            ..CanaryDecision::default()
+        };
+        let text =
+            status(&ListCanariesResponse { canaries: vec![canary], decisions: vec![decision] });
+        for part in ["churn:latest  SPLIT", "120 on the canary", "error_rate", "0.0125", "?"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(text.contains("ROLLED_BACK by ada: a hunch"), "{text}");
+        assert!(!text.contains("do not trust"), "{text}");
+    }
+}

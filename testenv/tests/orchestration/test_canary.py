@@ -1,0 +1,206 @@
+"""New models earn their traffic, or are rolled back, by themselves."""
+
+import json
+import subprocess
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from outrigger_testenv.binary import outrigger
+from outrigger_testenv.client import request, selector
+from outrigger_testenv.load import Load
+from outrigger_testenv.variants import tiny_builder
+
+MODEL = "canary/tiny"
+TIMEOUT = 120.0
+
+# Decided within seconds. The machine that this runs on may do other things: latency
+# has to be far off to count.
+QUICK = {
+    "minimum_time": "3s",
+    "minimum_requests": 200,
+    "warm_up": {"requests": 200},
+    "ramp": {"share": 0.3},
+    "signals": {
+        "error_rate": {"margin": 0.05},
+        "non_finite": {"limits": {"margin": 0.05}},
+        "score_drift": {"margin": 0.2},
+        "latency": {"limits": {"tolerance": 1.0, "margin": 9.0}},
+    },
+}
+
+
+def good(user, offer):
+    """A score that depends on both."""
+    import tensorflow as tf
+
+    return tf.sigmoid(0.05 * (user - 40.0) + 0.1 * offer[:, :, 0])
+
+
+def better(user, offer):
+    """Another graph, and nearly the same scores."""
+    return 0.999 * good(user, offer)
+
+
+def constant(user, offer):
+    """Has not learned anything."""
+    return 0.5 + 0.0 * good(user, offer)
+
+
+def not_a_number(user, offer):
+    """Breaks for users of an odd age; the first request's is even."""
+    import tensorflow as tf
+
+    odd = tf.equal(tf.math.floormod(user, 2.0), 1.0)
+    return tf.where(odd, tf.constant(np.nan, tf.float32), good(user, offer))
+
+
+def failing(user, offer):
+    """Fails for users of an odd age; the first request's is even."""
+    import tensorflow as tf
+
+    even = tf.equal(tf.math.floormod(user, 2.0), 0.0)
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(even), ["odd"])]):
+        return tf.identity(good(user, offer))
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """Makes a package of a function, once each."""
+    made = {}
+
+    def make(function):
+        if function not in made:
+            directory = tmp_path_factory.mktemp(function.__name__)
+            made[function] = tiny_builder().build(function, directory)
+        return made[function]
+
+    return make
+
+
+@pytest.fixture
+def stack(needs_registry, own_stack, package):
+    """A stack that serves the good model."""
+    stack = own_stack(overrides={"canary": {"defaults": QUICK}})
+    stack.live = stack.push(package(good), MODEL)
+    stack.client().load(MODEL)
+    return stack
+
+
+def requests():
+    """Of many users, who come without a key: each counts."""
+    draw = np.random.default_rng(1)
+    for age in draw.integers(18, 80, 500):
+        offers = pd.DataFrame({"price": draw.normal(0, 3, 5).astype("float32")})
+        message = request({"age": int(age)}, offers)
+        message.model.CopyFrom(selector(MODEL))
+        yield message
+
+
+def canary(stack, *arguments):
+    """`outrigger canary …` on the stack's server."""
+    command = [outrigger(), "canary", *arguments, "--admin", stack.serve.admin]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+
+
+def status(stack):
+    """What canaries there are and what was decided."""
+    return json.loads(canary(stack, "status", MODEL, "-o", "json"))
+
+
+def wait_for(stack, what, condition):
+    """The status, once it satisfies the condition."""
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
+        found = status(stack)
+        if condition(found):
+            return found
+        time.sleep(0.2)
+    raise TimeoutError(f"not {what} within {TIMEOUT} s: {json.dumps(found, indent=1)}")
+
+
+def decided(found):
+    return bool(found.get("decisions"))
+
+
+def in_split(found):
+    return any(each["phase"] == "PHASE_SPLIT" for each in found.get("canaries", []))
+
+
+@pytest.mark.parametrize("bad", [constant, not_a_number, failing])
+def test_a_bad_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_path, capsys, bad):
+    with Load(stack.serve.target, requests(), tmp_path) as load:
+        load.wait_for(stack.live)
+        digest = stack.push(package(bad), MODEL, "latest_canary")
+        begun = time.monotonic()
+        found = wait_for(stack, "decided", decided)
+        took = time.monotonic() - begun
+        load.wait_until(load.answered + 2000)
+        report = load.stop()
+
+    decision = found["decisions"][0]
+    with capsys.disabled():
+        verdict = decision["verdict"]
+        print(f"\n  {bad.__name__}: {verdict['canary_requests']} requests, {took:.0f} s; {report}")
+        print(f"  {decision['reason']}")
+    assert decision["outcome"] == "OUTCOME_ROLLED_BACK"
+    assert (decision["canary_digest"], decision["by"]) == (digest, "judge")
+    assert report.failed == 0, report.first_errors
+    assert stack.registry.digest(f"models/{MODEL}", "latest") == stack.live
+    after = wait_for(stack, "rejected", lambda found: not in_split(found))
+    assert after["canaries"][0]["phase"] == "PHASE_REJECTED"
+
+
+def test_a_good_canary_is_promoted_and_no_request_fails(stack, package, tmp_path, capsys):
+    with Load(stack.serve.target, requests(), tmp_path) as load:
+        load.wait_for(stack.live)
+        digest = stack.push(package(better), MODEL, "latest_canary")
+        begun = time.monotonic()
+        found = wait_for(stack, "decided", decided)
+        took = time.monotonic() - begun
+        load.wait_until(load.answered + 2000)
+        report = load.stop()
+
+    decision = found["decisions"][0]
+    with capsys.disabled():
+        verdict = decision["verdict"]
+        print(f"\n  better: {verdict['canary_requests']} requests, {took:.0f} s; {report}")
+        print(f"  {decision['reason']}")
+    assert decision["outcome"] == "OUTCOME_PROMOTED"
+    assert report.failed == 0, report.first_errors
+    assert set(report.digests) == {stack.live, digest}
+    assert stack.registry.digest(f"models/{MODEL}", "latest") == digest
+    assert "canaries" not in status(stack), "a canary that is live is none"
+
+
+def test_a_trial_survives_a_restart_and_is_ended_by_hand(stack, package, tmp_path):
+    patient = json.dumps({"minimum_time": "3600s"})
+    labels = {"dev.outrigger.canary": patient}
+    stack.push(package(better), MODEL, "latest_canary", labels)
+    with Load(stack.serve.target, requests(), tmp_path):
+        seen = wait_for(stack, "split", lambda found: in_split(found) and verdict_of(found))
+        before = int(verdict_of(seen)["canary_requests"])
+    stack.serve.process.stop()
+    stack.serve.start()
+    after = wait_for(stack, "split again", lambda found: in_split(found) and verdict_of(found))
+    assert int(verdict_of(after)["canary_requests"]) >= before
+    canary(stack, "abort", MODEL, "--by", "ada", "--reason", "a hunch")
+    decision = wait_for(stack, "decided", decided)["decisions"][0]
+    assert decision["outcome"] == "OUTCOME_ROLLED_BACK"
+    assert (decision["by"], decision["reason"]) == ("ada", "a hunch")
+
+
+def verdict_of(found):
+    """The figures of the canary, once there are some."""
+    return found["canaries"][0].get("verdict", {})
+
+
+def test_a_label_that_cannot_be_used_refuses_the_canary(stack, package):
+    labels = {"dev.outrigger.canary": '{"confidence": 7}'}
+    stack.push(package(better), MODEL, "latest_canary", labels)
+    decision = wait_for(stack, "decided", decided)["decisions"][0]
+    assert decision["outcome"] == "OUTCOME_REFUSED"
+    assert "CANARY_INVALID" in decision["reason"] and "confidence" in decision["reason"]
+    assert status(stack)["canaries"][0]["phase"] == "PHASE_REJECTED"
