@@ -172,4 +172,12 @@ mod tests {
         let canary = first.iter().filter(|draw| draw.arm(share(0.1)) == Arm::Canary).count();
         assert_binomial(canary, first.len(), 0.1);
     }
+
+    #[test]
+    fn keys_that_fall_close_together_are_told_apart() {
+        // All of them on the canary while it has a millionth.
+        let exposures = Exposures::new();
+        let first = (0..1000).filter(|bits| exposures.first(Draw::at_random(*bits))).count();
+        assert!(first > 990, "{first}");
+    }
 }

@@ -226,7 +226,7 @@ fn a_log_is_judged_as_it_was() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = scratch.path().join("outcomes.jsonl");
     let line = |number: u32| {
-        let canary = number % 7 == 0;
+        let canary = number.is_multiple_of(7);
         let (arm, latency) = if canary { ("canary", 60) } else { ("live", 20) };
         let latency = latency + number * 7919 % 10;
         serde_json::json!({"time": number, "arm": arm, "latency_ms": latency, "score": 0.5})
