@@ -36,7 +36,7 @@ enum Phase {
     /// Live alone is measured.
     WarmUp(Vec<Observation>),
     /// The traffic is split.
-    Split(Split),
+    Split(Box<Split>),
 }
 
 #[derive(Debug)]
@@ -110,13 +110,13 @@ impl Trial {
     pub fn new(settings: Arc<Settings>, progress: Progress, now: Moment) -> Self {
         let phase = match progress.split {
             None => Phase::WarmUp(Vec::new()),
-            Some(split) => Phase::Split(Split {
+            Some(split) => Phase::Split(Box::new(Split {
                 time: Stopwatch::start(split.spent, now),
                 statistics: split.statistics,
                 step_time: Stopwatch::start(split.step_spent, now),
                 step_requests: split.step_requests,
                 verdict: None,
-            }),
+            })),
         };
         Self {
             decider: Decider::new(settings.judge.clone()),
@@ -186,13 +186,13 @@ impl Trial {
     fn split(&mut self, now: Moment) {
         let Phase::WarmUp(sample) = &self.phase else { return };
         let reference = Reference::new(sample, self.settings.judge.quantile());
-        self.phase = Phase::Split(Split {
+        self.phase = Phase::Split(Box::new(Split {
             time: Stopwatch::start(Duration::ZERO, now),
             statistics: Statistics::new(Arc::new(reference)),
             step_time: Stopwatch::start(Duration::ZERO, now),
             step_requests: 0,
             verdict: None,
-        });
+        }));
     }
 
     /// The judge's word, which is kept.

@@ -169,7 +169,8 @@ async fn where_the_canary_hangs_live_answers_in_time() {
     let mut request = Request::new(PredictRequest { routing_key: key, ..request(&[(1.0, 2.0)]) });
     request.set_timeout(Duration::from_secs(2));
     let answer = tried.stack.predictions().predict(request).await.expect("an answer").into_inner();
-    assert_eq!(answer.degraded.expect("late").reason, "DEADLINE");
+    assert_eq!(answer.degraded.expect("it is not what was asked for").used, "live");
+    assert_eq!(answer.model.unwrap().arm(), Arm::Live);
 }
 
 #[tokio::test]
