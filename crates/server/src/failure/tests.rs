@@ -5,6 +5,8 @@ const TABLE: &[(Reason, Code, u16)] = &[
     (Reason::ModelNotFound, Code::NotFound, 404),
     (Reason::TagNotFound, Code::NotFound, 404),
     (Reason::DigestNotFound, Code::NotFound, 404),
+    (Reason::CanaryNotFound, Code::NotFound, 404),
+    (Reason::CanaryInvalid, Code::FailedPrecondition, 409),
     (Reason::ImageNotAllowed, Code::PermissionDenied, 403),
     (Reason::ImageInvalid, Code::FailedPrecondition, 409),
     (Reason::GoldenMismatch, Code::FailedPrecondition, 409),
