@@ -46,8 +46,8 @@ impl Tried {
             Stack::with(&[("canary.defaults", SETTINGS), ("images.poll_interval", "1s")]).await;
         ask(&stack, "").await.expect("an answer");
         let asked = GetModelRequest { name: MODEL.to_owned() };
-        let model = stack.models().get_model(asked).await.unwrap().into_inner().model.unwrap();
-        let live = model.versions[0].servable_version;
+        let model = stack.models().get_model(asked).await.expect("a model").into_inner().model;
+        let live = model.expect("it is there").versions[0].servable_version;
         let broken = Arc::new(AtomicBool::new(false));
         let is_broken = Arc::clone(&broken);
         stack.engine.on_predict(move |prediction| {
@@ -106,7 +106,7 @@ fn service(address: std::net::SocketAddr) -> CanaryServiceClient<Channel> {
 
 async fn list(stack: &Stack) -> ListCanariesResponse {
     let asked = ListCanariesRequest { model: MODEL.to_owned() };
-    service(stack.addresses.grpc).list_canaries(asked).await.unwrap().into_inner()
+    service(stack.addresses.grpc).list_canaries(asked).await.expect("canaries").into_inner()
 }
 
 async fn ask(stack: &Stack, key: &str) -> Result<PredictResponse, tonic::Status> {
@@ -118,8 +118,8 @@ async fn ask(stack: &Stack, key: &str) -> Result<PredictResponse, tonic::Status>
 async fn canary_key(stack: &Stack) -> String {
     for number in 0..100 {
         let key = format!("user-{number}");
-        let arm = ask(stack, &key).await.expect("an answer").model.unwrap().arm();
-        if arm == Arm::Canary {
+        let model = ask(stack, &key).await.expect("an answer").model;
+        if model.is_some_and(|model| model.arm() == Arm::Canary) {
             return key;
         }
     }
