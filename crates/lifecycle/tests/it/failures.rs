@@ -160,7 +160,7 @@ async fn a_load_that_fails_is_held_against_the_model_only_where_that_is_at_fault
 async fn a_registry_that_is_down_is_waited_for_and_named_at_the_deadline() {
     let (rig, handle) = Rig::started().await;
     rig.registry.script(Rule::any("/v2/").status(503));
-    let failure = acquire_within(&handle, "churn", Duration::from_millis(300)).await;
+    let failure = acquire_within(&handle, "churn", Duration::from_millis(1500)).await;
     let failure = failure.expect_err("the registry is down");
     assert_eq!(failure.reason, Reason::RegistryUnavailable);
     assert!(failure.retry_after.is_some());
