@@ -129,21 +129,22 @@ def in_split(found):
     return any(each["phase"] == "PHASE_SPLIT" for each in found.get("canaries", []))
 
 
+def tried_under_load(stack, package, directory):
+    """Pushes a canary while requests come in, and waits for the decision and some requests
+    more. Its digest, the decision, and what became of the requests."""
+    with Load(stack.serve.target, requests(), directory) as load:
+        load.wait_for(stack.live)
+        digest = stack.push(package, MODEL, "latest_canary")
+        found = wait_for(stack, "decided", decided)
+        load.wait_until(load.answered + 2000)
+        return digest, found["decisions"][0], load.stop()
+
+
 @pytest.mark.parametrize("bad", [constant, not_a_number, failing])
 def test_a_bad_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_path, capsys, bad):
-    with Load(stack.serve.target, requests(), tmp_path) as load:
-        load.wait_for(stack.live)
-        digest = stack.push(package(bad), MODEL, "latest_canary")
-        begun = time.monotonic()
-        found = wait_for(stack, "decided", decided)
-        took = time.monotonic() - begun
-        load.wait_until(load.answered + 2000)
-        report = load.stop()
-
-    decision = found["decisions"][0]
+    digest, decision, report = tried_under_load(stack, package(bad), tmp_path)
     with capsys.disabled():
-        verdict = decision["verdict"]
-        print(f"\n  {bad.__name__}: {verdict['canary_requests']} requests, {took:.0f} s; {report}")
+        print(f"\n  {bad.__name__}: {decision['verdict']['canary_requests']} requests; {report}")
         print(f"  {decision['reason']}")
     assert decision["outcome"] == "OUTCOME_ROLLED_BACK"
     assert (decision["canary_digest"], decision["by"]) == (digest, "judge")
@@ -154,19 +155,9 @@ def test_a_bad_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_pa
 
 
 def test_a_good_canary_is_promoted_and_no_request_fails(stack, package, tmp_path, capsys):
-    with Load(stack.serve.target, requests(), tmp_path) as load:
-        load.wait_for(stack.live)
-        digest = stack.push(package(better), MODEL, "latest_canary")
-        begun = time.monotonic()
-        found = wait_for(stack, "decided", decided)
-        took = time.monotonic() - begun
-        load.wait_until(load.answered + 2000)
-        report = load.stop()
-
-    decision = found["decisions"][0]
+    digest, decision, report = tried_under_load(stack, package(better), tmp_path)
     with capsys.disabled():
-        verdict = decision["verdict"]
-        print(f"\n  better: {verdict['canary_requests']} requests, {took:.0f} s; {report}")
+        print(f"\n  better: {decision['verdict']['canary_requests']} requests; {report}")
         print(f"  {decision['reason']}")
     assert decision["outcome"] == "OUTCOME_PROMOTED"
     assert report.failed == 0, report.first_errors
