@@ -73,7 +73,8 @@ export function card(canary, { heading }) {
     canary.message && h("p", { class: "trouble wrap" }, canary.message),
     arms(canary),
     verdict && h("p", { class: "verdict", "data-decision": verdict.decision }, h("b", {}, verdict.decision), ` ${why(verdict)}`),
-    verdict && charts(verdict, canary.points));
+    verdict && charts(verdict, canary.points),
+    verdict && h("p", { class: "quiet legend" }, "Line and band: the canary's difference from live, and where it surely lies, over the time on trial. In the green it is harmless; dashed is the margin."));
 }
 
 /** The summary without the decision. While there is none, the charts say the rest. */

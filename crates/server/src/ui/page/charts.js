@@ -51,7 +51,7 @@ export function closing(points, finding, { label }) {
   const [, difference, lowest, highest] = points.at(-1);
   const end = [highest, lowest];
   // What is known at last is always to be seen.
-  const far = Math.max(6 * unit, Math.abs(difference ?? 0) * 1.2);
+  const far = Math.max(6 * unit, finding.state === "harmful" ? Math.abs(highest ?? 0) * 1.1 : Math.abs(difference ?? 0) * 1.2);
   const low = Math.min(-unit * (signal === "scores" ? 0.3 : 1.6), Math.max(Math.min(...late, 0) * 1.1, -far));
   const high = Math.max(unit * 1.8, Math.min(Math.max(...late, 0) * 1.1, far));
   const most = Math.max(points.at(-1)?.[0] ?? 0, 1);
