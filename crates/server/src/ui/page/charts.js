@@ -31,7 +31,8 @@ export function spark(values, { from, to, width, height, label }) {
     { class: "spark", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label, preserveAspectRatio: "none" },
     long.length > 0 && svg("path", { class: "area", d: long.map(area).join("") }),
     long.length > 0 && svg("path", { class: "line", d: long.map(path).join("") }),
-    dots.map(([cx, cy]) => svg("circle", { class: "end", cx: round(cx), cy: round(cy), r: 2 })),
+    // A stroke without length stays round however the picture is stretched.
+    dots.length > 0 && svg("path", { class: "dot", d: dots.map(([dotX, dotY]) => `M${round(dotX)} ${round(dotY)}h0`).join("") }),
   );
 }
 
