@@ -68,7 +68,7 @@ impl Predictor {
         request: &Bytes,
     ) -> Result<Bytes, Failure> {
         let (lease, terms) = (attempts.lease(), attempts.terms());
-        let packed = timed(call, Stage::Decode, || lease.plan.pack(&[request], &self.limits))?;
+        let packed = timed(call, Stage::Decode, || lease.plan.pack_shared(request, &self.limits))?;
         scored(call, attempts, packed, |packed, outputs| {
             let (model, degraded) = (encoded(lease), terms.degraded());
             Ok(framed(&lease.plan.answer(packed, outputs, &model)?.degraded(&degraded)))
