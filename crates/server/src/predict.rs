@@ -170,7 +170,7 @@ impl Predictor {
         let packed = timed(call, Stage::Decode, || {
             let request = json::predict_request(&lease.plan, body)?;
             let encoded = encoded.get_or_init(|| Bytes::from(request.encode_to_vec()));
-            lease.plan.pack(&[encoded], &self.limits)
+            lease.plan.pack_shared(encoded, &self.limits)
         })?;
         self.scored(call, attempts, packed, encoded.get(), |packed, outputs| {
             let (model, degraded) = (Some(served(lease)), attempts.terms().degraded.clone());
