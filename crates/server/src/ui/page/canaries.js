@@ -67,15 +67,19 @@ export function card(canary, { heading }) {
   return h("article", { class: "card canary", "data-id": canary.id },
     h(heading, { class: "line" },
       h("a", { href: link(canary.model) }, canary.model),
-      h("span", { class: "tag" }, canary.tag), h("span", { class: "quiet" }, "tries"), h("span", { class: "tag" }, canary.canary_tag),
+      h("span", { class: "tag" }, canary.canary_tag), h("span", { class: "quiet" }, "against"), h("span", { class: "tag" }, canary.tag),
       h("span", { class: "pill", "data-phase": canary.phase }, words(canary.phase))),
     canary.message && h("p", { class: "trouble wrap" }, canary.message),
     arms(canary),
-    verdict && h("p", { class: "verdict", "data-decision": verdict.decision }, h("b", {}, verdict.decision), ` ${rest(verdict.summary, verdict.decision)}`),
+    verdict && h("p", { class: "verdict", "data-decision": verdict.decision }, h("b", {}, verdict.decision), ` ${why(verdict)}`),
     verdict && charts(verdict, canary.points));
 }
 
-const rest = (summary, decision) => summary.replace(new RegExp(`^${decision}:?\\s*`), "").replace(/^$/, "nothing is proved yet");
+/** The summary without the decision; it has none when only time is wanting. */
+function why({ decision, summary }) {
+  const rest = summary.startsWith(decision) ? summary.slice(decision.length).replace(/^:\s*/, "") : summary;
+  return rest || "every signal is within its margin; the minimum time or requests, or the ramp, are not through";
+}
 
 function arms({ live, canary, share, elapsed, verdict }) {
   const all = verdict ? verdict.live + verdict.canary : 0;
@@ -85,9 +89,9 @@ function arms({ live, canary, share, elapsed, verdict }) {
   const part = h("span", { class: "part" });
   part.style.inlineSize = `${share * 100}%`;
   return [
-    h("div", { class: "split", role: "img", "aria-label": `The canary has ${percent(share)} of the traffic` }, part),
+    share > 0 && h("div", { class: "split", role: "img", "aria-label": `The canary has ${percent(share)} of the traffic` }, part),
     h("div", { class: "arms" }, arm("live", live, verdict?.live), arm("canary", canary, verdict?.canary),
-      h("span", { class: "quiet" }, `${percent(share)} of the traffic, on trial for ${duration(elapsed)}`)),
+      h("span", { class: "quiet" }, share > 0 ? `${percent(share)} of the traffic, on trial for ${duration(elapsed)}` : "no share of the traffic")),
     verdict && !verdict.shares_fit && h("p", { class: "trouble" }, `The arms' sizes do not fit the share: ${percent(verdict.expected_share)} was drawn, ${percent(verdict.seen_share)} came. Requests are lost or misrouted; do not trust the comparison.`),
   ];
 }

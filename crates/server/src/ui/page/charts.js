@@ -7,32 +7,31 @@ const round = (value) => Math.round(value * 10) / 10;
 const path = (points) => points.map(([x, y], at) => `${at ? "L" : "M"}${round(x)} ${round(y)}`).join("");
 
 /**
- * A line over time without axes. `values` are [milliseconds, value]; `from` and `to` the
- * ends of the time shown. Where nothing was for more than `gap`, there is none.
+ * A line over time without axes. `values` are [milliseconds, value], null where there is
+ * none; `from` and `to` are the ends of the time shown. A single peak is cut off rather
+ * than that it makes all else flat.
  */
-export function spark(values, { from, to, width, height, label, gap = 7000 }) {
-  const most = Math.max(...values.map(([, value]) => value), 1e-9);
+export function spark(values, { from, to, width, height, label }) {
+  const known = values.map(([, value]) => value).filter((value) => value !== null).sort((a, b) => a - b);
+  const usual = known[Math.floor(known.length / 2)] ?? 0;
+  const most = Math.max(Math.min(known.at(-1) ?? 0, usual * 3 || Infinity), 1e-9);
   const x = (at) => ((at - from) / Math.max(to - from, 1)) * (width - 4) + 2;
-  const y = (value) => height - 3 - (value / most) * (height - 7);
-  const runs = [];
+  const y = (value) => height - 3 - (Math.min(value, most) / most) * (height - 7);
+  const runs = [[]];
   for (const [at, value] of values) {
-    const run = runs.at(-1);
-    if (run && at - run.at(-1).at <= gap) run.push({ at, value });
-    else runs.push([{ at, value }]);
+    if (value === null) runs.push([]);
+    else runs.at(-1).push([x(at), y(value)]);
   }
-  const points = (run) => run.map(({ at, value }) => [x(at), y(value)]);
-  const area = (run) => {
-    const line = points(run);
-    return `${path(line)}L${round(line.at(-1)[0])} ${height - 1}L${round(line[0][0])} ${height - 1}Z`;
-  };
+  const area = (line) => `${path(line)}L${round(line.at(-1)[0])} ${height - 1}L${round(line[0][0])} ${height - 1}Z`;
   const long = runs.filter((run) => run.length > 1);
-  const last = values.at(-1);
+  // What stands alone, and where the line is now.
+  const dots = [...runs.filter((run) => run.length === 1).map(([only]) => only), ...(runs.at(-1).slice(-1))];
   return svg(
     "svg",
     { class: "spark", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label, preserveAspectRatio: "none" },
     long.length > 0 && svg("path", { class: "area", d: long.map(area).join("") }),
-    long.length > 0 && svg("path", { class: "line", d: long.map((run) => path(points(run))).join("") }),
-    last && svg("circle", { class: "end", cx: round(x(last[0])), cy: round(y(last[1])), r: 2 }),
+    long.length > 0 && svg("path", { class: "line", d: long.map(path).join("") }),
+    dots.map(([cx, cy]) => svg("circle", { class: "end", cx: round(cx), cy: round(cy), r: 2 })),
   );
 }
 
@@ -41,7 +40,7 @@ export function spark(values, { from, to, width, height, label, gap = 7000 }) {
  * upper], null where nothing is known. Red is harm proved, green is harmless.
  */
 export function closing(points, finding, { label }) {
-  const [width, height, left, bottom] = [320, 150, 44, 18];
+  const [width, height, left, bottom] = [320, 150, 52, 18];
   const { tolerance, margin, signal } = finding;
   const unit = Math.max(tolerance, margin, 1e-9);
   // As much as is told of the end, and never so much that the margin is not seen.
@@ -58,7 +57,8 @@ export function closing(points, finding, { label }) {
   const scale = signal === "scores" ? 1 : 100;
   const tick = (value, name, text) => [
     svg("line", { class: name, x1: left, x2: width - 6, y1: round(y(value)), y2: round(y(value)) }),
-    svg("text", { class: "tick", x: left - 5, y: round(y(value)) + 3.5, "text-anchor": "end" }, text),
+    // No figure upon another one.
+    (value === 0 || Math.abs(y(value) - y(0)) > 11) && svg("text", { class: "tick", x: left - 5, y: round(y(value)) + 3.5, "text-anchor": "end" }, text),
   ];
   const figure = (value) => `${value > 0 ? "+" : ""}${number(value * scale)}${scale === 100 ? " %" : ""}`;
   const seconds = (value) => (value < 120 ? `${Math.round(value)} s` : `${Math.round(value / 60)} min`);
