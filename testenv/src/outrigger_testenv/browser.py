@@ -130,7 +130,8 @@ class Page:
     def open(self, url: str) -> None:
         """Goes there; returns once the page is loaded, streams aside."""
         self.call("Page.navigate", url=url)
-        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+        there = f"location.href.split('#')[0] === {json.dumps(url.partition('#')[0])}"
+        self.wait_for(f"{there} && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page, awaited if it is a promise."""

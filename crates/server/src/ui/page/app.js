@@ -11,7 +11,8 @@ import { listen } from "./stream.js";
 /** Samples of requests and latencies by model, over the last minutes. */
 class Traffic {
   static MOST = 60;
-  static SPAN = 120000;
+  // Milliseconds that charts show, however little is known.
+  static LEAST = 30000;
   samples = [];
 
   add(...samples) {
@@ -25,7 +26,7 @@ class Traffic {
 
   /** The time that charts show. */
   window() {
-    const span = Math.max(Traffic.SPAN, this.at - (this.samples[0]?.at ?? this.at));
+    const span = Math.max(Traffic.LEAST, this.at - (this.samples[0]?.at ?? this.at));
     return { from: this.at - span, to: this.at };
   }
 

@@ -16,6 +16,7 @@ const SIGNALS = {
   disagreement: "Disagreement",
   skew: "Feature skew",
 };
+const nameOf = ({ signal }) => SIGNALS[signal] ?? words(signal);
 const OUTCOMES = {
   promoted: "good",
   rolled_back: "bad",
@@ -75,10 +76,12 @@ export function card(canary, { heading }) {
     verdict && charts(verdict, canary.points));
 }
 
-/** The summary without the decision; it has none when only time is wanting. */
-function why({ decision, summary }) {
-  const rest = summary.startsWith(decision) ? summary.slice(decision.length).replace(/^:\s*/, "") : summary;
-  return rest || "every signal is within its margin; the minimum time or requests, or the ramp, are not through";
+/** The summary without the decision. While there is none, the charts say the rest. */
+function why({ decision, summary, findings }) {
+  if (decision !== "continue") return summary.startsWith(decision) ? summary.slice(decision.length).replace(/^:\s*/, "") : summary;
+  const open = findings.filter((finding) => finding.state === "open").map(nameOf);
+  if (open.length > 0) return `${open.join(", ")}: nothing is proved yet`;
+  return "every signal is within its margin; the minimum time or requests, or the ramp, are not through";
 }
 
 function arms({ live, canary, share, elapsed, verdict }) {
@@ -101,7 +104,7 @@ function charts(verdict, points) {
 }
 
 function signal(finding, points) {
-  const name = SIGNALS[finding.signal] ?? words(finding.signal);
+  const name = nameOf(finding);
   const { difference, lower, upper } = finding;
   const told = (value) => (value === null ? "unknown" : finding.signal === "scores" ? number(value) : `${value > 0 ? "+" : ""}${number(value * 100)} %`);
   const figure = (value) => (value === null ? "–" : finding.signal === "latency" ? latency(value * 1000) : finding.signal === "scores" ? number(value) : percent(value));

@@ -35,21 +35,30 @@ export function spark(values, { from, to, width, height, label }) {
   );
 }
 
+const whisker = (x, top, bottom) => `M${round(x - 4)} ${round(top)}h8m-4 0V${round(bottom)}m-4 0h8`;
+
 /**
  * How the bounds of a difference closed in: `points` are [seconds, difference, lower,
- * upper], null where nothing is known. Red is harm proved, green is harmless.
+ * upper], null where nothing is known, at least one of them. What lies in the green is
+ * harmless; the whisker at the end is what is known now.
  */
 export function closing(points, finding, { label }) {
   const [width, height, left, bottom] = [320, 150, 52, 18];
   const { tolerance, margin, signal } = finding;
   const unit = Math.max(tolerance, margin, 1e-9);
   // As much as is told of the end, and never so much that the margin is not seen.
-  const end = points.slice(Math.floor(points.length / 3)).flatMap(([, ...bounds]) => bounds.filter((bound) => bound !== null));
-  const low = Math.min(-unit * (signal === "scores" ? 0.3 : 1.6), Math.max(Math.min(...end, 0) * 1.1, -6 * unit));
-  const high = Math.max(unit * 1.8, Math.min(Math.max(...end, 0) * 1.1, 6 * unit));
+  const late = points.slice(Math.floor(points.length / 3)).flatMap(([, ...bounds]) => bounds.filter((bound) => bound !== null));
+  const [, difference, lowest, highest] = points.at(-1);
+  const end = [highest, lowest];
+  // What is known at last is always to be seen.
+  const far = Math.max(6 * unit, Math.abs(difference ?? 0) * 1.2);
+  const low = Math.min(-unit * (signal === "scores" ? 0.3 : 1.6), Math.max(Math.min(...late, 0) * 1.1, -far));
+  const high = Math.max(unit * 1.8, Math.min(Math.max(...late, 0) * 1.1, far));
   const most = Math.max(points.at(-1)?.[0] ?? 0, 1);
   const first = points[0]?.[0] ?? 0;
-  const x = (seconds) => left + ((seconds - first) / Math.max(most - first, 1)) * (width - left - 6);
+  // A single point stands in the middle.
+  const place = (seconds) => (points.length > 1 ? (seconds - first) / Math.max(most - first, 1) : 0.5);
+  const x = (seconds) => left + place(seconds) * (width - left - 12);
   const y = (value) => 6 + ((high - Math.min(Math.max(value, low), high)) / (high - low)) * (height - bottom - 6);
   const upper = points.map(([at, , , bound]) => [x(at), y(bound ?? high)]);
   const lower = points.map(([at, , bound]) => [x(at), y(bound ?? low)]);
@@ -58,7 +67,7 @@ export function closing(points, finding, { label }) {
   const tick = (value, name, text) => [
     svg("line", { class: name, x1: left, x2: width - 6, y1: round(y(value)), y2: round(y(value)) }),
     // No figure upon another one.
-    (value === 0 || Math.abs(y(value) - y(0)) > 11) && svg("text", { class: "tick", x: left - 5, y: round(y(value)) + 3.5, "text-anchor": "end" }, text),
+    (value === 0 || Math.abs(y(value) - y(0)) > 9) && svg("text", { class: "tick", x: left - 5, y: round(y(value)) + 3.5, "text-anchor": "end" }, text),
   ];
   const figure = (value) => `${value > 0 ? "+" : ""}${number(value * scale)}${scale === 100 ? " %" : ""}`;
   const seconds = (value) => (value < 120 ? `${Math.round(value)} s` : `${Math.round(value / 60)} min`);
@@ -72,8 +81,9 @@ export function closing(points, finding, { label }) {
     tolerance !== 0 && tick(tolerance, "tolerance", figure(tolerance)),
     tick(0, "zero", "0"),
     middle.length > 1 && svg("path", { class: "difference", d: path(middle) }),
+    svg("path", { class: "whisker", d: whisker(x(points.length > 1 ? most : first), y(end[0] ?? high), y(end[1] ?? low)) }),
     middle.length > 0 && svg("circle", { class: "now", cx: round(middle.at(-1)[0]), cy: round(middle.at(-1)[1]), r: 3 }),
-    svg("text", { class: "tick", x: left, y: height - 4 }, seconds(first)),
-    svg("text", { class: "tick", x: width - 6, y: height - 4, "text-anchor": "end" }, seconds(most)),
+    points.length > 1 && svg("text", { class: "tick", x: left, y: height - 4 }, seconds(first)),
+    points.length > 1 && svg("text", { class: "tick", x: width - 6, y: height - 4, "text-anchor": "end" }, seconds(most)),
   );
 }
