@@ -16,6 +16,7 @@ use outrigger_core::{Arm, Digest, ModelKey, Selector, ServableId, Tag};
 use outrigger_features::Plan;
 
 use crate::{
+    Profiled,
     clock::Clock,
     drains::Drains,
     routes::LastAsked,
@@ -32,6 +33,8 @@ pub struct Servable {
     pub id: ServableId,
     /// How requests become tensors.
     pub plan: Arc<Plan>,
+    /// What its features looked like at its training, if that is known.
+    pub profile: Option<Arc<Profiled>>,
     /// What calls of it name.
     pub target: Arc<Target>,
     /// What runs it. Failures that hint at an engine restart are noticed here.
@@ -155,6 +158,7 @@ impl Lease {
     /// caller does not wait for that.
     pub fn answered(&self, answered: &Answered<'_>) {
         let Some(split) = self.split.as_ref().filter(|_| self.counted) else { return };
+        split.look_at_features(self.arm, answered);
         if self.arm == Arm::Live {
             split.shadow(|| self.on(Arm::Canary, split), answered);
         }

@@ -17,6 +17,7 @@ mod lease;
 pub mod metrics;
 mod names;
 mod outcomes;
+mod profile;
 mod routes;
 mod service;
 mod shadow;
@@ -26,14 +27,15 @@ mod watched;
 mod world;
 
 pub use canaries::{
-    Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, FindingView,
-    ShadowedView, VerdictView,
+    Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, DeviationView,
+    FindingView, ShadowedView, VerdictView,
 };
 pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
+pub use profile::Profiled;
 pub use service::{Service, start};
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,

@@ -31,6 +31,7 @@ const CANARY_REQUESTS: &str = "outrigger_canary_requests_total";
 const CANARY_DECISIONS: &str = "outrigger_canary_decisions_total";
 const CANARY_MISMATCH: &str = "outrigger_canary_share_mismatch";
 const CANARY_SHADOWS: &str = "outrigger_canary_shadows_total";
+const CANARY_SKEW: &str = "outrigger_canary_skew";
 const CANARY_LOST: &str = "outrigger_canary_outcomes_lost_total";
 
 /// Every metric of this crate.
@@ -152,6 +153,13 @@ pub const METRICS: &[Metric] = &[
                since too many were under way.",
     },
     Metric {
+        name: CANARY_SKEW,
+        kind: MetricKind::Gauge,
+        labels: &["model", "arm"],
+        help: "How far the features of an arm's requests are from the profile.json of the arm's \
+               model: the largest difference of a category's share, of the last trial.",
+    },
+    Metric {
         name: CANARY_LOST,
         kind: MetricKind::Counter,
         labels: &[],
@@ -246,6 +254,7 @@ pub(crate) fn tried(name: &ModelName, noted: &[Noted]) {
             Noted::Outcome(_, Observation { arm, outcome, .. }) => {
                 *requests.entry((*arm, outcome_name(*outcome))).or_default() += 1;
             }
+            Noted::Features(..) => {}
             Noted::Pair(Pair { same_top, .. }) => {
                 let outcome = if *same_top { "agreed" } else { "disagreed" };
                 *shadows.entry(outcome).or_default() += 1;
@@ -295,6 +304,10 @@ pub(crate) fn decided(decision: &CanaryDecision) {
 pub(crate) fn sizes_fit(name: &ModelName, fit: bool) {
     let mismatch = f64::from(u8::from(!fit));
     metrics::gauge!(CANARY_MISMATCH, "model" => model(name)).set(mismatch);
+}
+
+pub(crate) fn skew(name: &ModelName, arm: Arm, size: f64) {
+    metrics::gauge!(CANARY_SKEW, "model" => model(name), "arm" => arm.as_str()).set(size);
 }
 
 pub(crate) fn lost(count: u64) {

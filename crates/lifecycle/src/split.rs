@@ -81,6 +81,27 @@ impl Split {
         self.outcomes.note(Noted::Outcome(self.share, Observation { arm, latency, outcome }));
     }
 
+    /// Counts the features of a request for its arm, if it is one of those that are
+    /// looked at.
+    pub(crate) fn look_at_features(&self, arm: Arm, answered: &Answered<'_>) {
+        let (Some(share), servable) = (self.share, self.servable(arm)) else { return };
+        let Some(profile) = servable.profile.as_ref() else { return };
+        if !self.outcomes.wants_features(arm) {
+            return;
+        }
+        self.aside.offer(answered.request.len(), || {
+            let (profile, plan) = (Arc::clone(profile), Arc::clone(&servable.plan));
+            let (request, limits) = (answered.request.clone(), *answered.limits);
+            let outcomes = Arc::clone(&self.outcomes);
+            async move {
+                let found = profile.categories(&plan, &request, rand::random(), &limits);
+                if let Some(categories) = found {
+                    outcomes.note(Noted::Features(share, arm, categories));
+                }
+            }
+        });
+    }
+
     /// Has the canary answer one of live's requests as well, if chance says so.
     pub(crate) fn shadow(&self, on_canary: impl FnOnce() -> Lease, answered: &Answered<'_>) {
         if self.share.is_none() || self.shadow == 0.0 || rand::random::<f64>() >= self.shadow {

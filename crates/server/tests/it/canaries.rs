@@ -44,11 +44,11 @@ impl Tried {
     /// A stack with a canary that has half of the traffic, and is well as long as
     /// nobody breaks it.
     async fn start(fault: Fault) -> Self {
-        Self::by(SETTINGS, fault).await
+        Self::by(SETTINGS, None, fault).await
     }
 
-    /// The same, tried by `settings`.
-    async fn by(settings: &str, fault: Fault) -> Self {
+    /// The same, tried by `settings`, with a profile.json.
+    async fn by(settings: &str, profile: Option<&str>, fault: Fault) -> Self {
         let stack =
             Stack::with(&[("canary.defaults", settings), ("images.poll_interval", "1s")]).await;
         ask(&stack, "").await.expect("an answer");
@@ -69,7 +69,12 @@ impl Tried {
                 Fault::Reverses => each_score(well, |score| -score),
             }
         });
-        stack.publish_as(MODEL, "latest_canary", &linear(1.0)).await;
+        match profile {
+            None => stack.publish_as(MODEL, "latest_canary", &linear(1.0)).await,
+            Some(profile) => {
+                stack.publish_profiled(MODEL, "latest_canary", &linear(1.0), profile).await
+            }
+        };
         let tried = Self { stack, broken };
         tried.until(|it| it.canaries.first().is_some_and(|it| it.phase() == Phase::Split)).await;
         tried
@@ -248,7 +253,7 @@ fn shadowed(seen: &ListCanariesResponse) -> Option<Shadowed> {
 
 #[tokio::test]
 async fn a_shadowed_canary_is_compared_and_rolled_back_before_anybody_has_its_answers() {
-    let tried = Tried::by(SHADOWED, Fault::Reverses).await;
+    let tried = Tried::by(SHADOWED, None, Fault::Reverses).await;
     let seen = tried.until(|it| shadowed(it).is_some_and(|it| it.requests > 100)).await;
     assert_eq!(shadowed(&seen).unwrap().agreement, 1.0);
     tried.break_it();
@@ -264,7 +269,7 @@ async fn a_shadowed_canary_is_compared_and_rolled_back_before_anybody_has_its_an
 
 #[tokio::test]
 async fn nobody_waits_for_a_shadow() {
-    let tried = Tried::by(SHADOWED, Fault::Hangs).await;
+    let tried = Tried::by(SHADOWED, None, Fault::Hangs).await;
     tried.break_it();
     let skipped = |metrics: &str| {
         metrics.lines().any(|line| {
@@ -279,4 +284,55 @@ async fn nobody_waits_for_a_shadow() {
             assert_eq!((answer.degraded, answer.model.unwrap().arm()), (None, Arm::Live));
         }
     }
+}
+
+/// The features are watched, and that there are answers.
+const SKEW: &str = r#"{
+    "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.5},
+    "signals": {
+        "errorRate": {"margin": 0.5}, "nonFinite": {"limits": {"off": true}}, "skew": {},
+        "latency": {"limits": {"off": true}}, "scoreDrift": {"off": true}
+    }
+}"#;
+
+#[tokio::test]
+async fn features_other_than_at_training_roll_the_canary_back() {
+    // Half of what is asked about has a t0 above 2.
+    let profile = r#"{"schema": "outrigger.dev/profile/v1", "features": [
+        {"name": "u0", "edges": [], "shares": [1]},
+        {"name": "t0", "entity": "treatment", "edges": [2], "shares": [0.9, 0.1]}
+    ]}"#;
+    let tried = Tried::by(SKEW, Some(profile), Fault::Fails).await;
+    let seen = tried.until(|it| !it.decisions.is_empty()).await;
+    let decision = &seen.decisions[0];
+    assert_eq!(decision.outcome(), Outcome::RolledBack);
+    assert!(decision.reason.contains("skew (t0: "), "{}", decision.reason);
+    let deviations = &decision.verdict.as_ref().unwrap().deviations;
+    assert_eq!(deviations[0].arm, "canary", "live has no profile");
+    assert!(deviations[0].place.starts_with("t0: "), "{deviations:?}");
+    let metrics = tried.stack.health("/metrics").await.1;
+    assert!(metrics.contains("outrigger_canary_skew{"), "{metrics}");
+}
+
+#[tokio::test]
+async fn features_as_at_training_are_harmless_and_a_model_without_a_profile_has_no_skew() {
+    let profile = r#"{"schema": "outrigger.dev/profile/v1", "features": [
+        {"name": "t0", "entity": "treatment", "edges": [2], "shares": [0.5, 0.5]}
+    ]}"#;
+    let tried = Tried::by(SKEW, Some(profile), Fault::Fails).await;
+    let seen = tried
+        .until(|it| {
+            let verdict = it.canaries.first().and_then(|it| it.verdict.as_ref());
+            let mut findings = verdict.iter().flat_map(|it| &it.findings);
+            findings.any(|it| it.signal == "skew" && it.state == "harmless")
+        })
+        .await;
+    assert!(seen.decisions.is_empty());
+    // It has none to compare with, and says so.
+    tried.stack.publish_as(MODEL, "latest_canary", &linear(2.0)).await;
+    let refused = |it: &ListCanariesResponse| {
+        it.decisions.first().is_some_and(|it| it.outcome() == Outcome::Refused)
+    };
+    let seen = tried.until(refused).await;
+    assert!(seen.decisions[0].reason.contains("profile.json"), "{}", seen.decisions[0].reason);
 }
