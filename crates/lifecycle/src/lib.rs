@@ -2,6 +2,7 @@
 //! and preparing them, the engine's configuration, the golden gate, and the
 //! routing table that requests read.
 
+mod aside;
 #[cfg(test)]
 mod bench;
 mod canaries;
@@ -16,23 +17,27 @@ mod lease;
 pub mod metrics;
 mod names;
 mod outcomes;
+mod profile;
 mod routes;
 mod service;
+mod shadow;
 mod snapshot;
 mod split;
 mod watched;
 mod world;
 
 pub use canaries::{
-    Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, FindingView,
-    VerdictView,
+    Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, DeviationView,
+    FindingView, ShadowedView, VerdictView,
 };
 pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
+pub use profile::Profiled;
 pub use service::{Service, start};
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };
+pub use split::Answered;

@@ -24,6 +24,8 @@ const MAX_SIDECAR: u64 = 64 << 20;
 pub(crate) const MAX_METADATA: ByteSize = ByteSize::mib(16);
 /// Bounds the golden cases, which are read as a whole.
 pub(crate) const MAX_GOLDEN: ByteSize = ByteSize::mib(256);
+/// More than a profile of all that is allowed takes.
+pub(crate) const MAX_PROFILE: ByteSize = ByteSize::mib(16);
 /// No protobuf message can be larger.
 pub(crate) const MAX_SAVED_MODEL: ByteSize = ByteSize::gib(2);
 
@@ -47,6 +49,8 @@ pub(crate) struct Sidecar {
     pub(crate) model: String,
     pub(crate) metadata: String,
     pub(crate) golden: Option<String>,
+    #[serde(default)]
+    pub(crate) profile: Option<String>,
 }
 
 impl Store {
@@ -134,6 +138,11 @@ impl Tree {
     /// The bytes of `golden.jsonl`, if there is one.
     pub fn golden_bytes(&self) -> Result<Option<Vec<u8>>> {
         self.sidecar.golden.as_ref().map(|golden| self.read(golden, MAX_GOLDEN)).transpose()
+    }
+
+    /// The bytes of `profile.json`, if there is one.
+    pub fn profile_bytes(&self) -> Result<Option<Vec<u8>>> {
+        self.sidecar.profile.as_ref().map(|profile| self.read(profile, MAX_PROFILE)).transpose()
     }
 
     /// The bytes of the SavedModel's `saved_model.pb`.

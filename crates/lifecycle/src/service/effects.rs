@@ -202,6 +202,7 @@ impl Service {
                 target: Arc::new(Target::new(id.clone(), Arc::clone(prepared.plan.signature()))),
                 id,
                 plan: Arc::clone(&prepared.plan),
+                profile: prepared.profile.clone(),
                 backend: Arc::clone(&self.backend),
                 described: OnceLock::new(),
                 route: route.into(),

@@ -307,6 +307,7 @@ mod tests {
             upper: width,
             tolerance: 0.0,
             margin: 0.1,
+            detail: String::new(),
         }
     }
 

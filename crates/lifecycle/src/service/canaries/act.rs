@@ -11,7 +11,7 @@ use outrigger_core::{
 
 use super::{Pair, Promotion, Running};
 use crate::{
-    canaries::{Act, By, CanaryDecision, CanaryOutcome, VerdictView},
+    canaries::{Act, By, CanaryDecision, CanaryOutcome},
     jobs::{Done, promote},
     metrics,
     service::Service,
@@ -232,6 +232,6 @@ fn decision(key: &TagKey, running: &Running, outcome: CanaryOutcome, by: By) -> 
         outcome,
         by: by.who,
         reason: by.why,
-        verdict: running.trial.verdict().map(VerdictView::from),
+        verdict: running.verdict(),
     }
 }
