@@ -19,6 +19,7 @@ use crate::{
     Profiled,
     clock::Clock,
     drains::Drains,
+    recent::Recent,
     routes::LastAsked,
     split::{Answered, Split},
 };
@@ -41,6 +42,8 @@ pub struct Servable {
     pub backend: Arc<dyn Backend>,
     /// What its answers say of it, encoded once by who writes them.
     pub described: OnceLock<Box<[u8]>>,
+    /// The latest requests of the model, whichever version has answered them.
+    pub(crate) recent: Arc<Recent>,
     /// Number of the route it stands for, fencing late drains.
     pub(crate) route: AtomicU64,
     pub(crate) drains: Arc<Drains>,
@@ -157,6 +160,9 @@ impl Lease {
     /// Notes that the request is answered. It may be looked at once more, aside: its
     /// caller does not wait for that.
     pub fn answered(&self, answered: &Answered<'_>) {
+        if self.arm == Arm::Live {
+            self.recent.offer(answered.request);
+        }
         let Some(split) = self.split.as_ref().filter(|_| self.counted) else { return };
         split.look_at_features(self.arm, answered);
         if self.arm == Arm::Live {

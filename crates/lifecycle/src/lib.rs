@@ -18,6 +18,8 @@ pub mod metrics;
 mod names;
 mod outcomes;
 mod profile;
+mod recent;
+mod replay;
 mod routes;
 mod service;
 mod shadow;
@@ -36,6 +38,7 @@ pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
 pub use profile::Profiled;
+pub use replay::Replayed;
 pub use service::{Service, start};
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
