@@ -10,6 +10,7 @@ mod clock;
 mod config;
 mod drains;
 mod error;
+mod exposure;
 mod gate;
 mod handle;
 mod jobs;
