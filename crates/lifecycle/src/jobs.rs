@@ -21,6 +21,8 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 pub(crate) use prepare::{Kept, Prepared};
 
+use crate::Replayed;
+
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) enum Done {
@@ -34,12 +36,13 @@ pub(crate) enum Done {
     Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
     /// A canary's promotion in the registry.
     Promoted { key: TagKey, canary: Digest, result: Result<promote::Told, Failure> },
-    /// A passage through the gate, with what had to be prepared for it.
+    /// A passage through the gate, with what had to be prepared for it and the warm-up
+    /// after it.
     Checked {
         key: ModelKey,
         attempt: Attempt,
         prepared: Option<Arc<Prepared>>,
-        result: Result<(), Failure>,
+        result: Result<Replayed, Failure>,
     },
 }
 

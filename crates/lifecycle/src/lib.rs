@@ -10,6 +10,7 @@ mod clock;
 mod config;
 mod drains;
 mod error;
+mod exposure;
 mod gate;
 mod handle;
 mod jobs;
@@ -18,6 +19,8 @@ pub mod metrics;
 mod names;
 mod outcomes;
 mod profile;
+mod recent;
+mod replay;
 mod routes;
 mod service;
 mod shadow;
@@ -36,6 +39,7 @@ pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
 pub use profile::Profiled;
+pub use replay::Replayed;
 pub use service::{Service, start};
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,

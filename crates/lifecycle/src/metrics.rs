@@ -9,6 +9,7 @@ use outrigger_core::{
 };
 
 use crate::{
+    Replayed,
     canaries::{CanaryDecision, CanaryPhase, CanaryView},
     outcomes::Noted,
 };
@@ -21,6 +22,7 @@ const PULLS: &str = "outrigger_model_pulls_total";
 const LOOKUPS: &str = "outrigger_tag_lookups_total";
 const SWITCHES: &str = "outrigger_tag_switches_total";
 const GATES: &str = "outrigger_model_gate_total";
+const REPLAYS: &str = "outrigger_model_replays_total";
 const RELOADS: &str = "outrigger_engine_reloads_total";
 const RESTARTS: &str = "outrigger_engine_restarts_total";
 const REACHABLE: &str = "outrigger_engine_reachable";
@@ -84,6 +86,13 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["outcome"],
         help: "Passages through the golden gate, by outcome: ok or a reason.",
+    },
+    Metric {
+        name: REPLAYS,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Recent requests that new versions were warmed up with, by outcome: answered, \
+               skipped (they are not of that version, or there was no time) or failed.",
     },
     Metric {
         name: RELOADS,
@@ -184,8 +193,15 @@ pub(crate) fn resolved(result: &Result<Digest, outrigger_oci::Error>, tag: &Tag)
     metrics::counter!(LOOKUPS, "outcome" => outcome).increment(1);
 }
 
-pub(crate) fn gated(result: &Result<(), Failure>) {
+pub(crate) fn gated<T>(result: &Result<T, Failure>) {
     metrics::counter!(GATES, "outcome" => outcome(result)).increment(1);
+}
+
+pub(crate) fn replayed(replayed: &Replayed) {
+    let Replayed { answered, skipped, failed, .. } = *replayed;
+    for (outcome, count) in [("answered", answered), ("skipped", skipped), ("failed", failed)] {
+        metrics::counter!(REPLAYS, "outcome" => outcome).increment(count);
+    }
 }
 
 pub(crate) fn reloaded(result: &Result<(), ReloadError>) {

@@ -30,7 +30,7 @@ use tokio::{
 pub(crate) use self::canaries::CanaryRecord;
 use self::canaries::{Arms, Canaries};
 use crate::{
-    Config, Error, Handle,
+    Config, Error, Handle, Replayed,
     aside::{Aside, Worker, aside},
     clock::Clock,
     drains::Drains,
@@ -39,6 +39,7 @@ use crate::{
     lease::Live,
     metrics,
     names::Names,
+    recent::Recent,
     routes::{LastAsked, Routes},
     snapshot::Snapshot,
     watched::Watched,
@@ -62,6 +63,10 @@ pub struct Service {
     /// What lies in the store of each version.
     kept: BTreeMap<ModelKey, Kept>,
     live: BTreeMap<ModelKey, Live>,
+    /// Of each model that is up.
+    recent: BTreeMap<ModelName, Arc<Recent>>,
+    /// How the versions were warmed up.
+    replayed: BTreeMap<ModelKey, Replayed>,
     asked: BTreeMap<(ModelName, Selector), Asked>,
     commands: mpsc::Receiver<Command>,
     drains: Arc<Drains>,
@@ -155,6 +160,8 @@ pub fn start(
         prepared: BTreeMap::new(),
         kept: BTreeMap::new(),
         live: BTreeMap::new(),
+        recent: BTreeMap::new(),
+        replayed: BTreeMap::new(),
         asked: BTreeMap::new(),
         commands,
         drains: Arc::default(),
@@ -336,6 +343,19 @@ impl Service {
 struct Stop {
     grace: Duration,
     done: Option<tokio::sync::oneshot::Sender<()>>,
+}
+
+/// Says what became of the requests that a version was warmed up with.
+fn note_replay(key: &ModelKey, replayed: &Replayed) {
+    metrics::replayed(replayed);
+    if let Some(failure) = &replayed.failure {
+        tracing::warn!(
+            model.name = %key.name, model.digest = %key.digest,
+            failed = replayed.failed, answered = replayed.answered,
+            reason = %failure.reason, error = %failure.message,
+            "a version fails requests that its model was asked before"
+        );
+    }
 }
 
 /// Counts a failure where it becomes known.

@@ -1,6 +1,6 @@
 //! What others ask for, and what became of jobs.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Reason, Selector,
@@ -8,7 +8,7 @@ use outrigger_core::{
     model::{self, Fault, State},
 };
 
-use super::{Service, Stop, note_failure};
+use super::{Service, Stop, note_failure, note_replay};
 use crate::{
     handle::Command,
     jobs::{Done, Kept},
@@ -77,12 +77,16 @@ impl Service {
                 self.apply(Event::Model(key, model::Event::Prepared(attempt, result)));
             }
             Done::Checked { key, attempt, prepared, result } => {
-                if let Err(failure) = &result {
-                    note_failure(&key, "the gate", failure);
+                match &result {
+                    Ok(replayed) => note_replay(&key, replayed),
+                    Err(failure) => note_failure(&key, "the gate", failure),
                 }
                 if let Some(prepared) = prepared {
                     self.prepared.insert(key.clone(), prepared);
                 }
+                let result = result.map(|replayed| {
+                    self.replayed.insert(key.clone(), replayed);
+                });
                 self.apply(Event::Model(key, model::Event::Checked(attempt, result)));
             }
         }
@@ -133,6 +137,9 @@ impl Service {
         };
         self.prepared.retain(|key, _| has_files(key));
         self.kept.retain(|key, _| has_files(key));
+        self.replayed.retain(|key, _| has_files(key));
+        // Servables have the others.
+        self.recent.retain(|_, recent| Arc::strong_count(recent) > 1);
     }
 }
 

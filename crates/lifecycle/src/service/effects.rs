@@ -178,7 +178,9 @@ impl Service {
             Done::Checked { key: key.clone(), attempt, prepared: None, result: Err(defect()) };
         let known = self.prepared.get(&key).cloned();
         let world = Arc::clone(&self.world);
-        self.jobs.start(failed, gate::check(world, key, attempt, id, known));
+        let recent = self.recent.get(&key.name).map(|recent| recent.requests());
+        let recent = recent.unwrap_or_default();
+        self.jobs.start(failed, gate::check(world, key, attempt, id, known, recent));
     }
 
     fn delete(&mut self, key: ModelKey, attempt: Attempt) {
@@ -205,6 +207,7 @@ impl Service {
                 profile: prepared.profile.clone(),
                 backend: Arc::clone(&self.backend),
                 described: OnceLock::new(),
+                recent: Arc::clone(self.recent.entry(key.name.clone()).or_default()),
                 route: route.into(),
                 drains: Arc::clone(&self.drains),
             })
