@@ -4,7 +4,17 @@ mod tokens;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::http::{HeaderMap, header::AUTHORIZATION};
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{
+        HeaderMap, HeaderValue,
+        header::{AUTHORIZATION, WWW_AUTHENTICATE},
+    },
+    middleware::{Next, from_fn_with_state},
+    response::Response,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use outrigger_core::{Failure, Reason};
 
 pub(crate) use self::tokens::TokenFiles;
@@ -12,6 +22,7 @@ use crate::{
     call::Method,
     caller::{Caller, Identity, Peer},
     config::{self, CallerName, Right, Rights},
+    failure,
     live::Live,
 };
 
@@ -51,10 +62,20 @@ impl Auth {
     /// `UNAUTHENTICATED` when it shows a token that is not known: it is wrong about
     /// who it is, whatever others may do.
     pub(crate) fn caller(&self, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Failure> {
+        self.shown(peer, headers, |shown| bearer(shown).map(<[u8]>::to_vec))
+    }
+
+    /// Who makes a call in whose authorization `token` finds a token.
+    fn shown(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        token: fn(&[u8]) -> Option<Vec<u8>>,
+    ) -> Result<Caller, Failure> {
         let rules = &*self.0;
         if let (Some(tokens), Some(shown)) = (&rules.tokens, headers.get(AUTHORIZATION)) {
-            let token = bearer(shown.as_bytes()).and_then(|token| tokens.load().find(token));
-            let message = "the authorization is no bearer token that is known here";
+            let token = token(shown.as_bytes()).and_then(|token| tokens.load().find(&token));
+            let message = "the authorization is no token that is known here";
             let token = token.ok_or_else(|| Failure::new(Reason::Unauthenticated, message))?;
             let rights = rules.rights(Some(&token));
             return Ok(Caller::with_token(peer.clone(), token, rights));
@@ -80,6 +101,37 @@ pub(crate) fn needed(method: Method, path: &str) -> Option<Right> {
         Method::Other if OPEN.iter().any(|service| path.starts_with(service)) => None,
         Method::Other => Some(Right::Read),
     }
+}
+
+/// Routes of a page, for browsers whose user may read. They ask their user for the
+/// token when they are told to, and show it as a password.
+///
+/// They would show it with whatever another site makes them send, too: so only here,
+/// where nothing is changed.
+pub(crate) fn readers(routes: Router, auth: &Auth) -> Router {
+    routes.layer(from_fn_with_state(auth.clone(), read))
+}
+
+async fn read(State(auth): State<Auth>, request: Request, next: Next) -> Response {
+    let peer = Peer::of(request.extensions());
+    let token = |shown: &[u8]| password(shown).or_else(|| bearer(shown).map(<[u8]>::to_vec));
+    let caller = auth.shown(&peer, request.headers(), token);
+    let Err(failure) = caller.and_then(|caller| caller.may(Right::Read)) else {
+        return next.run(request).await;
+    };
+    let mut response = failure::to_http(&failure);
+    if let Some(challenge) = response.headers_mut().get_mut(WWW_AUTHENTICATE) {
+        *challenge = HeaderValue::from_static("Basic realm=\"a token is the password\"");
+    }
+    response
+}
+
+/// The password of an `Authorization: Basic ...`, whatever the user's name.
+fn password(authorization: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, encoded) = authorization.split_at_checked(6)?;
+    let decoded = STANDARD.decode(encoded.trim_ascii()).ok()?;
+    let colon = decoded.iter().position(|&byte| byte == b':')?;
+    scheme.eq_ignore_ascii_case(b"Basic ").then(|| decoded[colon + 1..].to_vec())
 }
 
 /// The token of an `Authorization: Bearer ...`.

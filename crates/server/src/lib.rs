@@ -30,6 +30,7 @@ mod security;
 mod supervise;
 mod tls;
 mod trial;
+mod ui;
 mod views;
 mod wiring;
 

@@ -13,6 +13,7 @@ use hyper_util::{
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
+use outrigger_net::{Cork, Corked};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader},
     net::{TcpListener, TcpStream},
@@ -71,6 +72,9 @@ impl Listener {
         let failed = |source| BindError { name, address, source };
         let socket = StdListener::bind(address).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
+        if tls.is_some() {
+            metrics::handshakes_begin(name);
+        }
         Ok(Self { name, socket, tls })
     }
 
@@ -169,11 +173,16 @@ impl Conversation {
             let mut byte = [0];
             let first = timeout(HEADERS_TIMEOUT, stream.peek(&mut byte));
             if matches!(self.stop.run_until_cancelled(first).await, Some(Ok(Ok(1)))) {
-                self.converse(stream, Peer::new(from, None)).await;
+                let socket = Corked::new(stream);
+                let cork = socket.cork();
+                self.converse(socket, &cork, Peer::new(from, None)).await;
             }
             return;
         };
-        let (stream, identity) = match self.stop.run_until_cancelled(tls.shake(stream)).await {
+        let socket = Corked::new(stream);
+        let cork = socket.cork();
+        let handshake = cork.pulled_after(Box::pin(tls.shake(socket)));
+        let (stream, identity) = match self.stop.run_until_cancelled(handshake).await {
             Some(Ok(shaken)) => shaken,
             Some(Err(error)) => return self.unshaken(from, &error),
             None => return,
@@ -183,7 +192,7 @@ impl Conversation {
         let first = timeout(HEADERS_TIMEOUT, stream.fill_buf());
         let first = self.stop.run_until_cancelled(first).await;
         if matches!(first, Some(Ok(Ok(read))) if !read.is_empty()) {
-            self.converse(stream, Peer::new(from, identity)).await;
+            self.converse(stream, &cork, Peer::new(from, identity)).await;
         }
     }
 
@@ -193,7 +202,8 @@ impl Conversation {
         tracing::debug!(listener = self.listener, peer = %from, %error, "a handshake failed");
     }
 
-    async fn converse<S>(&self, stream: S, peer: Peer)
+    /// Serves what comes in on `stream`, whose socket `cork` is of.
+    async fn converse<S>(&self, stream: S, cork: &Cork<TcpStream>, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -201,10 +211,10 @@ impl Conversation {
         let connection = self.builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
+            ended = cork.pulled_after(connection.as_mut()) => ended,
             () = self.stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                cork.pulled_after(connection).await
             }
         };
         if let Err(error) = ended {

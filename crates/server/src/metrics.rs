@@ -289,6 +289,11 @@ pub(crate) fn certificate_expires(at: i64) {
     metrics::gauge!(EXPIRY).set(at as f64);
 }
 
+/// Makes the counter of a listener's handshakes begin at 0.
+pub(crate) fn handshakes_begin(listener: &'static str) {
+    metrics::counter!(HANDSHAKES, "listener" => listener).absolute(0);
+}
+
 /// Counts a handshake that failed.
 pub(crate) fn handshake_failed(listener: &'static str) {
     metrics::counter!(HANDSHAKES, "listener" => listener).increment(1);

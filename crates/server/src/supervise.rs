@@ -67,6 +67,7 @@ pub(crate) async fn supervise(
     keep(&mut telling, "secrets", lifecycle, {
         live::follow(parts.security.watched(), parts.end.clone())
     });
+    keep(&mut telling, "page", control, parts.feed.clone().run());
     keep(&mut telling, "health", control, aside(health, surfaces.health));
     keep(&mut telling, "admin", control, aside(admin, surfaces.admin));
     keep(&mut predicting, "grpc", control, serving(grpc, surfaces.grpc));

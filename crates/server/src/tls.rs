@@ -19,7 +19,10 @@ use rustls::{
     },
     server::{NoServerSessionStorage, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::timeout,
+};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
@@ -136,10 +139,10 @@ impl Acceptor {
     /// # Errors
     /// The peer speaks something else, does not trust us, or is not trusted, or it
     /// takes too long.
-    pub(crate) async fn shake(
+    pub(crate) async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        stream: TcpStream,
-    ) -> io::Result<(TlsStream<TcpStream>, Option<Identity>)> {
+        stream: S,
+    ) -> io::Result<(TlsStream<S>, Option<Identity>)> {
         // The configuration is checked: what asks for certificates has authorities.
         let terms = self.files.load().of(self.transport).cloned();
         let terms = terms.ok_or_else(|| io::Error::other("there are no authorities"))?;

@@ -15,6 +15,7 @@ use tonic_health::server::HealthReporter;
 use crate::{
     Error,
     admission::Admission,
+    auth,
     call::Surface,
     config::{Config, Images},
     grpc::{self, Access, Canaries, Models},
@@ -27,6 +28,7 @@ use crate::{
     predict::Predictor,
     runtimes::Runtimes,
     security::Security,
+    ui,
 };
 
 /// For loads by hand whose caller gives no deadline: pulls take minutes.
@@ -41,7 +43,7 @@ pub struct Addresses {
     pub http: SocketAddr,
     /// `/healthz`, `/readyz`, `/metrics`.
     pub health: SocketAddr,
-    /// gRPC: changes.
+    /// gRPC: changes; and the page `/ui`.
     pub admin: SocketAddr,
 }
 
@@ -85,6 +87,8 @@ pub(crate) struct Parts {
     pub(crate) reporter: HealthReporter,
     pub(crate) exposition: Exposition,
     pub(crate) security: Security,
+    /// What the page is told.
+    pub(crate) feed: ui::Feed,
     /// Ends the surfaces that predict.
     pub(crate) drain: CancellationToken,
     /// Ends the surfaces that tell and change.
@@ -107,14 +111,19 @@ pub(crate) fn connect(
         let _on = runtimes.lifecycle.enter();
         lifecycle::start(lifecycle_config(config), client, store, Arc::new(engine))?
     };
+    let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
+    let about = ui::About::new(config);
+    let feed =
+        ui::Feed::new(about, models.clone(), readiness.clone(), exposition.clone(), end.clone());
     let parts = Parts {
-        readiness: Readiness::new(models.clone()),
+        readiness,
         reporter: HealthReporter::new(),
         models,
         exposition,
         security,
+        feed,
         drain: CancellationToken::new(),
-        end: CancellationToken::new(),
+        end,
     };
     Ok((parts, service))
 }
@@ -168,7 +177,8 @@ impl Surfaces {
                 told(Access::Change),
                 &parts.reporter,
                 rules(Surface::Grpc, ADMIN_DEADLINE, &parts.end),
-            ),
+            )
+            .merge(auth::readers(ui::routes(parts.feed.clone()), &parts.security.auth)),
         }
     }
 }

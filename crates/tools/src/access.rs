@@ -76,7 +76,7 @@ impl Access {
             Some(path) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(path)?)),
             None => ClientTlsConfig::new().with_enabled_roots(),
         };
-        if let Some((certificate, key)) = self.pair()? {
+        if let Some([certificate, key]) = self.pair()? {
             tls = tls.identity(Identity::from_pem(certificate, key));
         }
         if let Some(name) = &self.server_name {
@@ -99,8 +99,8 @@ impl Access {
             let roots = reqwest::Certificate::from_pem_bundle(&read(path)?);
             builder = builder.tls_certs_only(roots.map_err(|_| unusable(path, "certificate"))?);
         }
-        if let (Some(path), Some((certificate, key))) = (&self.certificate, self.pair()?) {
-            let identity = reqwest::Identity::from_pem(&[certificate, key].concat());
+        if let (Some(path), Some(pair)) = (&self.certificate, self.pair()?) {
+            let identity = reqwest::Identity::from_pem(&pair.concat());
             builder = builder.identity(identity.map_err(|_| unusable(path, "pair"))?);
         }
         let (builder, url) = match &self.server_name {
@@ -123,10 +123,10 @@ impl Access {
         Ok(false)
     }
 
-    fn pair(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
+    fn pair(&self) -> Result<Option<[Vec<u8>; 2]>, Error> {
         match (&self.certificate, &self.key) {
             (None, None) => Ok(None),
-            (Some(certificate), Some(key)) => Ok(Some((read(certificate)?, read(key)?))),
+            (Some(certificate), Some(key)) => Ok(Some([read(certificate)?, read(key)?])),
             _ => Err(Error::Usage("a certificate and its key come together".to_owned())),
         }
     }

@@ -151,6 +151,42 @@ async fn probes_are_open_to_all() {
 }
 
 #[tokio::test]
+async fn the_page_is_for_those_who_may_read_with_a_token_as_password() {
+    let tokens = tokens();
+    let stack = Stack::with(&[
+        ("auth.tokens", &tokens.path("").display().to_string()),
+        ("auth.callers", r#"{"token:ci": [read]}"#),
+    ])
+    .await;
+    let page = || reqwest::Client::new().get(format!("http://{}/ui", stack.addresses.admin));
+    let status = async |asked: reqwest::RequestBuilder| asked.send().await.unwrap().status();
+    assert_eq!(status(page().basic_auth("anybody", Some(CI))).await, 200);
+    assert_eq!(status(page().bearer_auth(CI)).await, 200);
+    assert_eq!(status(page().basic_auth("anybody", Some(SHOP))).await, 403);
+    let answer = page().send().await.unwrap();
+    assert_eq!(answer.status(), 401);
+    let challenge = answer.headers()["www-authenticate"].to_str().unwrap().to_owned();
+    assert!(challenge.starts_with("Basic "), "a browser asks its user: {challenge}");
+}
+
+#[tokio::test]
+async fn a_change_is_not_taken_from_a_browser_that_another_site_has_send_it() {
+    let stack = Stack::start().await;
+    assert_eq!(load(&stack, None).await, "OK");
+    let unload = UnloadModelRequest { model: Some(by_name(MODEL)), delete: false };
+    let unload = outrigger_proto::raw::unary::framed(&prost::Message::encode_to_vec(&unload));
+    let path = "outrigger.v1.ModelService/UnloadModel";
+    // What a page may send elsewhere without being asked whether it may.
+    let asked = reqwest::Client::new()
+        .post(format!("http://{}/{path}", stack.addresses.admin))
+        .header("content-type", "text/plain")
+        .body(unload);
+    let answer = asked.send().await.unwrap();
+    let status = Status::from_header_map(answer.headers()).expect("a status");
+    assert_eq!(reason(&status), "REQUEST_MALFORMED");
+}
+
+#[tokio::test]
 async fn without_rules_everybody_may_do_everything_whatever_they_show() {
     let stack = Stack::start().await;
     for token in [None, Some("not-a-token-of-anybody")] {

@@ -287,13 +287,21 @@ async fn a_certificate_that_cannot_be_used_stops_the_start() {
 }
 
 #[tokio::test]
-async fn the_metric_tells_when_the_certificate_expires() {
+async fn the_metrics_of_tls_are_there_from_the_start_and_tell_when_the_certificate_expires() {
     const EXPIRES: &str = "outrigger_tls_certificate_expiry_timestamp_seconds";
     let authority = Authority::new();
     let stack = stack(&Mount::pair(&authority.server()), None, "server").await;
     // All tests' certificates are made to last until the year 4096.
     let year = metric(&stack, &authority.pem, EXPIRES).await / (365.2425 * 86_400.0) + 1970.0;
     assert!((4095.0..4097.0).contains(&year), "{year}");
+    let url = format!("https://{}/metrics", stack.addresses.health);
+    let text = http(&authority.pem, None).get(url).send().await.unwrap().text().await.unwrap();
+    for series in [
+        r#"outrigger_tls_handshake_failures_total{listener="admin"}"#,
+        r#"outrigger_secret_reloads_total{secret="tls",outcome="failed"}"#,
+    ] {
+        assert!(text.contains(series), "{series}");
+    }
 }
 
 #[tokio::test]
