@@ -119,7 +119,8 @@ mod tests {
             caller.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
             head
         });
-        predict(&url, Map::new(), None, None, Duration::from_secs(60)).await.unwrap();
+        let asked = (url.as_str(), &Access::default());
+        predict(asked, Map::new(), None, None, Duration::from_secs(60)).await.unwrap();
         let head = server.join().unwrap();
         assert!(head.contains(&"x-request-timeout: 60000ms".to_owned()), "{head:?}");
     }
