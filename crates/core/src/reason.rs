@@ -19,6 +19,7 @@ pub enum Code {
     Unimplemented = 12,
     Internal = 13,
     Unavailable = 14,
+    Unauthenticated = 16,
 }
 
 /// What a caller should do about a failure.
@@ -120,6 +121,10 @@ reasons! {
     MemoryFull = "MEMORY_FULL", ResourceExhausted, Later;
     /// The caller's deadline passed.
     Deadline = "DEADLINE", DeadlineExceeded, Never;
+    /// The call takes a bearer token or a client certificate; a token that is shown is not known.
+    Unauthenticated = "UNAUTHENTICATED", Unauthenticated, Never;
+    /// The caller is known, and does not have the right to make the call.
+    PermissionDenied = "PERMISSION_DENIED", PermissionDenied, Never;
     /// This listener does not serve the call: changes go to the admin listener.
     AdminOnly = "ADMIN_ONLY", PermissionDenied, Never;
     /// There is no such method or path (over HTTP: 404, or 405 for the wrong verb).
@@ -135,6 +140,7 @@ impl Code {
     pub const fn http_status(self) -> u16 {
         match self {
             Self::InvalidArgument => 400,
+            Self::Unauthenticated => 401,
             Self::PermissionDenied => 403,
             Self::NotFound => 404,
             Self::FailedPrecondition => 409,

@@ -4,12 +4,18 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::http::Extensions;
-use outrigger_core::{Arm, Failure, Reason};
+use outrigger_core::{Arm, Failure, ModelName, Reason};
 use outrigger_lifecycle::Lease;
 use tokio::time::Instant;
 use tonic::Status;
 
-use crate::{admission::Place, failure, metrics};
+use crate::{
+    admission::Place,
+    caller::{Caller, Party},
+    failure,
+    limits::Share,
+    metrics,
+};
 
 /// A call being answered. Clones are the same call; the last one to go writes
 /// it down, so that calls cut off in the middle are counted too.
@@ -22,7 +28,9 @@ struct Inner {
     method: Method,
     started: Instant,
     deadline: Instant,
-    place: OnceLock<Place>,
+    place: OnceLock<(Place, Share<Party>)>,
+    share: OnceLock<Share<ModelName>>,
+    caller: OnceLock<Caller>,
     request_id: OnceLock<String>,
     served_by: OnceLock<(metrics::ModelLabel, Arm)>,
     outcome: OnceLock<Outcome>,
@@ -113,6 +121,8 @@ impl Call {
             started,
             deadline: by,
             place: OnceLock::new(),
+            share: OnceLock::new(),
+            caller: OnceLock::new(),
             request_id: OnceLock::new(),
             served_by: OnceLock::new(),
             outcome: OnceLock::new(),
@@ -139,10 +149,31 @@ impl Call {
         self.0.deadline
     }
 
-    /// Gives the call its place; it is free again once the call is over.
-    pub(crate) fn seat(&self, place: Place) {
+    /// Notes who makes the call.
+    pub(crate) fn made_by(&self, caller: Caller) {
         // The guard does this once a call.
-        let _ = self.0.place.set(place);
+        let _ = self.0.caller.set(caller);
+    }
+
+    /// Who makes the call.
+    ///
+    /// # Panics
+    /// Without a guard, which stands before every handler.
+    pub(crate) fn caller(&self) -> &Caller {
+        self.0.caller.get().expect("the guard knows who calls")
+    }
+
+    /// Gives the call its place, and its caller's share; they are free again once
+    /// the call is over.
+    pub(crate) fn seat(&self, place: Place, share: Share<Party>) {
+        // The guard does this once a call.
+        let _ = self.0.place.set((place, share));
+    }
+
+    /// Gives the call its model's share until it is over.
+    pub(crate) fn count_for_model(&self, share: Share<ModelName>) {
+        // A call is about one model.
+        let _ = self.0.share.set(share);
     }
 
     /// Waits for `model` without keeping other calls from working.
@@ -154,7 +185,7 @@ impl Call {
         model: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         match self.0.place.get() {
-            Some(place) => place.aside(model).await,
+            Some((place, _)) => place.aside(model).await,
             None => model.await,
         }
     }

@@ -1,6 +1,7 @@
 //! The gRPC surface: services and what stands before them.
 
 mod canaries;
+mod changes;
 mod models;
 mod prediction;
 
@@ -21,10 +22,7 @@ use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-pub(crate) use self::{
-    canaries::Canaries,
-    models::{Access, Models},
-};
+pub(crate) use self::{canaries::Canaries, changes::Access, models::Models};
 use crate::{
     guard::{Guard, guard},
     predict::Predictor,

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     call::Call,
     failure,
+    limits::Limit,
     metrics::{self, Stage},
     routing::{self, BatchRouting, Routing},
     trial::{Attempts, Terms},
@@ -31,13 +32,20 @@ use crate::{
 pub(crate) struct Predictor {
     models: Handle,
     limits: Limits,
+    /// How many calls one model may have at once.
+    per_model: Limit<ModelName>,
     /// From here on nothing new is loaded.
     closing: CancellationToken,
 }
 
 impl Predictor {
-    pub(crate) fn new(models: Handle, limits: Limits, closing: CancellationToken) -> Self {
-        Self { models, limits, closing }
+    pub(crate) fn new(
+        models: Handle,
+        limits: Limits,
+        per_model: Limit<ModelName>,
+        closing: CancellationToken,
+    ) -> Self {
+        Self { models, limits, per_model, closing }
     }
 
     /// Scores one user's treatments: an encoded `PredictRequest` gives a framed
@@ -191,6 +199,7 @@ impl Predictor {
         call.asked_as(&routing.request_id);
         let (model, selector) = routing::target(routing.model.as_ref(), &self.models)?;
         routing::agree(named, &model)?;
+        call.count_for_model(self.per_model.enter(|| model.clone())?);
         self.acquire(call, &model, &selector, &routing.routing_key).await
     }
 

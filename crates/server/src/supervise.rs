@@ -14,6 +14,7 @@ use crate::{
     config::Config,
     health,
     listen::Listener,
+    live,
     metrics::Exposition,
     runtimes::{Runtimes, Seats},
     wiring::{Listeners, Parts, Surfaces},
@@ -63,6 +64,9 @@ pub(crate) async fn supervise(
         health::follow(parts.models.clone(), parts.reporter.clone(), parts.readiness.clone())
     });
     keep(&mut telling, "metrics", control, upkeep(parts.exposition.clone(), parts.end.clone()));
+    keep(&mut telling, "secrets", lifecycle, {
+        live::follow(parts.security.watched(), parts.end.clone())
+    });
     keep(&mut telling, "page", control, parts.feed.clone().run());
     keep(&mut telling, "health", control, aside(health, surfaces.health));
     keep(&mut telling, "admin", control, aside(admin, surfaces.admin));

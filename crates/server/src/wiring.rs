@@ -15,16 +15,19 @@ use tonic_health::server::HealthReporter;
 use crate::{
     Error,
     admission::Admission,
+    auth,
     call::Surface,
     config::{Config, Images},
     grpc::{self, Access, Canaries, Models},
     guard::Guard,
     health::{self, Readiness},
     http,
+    limits::Limit,
     listen::Listener,
     metrics::Exposition,
     predict::Predictor,
     runtimes::Runtimes,
+    security::Security,
     ui,
 };
 
@@ -53,13 +56,14 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    pub(crate) fn bind(config: &Config) -> Result<Self, Error> {
-        let server = &config.server;
+    pub(crate) fn bind(config: &Config, security: &Security) -> Result<Self, Error> {
+        let (server, tls) = (&config.server, &config.tls);
+        let acceptor = |transport| security.acceptor(transport);
         Ok(Self {
-            grpc: Listener::bind("grpc", server.grpc)?,
-            http: Listener::bind("http", server.http)?,
-            health: Listener::bind("health", server.health)?,
-            admin: Listener::bind("admin", server.admin)?,
+            grpc: Listener::bind("grpc", server.grpc, acceptor(tls.grpc))?,
+            http: Listener::bind("http", server.http, acceptor(tls.http))?,
+            health: Listener::bind("health", server.health, acceptor(tls.health))?,
+            admin: Listener::bind("admin", server.admin, acceptor(tls.admin))?,
         })
     }
 
@@ -82,6 +86,7 @@ pub(crate) struct Parts {
     pub(crate) readiness: Readiness,
     pub(crate) reporter: HealthReporter,
     pub(crate) exposition: Exposition,
+    pub(crate) security: Security,
     /// What the page is told.
     pub(crate) feed: ui::Feed,
     /// Ends the surfaces that predict.
@@ -95,6 +100,7 @@ pub(crate) fn connect(
     config: &Config,
     runtimes: &Runtimes,
     exposition: Exposition,
+    security: Security,
 ) -> Result<(Parts, lifecycle::Service), Error> {
     let store = Store::open(store_config(config))?;
     let client = oci::Client::new(oci_config(&config.images))?;
@@ -114,6 +120,7 @@ pub(crate) fn connect(
         reporter: HealthReporter::new(),
         models,
         exposition,
+        security,
         feed,
         drain: CancellationToken::new(),
         end,
@@ -133,13 +140,18 @@ impl Surfaces {
     pub(crate) fn new(config: &Config, parts: &Parts) -> Self {
         let server = &config.server;
         let admission = Admission::new(server.max_in_flight, server.max_waiting);
+        let per_caller = Limit::new(config.limits.per_caller, "one caller");
+        let per_model = Limit::new(config.limits.per_model, "one model");
         let rules = |surface, default_deadline, stop: &CancellationToken| Guard {
             surface,
             default_deadline,
+            auth: parts.security.auth.clone(),
             admission: admission.clone(),
+            per_caller: per_caller.clone(),
             stop: stop.clone(),
         };
-        let predictor = Predictor::new(parts.models.clone(), limits(config), parts.drain.clone());
+        let (models, closing) = (parts.models.clone(), parts.drain.clone());
+        let predictor = Predictor::new(models, limits(config), per_model, closing);
         let told = |access| {
             let models = Models::new(parts.models.clone(), access, parts.drain.clone());
             (models, Canaries::new(parts.models.clone(), access))
@@ -166,7 +178,7 @@ impl Surfaces {
                 &parts.reporter,
                 rules(Surface::Grpc, ADMIN_DEADLINE, &parts.end),
             )
-            .merge(ui::routes(parts.feed.clone())),
+            .merge(auth::readers(ui::routes(parts.feed.clone()), &parts.security.auth)),
         }
     }
 }

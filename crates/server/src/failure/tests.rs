@@ -27,6 +27,8 @@ const TABLE: &[(Reason, Code, u16)] = &[
     (Reason::StoreFull, Code::ResourceExhausted, 429),
     (Reason::MemoryFull, Code::ResourceExhausted, 429),
     (Reason::Deadline, Code::DeadlineExceeded, 504),
+    (Reason::Unauthenticated, Code::Unauthenticated, 401),
+    (Reason::PermissionDenied, Code::PermissionDenied, 403),
     (Reason::AdminOnly, Code::PermissionDenied, 403),
     (Reason::MethodUnknown, Code::Unimplemented, 501),
     (Reason::ShuttingDown, Code::Unavailable, 503),

@@ -1,7 +1,9 @@
 //! The whole server in one process: real listeners, store, image layouts and
 //! machines, before an engine that does as it is told.
 
+mod auth;
 mod canaries;
+mod certificates;
 mod http;
 mod limits;
 mod metrics;
@@ -9,4 +11,5 @@ mod models;
 mod predict;
 mod shutdown;
 mod stack;
+mod tls;
 mod ui;
