@@ -18,6 +18,7 @@ mod names;
 mod outcomes;
 mod routes;
 mod service;
+mod signatures;
 mod snapshot;
 mod split;
 mod watched;
@@ -33,6 +34,7 @@ pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
 pub use service::{Service, start};
+pub use signatures::Signed;
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };

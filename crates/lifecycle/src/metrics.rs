@@ -11,6 +11,7 @@ use outrigger_core::{
 use crate::{
     canaries::{CanaryDecision, CanaryPhase, CanaryView},
     outcomes::Noted,
+    signatures::Verified,
 };
 
 const MODELS: &str = "outrigger_models";
@@ -25,6 +26,7 @@ const RELOADS: &str = "outrigger_engine_reloads_total";
 const RESTARTS: &str = "outrigger_engine_restarts_total";
 const REACHABLE: &str = "outrigger_engine_reachable";
 const EVENTS: &str = "outrigger_machine_events_total";
+const SIGNATURES: &str = "outrigger_signature_verifications_total";
 const CANARIES: &str = "outrigger_canaries";
 const CANARY_SHARE: &str = "outrigger_canary_share";
 const CANARY_REQUESTS: &str = "outrigger_canary_requests_total";
@@ -109,6 +111,14 @@ pub const METRICS: &[Metric] = &[
                unexpected ones point to a defect.",
     },
     Metric {
+        name: SIGNATURES,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Verifications of images that have to be signed, by outcome: found (by what the \
+               registry has), kept (by what lies in the store) or a reason. Versions that are up \
+               are verified again with images.poll_interval.",
+    },
+    Metric {
         name: CANARIES,
         kind: MetricKind::Gauge,
         labels: &["phase"],
@@ -156,6 +166,16 @@ fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
 
 pub(crate) fn pulled<T>(result: &Result<T, Failure>) {
     metrics::counter!(PULLS, "outcome" => outcome(result)).increment(1);
+}
+
+pub(crate) fn verified(result: &Result<Verified, Failure>) {
+    let outcome = match result {
+        Ok(Verified::Free) => return,
+        Ok(Verified::Kept) => "kept",
+        Ok(Verified::Found(_)) => "found",
+        Err(failure) => failure.reason.as_str(),
+    };
+    metrics::counter!(SIGNATURES, "outcome" => outcome).increment(1);
 }
 
 pub(crate) fn resolved(result: &Result<Digest, outrigger_oci::Error>, tag: &Tag) {

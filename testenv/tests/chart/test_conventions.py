@@ -1,6 +1,7 @@
 """What platform engineers expect of a sidecar chart, one test a convention."""
 
 import pytest
+import yaml
 
 from outrigger_testenv.chart.cases import CASES
 from outrigger_testenv.chart.render import containers, render
@@ -267,6 +268,25 @@ def test_ca_bundle(rendered, source, key):
     assert volume(rendered, "ca")[source]["items"] == [{"key": key, "path": "ca.crt"}]
     place = mounts(rendered, "outrigger")["ca"]
     assert f"ca_file: {place}/ca.crt\n" in rendered.config["outrigger.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("rendered", "source"),
+    [
+        (EVERYTHING, {"secret": {"secretName": "cosign-keys"}}),
+        (PLAIN, {"configMap": {"name": "cosign-keys"}}),
+    ],
+)
+def test_signature_keys(rendered, source):
+    assert volume(rendered, "keys") == {"name": "keys", **source}
+    assert mounts(rendered, "outrigger")["keys"] == "/etc/outrigger/keys"
+
+
+def test_signatures_name_keys_that_are_mounted():
+    config = yaml.safe_load(EVERYTHING.config["outrigger.yaml"])
+    keys = [key for rule in config["images"]["signatures"] for key in rule.get("keys", [])]
+    place = mounts(EVERYTHING, "outrigger")["keys"]
+    assert keys and all(key.startswith(f"{place}/") for key in keys)
 
 
 def test_proxy():

@@ -146,6 +146,10 @@ def test_the_schema_refuses(values, complaint):
             {"registry": {"caBundle": {"existingSecret": "a", "existingConfigMap": "b"}}},
             "registry.caBundle",
         ),
+        (
+            {"registry": {"signatureKeys": {"existingSecret": "a", "existingConfigMap": "b"}}},
+            "registry.signatureKeys",
+        ),
         ({"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}}, "autoscaling"),
         ({"drain": {"delaySeconds": 30, "graceSeconds": 30}}, "drain.graceSeconds"),
     ],

@@ -11,7 +11,7 @@ use outrigger_core::{
 use super::{Service, Stop, note_failure};
 use crate::{
     handle::Command,
-    jobs::{Done, Kept},
+    jobs::{Done, Kept, Origin},
 };
 
 /// How long the end may take when nobody said so.
@@ -65,7 +65,14 @@ impl Service {
         match done {
             Done::Nothing => {}
             Done::Event(event) => self.apply(event),
-            Done::Pulled { digest, result, trees } => self.pulled(digest, result, trees),
+            Done::Pulled { origin, result, trees } => self.pulled(&origin, result, trees),
+            Done::Verified(revoked) => {
+                for (key, failure) in revoked {
+                    note_failure(&key, "verifying it again", &failure);
+                    self.apply(Event::Model(key, model::Event::Revoked(failure)));
+                }
+                self.verify_later();
+            }
             Done::Promoted { key, canary, result } => self.told(&key, canary, result),
             Done::Prepared { key, attempt, result } => {
                 if let Err(Fault::Failed(failure)) = &result {
@@ -91,7 +98,7 @@ impl Service {
 
     fn pulled(
         &mut self,
-        digest: Digest,
+        origin: &Origin,
         result: Result<Kept, Failure>,
         trees: Option<BTreeSet<Digest>>,
     ) {
@@ -99,10 +106,10 @@ impl Service {
             self.note_evictions(&trees);
         }
         // One that was cancelled as it ended says nothing about the one after it.
-        if self.pulls.get(&digest).is_some_and(|pull| !pull.job.is_finished()) {
+        if self.pulls.get(origin).is_some_and(|pull| !pull.job.is_finished()) {
             return;
         }
-        let Some(pull) = self.pulls.remove(&digest) else { return };
+        let Some(pull) = self.pulls.remove(origin) else { return };
         for (key, attempt) in pull.waiting {
             if let Err(failure) = &result {
                 note_failure(&key, "the pull", failure);
@@ -155,7 +162,8 @@ mod tests {
         assert!(service.pulls.is_empty(), "cancelled");
         service.apply(ask());
         let late = Failure::new(Reason::RegistryUnavailable, "the first one ended so");
-        service.done(Done::Pulled { digest: key.digest, result: Err(late), trees: None });
+        let origin = service.origin(&key);
+        service.done(Done::Pulled { origin, result: Err(late), trees: None });
         let model = service.fleet.model(&key).expect("it was asked for");
         assert!(matches!(model.state(), State::Pulling { .. }), "{:?}", model.state());
         assert_eq!(model.trouble(), None);

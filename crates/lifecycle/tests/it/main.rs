@@ -8,4 +8,5 @@ mod idle;
 mod loading;
 mod restart;
 mod rig;
+mod signatures;
 mod tags;

@@ -6,6 +6,8 @@ use outrigger_canary::Layer;
 use outrigger_core::Tag;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned};
 
+use super::SignatureRule;
+
 /// A type that a setting can have.
 pub(crate) trait Setting: Serialize + DeserializeOwned {
     /// What the reference page calls values of this type.
@@ -33,6 +35,7 @@ settings! {
     Period: "duration";
     LogFormat: "text or json";
     CanarySettings: "ModelCanaryConfig";
+    Vec<SignatureRule>: "list of prefix and keys";
 }
 
 /// A number of bytes, written like `20GiB`, `64MB` or `1024`.

@@ -27,6 +27,9 @@
 {{- if and .caBundle.existingConfigMap .caBundle.existingSecret -}}
 {{- fail "registry.caBundle: a ConfigMap or a Secret, not both" -}}
 {{- end -}}
+{{- if and .signatureKeys.existingConfigMap .signatureKeys.existingSecret -}}
+{{- fail "registry.signatureKeys: a ConfigMap or a Secret, not both" -}}
+{{- end -}}
 {{- end -}}
 {{- with $values.autoscaling -}}
 {{- if and .enabled (not .targetCPUUtilizationPercentage) (not .targetRequestsInFlight) -}}

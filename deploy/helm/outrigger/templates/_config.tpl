@@ -1,6 +1,7 @@
 {{- define "outrigger.paths.config" -}}/etc/outrigger/config{{- end -}}
 {{- define "outrigger.paths.registry" -}}/etc/outrigger/registry{{- end -}}
 {{- define "outrigger.paths.ca" -}}/etc/outrigger/ca{{- end -}}
+{{- define "outrigger.paths.keys" -}}/etc/outrigger/keys{{- end -}}
 {{- define "outrigger.paths.store" -}}/var/lib/outrigger{{- end -}}
 {{- define "outrigger.paths.socket" -}}/run/outrigger/engine.sock{{- end -}}
 
@@ -15,6 +16,10 @@
 
 {{- define "outrigger.hasCaBundle" -}}
 {{- with .Values.registry.caBundle }}{{ if or .existingConfigMap .existingSecret }}true{{ end }}{{ end -}}
+{{- end -}}
+
+{{- define "outrigger.hasSignatureKeys" -}}
+{{- with .Values.registry.signatureKeys }}{{ if or .existingConfigMap .existingSecret }}true{{ end }}{{ end -}}
 {{- end -}}
 
 {{/* A tenth of the volume stays free: a full emptyDir would evict the pod. */}}
@@ -45,6 +50,9 @@
 ) (default dict $config.store) (dict "max_size" (include "outrigger.storeSize" .))) -}}
 {{- if not $config.images.repository -}}
 {{- $_ := unset $config.images "repository" -}}
+{{- end -}}
+{{- if not $config.images.signatures -}}
+{{- $_ := unset $config.images "signatures" -}}
 {{- end -}}
 {{- if include "outrigger.registrySecret" . -}}
 {{- $_ := set $config.images "docker_config" (include "outrigger.paths.registry" .) -}}

@@ -60,6 +60,9 @@
     {{- if include "outrigger.hasCaBundle" . }}
     - {name: ca, mountPath: {{ include "outrigger.paths.ca" . }}, readOnly: true}
     {{- end }}
+    {{- if include "outrigger.hasSignatureKeys" . }}
+    - {name: keys, mountPath: {{ include "outrigger.paths.keys" . }}, readOnly: true}
+    {{- end }}
     {{- if .Values.baseline.reference }}
     - {name: baseline, mountPath: /baseline, readOnly: true}
     {{- end }}

@@ -55,6 +55,16 @@ resources:
     items:
       - {key: {{ $.Values.registry.caBundle.key }}, path: ca.crt}
 {{- end }}
+{{- with .Values.registry.signatureKeys.existingConfigMap }}
+- name: keys
+  configMap:
+    name: {{ . }}
+{{- end }}
+{{- with .Values.registry.signatureKeys.existingSecret }}
+- name: keys
+  secret:
+    secretName: {{ . }}
+{{- end }}
 {{- with .Values.baseline }}
 {{- if .reference }}
 - name: baseline
