@@ -6,6 +6,7 @@ pub(crate) mod gate;
 pub(crate) mod prepare;
 pub(crate) mod promote;
 pub(crate) mod pull;
+pub(crate) mod verdicts;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -35,6 +36,8 @@ pub(crate) enum Done {
     Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
     /// A canary's promotion in the registry.
     Promoted { key: TagKey, canary: Digest, result: Result<promote::Told, Failure> },
+    /// A look for what other control planes say of a trial.
+    Looked { key: TagKey, number: u64, verdict: Option<verdicts::Verdict> },
     /// Versions that are up and must not be.
     Verified(Vec<(ModelKey, Failure)>),
     /// A passage through the gate, with what had to be prepared for it.

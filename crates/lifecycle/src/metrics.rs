@@ -33,6 +33,7 @@ const CANARY_REQUESTS: &str = "outrigger_canary_requests_total";
 const CANARY_DECISIONS: &str = "outrigger_canary_decisions_total";
 const CANARY_MISMATCH: &str = "outrigger_canary_share_mismatch";
 const CANARY_LOST: &str = "outrigger_canary_outcomes_lost_total";
+const CANARY_VERDICTS: &str = "outrigger_canary_verdicts_total";
 
 /// Every metric of this crate.
 pub const METRICS: &[Metric] = &[
@@ -158,6 +159,13 @@ pub const METRICS: &[Metric] = &[
         labels: &[],
         help: "Outcomes of requests that a trial had no room for.",
     },
+    Metric {
+        name: CANARY_VERDICTS,
+        kind: MetricKind::Counter,
+        labels: &["operation", "outcome"],
+        help: "Rollbacks shared through the registry: publish (other control planes are told: ok \
+               or a reason) and look (they are listened to: found, none or a reason).",
+    },
 ];
 
 fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
@@ -176,6 +184,20 @@ pub(crate) fn verified(result: &Result<Verified, Failure>) {
         Err(failure) => failure.reason.as_str(),
     };
     metrics::counter!(SIGNATURES, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn verdict_published(result: &Result<(), Failure>) {
+    let outcome = outcome(result);
+    metrics::counter!(CANARY_VERDICTS, "operation" => "publish", "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn verdict_looked_for<T>(result: &Result<Option<T>, Failure>) {
+    let outcome = match result {
+        Ok(Some(_)) => "found",
+        Ok(None) => "none",
+        Err(failure) => failure.reason.as_str(),
+    };
+    metrics::counter!(CANARY_VERDICTS, "operation" => "look", "outcome" => outcome).increment(1);
 }
 
 pub(crate) fn resolved(result: &Result<Digest, outrigger_oci::Error>, tag: &Tag) {

@@ -6,6 +6,7 @@ use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Reason, Selector,
     fleet::{Event, TagKey},
     model::{self, Fault, State},
+    tags,
 };
 
 use super::{Service, Stop, note_failure};
@@ -64,8 +65,16 @@ impl Service {
     pub(super) fn done(&mut self, done: Done) -> Option<Stop> {
         match done {
             Done::Nothing => {}
-            Done::Event(event) => self.apply(event),
+            Done::Event(event) => {
+                let polled = match &event {
+                    Event::Tag(key, tags::Event::Resolved(..)) => Some(key.clone()),
+                    _ => None,
+                };
+                self.apply(event);
+                polled.iter().for_each(|key| self.canary_polled(key));
+            }
             Done::Pulled { origin, result, trees } => self.pulled(&origin, result, trees),
+            Done::Looked { key, number, verdict } => self.looked(&key, number, verdict),
             Done::Verified(revoked) => {
                 for (key, failure) in revoked {
                     note_failure(&key, "verifying it again", &failure);

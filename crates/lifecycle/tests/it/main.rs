@@ -10,3 +10,4 @@ mod restart;
 mod rig;
 mod signatures;
 mod tags;
+mod verdicts;
