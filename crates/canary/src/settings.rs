@@ -20,6 +20,9 @@ pub struct Settings {
     pub mode: Mode,
     /// What is done when it will not be decided in time.
     pub on_starved: OnStarved,
+    /// The part of live's requests that the canary answers as well, to be compared:
+    /// from 0 to 1.
+    pub shadow: f64,
 }
 
 /// A canary's share of the traffic over time.
@@ -98,6 +101,15 @@ impl fmt::Display for InvalidSettings {
 
 impl std::error::Error for InvalidSettings {}
 
+impl Settings {
+    /// The same for models of which one draws: two of their answers to a request
+    /// differ anyway, so that only distributions are compared.
+    #[must_use]
+    pub fn of_distributions(self) -> Self {
+        Self { shadow: 0.0, judge: Config { disagreement: None, ..self.judge }, ..self }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self::try_from(&ModelCanaryConfig::default()).expect("the defaults are valid")
@@ -129,7 +141,9 @@ impl TryFrom<&ModelCanaryConfig> for Settings {
                 wire::OnStarved::Promote => OnStarved::Promote,
                 wire::OnStarved::Continue => OnStarved::Continue,
             },
+            shadow: config.shadow(),
         };
+        problems.shadow(&settings);
         problems.0.extend(settings.judge.problems());
         if problems.0.is_empty() { Ok(settings) } else { Err(InvalidSettings(problems.0)) }
     }
@@ -153,8 +167,9 @@ fn judge(config: &ModelCanaryConfig, problems: &mut Problems) -> Config {
         non_finite: limits(non_finite.limits, Some(usual_non_finite.limits)).map(|limits| {
             NonFiniteLimits { expected: non_finite.expected.or(usual_non_finite.expected), limits }
         }),
-        // Neither requests through both arms nor features are looked at.
-        disagreement: None,
+        disagreement: signals
+            .disagreement
+            .and_then(|it| limits(Some(it), Some(USUAL_DISAGREEMENT))),
         skew: None,
         minimum_requests: config.minimum_requests.unwrap_or(usual.minimum_requests),
         minimum_time: problems.time("minimum_time", config.minimum_time, usual.minimum_time),
@@ -175,6 +190,9 @@ fn limits(given: Option<wire::Limits>, usual: Option<Limits>) -> Option<Limits> 
     })
 }
 
+/// How many first treatments may change when nobody says otherwise: a model that is
+/// trained anew changes some.
+const USUAL_DISAGREEMENT: Limits = Limits { tolerance: 0.1, margin: 0.2 };
 /// The share that a canary has when nobody says otherwise.
 const USUAL_SHARE: f64 = 0.1;
 /// Requests before the share doubles, when nobody says otherwise.
@@ -221,6 +239,15 @@ impl Problems {
             self.0.push(format!("{key}: must not be negative"));
             usual
         })
+    }
+
+    fn shadow(&mut self, settings: &Settings) {
+        let shadow = settings.shadow;
+        if !(0.0..=1.0).contains(&shadow) {
+            self.0.push(format!("shadow: must lie between 0 and 1, not be {shadow}"));
+        } else if settings.judge.disagreement.is_some() && shadow == 0.0 {
+            self.0.push("signals.disagreement: nothing is compared without a shadow".to_owned());
+        }
     }
 
     fn step(&mut self, step: &wire::Step) -> Step {
@@ -270,6 +297,21 @@ mod tests {
         assert_eq!(settings.judge.scores, None);
         assert_eq!(settings.judge.minimum_time, Duration::from_secs(1));
         assert_eq!((settings.mode, settings.on_starved), (Mode::Local, OnStarved::Continue));
+    }
+
+    #[test]
+    fn disagreement_is_watched_when_it_is_named_and_there_is_a_shadow() {
+        let settings = read(&json!({"shadow": 0.2})).unwrap();
+        assert_eq!((settings.shadow, settings.judge), (0.2, Config::default()));
+        let both = json!({"shadow": 1, "signals": {"disagreement": {"margin": 0.3}}});
+        let settings = read(&both).unwrap();
+        assert_eq!(settings.judge.disagreement, Some(Limits { tolerance: 0.1, margin: 0.3 }));
+        let settings = settings.of_distributions();
+        assert_eq!((settings.shadow, settings.judge.disagreement), (0.0, None));
+        for wrong in [json!({"shadow": 1.5}), json!({"signals": {"disagreement": {}}})] {
+            let told = read(&wrong).unwrap_err().to_string();
+            assert!(told.contains("shadow"), "{told}");
+        }
     }
 
     #[test]

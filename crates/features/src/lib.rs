@@ -34,7 +34,7 @@ pub mod signature;
 mod smoke;
 mod transcode;
 
-pub use answer::{Answer, Sample};
+pub use answer::{Answer, Best, Sample};
 pub use error::Error;
 pub use golden::{GoldenCase, GoldenError};
 pub use metadata::{Metadata, MetadataError};

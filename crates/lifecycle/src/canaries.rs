@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration, time::SystemTime};
 
-use outrigger_canary::{Finding, Verdict};
+use outrigger_canary::{Finding, Trial, Verdict, statistics::Pairs};
 use outrigger_core::{Digest, ModelName, Tag};
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +101,26 @@ pub struct VerdictView {
     pub seen_share: f64,
     /// Whether that can be chance.
     pub shares_fit: bool,
+    /// Requests that both arms answered; `None` without any.
+    #[serde(default)]
+    pub shadowed: Option<ShadowedView>,
+}
+
+/// Requests that both arms answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShadowedView {
+    /// How many.
+    pub requests: u64,
+    /// The share of them for which both put the same treatment first.
+    pub agreement: f64,
+    /// The canary's score less live's, of the treatment that live puts first: the
+    /// median,
+    pub median: f64,
+    /// what 5 of 100 do not exceed,
+    pub lower: f64,
+    /// and 95 of 100.
+    pub upper: f64,
 }
 
 /// What a signal shows. Differences of which nothing is known are bounded by the
@@ -122,8 +142,13 @@ pub struct FindingView {
     pub margin: f64,
 }
 
-impl From<&Verdict> for VerdictView {
-    fn from(verdict: &Verdict) -> Self {
+impl VerdictView {
+    /// What the judge of a trial said last; `None` before the split.
+    pub(crate) fn of(trial: &Trial) -> Option<Self> {
+        Some(Self::new(trial.verdict()?, trial.statistics()?.pairs()))
+    }
+
+    fn new(verdict: &Verdict, pairs: &Pairs) -> Self {
         Self {
             decision: verdict.decision.to_string(),
             summary: verdict.to_string(),
@@ -133,6 +158,20 @@ impl From<&Verdict> for VerdictView {
             expected_share: verdict.sample_ratio.expected,
             seen_share: verdict.sample_ratio.seen,
             shares_fit: verdict.sample_ratio.fits,
+            shadowed: (pairs.count() > 0).then(|| ShadowedView::from(pairs)),
+        }
+    }
+}
+
+impl From<&Pairs> for ShadowedView {
+    fn from(pairs: &Pairs) -> Self {
+        let difference = |quantile| pairs.differences().quantile(quantile).unwrap_or_default();
+        Self {
+            requests: pairs.count(),
+            agreement: pairs.agreement(),
+            median: difference(0.5),
+            lower: difference(0.05),
+            upper: difference(0.95),
         }
     }
 }

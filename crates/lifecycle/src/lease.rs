@@ -15,7 +15,12 @@ use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Digest, ModelKey, Selector, ServableId, Tag};
 use outrigger_features::Plan;
 
-use crate::{clock::Clock, drains::Drains, routes::LastAsked, split::Split};
+use crate::{
+    clock::Clock,
+    drains::Drains,
+    routes::LastAsked,
+    split::{Answered, Split},
+};
 
 /// A version of a model that the engine serves: everything a request needs.
 pub struct Servable {
@@ -143,14 +148,28 @@ impl Lease {
     #[must_use]
     pub fn stand_in(&self) -> Option<Self> {
         let split = self.split.as_ref().filter(|_| self.arm == Arm::Canary)?;
-        Some(Self {
-            servable: Arc::clone(&split.live),
+        Some(self.on(Arm::Live, split))
+    }
+
+    /// Notes that the request is answered. It may be looked at once more, aside: its
+    /// caller does not wait for that.
+    pub fn answered(&self, answered: &Answered<'_>) {
+        let Some(split) = self.split.as_ref().filter(|_| self.counted) else { return };
+        if self.arm == Arm::Live {
+            split.shadow(|| self.on(Arm::Canary, split), answered);
+        }
+    }
+
+    /// A lease on an arm of a split, which is no part of its trial.
+    fn on(&self, arm: Arm, split: &Split) -> Self {
+        Self {
+            servable: Arc::clone(split.servable(arm)),
             tag: self.tag.clone(),
-            arm: Arm::Live,
+            arm,
             split: None,
             counted: false,
             using: self.using.clone(),
-        })
+        }
     }
 
     /// The tag by which it was chosen; `None` when a digest was asked for.

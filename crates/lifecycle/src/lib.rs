@@ -2,6 +2,7 @@
 //! and preparing them, the engine's configuration, the golden gate, and the
 //! routing table that requests read.
 
+mod aside;
 #[cfg(test)]
 mod bench;
 mod canaries;
@@ -18,6 +19,7 @@ mod names;
 mod outcomes;
 mod routes;
 mod service;
+mod shadow;
 mod signatures;
 mod snapshot;
 mod split;
@@ -26,7 +28,7 @@ mod world;
 
 pub use canaries::{
     Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, FindingView,
-    VerdictView,
+    ShadowedView, VerdictView,
 };
 pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;
@@ -38,3 +40,4 @@ pub use signatures::Signed;
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };
+pub use split::Answered;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use outrigger_backend::ReloadError;
-use outrigger_canary::{Outcome, Share};
+use outrigger_canary::{Observation, Outcome, Pair, Share};
 use outrigger_core::{
     Arm, Digest, Failure, Metric, MetricKind, ModelName, Reason, Stage, Tag, fleet::Counts,
 };
@@ -32,6 +32,7 @@ const CANARY_SHARE: &str = "outrigger_canary_share";
 const CANARY_REQUESTS: &str = "outrigger_canary_requests_total";
 const CANARY_DECISIONS: &str = "outrigger_canary_decisions_total";
 const CANARY_MISMATCH: &str = "outrigger_canary_share_mismatch";
+const CANARY_SHADOWS: &str = "outrigger_canary_shadows_total";
 const CANARY_LOST: &str = "outrigger_canary_outcomes_lost_total";
 const CANARY_VERDICTS: &str = "outrigger_canary_verdicts_total";
 
@@ -154,6 +155,14 @@ pub const METRICS: &[Metric] = &[
                lost or misrouted on the way, and the comparison is not to be trusted.",
     },
     Metric {
+        name: CANARY_SHADOWS,
+        kind: MetricKind::Counter,
+        labels: &["model", "outcome"],
+        help: "Requests on live that the canary was to answer as well, by what came of it: agreed \
+               and disagreed about the first treatment, unanswered by the canary, or skipped, \
+               since too many were under way.",
+    },
+    Metric {
         name: CANARY_LOST,
         kind: MetricKind::Counter,
         labels: &[],
@@ -272,22 +281,49 @@ pub(crate) fn share(name: &ModelName, share: Option<Share>) {
 }
 
 pub(crate) fn tried(name: &ModelName, noted: &[Noted]) {
-    let mut counts = BTreeMap::<(Arm, &str), u64>::new();
-    for (_, observation) in noted {
-        let outcome = match observation.outcome {
-            Outcome::Scored(_) => "scored",
-            Outcome::NonFinite => "non_finite",
-            Outcome::Failed => "failed",
-            Outcome::Empty => "empty",
-        };
-        *counts.entry((observation.arm, outcome)).or_default() += 1;
+    let mut requests = BTreeMap::<(Arm, &str), u64>::new();
+    let mut shadows = BTreeMap::<&str, u64>::new();
+    for noted in noted {
+        match noted {
+            Noted::Outcome(_, Observation { arm, outcome, .. }) => {
+                *requests.entry((*arm, outcome_name(*outcome))).or_default() += 1;
+            }
+            Noted::Pair(Pair { same_top, .. }) => {
+                let outcome = if *same_top { "agreed" } else { "disagreed" };
+                *shadows.entry(outcome).or_default() += 1;
+            }
+        }
     }
-    for ((arm, outcome), count) in counts {
+    for ((arm, outcome), count) in requests {
         metrics::counter!(
             CANARY_REQUESTS, "model" => model(name), "arm" => arm.as_str(), "outcome" => outcome
         )
         .increment(count);
     }
+    shadows.into_iter().for_each(|(outcome, count)| shadowed(name, outcome, count));
+}
+
+fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Scored(_) => "scored",
+        Outcome::NonFinite => "non_finite",
+        Outcome::Failed => "failed",
+        Outcome::Empty => "empty",
+    }
+}
+
+/// Requests that the canary was not asked about aside, and that it did not answer.
+pub(crate) fn unpaired(name: &ModelName, (skipped, unanswered): (u64, u64)) {
+    for (outcome, count) in [("skipped", skipped), ("unanswered", unanswered)] {
+        if count > 0 {
+            shadowed(name, outcome, count);
+        }
+    }
+}
+
+fn shadowed(name: &ModelName, outcome: &'static str, count: u64) {
+    metrics::counter!(CANARY_SHADOWS, "model" => model(name), "outcome" => outcome)
+        .increment(count);
 }
 
 pub(crate) fn decided(decision: &CanaryDecision) {

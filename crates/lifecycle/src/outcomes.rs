@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use outrigger_canary::{Draw, Exposures, Observation, Share};
+use outrigger_canary::{Draw, Exposures, Observation, Pair, Share};
 
 /// Threads that note outcomes without sharing a place with another.
 const SHARDS: usize = 64;
@@ -24,10 +24,26 @@ pub(crate) struct Outcomes {
     exposures: Exposures,
     /// Found no room.
     lost: AtomicU64,
+    shadows: Shadows,
 }
 
-/// An outcome, with the canary's share at the time.
-pub(crate) type Noted = (Option<Share>, Observation);
+/// Of the requests that were to go to the canary as well, those without a pair.
+#[derive(Debug, Default)]
+struct Shadows {
+    /// There was no room.
+    skipped: AtomicU64,
+    /// The canary did not answer.
+    unanswered: AtomicU64,
+}
+
+/// What is noted of a request.
+#[derive(Debug)]
+pub(crate) enum Noted {
+    /// What came of it, with the canary's share at the time.
+    Outcome(Option<Share>, Observation),
+    /// Both arms have answered it.
+    Pair(Pair),
+}
 
 /// On cache lines of its own.
 #[derive(Debug, Default)]
@@ -37,17 +53,22 @@ struct Shard([Mutex<Vec<Noted>>; 2]);
 impl Default for Outcomes {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default());
-        Self { shards: shards.collect(), exposures: Exposures::new(), lost: AtomicU64::new(0) }
+        Self {
+            shards: shards.collect(),
+            exposures: Exposures::new(),
+            lost: AtomicU64::new(0),
+            shadows: Shadows::default(),
+        }
     }
 }
 
 impl Outcomes {
-    /// Notes an outcome. Never waits; without room it is only counted.
-    pub(crate) fn note(&self, share: Option<Share>, observation: Observation) {
+    /// Notes something. Never waits; without room it is only counted.
+    pub(crate) fn note(&self, noted: Noted) {
         for part in &self.shards[place_of_thread()].0 {
             let Ok(mut part) = part.try_lock() else { continue };
             if part.len() < MOST {
-                part.push((share, observation));
+                part.push(noted);
                 return;
             }
         }
@@ -71,6 +92,22 @@ impl Outcomes {
             all.extend(taken);
         }
         all
+    }
+
+    /// Counts a request that the canary was not asked about for want of room.
+    pub(crate) fn note_skipped(&self) {
+        self.shadows.skipped.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that the canary was asked about, aside, and did not answer.
+    pub(crate) fn note_unanswered(&self) {
+        self.shadows.unanswered.fetch_add(1, Relaxed);
+    }
+
+    /// How many requests the canary was not asked about, and how many it did not
+    /// answer, since the last time.
+    pub(crate) fn take_unpaired(&self) -> (u64, u64) {
+        (self.shadows.skipped.swap(0, Relaxed), self.shadows.unanswered.swap(0, Relaxed))
     }
 
     /// How many outcomes found no room, since the last time.
@@ -100,8 +137,9 @@ mod tests {
 
     use super::*;
 
-    fn observation() -> Observation {
-        Observation { arm: Arm::Live, latency: Duration::from_millis(1), outcome: Outcome::Empty }
+    fn noted() -> Noted {
+        let latency = Duration::from_millis(1);
+        Noted::Outcome(None, Observation { arm: Arm::Live, latency, outcome: Outcome::Empty })
     }
 
     #[test]
@@ -110,7 +148,7 @@ mod tests {
         let outcomes = Arc::new(Outcomes::default());
         let noting = || {
             let outcomes = Arc::clone(&outcomes);
-            thread::spawn(move || (0..EACH).for_each(|_| outcomes.note(None, observation())))
+            thread::spawn(move || (0..EACH).for_each(|_| outcomes.note(noted())))
         };
         let threads = [noting(), noting(), noting()];
         let mut taken = 0;
@@ -124,7 +162,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_counted() {
         let outcomes = Outcomes::default();
-        (0..2 * MOST + 3).for_each(|_| outcomes.note(None, observation()));
+        (0..2 * MOST + 3).for_each(|_| outcomes.note(noted()));
         assert_eq!((outcomes.take_lost(), outcomes.take_lost()), (3, 0));
         assert_eq!(outcomes.take().len(), 2 * MOST);
     }

@@ -23,7 +23,7 @@ use outrigger_oci::Client;
 use outrigger_store::Store;
 use tokio::{
     sync::{Notify, mpsc, watch},
-    task::AbortHandle,
+    task::{AbortHandle, JoinSet},
     time::{sleep_until, timeout},
 };
 
@@ -31,6 +31,7 @@ pub(crate) use self::canaries::CanaryRecord;
 use self::canaries::{Arms, Canaries};
 use crate::{
     Config, Error, Handle,
+    aside::{Aside, Worker, aside},
     clock::Clock,
     drains::Drains,
     handle::{Command, Shared},
@@ -70,6 +71,9 @@ pub struct Service {
     backend: Arc<dyn Backend>,
     outside: Outside,
     canaries: Canaries,
+    aside: Aside,
+    /// Until it runs.
+    worker: Option<Worker>,
     journal: (u64, Arc<Legacy>),
     /// Versions up to this one are of earlier processes.
     inherited: Version,
@@ -143,6 +147,7 @@ pub fn start(
         patience: config.engine.patience,
     };
     let suspect = Arc::new(Notify::new());
+    let (aside, worker) = aside();
     let fleet = Fleet::new(policy(&config), Version(0), clock.now());
     let service = Service {
         backend: Arc::new(Watched::new(Arc::clone(&backend), Arc::clone(&suspect))),
@@ -160,6 +165,8 @@ pub fn start(
         suspect,
         outside,
         canaries,
+        aside,
+        worker: Some(worker),
         journal: (0, Arc::default()),
         inherited: Version(0),
         sweep_at: clock.now() + SWEEP,
@@ -193,6 +200,8 @@ impl Service {
     pub async fn run(mut self) -> Result<(), Error> {
         self.take_over().await?;
         self.verify_later();
+        let mut aside = JoinSet::new();
+        self.worker.take().map(|worker| aside.spawn(worker.run()));
         self.apply(Event::Tick);
         self.publish();
         let stop = loop {

@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use outrigger_canary::{Draw, Observation, Outcome, Share};
-use outrigger_core::Arm;
+use outrigger_core::{Arm, Tensor};
+use outrigger_features::{Limits, Packed};
 
-use crate::{lease::Servable, outcomes::Outcomes};
+use crate::{
+    aside::Aside,
+    lease::{Lease, Servable},
+    outcomes::{Noted, Outcomes},
+    shadow::Shadow,
+};
 
 /// A tag with a canary on trial, for as long as the canary's share stays as it is.
 #[derive(Debug)]
@@ -17,6 +24,22 @@ pub(crate) struct Split {
     /// Draws anew for every canary, and alike in every process: its digest.
     pub(crate) salt: Arc<str>,
     pub(crate) outcomes: Arc<Outcomes>,
+    /// The part of live's requests that the canary answers as well.
+    pub(crate) shadow: f64,
+    pub(crate) aside: Aside,
+}
+
+/// A request that has been answered.
+#[derive(Debug)]
+pub struct Answered<'a> {
+    /// The encoded `PredictRequest`.
+    pub request: &'a Bytes,
+    /// What it was packed with.
+    pub limits: &'a Limits,
+    /// What it was packed to.
+    pub packed: &'a Packed<'a>,
+    /// What the engine has returned.
+    pub outputs: &'a [Tensor],
 }
 
 impl Split {
@@ -55,6 +78,28 @@ impl Split {
 
     /// Notes what came of a request, for the trial.
     pub(crate) fn observe(&self, arm: Arm, latency: std::time::Duration, outcome: Outcome) {
-        self.outcomes.note(self.share, Observation { arm, latency, outcome });
+        self.outcomes.note(Noted::Outcome(self.share, Observation { arm, latency, outcome }));
+    }
+
+    /// Has the canary answer one of live's requests as well, if chance says so.
+    pub(crate) fn shadow(&self, on_canary: impl FnOnce() -> Lease, answered: &Answered<'_>) {
+        if self.share.is_none() || self.shadow == 0.0 || rand::random::<f64>() >= self.shadow {
+            return;
+        }
+        let plan = &self.live.plan;
+        let Ok(Some(live)) = plan.best(answered.packed, answered.outputs) else { return };
+        let compare = || {
+            let shadow = Shadow {
+                lease: on_canary(),
+                request: answered.request.clone(),
+                limits: *answered.limits,
+                live,
+                outcomes: Arc::clone(&self.outcomes),
+            };
+            shadow.compare()
+        };
+        if !self.aside.offer(answered.request.len(), compare) {
+            self.outcomes.note_skipped();
+        }
     }
 }

@@ -23,6 +23,7 @@ mod run;
 mod runtimes;
 mod supervise;
 mod trial;
+mod ui;
 mod views;
 mod wiring;
 

@@ -13,6 +13,7 @@ use hyper_util::{
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
+use outrigger_net::Corked;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -149,13 +150,15 @@ async fn converse(
         return;
     }
     let service = TowerToHyperService::new(app);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let socket = Corked::new(stream);
+    let cork = socket.cork();
+    let connection = builder.serve_connection(TokioIo::new(socket), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = cork.pulled_after(connection.as_mut()) => ended,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            cork.pulled_after(connection).await
         }
     };
     if let Err(error) = ended {

@@ -8,7 +8,7 @@ use outrigger_backend as backend;
 use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
 use outrigger_features::{Answer, Limits, Packed, Sample, json};
-use outrigger_lifecycle::{Handle, Lease};
+use outrigger_lifecycle::{Answered, Handle, Lease};
 use outrigger_proto::outrigger::v1::{
     self as wire, ExplainResponse, PredictResponse, ResponseOptions, ServedModel,
 };
@@ -68,8 +68,9 @@ impl Predictor {
         request: &Bytes,
     ) -> Result<Bytes, Failure> {
         let (lease, terms) = (attempts.lease(), attempts.terms());
-        let packed = timed(call, Stage::Decode, || lease.plan.pack(&[request], &self.limits))?;
-        scored(call, attempts, packed, |packed, outputs| {
+        let pack = || lease.plan.pack_shared(request, &self.limits);
+        let packed = timed(call, Stage::Decode, pack)?;
+        self.scored(call, attempts, packed, Some(request), |packed, outputs| {
             let (model, degraded) = (encoded(lease), terms.degraded());
             Ok(framed(&lease.plan.answer(packed, outputs, &model)?.degraded(&degraded)))
         })
@@ -115,7 +116,7 @@ impl Predictor {
         let (lease, terms) = (attempts.lease(), attempts.terms());
         let pack = || lease.plan.pack_batch(requests, options, &self.limits);
         let packed = timed(call, Stage::Decode, pack)?;
-        scored(call, attempts, packed, |packed, outputs| {
+        self.scored(call, attempts, packed, None, |packed, outputs| {
             let (model, degraded) = (encoded(lease), terms.degraded());
             let answer = lease.plan.answer_batch(packed, outputs, &model, id)?;
             Ok(framed(&answer.degraded(&degraded)))
@@ -168,10 +169,10 @@ impl Predictor {
         let encoded = OnceCell::new();
         let packed = timed(call, Stage::Decode, || {
             let request = json::predict_request(&lease.plan, body)?;
-            let encoded = encoded.get_or_init(|| request.encode_to_vec());
-            lease.plan.pack(&[encoded], &self.limits)
+            let encoded = encoded.get_or_init(|| Bytes::from(request.encode_to_vec()));
+            lease.plan.pack_shared(encoded, &self.limits)
         })?;
-        scored(call, attempts, packed, |packed, outputs| {
+        self.scored(call, attempts, packed, encoded.get(), |packed, outputs| {
             let (model, degraded) = (Some(served(lease)), attempts.terms().degraded.clone());
             let response = lease.plan.response(packed, outputs)?;
             let response = PredictResponse { model, degraded, ..response };
@@ -213,21 +214,29 @@ impl Predictor {
         metrics::stage(Stage::Queue, &call.model(), start.elapsed());
         Ok(lease)
     }
-}
 
-/// Runs the model on what was packed and has the answer written down.
-async fn scored<T>(
-    call: &Call,
-    attempts: &Attempts<'_>,
-    mut packed: Packed<'_>,
-    answer: impl FnOnce(&Packed<'_>, &[Tensor]) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let lease = attempts.lease();
-    let outputs = run(call, lease, attempts.terms(), &mut packed).await?;
-    if lease.is_counted() {
-        sample(call, lease, &packed, &outputs);
+    /// Runs the model on what was packed and has the answer written down. `request`
+    /// is what was packed, if it is a single one.
+    async fn scored<T>(
+        &self,
+        call: &Call,
+        attempts: &Attempts<'_>,
+        mut packed: Packed<'_>,
+        request: Option<&Bytes>,
+        answer: impl FnOnce(&Packed<'_>, &[Tensor]) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let lease = attempts.lease();
+        let outputs = run(call, lease, attempts.terms(), &mut packed).await?;
+        if lease.is_counted() {
+            sample(call, lease, &packed, &outputs);
+        }
+        let answer = timed(call, Stage::Encode, || answer(&packed, &outputs))?;
+        if let Some(request) = request {
+            let (limits, packed, outputs) = (&self.limits, &packed, &outputs);
+            lease.answered(&Answered { request, limits, packed, outputs });
+        }
+        Ok(answer)
     }
-    timed(call, Stage::Encode, || answer(&packed, &outputs))
 }
 
 /// Runs the model, unless there is nothing to compute. Takes the tensors.

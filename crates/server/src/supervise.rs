@@ -63,6 +63,7 @@ pub(crate) async fn supervise(
         health::follow(parts.models.clone(), parts.reporter.clone(), parts.readiness.clone())
     });
     keep(&mut telling, "metrics", control, upkeep(parts.exposition.clone(), parts.end.clone()));
+    keep(&mut telling, "page", control, parts.feed.clone().run());
     keep(&mut telling, "health", control, aside(health, surfaces.health));
     keep(&mut telling, "admin", control, aside(admin, surfaces.admin));
     keep(&mut predicting, "grpc", control, serving(grpc, surfaces.grpc));

@@ -25,6 +25,7 @@ use crate::{
     metrics::Exposition,
     predict::Predictor,
     runtimes::Runtimes,
+    ui,
 };
 
 /// For loads by hand whose caller gives no deadline: pulls take minutes.
@@ -39,7 +40,7 @@ pub struct Addresses {
     pub http: SocketAddr,
     /// `/healthz`, `/readyz`, `/metrics`.
     pub health: SocketAddr,
-    /// gRPC: changes.
+    /// gRPC: changes; and the page `/ui`.
     pub admin: SocketAddr,
 }
 
@@ -81,6 +82,8 @@ pub(crate) struct Parts {
     pub(crate) readiness: Readiness,
     pub(crate) reporter: HealthReporter,
     pub(crate) exposition: Exposition,
+    /// What the page is told.
+    pub(crate) feed: ui::Feed,
     /// Ends the surfaces that predict.
     pub(crate) drain: CancellationToken,
     /// Ends the surfaces that tell and change.
@@ -102,13 +105,18 @@ pub(crate) fn connect(
         let _on = runtimes.lifecycle.enter();
         lifecycle::start(lifecycle_config(config), client, store, Arc::new(engine))?
     };
+    let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
+    let about = ui::About::new(config);
+    let feed =
+        ui::Feed::new(about, models.clone(), readiness.clone(), exposition.clone(), end.clone());
     let parts = Parts {
-        readiness: Readiness::new(models.clone()),
+        readiness,
         reporter: HealthReporter::new(),
         models,
         exposition,
+        feed,
         drain: CancellationToken::new(),
-        end: CancellationToken::new(),
+        end,
     };
     Ok((parts, service))
 }
@@ -157,7 +165,8 @@ impl Surfaces {
                 told(Access::Change),
                 &parts.reporter,
                 rules(Surface::Grpc, ADMIN_DEADLINE, &parts.end),
-            ),
+            )
+            .merge(ui::routes(parts.feed.clone())),
         }
     }
 }

@@ -211,3 +211,26 @@ fn a_score_drawn_at_random_stands_for_a_call() {
     let nobody = pack(&plan, &[request(&[])]).expect("packs");
     assert_eq!(plan.sample(&nobody, &[], 0), Ok(Sample::Nothing));
 }
+
+#[test]
+fn the_best_treatment_is_named_by_its_position_in_the_request() {
+    let plan = plan();
+    let best = |requests: &[PredictRequest], values: &[f32]| {
+        let packed = pack(&plan, requests).expect("packs");
+        let shape = [1, i64::try_from(values.len()).unwrap()];
+        let outputs = [output("scores", &shape, values)];
+        let at = |position| plan.score_at(&packed, &outputs, position);
+        (plan.best(&packed, &outputs), [at(0), at(1), at(2)])
+    };
+    let (found, scores) = best(&[request(&[0.1, 0.2, 0.3])], &[1.0, 5.0, 5.0]);
+    assert_eq!(found, Ok(Some(Best { position: 1, score: 5.0 })));
+    assert_eq!(scores, [Some(1.0), Some(5.0), Some(5.0)]);
+    let skip =
+        ResponseOptions { on_treatment_error: OnTreatmentError::Skip.into(), ..Default::default() };
+    let (found, scores) = best(&[with_options(&[0.1, f32::NAN, 0.3], skip)], &[1.0, 2.0]);
+    assert_eq!(found, Ok(Some(Best { position: 2, score: 2.0 })));
+    assert_eq!(scores, [Some(1.0), None, Some(2.0)]);
+    assert_eq!(best(&[request(&[])], &[]).0, Ok(None));
+    let (found, scores) = best(&[request(&[0.1, 0.2])], &[1.0, f32::NAN]);
+    assert_eq!((found.unwrap_err().reason, scores[0]), (Reason::ScoresInvalid, None));
+}

@@ -24,8 +24,9 @@ use self::journal::Journal;
 use super::Service;
 use crate::{
     canaries::{By, CanaryDecision},
+    lease::Live,
     metrics,
-    outcomes::Outcomes,
+    outcomes::{Noted, Outcomes},
     split::Split,
 };
 
@@ -126,9 +127,13 @@ impl Service {
         let Some(running) = self.canaries.trials.get_mut(key) else { return };
         let noted = running.outcomes.take();
         metrics::tried(&key.name, &noted);
+        metrics::unpaired(&key.name, running.outcomes.take_unpaired());
         metrics::lost(running.outcomes.take_lost());
-        for (share, observation) in noted {
-            running.trial.observe(share, &observation);
+        for noted in noted {
+            match noted {
+                Noted::Outcome(share, observation) => running.trial.observe(share, &observation),
+                Noted::Pair(pair) => running.trial.observe_pair(&pair),
+            }
         }
         let before = running.trial.share();
         let conclusion = running.trial.tick(now);
@@ -207,7 +212,7 @@ impl Service {
 
     fn begin(&mut self, key: &TagKey, canary_tag: TagKey, pair: Pair, now: Moment) {
         let version = ModelKey { name: key.name.clone(), digest: pair.canary };
-        let settings = match self.settings_of(&version) {
+        let settings = match self.settings_of(&version, pair.live) {
             Ok(settings) => Arc::new(settings),
             Err(failure) => return self.refuse(key, &canary_tag, pair, &failure),
         };
@@ -240,7 +245,7 @@ impl Service {
     ///
     /// # Errors
     /// CANARY_INVALID, with all that is wrong.
-    fn settings_of(&self, version: &ModelKey) -> Result<Settings, Failure> {
+    fn settings_of(&self, version: &ModelKey, live: Digest) -> Result<Settings, Failure> {
         let canary = &self.world.config.canary;
         let label = self.kept.get(version).and_then(|kept| kept.canary.as_deref());
         let label = label.map(Layer::from_label).transpose();
@@ -248,10 +253,19 @@ impl Service {
             let layer = canary.defaults.clone().under(&label.unwrap_or_default());
             Settings::try_from(&layer.under(&canary.overrides).message())
         });
-        settings.map_err(|error| {
+        let settings = settings.map_err(|error| {
             let message = format!("label {}: {error}", outrigger_canary::LABEL);
             Failure::new(outrigger_core::Reason::CanaryInvalid, message)
-        })
+        })?;
+        let live = ModelKey { name: version.name.clone(), digest: live };
+        let draws = [version, &live].into_iter().any(|version| self.draws(version));
+        Ok(if draws { settings.of_distributions() } else { settings })
+    }
+
+    /// Whether a version gives other scores every time.
+    fn draws(&self, version: &ModelKey) -> bool {
+        let routed = self.live.get(version).and_then(Live::routed);
+        routed.is_some_and(|servable| !servable.plan.deterministic())
     }
 
     /// Names that look different because of a trial since the last time.
@@ -285,6 +299,8 @@ impl Service {
             share: arms.share,
             salt: Arc::clone(&running.salt),
             outcomes: Arc::clone(&running.outcomes),
+            shadow: running.trial.settings().shadow,
+            aside: self.aside.clone(),
         })
     }
 }

@@ -12,7 +12,7 @@ use outrigger_core::Content;
 use outrigger_proto::outrigger::v1::{
     AbortCanaryRequest, Arm, GetModelRequest, ListCanariesRequest, ListCanariesResponse,
     PredictRequest, PredictResponse, PromoteCanaryRequest, canary::Phase, canary_decision::Outcome,
-    canary_service_client::CanaryServiceClient,
+    canary_service_client::CanaryServiceClient, canary_verdict::Shadowed,
 };
 use outrigger_testkit::engine::{Gate, Predicting, row_sums};
 use tonic::{Code, Request, transport::Channel};
@@ -31,6 +31,8 @@ enum Fault {
     Fails,
     NotANumber,
     Hangs,
+    /// It likes best what live likes least.
+    Reverses,
 }
 
 struct Tried {
@@ -42,8 +44,13 @@ impl Tried {
     /// A stack with a canary that has half of the traffic, and is well as long as
     /// nobody breaks it.
     async fn start(fault: Fault) -> Self {
+        Self::by(SETTINGS, fault).await
+    }
+
+    /// The same, tried by `settings`.
+    async fn by(settings: &str, fault: Fault) -> Self {
         let stack =
-            Stack::with(&[("canary.defaults", SETTINGS), ("images.poll_interval", "1s")]).await;
+            Stack::with(&[("canary.defaults", settings), ("images.poll_interval", "1s")]).await;
         ask(&stack, "").await.expect("an answer");
         let asked = GetModelRequest { name: MODEL.to_owned() };
         let model = stack.models().get_model(asked).await.expect("a model").into_inner().model;
@@ -57,8 +64,9 @@ impl Tried {
             }
             match fault {
                 Fault::Fails => Predicting::Fails(Code::Internal, "broken".to_owned()),
-                Fault::NotANumber => not_a_number(well),
+                Fault::NotANumber => each_score(well, |_| f32::NAN),
                 Fault::Hangs => Predicting::Held(Gate::closed(), Box::new(well)),
+                Fault::Reverses => each_score(well, |score| -score),
             }
         });
         stack.publish_as(MODEL, "latest_canary", &linear(1.0)).await;
@@ -90,11 +98,13 @@ impl Tried {
     }
 }
 
-fn not_a_number(mut answer: Predicting) -> Predicting {
+fn each_score(mut answer: Predicting, change: impl Fn(f32) -> f32) -> Predicting {
     let Predicting::Outputs(tensors) = &mut answer else { return answer };
     for tensor in tensors {
         if let Content::Bytes(bytes) = &mut tensor.content {
-            *bytes = f32::NAN.to_le_bytes().repeat(bytes.len() / 4).into();
+            let (scores, _) = bytes.as_chunks();
+            let scores = scores.iter().map(|score| change(f32::from_le_bytes(*score)));
+            *bytes = scores.flat_map(f32::to_le_bytes).collect();
         }
     }
     answer
@@ -110,7 +120,8 @@ async fn list(stack: &Stack) -> ListCanariesResponse {
 }
 
 async fn ask(stack: &Stack, key: &str) -> Result<PredictResponse, tonic::Status> {
-    let request = PredictRequest { routing_key: key.to_owned(), ..request(&[(1.0, 2.0)]) };
+    let request =
+        PredictRequest { routing_key: key.to_owned(), ..request(&[(1.0, 2.0), (3.0, 4.0)]) };
     Ok(stack.predictions().predict(request).await?.into_inner())
 }
 
@@ -221,4 +232,51 @@ async fn canaries_are_decided_about_on_the_admin_listener_and_by_somebody() {
     let again = PromoteCanaryRequest { model: abort.model, by: abort.by, ..Default::default() };
     let status = service(addresses.admin).promote_canary(again).await.unwrap_err();
     assert_eq!(reason(&status), "CANARY_NOT_FOUND");
+}
+
+/// All of the traffic is live's, and all of it is shadowed.
+const SHADOWED: &str = r#"{
+    "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.000001}, "shadow": 1,
+    "signals": {
+        "latency": {"limits": {"off": true}}, "scoreDrift": {"off": true}, "disagreement": {}
+    }
+}"#;
+
+fn shadowed(seen: &ListCanariesResponse) -> Option<Shadowed> {
+    seen.canaries.first()?.verdict.as_ref()?.shadowed
+}
+
+#[tokio::test]
+async fn a_shadowed_canary_is_compared_and_rolled_back_before_anybody_has_its_answers() {
+    let tried = Tried::by(SHADOWED, Fault::Reverses).await;
+    let seen = tried.until(|it| shadowed(it).is_some_and(|it| it.requests > 100)).await;
+    assert_eq!(shadowed(&seen).unwrap().agreement, 1.0);
+    tried.break_it();
+    let seen = tried.until(|it| !it.decisions.is_empty()).await;
+    let decision = &seen.decisions[0];
+    assert_eq!(decision.outcome(), Outcome::RolledBack);
+    assert!(decision.reason.contains("disagreement"), "{}", decision.reason);
+    let verdict = decision.verdict.as_ref().unwrap();
+    let pairs = verdict.shadowed.unwrap();
+    assert!(pairs.agreement < 1.0 && pairs.lower < -2.0, "{pairs:?}");
+    assert_eq!(verdict.canary_requests, 0);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_shadow() {
+    let tried = Tried::by(SHADOWED, Fault::Hangs).await;
+    tried.break_it();
+    let skipped = |metrics: &str| {
+        metrics.lines().any(|line| {
+            line.starts_with("outrigger_canary_shadows_total") && line.contains("skipped")
+        })
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    while !skipped(&tried.stack.health("/metrics").await.1) {
+        assert!(Instant::now() < end, "never too many at once");
+        for _ in 0..50 {
+            let answer = ask(&tried.stack, "").await.expect("an answer");
+            assert_eq!((answer.degraded, answer.model.unwrap().arm()), (None, Arm::Live));
+        }
+    }
 }

@@ -9,3 +9,4 @@ mod models;
 mod predict;
 mod shutdown;
 mod stack;
+mod ui;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use outrigger_proto::outrigger::v1::{
     Canary, CanaryDecision, CanaryVerdict, ListCanariesResponse, canary::Phase,
-    canary_decision::Outcome,
+    canary_decision::Outcome, canary_verdict::Shadowed,
 };
 
 use crate::{
@@ -65,7 +65,18 @@ fn verdict_lines(text: &mut String, verdict: &CanaryVerdict) -> std::fmt::Result
         let figures = figures.map(figure);
         table.row([it.signal.clone(), it.state.clone()].into_iter().chain(figures));
     }
-    table.to_string().lines().try_for_each(|line| writeln!(text, "    {line}"))
+    table.to_string().lines().try_for_each(|line| writeln!(text, "    {line}"))?;
+    verdict.shadowed.iter().try_for_each(|shadowed| shadowed_line(text, shadowed))
+}
+
+fn shadowed_line(text: &mut String, shadowed: &Shadowed) -> std::fmt::Result {
+    let Shadowed { requests, agreement, median, lower, upper } = shadowed;
+    let agreement = 100.0 * agreement;
+    writeln!(
+        text,
+        "  {requests} requests on both: the same treatment first in {agreement:.1}%, scores differ \
+         by {median:+.4} (of 90 in 100, {lower:+.4} to {upper:+.4})"
+    )
 }
 
 /// Four digits; what is not known is not a number worth reading.
@@ -108,6 +119,7 @@ mod tests {
         let verdict = CanaryVerdict {
             findings: vec![finding],
             canary_requests: 120,
+            shadowed: Some(Shadowed { requests: 80, agreement: 0.975, ..Shadowed::default() }),
             shares_fit: true,
             ..CanaryVerdict::default()
         };
@@ -126,7 +138,9 @@ mod tests {
         };
         let text =
             status(&ListCanariesResponse { canaries: vec![canary], decisions: vec![decision] });
-        for part in ["churn:latest  SPLIT", "120 on the canary", "error_rate", "0.0125", "?"] {
+        for part in
+            ["churn:latest  SPLIT", "120 on the canary", "error_rate", "0.0125", "?", "97.5%"]
+        {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(text.contains("ROLLED_BACK by ada: a hunch"), "{text}");

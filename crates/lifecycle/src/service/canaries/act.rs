@@ -241,6 +241,6 @@ fn decision(key: &TagKey, running: &Running, outcome: CanaryOutcome, by: By) -> 
         outcome,
         by: by.who,
         reason: by.why,
-        verdict: running.trial.verdict().map(VerdictView::from),
+        verdict: VerdictView::of(&running.trial),
     }
 }

@@ -64,7 +64,7 @@ impl Service {
             message,
             share: trial.and_then(|it| it.share()).map_or(0.0, Share::probability),
             elapsed: trial.map_or(Duration::ZERO, |trial| trial.spent(now)),
-            verdict: trial.and_then(|it| it.verdict()).map(VerdictView::from),
+            verdict: trial.and_then(VerdictView::of),
         }
     }
 
