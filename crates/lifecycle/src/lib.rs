@@ -24,6 +24,7 @@ mod replay;
 mod routes;
 mod service;
 mod shadow;
+mod signatures;
 mod snapshot;
 mod split;
 mod watched;
@@ -41,6 +42,7 @@ pub use lease::{Lease, Servable};
 pub use profile::Profiled;
 pub use replay::Replayed;
 pub use service::{Service, start};
+pub use signatures::Signed;
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };

@@ -12,6 +12,7 @@ use crate::{
     Replayed,
     canaries::{CanaryDecision, CanaryPhase, CanaryView},
     outcomes::Noted,
+    signatures::Verified,
 };
 
 const MODELS: &str = "outrigger_models";
@@ -27,6 +28,7 @@ const RELOADS: &str = "outrigger_engine_reloads_total";
 const RESTARTS: &str = "outrigger_engine_restarts_total";
 const REACHABLE: &str = "outrigger_engine_reachable";
 const EVENTS: &str = "outrigger_machine_events_total";
+const SIGNATURES: &str = "outrigger_signature_verifications_total";
 const CANARIES: &str = "outrigger_canaries";
 const CANARY_SHARE: &str = "outrigger_canary_share";
 const CANARY_REQUESTS: &str = "outrigger_canary_requests_total";
@@ -35,6 +37,7 @@ const CANARY_MISMATCH: &str = "outrigger_canary_share_mismatch";
 const CANARY_SHADOWS: &str = "outrigger_canary_shadows_total";
 const CANARY_SKEW: &str = "outrigger_canary_skew";
 const CANARY_LOST: &str = "outrigger_canary_outcomes_lost_total";
+const CANARY_VERDICTS: &str = "outrigger_canary_verdicts_total";
 
 /// Every metric of this crate.
 pub const METRICS: &[Metric] = &[
@@ -120,6 +123,14 @@ pub const METRICS: &[Metric] = &[
                unexpected ones point to a defect.",
     },
     Metric {
+        name: SIGNATURES,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Verifications of images that have to be signed, by outcome: found (by what the \
+               registry has), kept (by what lies in the store) or a reason. Versions that are up \
+               are verified again with images.poll_interval.",
+    },
+    Metric {
         name: CANARIES,
         kind: MetricKind::Gauge,
         labels: &["phase"],
@@ -174,6 +185,13 @@ pub const METRICS: &[Metric] = &[
         labels: &[],
         help: "Outcomes of requests that a trial had no room for.",
     },
+    Metric {
+        name: CANARY_VERDICTS,
+        kind: MetricKind::Counter,
+        labels: &["operation", "outcome"],
+        help: "Rollbacks shared through the registry: publish (other control planes are told: ok \
+               or a reason) and look (they are listened to: found, none or a reason).",
+    },
 ];
 
 fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
@@ -182,6 +200,30 @@ fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
 
 pub(crate) fn pulled<T>(result: &Result<T, Failure>) {
     metrics::counter!(PULLS, "outcome" => outcome(result)).increment(1);
+}
+
+pub(crate) fn verified(result: &Result<Verified, Failure>) {
+    let outcome = match result {
+        Ok(Verified::Free) => return,
+        Ok(Verified::Kept) => "kept",
+        Ok(Verified::Found(_)) => "found",
+        Err(failure) => failure.reason.as_str(),
+    };
+    metrics::counter!(SIGNATURES, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn verdict_published(result: &Result<(), Failure>) {
+    let outcome = outcome(result);
+    metrics::counter!(CANARY_VERDICTS, "operation" => "publish", "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn verdict_looked_for<T>(result: &Result<Option<T>, Failure>) {
+    let outcome = match result {
+        Ok(Some(_)) => "found",
+        Ok(None) => "none",
+        Err(failure) => failure.reason.as_str(),
+    };
+    metrics::counter!(CANARY_VERDICTS, "operation" => "look", "outcome" => outcome).increment(1);
 }
 
 pub(crate) fn resolved(result: &Result<Digest, outrigger_oci::Error>, tag: &Tag) {

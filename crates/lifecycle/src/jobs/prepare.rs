@@ -7,7 +7,7 @@ use outrigger_features::{GoldenCase, Plan};
 use outrigger_store::Tree;
 
 use crate::{
-    Profiled,
+    Profiled, signatures,
     world::{World, blocking, store_failure},
 };
 
@@ -40,10 +40,12 @@ impl Kept {
     }
 }
 
-/// Reads metadata, signature and golden cases of `key`, and checks them against
-/// each other.
+/// Makes sure that `key` is signed as it has to be, reads its metadata, its
+/// model's signature and golden cases, and checks them against each other.
 pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Prepared>, Fault> {
     let digest = key.digest;
+    let verified = signatures::verify(world, key).await.map_err(Fault::Failed)?;
+    signatures::keep(world, digest, verified).await;
     blocking(world, move |world| {
         let tree = world.store.tree(&digest).ok_or(Fault::FilesMissing)?;
         world.store.touch(&digest);

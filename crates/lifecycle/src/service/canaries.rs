@@ -2,6 +2,7 @@
 
 mod act;
 mod journal;
+mod verdicts;
 mod view;
 
 use std::{
@@ -73,6 +74,8 @@ struct Running {
     failures: u32,
     /// The arms were as large as they should be.
     fits: bool,
+    /// Whether the registry is being asked what others have decided.
+    looking: bool,
 }
 
 /// How far a promotion has come.
@@ -240,9 +243,11 @@ impl Service {
             promotion: Promotion::Undecided,
             failures: 0,
             fits: true,
+            looking: false,
         };
         self.canaries.trials.insert(key.clone(), running);
         self.canaries.changed.insert(key.name.clone());
+        self.look_for_verdict(key);
     }
 
     /// How a version says that it is tried: the configuration under and over it.

@@ -6,12 +6,13 @@ use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Reason, Selector,
     fleet::{Event, TagKey},
     model::{self, Fault, State},
+    tags,
 };
 
 use super::{Service, Stop, note_failure, note_replay};
 use crate::{
     handle::Command,
-    jobs::{Done, Kept},
+    jobs::{Done, Kept, Origin},
 };
 
 /// How long the end may take when nobody said so.
@@ -64,8 +65,23 @@ impl Service {
     pub(super) fn done(&mut self, done: Done) -> Option<Stop> {
         match done {
             Done::Nothing => {}
-            Done::Event(event) => self.apply(event),
-            Done::Pulled { digest, result, trees } => self.pulled(digest, result, trees),
+            Done::Event(event) => {
+                let polled = match &event {
+                    Event::Tag(key, tags::Event::Resolved(..)) => Some(key.clone()),
+                    _ => None,
+                };
+                self.apply(event);
+                polled.iter().for_each(|key| self.canary_polled(key));
+            }
+            Done::Pulled { origin, result, trees } => self.pulled(&origin, result, trees),
+            Done::Looked { key, number, verdict } => self.looked(&key, number, verdict),
+            Done::Verified(revoked) => {
+                for (key, failure) in revoked {
+                    note_failure(&key, "verifying it again", &failure);
+                    self.apply(Event::Model(key, model::Event::Revoked(failure)));
+                }
+                self.verify_later();
+            }
             Done::Promoted { key, canary, result } => self.told(&key, canary, result),
             Done::Prepared { key, attempt, result } => {
                 if let Err(Fault::Failed(failure)) = &result {
@@ -95,7 +111,7 @@ impl Service {
 
     fn pulled(
         &mut self,
-        digest: Digest,
+        origin: &Origin,
         result: Result<Kept, Failure>,
         trees: Option<BTreeSet<Digest>>,
     ) {
@@ -103,10 +119,10 @@ impl Service {
             self.note_evictions(&trees);
         }
         // One that was cancelled as it ended says nothing about the one after it.
-        if self.pulls.get(&digest).is_some_and(|pull| !pull.job.is_finished()) {
+        if self.pulls.get(origin).is_some_and(|pull| !pull.job.is_finished()) {
             return;
         }
-        let Some(pull) = self.pulls.remove(&digest) else { return };
+        let Some(pull) = self.pulls.remove(origin) else { return };
         for (key, attempt) in pull.waiting {
             if let Err(failure) = &result {
                 note_failure(&key, "the pull", failure);
@@ -162,7 +178,8 @@ mod tests {
         assert!(service.pulls.is_empty(), "cancelled");
         service.apply(ask());
         let late = Failure::new(Reason::RegistryUnavailable, "the first one ended so");
-        service.done(Done::Pulled { digest: key.digest, result: Err(late), trees: None });
+        let origin = service.origin(&key);
+        service.done(Done::Pulled { origin, result: Err(late), trees: None });
         let model = service.fleet.model(&key).expect("it was asked for");
         assert!(matches!(model.state(), State::Pulling { .. }), "{:?}", model.state());
         assert_eq!(model.trouble(), None);

@@ -207,6 +207,7 @@ mod tests {
             last_used_at: None,
             failure: reason.map(failure),
             history: Vec::new(),
+            replayed: None,
         }
     }
 
