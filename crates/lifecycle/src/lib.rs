@@ -12,6 +12,7 @@ mod error;
 mod gate;
 mod handle;
 mod jobs;
+mod labels;
 mod lease;
 pub mod metrics;
 mod names;
@@ -31,6 +32,7 @@ pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
+pub use labels::{OTHER, limit_models, model_label};
 pub use lease::{Lease, Servable};
 pub use service::{Service, start};
 pub use snapshot::{

@@ -1,5 +1,6 @@
 //! The one task that owns all machines.
 
+mod bring_ups;
 mod canaries;
 mod commands;
 mod effects;
@@ -28,7 +29,10 @@ use tokio::{
 };
 
 pub(crate) use self::canaries::CanaryRecord;
-use self::canaries::{Arms, Canaries};
+use self::{
+    bring_ups::BringUps,
+    canaries::{Arms, Canaries},
+};
 use crate::{
     Config, Error, Handle,
     clock::Clock,
@@ -69,6 +73,7 @@ pub struct Service {
     backend: Arc<dyn Backend>,
     outside: Outside,
     canaries: Canaries,
+    bring_ups: BringUps,
     journal: (u64, Arc<Legacy>),
     /// Versions up to this one are of earlier processes.
     inherited: Version,
@@ -156,6 +161,7 @@ pub fn start(
         suspect,
         outside,
         canaries,
+        bring_ups: BringUps::default(),
         journal: (0, Arc::default()),
         inherited: Version(0),
         sweep_at: clock.now() + SWEEP,

@@ -52,6 +52,7 @@ pub fn run(config: Config) -> Result<(), Error> {
 pub fn start(config: Config) -> Result<Running, Error> {
     config.validate()?;
     let exposition = Exposition::install()?;
+    outrigger_lifecycle::limit_models(config.metrics.max_models as usize);
     let listeners = Listeners::bind(&config)?;
     let addresses = listeners.addresses()?;
     let runtimes = Runtimes::build(&config.server)?;

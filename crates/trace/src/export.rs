@@ -49,8 +49,33 @@ pub struct Config {
 
 /// The collector's address cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the collector's address cannot be used")]
-pub struct Error(#[from] tonic::transport::Error);
+pub enum Error {
+    /// It is none.
+    #[error("{0:?} is not an address such as http://collector:4317")]
+    Address(String),
+    /// TLS could not be set up.
+    #[error("TLS could not be set up")]
+    Tls(#[from] tonic::transport::Error),
+}
+
+/// Whether an address could be a collector's.
+///
+/// # Errors
+/// [`Error::Address`].
+pub fn check_endpoint(address: &str) -> Result<(), Error> {
+    plain(address).map(drop)
+}
+
+/// Reads `key=value,key=value`, as in `OTEL_RESOURCE_ATTRIBUTES`; `None`: it is
+/// something else.
+pub fn attributes(text: &str) -> Option<Vec<(String, String)>> {
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let pair = |pair: &str| {
+        let (key, value) = pair.split_once('=')?;
+        (!key.is_empty()).then(|| (key.trim().to_owned(), value.trim().to_owned()))
+    };
+    pairs.map(pair).collect()
+}
 
 /// Takes spans to the collector, apart from what makes them: a collector that is
 /// down or slow costs spans, which are counted, and nothing else.
@@ -70,7 +95,7 @@ impl Exporter {
     /// # Errors
     /// The address cannot be used.
     pub fn new(config: Config) -> Result<(Tracer, Self), Error> {
-        let endpoint = endpoint(config.endpoint)?;
+        let endpoint = endpoint(&config.endpoint)?;
         let (tracer, spans) = Tracer::new(config.ratio);
         let attributes = config.resource.into_iter();
         let attributes = attributes.map(|(key, value)| attribute(key, value.into())).collect();
@@ -191,8 +216,17 @@ fn passes(code: Code) -> bool {
     )
 }
 
-fn endpoint(address: String) -> Result<Endpoint, Error> {
-    let endpoint = Endpoint::from_shared(address)?.connect_timeout(TIMEOUT);
+/// An endpoint without TLS.
+fn plain(address: &str) -> Result<Endpoint, Error> {
+    let endpoint = Endpoint::from_shared(address.to_owned()).ok().filter(|endpoint| {
+        let uri = endpoint.uri();
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
+    });
+    endpoint.ok_or_else(|| Error::Address(address.to_owned()))
+}
+
+fn endpoint(address: &str) -> Result<Endpoint, Error> {
+    let endpoint = plain(address)?.connect_timeout(TIMEOUT);
     if endpoint.uri().scheme_str() == Some("https") {
         return Ok(endpoint.tls_config(ClientTlsConfig::new().with_native_roots())?);
     }

@@ -13,6 +13,6 @@ mod span;
 mod tracer;
 
 pub use context::Context;
-pub use export::{Config, Error, Exporter};
+pub use export::{Config, Error, Exporter, attributes, check_endpoint};
 pub use span::{Kind, Span, Value};
 pub use tracer::Tracer;

@@ -48,6 +48,11 @@ impl Tracer {
         Self(None)
     }
 
+    /// Whether it traces anything.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// One that records this part of the traces that begin here, 0 to 1, and where
     /// their spans come out.
     pub(crate) fn new(ratio: f64) -> (Self, mpsc::Receiver<wire::Span>) {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use outrigger_canary::{Layer, Progress, Settings, Share, Trial};
+use outrigger_canary::{Cause, Conclusion, Decision, Layer, Progress, Settings, Share, Trial};
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Moment,
     fleet::{Answer, TagKey},
@@ -69,6 +69,8 @@ struct Running {
     failures: u32,
     /// The arms were as large as they should be.
     fits: bool,
+    /// It was found that it will not be decided in time.
+    starved: bool,
 }
 
 /// How far a promotion has come.
@@ -136,6 +138,7 @@ impl Service {
         }
         running.fits = fits;
         metrics::sizes_fit(&key.name, fits);
+        note_time(key, running, conclusion, now);
         if share != before {
             metrics::share(&key.name, share);
             tracing::info!(
@@ -226,6 +229,7 @@ impl Service {
             promotion: Promotion::Undecided,
             failures: 0,
             fits: true,
+            starved: false,
         };
         self.canaries.trials.insert(key.clone(), running);
         self.canaries.changed.insert(key.name.clone());
@@ -281,6 +285,27 @@ impl Service {
             salt: Arc::clone(&running.salt),
             outcomes: Arc::clone(&running.outcomes),
         })
+    }
+}
+
+/// Tells how much of its time the trial has used, and once that it starves.
+fn note_time(key: &TagKey, running: &mut Running, end: Option<Conclusion>, now: Moment) {
+    let (trial, maximum) = (&running.trial, running.trial.settings().judge.maximum_time);
+    let ratio = trial.spent(now).as_secs_f64() / maximum.as_secs_f64();
+    let said = trial.verdict().is_some_and(|verdict| verdict.decision == Decision::Starved);
+    let given_up = matches!(
+        end,
+        Some(Conclusion::Promote(Cause::Starved) | Conclusion::Rollback(Cause::Starved))
+    );
+    let starving = given_up || !trial.is_promising() && (said || ratio >= 1.0);
+    metrics::time_used(&key.name, ratio, starving);
+    if starving && !running.starved {
+        running.starved = true;
+        metrics::starved(&key.name);
+        tracing::warn!(
+            model.name = %key.name, model.tag = %key.tag, model.digest = %running.pair.canary,
+            "the canary starves: it gets too few requests to be decided in time"
+        );
     }
 }
 

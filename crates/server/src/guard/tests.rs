@@ -14,6 +14,7 @@ fn rules(surface: Surface, places: u32) -> Guard {
         surface,
         default_deadline: Duration::from_secs(5),
         admission: Admission::new(places, 1),
+        tracer: Tracer::off(),
         stop: CancellationToken::new(),
     }
 }

@@ -2,6 +2,7 @@
 //! machines, before an engine that does as it is told.
 
 mod canaries;
+mod collector;
 mod http;
 mod limits;
 mod metrics;
@@ -9,3 +10,4 @@ mod models;
 mod predict;
 mod shutdown;
 mod stack;
+mod traces;

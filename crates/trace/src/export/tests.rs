@@ -87,8 +87,19 @@ async fn a_collector_that_is_not_there_does_not_keep_the_process() {
 
 #[test]
 fn what_is_no_address_is_refused() {
-    for endpoint in ["", "http://", "collector port 4317"] {
+    for endpoint in ["", "http://", "collector:4317", "collector port 4317", "grpc://collector"] {
         let config = Config { endpoint: endpoint.to_owned(), ratio: 1.0, resource: Vec::new() };
         assert!(Exporter::new(config).is_err(), "{endpoint:?}");
+        assert!(check_endpoint(endpoint).is_err(), "{endpoint:?}");
     }
+    assert!(check_endpoint("http://collector:4317").is_ok());
+}
+
+#[test]
+fn attributes_are_read_as_they_are_written_in_the_environment() {
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let read = attributes(" a.b=c, team=x=y ,");
+    assert_eq!(read, Some(vec![pair("a.b", "c"), pair("team", "x=y")]));
+    assert_eq!(attributes(""), Some(Vec::new()));
+    assert_eq!([attributes("a"), attributes("=b")], [None, None]);
 }
