@@ -17,6 +17,7 @@ use axum::{
 };
 use futures::FutureExt as _;
 use outrigger_core::{Failure, Reason};
+use outrigger_trace::{Span, Tracer};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
@@ -51,6 +52,8 @@ pub(crate) struct Guard {
     pub(crate) admission: Admission,
     /// How many of them one caller may have.
     pub(crate) per_caller: Limit<Party>,
+    /// Decides which calls are traced.
+    pub(crate) tracer: Tracer,
     /// Ends answers that would go on for ever.
     pub(crate) stop: CancellationToken,
 }
@@ -70,7 +73,8 @@ pub(crate) async fn guard(
     let method = Method::of(request.uri().path());
     let allowed = guard.allowance(request.headers());
     let deadline = started + allowed.as_ref().copied().unwrap_or(guard.default_deadline);
-    let call = Call::begin(guard.surface, method, started, deadline);
+    let span = guard.span(method, request.headers());
+    let call = Call::begin(guard.surface, method, started, deadline, span);
     let result = match allowed {
         Ok(_) => guard.answer(&call, method, request, next).await,
         Err(failure) => Err(failure),
@@ -132,6 +136,14 @@ impl Guard {
                 Record::new(stranger, verb, Target::default()).end(&refused);
                 refused
             }
+        }
+    }
+
+    /// Health and reflection are asked too often to be of interest.
+    fn span(&self, method: Method, headers: &HeaderMap) -> Span {
+        match method {
+            Method::Other => Span::none(),
+            method => self.tracer.request(method.span(self.surface), headers),
         }
     }
 

@@ -4,6 +4,7 @@
 mod auth;
 mod canaries;
 mod certificates;
+mod collector;
 mod http;
 mod limits;
 mod metrics;
@@ -12,4 +13,5 @@ mod predict;
 mod shutdown;
 mod stack;
 mod tls;
+mod traces;
 mod ui;
