@@ -79,7 +79,7 @@ chart-golden: venv ## what the Helm chart renders for the tests' values, written
 	@$(PY) -m outrigger_testenv.chart.golden
 
 .PHONY: tools
-tools: ## docker-registry, skopeo, umoci, bubblewrap and promtool, where they can be installed
+tools: ## docker-registry, skopeo, umoci, bubblewrap, promtool and chromium, where they can be installed
 	@scripts/install-test-tools
 
 .PHONY: validate-model

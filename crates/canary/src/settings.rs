@@ -1,11 +1,14 @@
 //! How one canary is tried.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use outrigger_proto::outrigger::v1::{ModelCanaryConfig, model_canary_config as wire};
 use prost_types::Duration as WireDuration;
 
-use crate::{Config, InvalidShare, LatencyLimits, Limits, NonFiniteLimits, Reference, Share};
+use crate::{
+    Config, InvalidShare, LatencyLimits, Limits, NonFiniteLimits, Profile, Reference, Share,
+    Signal, SkewLimits,
+};
 
 /// How one canary is tried.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +26,8 @@ pub struct Settings {
     /// The part of live's requests that the canary answers as well, to be compared:
     /// from 0 to 1.
     pub shadow: f64,
+    /// How far features may be from the canary's profile, if that is watched.
+    pub skew: Option<Limits>,
 }
 
 /// A canary's share of the traffic over time.
@@ -110,6 +115,23 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// The same with the features held against the canary's profile, if they are to
+    /// be.
+    ///
+    /// # Errors
+    /// They are, and it has none.
+    pub fn against(mut self, profile: Option<Arc<Profile>>) -> Result<Self, InvalidSettings> {
+        let Some(limits) = self.skew else { return Ok(self) };
+        let Some(profile) = profile else {
+            let problem = "signals.skew: the image has no profile.json to compare with";
+            return Err(InvalidSettings::one(problem.to_owned()));
+        };
+        self.judge.skew = Some(SkewLimits { profile, limits });
+        Ok(self)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self::try_from(&ModelCanaryConfig::default()).expect("the defaults are valid")
@@ -124,6 +146,7 @@ impl TryFrom<&ModelCanaryConfig> for Settings {
     fn try_from(config: &ModelCanaryConfig) -> Result<Self, InvalidSettings> {
         let mut problems = Problems::default();
         let warm_up = config.warm_up.unwrap_or_default();
+        let signals = config.signals.unwrap_or_default();
         let settings = Self {
             judge: judge(config, &mut problems),
             ramp: ramp(config.ramp.as_ref(), &mut problems),
@@ -142,8 +165,10 @@ impl TryFrom<&ModelCanaryConfig> for Settings {
                 wire::OnStarved::Continue => OnStarved::Continue,
             },
             shadow: config.shadow(),
+            skew: watched(signals.skew, USUAL_SKEW),
         };
         problems.shadow(&settings);
+        problems.0.extend(settings.skew.and_then(|limits| limits.problem(Signal::Skew)));
         problems.0.extend(settings.judge.problems());
         if problems.0.is_empty() { Ok(settings) } else { Err(InvalidSettings(problems.0)) }
     }
@@ -167,9 +192,8 @@ fn judge(config: &ModelCanaryConfig, problems: &mut Problems) -> Config {
         non_finite: limits(non_finite.limits, Some(usual_non_finite.limits)).map(|limits| {
             NonFiniteLimits { expected: non_finite.expected.or(usual_non_finite.expected), limits }
         }),
-        disagreement: signals
-            .disagreement
-            .and_then(|it| limits(Some(it), Some(USUAL_DISAGREEMENT))),
+        disagreement: watched(signals.disagreement, USUAL_DISAGREEMENT),
+        // Against a profile that is not known yet.
         skew: None,
         minimum_requests: config.minimum_requests.unwrap_or(usual.minimum_requests),
         minimum_time: problems.time("minimum_time", config.minimum_time, usual.minimum_time),
@@ -190,6 +214,13 @@ fn limits(given: Option<wire::Limits>, usual: Option<Limits>) -> Option<Limits> 
     })
 }
 
+/// The limits of a signal that is watched when it is named.
+fn watched(given: Option<wire::Limits>, usual: Limits) -> Option<Limits> {
+    given.and_then(|given| limits(Some(given), Some(usual)))
+}
+
+/// How far shares of a feature's values may be off when nobody says otherwise.
+const USUAL_SKEW: Limits = Limits { tolerance: 0.05, margin: 0.1 };
 /// How many first treatments may change when nobody says otherwise: a model that is
 /// trained anew changes some.
 const USUAL_DISAGREEMENT: Limits = Limits { tolerance: 0.1, margin: 0.2 };
@@ -312,6 +343,19 @@ mod tests {
             let told = read(&wrong).unwrap_err().to_string();
             assert!(told.contains("shadow"), "{told}");
         }
+    }
+
+    #[test]
+    fn skew_is_watched_when_it_is_named_and_needs_a_profile() {
+        let profile = br#"{"schema": "outrigger.dev/profile/v1", "features": []}"#;
+        let profile = || Some(Arc::new(Profile::parse(profile).unwrap()));
+        assert_eq!(read(&json!({})).unwrap().against(profile()).unwrap().judge.skew, None);
+        let settings = read(&json!({"signals": {"skew": {"tolerance": 0.03}}})).unwrap();
+        let told = settings.clone().against(None).unwrap_err().to_string();
+        assert!(told.contains("profile.json"), "{told}");
+        let skew = settings.against(profile()).unwrap().judge.skew.unwrap();
+        assert_eq!(skew.limits, Limits { tolerance: 0.03, margin: 0.1 });
+        assert!(read(&json!({"signals": {"skew": {"margin": 0.01}}})).is_err());
     }
 
     #[test]

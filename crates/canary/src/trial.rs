@@ -5,7 +5,7 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use outrigger_core::Moment;
+use outrigger_core::{Arm, Moment};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -143,6 +143,13 @@ impl Trial {
     pub fn observe_pair(&mut self, pair: &Pair) {
         if let Phase::Split(split) = &mut self.phase {
             split.statistics.record_pair(pair);
+        }
+    }
+
+    /// Counts the features of a request, by their categories in the arm's profile.
+    pub fn observe_features(&mut self, share: Share, arm: Arm, categories: &[usize]) {
+        if let Phase::Split(split) = &mut self.phase {
+            split.statistics.record_features(share, arm, categories);
         }
     }
 

@@ -85,6 +85,10 @@ reasons! {
     ImageNotAllowed = "IMAGE_NOT_ALLOWED", PermissionDenied, Never;
     /// The image is not a valid model package: layer, metadata.json, SavedModel or signature.
     ImageInvalid = "IMAGE_INVALID", FailedPrecondition, Never;
+    /// The image is not signed, and `images.signatures` asks for it; a signature is looked for again.
+    SignatureMissing = "SIGNATURE_MISSING", FailedPrecondition, Never;
+    /// None of the image's signatures is valid by a key of `images.signatures`; others are looked for.
+    SignatureInvalid = "SIGNATURE_INVALID", FailedPrecondition, Never;
     /// The model does not score its golden requests as expected, or fails a first request.
     GoldenMismatch = "GOLDEN_MISMATCH", FailedPrecondition, Never;
     /// A required feature was not sent.

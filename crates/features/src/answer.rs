@@ -7,6 +7,7 @@
 
 mod best;
 mod output;
+mod propensity;
 mod rank;
 mod response;
 mod sample;

@@ -33,6 +33,7 @@ mod request;
 pub mod signature;
 mod smoke;
 mod transcode;
+mod values;
 
 pub use answer::{Answer, Best, Sample};
 pub use error::Error;
@@ -41,3 +42,4 @@ pub use metadata::{Metadata, MetadataError};
 pub use pack::{FeatureCounts, Limits, Packed, UserRows};
 pub use plan::Plan;
 pub use signature::SignatureError;
+pub use values::{Sent, Slot};

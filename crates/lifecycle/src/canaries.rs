@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration, time::SystemTime};
 
-use outrigger_canary::{Finding, Trial, Verdict, statistics::Pairs};
+use outrigger_canary::{Arm, Deviation, Finding, Trial, Verdict, statistics::Pairs};
 use outrigger_core::{Digest, ModelName, Tag};
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +104,32 @@ pub struct VerdictView {
     /// Requests that both arms answered; `None` without any.
     #[serde(default)]
     pub shadowed: Option<ShadowedView>,
+    /// Where the features of the arms are farthest from their profiles.
+    #[serde(default)]
+    pub deviations: Vec<DeviationView>,
+}
+
+/// A category of a feature's values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviationView {
+    /// `live` or `canary`.
+    pub arm: String,
+    /// The feature and the category, as `channel: missing`.
+    pub place: String,
+    /// Its share in the profile,
+    pub expected: f64,
+    /// and in the requests that were looked at,
+    pub seen: f64,
+    /// of which there were so many.
+    pub requests: u64,
+}
+
+impl DeviationView {
+    pub(crate) fn new(arm: Arm, deviation: Deviation) -> Self {
+        let Deviation { place, expected, seen, requests } = deviation;
+        Self { arm: arm.as_str().to_owned(), place, expected, seen, requests }
+    }
 }
 
 /// Requests that both arms answered.
@@ -140,15 +166,17 @@ pub struct FindingView {
     pub upper: f64,
     pub tolerance: f64,
     pub margin: f64,
+    #[serde(default)]
+    pub detail: String,
 }
 
 impl VerdictView {
     /// What the judge of a trial said last; `None` before the split.
-    pub(crate) fn of(trial: &Trial) -> Option<Self> {
-        Some(Self::new(trial.verdict()?, trial.statistics()?.pairs()))
+    pub(crate) fn of(trial: &Trial, deviations: Vec<DeviationView>) -> Option<Self> {
+        Some(Self::new(trial.verdict()?, trial.statistics()?.pairs(), deviations))
     }
 
-    fn new(verdict: &Verdict, pairs: &Pairs) -> Self {
+    fn new(verdict: &Verdict, pairs: &Pairs, deviations: Vec<DeviationView>) -> Self {
         Self {
             decision: verdict.decision.to_string(),
             summary: verdict.to_string(),
@@ -158,6 +186,7 @@ impl VerdictView {
             expected_share: verdict.sample_ratio.expected,
             seen_share: verdict.sample_ratio.seen,
             shares_fit: verdict.sample_ratio.fits,
+            deviations,
             shadowed: (pairs.count() > 0).then(|| ShadowedView::from(pairs)),
         }
     }
@@ -190,6 +219,7 @@ impl From<&Finding> for FindingView {
             upper: bounded(finding.upper),
             tolerance: finding.tolerance,
             margin: finding.margin,
+            detail: finding.detail.clone().unwrap_or_default(),
         }
     }
 }

@@ -10,6 +10,7 @@ mod clock;
 mod config;
 mod drains;
 mod error;
+mod exposure;
 mod gate;
 mod handle;
 mod jobs;
@@ -17,24 +18,31 @@ mod lease;
 pub mod metrics;
 mod names;
 mod outcomes;
+mod profile;
+mod recent;
+mod replay;
 mod routes;
 mod service;
 mod shadow;
+mod signatures;
 mod snapshot;
 mod split;
 mod watched;
 mod world;
 
 pub use canaries::{
-    Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, FindingView,
-    ShadowedView, VerdictView,
+    Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, DeviationView,
+    FindingView, ShadowedView, VerdictView,
 };
 pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
+pub use profile::Profiled;
+pub use replay::Replayed;
 pub use service::{Service, start};
+pub use signatures::Signed;
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };

@@ -4,16 +4,18 @@ use std::{
     cell::Cell,
     sync::{
         Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
-use outrigger_canary::{Draw, Exposures, Observation, Pair, Share};
+use outrigger_canary::{Arm, Draw, Exposures, Observation, Pair, Share};
 
 /// Threads that note outcomes without sharing a place with another.
 const SHARDS: usize = 64;
 /// Outcomes kept in a place until they are collected, which is once a second.
 const MOST: usize = 1 << 16;
+/// Requests of an arm whose features are looked at, from one collection to the next.
+const FEATURES: u32 = 100;
 
 /// Outcomes of one trial's requests. Each thread has a place of its own, of two
 /// parts: whoever collects holds one of them at a time, so that a thread that
@@ -25,6 +27,8 @@ pub(crate) struct Outcomes {
     /// Found no room.
     lost: AtomicU64,
     shadows: Shadows,
+    /// Requests of live and of the canary whose features are still to be looked at.
+    features: [AtomicU32; 2],
 }
 
 /// Of the requests that were to go to the canary as well, those without a pair.
@@ -43,6 +47,8 @@ pub(crate) enum Noted {
     Outcome(Option<Share>, Observation),
     /// Both arms have answered it.
     Pair(Pair),
+    /// The categories of its features, with the canary's share at the time.
+    Features(Share, Arm, Vec<usize>),
 }
 
 /// On cache lines of its own.
@@ -58,6 +64,7 @@ impl Default for Outcomes {
             exposures: Exposures::new(),
             lost: AtomicU64::new(0),
             shadows: Shadows::default(),
+            features: [FEATURES; 2].map(AtomicU32::new),
         }
     }
 }
@@ -80,8 +87,17 @@ impl Outcomes {
         self.exposures.first(draw)
     }
 
+    /// Whether the features of a request are to be looked at. That is so for a number
+    /// of requests after each [`Self::take`].
+    pub(crate) fn wants_features(&self, arm: Arm) -> bool {
+        let left = &self.features[usize::from(arm == Arm::Canary)];
+        left.load(Relaxed) > 0
+            && left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
     /// Takes what was noted.
     pub(crate) fn take(&self) -> Vec<Noted> {
+        self.features.iter().for_each(|left| left.store(FEATURES, Relaxed));
         let parts = self.shards.iter().flat_map(|shard| &shard.0);
         let mut all = Vec::new();
         for part in parts {
@@ -133,7 +149,6 @@ mod tests {
     use std::{sync::Arc, thread, time::Duration};
 
     use outrigger_canary::Outcome;
-    use outrigger_core::Arm;
 
     use super::*;
 
@@ -157,6 +172,16 @@ mod tests {
         }
         taken += outcomes.take().len();
         assert_eq!((taken, outcomes.take_lost()), (3 * EACH, 0));
+    }
+
+    #[test]
+    fn features_of_so_many_requests_of_each_arm_are_looked_at() {
+        let outcomes = Outcomes::default();
+        let wanted = |arm| (0..1000).filter(|_| outcomes.wants_features(arm)).count();
+        assert_eq!((wanted(Arm::Live), wanted(Arm::Live)), (FEATURES as usize, 0));
+        assert_eq!(wanted(Arm::Canary), FEATURES as usize);
+        outcomes.take();
+        assert_eq!(wanted(Arm::Live), FEATURES as usize);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use outrigger_features::{Limits, Packed};
 
 use crate::{
     aside::Aside,
+    exposure::Exposure,
     lease::{Lease, Servable},
     outcomes::{Noted, Outcomes},
     shadow::Shadow,
@@ -44,31 +45,18 @@ pub struct Answered<'a> {
 
 impl Split {
     /// The arm of a request with that key, and whether the trial counts what
-    /// becomes of it: of each key, it counts the first. Without a key the arm is
-    /// drawn.
-    pub(crate) fn choose(&self, key: &str) -> (Arm, bool) {
-        let Some(share) = self.share else { return (Arm::Live, true) };
+    /// becomes of it: of each key, it counts the first, and that exposes the key.
+    /// Without a key the arm is drawn.
+    pub(crate) fn choose(&self, key: &str) -> (Arm, bool, Option<Exposure>) {
+        let Some(share) = self.share else { return (Arm::Live, true, None) };
         if key.is_empty() {
-            return (Draw::at_random(rand::random()).arm(share), true);
+            return (Draw::at_random(rand::random()).arm(share), true, None);
         }
         let draw = Draw::of_key(&self.salt, key);
         let (arm, is_first) = (draw.arm(share), self.outcomes.is_first(draw));
-        if is_first {
-            self.log_exposure(key, arm, share);
-        }
-        (arm, is_first)
-    }
-
-    /// Who was given which arm, for whoever evaluates that elsewhere. Off unless
-    /// the log's level names it: keys may be personal.
-    fn log_exposure(&self, key: &str, arm: Arm, share: Share) {
-        let (name, digest) = (&self.live.key.name, &self.servable(arm).key.digest);
-        tracing::debug!(
-            target: "outrigger_exposure",
-            { model.name = %name, model.digest = %digest, routing_key = key,
-              arm = arm.as_str(), share = share.probability() },
-            "a key is exposed"
-        );
+        let model = &self.servable(arm).key;
+        let exposure = is_first.then(|| Exposure::logged(key, model, arm, share)).flatten();
+        (arm, is_first, exposure)
     }
 
     /// What answers for that arm.
@@ -79,6 +67,27 @@ impl Split {
     /// Notes what came of a request, for the trial.
     pub(crate) fn observe(&self, arm: Arm, latency: std::time::Duration, outcome: Outcome) {
         self.outcomes.note(Noted::Outcome(self.share, Observation { arm, latency, outcome }));
+    }
+
+    /// Counts the features of a request for its arm, if it is one of those that are
+    /// looked at.
+    pub(crate) fn look_at_features(&self, arm: Arm, answered: &Answered<'_>) {
+        let (Some(share), servable) = (self.share, self.servable(arm)) else { return };
+        let Some(profile) = servable.profile.as_ref() else { return };
+        if !self.outcomes.wants_features(arm) {
+            return;
+        }
+        self.aside.offer(answered.request.len(), || {
+            let (profile, plan) = (Arc::clone(profile), Arc::clone(&servable.plan));
+            let (request, limits) = (answered.request.clone(), *answered.limits);
+            let outcomes = Arc::clone(&self.outcomes);
+            async move {
+                let found = profile.categories(&plan, &request, rand::random(), &limits);
+                if let Some(categories) = found {
+                    outcomes.note(Noted::Features(share, arm, categories));
+                }
+            }
+        });
     }
 
     /// Has the canary answer one of live's requests as well, if chance says so.

@@ -189,6 +189,10 @@ section! {
         /// References that may be pulled: each admits what lies under it, by whole path segments.
         /// Empty: whatever `repository` and `models` name.
         allowed: Vec<String> = "[]";
+        /// Images that must be signed with cosign, and whose keys count (docs/security.md): a list
+        /// of `prefix` (as in `allowed`) and `keys` (files with public keys in PEM). Of several
+        /// prefixes the longest holds; one without keys asks for no signature.
+        signatures: Vec<SignatureRule> = "[]";
         /// The tag of a request that names no version.
         default_tag: Tag = "latest";
         /// How often followed tags are looked up.
@@ -225,6 +229,17 @@ section! {
         /// What is logged, as in `info` or `info,outrigger_lifecycle=debug`.
         level: String = "info";
     }
+}
+
+/// Images that must be signed, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignatureRule {
+    /// Where the images are, as in `images.allowed`.
+    pub prefix: String,
+    /// Files with public keys in PEM, of which one must have signed.
+    #[serde(default)]
+    pub keys: Vec<PathBuf>,
 }
 
 /// A model known by name before anybody asks for it.

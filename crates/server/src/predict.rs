@@ -239,6 +239,9 @@ impl Predictor {
         if lease.is_counted() {
             sample(call, lease, &packed, &outputs);
         }
+        if lease.is_exposure() {
+            lease.drawn(lease.plan.propensity(&packed, &outputs));
+        }
         let answer = timed(call, Stage::Encode, || answer(&packed, &outputs))?;
         if let Some(request) = request {
             let (limits, packed, outputs) = (&self.limits, &packed, &outputs);
@@ -261,10 +264,14 @@ async fn run(
         return Ok(Vec::new());
     }
     let start = Instant::now();
+    let mut wanted = lease.plan.output_names(packed);
+    if lease.is_exposure() {
+        wanted.extend(lease.plan.propensity_tensor().filter(|it| !wanted.contains(it)).cloned());
+    }
     let run = lease.backend.predict(backend::Call {
         target: Arc::clone(&lease.target),
         inputs: std::mem::take(&mut packed.tensors),
-        outputs: lease.plan.output_names(packed),
+        outputs: wanted,
         deadline: terms.deadline,
     });
     let outputs = run.await.map_err(|error| Failure::because(error.reason(), &error))?;

@@ -234,6 +234,7 @@ fn lifecycle_config(config: &Config) -> lifecycle::Config {
         images: lifecycle::Images {
             repository: images.repository.clone(),
             allowed: allowed(config),
+            signatures: images.signatures.iter().map(signed).collect(),
             default_tag: images.default_tag.clone(),
             poll_interval: images.poll_interval.0,
         },
@@ -247,6 +248,10 @@ fn lifecycle_config(config: &Config) -> lifecycle::Config {
         },
         ..lifecycle::Config::default()
     }
+}
+
+fn signed(rule: &crate::config::SignatureRule) -> lifecycle::Signed {
+    lifecycle::Signed { prefix: rule.prefix.clone(), keys: rule.keys.clone() }
 }
 
 fn entry(model: &crate::config::Model) -> lifecycle::ModelEntry {

@@ -303,6 +303,25 @@ def test_ca_bundle(rendered, source, key):
     assert f"ca_file: {place}/ca.crt\n" in rendered.config["outrigger.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("rendered", "source"),
+    [
+        (EVERYTHING, {"secret": {"secretName": "cosign-keys"}}),
+        (PLAIN, {"configMap": {"name": "cosign-keys"}}),
+    ],
+)
+def test_signature_keys(rendered, source):
+    assert volume(rendered, "keys") == {"name": "keys", **source}
+    assert mounts(rendered, "outrigger")["keys"] == "/etc/outrigger/keys"
+
+
+def test_signatures_name_keys_that_are_mounted():
+    config = yaml.safe_load(EVERYTHING.config["outrigger.yaml"])
+    keys = [key for rule in config["images"]["signatures"] for key in rule.get("keys", [])]
+    place = mounts(EVERYTHING, "outrigger")["keys"]
+    assert keys and all(key.startswith(f"{place}/") for key in keys)
+
+
 def test_proxy():
     variables = environment(EVERYTHING, "outrigger")
     assert variables["HTTPS_PROXY"] == variables["HTTP_PROXY"] == "http://proxy.example:3128"

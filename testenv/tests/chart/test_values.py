@@ -157,6 +157,10 @@ def test_the_schema_refuses(values, complaint):
             {"tls": {"existingSecret": "t"}, "config": {"tls": {"health": "mutual"}}},
             "config.tls.health",
         ),
+        (
+            {"registry": {"signatureKeys": {"existingSecret": "a", "existingConfigMap": "b"}}},
+            "registry.signatureKeys",
+        ),
         ({"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}}, "autoscaling"),
         ({"drain": {"delaySeconds": 30, "graceSeconds": 30}}, "drain.graceSeconds"),
     ],

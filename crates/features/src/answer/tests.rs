@@ -151,6 +151,19 @@ fn single_outputs_are_one_score_or_a_list_of_one() {
 }
 
 #[test]
+fn the_propensity_is_that_of_the_best_treatment() {
+    let plan = everything();
+    let treatment = plan.smoke_request().treatments[0].clone();
+    let asked = PredictRequest { treatments: vec![treatment; 3], ..plan.smoke_request() };
+    let packed = pack(&plan, &[asked]).expect("packs");
+    let scores = output("scores", &[1, 3], &[0.1, 0.7, 0.2]);
+    let propensities = output("p", &[1, 3], &[0.25, 0.5, 0.75]);
+    assert_eq!(plan.propensity(&packed, &[scores.clone(), propensities]), Some(0.5));
+    assert_eq!(plan.propensity(&packed, &[scores]), None);
+    assert_eq!(crate::fixtures::plan().propensity(&packed, &[]), None, "it gives none");
+}
+
+#[test]
 fn without_treatments_the_lists_are_empty_and_no_output_is_needed() {
     let plan = plan();
     let packed = pack(&plan, &[request(&[])]).expect("packs");

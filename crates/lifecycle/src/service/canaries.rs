@@ -2,6 +2,7 @@
 
 mod act;
 mod journal;
+mod verdicts;
 mod view;
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use outrigger_canary::{Layer, Progress, Settings, Share, Trial};
+use outrigger_canary::{Arm, Deviation, Layer, Progress, Settings, Share, Trial};
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Moment,
     fleet::{Answer, TagKey},
@@ -22,6 +23,7 @@ use self::journal::Journal;
 
 use super::Service;
 use crate::{
+    Profiled,
     canaries::{By, CanaryDecision},
     lease::Live,
     metrics,
@@ -65,11 +67,15 @@ struct Running {
     trial: Trial,
     salt: Arc<str>,
     outcomes: Arc<Outcomes>,
+    /// Of live and of the canary.
+    profiles: [Option<Arc<Profiled>>; 2],
     promotion: Promotion,
     /// How often the registry could not be told.
     failures: u32,
     /// The arms were as large as they should be.
     fits: bool,
+    /// Whether the registry is being asked what others have decided.
+    looking: bool,
 }
 
 /// How far a promotion has come.
@@ -130,6 +136,9 @@ impl Service {
             match noted {
                 Noted::Outcome(share, observation) => running.trial.observe(share, &observation),
                 Noted::Pair(pair) => running.trial.observe_pair(&pair),
+                Noted::Features(share, arm, categories) => {
+                    running.trial.observe_features(share, arm, &categories);
+                }
             }
         }
         let before = running.trial.share();
@@ -141,6 +150,7 @@ impl Service {
         }
         running.fits = fits;
         metrics::sizes_fit(&key.name, fits);
+        running.note_skew(key);
         if share != before {
             metrics::share(&key.name, share);
             tracing::info!(
@@ -228,12 +238,16 @@ impl Service {
             trial: Trial::new(settings, progress.unwrap_or_default(), now),
             salt: pair.canary.to_string().into(),
             outcomes: Arc::default(),
+            profiles: [pair.live, pair.canary]
+                .map(|digest| self.profile(&ModelKey { name: key.name.clone(), digest })),
             promotion: Promotion::Undecided,
             failures: 0,
             fits: true,
+            looking: false,
         };
         self.canaries.trials.insert(key.clone(), running);
         self.canaries.changed.insert(key.name.clone());
+        self.look_for_verdict(key);
     }
 
     /// How a version says that it is tried: the configuration under and over it.
@@ -248,6 +262,8 @@ impl Service {
             let layer = canary.defaults.clone().under(&label.unwrap_or_default());
             Settings::try_from(&layer.under(&canary.overrides).message())
         });
+        let profile = self.profile(version).map(|profiled| Arc::clone(&profiled.profile));
+        let settings = settings.and_then(|settings| settings.against(profile));
         let settings = settings.map_err(|error| {
             let message = format!("label {}: {error}", outrigger_canary::LABEL);
             Failure::new(outrigger_core::Reason::CanaryInvalid, message)
@@ -255,6 +271,11 @@ impl Service {
         let live = ModelKey { name: version.name.clone(), digest: live };
         let draws = [version, &live].into_iter().any(|version| self.draws(version));
         Ok(if draws { settings.of_distributions() } else { settings })
+    }
+
+    /// What the features of a version that is up looked like at its training.
+    fn profile(&self, version: &ModelKey) -> Option<Arc<Profiled>> {
+        self.live.get(version)?.routed()?.profile.clone()
     }
 
     /// Whether a version gives other scores every time.
@@ -297,6 +318,26 @@ impl Service {
             shadow: running.trial.settings().shadow,
             aside: self.aside.clone(),
         })
+    }
+}
+
+impl Running {
+    /// Where the features of an arm are farthest from its profile, the farthest
+    /// first.
+    fn deviations(&self, arm: Arm, most: usize) -> Vec<Deviation> {
+        let profile = self.profiles[usize::from(arm == Arm::Canary)].as_ref();
+        let (Some(profile), Some(seen)) = (profile, self.trial.statistics()) else {
+            return Vec::new();
+        };
+        seen.deviations(arm, &profile.profile, most)
+    }
+
+    fn note_skew(&self, key: &TagKey) {
+        for arm in [Arm::Live, Arm::Canary] {
+            if let Some(farthest) = self.deviations(arm, 1).first() {
+                metrics::skew(&key.name, arm, farthest.size());
+            }
+        }
     }
 }
 

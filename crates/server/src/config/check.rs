@@ -160,6 +160,17 @@ impl Check {
                 self.require(false, format!("images.allowed[{position}]"), error.to_string());
             }
         }
+        let mut prefixes = BTreeSet::new();
+        for (position, rule) in images.signatures.iter().enumerate() {
+            let key = format!("images.signatures[{position}].prefix");
+            match rule.prefix.parse::<Prefix>() {
+                Ok(prefix) => {
+                    let new = prefixes.insert(prefix.to_string());
+                    self.require(new, key, format!("{prefix} is listed twice"));
+                }
+                Err(error) => self.require(false, key, error.to_string()),
+            }
+        }
         if let Some(repository) = &images.repository {
             // It may be wider than what is allowed of it.
             self.bare("images.repository", repository);

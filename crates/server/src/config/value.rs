@@ -6,7 +6,10 @@ use outrigger_canary::Layer;
 use outrigger_core::Tag;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned};
 
-use super::access::{Callers, Rights, Transport};
+use super::{
+    SignatureRule,
+    access::{Callers, Rights, Transport},
+};
 
 /// A type that a setting can have.
 pub(crate) trait Setting: Serialize + DeserializeOwned {
@@ -38,6 +41,7 @@ settings! {
     Transport: "plain, server, optional or mutual";
     Option<Rights>: "list of rights";
     Callers: "rights by caller";
+    Vec<SignatureRule>: "list of prefix and keys";
 }
 
 /// A number of bytes, written like `20GiB`, `64MB` or `1024`.

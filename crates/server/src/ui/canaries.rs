@@ -149,6 +149,13 @@ impl Trials {
     }
 
     fn decision(&self, decision: &CanaryDecision) -> Decision {
+        let mut points = self.closing(&key(&decision.model, &decision.tag, decision.canary));
+        // What it was decided by came after the last look.
+        for finding in decision.verdict.iter().flat_map(|verdict| &verdict.findings) {
+            let points = points.entry(finding.signal.clone()).or_default();
+            let last = points.last().and_then(|point| point[0]);
+            points.push(point(last.map_or(0.0, |last| last + 1.0), finding));
+        }
         Decision {
             at: milliseconds(decision.at),
             model: decision.model.to_string(),
@@ -159,7 +166,7 @@ impl Trials {
             by: decision.by.clone(),
             reason: decision.reason.clone(),
             verdict: decision.verdict.as_ref().map(verdict),
-            points: self.closing(&key(&decision.model, &decision.tag, decision.canary)),
+            points,
         }
     }
 }
@@ -300,6 +307,7 @@ mod tests {
             upper: width,
             tolerance: 0.0,
             margin: 0.1,
+            detail: String::new(),
         }
     }
 

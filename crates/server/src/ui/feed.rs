@@ -162,7 +162,7 @@ impl State {
             &self.figures,
         );
         self.overview = overview.clone();
-        let models = self.listed.topic(&shared.models, &snapshot);
+        let models = self.listed.topic(&snapshot, |name| shared.models.default_selector(name));
         let canaries = self.trials.topic(&shared.models.canaries());
         let topics = [overview, models, canaries, self.traffic.topic()];
         News { made: Some(Instant::now()), topics }

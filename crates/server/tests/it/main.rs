@@ -12,3 +12,4 @@ mod predict;
 mod shutdown;
 mod stack;
 mod tls;
+mod ui;

@@ -4,6 +4,7 @@
 {{- define "outrigger.paths.tls" -}}/etc/outrigger/tls{{- end -}}
 {{- define "outrigger.paths.clientCA" -}}/etc/outrigger/client-ca{{- end -}}
 {{- define "outrigger.paths.tokens" -}}/etc/outrigger/tokens{{- end -}}
+{{- define "outrigger.paths.keys" -}}/etc/outrigger/keys{{- end -}}
 {{- define "outrigger.paths.store" -}}/var/lib/outrigger{{- end -}}
 {{- define "outrigger.paths.socket" -}}/run/outrigger/engine.sock{{- end -}}
 
@@ -25,6 +26,10 @@
 {{- $top := index . 0 -}}
 {{- $transport := dig (index . 1) "server" (default dict $top.Values.config.tls) -}}
 {{- if and $top.Values.tls.existingSecret (ne $transport "plain") }}true{{ end -}}
+{{- end -}}
+
+{{- define "outrigger.hasSignatureKeys" -}}
+{{- with .Values.registry.signatureKeys }}{{ if or .existingConfigMap .existingSecret }}true{{ end }}{{ end -}}
 {{- end -}}
 
 {{/* A tenth of the volume stays free: a full emptyDir would evict the pod. */}}
@@ -69,6 +74,9 @@
 {{- $_ := set $config "tls" $tls -}}
 {{- if not $config.images.repository -}}
 {{- $_ := unset $config.images "repository" -}}
+{{- end -}}
+{{- if not $config.images.signatures -}}
+{{- $_ := unset $config.images "signatures" -}}
 {{- end -}}
 {{- if include "outrigger.registrySecret" . -}}
 {{- $_ := set $config.images "docker_config" (include "outrigger.paths.registry" .) -}}

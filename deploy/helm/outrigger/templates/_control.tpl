@@ -72,6 +72,9 @@
     {{- if .Values.auth.existingSecret }}
     - {name: tokens, mountPath: {{ include "outrigger.paths.tokens" . }}, readOnly: true}
     {{- end }}
+    {{- if include "outrigger.hasSignatureKeys" . }}
+    - {name: keys, mountPath: {{ include "outrigger.paths.keys" . }}, readOnly: true}
+    {{- end }}
     {{- if .Values.baseline.reference }}
     - {name: baseline, mountPath: /baseline, readOnly: true}
     {{- end }}

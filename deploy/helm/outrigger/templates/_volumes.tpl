@@ -75,6 +75,16 @@ resources:
   secret:
     secretName: {{ . }}
 {{- end }}
+{{- with .Values.registry.signatureKeys.existingConfigMap }}
+- name: keys
+  configMap:
+    name: {{ . }}
+{{- end }}
+{{- with .Values.registry.signatureKeys.existingSecret }}
+- name: keys
+  secret:
+    secretName: {{ . }}
+{{- end }}
 {{- with .Values.baseline }}
 {{- if .reference }}
 - name: baseline

@@ -11,7 +11,8 @@ import { listen } from "./stream.js";
 /** Samples of requests and latencies by model, over the last minutes. */
 class Traffic {
   static MOST = 60;
-  static SPAN = 120000;
+  // Milliseconds that charts show, however little is known.
+  static LEAST = 30000;
   samples = [];
 
   add(...samples) {
@@ -25,7 +26,7 @@ class Traffic {
 
   /** The time that charts show. */
   window() {
-    const span = Math.max(Traffic.SPAN, this.at - (this.samples[0]?.at ?? this.at));
+    const span = Math.max(Traffic.LEAST, this.at - (this.samples[0]?.at ?? this.at));
     return { from: this.at - span, to: this.at };
   }
 
@@ -33,8 +34,14 @@ class Traffic {
     return (this.at - (this.samples[0]?.at ?? this.at)) / 1000;
   }
 
+  /** A point for each sample; without latencies where nothing was answered. */
   of(name) {
-    return this.samples.filter(({ models }) => models[name]).map(({ at, models }) => point(at, models[name]));
+    return this.samples.map(({ at, models }) => (models[name] ? point(at, models[name]) : { at, rate: 0, failed: 0, median: null, p95: null }));
+  }
+
+  /** Whether there were requests at all. */
+  has(name) {
+    return this.samples.some(({ models }) => models[name]);
   }
 
   latest(name) {
@@ -84,6 +91,7 @@ function draw() {
   due = true;
   requestAnimationFrame(() => {
     due = false;
+    if (state.overview) say(byId("version"), `v${state.overview.about.version}`);
     if (named()) return model.tick(state);
     tiles(state);
     canaries.list(state);

@@ -16,6 +16,7 @@ const SIGNALS = {
   disagreement: "Disagreement",
   skew: "Feature skew",
 };
+const nameOf = ({ signal }) => SIGNALS[signal] ?? words(signal);
 const OUTCOMES = {
   promoted: "good",
   rolled_back: "bad",
@@ -67,15 +68,22 @@ export function card(canary, { heading }) {
   return h("article", { class: "card canary", "data-id": canary.id },
     h(heading, { class: "line" },
       h("a", { href: link(canary.model) }, canary.model),
-      h("span", { class: "tag" }, canary.tag), h("span", { class: "quiet" }, "tries"), h("span", { class: "tag" }, canary.canary_tag),
+      h("span", { class: "tag" }, canary.canary_tag), h("span", { class: "quiet" }, "against"), h("span", { class: "tag" }, canary.tag),
       h("span", { class: "pill", "data-phase": canary.phase }, words(canary.phase))),
     canary.message && h("p", { class: "trouble wrap" }, canary.message),
     arms(canary),
-    verdict && h("p", { class: "verdict", "data-decision": verdict.decision }, h("b", {}, verdict.decision), ` ${rest(verdict.summary, verdict.decision)}`),
-    verdict && charts(verdict, canary.points));
+    verdict && h("p", { class: "verdict", "data-decision": verdict.decision }, h("b", {}, verdict.decision), ` ${why(verdict)}`),
+    verdict && charts(verdict, canary.points),
+    verdict && h("p", { class: "quiet legend" }, "Line and band: the canary's difference from live, and where it surely lies, over the time on trial. In the green it is harmless; dashed is the margin."));
 }
 
-const rest = (summary, decision) => summary.replace(new RegExp(`^${decision}:?\\s*`), "").replace(/^$/, "nothing is proved yet");
+/** The summary without the decision. While there is none, the charts say the rest. */
+function why({ decision, summary, findings }) {
+  if (decision !== "continue") return summary.startsWith(decision) ? summary.slice(decision.length).replace(/^:\s*/, "") : summary;
+  const open = findings.filter((finding) => finding.state === "open").map(nameOf);
+  if (open.length > 0) return `${open.join(", ")}: nothing is proved yet`;
+  return "every signal is within its margin; the minimum time or requests, or the ramp, are not through";
+}
 
 function arms({ live, canary, share, elapsed, verdict }) {
   const all = verdict ? verdict.live + verdict.canary : 0;
@@ -85,9 +93,9 @@ function arms({ live, canary, share, elapsed, verdict }) {
   const part = h("span", { class: "part" });
   part.style.inlineSize = `${share * 100}%`;
   return [
-    h("div", { class: "split", role: "img", "aria-label": `The canary has ${percent(share)} of the traffic` }, part),
+    share > 0 && h("div", { class: "split", role: "img", "aria-label": `The canary has ${percent(share)} of the traffic` }, part),
     h("div", { class: "arms" }, arm("live", live, verdict?.live), arm("canary", canary, verdict?.canary),
-      h("span", { class: "quiet" }, `${percent(share)} of the traffic, on trial for ${duration(elapsed)}`)),
+      h("span", { class: "quiet" }, share > 0 ? `${percent(share)} of the traffic, on trial for ${duration(elapsed)}` : "no share of the traffic")),
     verdict && !verdict.shares_fit && h("p", { class: "trouble" }, `The arms' sizes do not fit the share: ${percent(verdict.expected_share)} was drawn, ${percent(verdict.seen_share)} came. Requests are lost or misrouted; do not trust the comparison.`),
   ];
 }
@@ -97,7 +105,7 @@ function charts(verdict, points) {
 }
 
 function signal(finding, points) {
-  const name = SIGNALS[finding.signal] ?? words(finding.signal);
+  const name = nameOf(finding);
   const { difference, lower, upper } = finding;
   const told = (value) => (value === null ? "unknown" : finding.signal === "scores" ? number(value) : `${value > 0 ? "+" : ""}${number(value * 100)} %`);
   const figure = (value) => (value === null ? "–" : finding.signal === "latency" ? latency(value * 1000) : finding.signal === "scores" ? number(value) : percent(value));

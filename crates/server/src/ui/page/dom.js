@@ -84,6 +84,10 @@ async function copy(button, full, short) {
     told = full;
   }
   button.textContent = told;
+  button.classList.toggle("whole", told === full);
   if (told === full) getSelection().selectAllChildren(button);
-  setTimeout(() => say(button, short), told === full ? 8000 : 1200);
+  setTimeout(() => {
+    say(button, short);
+    button.classList.remove("whole");
+  }, told === full ? 8000 : 1200);
 }

@@ -6,6 +6,8 @@ import { byId, digest, h, redraw, say } from "./dom.js";
 import { ago, bytes, duration, exactly, latency, many, number, secondsSince, short } from "./format.js";
 import { label, pill } from "./models.js";
 
+const STATES = ["new", "downloaded", "loaded", "available"];
+
 let shown;
 
 /** Shows the model of that name. */
@@ -73,7 +75,7 @@ function traffic(page, state) {
   if (page.sampled === state.traffic.at) return;
   page.sampled = state.traffic.at;
   const points = state.traffic.of(page.name);
-  if (points.length === 0) {
+  if (!state.traffic.has(page.name)) {
     page.traffic.replaceChildren(h("p", { class: "quiet" }, `No requests in the last ${duration(Math.max(state.traffic.seconds(), 60))}.`));
     return;
   }
@@ -134,11 +136,11 @@ function life(version, tags) {
 
 function event(step, next) {
   const stayed = next ? (Date.parse(next.at) - Date.parse(step.at)) / 1000 : secondsSince(Date.parse(step.at));
-  const back = ["new", "downloaded", "loaded", "available"].indexOf(step.to) < ["new", "downloaded", "loaded", "available"].indexOf(step.from);
+  const back = STATES.indexOf(step.to) < STATES.indexOf(step.from);
   return h("li", { "data-state": step.to, "data-back": back },
     h("p", {}, h("b", {}, step.to), h("span", { class: "quiet" }, ` from ${step.from}`)),
     h("p", {}, step.cause),
-    h("p", { class: "quiet" }, time(step.at), next ? `, for ${duration(stayed)}` : ""));
+    h("p", { class: "quiet when" }, time(step.at), next ? `, for ${duration(stayed)}` : ""));
 }
 
 function failed(failure) {
@@ -146,7 +148,7 @@ function failed(failure) {
   return h("li", { "data-state": "failed" },
     h("p", {}, h("b", {}, failure.reason)),
     h("p", { class: "wrap" }, failure.message),
-    h("p", { class: "quiet" }, time(failure.at), failure.permanent ? ", not tried again until something changes" : ", ", !failure.permanent && (retry ? h("span", { "data-retry": retry }, outlook(retry)) : "tried again")));
+    h("p", { class: "quiet when" }, time(failure.at), failure.permanent ? ", not tried again until something changes" : ", ", !failure.permanent && (retry ? h("span", { "data-retry": retry }, outlook(retry)) : "tried again")));
 }
 
 function outlook(at) {

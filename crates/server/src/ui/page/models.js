@@ -104,8 +104,7 @@ function update(element, row, state) {
   say(rate, latest ? `${number(latest.rate)}/s` : "–");
   if (element.sampled !== state.traffic.at) {
     element.sampled = state.traffic.at;
-    const points = state.traffic.of(row.name);
-    took.replaceChildren(...(points.length > 0 ? lines(points, latest, state) : ["–"]));
+    took.replaceChildren(...(state.traffic.has(row.name) ? lines(state.traffic.of(row.name), latest, state) : ["–"]));
   }
 }
 

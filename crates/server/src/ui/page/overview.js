@@ -1,7 +1,7 @@
 // The tiles: server, engine, store, traffic.
 
 import { spark } from "./charts.js";
-import { byId, h, say } from "./dom.js";
+import { byId, h } from "./dom.js";
 import { bytes, count, duration, latency, many, number } from "./format.js";
 
 const KINDS = { tree: "models", blob: "layers", partial: "in download" };
@@ -10,7 +10,6 @@ const KINDS = { tree: "models", blob: "layers", partial: "in download" };
 export function tiles(state) {
   const { overview, traffic } = state;
   if (!overview) return;
-  say(byId("version"), `v${overview.about.version}`);
   const parts = [server(overview), engine(overview), store(overview), requests(traffic)];
   byId("tiles").replaceChildren(...parts);
 }
