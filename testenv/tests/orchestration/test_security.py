@@ -18,6 +18,8 @@ from outrigger_testenv.client import channel_options, selector
 from outrigger_testenv.stack import Stack
 
 TOKEN = "the-token-of-deployments"
+# What a certificate names, and nothing resolves here: as through a forwarded port.
+SERVICE = "outrigger.models.svc"
 
 
 def openssl(directory, *arguments):
@@ -110,7 +112,7 @@ class Secured:
                     "tokens": str(directory / "tokens"),
                     "callers": {
                         "uri:spiffe://shop/backend": ["predict"],
-                        "token:deploy": ["change"],
+                        "token:deploy": ["predict", "change"],
                     },
                     "anonymous": ["read"],
                 },
@@ -119,7 +121,8 @@ class Secured:
 
     def rotate(self):
         """A new certificate for the server, by the same authority."""
-        self.certificates.issue("server", "/CN=server", "subjectAltName=IP:127.0.0.1")
+        names = f"subjectAltName=IP:127.0.0.1,DNS:{SERVICE}"
+        self.certificates.issue("server", "/CN=server", names)
         certificate, key = self.certificates.read("server.crt", "server.key")
         self.mount.swap({"tls.crt": certificate, "tls.key": key})
 
@@ -204,6 +207,22 @@ def test_commands_show_a_token_and_every_change_is_recorded(secured, model):
     assert any('caller="anonymous"' in each and "UNAUTHENTICATED" in each for each in records)
     assert any('caller="token:deploy"' in each and 'outcome="OK"' in each for each in records)
     assert TOKEN not in log
+
+
+def test_commands_check_the_name_they_are_told(secured, model, tmp_path):
+    done = secured.run("models", "list", f"--server-name={SERVICE}")
+    assert done.returncode == 0, done.stderr
+    assert secured.run("models", "list", "--server-name=other.example").returncode == 1
+    body = {"model": {"name": model}, "user": {}, "treatments": [{"features": {"price": 1.5}}]}
+    (tmp_path / "request.json").write_text(json.dumps(body))
+    url = secured.stack.serve.http.replace("http://", "https://")
+    access = [f"--ca={secured.ca}", f"--token-file={secured.token}"]
+    for name, code in ((SERVICE, 0), ("other.example", 1)):
+        arguments = [f"--url={url}", *access, f"--server-name={name}", tmp_path / "request.json"]
+        done = subprocess.run(
+            [outrigger(), "predict", *arguments], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, "0.25" in done.stdout) == (code, code == 0), done.stderr
 
 
 def test_certificates_rotate_and_grpcio_loses_no_request(secured, model):
