@@ -11,7 +11,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use axum::{
     body::Body,
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, header::CONTENT_TYPE},
+    http::HeaderMap,
     middleware::Next,
     response::Response,
 };
@@ -118,11 +118,7 @@ impl Guard {
         let peer = Peer::of(request.extensions());
         let path = request.uri().path();
         let verb = Verb::of(path);
-        let caller = match verb {
-            Some(_) => own_accord(request.headers()),
-            None => Ok(()),
-        }
-        .and_then(|()| self.auth.caller(&peer, request.headers()));
+        let caller = self.auth.caller(&peer, request.headers());
         match (caller, verb) {
             (Ok(caller), Some(_)) => Ok(caller),
             (Ok(caller), None) => match auth::needed(method, path) {
@@ -190,17 +186,6 @@ impl Guard {
         call.failed(&failure);
         self.respond(&failure)
     }
-}
-
-/// Requires that a change is asked for by a gRPC client. A browser can be made to
-/// send the same bytes by any site it visits, with its user's certificate or from
-/// its user's machine, but not under this type.
-fn own_accord(headers: &HeaderMap) -> Result<(), Failure> {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-        return Ok(());
-    }
-    Err(Failure::new(Reason::RequestMalformed, "a change is asked for as application/grpc"))
 }
 
 /// The status of a response that failed without details: not one of ours.

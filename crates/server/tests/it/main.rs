@@ -7,6 +7,7 @@ mod certificates;
 mod collector;
 mod http;
 mod limits;
+mod logged;
 mod metrics;
 mod models;
 mod predict;
