@@ -81,7 +81,8 @@ class Page:
     """One page: where it is, what it shows, and what it asked the network for."""
 
     def __init__(self, url: str):
-        self._socket = connect(url, max_size=None, compression=None)
+        # No pings: their answers wait behind events that nobody has read yet.
+        self._socket = connect(url, max_size=None, compression=None, ping_interval=None)
         self._ids = itertools.count(1)
         # URLs asked for, and bytes that came over the network: headers, and streams until now.
         self.requests: list[str] = []

@@ -226,6 +226,40 @@ def test_a_bad_canary_ends_with_its_verdict(stack, page, package, tmp_path):
     picture(page, "verdict-light")
 
 
+def test_a_canary_shows_shadowed_requests_and_features_that_differ(stack, page):
+    look(page, stack)
+    page.run(SHADOWED)
+    told = page.text(".canary")
+    assert "Shadowed 800 requests: both put the same first in 99 %" in told
+    assert "Feature skew channel: missing" in told and "in [0 %, unknown]" in told
+    page.click(".canary .deviations summary")
+    assert "canary channel: missing: 12 % of 400 requests instead of 2 %" in page.text(".canary")
+    # Told again, as every second: what was opened stays open.
+    page.run(SHADOWED)
+    assert page.run("document.querySelector('.canary details').open")
+    picture(page, "shadowed-light")
+
+
+# What the stream says of such a canary; to have one needs a profile and time.
+SHADOWED = """(async () => {
+  const { list, takeAll } = await import('/ui/canaries.js');
+  const largest = Number.MAX_VALUE;
+  const skew = { signal: 'skew', state: 'open', live: 0.01, canary: 0.1, difference: 0.1, lower: 0,
+    upper: largest, tolerance: 0, margin: 0.05, detail: 'channel: missing' };
+  const verdict = { decision: 'continue', summary: 'continue', live: 4000, canary: 400,
+    expected_share: 0.1, seen_share: 0.09, shares_fit: true, findings: [skew],
+    shadowed: { requests: 800, agreement: 0.99, median: 0.001, lower: -0.02, upper: 0.03 },
+    deviations: [{ arm: 'canary', place: 'channel: missing', expected: 0.02, seen: 0.12,
+      requests: 400 }] };
+  const canary = { id: 'a', model: 'team/churn', tag: 'latest', canary_tag: 'latest_canary',
+    live: null, canary: 'sha256:0123456789abcdef', phase: 'split', message: '', share: 0.1,
+    elapsed: 60, verdict, points: { skew: [[1, 0.2, 0, null], [60, 0.1, 0, null]] } };
+  const state = { canaries: new Map(), decisions: [] };
+  takeAll(state, { canaries: [canary], decisions: [] });
+  list(state);
+})()"""
+
+
 def test_it_says_when_it_is_disconnected_and_comes_back_by_itself(stack, page, package):
     stack.push(package(live), MODEL)
     stack.client().load(MODEL)

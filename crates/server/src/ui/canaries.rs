@@ -165,7 +165,7 @@ impl Trials {
             outcome: decision.outcome.as_str(),
             by: decision.by.clone(),
             reason: decision.reason.clone(),
-            verdict: decision.verdict.as_ref().map(verdict),
+            verdict: decision.verdict.clone(),
             points,
         }
     }
@@ -198,7 +198,7 @@ struct Canary {
     share: f64,
     /// Seconds.
     elapsed: f64,
-    verdict: Option<Verdict>,
+    verdict: Option<VerdictView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     points: Option<BTreeMap<String, Vec<Point>>>,
 }
@@ -213,33 +213,8 @@ struct Decision {
     outcome: &'static str,
     by: String,
     reason: String,
-    verdict: Option<Verdict>,
+    verdict: Option<VerdictView>,
     points: BTreeMap<String, Vec<Point>>,
-}
-
-#[derive(Clone, Serialize)]
-struct Verdict {
-    decision: String,
-    summary: String,
-    live: u64,
-    canary: u64,
-    expected_share: f64,
-    seen_share: f64,
-    shares_fit: bool,
-    findings: Vec<Finding>,
-}
-
-#[derive(Clone, Serialize)]
-struct Finding {
-    signal: String,
-    state: String,
-    live: Option<f64>,
-    canary: Option<f64>,
-    difference: Option<f64>,
-    lower: Option<f64>,
-    upper: Option<f64>,
-    tolerance: f64,
-    margin: f64,
 }
 
 fn id((model, tag, canary): &Key) -> String {
@@ -259,37 +234,10 @@ fn keyed(view: &CanaryView) -> (Key, Canary) {
         message: view.message.clone(),
         share: view.share,
         elapsed: view.elapsed.as_secs_f64(),
-        verdict: view.verdict.as_ref().map(verdict),
+        verdict: view.verdict.clone(),
         points: None,
     };
     (key, canary)
-}
-
-fn verdict(view: &VerdictView) -> Verdict {
-    Verdict {
-        decision: view.decision.clone(),
-        summary: view.summary.clone(),
-        live: view.live,
-        canary: view.canary,
-        expected_share: view.expected_share,
-        seen_share: view.seen_share,
-        shares_fit: view.shares_fit,
-        findings: view.findings.iter().map(finding).collect(),
-    }
-}
-
-fn finding(view: &FindingView) -> Finding {
-    Finding {
-        signal: view.signal.clone(),
-        state: view.state.clone(),
-        live: bounded(view.live),
-        canary: bounded(view.canary),
-        difference: bounded(view.difference),
-        lower: bounded(view.lower),
-        upper: bounded(view.upper),
-        tolerance: view.tolerance,
-        margin: view.margin,
-    }
 }
 
 #[cfg(test)]

@@ -25,16 +25,25 @@ const OUTCOMES = {
   superseded: "quiet",
 };
 
+/** With null for bounds that are none: they come as the largest number. */
+function told(of) {
+  const known = (value) => (Math.abs(value) < 1e300 ? value : null);
+  const bounds = ({ live, canary, difference, lower, upper }) =>
+    Object.fromEntries(Object.entries({ live, canary, difference, lower, upper }).map(([name, value]) => [name, known(value)]));
+  const findings = of.verdict?.findings.map((finding) => ({ ...finding, ...bounds(finding) }));
+  return of.verdict ? { ...of, verdict: { ...of.verdict, findings } } : of;
+}
+
 /** All canaries, and the latest decisions. */
 export function takeAll(state, { canaries, decisions }) {
-  state.canaries = new Map(canaries.map((canary) => [canary.id, canary]));
-  state.decisions = decisions;
+  state.canaries = new Map(canaries.map((canary) => [canary.id, told(canary)]));
+  state.decisions = decisions.map(told);
 }
 
 /** Those that have changed; what they show now is the next point of their charts. */
 export function takeStep(state, { canaries, gone }) {
   for (const id of gone) state.canaries.delete(id);
-  for (const canary of canaries) {
+  for (const canary of canaries.map(told)) {
     const points = state.canaries.get(canary.id)?.points ?? {};
     for (const finding of canary.verdict?.findings ?? []) {
       const of = points[finding.signal] ?? [];
@@ -73,7 +82,7 @@ export function card(canary, { heading }) {
     canary.message && h("p", { class: "trouble wrap" }, canary.message),
     arms(canary),
     verdict && h("p", { class: "verdict", "data-decision": verdict.decision }, h("b", {}, verdict.decision), ` ${why(verdict)}`),
-    verdict && charts(verdict, canary.points),
+    verdict && figures(verdict, canary.points),
     verdict && h("p", { class: "quiet legend" }, "Line and band: the canary's difference from live, and where it surely lies, over the time on trial. In the green it is harmless; dashed is the margin."));
 }
 
@@ -100,23 +109,29 @@ function arms({ live, canary, share, elapsed, verdict }) {
   ];
 }
 
-function charts(verdict, points) {
-  return h("div", { class: "signals" }, verdict.findings.map((finding) => signal(finding, points?.[finding.signal] ?? [])));
+function figures({ findings, shadowed, deviations }, points) {
+  return [
+    h("div", { class: "signals" }, findings.map((finding) => signal(finding, points?.[finding.signal] ?? []))),
+    shadowed && h("p", { class: "shadowed" }, h("b", {}, "Shadowed"), ` ${many(shadowed.requests, "request")}: both put the same first in ${percent(shadowed.agreement)}; the canary's score less live's is ${number(shadowed.median)}, mostly in [${number(shadowed.lower)}, ${number(shadowed.upper)}]`),
+    deviations?.length > 0 && h("details", { class: "deviations" },
+      h("summary", { class: "line" }, h("b", {}, "Features farthest from their profile")),
+      h("ul", { class: "plainlist" }, deviations.map(({ arm, place, expected, seen, requests }) => h("li", {}, h("b", {}, arm), ` ${place}: ${percent(seen)} of ${many(requests, "request")} instead of ${percent(expected)}`)))),
+  ];
 }
 
 function signal(finding, points) {
   const name = nameOf(finding);
   const { difference, lower, upper } = finding;
-  const told = (value) => (value === null ? "unknown" : finding.signal === "scores" ? number(value) : `${value > 0 ? "+" : ""}${number(value * 100)} %`);
+  const shown = (value) => (value === null ? "unknown" : finding.signal === "scores" ? number(value) : `${value > 0 ? "+" : ""}${number(value * 100)} %`);
   const figure = (value) => (value === null ? "–" : finding.signal === "latency" ? latency(value * 1000) : finding.signal === "scores" ? number(value) : percent(value));
-  const interval = `${told(difference)}, between ${told(lower)} and ${told(upper)}`;
+  const interval = `${shown(difference)}, between ${shown(lower)} and ${shown(upper)}`;
   // One that came with its decision only has its end.
   const line = points.length > 0 ? points : [[0, difference, lower, upper]];
   return h("figure", { class: "signal", "data-signal": finding.signal, "data-state": finding.state },
-    h("figcaption", {}, h("b", {}, name), h("span", { class: "pill", "data-finding": finding.state }, finding.state)),
+    h("figcaption", {}, h("span", { class: "wrap" }, h("b", {}, name), finding.detail && ` ${finding.detail}`), h("span", { class: "pill", "data-finding": finding.state }, finding.state)),
     h("p", { class: "quiet" }, `live ${figure(finding.live)}, canary ${figure(finding.canary)}`),
-    closing(line, finding, { label: `${name}: difference ${interval}; harmless below ${told(finding.margin)}` }),
-    h("p", { class: "interval" }, h("b", {}, told(difference)), ` in [${told(lower)}, ${told(upper)}]`));
+    closing(line, finding, { label: `${name}: difference ${interval}; harmless below ${shown(finding.margin)}` }),
+    h("p", { class: "interval" }, h("b", {}, shown(difference)), ` in [${shown(lower)}, ${shown(upper)}]`));
 }
 
 function made(decision) {
@@ -132,5 +147,5 @@ function made(decision) {
   return h("li", { class: "card" }, h("details", {},
     h("summary", { class: "line" }, line, h("span", { class: "wrap reason" }, decision.reason)),
     h("p", { class: "quiet" }, `${count(verdict.live)} requests on live, ${count(verdict.canary)} on the canary`),
-    charts(verdict, decision.points)));
+    figures(verdict, decision.points)));
 }

@@ -36,6 +36,8 @@ export function spark(values, { from, to, width, height, label }) {
   );
 }
 
+// Differences that are never below 0.
+const ABSOLUTE = ["scores", "disagreement", "skew"];
 const whisker = (x, top, bottom) => `M${round(x - 4)} ${round(top)}h8m-4 0V${round(bottom)}m-4 0h8`;
 
 /**
@@ -53,7 +55,7 @@ export function closing(points, finding, { label }) {
   const end = [highest, lowest];
   // What is known at last is always to be seen.
   const far = Math.max(6 * unit, finding.state === "harmful" ? Math.abs(highest ?? 0) * 1.1 : Math.abs(difference ?? 0) * 1.2);
-  const low = Math.min(-unit * (signal === "scores" ? 0.3 : 1.6), Math.max(Math.min(...late, 0) * 1.1, -far));
+  const low = Math.min(-unit * (ABSOLUTE.includes(signal) ? 0.3 : 1.6), Math.max(Math.min(...late, 0) * 1.1, -far));
   const high = Math.max(unit * 1.8, Math.min(Math.max(...late, 0) * 1.1, far));
   const most = Math.max(points.at(-1)?.[0] ?? 0, 1);
   const first = points[0]?.[0] ?? 0;

@@ -55,11 +55,14 @@ export function keep(parent, items, key, make, update) {
   for (const gone of old.values()) gone.remove();
 }
 
-/** Replaces what an element holds; focus stays at the same place in it. */
+/** Replaces what an element holds; focus stays at the same place in it, and open what was. */
 export function redraw(element, ...children) {
   const places = () => [...element.querySelectorAll("a, button, input, summary")];
+  const details = () => [...element.querySelectorAll("details")];
   const at = places().indexOf(document.activeElement);
+  const open = details().map((each) => each.open);
   element.replaceChildren(...children);
+  for (const [index, each] of details().entries()) each.open = open[index] ?? false;
   if (at >= 0) places()[at]?.focus({ preventScroll: true });
 }
 
