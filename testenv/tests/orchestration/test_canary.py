@@ -141,12 +141,13 @@ def in_split(found):
     return any(each["phase"] == "PHASE_SPLIT" for each in found.get("canaries", []))
 
 
-def tried_under_load(stack, package, directory):
+def tried_under_load(stack, package, directory, settings=None):
     """Pushes a canary while requests come in, and waits for the decision and some requests
     more. Its digest, the decision, and what became of the requests."""
+    labels = {"dev.outrigger.canary": json.dumps(settings or {})}
     with Load(stack.serve.target, requests(), directory) as load:
         load.wait_for(stack.live)
-        digest = stack.push(package, MODEL, "latest_canary")
+        digest = stack.push(package, MODEL, "latest_canary", labels)
         found = wait_for(stack, "decided", decided)
         load.wait_until(load.answered + 2000)
         return digest, found["decisions"][0], load.stop()
@@ -166,10 +167,9 @@ def test_a_bad_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_pa
     assert after["canaries"][0]["phase"] == "PHASE_REJECTED"
 
 
-def test_a_merely_slow_canary_is_rolled_back_and_no_request_fails(
-    stack, package, tmp_path, capsys
-):
-    _, decision, report = tried_under_load(stack, package(slow), tmp_path)
+def test_a_merely_slow_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_path, capsys):
+    sooner = {"signals": {"latency": {"limits": {"tolerance": 0.5, "margin": 1.0}}}}
+    _, decision, report = tried_under_load(stack, package(slow), tmp_path, sooner)
     with capsys.disabled():
         print(f"\n  slow: {decision['verdict']['canary_requests']} requests; {report}")
         print(f"  {decision['reason']}")

@@ -199,9 +199,9 @@ async fn available(stack: &Stack, digest: &str) -> outrigger_proto::outrigger::v
     let end = std::time::Instant::now() + Duration::from_secs(60);
     loop {
         let asked = GetModelRequest { name: MODEL.to_owned() };
-        let model = stack.models().get_model(asked).await.expect("known").into_inner().model;
-        let model = model.expect("a model");
-        let version = model.versions.into_iter().find(|version| version.digest == digest);
+        let model = stack.models().get_model(asked).await.expect("an answer").into_inner().model;
+        let versions = model.expect("it is known").versions;
+        let version = versions.into_iter().find(|version| version.digest == digest);
         match version {
             Some(version) if version.state() == State::Available => return version,
             _ => tokio::time::sleep(Duration::from_millis(20)).await,

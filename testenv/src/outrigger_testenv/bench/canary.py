@@ -1,11 +1,11 @@
-"""The judge of canaries, on simulated ones: what its benchmark prints."""
+"""Canaries: the judge on simulated ones, and what a trial costs requests."""
 
 import re
 from functools import cache
 from pathlib import Path
 
 from outrigger_testenv.bench.figure import FULL, Effort, Failed, Measurement
-from outrigger_testenv.bench.programs import CANARY, output_of
+from outrigger_testenv.bench.programs import CANARY, CANARY_PATH, output_of
 from outrigger_testenv.bench.setup import Setup
 
 
@@ -14,6 +14,15 @@ def simulated(name: str, setup: Setup, effort: Effort) -> Measurement:
     canaries = 10_000 if effort == FULL else 200
     output = run(setup.programs[CANARY], canaries)
     return Measurement([value(name, output)], {"canaries": canaries})
+
+
+def path(setup: Setup, effort: Effort) -> Measurement:
+    """Microseconds of the server's processor that a request takes more while its model
+    has a canary on trial."""
+    del effort
+    output = output_of(setup.programs[CANARY_PATH])
+    without = value("canary-path-without", output) / 1e3
+    return Measurement([value("canary-path", output) / 1e3], runs=[{"request_us": without}])
 
 
 @cache

@@ -7,7 +7,8 @@ from outrigger_testenv.bench.figure import FULL, Effort, Figure, Target, at_leas
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE
 
 RATIO, RATE, MILLISECONDS, CORES, ALLOCATIONS = "x", "/s", "ms", "cores", "allocations"
-PERCENT, REQUESTS, NANOSECONDS, KILOBYTES = "%", "requests", "ns", "kB"
+PERCENT, REQUESTS, KILOBYTES = "%", "requests", "kB"
+NANOSECONDS, MICROSECONDS = "ns", "us"
 
 # Starting a process, connecting, encoding requests; seconds a run.
 _START = 0.7
@@ -94,6 +95,15 @@ _CANARY_FIGURES = (
     _canary("canary-request", "what a request pays for being compared", NANOSECONDS, at_most(2000)),
 )
 _CANARIES = len(_CANARY_FIGURES)
+
+_CANARY_PATH = Figure(
+    "canary-path-us",
+    "CPU of the server that a request takes more while a canary is on trial",
+    MICROSECONDS,
+    canary.path,
+    at_most(2),
+    lambda _: 60,
+)
 
 FIGURES = (
     _transcode(
@@ -189,6 +199,7 @@ FIGURES = (
     _allocations("path-allocations", "on the threads that serve, a columnar request"),
     _allocations("path-allocations-kv", "the same, a key-value request"),
     *_CANARY_FIGURES,
+    _CANARY_PATH,
     Figure(
         "ui-first-paint",
         "the page in headless Chromium, nothing cached: until the first text is to be seen",

@@ -24,6 +24,7 @@ TRANSCODE = Program("outrigger-features", "bench", "transcode")
 SESSION = Program("outrigger-engine", "bench", "session")
 ALLOCATIONS = Program("outrigger-server", "test", "allocations")
 CANARY = Program("outrigger-canary", "bench", "canary")
+CANARY_PATH = Program("outrigger-server", "bench", "canary_path")
 ECHO_PROXY = Program("outrigger-bench", "example", "echo_proxy")
 
 
@@ -36,7 +37,7 @@ def build() -> dict[Program, Path]:
     Raises CalledProcessError.
     """
     command = [os.environ.get("CARGO", "cargo"), "build", "--release"]
-    programs = (TRANSCODE, SESSION, ALLOCATIONS, CANARY, ECHO_PROXY)
+    programs = (TRANSCODE, SESSION, ALLOCATIONS, CANARY, CANARY_PATH, ECHO_PROXY)
     for program in programs:
         command += ["--package", program.package, f"--{program.kind}", program.name]
     command.append("--message-format=json-render-diagnostics")
