@@ -53,11 +53,16 @@ pub(crate) struct Pull {
 
 /// Prints what an image holds: digest, size, layers, labels, features, signature.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  outrigger inspect registry.example/team/churn:latest")]
+#[command(after_help = "Examples:\n  outrigger inspect registry.example/team/churn:latest\n  \
+                        outrigger inspect --key cosign.pub registry.example/team/churn:latest")]
 pub(crate) struct Inspect {
     /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
     #[arg(value_name = "REF|DIR", value_parser = Source::parse)]
     source: Source,
+    /// A public key, PEM, by which the image must be signed with cosign; of several
+    /// one is enough.
+    #[arg(long = "key", value_name = "FILE")]
+    keys: Vec<PathBuf>,
     #[command(flatten)]
     registry: Registry,
     /// How to print the report.
@@ -106,10 +111,11 @@ pub(crate) fn pull(arguments: Pull) -> Result<(), Exit> {
 
 /// Runs `inspect`.
 pub(crate) fn inspect(arguments: Inspect) -> Result<(), Exit> {
-    let Inspect { source, registry, output } = arguments;
+    let Inspect { source, keys, registry, output } = arguments;
+    let keys = inspect::read_keys(&keys)?;
     let client = registry.client()?;
     let progress = Progress::default();
-    let inspect = inspect::inspect(&client, &source, &progress);
+    let inspect = inspect::inspect(&client, &source, &keys, &progress);
     let report = exit::block_on(shown(&progress, inspect))??;
     match output {
         Output::Text => exit::print(report.text()),

@@ -1,11 +1,11 @@
 //! What an image holds: `outrigger inspect`.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use bytesize::ByteSize;
-use outrigger_core::{DType, Failure, LayerKind};
+use outrigger_core::{DType, Digest, Failure, LayerKind};
 use outrigger_features::{Metadata, metadata::Entity, signature};
-use outrigger_oci::{Client, Progress};
+use outrigger_oci::{Client, Progress, Reference, signature::PublicKey};
 use outrigger_proto::tensorflow::{DataType, SignatureDef, TensorInfo};
 use serde::Serialize;
 
@@ -20,6 +20,9 @@ use crate::{
 pub struct Report {
     /// What the reference meant.
     pub digest: String,
+    /// The fingerprint of the key that signs it, where keys were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed_by: Option<String>,
     /// The manifest of this platform.
     pub platform_digest: String,
     /// Bytes of the layers as packed.
@@ -79,13 +82,51 @@ pub struct TensorReport {
     pub shape: Option<Vec<i64>>,
 }
 
-/// Fetches `source` and tells what it holds.
+/// Fetches `source` and tells what it holds. With `keys`, it must be signed by one
+/// of them, which is made sure of first.
 pub async fn inspect(
     client: &Client,
     source: &Source,
+    keys: &[PublicKey],
     progress: &Progress,
 ) -> Result<Report, Error> {
-    report(&fetch::fetch(client, source, progress).await?)
+    let (source, key) = match source {
+        _ if keys.is_empty() => (source.clone(), None),
+        Source::Image(image) => {
+            let (digest, key) = verify(client, image, keys).await?;
+            // What was verified, also if the tag moves now.
+            (Source::Image(image.with_digest(digest)), Some(key))
+        }
+        Source::Directory(_) => {
+            return Err(Error::Usage("a directory has no signature: name an image".to_owned()));
+        }
+    };
+    let report = report(&fetch::fetch(client, &source, progress).await?)?;
+    Ok(Report { signed_by: key.map(|key| key.fingerprint().to_string()), ..report })
+}
+
+/// The public keys in files.
+pub fn read_keys(files: &[PathBuf]) -> Result<Vec<PublicKey>, Error> {
+    let mut keys = Vec::new();
+    for file in files {
+        let read = PublicKey::read(file);
+        keys.extend(read.map_err(|error| Error::Usage(format!("{}: {error}", file.display())))?);
+    }
+    Ok(keys)
+}
+
+/// What `image` means, and the key that signs it.
+async fn verify<'a>(
+    client: &Client,
+    image: &Reference,
+    keys: &'a [PublicKey],
+) -> Result<(Digest, &'a PublicKey), Error> {
+    let failed = |error: outrigger_oci::Error| error.failure();
+    let digest = client.resolve(image).await.map_err(failed)?;
+    let mut signatures = client.tagged_signatures(image, digest).await.map_err(failed)?;
+    signatures.extend(client.attached_signatures(image, digest).await.map_err(failed)?);
+    let key = signatures.verify(digest, keys).map_err(|error| error.failure())?;
+    Ok((digest, key))
 }
 
 fn report(fetched: &Fetched) -> Result<Report, Error> {
@@ -104,6 +145,7 @@ fn report(fetched: &Fetched) -> Result<Report, Error> {
     let SignatureDef { inputs, outputs, .. } = signature;
     Ok(Report {
         digest: image.digest.to_string(),
+        signed_by: None,
         platform_digest: image.platform_digest.to_string(),
         packed_bytes: image.packed_size(),
         unpacked_bytes: tree.size().as_u64(),
@@ -160,6 +202,9 @@ impl Report {
 
     fn write(&self, text: &mut String) -> std::fmt::Result {
         writeln!(text, "digest     {}", self.digest)?;
+        if let Some(key) = &self.signed_by {
+            writeln!(text, "signed by  {key}")?;
+        }
         if self.platform_digest != self.digest {
             writeln!(text, "platform   {}", self.platform_digest)?;
         }

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use outrigger_testkit::saved_model::{Linear, package_dir};
+use outrigger_oci::Artifact;
+use outrigger_testkit::{
+    registry::{Signer, statement},
+    saved_model::{Linear, package_dir},
+};
 use outrigger_tools::{
     Error,
     fetch::Source,
@@ -35,7 +39,7 @@ fn labels() -> BTreeMap<String, String> {
 }
 
 async fn inspected(source: Source) -> Report {
-    inspect::inspect(&client(), &source, &Progress::default()).await.expect("a report")
+    inspect::inspect(&client(), &source, &[], &Progress::default()).await.expect("a report")
 }
 
 #[tokio::test]
@@ -91,6 +95,39 @@ async fn a_directory_is_inspected_like_its_image() {
     let report = inspected(source).await;
     assert_eq!(report.features.len(), 3);
     assert!(report.labels.is_empty());
+}
+
+#[tokio::test]
+async fn with_a_key_only_what_it_has_signed_is_inspected() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (made, file) = (scratch.path().join("made"), scratch.path().join("cosign.pub"));
+    package_in(&made);
+    let signer = Signer::new();
+    fs::write(&file, signer.public_key()).expect("a key");
+    let keys = inspect::read_keys(&[file]).expect("a key");
+    let reference = layout(scratch.path(), "latest");
+    let digest = package::push(&client(), &made, &reference, labels()).await.expect("a push");
+    let inspected = async || {
+        let source = Source::Image(reference.clone());
+        inspect::inspect(&client(), &source, &keys, &Progress::default()).await
+    };
+    let failure = inspected().await.expect_err("not signed");
+    assert!(failure.to_string().starts_with("SIGNATURE_MISSING"), "{failure}");
+    let bundle = Artifact {
+        artifact_type: "application/vnd.dev.sigstore.bundle.v0.3+json",
+        document: signer.bundle(&statement(digest)).to_string().into(),
+        annotations: BTreeMap::new(),
+    };
+    client().attach(&reference, digest, &bundle).await.expect("signed");
+    let report = inspected().await.expect("signed");
+    assert_eq!(report.signed_by, Some(keys[0].fingerprint().to_string()));
+    assert!(report.text().contains("signed by  sha256:"));
+
+    let directory = Source::parse(made.to_str().expect("utf-8")).expect("a directory");
+    let signed = inspect::inspect(&client(), &directory, &keys, &Progress::default()).await;
+    assert!(signed.expect_err("no image").is_usage());
+    let nothing = inspect::read_keys(&[scratch.path().join("nothing")]);
+    assert!(nothing.expect_err("no file").is_usage());
 }
 
 #[tokio::test]

@@ -221,3 +221,24 @@ def test_a_label_that_cannot_be_used_refuses_the_canary(stack, package):
     assert decision["outcome"] == "OUTCOME_REFUSED"
     assert "CANARY_INVALID" in decision["reason"] and "confidence" in decision["reason"]
     assert status(stack)["canaries"][0]["phase"] == "PHASE_REJECTED"
+
+
+def test_what_one_pod_rolls_back_the_others_give_up(stack, own_stack, package):
+    images = {key: stack.serve.config["images"][key] for key in ("repository", "allowed")}
+    images["plain_http"] = [stack.registry.host]
+    overrides = {"canary": {"defaults": QUICK}, "images": images}
+    other = own_stack(overrides=overrides, with_registry=False)
+    other.client().load(MODEL)
+    digest = stack.push(package(better), MODEL, "latest_canary")
+    for each in (stack, other):
+        wait_for(each, "on trial", warming_up)
+    canary(stack, "abort", MODEL, "--by", "ada", "--reason", "a hunch")
+    decision = wait_for(other, "decided", decided)["decisions"][0]
+    assert decision["outcome"] == "OUTCOME_ROLLED_BACK"
+    assert (decision["canary_digest"], decision["by"]) == (digest, "registry")
+    assert decision["reason"] == "rolled back elsewhere by ada: a hunch"
+    assert stack.registry.digest(f"models/{MODEL}", "latest") == stack.live
+
+
+def warming_up(found):
+    return any(each["phase"] == "PHASE_WARMING_UP" for each in found.get("canaries", []))

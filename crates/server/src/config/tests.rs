@@ -110,6 +110,19 @@ fn keys_of_a_model_are_checked_by_position() {
 }
 
 #[test]
+fn rules_for_signatures_are_checked_by_position() {
+    let file = "images: {repository: r.example/team, signatures: [\
+                {prefix: r.example/team, keys: [a.pub]}, {prefix: team}, {prefix: r.example/team/}]}";
+    assert_eq!(
+        keys(from_file(file)),
+        ["images.signatures[1].prefix", "images.signatures[2].prefix"]
+    );
+    let file =
+        "images: {repository: r.example/team, signatures: [{prefix: r.example, key: a.pub}]}";
+    assert_eq!(keys(from_file(file)), ["images.signatures[0].key"]);
+}
+
+#[test]
 fn without_any_model_to_find_the_configuration_is_refused() {
     assert_eq!(keys(from_file("")), ["images.repository"]);
     assert_eq!(keys(load(None, [], &[])), ["images.repository"]);

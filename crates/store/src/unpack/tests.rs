@@ -304,6 +304,22 @@ fn a_pax_size_overrides_the_header() {
 }
 
 #[test]
+fn signatures_are_kept_with_a_tree_and_go_with_it() {
+    let fixture = Fixture::new();
+    let tree = fixture.unpack(&[good().build(LayerKind::Tar)]).expect("a package");
+    let (store, digest) = (&fixture.store, *tree.digest());
+    assert_eq!(tree.signatures_bytes(), None);
+    for signatures in [b"first", b"later"] {
+        store.keep_signatures(&digest, signatures).expect("it is there");
+        assert_eq!(tree.signatures_bytes().as_deref(), Some(&signatures[..]));
+    }
+    store.remove_tree(&digest).expect("nobody uses it");
+    let error = store.keep_signatures(&digest, b"late").expect_err("it is gone");
+    assert!(matches!(error, Error::TreeMissing(_)), "{error}");
+    assert_eq!(fixture.names("trees"), [""; 0]);
+}
+
+#[test]
 fn who_comes_second_gets_the_same_tree() {
     let fixture = Fixture::new();
     let layers = [good().file("data/large", vec![7; 4 << 20]).build(LayerKind::TarGzip)];
