@@ -43,9 +43,9 @@ async fn make_up(stack: &Stack, mut client: Client, number: usize) {
     let model = Some(selectors[number % selectors.len()].clone());
     let mut message = Request::new(PredictRequest { model, ..request(&[(1.0, 1.0)]) });
     message.set_timeout(std::time::Duration::from_millis(200));
-    message.metadata_mut().insert("outrigger-model", name.parse().unwrap());
+    message.metadata_mut().insert("outrigger-model", name.parse().expect("a header"));
     client.predict(message).await.expect_err("it is made up");
-    if number % 10 == 0 {
+    if number.is_multiple_of(10) {
         let path = stack.http(&format!("/v1/{name}?feature={number}"));
         reqwest::Client::new().delete(path).send().await.expect("an answer");
         let get = GetModelRequest { name };
