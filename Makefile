@@ -34,8 +34,8 @@ test-rust: venv tools ## the Rust tests
 	$(CARGO) test --workspace
 
 .PHONY: test-python
-test-python: venv build tools ## the tests on real processes and of the chart: environment, orchestration, execution
-	$(PY) -m pytest $(addprefix testenv/tests/,unit chart environment orchestration execution)
+test-python: venv build tools ## the tests on real processes, of the chart and of the image
+	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment orchestration execution)
 
 .PHONY: lint
 lint: venv ## what CI checks: formatting, clippy, rustdoc, cargo-deny, ruff
@@ -57,6 +57,11 @@ format: venv ## format Rust and Python
 build: ## the release binary
 	$(CARGO) build --release --package outrigger-cli
 
+.PHONY: image
+image: export CARGO := $(CARGO)
+image: venv build ## the container image as an OCI layout, with its SBOM; needs no container engine
+	@$(PY) -m outrigger_testenv.image --output $(or $(CARGO_TARGET_DIR),target)/image
+
 .PHONY: venv
 venv: $(STAMP) ## the Python environment, with TensorFlow's CPU wheel
 
@@ -74,7 +79,7 @@ chart-golden: venv ## what the Helm chart renders for the tests' values, written
 	@$(PY) -m outrigger_testenv.chart.golden
 
 .PHONY: tools
-tools: ## docker-registry, skopeo, umoci and promtool, where they can be installed
+tools: ## docker-registry, skopeo, umoci, bubblewrap, promtool and chromium, where they can be installed
 	@scripts/install-test-tools
 
 .PHONY: validate-model

@@ -75,6 +75,17 @@ pub struct SkewLimits {
     pub limits: Limits,
 }
 
+impl Limits {
+    /// What is wrong with them, if they are that signal's.
+    pub(crate) fn problem(self, signal: Signal) -> Option<String> {
+        let Self { tolerance, margin } = self;
+        let valid = tolerance >= 0.0 && tolerance <= margin && margin > 0.0 && margin.is_finite();
+        (!valid).then(|| {
+            format!("{signal}: the margin must be above 0, and the tolerance between 0 and it")
+        })
+    }
+}
+
 impl Config {
     /// The latency quantile that is watched; the 95th percentile if none is.
     pub fn quantile(&self) -> f64 {
@@ -93,11 +104,9 @@ impl Config {
             self.confidence > 0.5 && self.confidence < 1.0,
             "confidence must be above 0.5 and below 1".to_owned(),
         );
-        for (signal, Limits { tolerance, margin }) in self.limits() {
-            require(
-                tolerance >= 0.0 && tolerance <= margin && margin > 0.0 && margin.is_finite(),
-                format!("{signal}: the margin must be above 0, and the tolerance between 0 and it"),
-            );
+        for (signal, limits) in self.limits() {
+            let problem = limits.problem(signal);
+            require(problem.is_none(), problem.unwrap_or_default());
         }
         let quantile = self.quantile();
         require(

@@ -1,6 +1,6 @@
 //! What the features of a model looked like when it was trained.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 
@@ -12,10 +12,11 @@ const SCHEMA: &str = "outrigger.dev/profile/v1";
 /// ```json
 /// {"schema": "outrigger.dev/profile/v1", "features": [
 ///   {"name": "recency_months", "missing": 0.02, "edges": [1, 3, 6], "shares": [0.2, 0.3, 0.3, 0.18]},
-///   {"name": "channel", "out_of_vocabulary": 0.01, "words": ["phone", "web"], "shares": [0.39, 0.6]}
+///   {"name": "channel", "out_of_vocabulary": 0.01, "words": ["phone", "web"], "shares": [0.39, 0.6]},
+///   {"name": "discount", "entity": "treatment", "edges": [0.1], "shares": [0.7, 0.3]}
 /// ]}
 /// ```
-/// A bin ends at its edge, inclusive; there is one more share than edges, and
+/// A feature is a user's unless `entity` says that it is a treatment's. A bin ends at its edge, inclusive; there is one more share than edges, and
 /// one a word. Of each feature all shares add up to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
@@ -27,8 +28,20 @@ pub struct Profile {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feature {
     name: String,
+    entity: Entity,
     values: Values,
     shares: Vec<f64>,
+}
+
+/// Whose feature it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Entity {
+    /// A user's.
+    #[default]
+    User,
+    /// A treatment's: of each request, one treatment counts.
+    Treatment,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +59,8 @@ pub enum FeatureValue<'v> {
     Number(f64),
     /// A word.
     Word(&'v str),
+    /// A value that the model has no word for.
+    OutOfVocabulary,
 }
 
 /// What is wrong with a profile.json.
@@ -57,6 +72,9 @@ pub enum InvalidProfile {
     /// It is of another version.
     #[error("the schema is {0:?}, not {SCHEMA:?}")]
     Schema(String),
+    /// It is larger than anybody needs.
+    #[error("there are {0} features, at most {MOST_FEATURES} are allowed")]
+    TooMany(usize),
     /// A feature's numbers do not fit together.
     #[error("feature {name:?}: {problem}")]
     Feature {
@@ -66,6 +84,11 @@ pub enum InvalidProfile {
         problem: &'static str,
     },
 }
+
+/// Features of a profile, and bins or words of a feature: all of them are looked
+/// at every second.
+const MOST_FEATURES: usize = 200;
+const MOST_SHARES: usize = 100;
 
 /// Categories before those of the values.
 const MISSING: usize = 0;
@@ -82,8 +105,18 @@ impl Profile {
         if file.schema != SCHEMA {
             return Err(InvalidProfile::Schema(file.schema));
         }
+        if file.features.len() > MOST_FEATURES {
+            return Err(InvalidProfile::TooMany(file.features.len()));
+        }
         let features = file.features.into_iter().map(Feature::new);
-        Ok(Self { features: features.collect::<Result<_, _>>()? })
+        let features = features.collect::<Result<Vec<_>, _>>()?;
+        let mut seen = HashSet::new();
+        let twice = features.iter().find(|it| !seen.insert((it.entity, &it.name)));
+        if let Some(Feature { name, .. }) = twice {
+            let problem = "it is there twice";
+            return Err(InvalidProfile::Feature { name: name.clone(), problem });
+        }
+        Ok(Self { features })
     }
 
     /// The features, in the order of the file.
@@ -94,7 +127,7 @@ impl Profile {
 
 impl Feature {
     fn new(entry: Entry) -> Result<Self, InvalidProfile> {
-        let Entry { name, missing, out_of_vocabulary, edges, words, shares } = entry;
+        let Entry { name, entity, missing, out_of_vocabulary, edges, words, shares } = entry;
         let wrong = |problem| InvalidProfile::Feature { name: name.clone(), problem };
         let (values, expected) = match (edges, words) {
             (Some(edges), None) => {
@@ -114,6 +147,9 @@ impl Feature {
             }
             _ => return Err(wrong("one of edges and words is needed")),
         };
+        if expected > MOST_SHARES {
+            return Err(wrong("there are more than 100 bins or words"));
+        }
         if shares.len() != expected {
             return Err(wrong("there is not one share for each bin or word"));
         }
@@ -122,12 +158,22 @@ impl Feature {
         if shares.iter().any(|share| !(0.0..=1.0).contains(share)) || (whole - 1.0).abs() > 1e-3 {
             return Err(wrong("the shares do not add up to 1"));
         }
-        Ok(Self { name, values, shares })
+        Ok(Self { name, entity, values, shares })
     }
 
     /// Its name in metadata.json.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whose feature it is.
+    pub fn entity(&self) -> Entity {
+        self.entity
+    }
+
+    /// Whether its values are words rather than numbers.
+    pub fn has_words(&self) -> bool {
+        matches!(self.values, Values::Words(_))
     }
 
     /// The category that a value is counted in.
@@ -141,7 +187,7 @@ impl Feature {
             (Values::Words(words), FeatureValue::Word(word)) => {
                 words.get(word).copied().unwrap_or(OTHER)
             }
-            // A word where there were numbers, or the other way round.
+            // Also a word where there were numbers, or the other way round.
             _ => OTHER,
         }
     }
@@ -151,8 +197,13 @@ impl Feature {
         &self.shares
     }
 
+    /// The feature and a category, for people.
+    pub(crate) fn place(&self, category: usize) -> String {
+        format!("{}: {}", self.name, self.label(category))
+    }
+
     /// A category, for people.
-    pub(crate) fn label(&self, category: usize) -> String {
+    fn label(&self, category: usize) -> String {
         match (category, &self.values) {
             (MISSING, _) => "missing".to_owned(),
             (OTHER, _) => "out of vocabulary".to_owned(),
@@ -179,6 +230,8 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Entry {
     name: String,
+    #[serde(default)]
+    entity: Entity,
     #[serde(default)]
     missing: f64,
     #[serde(default)]
@@ -208,6 +261,7 @@ mod tests {
         let word = |word| words.category(FeatureValue::Word(word));
         assert_eq!(["phone", "web", "letter"].map(word), [2, 3, OTHER]);
         assert_eq!(words.category(FeatureValue::Missing), MISSING);
+        assert_eq!(numbers.category(FeatureValue::OutOfVocabulary), OTHER);
         assert_eq!(numbers.shares(), [0.1, 0.0, 0.2, 0.3, 0.4]);
         assert_eq!([numbers.label(3), words.label(3)], ["up to 3", "\"web\""]);
     }
@@ -223,6 +277,8 @@ mod tests {
             r#"{"name": "a", "words": ["x"], "edges": [], "shares": [1]}"#,
             r#"{"name": "a", "shares": [1]}"#,
             r#"{"name": "a", "words": ["x"], "shares": [1], "mean": 3}"#,
+            r#"{"name": "a", "words": ["x"], "shares": [1], "entity": "seed"}"#,
+            r#"{"name": "a", "words": ["x"], "shares": [1]}, {"name": "a", "words": ["y"], "shares": [1]}"#,
         ] {
             assert!(profile(wrong).is_err(), "{wrong}");
         }

@@ -1,11 +1,14 @@
 //! How one canary is tried.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use outrigger_proto::outrigger::v1::{ModelCanaryConfig, model_canary_config as wire};
 use prost_types::Duration as WireDuration;
 
-use crate::{Config, InvalidShare, LatencyLimits, Limits, NonFiniteLimits, Reference, Share};
+use crate::{
+    Config, InvalidShare, LatencyLimits, Limits, NonFiniteLimits, Profile, Reference, Share,
+    Signal, SkewLimits,
+};
 
 /// How one canary is tried.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +23,11 @@ pub struct Settings {
     pub mode: Mode,
     /// What is done when it will not be decided in time.
     pub on_starved: OnStarved,
+    /// The part of live's requests that the canary answers as well, to be compared:
+    /// from 0 to 1.
+    pub shadow: f64,
+    /// How far features may be from the canary's profile, if that is watched.
+    pub skew: Option<Limits>,
 }
 
 /// A canary's share of the traffic over time.
@@ -98,6 +106,32 @@ impl fmt::Display for InvalidSettings {
 
 impl std::error::Error for InvalidSettings {}
 
+impl Settings {
+    /// The same for models of which one draws: two of their answers to a request
+    /// differ anyway, so that only distributions are compared.
+    #[must_use]
+    pub fn of_distributions(self) -> Self {
+        Self { shadow: 0.0, judge: Config { disagreement: None, ..self.judge }, ..self }
+    }
+}
+
+impl Settings {
+    /// The same with the features held against the canary's profile, if they are to
+    /// be.
+    ///
+    /// # Errors
+    /// They are, and it has none.
+    pub fn against(mut self, profile: Option<Arc<Profile>>) -> Result<Self, InvalidSettings> {
+        let Some(limits) = self.skew else { return Ok(self) };
+        let Some(profile) = profile else {
+            let problem = "signals.skew: the image has no profile.json to compare with";
+            return Err(InvalidSettings::one(problem.to_owned()));
+        };
+        self.judge.skew = Some(SkewLimits { profile, limits });
+        Ok(self)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self::try_from(&ModelCanaryConfig::default()).expect("the defaults are valid")
@@ -112,6 +146,7 @@ impl TryFrom<&ModelCanaryConfig> for Settings {
     fn try_from(config: &ModelCanaryConfig) -> Result<Self, InvalidSettings> {
         let mut problems = Problems::default();
         let warm_up = config.warm_up.unwrap_or_default();
+        let signals = config.signals.unwrap_or_default();
         let settings = Self {
             judge: judge(config, &mut problems),
             ramp: ramp(config.ramp.as_ref(), &mut problems),
@@ -129,7 +164,11 @@ impl TryFrom<&ModelCanaryConfig> for Settings {
                 wire::OnStarved::Promote => OnStarved::Promote,
                 wire::OnStarved::Continue => OnStarved::Continue,
             },
+            shadow: config.shadow(),
+            skew: watched(signals.skew, USUAL_SKEW),
         };
+        problems.shadow(&settings);
+        problems.0.extend(settings.skew.and_then(|limits| limits.problem(Signal::Skew)));
         problems.0.extend(settings.judge.problems());
         if problems.0.is_empty() { Ok(settings) } else { Err(InvalidSettings(problems.0)) }
     }
@@ -153,8 +192,8 @@ fn judge(config: &ModelCanaryConfig, problems: &mut Problems) -> Config {
         non_finite: limits(non_finite.limits, Some(usual_non_finite.limits)).map(|limits| {
             NonFiniteLimits { expected: non_finite.expected.or(usual_non_finite.expected), limits }
         }),
-        // Neither requests through both arms nor features are looked at.
-        disagreement: None,
+        disagreement: watched(signals.disagreement, USUAL_DISAGREEMENT),
+        // Against a profile that is not known yet.
         skew: None,
         minimum_requests: config.minimum_requests.unwrap_or(usual.minimum_requests),
         minimum_time: problems.time("minimum_time", config.minimum_time, usual.minimum_time),
@@ -175,6 +214,16 @@ fn limits(given: Option<wire::Limits>, usual: Option<Limits>) -> Option<Limits> 
     })
 }
 
+/// The limits of a signal that is watched when it is named.
+fn watched(given: Option<wire::Limits>, usual: Limits) -> Option<Limits> {
+    given.and_then(|given| limits(Some(given), Some(usual)))
+}
+
+/// How far shares of a feature's values may be off when nobody says otherwise.
+const USUAL_SKEW: Limits = Limits { tolerance: 0.05, margin: 0.1 };
+/// How many first treatments may change when nobody says otherwise: a model that is
+/// trained anew changes some.
+const USUAL_DISAGREEMENT: Limits = Limits { tolerance: 0.1, margin: 0.2 };
 /// The share that a canary has when nobody says otherwise.
 const USUAL_SHARE: f64 = 0.1;
 /// Requests before the share doubles, when nobody says otherwise.
@@ -221,6 +270,15 @@ impl Problems {
             self.0.push(format!("{key}: must not be negative"));
             usual
         })
+    }
+
+    fn shadow(&mut self, settings: &Settings) {
+        let shadow = settings.shadow;
+        if !(0.0..=1.0).contains(&shadow) {
+            self.0.push(format!("shadow: must lie between 0 and 1, not be {shadow}"));
+        } else if settings.judge.disagreement.is_some() && shadow == 0.0 {
+            self.0.push("signals.disagreement: nothing is compared without a shadow".to_owned());
+        }
     }
 
     fn step(&mut self, step: &wire::Step) -> Step {
@@ -270,6 +328,34 @@ mod tests {
         assert_eq!(settings.judge.scores, None);
         assert_eq!(settings.judge.minimum_time, Duration::from_secs(1));
         assert_eq!((settings.mode, settings.on_starved), (Mode::Local, OnStarved::Continue));
+    }
+
+    #[test]
+    fn disagreement_is_watched_when_it_is_named_and_there_is_a_shadow() {
+        let settings = read(&json!({"shadow": 0.2})).unwrap();
+        assert_eq!((settings.shadow, settings.judge), (0.2, Config::default()));
+        let both = json!({"shadow": 1, "signals": {"disagreement": {"margin": 0.3}}});
+        let settings = read(&both).unwrap();
+        assert_eq!(settings.judge.disagreement, Some(Limits { tolerance: 0.1, margin: 0.3 }));
+        let settings = settings.of_distributions();
+        assert_eq!((settings.shadow, settings.judge.disagreement), (0.0, None));
+        for wrong in [json!({"shadow": 1.5}), json!({"signals": {"disagreement": {}}})] {
+            let told = read(&wrong).unwrap_err().to_string();
+            assert!(told.contains("shadow"), "{told}");
+        }
+    }
+
+    #[test]
+    fn skew_is_watched_when_it_is_named_and_needs_a_profile() {
+        let profile = br#"{"schema": "outrigger.dev/profile/v1", "features": []}"#;
+        let profile = || Some(Arc::new(Profile::parse(profile).unwrap()));
+        assert_eq!(read(&json!({})).unwrap().against(profile()).unwrap().judge.skew, None);
+        let settings = read(&json!({"signals": {"skew": {"tolerance": 0.03}}})).unwrap();
+        let told = settings.clone().against(None).unwrap_err().to_string();
+        assert!(told.contains("profile.json"), "{told}");
+        let skew = settings.against(profile()).unwrap().judge.skew.unwrap();
+        assert_eq!(skew.limits, Limits { tolerance: 0.03, margin: 0.1 });
+        assert!(read(&json!({"signals": {"skew": {"margin": 0.01}}})).is_err());
     }
 
     #[test]

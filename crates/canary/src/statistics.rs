@@ -2,6 +2,7 @@
 //! can be added up over replicas.
 
 mod arm;
+mod deviation;
 mod features;
 mod pairs;
 pub mod sketch;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Observation, Pair, Reference, Share};
 pub use arm::ArmStatistics;
+pub use deviation::Deviation;
 pub use features::Features;
 pub use pairs::Pairs;
 pub use window::Window;
@@ -142,7 +144,7 @@ impl Statistics {
         for stage in forecast.stages.values_mut() {
             let live = stage.live.requests().max(1) as f64;
             let to_come = stage.canary.requests() as f64 * (factor - 1.0) / live;
-            stage.canary.merge(&stage.live.scaled(to_come));
+            stage.canary.foresee(&stage.live.scaled(to_come), factor);
             stage.live = stage.live.scaled(factor);
         }
         forecast.pairs = self.pairs.scaled(factor);

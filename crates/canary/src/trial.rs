@@ -5,12 +5,12 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use outrigger_core::Moment;
+use outrigger_core::{Arm, Moment};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Decider, Decision, Observation, OnStarved, Ramp, Reference, Settings, Share, Statistics, Step,
-    Verdict,
+    Decider, Decision, Observation, OnStarved, Pair, Ramp, Reference, Settings, Share, Statistics,
+    Step, Verdict,
 };
 
 /// Fewer requests of live make no scale to compare the arms on.
@@ -136,6 +136,20 @@ impl Trial {
             }
             (Phase::Split(split), Some(share)) => split.statistics.record(share, observation),
             _ => {}
+        }
+    }
+
+    /// Counts a request that both arms answered.
+    pub fn observe_pair(&mut self, pair: &Pair) {
+        if let Phase::Split(split) = &mut self.phase {
+            split.statistics.record_pair(pair);
+        }
+    }
+
+    /// Counts the features of a request, by their categories in the arm's profile.
+    pub fn observe_features(&mut self, share: Share, arm: Arm, categories: &[usize]) {
+        if let Phase::Split(split) = &mut self.phase {
+            split.statistics.record_features(share, arm, categories);
         }
     }
 
@@ -266,6 +280,14 @@ impl Trial {
         match &self.phase {
             Phase::WarmUp(_) => None,
             Phase::Split(split) => split.verdict.as_ref(),
+        }
+    }
+
+    /// What was seen since the split; `None` before it.
+    pub fn statistics(&self) -> Option<&Statistics> {
+        match &self.phase {
+            Phase::WarmUp(_) => None,
+            Phase::Split(split) => Some(&split.statistics),
         }
     }
 

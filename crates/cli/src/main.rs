@@ -2,6 +2,7 @@
 // Doc comments of arguments are help texts, in which brackets are no links.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+mod access;
 mod bench;
 mod canary;
 mod engine;

@@ -8,7 +8,10 @@ use outrigger_tools::{
     output::message_json,
 };
 
-use crate::exit::{self, Exit, Output};
+use crate::{
+    access,
+    exit::{self, Exit, Output},
+};
 
 /// Shows the models of a server, and changes what is loaded.
 #[derive(Debug, clap::Subcommand)]
@@ -49,6 +52,8 @@ pub(crate) struct Server {
     /// The server's admin listener (any gRPC listener will do for reading).
     #[arg(long, env = "OUTRIGGER_ADMIN", default_value = "127.0.0.1:9901")]
     admin: String,
+    #[command(flatten)]
+    access: access::Arguments,
     /// How to print the answer.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -72,32 +77,35 @@ async fn answer(command: Command) -> Result<(), Exit> {
     match command {
         Command::List(server) => list(server).await,
         Command::Show(OneModel { model, server }) => {
-            let found = connect(&server).await?.get(model).await?;
+            let found = connect(server).await?.get(model).await?;
             exit::print_json(&message_json("Model", &found))
         }
         Command::Why(OneModel { model, server }) => {
-            let found = connect(&server).await?.get(model).await?;
-            match server.output {
+            let output = server.output;
+            let found = connect(server).await?.get(model).await?;
+            match output {
                 Output::Json => exit::print_json(&message_json("Model", &found)),
                 Output::Text => exit::print(render::why(&found)),
             }
         }
         Command::Load { model: OneModel { model, server }, timeout } => {
-            let served = connect(&server).await?.load(model, timeout).await?;
-            match server.output {
+            let output = server.output;
+            let served = connect(server).await?.load(model, timeout).await?;
+            match output {
                 Output::Json => exit::print_json(&message_json("ServedModel", &served)),
                 Output::Text => exit::print(format_args!("{} {}\n", served.name, served.digest)),
             }
         }
         Command::Unload { model: OneModel { model, server }, delete } => {
-            Ok(connect(&server).await?.unload(model, delete).await?)
+            Ok(connect(server).await?.unload(model, delete).await?)
         }
     }
 }
 
 async fn list(server: Server) -> Result<(), Exit> {
-    let models = connect(&server).await?.list().await?;
-    match server.output {
+    let output = server.output;
+    let models = connect(server).await?.list().await?;
+    match output {
         Output::Text => exit::print(render::list(&models)),
         Output::Json => {
             let models = models.iter().map(|model| message_json("Model", model));
@@ -106,6 +114,6 @@ async fn list(server: Server) -> Result<(), Exit> {
     }
 }
 
-async fn connect(server: &Server) -> Result<Models, outrigger_tools::Error> {
-    Models::connect(&server.admin).await
+async fn connect(server: Server) -> Result<Models, outrigger_tools::Error> {
+    Models::connect(&server.admin, &server.access.into()).await
 }

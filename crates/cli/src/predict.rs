@@ -5,7 +5,10 @@ use std::{fs, io, time::Duration};
 use outrigger_tools::{ModelArgument, output, predict};
 use serde_json::{Map, Value};
 
-use crate::exit::{self, Exit, Output};
+use crate::{
+    access,
+    exit::{self, Exit, Output},
+};
 
 /// Scores one request.
 ///
@@ -29,6 +32,8 @@ pub(crate) struct Arguments {
         default_value = "http://127.0.0.1:9080"
     )]
     url: String,
+    #[command(flatten)]
+    access: access::Arguments,
     /// How long to wait for the answer.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
     timeout: Duration,
@@ -40,8 +45,9 @@ pub(crate) struct Arguments {
 /// Runs the command.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let request = read(&arguments.request)?;
-    let Arguments { model, top_k, url, timeout, .. } = arguments;
-    let answer = exit::block_on(predict::predict(&url, request, model, top_k, timeout))??;
+    let Arguments { model, top_k, url, access, timeout, .. } = arguments;
+    let server = (url.as_str(), &access.into());
+    let answer = exit::block_on(predict::predict(server, request, model, top_k, timeout))??;
     match arguments.output {
         Output::Json => exit::print_json(&answer),
         Output::Text => exit::print(output::scores(&answer)),

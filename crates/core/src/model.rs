@@ -61,6 +61,9 @@ pub enum Event {
         /// Whether to delete its files.
         delete: bool,
     },
+    /// It must not be served any more, whoever wants it, until what is wrong is
+    /// found to be right again.
+    Revoked(Failure),
     /// The store deleted its files to make room.
     Evicted,
     /// [`Effect::Pull`] ended.
@@ -175,6 +178,7 @@ impl ModelMachine {
                 self.demand.suspended = true;
                 self.demand.delete = delete;
             }
+            Event::Revoked(failure) => return self.revoked(c, failure, effects),
             Event::Evicted => return self.evicted(c),
             Event::Drained(route) => return self.drained(route),
             Event::Pulled(attempt, result) => return self.pulled(c, attempt, result),

@@ -19,6 +19,7 @@ pub enum Code {
     Unimplemented = 12,
     Internal = 13,
     Unavailable = 14,
+    Unauthenticated = 16,
 }
 
 /// What a caller should do about a failure.
@@ -84,6 +85,10 @@ reasons! {
     ImageNotAllowed = "IMAGE_NOT_ALLOWED", PermissionDenied, Never;
     /// The image is not a valid model package: layer, metadata.json, SavedModel or signature.
     ImageInvalid = "IMAGE_INVALID", FailedPrecondition, Never;
+    /// The image is not signed, and `images.signatures` asks for it; a signature is looked for again.
+    SignatureMissing = "SIGNATURE_MISSING", FailedPrecondition, Never;
+    /// None of the image's signatures is valid by a key of `images.signatures`; others are looked for.
+    SignatureInvalid = "SIGNATURE_INVALID", FailedPrecondition, Never;
     /// The model does not score its golden requests as expected, or fails a first request.
     GoldenMismatch = "GOLDEN_MISMATCH", FailedPrecondition, Never;
     /// A required feature was not sent.
@@ -120,6 +125,10 @@ reasons! {
     MemoryFull = "MEMORY_FULL", ResourceExhausted, Later;
     /// The caller's deadline passed.
     Deadline = "DEADLINE", DeadlineExceeded, Never;
+    /// The call takes a bearer token or a client certificate; a token that is shown is not known.
+    Unauthenticated = "UNAUTHENTICATED", Unauthenticated, Never;
+    /// The caller is known, and does not have the right to make the call.
+    PermissionDenied = "PERMISSION_DENIED", PermissionDenied, Never;
     /// This listener does not serve the call: changes go to the admin listener.
     AdminOnly = "ADMIN_ONLY", PermissionDenied, Never;
     /// There is no such method or path (over HTTP: 404, or 405 for the wrong verb).
@@ -135,6 +144,7 @@ impl Code {
     pub const fn http_status(self) -> u16 {
         match self {
             Self::InvalidArgument => 400,
+            Self::Unauthenticated => 401,
             Self::PermissionDenied => 403,
             Self::NotFound => 404,
             Self::FailedPrecondition => 409,

@@ -5,7 +5,9 @@
 //! size. No message is built in between; scores that are float32 are copied as
 //! they stand.
 
+mod best;
 mod output;
+mod propensity;
 mod rank;
 mod response;
 mod sample;
@@ -17,6 +19,7 @@ use outrigger_proto::outrigger::v1::PredictResponse;
 use prost::Message;
 
 use crate::{Packed, Plan};
+pub use best::Best;
 use output::Outputs;
 use response::Response;
 pub use sample::Sample;

@@ -33,11 +33,13 @@ mod request;
 pub mod signature;
 mod smoke;
 mod transcode;
+mod values;
 
-pub use answer::{Answer, Sample};
+pub use answer::{Answer, Best, Sample};
 pub use error::Error;
 pub use golden::{GoldenCase, GoldenError};
 pub use metadata::{Metadata, MetadataError};
 pub use pack::{FeatureCounts, Limits, Packed, UserRows};
 pub use plan::Plan;
 pub use signature::SignatureError;
+pub use values::{Sent, Slot};

@@ -3,6 +3,7 @@
 pub(crate) mod finish;
 mod options;
 
+use bytes::Bytes;
 use outrigger_core::{Failure, Reason, Tensor};
 use outrigger_proto::outrigger::v1::{ResponseOptions, TreatmentError};
 
@@ -113,11 +114,13 @@ pub(crate) struct Call<'a> {
     /// Whether to keep the origin of every value and the names of unknown
     /// features.
     pub(crate) traced: bool,
+    /// The only request, if tensors may hold on to its bytes.
+    pub(crate) shared: Option<&'a Bytes>,
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(limits: &'a Limits) -> Self {
-        Self { limits, prefixed: false, batch: None, traced: false }
+        Self { limits, prefixed: false, batch: None, traced: false, shared: None }
     }
 
     pub(crate) fn place(&self, index: usize) -> Place {

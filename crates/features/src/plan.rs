@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use bytes::Bytes;
 use outrigger_core::{DType, Failure};
 use outrigger_proto::outrigger::v1::ResponseOptions;
 
@@ -100,6 +101,20 @@ impl Plan {
     pub fn pack<'r>(&self, requests: &[&'r [u8]], limits: &Limits) -> Result<Packed<'r>, Failure> {
         let call = Call { prefixed: requests.len() > 1, ..Call::new(limits) };
         pack::pack(self, requests, &call)
+    }
+
+    /// [`Self::pack`] for one request, whose bytes may become those of a tensor: then
+    /// the tensor keeps them from being freed.
+    ///
+    /// # Errors
+    /// As [`Self::pack`].
+    pub fn pack_shared<'r>(
+        &self,
+        request: &'r Bytes,
+        limits: &Limits,
+    ) -> Result<Packed<'r>, Failure> {
+        let call = Call { shared: Some(request), ..Call::new(limits) };
+        pack::pack(self, &[request], &call)
     }
 
     /// Packs the requests of a `BatchPredictRequest`, whose `options` hold for

@@ -115,9 +115,11 @@ fn pack_all<'r>(
     for (index, bytes) in requests.iter().enumerate() {
         parts.push(Part::read(bytes, call.limits.max_treatments, &call.place(index))?);
     }
-    let counts = parts.iter().map(|part| part.count);
-    check_size(plan, counts.clone(), call.limits)?;
-    let mut packer = Packer::new(plan, call.traced, counts);
+    check_size(plan, parts.iter().map(|part| part.count), call.limits)?;
+    // A table is mostly taken as a whole.
+    let copied = |part: &&Part<'_>| call.shared.is_none() || part.table.is_none();
+    let rows = parts.iter().filter(copied).map(|part| part.count).sum();
+    let mut packer = Packer::new(plan, call, parts.len(), rows);
     for (index, part) in parts.iter_mut().enumerate() {
         let (place, mut unknown) = (call.place(index), Unknown::new(call.traced));
         part.match_names(plan, &mut unknown, &place)?;

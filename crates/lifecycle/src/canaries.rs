@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration, time::SystemTime};
 
-use outrigger_canary::{Finding, Verdict};
+use outrigger_canary::{Arm, Deviation, Finding, Trial, Verdict, statistics::Pairs};
 use outrigger_core::{Digest, ModelName, Tag};
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +101,52 @@ pub struct VerdictView {
     pub seen_share: f64,
     /// Whether that can be chance.
     pub shares_fit: bool,
+    /// Requests that both arms answered; `None` without any.
+    #[serde(default)]
+    pub shadowed: Option<ShadowedView>,
+    /// Where the features of the arms are farthest from their profiles.
+    #[serde(default)]
+    pub deviations: Vec<DeviationView>,
+}
+
+/// A category of a feature's values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviationView {
+    /// `live` or `canary`.
+    pub arm: String,
+    /// The feature and the category, as `channel: missing`.
+    pub place: String,
+    /// Its share in the profile,
+    pub expected: f64,
+    /// and in the requests that were looked at,
+    pub seen: f64,
+    /// of which there were so many.
+    pub requests: u64,
+}
+
+impl DeviationView {
+    pub(crate) fn new(arm: Arm, deviation: Deviation) -> Self {
+        let Deviation { place, expected, seen, requests } = deviation;
+        Self { arm: arm.as_str().to_owned(), place, expected, seen, requests }
+    }
+}
+
+/// Requests that both arms answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShadowedView {
+    /// How many.
+    pub requests: u64,
+    /// The share of them for which both put the same treatment first.
+    pub agreement: f64,
+    /// The canary's score less live's, of the treatment that live puts first: the
+    /// median,
+    pub median: f64,
+    /// what 5 of 100 do not exceed,
+    pub lower: f64,
+    /// and 95 of 100.
+    pub upper: f64,
 }
 
 /// What a signal shows. Differences of which nothing is known are bounded by the
@@ -120,10 +166,17 @@ pub struct FindingView {
     pub upper: f64,
     pub tolerance: f64,
     pub margin: f64,
+    #[serde(default)]
+    pub detail: String,
 }
 
-impl From<&Verdict> for VerdictView {
-    fn from(verdict: &Verdict) -> Self {
+impl VerdictView {
+    /// What the judge of a trial said last; `None` before the split.
+    pub(crate) fn of(trial: &Trial, deviations: Vec<DeviationView>) -> Option<Self> {
+        Some(Self::new(trial.verdict()?, trial.statistics()?.pairs(), deviations))
+    }
+
+    fn new(verdict: &Verdict, pairs: &Pairs, deviations: Vec<DeviationView>) -> Self {
         Self {
             decision: verdict.decision.to_string(),
             summary: verdict.to_string(),
@@ -133,6 +186,21 @@ impl From<&Verdict> for VerdictView {
             expected_share: verdict.sample_ratio.expected,
             seen_share: verdict.sample_ratio.seen,
             shares_fit: verdict.sample_ratio.fits,
+            deviations,
+            shadowed: (pairs.count() > 0).then(|| ShadowedView::from(pairs)),
+        }
+    }
+}
+
+impl From<&Pairs> for ShadowedView {
+    fn from(pairs: &Pairs) -> Self {
+        let difference = |quantile| pairs.differences().quantile(quantile).unwrap_or_default();
+        Self {
+            requests: pairs.count(),
+            agreement: pairs.agreement(),
+            median: difference(0.5),
+            lower: difference(0.05),
+            upper: difference(0.95),
         }
     }
 }
@@ -151,6 +219,7 @@ impl From<&Finding> for FindingView {
             upper: bounded(finding.upper),
             tolerance: finding.tolerance,
             margin: finding.margin,
+            detail: finding.detail.clone().unwrap_or_default(),
         }
     }
 }

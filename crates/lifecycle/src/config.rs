@@ -6,6 +6,8 @@ use outrigger_canary::Layer;
 use outrigger_core::{Digest, ModelName, Tag};
 use outrigger_trace::Tracer;
 
+use crate::Signed;
+
 /// Configuration of the lifecycle: which models, from where, for how long.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -53,6 +55,9 @@ pub struct Images {
     pub repository: Option<String>,
     /// Every reference must lie under one of these, by whole path segments.
     pub allowed: Vec<String>,
+    /// Which of them have to be signed, and by whom; of several prefixes of one
+    /// reference the longest counts.
+    pub signatures: Vec<Signed>,
     /// The tag meant by a request that names neither tag nor digest.
     pub default_tag: Tag,
     /// How often a followed tag is looked up.
@@ -105,6 +110,7 @@ impl Default for Config {
             images: Images {
                 repository: None,
                 allowed: Vec::new(),
+                signatures: Vec::new(),
                 default_tag: "latest".parse().expect("a valid tag"),
                 poll_interval: Duration::from_secs(30),
             },

@@ -6,6 +6,7 @@ pub(crate) mod gate;
 pub(crate) mod prepare;
 pub(crate) mod promote;
 pub(crate) mod pull;
+pub(crate) mod verdicts;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -17,9 +18,12 @@ use outrigger_core::{
     fleet::{Event, TagKey},
     model::Fault,
 };
+use outrigger_oci::Reference;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 pub(crate) use prepare::{Kept, Prepared};
+
+use crate::Replayed;
 
 /// How a job ended.
 #[derive(Debug)]
@@ -29,18 +33,31 @@ pub(crate) enum Done {
     /// This is what happened.
     Event(Event),
     /// A pull, with the trees that are in the store after it.
-    Pulled { digest: Digest, result: Result<Kept, Failure>, trees: Option<BTreeSet<Digest>> },
+    Pulled { origin: Origin, result: Result<Kept, Failure>, trees: Option<BTreeSet<Digest>> },
     /// A preparation.
     Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
     /// A canary's promotion in the registry.
     Promoted { key: TagKey, canary: Digest, result: Result<promote::Told, Failure> },
-    /// A passage through the gate, with what had to be prepared for it.
+    /// A look for what other control planes say of a trial.
+    Looked { key: TagKey, number: u64, verdict: Option<verdicts::Verdict> },
+    /// Versions that are up and must not be.
+    Verified(Vec<(ModelKey, Failure)>),
+    /// A passage through the gate, with what had to be prepared for it and the warm-up
+    /// after it.
     Checked {
         key: ModelKey,
         attempt: Attempt,
         prepared: Option<Arc<Prepared>>,
-        result: Result<(), Failure>,
+        result: Result<Replayed, Failure>,
     },
+}
+
+/// What is pulled, and from which repository, if the configuration names one: in
+/// another one a digest may have to be signed by others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Origin {
+    pub(crate) digest: Digest,
+    pub(crate) image: Option<Reference>,
 }
 
 /// All running jobs. One that panics is taken to have failed.

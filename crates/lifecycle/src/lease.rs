@@ -15,7 +15,15 @@ use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Digest, ModelKey, Selector, ServableId, Tag};
 use outrigger_features::Plan;
 
-use crate::{clock::Clock, drains::Drains, routes::LastAsked, split::Split};
+use crate::{
+    Profiled,
+    clock::Clock,
+    drains::Drains,
+    exposure::Exposure,
+    recent::Recent,
+    routes::LastAsked,
+    split::{Answered, Split},
+};
 
 /// A version of a model that the engine serves: everything a request needs.
 pub struct Servable {
@@ -27,12 +35,16 @@ pub struct Servable {
     pub id: ServableId,
     /// How requests become tensors.
     pub plan: Arc<Plan>,
+    /// What its features looked like at its training, if that is known.
+    pub profile: Option<Arc<Profiled>>,
     /// What calls of it name.
     pub target: Arc<Target>,
     /// What runs it. Failures that hint at an engine restart are noticed here.
     pub backend: Arc<dyn Backend>,
     /// What its answers say of it, encoded once by who writes them.
     pub described: OnceLock<Box<[u8]>>,
+    /// The latest requests of the model, whichever version has answered them.
+    pub(crate) recent: Arc<Recent>,
     /// Number of the route it stands for, fencing late drains.
     pub(crate) route: AtomicU64,
     pub(crate) drains: Arc<Drains>,
@@ -63,6 +75,7 @@ pub struct Lease {
     /// The trial that it is part of, and whether that counts it.
     split: Option<Arc<Split>>,
     counted: bool,
+    exposure: Option<Arc<Exposure>>,
     using: Using,
 }
 
@@ -103,7 +116,7 @@ impl Lease {
     ) -> Self {
         let (tag, arm) = chosen_by(selector);
         let using = Using::new(Arc::clone(asked), clock);
-        Self { servable, tag, arm, split: None, counted: false, using }
+        Self { servable, tag, arm, split: None, counted: false, exposure: None, using }
     }
 
     /// A lease on the side of `split` that has the routing key.
@@ -114,10 +127,11 @@ impl Lease {
         asked: &Arc<LastAsked>,
         clock: Clock,
     ) -> Self {
-        let (arm, counted) = split.choose(routing_key);
+        let (arm, counted, exposure) = split.choose(routing_key);
         let servable = Arc::clone(split.servable(arm));
         let lease = Self::new(servable, selector, asked, clock);
-        Self { arm, split: Some(Arc::clone(split)), counted, ..lease }
+        let exposure = exposure.map(Arc::new);
+        Self { arm, split: Some(Arc::clone(split)), counted, exposure, ..lease }
     }
 
     /// Whether the tag asked for has a canary on trial.
@@ -143,14 +157,45 @@ impl Lease {
     #[must_use]
     pub fn stand_in(&self) -> Option<Self> {
         let split = self.split.as_ref().filter(|_| self.arm == Arm::Canary)?;
-        Some(Self {
-            servable: Arc::clone(&split.live),
+        Some(self.on(Arm::Live, split))
+    }
+
+    /// Whether the request is the one by which a key's exposure is logged.
+    pub fn is_exposure(&self) -> bool {
+        self.exposure.is_some()
+    }
+
+    /// Notes with which probability the model has drawn what it chose, for the log.
+    pub fn drawn(&self, propensity: Option<f32>) {
+        if let (Some(exposure), Some(propensity)) = (&self.exposure, propensity) {
+            exposure.drawn(propensity);
+        }
+    }
+
+    /// Notes that the request is answered. It may be looked at once more, aside: its
+    /// caller does not wait for that.
+    pub fn answered(&self, answered: &Answered<'_>) {
+        if self.arm == Arm::Live {
+            self.recent.offer(answered.request);
+        }
+        let Some(split) = self.split.as_ref().filter(|_| self.counted) else { return };
+        split.look_at_features(self.arm, answered);
+        if self.arm == Arm::Live {
+            split.shadow(|| self.on(Arm::Canary, split), answered);
+        }
+    }
+
+    /// A lease on an arm of a split, which is no part of its trial.
+    fn on(&self, arm: Arm, split: &Split) -> Self {
+        Self {
+            servable: Arc::clone(split.servable(arm)),
             tag: self.tag.clone(),
-            arm: Arm::Live,
+            arm,
             split: None,
             counted: false,
+            exposure: None,
             using: self.using.clone(),
-        })
+        }
     }
 
     /// The tag by which it was chosen; `None` when a digest was asked for.

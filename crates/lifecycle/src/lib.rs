@@ -2,6 +2,7 @@
 //! and preparing them, the engine's configuration, the golden gate, and the
 //! routing table that requests read.
 
+mod aside;
 #[cfg(test)]
 mod bench;
 mod canaries;
@@ -9,6 +10,7 @@ mod clock;
 mod config;
 mod drains;
 mod error;
+mod exposure;
 mod gate;
 mod handle;
 mod jobs;
@@ -17,16 +19,21 @@ mod lease;
 pub mod metrics;
 mod names;
 mod outcomes;
+mod profile;
+mod recent;
+mod replay;
 mod routes;
 mod service;
+mod shadow;
+mod signatures;
 mod snapshot;
 mod split;
 mod watched;
 mod world;
 
 pub use canaries::{
-    Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, FindingView,
-    VerdictView,
+    Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, DeviationView,
+    FindingView, ShadowedView, VerdictView,
 };
 pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;
@@ -34,7 +41,11 @@ pub use gate::Gate;
 pub use handle::Handle;
 pub use labels::{OTHER, limit_models, model_label};
 pub use lease::{Lease, Servable};
+pub use profile::Profiled;
+pub use replay::Replayed;
 pub use service::{Service, start};
+pub use signatures::Signed;
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };
+pub use split::Answered;

@@ -4,15 +4,17 @@ use std::{collections::BTreeMap, time::Duration};
 
 use metrics::SharedString;
 use outrigger_backend::ReloadError;
-use outrigger_canary::{Outcome, Share};
+use outrigger_canary::{Observation, Outcome, Pair, Share};
 use outrigger_core::{
     Arm, Digest, Failure, Metric, MetricKind, ModelName, Reason, Stage, Tag, fleet::Counts,
 };
 
 use crate::{
+    Replayed,
     canaries::{CanaryDecision, CanaryPhase, CanaryView},
     labels::{OTHER, model_label},
     outcomes::Noted,
+    signatures::Verified,
 };
 
 const MODELS: &str = "outrigger_models";
@@ -23,20 +25,25 @@ const PULLS: &str = "outrigger_model_pulls_total";
 const LOOKUPS: &str = "outrigger_tag_lookups_total";
 const SWITCHES: &str = "outrigger_tag_switches_total";
 const GATES: &str = "outrigger_model_gate_total";
+const REPLAYS: &str = "outrigger_model_replays_total";
 const RELOADS: &str = "outrigger_engine_reloads_total";
 const RESTARTS: &str = "outrigger_engine_restarts_total";
 const REACHABLE: &str = "outrigger_engine_reachable";
 const EVENTS: &str = "outrigger_machine_events_total";
+const SIGNATURES: &str = "outrigger_signature_verifications_total";
 const CANARIES: &str = "outrigger_canaries";
 const CANARY_SHARE: &str = "outrigger_canary_share";
 const CANARY_REQUESTS: &str = "outrigger_canary_requests_total";
 const CANARY_DECISIONS: &str = "outrigger_canary_decisions_total";
 const CANARY_MISMATCH: &str = "outrigger_canary_share_mismatch";
+const CANARY_SHADOWS: &str = "outrigger_canary_shadows_total";
+const CANARY_SKEW: &str = "outrigger_canary_skew";
 const CANARY_STARVING: &str = "outrigger_canary_starving";
 const CANARY_STARVED: &str = "outrigger_canary_starved_total";
 const CANARY_TIME: &str = "outrigger_canary_time_ratio";
 const CACHE: &str = "outrigger_model_cache_total";
 const CANARY_LOST: &str = "outrigger_canary_outcomes_lost_total";
+const CANARY_VERDICTS: &str = "outrigger_canary_verdicts_total";
 
 /// Every metric of this crate.
 pub const METRICS: &[Metric] = &[
@@ -90,6 +97,13 @@ pub const METRICS: &[Metric] = &[
         help: "Passages through the golden gate, by outcome: ok or a reason.",
     },
     Metric {
+        name: REPLAYS,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Recent requests that new versions were warmed up with, by outcome: answered, \
+               skipped (they are not of that version, or there was no time) or failed.",
+    },
+    Metric {
         name: RELOADS,
         kind: MetricKind::Counter,
         labels: &["outcome"],
@@ -113,6 +127,14 @@ pub const METRICS: &[Metric] = &[
         labels: &["outcome"],
         help: "Events that the state machines dropped: stale ones belong to an earlier attempt, \
                unexpected ones point to a defect.",
+    },
+    Metric {
+        name: SIGNATURES,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Verifications of images that have to be signed, by outcome: found (by what the \
+               registry has), kept (by what lies in the store) or a reason. Versions that are up \
+               are verified again with images.poll_interval.",
     },
     Metric {
         name: CANARIES,
@@ -149,6 +171,21 @@ pub const METRICS: &[Metric] = &[
                lost or misrouted on the way, and the comparison is not to be trusted.",
     },
     Metric {
+        name: CANARY_SHADOWS,
+        kind: MetricKind::Counter,
+        labels: &["model", "outcome"],
+        help: "Requests on live that the canary was to answer as well, by what came of it: agreed \
+               and disagreed about the first treatment, unanswered by the canary, or skipped, \
+               since too many were under way.",
+    },
+    Metric {
+        name: CANARY_SKEW,
+        kind: MetricKind::Gauge,
+        labels: &["model", "arm"],
+        help: "How far the features of an arm's requests are from the profile.json of the arm's \
+               model: the largest difference of a category's share, of the last trial.",
+    },
+    Metric {
         name: CANARY_STARVING,
         kind: MetricKind::Gauge,
         labels: &["model"],
@@ -182,6 +219,13 @@ pub const METRICS: &[Metric] = &[
         labels: &[],
         help: "Outcomes of requests that a trial had no room for.",
     },
+    Metric {
+        name: CANARY_VERDICTS,
+        kind: MetricKind::Counter,
+        labels: &["operation", "outcome"],
+        help: "Rollbacks shared through the registry: publish (other control planes are told: ok \
+               or a reason) and look (they are listened to: found, none or a reason).",
+    },
 ];
 
 fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
@@ -190,6 +234,30 @@ fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
 
 pub(crate) fn pulled<T>(result: &Result<T, Failure>) {
     metrics::counter!(PULLS, "outcome" => outcome(result)).increment(1);
+}
+
+pub(crate) fn verified(result: &Result<Verified, Failure>) {
+    let outcome = match result {
+        Ok(Verified::Free) => return,
+        Ok(Verified::Kept) => "kept",
+        Ok(Verified::Found(_)) => "found",
+        Err(failure) => failure.reason.as_str(),
+    };
+    metrics::counter!(SIGNATURES, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn verdict_published(result: &Result<(), Failure>) {
+    let outcome = outcome(result);
+    metrics::counter!(CANARY_VERDICTS, "operation" => "publish", "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn verdict_looked_for<T>(result: &Result<Option<T>, Failure>) {
+    let outcome = match result {
+        Ok(Some(_)) => "found",
+        Ok(None) => "none",
+        Err(failure) => failure.reason.as_str(),
+    };
+    metrics::counter!(CANARY_VERDICTS, "operation" => "look", "outcome" => outcome).increment(1);
 }
 
 pub(crate) fn resolved(result: &Result<Digest, outrigger_oci::Error>, tag: &Tag) {
@@ -201,8 +269,15 @@ pub(crate) fn resolved(result: &Result<Digest, outrigger_oci::Error>, tag: &Tag)
     metrics::counter!(LOOKUPS, "outcome" => outcome).increment(1);
 }
 
-pub(crate) fn gated(result: &Result<(), Failure>) {
+pub(crate) fn gated<T>(result: &Result<T, Failure>) {
     metrics::counter!(GATES, "outcome" => outcome(result)).increment(1);
+}
+
+pub(crate) fn replayed(replayed: &Replayed) {
+    let Replayed { answered, skipped, failed, .. } = *replayed;
+    for (outcome, count) in [("answered", answered), ("skipped", skipped), ("failed", failed)] {
+        metrics::counter!(REPLAYS, "outcome" => outcome).increment(count);
+    }
 }
 
 pub(crate) fn reloaded(result: &Result<(), ReloadError>) {
@@ -271,22 +346,50 @@ pub(crate) fn share(name: &ModelName, share: Option<Share>) {
 }
 
 pub(crate) fn tried(name: &ModelName, noted: &[Noted]) {
-    let mut counts = BTreeMap::<(Arm, &str), u64>::new();
-    for (_, observation) in noted {
-        let outcome = match observation.outcome {
-            Outcome::Scored(_) => "scored",
-            Outcome::NonFinite => "non_finite",
-            Outcome::Failed => "failed",
-            Outcome::Empty => "empty",
-        };
-        *counts.entry((observation.arm, outcome)).or_default() += 1;
+    let mut requests = BTreeMap::<(Arm, &str), u64>::new();
+    let mut shadows = BTreeMap::<&str, u64>::new();
+    for noted in noted {
+        match noted {
+            Noted::Outcome(_, Observation { arm, outcome, .. }) => {
+                *requests.entry((*arm, outcome_name(*outcome))).or_default() += 1;
+            }
+            Noted::Features(..) => {}
+            Noted::Pair(Pair { same_top, .. }) => {
+                let outcome = if *same_top { "agreed" } else { "disagreed" };
+                *shadows.entry(outcome).or_default() += 1;
+            }
+        }
     }
-    for ((arm, outcome), count) in counts {
+    for ((arm, outcome), count) in requests {
         metrics::counter!(
             CANARY_REQUESTS, "model" => model(name), "arm" => arm.as_str(), "outcome" => outcome
         )
         .increment(count);
     }
+    shadows.into_iter().for_each(|(outcome, count)| shadowed(name, outcome, count));
+}
+
+fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Scored(_) => "scored",
+        Outcome::NonFinite => "non_finite",
+        Outcome::Failed => "failed",
+        Outcome::Empty => "empty",
+    }
+}
+
+/// Requests that the canary was not asked about aside, and that it did not answer.
+pub(crate) fn unpaired(name: &ModelName, (skipped, unanswered): (u64, u64)) {
+    for (outcome, count) in [("skipped", skipped), ("unanswered", unanswered)] {
+        if count > 0 {
+            shadowed(name, outcome, count);
+        }
+    }
+}
+
+fn shadowed(name: &ModelName, outcome: &'static str, count: u64) {
+    metrics::counter!(CANARY_SHADOWS, "model" => model(name), "outcome" => outcome)
+        .increment(count);
 }
 
 pub(crate) fn decided(decision: &CanaryDecision) {
@@ -325,6 +428,10 @@ fn wanted(kind: &'static str, there: usize, missing: usize) {
     for (result, count) in [("hit", there), ("miss", missing)] {
         metrics::counter!(CACHE, "kind" => kind, "result" => result).increment(count as u64);
     }
+}
+
+pub(crate) fn skew(name: &ModelName, arm: Arm, size: f64) {
+    metrics::gauge!(CANARY_SKEW, "model" => model(name), "arm" => arm.as_str()).set(size);
 }
 
 pub(crate) fn lost(count: u64) {

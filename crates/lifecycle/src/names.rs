@@ -114,7 +114,7 @@ fn unknown(model: &ModelName, why: &str) -> Failure {
     Failure::new(Reason::ModelNotFound, format!("model {model}: {why}"))
 }
 
-fn parse<T: FromStr<Err: std::fmt::Display>>(key: &str, text: &str) -> Result<T, Error> {
+pub(crate) fn parse<T: FromStr<Err: std::fmt::Display>>(key: &str, text: &str) -> Result<T, Error> {
     let config = |error: T::Err| Error::Config { key: key.to_owned(), message: error.to_string() };
     text.parse().map_err(config)
 }

@@ -4,16 +4,18 @@ use std::{
     cell::Cell,
     sync::{
         Mutex,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
-use outrigger_canary::{Draw, Exposures, Observation, Share};
+use outrigger_canary::{Arm, Draw, Exposures, Observation, Pair, Share};
 
 /// Threads that note outcomes without sharing a place with another.
 const SHARDS: usize = 64;
 /// Outcomes kept in a place until they are collected, which is once a second.
 const MOST: usize = 1 << 16;
+/// Requests of an arm whose features are looked at, from one collection to the next.
+const FEATURES: u32 = 100;
 
 /// Outcomes of one trial's requests. Each thread has a place of its own, of two
 /// parts: whoever collects holds one of them at a time, so that a thread that
@@ -24,10 +26,30 @@ pub(crate) struct Outcomes {
     exposures: Exposures,
     /// Found no room.
     lost: AtomicU64,
+    shadows: Shadows,
+    /// Requests of live and of the canary whose features are still to be looked at.
+    features: [AtomicU32; 2],
 }
 
-/// An outcome, with the canary's share at the time.
-pub(crate) type Noted = (Option<Share>, Observation);
+/// Of the requests that were to go to the canary as well, those without a pair.
+#[derive(Debug, Default)]
+struct Shadows {
+    /// There was no room.
+    skipped: AtomicU64,
+    /// The canary did not answer.
+    unanswered: AtomicU64,
+}
+
+/// What is noted of a request.
+#[derive(Debug)]
+pub(crate) enum Noted {
+    /// What came of it, with the canary's share at the time.
+    Outcome(Option<Share>, Observation),
+    /// Both arms have answered it.
+    Pair(Pair),
+    /// The categories of its features, with the canary's share at the time.
+    Features(Share, Arm, Vec<usize>),
+}
 
 /// On cache lines of its own.
 #[derive(Debug, Default)]
@@ -37,17 +59,23 @@ struct Shard([Mutex<Vec<Noted>>; 2]);
 impl Default for Outcomes {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default());
-        Self { shards: shards.collect(), exposures: Exposures::new(), lost: AtomicU64::new(0) }
+        Self {
+            shards: shards.collect(),
+            exposures: Exposures::new(),
+            lost: AtomicU64::new(0),
+            shadows: Shadows::default(),
+            features: [FEATURES; 2].map(AtomicU32::new),
+        }
     }
 }
 
 impl Outcomes {
-    /// Notes an outcome. Never waits; without room it is only counted.
-    pub(crate) fn note(&self, share: Option<Share>, observation: Observation) {
+    /// Notes something. Never waits; without room it is only counted.
+    pub(crate) fn note(&self, noted: Noted) {
         for part in &self.shards[place_of_thread()].0 {
             let Ok(mut part) = part.try_lock() else { continue };
             if part.len() < MOST {
-                part.push((share, observation));
+                part.push(noted);
                 return;
             }
         }
@@ -59,8 +87,17 @@ impl Outcomes {
         self.exposures.first(draw)
     }
 
+    /// Whether the features of a request are to be looked at. That is so for a number
+    /// of requests after each [`Self::take`].
+    pub(crate) fn wants_features(&self, arm: Arm) -> bool {
+        let left = &self.features[usize::from(arm == Arm::Canary)];
+        left.load(Relaxed) > 0
+            && left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
     /// Takes what was noted.
     pub(crate) fn take(&self) -> Vec<Noted> {
+        self.features.iter().for_each(|left| left.store(FEATURES, Relaxed));
         let parts = self.shards.iter().flat_map(|shard| &shard.0);
         let mut all = Vec::new();
         for part in parts {
@@ -71,6 +108,22 @@ impl Outcomes {
             all.extend(taken);
         }
         all
+    }
+
+    /// Counts a request that the canary was not asked about for want of room.
+    pub(crate) fn note_skipped(&self) {
+        self.shadows.skipped.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that the canary was asked about, aside, and did not answer.
+    pub(crate) fn note_unanswered(&self) {
+        self.shadows.unanswered.fetch_add(1, Relaxed);
+    }
+
+    /// How many requests the canary was not asked about, and how many it did not
+    /// answer, since the last time.
+    pub(crate) fn take_unpaired(&self) -> (u64, u64) {
+        (self.shadows.skipped.swap(0, Relaxed), self.shadows.unanswered.swap(0, Relaxed))
     }
 
     /// How many outcomes found no room, since the last time.
@@ -96,12 +149,12 @@ mod tests {
     use std::{sync::Arc, thread, time::Duration};
 
     use outrigger_canary::Outcome;
-    use outrigger_core::Arm;
 
     use super::*;
 
-    fn observation() -> Observation {
-        Observation { arm: Arm::Live, latency: Duration::from_millis(1), outcome: Outcome::Empty }
+    fn noted() -> Noted {
+        let latency = Duration::from_millis(1);
+        Noted::Outcome(None, Observation { arm: Arm::Live, latency, outcome: Outcome::Empty })
     }
 
     #[test]
@@ -110,7 +163,7 @@ mod tests {
         let outcomes = Arc::new(Outcomes::default());
         let noting = || {
             let outcomes = Arc::clone(&outcomes);
-            thread::spawn(move || (0..EACH).for_each(|_| outcomes.note(None, observation())))
+            thread::spawn(move || (0..EACH).for_each(|_| outcomes.note(noted())))
         };
         let threads = [noting(), noting(), noting()];
         let mut taken = 0;
@@ -122,9 +175,19 @@ mod tests {
     }
 
     #[test]
+    fn features_of_so_many_requests_of_each_arm_are_looked_at() {
+        let outcomes = Outcomes::default();
+        let wanted = |arm| (0..1000).filter(|_| outcomes.wants_features(arm)).count();
+        assert_eq!((wanted(Arm::Live), wanted(Arm::Live)), (FEATURES as usize, 0));
+        assert_eq!(wanted(Arm::Canary), FEATURES as usize);
+        outcomes.take();
+        assert_eq!(wanted(Arm::Live), FEATURES as usize);
+    }
+
+    #[test]
     fn what_finds_no_room_is_counted() {
         let outcomes = Outcomes::default();
-        (0..2 * MOST + 3).for_each(|_| outcomes.note(None, observation()));
+        (0..2 * MOST + 3).for_each(|_| outcomes.note(noted()));
         assert_eq!((outcomes.take_lost(), outcomes.take_lost()), (3, 0));
         assert_eq!(outcomes.take().len(), 2 * MOST);
     }

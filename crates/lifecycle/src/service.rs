@@ -24,7 +24,7 @@ use outrigger_oci::Client;
 use outrigger_store::Store;
 use tokio::{
     sync::{Notify, mpsc, watch},
-    task::AbortHandle,
+    task::{AbortHandle, JoinSet},
     time::{sleep_until, timeout},
 };
 
@@ -34,15 +34,18 @@ use self::{
     canaries::{Arms, Canaries},
 };
 use crate::{
-    Config, Error, Handle,
+    Config, Error, Handle, Replayed,
+    aside::{Aside, Worker, aside},
     clock::Clock,
     drains::Drains,
     handle::{Command, Shared},
-    jobs::{Done, Jobs, Kept, Prepared},
+    jobs::{Done, Jobs, Kept, Origin, Prepared},
     lease::Live,
     metrics,
     names::Names,
+    recent::Recent,
     routes::{LastAsked, Routes},
+    signatures,
     snapshot::Snapshot,
     watched::Watched,
     world::{World, blocking},
@@ -59,12 +62,16 @@ pub struct Service {
     clock: Clock,
     fleet: Fleet,
     jobs: Jobs,
-    /// Pulls by digest: models of one digest share one.
-    pulls: BTreeMap<Digest, Pull>,
+    /// Models of one digest and one repository share one.
+    pulls: BTreeMap<Origin, Pull>,
     prepared: BTreeMap<ModelKey, Arc<Prepared>>,
     /// What lies in the store of each version.
     kept: BTreeMap<ModelKey, Kept>,
     live: BTreeMap<ModelKey, Live>,
+    /// Of each model that is up.
+    recent: BTreeMap<ModelName, Arc<Recent>>,
+    /// How the versions were warmed up.
+    replayed: BTreeMap<ModelKey, Replayed>,
     asked: BTreeMap<(ModelName, Selector), Asked>,
     commands: mpsc::Receiver<Command>,
     drains: Arc<Drains>,
@@ -73,11 +80,16 @@ pub struct Service {
     backend: Arc<dyn Backend>,
     outside: Outside,
     canaries: Canaries,
+    aside: Aside,
+    /// Until it runs.
+    worker: Option<Worker>,
     bring_ups: BringUps,
     journal: (u64, Arc<Legacy>),
     /// Versions up to this one are of earlier processes.
     inherited: Version,
     sweep_at: Moment,
+    /// When what is up is verified again; `None` while it is, or need not be.
+    verify_at: Option<Moment>,
     /// Before that, time alone changes nothing.
     wake_at: Moment,
     preloaded: bool,
@@ -130,6 +142,7 @@ pub fn start(
     backend: Arc<dyn Backend>,
 ) -> Result<(Handle, Service), Error> {
     let names = Arc::new(Names::new(&config)?);
+    let signatures = signatures::policy(&config)?;
     let clock = Clock::start();
     let (sender, commands) = mpsc::channel(COMMANDS);
     let (outside, canaries) = (Outside::default(), Canaries::default());
@@ -144,10 +157,11 @@ pub fn start(
         patience: config.engine.patience,
     };
     let suspect = Arc::new(Notify::new());
+    let (aside, worker) = aside();
     let fleet = Fleet::new(policy(&config), Version(0), clock.now());
     let service = Service {
         backend: Arc::new(Watched::new(Arc::clone(&backend), Arc::clone(&suspect))),
-        world: Arc::new(World::new(config, names, client, store, backend)),
+        world: Arc::new(World::new(config, (names, signatures), client, store, backend)),
         clock,
         fleet,
         jobs: Jobs::default(),
@@ -155,16 +169,21 @@ pub fn start(
         prepared: BTreeMap::new(),
         kept: BTreeMap::new(),
         live: BTreeMap::new(),
+        recent: BTreeMap::new(),
+        replayed: BTreeMap::new(),
         asked: BTreeMap::new(),
         commands,
         drains: Arc::default(),
         suspect,
         outside,
         canaries,
+        aside,
+        worker: Some(worker),
         bring_ups: BringUps::default(),
         journal: (0, Arc::default()),
         inherited: Version(0),
         sweep_at: clock.now() + SWEEP,
+        verify_at: None,
         wake_at: clock.now(),
         preloaded: false,
     };
@@ -193,6 +212,9 @@ impl Service {
     /// [`Error::Journal`] when the store cannot be read at the start.
     pub async fn run(mut self) -> Result<(), Error> {
         self.take_over().await?;
+        self.verify_later();
+        let mut aside = JoinSet::new();
+        self.worker.take().map(|worker| aside.spawn(worker.run()));
         self.apply(Event::Tick);
         self.publish();
         let stop = loop {
@@ -224,7 +246,8 @@ impl Service {
     }
 
     fn wake_at(&mut self) -> tokio::time::Instant {
-        let times = [self.fleet.wakes_at(), self.fleet.patience_ends_at(), Some(self.sweep_at)];
+        let (fleet, sweep_at) = (&self.fleet, Some(self.sweep_at));
+        let times = [fleet.wakes_at(), fleet.patience_ends_at(), sweep_at, self.verify_at];
         self.wake_at = times.into_iter().flatten().min().unwrap_or(self.sweep_at);
         self.clock.instant(self.wake_at)
     }
@@ -246,7 +269,28 @@ impl Service {
         if self.sweep_at <= self.clock.now() {
             self.sweep();
         }
+        if self.verify_at.is_some_and(|at| at <= self.clock.now()) {
+            self.verify();
+        }
         None
+    }
+
+    /// When what is up is verified next.
+    fn verify_later(&mut self) {
+        let config = &self.world.config.images;
+        let required = !self.world.signatures.is_empty();
+        self.verify_at = required.then(|| self.clock.now() + config.poll_interval);
+    }
+
+    /// Verifies what is up once more: keys may have changed.
+    fn verify(&mut self) {
+        self.verify_at = None;
+        let up = self.fleet.models().filter(|model| model.state().in_engine());
+        let keys: Vec<_> = up.map(|model| model.key().clone()).collect();
+        let world = Arc::clone(&self.world);
+        self.jobs.start(Done::Verified(Vec::new()), async move {
+            Done::Verified(signatures::revoked(&world, keys).await)
+        });
     }
 
     /// What requests have used that the machines do not know of yet.
@@ -333,6 +377,19 @@ impl Service {
 struct Stop {
     grace: Duration,
     done: Option<tokio::sync::oneshot::Sender<()>>,
+}
+
+/// Says what became of the requests that a version was warmed up with.
+fn note_replay(key: &ModelKey, replayed: &Replayed) {
+    metrics::replayed(replayed);
+    if let Some(failure) = &replayed.failure {
+        tracing::warn!(
+            model.name = %key.name, model.digest = %key.digest,
+            failed = replayed.failed, answered = replayed.answered,
+            reason = %failure.reason, error = %failure.message,
+            "a version fails requests that its model was asked before"
+        );
+    }
 }
 
 /// Counts a failure where it becomes known.

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use outrigger_core::{Digest, Failure, ModelName, ServableId, Stage, Tag};
 
+use crate::Replayed;
+
 /// All models, the engine and whether the start is over, at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
@@ -60,6 +62,8 @@ pub struct VersionView {
     pub last_used_at: Option<SystemTime>,
     /// The last failure; the next success clears it.
     pub failure: Option<FailureView>,
+    /// How it was warmed up; `None` before it has passed the gate.
+    pub replayed: Option<Replayed>,
     /// The latest transitions, oldest first.
     pub history: Vec<TransitionView>,
 }

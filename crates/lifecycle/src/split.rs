@@ -2,10 +2,18 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use outrigger_canary::{Draw, Observation, Outcome, Share};
-use outrigger_core::Arm;
+use outrigger_core::{Arm, Tensor};
+use outrigger_features::{Limits, Packed};
 
-use crate::{lease::Servable, outcomes::Outcomes};
+use crate::{
+    aside::Aside,
+    exposure::Exposure,
+    lease::{Lease, Servable},
+    outcomes::{Noted, Outcomes},
+    shadow::Shadow,
+};
 
 /// A tag with a canary on trial, for as long as the canary's share stays as it is.
 #[derive(Debug)]
@@ -17,35 +25,38 @@ pub(crate) struct Split {
     /// Draws anew for every canary, and alike in every process: its digest.
     pub(crate) salt: Arc<str>,
     pub(crate) outcomes: Arc<Outcomes>,
+    /// The part of live's requests that the canary answers as well.
+    pub(crate) shadow: f64,
+    pub(crate) aside: Aside,
+}
+
+/// A request that has been answered.
+#[derive(Debug)]
+pub struct Answered<'a> {
+    /// The encoded `PredictRequest`.
+    pub request: &'a Bytes,
+    /// What it was packed with.
+    pub limits: &'a Limits,
+    /// What it was packed to.
+    pub packed: &'a Packed<'a>,
+    /// What the engine has returned.
+    pub outputs: &'a [Tensor],
 }
 
 impl Split {
     /// The arm of a request with that key, and whether the trial counts what
-    /// becomes of it: of each key, it counts the first. Without a key the arm is
-    /// drawn.
-    pub(crate) fn choose(&self, key: &str) -> (Arm, bool) {
-        let Some(share) = self.share else { return (Arm::Live, true) };
+    /// becomes of it: of each key, it counts the first, and that exposes the key.
+    /// Without a key the arm is drawn.
+    pub(crate) fn choose(&self, key: &str) -> (Arm, bool, Option<Exposure>) {
+        let Some(share) = self.share else { return (Arm::Live, true, None) };
         if key.is_empty() {
-            return (Draw::at_random(rand::random()).arm(share), true);
+            return (Draw::at_random(rand::random()).arm(share), true, None);
         }
         let draw = Draw::of_key(&self.salt, key);
         let (arm, is_first) = (draw.arm(share), self.outcomes.is_first(draw));
-        if is_first {
-            self.log_exposure(key, arm, share);
-        }
-        (arm, is_first)
-    }
-
-    /// Who was given which arm, for whoever evaluates that elsewhere. Off unless
-    /// the log's level names it: keys may be personal.
-    fn log_exposure(&self, key: &str, arm: Arm, share: Share) {
-        let (name, digest) = (&self.live.key.name, &self.servable(arm).key.digest);
-        tracing::debug!(
-            target: "outrigger_exposure",
-            { model.name = %name, model.digest = %digest, routing_key = key,
-              arm = arm.as_str(), share = share.probability() },
-            "a key is exposed"
-        );
+        let model = &self.servable(arm).key;
+        let exposure = is_first.then(|| Exposure::logged(key, model, arm, share)).flatten();
+        (arm, is_first, exposure)
     }
 
     /// What answers for that arm.
@@ -55,6 +66,49 @@ impl Split {
 
     /// Notes what came of a request, for the trial.
     pub(crate) fn observe(&self, arm: Arm, latency: std::time::Duration, outcome: Outcome) {
-        self.outcomes.note(self.share, Observation { arm, latency, outcome });
+        self.outcomes.note(Noted::Outcome(self.share, Observation { arm, latency, outcome }));
+    }
+
+    /// Counts the features of a request for its arm, if it is one of those that are
+    /// looked at.
+    pub(crate) fn look_at_features(&self, arm: Arm, answered: &Answered<'_>) {
+        let (Some(share), servable) = (self.share, self.servable(arm)) else { return };
+        let Some(profile) = servable.profile.as_ref() else { return };
+        if !self.outcomes.wants_features(arm) {
+            return;
+        }
+        self.aside.offer(answered.request.len(), || {
+            let (profile, plan) = (Arc::clone(profile), Arc::clone(&servable.plan));
+            let (request, limits) = (answered.request.clone(), *answered.limits);
+            let outcomes = Arc::clone(&self.outcomes);
+            async move {
+                let found = profile.categories(&plan, &request, rand::random(), &limits);
+                if let Some(categories) = found {
+                    outcomes.note(Noted::Features(share, arm, categories));
+                }
+            }
+        });
+    }
+
+    /// Has the canary answer one of live's requests as well, if chance says so.
+    pub(crate) fn shadow(&self, on_canary: impl FnOnce() -> Lease, answered: &Answered<'_>) {
+        if self.share.is_none() || self.shadow == 0.0 || rand::random::<f64>() >= self.shadow {
+            return;
+        }
+        let plan = &self.live.plan;
+        let Ok(Some(live)) = plan.best(answered.packed, answered.outputs) else { return };
+        let compare = || {
+            let shadow = Shadow {
+                lease: on_canary(),
+                request: answered.request.clone(),
+                limits: *answered.limits,
+                live,
+                outcomes: Arc::clone(&self.outcomes),
+            };
+            shadow.compare()
+        };
+        if !self.aside.offer(answered.request.len(), compare) {
+            self.outcomes.note_skipped();
+        }
     }
 }

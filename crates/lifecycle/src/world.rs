@@ -8,7 +8,7 @@ use std::{
 use arc_swap::ArcSwap;
 use outrigger_backend::Backend;
 use outrigger_core::{Digest, Failure, Reason, fleet::Legacy};
-use outrigger_oci::Client;
+use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::{Desired, Promoted, Record, Store};
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
@@ -18,6 +18,7 @@ use crate::{Config, names::Names, service::CanaryRecord};
 pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) names: Arc<Names>,
+    pub(crate) signatures: Policy,
     pub(crate) client: Client,
     pub(crate) store: Store,
     pub(crate) backend: Arc<dyn Backend>,
@@ -35,7 +36,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(
         config: Config,
-        names: Arc<Names>,
+        (names, signatures): (Arc<Names>, Policy),
         client: Client,
         store: Store,
         backend: Arc<dyn Backend>,
@@ -44,6 +45,7 @@ impl World {
             pulls: Semaphore::new(config.pull_concurrency.max(1)),
             config,
             names,
+            signatures,
             client,
             store,
             backend,

@@ -6,7 +6,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use outrigger_core::{Digest, Selector, Tag};
 
 use crate::{
-    Config, Error, Image, Layer, Progress, Reference, Repository,
+    Config, Error, Image, Layer, Progress, Reference, Repository, Retries,
     blocking::blocking,
     download::download,
     layout::Layout,
@@ -40,7 +40,7 @@ struct Inner {
 }
 
 /// Where a reference leads.
-enum Place<'a> {
+pub(crate) enum Place<'a> {
     Remote(Remote<'a>),
     Layout(Layout),
 }
@@ -62,9 +62,7 @@ impl Client {
     async fn resolve_uncounted(&self, reference: &Reference) -> Result<Digest, Error> {
         let selector = reference.selected();
         match self.place(reference)? {
-            Place::Remote(remote) => {
-                retrying(&self.inner.config.retries, || remote.resolve(&selector)).await
-            }
+            Place::Remote(remote) => retrying(self.retries(), || remote.resolve(&selector)).await,
             Place::Layout(layout) => blocking(move || layout.resolve(&selector)).await,
         }
     }
@@ -212,11 +210,13 @@ impl Client {
         Ok(stored.digest)
     }
 
-    async fn manifest(&self, reference: &Reference, selector: &Selector) -> Result<Stored, Error> {
+    pub(crate) async fn manifest(
+        &self,
+        reference: &Reference,
+        selector: &Selector,
+    ) -> Result<Stored, Error> {
         match self.place(reference)? {
-            Place::Remote(remote) => {
-                retrying(&self.inner.config.retries, || remote.manifest(selector)).await
-            }
+            Place::Remote(remote) => retrying(self.retries(), || remote.manifest(selector)).await,
             Place::Layout(layout) => {
                 let selector = selector.clone();
                 blocking(move || layout.manifest(&selector)).await
@@ -226,14 +226,27 @@ impl Client {
 
     async fn config(&self, reference: &Reference, config: Descriptor) -> Result<Stored, Error> {
         let what = format!("the configuration of {reference}");
-        let (digest, limit) = (config.digest, self.inner.config.limits.config);
-        if config.size > limit {
+        let limit = self.inner.config.limits.config;
+        self.small_blob(reference, config.digest, config.size, &what, limit).await
+    }
+
+    /// A blob that is read into memory, if it has `limit` bytes at most. `size`
+    /// is what its descriptor says.
+    pub(crate) async fn small_blob(
+        &self,
+        reference: &Reference,
+        digest: Digest,
+        size: u64,
+        what: &str,
+        limit: u64,
+    ) -> Result<Stored, Error> {
+        let what = what.to_owned();
+        if size > limit {
             return Err(Error::TooLarge { what, limit });
         }
         match self.place(reference)? {
             Place::Remote(remote) => {
-                let read = || remote.small_blob(digest, &what, limit);
-                retrying(&self.inner.config.retries, read).await
+                retrying(self.retries(), || remote.small_blob(digest, &what, limit)).await
             }
             Place::Layout(layout) => {
                 blocking(move || layout.small_blob(digest, &what, limit)).await
@@ -241,7 +254,11 @@ impl Client {
         }
     }
 
-    fn place<'a>(&'a self, reference: &'a Reference) -> Result<Place<'a>, Error> {
+    pub(crate) fn retries(&self) -> &Retries {
+        &self.inner.config.retries
+    }
+
+    pub(crate) fn place<'a>(&'a self, reference: &'a Reference) -> Result<Place<'a>, Error> {
         let Inner { config, transport, seen } = &*self.inner;
         let repository = reference.repository();
         match repository {

@@ -134,6 +134,15 @@ impl Error {
         matches!(self, Self::Unavailable { .. })
     }
 
+    /// Whether what was read is at fault: it is not there, not what it should be,
+    /// or nothing we can use.
+    pub(crate) fn is_about_content(&self) -> bool {
+        !matches!(
+            self,
+            Self::Denied { .. } | Self::Unavailable { .. } | Self::Io { .. } | Self::Config { .. }
+        )
+    }
+
     /// When the registry asks to be called again.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

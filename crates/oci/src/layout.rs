@@ -166,7 +166,7 @@ impl Layout {
         Ok(directory)
     }
 
-    fn put_blob(&self, digest: Digest, content: &Content) -> Result<(), Error> {
+    pub(crate) fn put_blob(&self, digest: Digest, content: &Content) -> Result<(), Error> {
         let path = self.blob_path(digest);
         if path.exists() { Ok(()) } else { self.write(&path, content) }
     }

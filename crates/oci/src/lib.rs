@@ -22,9 +22,11 @@ mod partial;
 mod progress;
 mod push;
 mod reference;
+mod referrers;
 mod registry;
 mod retry;
 mod secret;
+pub mod signature;
 mod source;
 mod transport;
 
@@ -35,3 +37,4 @@ pub use image::{Image, Layer};
 pub use progress::Progress;
 pub use push::{Content, ImageToPush, LayerToPush};
 pub use reference::{InvalidReference, Prefix, Reference, Repository};
+pub use referrers::{Artifact, Attached};

@@ -9,7 +9,7 @@ use oci_client::manifest::{
 use outrigger_core::{Digest, Selector};
 use reqwest::{
     Method, Response, StatusCode, Url,
-    header::{CONTENT_TYPE, LOCATION},
+    header::{CONTENT_TYPE, HeaderName, LOCATION},
 };
 
 use crate::{
@@ -19,6 +19,9 @@ use crate::{
     retry::retrying,
     transport::{Body, Call},
 };
+
+/// What a registry answers that has seen a manifest's subject.
+const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
 /// An image that is to be pushed. Equal content gives an equal digest.
 #[derive(Debug, Clone)]
@@ -120,7 +123,23 @@ impl Remote<'_> {
             };
             retrying(&self.config.retries, || self.push_blob(digest, &body)).await?;
         }
-        self.put_manifest(selector, OCI_IMAGE_MEDIA_TYPE, image.manifest()).await
+        self.put_manifest(selector, OCI_IMAGE_MEDIA_TYPE, image.manifest()).await.map(drop)
+    }
+
+    /// Puts an artifact with a subject; whether the registry lists it there.
+    pub(crate) async fn put_artifact(
+        &self,
+        blobs: &[Bytes],
+        digest: Digest,
+        manifest: Bytes,
+    ) -> Result<bool, Error> {
+        for bytes in blobs {
+            let body = Body::Bytes(bytes.clone());
+            retrying(&self.config.retries, || self.push_blob(Digest::of(bytes), &body)).await?;
+        }
+        let selector = Selector::Digest(digest);
+        let answer = self.put_manifest(&selector, OCI_IMAGE_MEDIA_TYPE, manifest).await?;
+        Ok(answer.headers().contains_key(SUBJECT))
     }
 
     pub(crate) async fn put_manifest(
@@ -128,7 +147,7 @@ impl Remote<'_> {
         selector: &Selector,
         media_type: &str,
         manifest: Bytes,
-    ) -> Result<(), Error> {
+    ) -> Result<Response, Error> {
         let text = match selector {
             Selector::Tag(tag) => tag.to_string(),
             Selector::Digest(digest) => digest.to_string(),
@@ -138,7 +157,7 @@ impl Remote<'_> {
             let body = Body::Bytes(manifest.clone());
             let url = self.url(&format!("manifests/{text}"));
             let response = self.push_call(Method::PUT, url, headers, body).await?;
-            self.created(&response)
+            self.created(&response).map(|()| response)
         };
         retrying(&self.config.retries, put).await
     }
@@ -183,7 +202,7 @@ impl Remote<'_> {
         &self,
         method: Method,
         url: Url,
-        headers: Vec<(reqwest::header::HeaderName, String)>,
+        headers: Vec<(HeaderName, String)>,
         body: Body,
     ) -> Result<Response, Error> {
         let call = Call { scope: &self.push, method, url, headers, body };

@@ -144,6 +144,18 @@ impl Reference {
     }
 }
 
+impl Prefix {
+    /// How much it says: of two prefixes of one reference, the one with more
+    /// segments is the narrower.
+    pub(crate) fn segments(&self) -> usize {
+        match &self.0 {
+            Scope::Registry { path, .. } if path.is_empty() => 1,
+            Scope::Registry { path, .. } => 2 + path.matches('/').count(),
+            Scope::Layout(directory) => directory.components().count(),
+        }
+    }
+}
+
 fn starts_with_segments(path: &str, first: &str) -> bool {
     match path.strip_prefix(first) {
         Some(rest) => first.is_empty() || rest.is_empty() || rest.starts_with('/'),

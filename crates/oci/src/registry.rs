@@ -5,10 +5,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use oci_client::manifest::OCI_IMAGE_INDEX_MEDIA_TYPE;
 use outrigger_core::{Digest, Selector};
 use reqwest::{
     Method, Response, StatusCode, Url,
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, RANGE},
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE},
 };
 use serde::Deserialize;
 
@@ -161,6 +162,23 @@ impl<'a> Remote<'a> {
             return Ok(response);
         }
         self.found(response, &Selector::Digest(digest)).await
+    }
+
+    /// The registry's list of what is attached to `digest`; `None` when it keeps
+    /// none.
+    pub(crate) async fn referrers(&self, digest: Digest) -> Result<Option<Vec<u8>>, Error> {
+        let (scope, url) = (&self.pull, self.url(&format!("referrers/{digest}")));
+        let headers = vec![(ACCEPT, OCI_IMAGE_INDEX_MEDIA_TYPE.to_owned())];
+        let call = Call { scope, method: Method::GET, url, headers, body: Body::Empty };
+        let response = self.transport.call(&call).await?;
+        let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        let list = kind.is_some_and(|it| it.starts_with(OCI_IMAGE_INDEX_MEDIA_TYPE.as_bytes()));
+        if !response.status().is_success() || !list {
+            return Ok(None);
+        }
+        let what = format!("the referrers of {}@{digest}", self.repository);
+        let limit = self.config.limits.manifest;
+        self.transport.plain.read(self.host(), &what, response, limit).await.map(Some)
     }
 
     async fn manifest_call(&self, method: Method, selector: &Selector) -> Result<Response, Error> {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::http::Extensions;
-use outrigger_core::{Arm, Failure, ModelKey, Reason};
+use outrigger_core::{Arm, Failure, ModelKey, ModelName, Reason};
 use outrigger_lifecycle::Lease;
 use outrigger_trace::{Kind, Span};
 use tokio::time::Instant;
@@ -12,7 +12,9 @@ use tonic::{Code, Status};
 
 use crate::{
     admission::Place,
+    caller::{Caller, Party},
     failure,
+    limits::Share,
     metrics::{self, ServedAs, Stage},
 };
 
@@ -27,7 +29,9 @@ struct Inner {
     method: Method,
     started: Instant,
     deadline: Instant,
-    place: OnceLock<Place>,
+    place: OnceLock<(Place, Share<Party>)>,
+    share: OnceLock<Share<ModelName>>,
+    caller: OnceLock<Caller>,
     request_id: OnceLock<String>,
     served_by: OnceLock<ServedAs>,
     outcome: OnceLock<Outcome>,
@@ -148,6 +152,8 @@ impl Call {
             started,
             deadline: by,
             place: OnceLock::new(),
+            share: OnceLock::new(),
+            caller: OnceLock::new(),
             request_id: OnceLock::new(),
             served_by: OnceLock::new(),
             outcome: OnceLock::new(),
@@ -176,10 +182,31 @@ impl Call {
         self.0.deadline
     }
 
-    /// Gives the call its place; it is free again once the call is over.
-    pub(crate) fn seat(&self, place: Place) {
+    /// Notes who makes the call.
+    pub(crate) fn made_by(&self, caller: Caller) {
         // The guard does this once a call.
-        let _ = self.0.place.set(place);
+        let _ = self.0.caller.set(caller);
+    }
+
+    /// Who makes the call.
+    ///
+    /// # Panics
+    /// Without a guard, which stands before every handler.
+    pub(crate) fn caller(&self) -> &Caller {
+        self.0.caller.get().expect("the guard knows who calls")
+    }
+
+    /// Gives the call its place, and its caller's share; they are free again once
+    /// the call is over.
+    pub(crate) fn seat(&self, place: Place, share: Share<Party>) {
+        // The guard does this once a call.
+        let _ = self.0.place.set((place, share));
+    }
+
+    /// Gives the call its model's share until it is over.
+    pub(crate) fn count_for_model(&self, share: Share<ModelName>) {
+        // A call is about one model.
+        let _ = self.0.share.set(share);
     }
 
     /// Waits for `model` without keeping other calls from working.
@@ -191,7 +218,7 @@ impl Call {
         model: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         match self.0.place.get() {
-            Some(place) => place.aside(model).await,
+            Some((place, _)) => place.aside(model).await,
             None => model.await,
         }
     }

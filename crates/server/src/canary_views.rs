@@ -2,11 +2,14 @@
 
 use outrigger_core::Digest;
 use outrigger_lifecycle::{
-    Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, FindingView, VerdictView,
+    Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, DeviationView, FindingView,
+    ShadowedView, VerdictView,
 };
 use outrigger_proto::outrigger::v1::{
-    self as wire, Canary, CanaryVerdict, ListCanariesResponse, canary::Phase,
-    canary_decision::Outcome, canary_verdict::Finding,
+    self as wire, Canary, CanaryVerdict, ListCanariesResponse,
+    canary::Phase,
+    canary_decision::Outcome,
+    canary_verdict::{Deviation, Finding, Shadowed},
 };
 use prost_types::{Duration, Timestamp};
 
@@ -62,6 +65,28 @@ fn verdict(view: &VerdictView) -> CanaryVerdict {
         expected_share: view.expected_share,
         seen_share: view.seen_share,
         shares_fit: view.shares_fit,
+        shadowed: view.shadowed.as_ref().map(shadowed),
+        deviations: view.deviations.iter().map(deviation).collect(),
+    }
+}
+
+fn deviation(view: &DeviationView) -> Deviation {
+    Deviation {
+        arm: view.arm.clone(),
+        place: view.place.clone(),
+        expected: view.expected,
+        seen: view.seen,
+        requests: view.requests,
+    }
+}
+
+fn shadowed(view: &ShadowedView) -> Shadowed {
+    Shadowed {
+        requests: view.requests,
+        agreement: view.agreement,
+        median: view.median,
+        lower: view.lower,
+        upper: view.upper,
     }
 }
 
@@ -76,6 +101,7 @@ fn finding(view: &FindingView) -> Finding {
         upper: view.upper,
         tolerance: view.tolerance,
         margin: view.margin,
+        detail: view.detail.clone(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The server's configuration: defaults < file < environment < flags, read once
 //! into typed values and checked as a whole.
 
+mod access;
 mod check;
 mod dump;
 mod layers;
@@ -17,6 +18,7 @@ use outrigger_core::{Digest, ModelName, Tag};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    access::{CallerName, Callers, Right, Rights, Transport},
     layers::{Origin, Problem},
     reference::reference_markdown,
     section::Key,
@@ -33,6 +35,12 @@ use self::{
 pub struct Config {
     /// The surfaces and their limits.
     pub server: Server,
+    /// TLS of the listeners.
+    pub tls: Tls,
+    /// Who may do what.
+    pub auth: Auth,
+    /// What one caller or one model may take of the server.
+    pub limits: Limits,
     /// The engine beside us.
     pub engine: Engine,
     /// The model store on disk.
@@ -60,8 +68,8 @@ section! {
         http: SocketAddr = "0.0.0.0:9080";
         /// Listener for `/healthz`, `/readyz` and `/metrics`.
         health: SocketAddr = "0.0.0.0:9902";
-        /// Listener for gRPC calls that change models. It asks for no credentials: keep it on
-        /// loopback, or behind something that does.
+        /// Listener for gRPC calls that change models. Without `auth` it asks for no credentials:
+        /// keep it on loopback then, or behind something that does.
         admin: SocketAddr = "127.0.0.1:9901";
         /// The largest prediction request taken, over gRPC and HTTP.
         max_message: Size = "64MiB";
@@ -85,6 +93,61 @@ section! {
         shutdown_grace: Period = "25s";
         /// Threads that serve predictions; 0: one a core.
         threads: u32 = "0";
+    }
+}
+
+section! {
+    /// TLS of the listeners: once there is a certificate, each speaks as its key says. `plain` is
+    /// without TLS, `server` with it; with `optional` callers may show a certificate of their own,
+    /// with `mutual` they must. Files that change are in force within seconds, for new connections;
+    /// files that do not fit together change nothing.
+    Tls {
+        /// PEM file of the server's certificate and those that lead up to its authority.
+        certificate: Option<PathBuf> = "";
+        /// PEM file of its key.
+        key: Option<PathBuf> = "";
+        /// PEM file of the authorities that vouch for callers' certificates.
+        client_ca: Option<PathBuf> = "";
+        /// What the listener `server.grpc` speaks.
+        grpc: Transport = "server";
+        /// What the listener `server.http` speaks.
+        http: Transport = "server";
+        /// What the listener `server.health` speaks. The kubelet, which probes it, has no
+        /// certificate to show.
+        health: Transport = "server";
+        /// What the listener `server.admin` speaks.
+        admin: Transport = "server";
+    }
+}
+
+section! {
+    /// Who may do what: `predict`, `read` (states of models and canaries) and `change` (load, unload,
+    /// promote, abort; on the admin listener only, whoever asks). Without `tokens` and `callers`
+    /// everybody may do everything. Health and metrics are open always.
+    Auth {
+        /// Directory of bearer tokens: a file for each caller, called like the caller, with a token a
+        /// line. Several lines are valid side by side, for a change of tokens. Changes are in force
+        /// within seconds.
+        tokens: Option<PathBuf> = "";
+        /// Rights of those who show neither token nor certificate, and of everybody else.
+        /// Without it: none where there are `tokens` or `callers`, else all.
+        anonymous: Option<Rights> = "";
+        /// Rights by caller, as in `{"token:ci": [read, change], "*": [predict]}`. A certificate is
+        /// known by its first URI (`uri:spiffe://...`), else its first DNS name (`dns:...`), else
+        /// its common name (`cn:...`). `*` is everybody with a token or certificate.
+        callers: Callers = "{}";
+    }
+}
+
+section! {
+    /// What one caller or one model may take of `server.max_in_flight` and `server.max_waiting`; more
+    /// is answered OVERLOADED.
+    Limits {
+        /// Predictions of one caller at once; 0: no limit. Callers without a name are told apart by
+        /// their address, over IPv6 by the first 64 bits of it.
+        per_caller: u32 = "0";
+        /// Predictions of one model at once, those that wait for it included; 0: no limit.
+        per_model: u32 = "0";
     }
 }
 
@@ -130,6 +193,10 @@ section! {
         /// References that may be pulled: each admits what lies under it, by whole path segments.
         /// Empty: whatever `repository` and `models` name.
         allowed: Vec<String> = "[]";
+        /// Images that must be signed with cosign, and whose keys count (docs/security.md): a list
+        /// of `prefix` (as in `allowed`) and `keys` (files with public keys in PEM). Of several
+        /// prefixes the longest holds; one without keys asks for no signature.
+        signatures: Vec<SignatureRule> = "[]";
         /// The tag of a request that names no version.
         default_tag: Tag = "latest";
         /// How often followed tags are looked up.
@@ -166,6 +233,17 @@ section! {
         /// What is logged, as in `info` or `info,outrigger_lifecycle=debug`.
         level: String = "info";
     }
+}
+
+/// Images that must be signed, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignatureRule {
+    /// Where the images are, as in `images.allowed`.
+    pub prefix: String,
+    /// Files with public keys in PEM, of which one must have signed.
+    #[serde(default)]
+    pub keys: Vec<PathBuf>,
 }
 
 section! {
@@ -323,6 +401,9 @@ fn key_paths() -> impl Iterator<Item = String> {
 fn sections() -> impl Iterator<Item = (&'static str, &'static str, &'static [Key])> {
     [
         ("server", Server::ABOUT, Server::KEYS),
+        ("tls", Tls::ABOUT, Tls::KEYS),
+        ("auth", Auth::ABOUT, Auth::KEYS),
+        ("limits", Limits::ABOUT, Limits::KEYS),
         ("engine", Engine::ABOUT, Engine::KEYS),
         ("store", Store::ABOUT, Store::KEYS),
         ("images", Images::ABOUT, Images::KEYS),
@@ -338,6 +419,9 @@ impl Config {
     fn read(layers: &mut Layers) -> Self {
         let config = Self {
             server: Server::read(layers, "server"),
+            tls: Tls::read(layers, "tls"),
+            auth: Auth::read(layers, "auth"),
+            limits: Limits::read(layers, "limits"),
             engine: Engine::read(layers, "engine"),
             store: Store::read(layers, "store"),
             images: Images::read(layers, "images"),

@@ -4,7 +4,7 @@ use std::io;
 
 use outrigger_core::Reason;
 
-use crate::{listen::BindError, logs, metrics::ExpositionError};
+use crate::{listen::BindError, live::FileError, logs, metrics::ExpositionError};
 
 /// Why the server could not start, or stopped before it was told to.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,9 @@ pub enum Error {
     /// An address is not to be had.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The files of a certificate or of tokens cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Threads or sockets are not to be had.
     #[error("{what}")]
     System {
@@ -66,6 +69,7 @@ impl Error {
             | Self::Metrics(_)
             | Self::Traces(_)
             | Self::Bind(_)
+            | Self::File(_)
             | Self::System { .. }
             | Self::Ended { .. } => Reason::Internal,
         }

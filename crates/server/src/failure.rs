@@ -10,7 +10,10 @@ use std::{collections::HashMap, time::Duration};
 
 use axum::{
     Json,
-    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
+    http::{
+        HeaderValue, StatusCode,
+        header::{RETRY_AFTER, WWW_AUTHENTICATE},
+    },
     response::{IntoResponse, Response},
 };
 use outrigger_core::{Failure, Reason, Retry};
@@ -94,6 +97,10 @@ pub(crate) fn to_http_as(status: StatusCode, failure: &Failure) -> Response {
         let seconds = delay.as_millis().div_ceil(1000).max(1);
         let value = HeaderValue::from_str(&seconds.to_string()).expect("digits");
         response.headers_mut().insert(RETRY_AFTER, value);
+    }
+    if failure.reason == Reason::Unauthenticated {
+        let value = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(WWW_AUTHENTICATE, value);
     }
     response
 }

@@ -1,12 +1,19 @@
 //! The gRPC surface: services and what stands before them.
 
 mod canaries;
+mod changes;
 mod models;
 mod prediction;
 
 use std::sync::Arc;
 
-use axum::{Router, middleware};
+use axum::{
+    Router,
+    extract::Request,
+    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+};
 use outrigger_proto::outrigger::v1::{
     FILE_DESCRIPTOR_SET, canary_service_server::CanaryServiceServer,
     model_service_server::ModelServiceServer,
@@ -15,10 +22,7 @@ use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-pub(crate) use self::{
-    canaries::Canaries,
-    models::{Access, Models},
-};
+pub(crate) use self::{canaries::Canaries, changes::Access, models::Models};
 use crate::{
     guard::{Guard, guard},
     predict::Predictor,
@@ -42,7 +46,19 @@ pub(crate) fn serving(
 
 /// The same without predictions and with changes, for the admin listener.
 pub(crate) fn admin(told: (Models, Canaries), health: &HealthReporter, rules: Guard) -> Router {
-    surround(Router::new(), told, health, rules)
+    surround(Router::new(), told, health, rules).layer(middleware::from_fn(only_grpc))
+}
+
+/// Refuses what does not say that it is gRPC. A page of somebody else in an
+/// operator's browser may send any bytes to loopback, as long as they are called
+/// a text or a form; for any other content type the browser asks first.
+async fn only_grpc(request: Request, next: Next) -> Response {
+    let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    match kind {
+        Some(kind) if kind.starts_with(b"application/grpc") => next.run(request).await,
+        _ => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "this takes gRPC; there is a page, /ui\n")
+            .into_response(),
+    }
 }
 
 /// `routes` and the services that every gRPC listener has, behind the guard.

@@ -1,4 +1,4 @@
-//! What stands before every handler: deadline, admission, a net for panics, and
+//! What stands before every handler: deadline, rights, admission, a net for panics, and
 //! the counting of calls.
 
 mod stream;
@@ -24,8 +24,14 @@ use tonic::{Code, Status};
 
 use crate::{
     admission::Admission,
+    audit::{Record, Target, Verb},
+    auth::{self, Auth},
     call::{Call, Method, Surface},
-    failure, metrics,
+    caller::{Caller, Party, Peer},
+    config::Rights,
+    failure,
+    limits::Limit,
+    metrics,
 };
 
 /// The header by which a caller over HTTP says how long it waits: `250ms`, `2s`.
@@ -35,14 +41,17 @@ pub(crate) const TIMEOUT_HEADER: &str = "x-request-timeout";
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The rules of one listener.
-#[derive(Debug)]
 pub(crate) struct Guard {
     /// What the listener speaks.
     pub(crate) surface: Surface,
     /// For calls without a deadline.
     pub(crate) default_deadline: Duration,
+    /// Who may do what.
+    pub(crate) auth: Auth,
     /// Places for calls that compute, shared by all listeners.
     pub(crate) admission: Admission,
+    /// How many of them one caller may have.
+    pub(crate) per_caller: Limit<Party>,
     /// Decides which calls are traced.
     pub(crate) tracer: Tracer,
     /// Ends answers that would go on for ever.
@@ -53,8 +62,8 @@ pub(crate) struct Guard {
 ///
 /// From the outside in: the call is counted when everything else is over; the
 /// deadline covers the reading of the body too, so that a slow sender cannot
-/// hold a place for ever; admission comes before the body is read, because the
-/// body is what takes memory; the net for panics is next to the handler.
+/// hold a place for ever; rights and admission come before the body is read, because
+/// the body is what takes memory; the net for panics is next to the handler.
 pub(crate) async fn guard(
     State(guard): State<Arc<Guard>>,
     request: Request,
@@ -84,9 +93,12 @@ impl Guard {
         mut request: Request,
         next: Next,
     ) -> Result<Response, Failure> {
+        let caller = self.admit(method, &request)?;
         if method.computes() {
-            call.seat(self.admission.enter()?);
+            let share = self.per_caller.enter(|| caller.party())?;
+            call.seat(self.admission.enter()?, share);
         }
+        call.made_by(caller);
         let _counted = metrics::in_flight(method);
         request.extensions_mut().insert(call.clone());
         let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
@@ -97,6 +109,29 @@ impl Guard {
                 Err(Failure::new(Reason::Internal, "a defect in the server; its log has more"))
             }
             Ok(Ok(response)) => Ok(self.ending(method, self.own_words(call, method, response))),
+        }
+    }
+
+    /// Who calls, if they may. Whether they may change something is asked by the
+    /// handler, once it knows for the record what.
+    fn admit(&self, method: Method, request: &Request) -> Result<Caller, Failure> {
+        let peer = Peer::of(request.extensions());
+        let path = request.uri().path();
+        let verb = Verb::of(path);
+        let caller = self.auth.caller(&peer, request.headers());
+        match (caller, verb) {
+            (Ok(caller), Some(_)) => Ok(caller),
+            (Ok(caller), None) => match auth::needed(method, path) {
+                None => Ok(caller),
+                Some(right) => caller.may(right).map(|()| caller),
+            },
+            (Err(failure), None) => Err(failure),
+            (Err(failure), Some(verb)) => {
+                let stranger = Caller::new(peer, Rights::default());
+                let refused = Err(failure);
+                Record::new(stranger, verb, Target::default()).end(&refused);
+                refused
+            }
         }
     }
 

@@ -5,7 +5,10 @@
 //! process that does other things too, such as a test.
 
 mod admission;
+mod audit;
+mod auth;
 mod call;
+mod caller;
 mod canary_views;
 pub mod config;
 mod error;
@@ -14,20 +17,26 @@ mod grpc;
 mod guard;
 mod health;
 mod http;
+mod limits;
 mod listen;
+mod live;
 mod logs;
 pub mod metrics;
 mod predict;
 mod routing;
 mod run;
 mod runtimes;
+mod security;
 mod supervise;
+mod tls;
 mod trial;
+mod ui;
 mod views;
 mod wiring;
 
 pub use config::Config;
 pub use error::Error;
 pub use failure::{DOMAIN, reference_markdown as errors_markdown};
+pub use live::FileError;
 pub use run::{Running, run, start};
 pub use wiring::Addresses;

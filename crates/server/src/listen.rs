@@ -7,20 +7,24 @@ use std::{
     time::Duration,
 };
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
     service::TowerToHyperService,
 };
+use outrigger_net::{Cork, Corked};
 use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{metrics, runtimes::Seats};
+use tower::Layer as _;
+
+use crate::{caller::Peer, metrics, runtimes::Seats, tls::Acceptor};
 
 /// Connections of one listener; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 8192;
@@ -39,10 +43,10 @@ const HEADERS_TIMEOUT: Duration = Duration::from_secs(15);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listener whose address is taken.
-#[derive(Debug)]
 pub(crate) struct Listener {
     name: &'static str,
     socket: StdListener,
+    tls: Option<Acceptor>,
 }
 
 /// An address that cannot be listened on.
@@ -58,12 +62,20 @@ pub struct BindError {
 }
 
 impl Listener {
-    /// Takes an address. Callers are not answered yet, but may connect.
-    pub(crate) fn bind(name: &'static str, address: SocketAddr) -> Result<Self, BindError> {
+    /// Takes an address. Callers are not answered yet, but may connect. With `tls`,
+    /// connections begin with its handshake.
+    pub(crate) fn bind(
+        name: &'static str,
+        address: SocketAddr,
+        tls: Option<Acceptor>,
+    ) -> Result<Self, BindError> {
         let failed = |source| BindError { name, address, source };
         let socket = StdListener::bind(address).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { name, socket })
+        if tls.is_some() {
+            metrics::handshakes_begin(name);
+        }
+        Ok(Self { name, socket, tls })
     }
 
     /// The address, with the port the system chose for port 0.
@@ -83,19 +95,25 @@ impl Listener {
         stop: CancellationToken,
     ) -> io::Result<()> {
         let listener = TcpListener::from_std(self.socket)?;
-        let builder = Arc::new(protocol());
+        let conversation = Conversation {
+            listener: self.name,
+            app,
+            tls: self.tls,
+            builder: Arc::new(protocol()),
+            stop: stop.clone(),
+        };
         let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let connections = TaskTracker::new();
         let accepting = async {
             loop {
-                let (stream, place) = accept(&listener, &places).await;
-                let (app, builder, stop) = (app.clone(), Arc::clone(&builder), stop.clone());
+                let ((stream, from), place) = accept(&listener, &places).await;
+                let conversation = conversation.clone();
                 let (name, seat) = (self.name, seats.take());
                 let runtime = seat.runtime().clone();
                 let serving = async move {
                     let (_place, _seat, _counted) = (place, seat, metrics::connection(name));
                     match here(stream) {
-                        Ok(stream) => converse(stream, &builder, app, stop).await,
+                        Ok(stream) => conversation.begin(stream, from).await,
                         Err(error) => tracing::warn!(%error, "a connection could not be moved"),
                     }
                 };
@@ -113,11 +131,11 @@ impl Listener {
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-) -> (TcpStream, OwnedSemaphorePermit) {
+) -> ((TcpStream, SocketAddr), OwnedSemaphorePermit) {
     let place = Arc::clone(places).acquire_owned().await.expect("never closed");
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
+            Ok(accepted) => return (accepted, place),
             Err(error) => {
                 tracing::warn!(error = %error, "a connection could not be accepted");
                 sleep(ACCEPT_PAUSE).await;
@@ -131,36 +149,78 @@ fn here(stream: TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(stream.into_std()?)
 }
 
-/// Serves one connection to its end; after `stop` only what is in flight.
-async fn converse(
-    stream: TcpStream,
-    builder: &Builder<TokioExecutor>,
+/// What a listener does with every connection.
+#[derive(Clone)]
+struct Conversation {
+    listener: &'static str,
     app: Router,
+    tls: Option<Acceptor>,
+    builder: Arc<Builder<TokioExecutor>>,
     stop: CancellationToken,
-) {
-    // Answers are written whole: waiting for more would only delay them.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(error = %error, "no delay could not be set");
-    }
-    // Who connects and says nothing must not keep a place for ever.
-    let mut byte = [0];
-    let first = timeout(HEADERS_TIMEOUT, stream.peek(&mut byte));
-    if !matches!(stop.run_until_cancelled(first).await, Some(Ok(Ok(1)))) {
-        return;
-    }
-    let service = TowerToHyperService::new(app);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+}
+
+impl Conversation {
+    /// Serves one connection to its end; after `stop` only what is in flight.
+    ///
+    /// Who connects and says nothing must not keep a place for ever: the handshake
+    /// has its time, and so has the first byte after it.
+    async fn begin(self, stream: TcpStream, from: SocketAddr) {
+        // Answers are written whole: waiting for more would only delay them.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(error = %error, "no delay could not be set");
         }
-    };
-    if let Err(error) = ended {
-        // Peers go away as they like.
-        tracing::debug!(error = %error, "a connection broke");
+        let Some(tls) = &self.tls else {
+            let mut byte = [0];
+            let first = timeout(HEADERS_TIMEOUT, stream.peek(&mut byte));
+            if matches!(self.stop.run_until_cancelled(first).await, Some(Ok(Ok(1)))) {
+                let socket = Corked::new(stream);
+                let cork = socket.cork();
+                self.converse(socket, &cork, Peer::new(from, None)).await;
+            }
+            return;
+        };
+        let socket = Corked::new(stream);
+        let cork = socket.cork();
+        let handshake = cork.pulled_after(Box::pin(tls.shake(socket)));
+        let (stream, identity) = match self.stop.run_until_cancelled(handshake).await {
+            Some(Ok(shaken)) => shaken,
+            Some(Err(error)) => return self.unshaken(from, &error),
+            None => return,
+        };
+        // As good as a peek; further reads are longer, and pass the buffer by.
+        let mut stream = BufReader::with_capacity(1, stream);
+        let first = timeout(HEADERS_TIMEOUT, stream.fill_buf());
+        let first = self.stop.run_until_cancelled(first).await;
+        if matches!(first, Some(Ok(Ok(read))) if !read.is_empty()) {
+            self.converse(stream, &cork, Peer::new(from, identity)).await;
+        }
+    }
+
+    /// Peers try what they like: that is for a counter, not for the log.
+    fn unshaken(&self, from: SocketAddr, error: &io::Error) {
+        metrics::handshake_failed(self.listener);
+        tracing::debug!(listener = self.listener, peer = %from, %error, "a handshake failed");
+    }
+
+    /// Serves what comes in on `stream`, whose socket `cork` is of.
+    async fn converse<S>(&self, stream: S, cork: &Cork<TcpStream>, peer: Peer)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = TowerToHyperService::new(Extension(peer).layer(self.app.clone()));
+        let connection = self.builder.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let ended = tokio::select! {
+            ended = cork.pulled_after(connection.as_mut()) => ended,
+            () = self.stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                cork.pulled_after(connection).await
+            }
+        };
+        if let Err(error) = ended {
+            // Peers go away as they like.
+            tracing::debug!(error = %error, "a connection broke");
+        }
     }
 }
 
@@ -188,7 +248,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_that_says_nothing_is_let_go() {
-        let listener = Listener::bind("http", ([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = Listener::bind("http", ([127, 0, 0, 1], 0).into(), None).unwrap();
         let address = listener.address().unwrap();
         let stop = CancellationToken::new();
         let serving = tokio::spawn(listener.serve(

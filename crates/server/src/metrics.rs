@@ -29,6 +29,9 @@ const USERS: &str = "outrigger_request_users";
 const FEATURES: &str = "outrigger_request_features_total";
 const PANICS: &str = "outrigger_request_panics_total";
 const CONNECTIONS: &str = "outrigger_connections";
+const HANDSHAKES: &str = "outrigger_tls_handshake_failures_total";
+const EXPIRY: &str = "outrigger_tls_certificate_expiry_timestamp_seconds";
+const SECRETS: &str = "outrigger_secret_reloads_total";
 const STAND_INS: &str = "outrigger_canary_stand_ins_total";
 const READY: &str = "outrigger_ready";
 const SCORES: &str = "outrigger_request_score";
@@ -93,6 +96,27 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Gauge,
         labels: &["listener"],
         help: "Open connections of callers, by listener (grpc, http, health, admin).",
+    },
+    Metric {
+        name: HANDSHAKES,
+        kind: MetricKind::Counter,
+        labels: &["listener"],
+        help: "TLS handshakes that failed, by listener (grpc, http, health, admin): the caller spoke \
+               something else, did not trust the certificate, was not trusted, or took too long.",
+    },
+    Metric {
+        name: EXPIRY,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "When the listeners' certificate in force expires, in seconds since 1970. Not there \
+               without TLS.",
+    },
+    Metric {
+        name: SECRETS,
+        kind: MetricKind::Counter,
+        labels: &["secret", "outcome"],
+        help: "Changes seen of the files of a secret (tls: certificate, key, authorities; tokens), by \
+               outcome: ok, or failed when the files could not be used and the old stayed in force.",
     },
     Metric {
         name: STAND_INS,
@@ -236,6 +260,51 @@ pub(crate) fn in_flight(method: Method) -> Counted {
 /// Counts an open connection.
 pub(crate) fn connection(listener: &'static str) -> Counted {
     Counted::one(metrics::gauge!(CONNECTIONS, "listener" => listener))
+}
+
+/// A secret that is read from files.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Secret {
+    Tls,
+    Tokens,
+}
+
+impl Secret {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::Tokens => "tokens",
+        }
+    }
+}
+
+/// Makes the counters of a secret begin at 0, so that a first failure is a rise.
+pub(crate) fn secrets_begin(secret: Secret) {
+    for outcome in ["ok", "failed"] {
+        metrics::counter!(SECRETS, "secret" => secret.as_str(), "outcome" => outcome).absolute(0);
+    }
+}
+
+/// Counts a change of a secret's files.
+pub(crate) fn secret_reloaded(secret: Secret, usable: bool) {
+    let outcome = if usable { "ok" } else { "failed" };
+    metrics::counter!(SECRETS, "secret" => secret.as_str(), "outcome" => outcome).increment(1);
+}
+
+/// Notes when the certificate in force expires, in seconds since 1970.
+pub(crate) fn certificate_expires(at: i64) {
+    #[allow(clippy::cast_precision_loss)]
+    metrics::gauge!(EXPIRY).set(at as f64);
+}
+
+/// Makes the counter of a listener's handshakes begin at 0.
+pub(crate) fn handshakes_begin(listener: &'static str) {
+    metrics::counter!(HANDSHAKES, "listener" => listener).absolute(0);
+}
+
+/// Counts a handshake that failed.
+pub(crate) fn handshake_failed(listener: &'static str) {
+    metrics::counter!(HANDSHAKES, "listener" => listener).increment(1);
 }
 
 /// Counts a request that live answered in place of a canary.

@@ -9,7 +9,7 @@ use outrigger_backend as backend;
 use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
 use outrigger_features::{Answer, Limits, Packed, Sample, json};
-use outrigger_lifecycle::{Handle, Lease};
+use outrigger_lifecycle::{Answered, Handle, Lease};
 use outrigger_proto::outrigger::v1::{
     self as wire, ExplainResponse, PredictResponse, ResponseOptions, ServedModel,
 };
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     call::Call,
     failure,
+    limits::Limit,
     metrics::{self, Stage},
     routing::{self, BatchRouting, Routing},
     trial::{Attempts, Terms},
@@ -35,13 +36,20 @@ const ENGINE_PREDICT: &str = "tensorflow.serving.PredictionService/Predict";
 pub(crate) struct Predictor {
     models: Handle,
     limits: Limits,
+    /// How many calls one model may have at once.
+    per_model: Limit<ModelName>,
     /// From here on nothing new is loaded.
     closing: CancellationToken,
 }
 
 impl Predictor {
-    pub(crate) fn new(models: Handle, limits: Limits, closing: CancellationToken) -> Self {
-        Self { models, limits, closing }
+    pub(crate) fn new(
+        models: Handle,
+        limits: Limits,
+        per_model: Limit<ModelName>,
+        closing: CancellationToken,
+    ) -> Self {
+        Self { models, limits, per_model, closing }
     }
 
     /// Scores one user's treatments: an encoded `PredictRequest` gives a framed
@@ -72,8 +80,9 @@ impl Predictor {
         request: &Bytes,
     ) -> Result<Bytes, Failure> {
         let (lease, terms) = (attempts.lease(), attempts.terms());
-        let packed = timed(call, Stage::Decode, || lease.plan.pack(&[request], &self.limits))?;
-        scored(call, attempts, packed, |packed, outputs| {
+        let pack = || lease.plan.pack_shared(request, &self.limits);
+        let packed = timed(call, Stage::Decode, pack)?;
+        self.scored(call, attempts, packed, Some(request), |packed, outputs| {
             let (model, degraded) = (encoded(lease), terms.degraded());
             Ok(framed(&lease.plan.answer(packed, outputs, &model)?.degraded(&degraded)))
         })
@@ -119,7 +128,7 @@ impl Predictor {
         let (lease, terms) = (attempts.lease(), attempts.terms());
         let pack = || lease.plan.pack_batch(requests, options, &self.limits);
         let packed = timed(call, Stage::Decode, pack)?;
-        scored(call, attempts, packed, |packed, outputs| {
+        self.scored(call, attempts, packed, None, |packed, outputs| {
             let (model, degraded) = (encoded(lease), terms.degraded());
             let answer = lease.plan.answer_batch(packed, outputs, &model, id)?;
             Ok(framed(&answer.degraded(&degraded)))
@@ -172,10 +181,10 @@ impl Predictor {
         let encoded = OnceCell::new();
         let packed = timed(call, Stage::Decode, || {
             let request = json::predict_request(&lease.plan, body)?;
-            let encoded = encoded.get_or_init(|| request.encode_to_vec());
-            lease.plan.pack(&[encoded], &self.limits)
+            let encoded = encoded.get_or_init(|| Bytes::from(request.encode_to_vec()));
+            lease.plan.pack_shared(encoded, &self.limits)
         })?;
-        scored(call, attempts, packed, |packed, outputs| {
+        self.scored(call, attempts, packed, encoded.get(), |packed, outputs| {
             let (model, degraded) = (Some(served(lease)), attempts.terms().degraded.clone());
             let response = lease.plan.response(packed, outputs)?;
             let response = PredictResponse { model, degraded, ..response };
@@ -194,6 +203,7 @@ impl Predictor {
         call.asked_as(&routing.request_id);
         let (model, selector) = routing::target(routing.model.as_ref(), &self.models)?;
         routing::agree(named, &model)?;
+        call.count_for_model(self.per_model.enter(|| model.clone())?);
         self.acquire(call, &model, &selector, &routing.routing_key).await
     }
 
@@ -219,19 +229,30 @@ impl Predictor {
         metrics::stage(Stage::Queue, &call.served_as(), start.elapsed());
         Ok(lease)
     }
-}
 
-/// Runs the model on what was packed and has the answer written down.
-async fn scored<T>(
-    call: &Call,
-    attempts: &Attempts<'_>,
-    mut packed: Packed<'_>,
-    answer: impl FnOnce(&Packed<'_>, &[Tensor]) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let lease = attempts.lease();
-    let outputs = run(call, lease, attempts.terms(), &mut packed).await?;
-    sample(call, lease, &packed, &outputs);
-    timed(call, Stage::Encode, || answer(&packed, &outputs))
+    /// Runs the model on what was packed and has the answer written down. `request`
+    /// is what was packed, if it is a single one.
+    async fn scored<T>(
+        &self,
+        call: &Call,
+        attempts: &Attempts<'_>,
+        mut packed: Packed<'_>,
+        request: Option<&Bytes>,
+        answer: impl FnOnce(&Packed<'_>, &[Tensor]) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let lease = attempts.lease();
+        let outputs = run(call, lease, attempts.terms(), &mut packed).await?;
+        sample(call, lease, &packed, &outputs);
+        if lease.is_exposure() {
+            lease.drawn(lease.plan.propensity(&packed, &outputs));
+        }
+        let answer = timed(call, Stage::Encode, || answer(&packed, &outputs))?;
+        if let Some(request) = request {
+            let (limits, packed, outputs) = (&self.limits, &packed, &outputs);
+            lease.answered(&Answered { request, limits, packed, outputs });
+        }
+        Ok(answer)
+    }
 }
 
 /// Runs the model, unless there is nothing to compute. Takes the tensors.
@@ -246,6 +267,10 @@ async fn run(
     if !packed.needs_engine() {
         return Ok(Vec::new());
     }
+    let mut wanted = lease.plan.output_names(packed);
+    if lease.is_exposure() {
+        wanted.extend(lease.plan.propensity_tensor().filter(|it| !wanted.contains(it)).cloned());
+    }
     let (mut span, start) = (call.request(ENGINE_PREDICT), Instant::now());
     let mut metadata = HeaderMap::new();
     span.inject(&mut metadata);
@@ -257,7 +282,7 @@ async fn run(
     let run = lease.backend.predict(backend::Call {
         target: Arc::clone(&lease.target),
         inputs: std::mem::take(&mut packed.tensors),
-        outputs: lease.plan.output_names(packed),
+        outputs: wanted,
         deadline: terms.deadline,
         metadata,
     });

@@ -14,6 +14,7 @@ use crate::{
     logs,
     metrics::{self, Exposition},
     runtimes::Runtimes,
+    security::Security,
     supervise::{Stop, supervise},
     wiring::{self, Addresses, Listeners},
 };
@@ -53,10 +54,11 @@ pub fn start(config: Config) -> Result<Running, Error> {
     config.validate()?;
     let exposition = Exposition::install()?;
     outrigger_lifecycle::limit_models(config.metrics.max_models as usize);
-    let listeners = Listeners::bind(&config)?;
+    let security = Security::open(&config)?;
+    let listeners = Listeners::bind(&config, &security)?;
     let addresses = listeners.addresses()?;
     let runtimes = Runtimes::build(&config.server)?;
-    let (parts, service) = match wiring::connect(&config, &runtimes, exposition) {
+    let (parts, service) = match wiring::connect(&config, &runtimes, exposition, security) {
         Ok(parts) => parts,
         Err(error) => {
             runtimes.abandon();

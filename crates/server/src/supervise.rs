@@ -15,6 +15,7 @@ use crate::{
     config::Config,
     health,
     listen::Listener,
+    live,
     metrics::Exposition,
     runtimes::{Runtimes, Seats},
     wiring::{Listeners, Parts, Surfaces},
@@ -64,6 +65,10 @@ pub(crate) async fn supervise(
         health::follow(parts.models.clone(), parts.reporter.clone(), parts.readiness.clone())
     });
     keep(&mut telling, "metrics", control, upkeep(parts.exposition.clone(), parts.end.clone()));
+    keep(&mut telling, "secrets", lifecycle, {
+        live::follow(parts.security.watched(), parts.end.clone())
+    });
+    keep(&mut telling, "page", control, parts.feed.clone().run());
     if let Some(exporter) = parts.exporter.take() {
         keep(&mut telling, "traces", control, export(exporter, parts.end.clone()));
     }

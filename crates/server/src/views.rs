@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::SystemTime};
 
 use outrigger_core::{Failure, ModelName, Reason, Stage};
-use outrigger_lifecycle::{FailureView, Handle, ModelView, TagView, TransitionView, VersionView};
+use outrigger_lifecycle::{
+    FailureView, Handle, ModelView, Replayed, TagView, TransitionView, VersionView,
+};
 use outrigger_proto::outrigger::v1::{
     self as wire, Model, ModelVersion, Tag, Transition, model_version,
 };
@@ -68,6 +70,18 @@ fn version(view: &VersionView, history: History) -> ModelVersion {
         last_used_at: view.last_used_at.map(Timestamp::from),
         failure: view.failure.as_ref().map(failure),
         history: transitions,
+        replay: view.replayed.as_ref().map(replay),
+    }
+}
+
+fn replay(view: &Replayed) -> wire::Replay {
+    wire::Replay {
+        answered: view.answered,
+        skipped: view.skipped,
+        failed: view.failed,
+        failure: view.failure.as_ref().map(ToString::to_string).unwrap_or_default(),
+        // No warm-up lasts longer than there are seconds.
+        took: prost_types::Duration::try_from(view.took).ok(),
     }
 }
 
@@ -127,11 +141,22 @@ fn version_json(view: &VersionView, history: History) -> Value {
         "size_bytes": view.size_bytes,
         "last_used_at": view.last_used_at.map(time),
         "failure": view.failure.as_ref().map(failure_json),
+        "replay": view.replayed.as_ref().map(replay_json),
     });
     if history == History::Included {
         version["history"] = view.history.iter().map(transition_json).collect();
     }
     version
+}
+
+fn replay_json(view: &Replayed) -> Value {
+    json!({
+        "answered": view.answered,
+        "skipped": view.skipped,
+        "failed": view.failed,
+        "failure": view.failure.as_ref().map(ToString::to_string),
+        "took_seconds": view.took.as_secs_f64(),
+    })
 }
 
 fn failure_json(view: &FailureView) -> Value {

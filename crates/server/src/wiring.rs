@@ -16,16 +16,20 @@ use tonic_health::server::HealthReporter;
 use crate::{
     Error,
     admission::Admission,
+    auth,
     call::Surface,
     config::{Config, Images},
     grpc::{self, Access, Canaries, Models},
     guard::Guard,
     health::{self, Readiness},
     http,
+    limits::Limit,
     listen::Listener,
     metrics::Exposition,
     predict::Predictor,
     runtimes::Runtimes,
+    security::Security,
+    ui,
 };
 
 /// For loads by hand whose caller gives no deadline: pulls take minutes.
@@ -40,7 +44,7 @@ pub struct Addresses {
     pub http: SocketAddr,
     /// `/healthz`, `/readyz`, `/metrics`.
     pub health: SocketAddr,
-    /// gRPC: changes.
+    /// gRPC: changes; and the page `/ui`.
     pub admin: SocketAddr,
 }
 
@@ -53,13 +57,14 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    pub(crate) fn bind(config: &Config) -> Result<Self, Error> {
-        let server = &config.server;
+    pub(crate) fn bind(config: &Config, security: &Security) -> Result<Self, Error> {
+        let (server, tls) = (&config.server, &config.tls);
+        let acceptor = |transport| security.acceptor(transport);
         Ok(Self {
-            grpc: Listener::bind("grpc", server.grpc)?,
-            http: Listener::bind("http", server.http)?,
-            health: Listener::bind("health", server.health)?,
-            admin: Listener::bind("admin", server.admin)?,
+            grpc: Listener::bind("grpc", server.grpc, acceptor(tls.grpc))?,
+            http: Listener::bind("http", server.http, acceptor(tls.http))?,
+            health: Listener::bind("health", server.health, acceptor(tls.health))?,
+            admin: Listener::bind("admin", server.admin, acceptor(tls.admin))?,
         })
     }
 
@@ -82,6 +87,9 @@ pub(crate) struct Parts {
     pub(crate) readiness: Readiness,
     pub(crate) reporter: HealthReporter,
     pub(crate) exposition: Exposition,
+    pub(crate) security: Security,
+    /// What the page is told.
+    pub(crate) feed: ui::Feed,
     pub(crate) tracer: Tracer,
     /// What takes spans to the collector, if there is one.
     pub(crate) exporter: Option<Exporter>,
@@ -96,6 +104,7 @@ pub(crate) fn connect(
     config: &Config,
     runtimes: &Runtimes,
     exposition: Exposition,
+    security: Security,
 ) -> Result<(Parts, lifecycle::Service), Error> {
     let (tracer, exporter) = traces(config)?;
     let store = Store::open(store_config(config))?;
@@ -107,15 +116,21 @@ pub(crate) fn connect(
         let _on = runtimes.lifecycle.enter();
         lifecycle::start(lifecycle_config(config, &tracer), client, store, Arc::new(engine))?
     };
+    let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
+    let about = ui::About::new(config);
+    let feed =
+        ui::Feed::new(about, models.clone(), readiness.clone(), exposition.clone(), end.clone());
     let parts = Parts {
-        readiness: Readiness::new(models.clone()),
+        readiness,
         reporter: HealthReporter::new(),
         models,
         exposition,
+        security,
+        feed,
         tracer,
         exporter,
         drain: CancellationToken::new(),
-        end: CancellationToken::new(),
+        end,
     };
     Ok((parts, service))
 }
@@ -132,14 +147,19 @@ impl Surfaces {
     pub(crate) fn new(config: &Config, parts: &Parts) -> Self {
         let server = &config.server;
         let admission = Admission::new(server.max_in_flight, server.max_waiting);
+        let per_caller = Limit::new(config.limits.per_caller, "one caller");
+        let per_model = Limit::new(config.limits.per_model, "one model");
         let rules = |surface, default_deadline, stop: &CancellationToken| Guard {
             surface,
             default_deadline,
+            auth: parts.security.auth.clone(),
             admission: admission.clone(),
+            per_caller: per_caller.clone(),
             tracer: parts.tracer.clone(),
             stop: stop.clone(),
         };
-        let predictor = Predictor::new(parts.models.clone(), limits(config), parts.drain.clone());
+        let (models, closing) = (parts.models.clone(), parts.drain.clone());
+        let predictor = Predictor::new(models, limits(config), per_model, closing);
         let told = |access| {
             let models = Models::new(parts.models.clone(), access, parts.drain.clone());
             (models, Canaries::new(parts.models.clone(), access))
@@ -165,7 +185,8 @@ impl Surfaces {
                 told(Access::Change),
                 &parts.reporter,
                 rules(Surface::Grpc, ADMIN_DEADLINE, &parts.end),
-            ),
+            )
+            .merge(auth::readers(ui::routes(parts.feed.clone()), &parts.security.auth)),
         }
     }
 }
@@ -239,6 +260,7 @@ fn lifecycle_config(config: &Config, tracer: &Tracer) -> lifecycle::Config {
         images: lifecycle::Images {
             repository: images.repository.clone(),
             allowed: allowed(config),
+            signatures: images.signatures.iter().map(signed).collect(),
             default_tag: images.default_tag.clone(),
             poll_interval: images.poll_interval.0,
         },
@@ -253,6 +275,10 @@ fn lifecycle_config(config: &Config, tracer: &Tracer) -> lifecycle::Config {
         tracer: tracer.clone(),
         ..lifecycle::Config::default()
     }
+}
+
+fn signed(rule: &crate::config::SignatureRule) -> lifecycle::Signed {
+    lifecycle::Signed { prefix: rule.prefix.clone(), keys: rule.keys.clone() }
 }
 
 fn entry(model: &crate::config::Model) -> lifecycle::ModelEntry {

@@ -19,11 +19,17 @@ use crate::{
 const SIDECAR: &str = "tree.json";
 /// More than any sidecar of ours has.
 const MAX_SIDECAR: u64 = 64 << 20;
+/// What the image is signed by, beside the sidecar.
+const SIGNATURES: &str = "signatures.json";
+/// More than all signatures that are read of an image.
+const MAX_SIGNATURES: u64 = 64 << 20;
 
 /// Vocabularies make metadata.json large, but not larger.
 pub(crate) const MAX_METADATA: ByteSize = ByteSize::mib(16);
 /// Bounds the golden cases, which are read as a whole.
 pub(crate) const MAX_GOLDEN: ByteSize = ByteSize::mib(256);
+/// More than a profile of all that is allowed takes.
+pub(crate) const MAX_PROFILE: ByteSize = ByteSize::mib(16);
 /// No protobuf message can be larger.
 pub(crate) const MAX_SAVED_MODEL: ByteSize = ByteSize::gib(2);
 
@@ -47,6 +53,8 @@ pub(crate) struct Sidecar {
     pub(crate) model: String,
     pub(crate) metadata: String,
     pub(crate) golden: Option<String>,
+    #[serde(default)]
+    pub(crate) profile: Option<String>,
 }
 
 impl Store {
@@ -58,6 +66,20 @@ impl Store {
     /// All trees, in the order of their digests.
     pub fn trees(&self) -> Result<Vec<Tree>> {
         all(&self.inner.layout)
+    }
+
+    /// Keeps what `image` is signed by with its tree. It is not looked at here.
+    ///
+    /// # Errors
+    /// [`Error::TreeMissing`] and the disk's.
+    pub fn keep_signatures(&self, image: &Digest, content: &[u8]) -> Result<()> {
+        // So that the tree does not go meanwhile.
+        let _claims = self.inner.claims();
+        let tree = self.inner.layout.tree(image);
+        match tree.join(SIDECAR).is_file() {
+            true => disk::replace(&tree.join(SIGNATURES), content),
+            false => Err(Error::TreeMissing(*image)),
+        }
     }
 
     /// Notes that the tree of `image` was used now: it will be evicted later.
@@ -136,9 +158,19 @@ impl Tree {
         self.sidecar.golden.as_ref().map(|golden| self.read(golden, MAX_GOLDEN)).transpose()
     }
 
+    /// The bytes of `profile.json`, if there is one.
+    pub fn profile_bytes(&self) -> Result<Option<Vec<u8>>> {
+        self.sidecar.profile.as_ref().map(|profile| self.read(profile, MAX_PROFILE)).transpose()
+    }
+
     /// The bytes of the SavedModel's `saved_model.pb`.
     pub fn saved_model_bytes(&self) -> Result<Vec<u8>> {
         self.read(&format!("{}/saved_model.pb", self.sidecar.model), MAX_SAVED_MODEL)
+    }
+
+    /// What was kept by [`Store::keep_signatures`], if it can be read.
+    pub fn signatures_bytes(&self) -> Option<Vec<u8>> {
+        disk::read(&self.path.join(SIGNATURES), MAX_SIGNATURES).ok().flatten()
     }
 
     fn read(&self, file: &str, max: ByteSize) -> Result<Vec<u8>> {

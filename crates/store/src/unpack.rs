@@ -101,6 +101,7 @@ impl Store {
             model: parts.model,
             metadata: parts.metadata,
             golden: parts.golden,
+            profile: parts.profile,
         };
         sidecar.write(&staging.0)?;
         disk::sync_dir(&staging.0)?;

@@ -21,6 +21,7 @@ mod layer;
 mod request;
 mod rules;
 mod serve;
+mod sign;
 mod tls;
 
 use std::{
@@ -39,6 +40,7 @@ pub use docker::{DockerRegistry, docker_registry, docker_registry_with_password}
 pub use layer::LayerBlob;
 pub use request::Request;
 pub use rules::{Gate, Rule};
+pub use sign::{Signer, payload, statement};
 
 use content::Content;
 use guard::Guard;
@@ -70,6 +72,7 @@ struct State {
     guard: Guard,
     requests: Vec<Request>,
     uploads: u64,
+    lists_referrers: bool,
     host: String,
 }
 
@@ -223,6 +226,11 @@ impl Registry {
     /// Drops all rules.
     pub fn behave(&self) {
         self.shared.lock().rules.clear();
+    }
+
+    /// From now on lists itself what is attached to an image, as OCI 1.1 has it.
+    pub fn list_referrers(&self) {
+        self.shared.lock().lists_referrers = true;
     }
 
     /// From now on asks for this user and password (basic authorization).

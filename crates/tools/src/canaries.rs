@@ -7,14 +7,13 @@ use outrigger_proto::outrigger::v1::{
     AbortCanaryRequest, ListCanariesRequest, ListCanariesResponse, PromoteCanaryRequest,
     canary_service_client::CanaryServiceClient,
 };
-use tonic::transport::Channel;
 
-use crate::{Error, ModelArgument, models::connect};
+use crate::{Access, Error, ModelArgument, access::Connection};
 
 /// A connection to a server's CanaryService.
 #[derive(Debug, Clone)]
 pub struct Canaries {
-    client: CanaryServiceClient<Channel>,
+    client: CanaryServiceClient<Connection>,
 }
 
 /// What is decided about a canary, and by whom.
@@ -44,9 +43,9 @@ impl Decision {
 }
 
 impl Canaries {
-    /// Connects to `address`, `host:port` or `http://host:port`.
-    pub async fn connect(address: &str) -> Result<Self, Error> {
-        Ok(Self { client: CanaryServiceClient::new(connect(address).await?) })
+    /// Connects to `address`: `host:port`, `http://host:port` or `https://host:port`.
+    pub async fn connect(address: &str, access: &Access) -> Result<Self, Error> {
+        Ok(Self { client: CanaryServiceClient::new(access.connect(address).await?) })
     }
 
     /// The canaries of a model, or of all, and what was decided.

@@ -3,6 +3,7 @@
 //!
 //! Everything here returns data; printing is [`output`]'s business.
 
+mod access;
 pub mod canaries;
 pub mod engine;
 mod error;
@@ -16,5 +17,6 @@ pub mod registry;
 mod selector;
 pub mod validate;
 
+pub use access::Access;
 pub use error::Error;
 pub use selector::{InvalidModel, ModelArgument};

@@ -8,20 +8,19 @@ use outrigger_proto::outrigger::v1::{
     GetModelRequest, ListModelsRequest, LoadModelRequest, Model, ServedModel, UnloadModelRequest,
     model_service_client::ModelServiceClient,
 };
-use tonic::transport::{Channel, Endpoint};
 
-use crate::{Error, ModelArgument};
+use crate::{Access, Error, ModelArgument, access::Connection};
 
 /// A connection to a server's ModelService.
 #[derive(Debug, Clone)]
 pub struct Models {
-    client: ModelServiceClient<Channel>,
+    client: ModelServiceClient<Connection>,
 }
 
 impl Models {
-    /// Connects to `address`, `host:port` or `http://host:port`.
-    pub async fn connect(address: &str) -> Result<Self, Error> {
-        Ok(Self { client: ModelServiceClient::new(connect(address).await?) })
+    /// Connects to `address`: `host:port`, `http://host:port` or `https://host:port`.
+    pub async fn connect(address: &str, access: &Access) -> Result<Self, Error> {
+        Ok(Self { client: ModelServiceClient::new(access.connect(address).await?) })
     }
 
     /// All models the server knows.
@@ -54,17 +53,4 @@ impl Models {
         self.client.unload_model(request).await?;
         Ok(())
     }
-}
-
-/// A connection to a server at `address`, `host:port` or `http://host:port`.
-pub(crate) async fn connect(address: &str) -> Result<Channel, Error> {
-    let unreachable = |source: tonic::transport::Error| Error::Unreachable {
-        address: address.to_owned(),
-        source: source.into(),
-    };
-    let host = address.strip_prefix("http://").unwrap_or(address);
-    let endpoint = Endpoint::from_shared(format!("http://{host}"))
-        .map_err(|_| Error::Usage(format!("{address:?} is not an address, host:port")))?
-        .connect_timeout(Duration::from_secs(5));
-    endpoint.connect().await.map_err(unreachable)
 }

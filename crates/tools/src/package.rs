@@ -70,6 +70,9 @@ fn write(tree: &outrigger_store::Tree, directory: &Path) -> Result<(), Failure> 
     if let Some(golden) = tree.golden_bytes().map_err(unreadable)? {
         fs::write(package.join("golden.jsonl"), golden).map_err(io)?;
     }
+    if let Some(profile) = tree.profile_bytes().map_err(unreadable)? {
+        fs::write(package.join("profile.json"), profile).map_err(io)?;
+    }
     copy(&tree.model_dir(), &package.join("tensorflow_serving_model/model")).map_err(io)?;
     fs::rename(package, directory).map_err(io)
 }

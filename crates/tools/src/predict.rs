@@ -5,7 +5,7 @@ use std::time::Duration;
 use outrigger_core::Selector;
 use serde_json::{Map, Value, json};
 
-use crate::{Error, ModelArgument};
+use crate::{Access, Error, ModelArgument};
 
 /// The header that tells the server how long we wait.
 const TIMEOUT: &str = "x-request-timeout";
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Sends `request`, in the HTTP JSON form, to the server at `url` and returns
 /// its answer. `model` and `top_k` take the place of what the request says.
 pub async fn predict(
-    url: &str,
+    (url, access): (&str, &Access),
     mut request: Map<String, Value>,
     model: Option<ModelArgument>,
     top_k: Option<u32>,
@@ -27,7 +27,7 @@ pub async fn predict(
     if let Some(top_k) = top_k {
         set_top_k(&mut request, top_k)?;
     }
-    post(&format!("{}/v1/predict", url.trim_end_matches('/')), &request, timeout).await
+    post(&format!("{}/v1/predict", url.trim_end_matches('/')), access, &request, timeout).await
 }
 
 fn selector(model: ModelArgument) -> Value {
@@ -46,7 +46,12 @@ fn set_top_k(request: &mut Map<String, Value>, top_k: u32) -> Result<(), Error> 
     Ok(())
 }
 
-async fn post(url: &str, body: &Map<String, Value>, timeout: Duration) -> Result<Value, Error> {
+async fn post(
+    url: &str,
+    access: &Access,
+    body: &Map<String, Value>,
+    timeout: Duration,
+) -> Result<Value, Error> {
     // The URL, which may hold a password, is told once and without it.
     let unreachable = |source: reqwest::Error| Error::Unreachable {
         address: without_password(url),
@@ -55,8 +60,13 @@ async fn post(url: &str, body: &Map<String, Value>, timeout: Duration) -> Result
     // The server knows the deadline, and says by then why there is no answer;
     // only when not even that comes are we the ones to give up.
     let give_up = timeout.saturating_add(PATIENCE);
-    let client = reqwest::Client::builder().timeout(give_up).build().map_err(unreachable)?;
-    let call = client.post(url).header(TIMEOUT, format!("{}ms", timeout.as_millis())).json(body);
+    let (client, url, token) = access.http(url).await?;
+    let client = client.timeout(give_up).build().map_err(unreachable)?;
+    let mut call = client.post(url).header(TIMEOUT, format!("{}ms", timeout.as_millis()));
+    if let Some(token) = token {
+        call = call.bearer_auth(token);
+    }
+    let call = call.json(body);
     let response = call.send().await.map_err(unreachable)?;
     let status = response.status();
     let answer: Value = response.json().await.map_err(unreachable)?;
@@ -109,7 +119,8 @@ mod tests {
             caller.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
             head
         });
-        predict(&url, Map::new(), None, None, Duration::from_secs(60)).await.unwrap();
+        let asked = (url.as_str(), &Access::default());
+        predict(asked, Map::new(), None, None, Duration::from_secs(60)).await.unwrap();
         let head = server.join().unwrap();
         assert!(head.contains(&"x-request-timeout: 60000ms".to_owned()), "{head:?}");
     }

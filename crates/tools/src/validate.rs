@@ -4,7 +4,7 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use outrigger_core::{Digest, Failure, ModelName, Reason, ServableId, ServableName, Version};
 use outrigger_features::{GoldenCase, Plan};
-use outrigger_lifecycle::Gate;
+use outrigger_lifecycle::{Gate, Profiled};
 use outrigger_oci::{Client, Progress};
 use outrigger_store::{Store, Tree};
 use serde::Serialize;
@@ -95,6 +95,11 @@ async fn check(
         let metadata = plan.metadata();
         format!("{} inputs, {} outputs", metadata.inputs.len(), metadata.outputs.len())
     })?;
+    let profile = profile(&plan, &fetched.tree).map_err(Error::from);
+    report.note("profile", profile, |profile| match profile {
+        None => "none in the package".to_owned(),
+        Some(profile) => format!("{} features", profile.features()),
+    })?;
     let golden = golden(&plan, &fetched.tree).map_err(Error::from);
     let golden = report.note("golden cases", golden, |golden| match golden.len() {
         0 => "none in the package".to_owned(),
@@ -121,6 +126,11 @@ fn plan(tree: &Tree) -> Result<Arc<Plan>, Failure> {
 fn golden(plan: &Plan, tree: &Tree) -> Result<Vec<GoldenCase>, Failure> {
     let cases = tree.golden_bytes().map_err(of_store)?.unwrap_or_default();
     plan.golden_cases(&cases).map_err(|error| Failure::because(error.reason(), &error))
+}
+
+fn profile(plan: &Plan, tree: &Tree) -> Result<Option<Profiled>, Failure> {
+    let profile = tree.profile_bytes().map_err(of_store)?;
+    profile.map(|json| Profiled::read(&json, plan)).transpose()
 }
 
 fn of_store(error: outrigger_store::Error) -> Failure {

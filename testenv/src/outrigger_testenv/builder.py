@@ -1,4 +1,4 @@
-"""TensorFlow functions as model packages: SavedModel, metadata.json, golden.jsonl, image."""
+"""TensorFlow functions as model packages: SavedModel, metadata.json and what goes with it."""
 
 import json
 import subprocess
@@ -21,6 +21,7 @@ from outrigger_testenv.features import (
 )
 from outrigger_testenv.jsonform import http_request
 from outrigger_testenv.packing import Treatments, constants, pack
+from outrigger_testenv.profile import profile
 from outrigger_testenv.requests import rows
 
 SAVED_MODEL = Path("tensorflow_serving_model", "model")
@@ -91,6 +92,11 @@ class ModelPackage:
                     "atol": atol,
                 }
                 lines.write(json.dumps(case) + "\n")
+
+    def write_profile(self, users: pd.DataFrame, treatments: pd.DataFrame) -> None:
+        """Records what the features looked like at training: a row a user, a row a treatment."""
+        content = json.dumps(profile(self.metadata, users, treatments), indent=2)
+        (self.directory / "profile.json").write_text(content + "\n", encoding="utf-8")
 
     def push(
         self,

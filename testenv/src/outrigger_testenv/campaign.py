@@ -132,7 +132,7 @@ def builder(version: str) -> ModelBuilder:
 
 
 def train(campaign: Campaign, directory: Path, version: str, epochs: int = 3) -> ModelPackage:
-    """Fits a small network to the visits and exports it with golden cases."""
+    """Fits a small network to the visits; exports it with golden cases and a profile."""
     import tensorflow as tf
 
     tf.keras.utils.set_random_seed(1)
@@ -154,7 +154,9 @@ def train(campaign: Campaign, directory: Path, version: str, epochs: int = 3) ->
 
     for inputs, visits in data.shuffle(len(ones), seed=1).batch(512, True).repeat(epochs):
         step(inputs, visits)
-    return made.build(network, directory, golden=(campaign.customers.iloc[:4], OFFERS))
+    package = made.build(network, directory, golden=(campaign.customers.iloc[:4], OFFERS))
+    package.write_profile(campaign.customers, campaign.sent)
+    return package
 
 
 def _network(numbers):

@@ -3,10 +3,13 @@
 import hashlib
 import json
 import shutil
+import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
+from outrigger_testenv.authority import Certificate
 from outrigger_testenv.processes import Process
 
 _MANIFESTS = ", ".join(
@@ -25,15 +28,24 @@ def available() -> bool:
 
 
 class Registry:
-    """Debian's docker-registry over a directory; its content survives a restart."""
+    """Debian's docker-registry over a directory; its content survives a restart.
 
-    def __init__(self, directory: Path, port: int, log: Path):
+    With a certificate it speaks HTTPS.
+    """
+
+    def __init__(
+        self, directory: Path, port: int, log: Path, certificate: Certificate | None = None
+    ):
         directory.mkdir(parents=True, exist_ok=True)
         self.host = f"127.0.0.1:{port}"
         config = directory / "config.json"
         self._storage = directory / "blobs"
+        self._scheme = "https" if certificate else "http"
+        self._trust = (
+            ssl.create_default_context(cafile=certificate.authority) if certificate else None
+        )
         # YAML reads JSON.
-        config.write_text(json.dumps(_config(self._storage, self.host)))
+        config.write_text(json.dumps(_config(self._storage, self.host, certificate)))
         self.process = Process("registry", ["docker-registry", "serve", config], log)
 
     def start(self) -> None:
@@ -57,7 +69,7 @@ class Registry:
         """A manifest's bytes and media type."""
         request = self._request("GET", f"{repository}/manifests/{reference}")
         request.add_header("Accept", _MANIFESTS)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with self._open(request, 10) as answer:
             return answer.read(), answer.headers["Content-Type"]
 
     def tag(self, repository: str, digest: str, tag: str) -> None:
@@ -69,20 +81,19 @@ class Registry:
         """Stores a manifest as it is; returns its digest."""
         request = self._request("PUT", f"{repository}/manifests/{reference}", content)
         request.add_header("Content-Type", kind)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with self._open(request, 10) as answer:
             return answer.headers["Docker-Content-Digest"]
 
     def put_blob(self, repository: str, content: bytes) -> str:
         """Uploads a blob in one piece; returns its digest."""
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        with urllib.request.urlopen(
-            self._request("POST", f"{repository}/blobs/uploads/", b"")
-        ) as answer:
+        start = self._request("POST", f"{repository}/blobs/uploads/", b"")
+        with self._open(start, 60) as answer:
             location = answer.headers["Location"]
         joint = "&" if "?" in location else "?"
         request = urllib.request.Request(f"{location}{joint}digest={digest}", content, method="PUT")
         request.add_header("Content-Type", "application/octet-stream")
-        with urllib.request.urlopen(request, timeout=60):
+        with self._open(request, 60):
             return digest
 
     def tamper(self, digest: str, content: bytes) -> None:
@@ -92,20 +103,29 @@ class Registry:
         (blobs / algorithm / encoded[:2] / encoded / "data").write_bytes(content)
 
     def _request(self, method: str, path: str, body: bytes | None = None) -> urllib.request.Request:
-        return urllib.request.Request(f"http://{self.host}/v2/{path}", body, method=method)
+        url = f"{self._scheme}://{self.host}/v2/{path}"
+        return urllib.request.Request(url, body, method=method)
+
+    def _open(self, request: urllib.request.Request, timeout: float) -> Any:
+        return urllib.request.urlopen(request, timeout=timeout, context=self._trust)
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{self.host}/v2/", timeout=1) as answer:
+            with self._open(self._request("GET", ""), 1) as answer:
                 return answer.status == 200
         except (urllib.error.URLError, OSError):
             return False
 
 
-def _config(storage: Path, address: str) -> dict:
+def _config(storage: Path, address: str, certificate: Certificate | None) -> dict:
+    tls = (
+        {"tls": {"certificate": str(certificate.file), "key": str(certificate.key)}}
+        if certificate
+        else {}
+    )
     return {
         "version": "0.1",
         "log": {"level": "warn", "accesslog": {"disabled": True}},
         "storage": {"filesystem": {"rootdirectory": str(storage)}, "delete": {"enabled": True}},
-        "http": {"addr": address},
+        "http": {"addr": address, **tls},
     }

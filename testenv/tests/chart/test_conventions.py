@@ -1,6 +1,7 @@
 """What platform engineers expect of a sidecar chart, one test a convention."""
 
 import pytest
+import yaml
 
 from outrigger_testenv.chart.cases import CASES
 from outrigger_testenv.chart.render import containers, render
@@ -10,6 +11,7 @@ MINIMAL = CASES["minimal"].rendered
 EVERYTHING = CASES["everything"].rendered
 PLAIN = CASES["plain-container"].rendered
 STATEFUL = CASES["stateful"].rendered
+SECURED = CASES["secured"].rendered
 
 
 def mounts(rendered, container):
@@ -255,6 +257,38 @@ def test_existing_secrets(rendered, secret):
     assert f"docker_config: {place}\n" in rendered.config["outrigger.yaml"]
 
 
+def test_certificates_and_tokens_from_secrets():
+    place = mounts(SECURED, "outrigger")
+    config = yaml.safe_load(SECURED.config["outrigger.yaml"])
+    assert volume(SECURED, "tls")["secret"]["secretName"] == "outrigger-tls"
+    assert config["tls"]["certificate"] == f"{place['tls']}/tls.crt"
+    assert config["tls"]["key"] == f"{place['tls']}/tls.key"
+    authorities = volume(SECURED, "client-ca")["secret"]
+    assert authorities["items"] == [{"key": "authorities.pem", "path": "ca.crt"}]
+    assert config["tls"]["client_ca"] == f"{place['client-ca']}/ca.crt"
+    assert volume(SECURED, "tokens")["secret"] == {"secretName": "outrigger-tokens"}
+    assert config["auth"]["tokens"] == place["tokens"]
+
+
+@pytest.mark.parametrize(("health", "scheme"), [("server", "HTTPS"), ("plain", None)])
+def test_probes_and_scrapes_speak_what_the_health_port_does(health, scheme):
+    rendered = render(merge(CASES["secured"].values, {"config": {"tls": {"health": health}}}))
+    container = rendered.container("outrigger")
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"].get("scheme") == scheme
+    endpoint = rendered.one("PodMonitor")["spec"]["podMetricsEndpoints"][0]
+    assert endpoint.get("scheme") == (scheme and scheme.lower())
+    assert ("tlsConfig" in endpoint) == (scheme is not None)
+
+
+def test_helm_test_shows_what_the_ports_ask_for():
+    first, second = (each["spec"]["containers"][0]["args"] for each in SECURED.of_kind("Pod"))
+    for arguments in (first, second):
+        assert {"--ca=/tls/ca.crt", "--token-file=/token/token"} <= set(arguments)
+        assert {"--cert=/tls/tls.crt", "--key=/tls/tls.key"} <= set(arguments)
+    assert any(each.startswith("--url=https://") for each in (*first, *second))
+
+
 def test_a_rotated_secret_is_seen_without_a_restart(case):
     """A mount by subPath would never change."""
     for container in containers(case.rendered.pod):
@@ -269,6 +303,25 @@ def test_ca_bundle(rendered, source, key):
     assert volume(rendered, "ca")[source]["items"] == [{"key": key, "path": "ca.crt"}]
     place = mounts(rendered, "outrigger")["ca"]
     assert f"ca_file: {place}/ca.crt\n" in rendered.config["outrigger.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("rendered", "source"),
+    [
+        (EVERYTHING, {"secret": {"secretName": "cosign-keys"}}),
+        (PLAIN, {"configMap": {"name": "cosign-keys"}}),
+    ],
+)
+def test_signature_keys(rendered, source):
+    assert volume(rendered, "keys") == {"name": "keys", **source}
+    assert mounts(rendered, "outrigger")["keys"] == "/etc/outrigger/keys"
+
+
+def test_signatures_name_keys_that_are_mounted():
+    config = yaml.safe_load(EVERYTHING.config["outrigger.yaml"])
+    keys = [key for rule in config["images"]["signatures"] for key in rule.get("keys", [])]
+    place = mounts(EVERYTHING, "outrigger")["keys"]
+    assert keys and all(key.startswith(f"{place}/") for key in keys)
 
 
 def test_proxy():

@@ -20,6 +20,10 @@ OWN = {
     "server.admin",
     "server.shutdown_delay",
     "server.shutdown_grace",
+    "tls.certificate",
+    "tls.key",
+    "tls.client_ca",
+    "auth.tokens",
     "engine.endpoint",
     "engine.store_path",
     "store.path",
@@ -125,6 +129,8 @@ def test_the_models_have_every_key_of_the_reference():
         ({"store": {"size": "20GB"}}, "/store/size"),
         ({"replicaCount": "two"}, "replicaCount"),
         ({"service": {"type": "ExternalName"}}, "/service/type"),
+        ({"config": {"tls": {"grpc": "maybe"}}}, "/config/tls/grpc"),
+        ({"config": {"auth": {"callers": {"ci": ["read"]}}}}, "/config/auth/callers"),
         ({"baseline": {"reference": "r.example/b:latest"}}, "/baseline/reference"),
     ],
 )
@@ -145,6 +151,15 @@ def test_the_schema_refuses(values, complaint):
         (
             {"registry": {"caBundle": {"existingSecret": "a", "existingConfigMap": "b"}}},
             "registry.caBundle",
+        ),
+        ({"config": {"tls": {"grpc": "mutual"}}}, "tls.existingSecret"),
+        (
+            {"tls": {"existingSecret": "t"}, "config": {"tls": {"health": "mutual"}}},
+            "config.tls.health",
+        ),
+        (
+            {"registry": {"signatureKeys": {"existingSecret": "a", "existingConfigMap": "b"}}},
+            "registry.signatureKeys",
         ),
         ({"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}}, "autoscaling"),
         ({"drain": {"delaySeconds": 30, "graceSeconds": 30}}, "drain.graceSeconds"),

@@ -66,6 +66,18 @@ def failing(user, offer):
         return tf.identity(good(user, offer))
 
 
+def slow(user, offer):
+    """The same scores, after many layers that come to nothing."""
+    import tensorflow as tf
+
+    # Which numbers they are nobody can know before, so that nothing is left out.
+    rows = tf.tile(user, [1, 256]) + tf.reshape(tf.range(256.0), [1, 256])
+    wide = tf.transpose(rows) @ rows
+    for _ in range(60):
+        wide = tf.sin(wide @ wide)
+    return good(user, offer) + 1e-9 * tf.reduce_mean(wide)
+
+
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
     """Makes a package of a function, once each."""
@@ -152,6 +164,19 @@ def test_a_bad_canary_is_rolled_back_and_no_request_fails(stack, package, tmp_pa
     assert stack.registry.digest(f"models/{MODEL}", "latest") == stack.live
     after = wait_for(stack, "rejected", lambda found: not in_split(found))
     assert after["canaries"][0]["phase"] == "PHASE_REJECTED"
+
+
+def test_a_merely_slow_canary_is_rolled_back_and_no_request_fails(
+    stack, package, tmp_path, capsys
+):
+    _, decision, report = tried_under_load(stack, package(slow), tmp_path)
+    with capsys.disabled():
+        print(f"\n  slow: {decision['verdict']['canary_requests']} requests; {report}")
+        print(f"  {decision['reason']}")
+    assert decision["outcome"] == "OUTCOME_ROLLED_BACK"
+    assert decision["reason"].startswith("rollback: latency ")
+    assert report.failed == 0, report.first_errors
+    assert stack.registry.digest(f"models/{MODEL}", "latest") == stack.live
 
 
 def test_a_good_canary_is_promoted_and_no_request_fails(stack, package, tmp_path, capsys):

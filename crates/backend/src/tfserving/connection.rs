@@ -9,6 +9,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use outrigger_net::ReadAhead;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
@@ -234,13 +235,16 @@ impl<S: Sender> Driver<S> {
     async fn connect(&self) -> Result<(S, Driven), TransportError> {
         let traffic = Arc::clone(&self.traffic);
         match &self.endpoint {
-            Endpoint::Unix(path) => S::handshake(UnixStream::connect(path).await?, traffic).await,
+            Endpoint::Unix(path) => {
+                let stream = UnixStream::connect(path).await?;
+                S::handshake(ReadAhead::new(stream), traffic).await
+            }
             Endpoint::Tcp { host, port } => {
                 let host = host.trim_start_matches('[').trim_end_matches(']');
                 let stream = TcpStream::connect((host, *port)).await?;
                 // Requests are written whole; waiting for more only delays them.
                 stream.set_nodelay(true)?;
-                S::handshake(stream, traffic).await
+                S::handshake(ReadAhead::new(stream), traffic).await
             }
         }
     }

@@ -121,7 +121,7 @@ impl Test for Skew {
             estimate: worst.difference().abs(),
             lower,
             upper,
-            detail: Some(format!("{}: {}", feature.name(), feature.label(worst.index))),
+            detail: Some(feature.place(worst.index)),
         }
     }
 }

@@ -96,6 +96,15 @@ impl ArmStatistics {
         Tally { events: self.latency.above(bin), requests: self.requests }
     }
 
+    /// Adds what is to come. Features are compared with the arm's own profile, so
+    /// that nobody else's stand for them: `factor` times as many are like those so
+    /// far.
+    pub(super) fn foresee(&mut self, to_come: &Self, factor: f64) {
+        let features = self.features.scaled(factor);
+        self.merge(to_come);
+        self.features = features;
+    }
+
     pub(crate) fn scaled(&self, factor: f64) -> Self {
         Self {
             requests: scaled(self.requests, factor),

@@ -35,6 +35,11 @@ impl Pairs {
         &self.differences
     }
 
+    /// The share of pairs whose first treatments are the same; 1 without any.
+    pub fn agreement(&self) -> f64 {
+        1.0 - self.disagreements().rate()
+    }
+
     /// Pairs whose first treatments differ.
     pub(crate) fn disagreements(&self) -> Tally {
         Tally { events: self.disagreements, requests: self.pairs }

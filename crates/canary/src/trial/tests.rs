@@ -165,3 +165,23 @@ fn a_later_process_goes_on_where_it_was() {
     let seen = later.trial.verdict().map(|verdict| verdict.live + verdict.canary);
     assert_eq!(seen, Some(1000 * (19 + seconds)), "and so does what was seen");
 }
+
+#[test]
+fn a_canary_that_ranks_otherwise_is_rolled_back_by_pairs_alone() {
+    let mut settings = quick();
+    settings["shadow"] = serde_json::json!(0.5);
+    settings["signals"] = serde_json::json!({"disagreement": {}});
+    let rolled_back = |disagrees: fn(u64) -> bool| {
+        let mut bench = Bench::new(&settings);
+        bench.second(1000, Outcome::Scored);
+        (0..20).find_map(|_| {
+            for pair in 0..100 {
+                bench.trial.observe_pair(&Pair { same_top: !disagrees(pair), difference: None });
+            }
+            bench.second(0, Outcome::Scored)
+        })
+    };
+    let rollback = Some(Conclusion::Rollback(Cause::Proved));
+    assert_eq!(rolled_back(|pair| pair % 3 == 0), rollback);
+    assert_eq!(rolled_back(|pair| pair % 20 == 0), None);
+}

@@ -6,7 +6,10 @@ use outrigger_tools::{
     output::message_json,
 };
 
-use crate::exit::{self, Exit, Output};
+use crate::{
+    access,
+    exit::{self, Exit, Output},
+};
 
 /// Which server.
 #[derive(Debug, clap::Args)]
@@ -14,6 +17,14 @@ struct Server {
     /// The server's admin listener (any gRPC listener will do for reading).
     #[arg(long, env = "OUTRIGGER_ADMIN", default_value = "127.0.0.1:9901")]
     admin: String,
+    #[command(flatten)]
+    access: access::Arguments,
+}
+
+impl Server {
+    async fn connect(self) -> Result<Canaries, outrigger_tools::Error> {
+        Canaries::connect(&self.admin, &self.access.into()).await
+    }
 }
 
 /// What canaries a server has, how they do, and what was decided.
@@ -47,7 +58,7 @@ pub(crate) struct Decide {
 pub(super) fn status(arguments: Status) -> Result<(), Exit> {
     let Status { model, server, output } = arguments;
     let name = model.map(|model| model.name);
-    let asked = async { Canaries::connect(&server.admin).await?.list(name.as_ref()).await };
+    let asked = async { server.connect().await?.list(name.as_ref()).await };
     let canaries = exit::block_on(asked)??;
     match output {
         Output::Text => exit::print(render::status(&canaries)),
@@ -57,12 +68,12 @@ pub(super) fn status(arguments: Status) -> Result<(), Exit> {
 
 pub(super) fn promote(arguments: Decide) -> Result<(), Exit> {
     let (server, decision) = arguments.split();
-    Ok(exit::block_on(async { Canaries::connect(&server.admin).await?.promote(decision).await })??)
+    Ok(exit::block_on(async { server.connect().await?.promote(decision).await })??)
 }
 
 pub(super) fn abort(arguments: Decide) -> Result<(), Exit> {
     let (server, decision) = arguments.split();
-    Ok(exit::block_on(async { Canaries::connect(&server.admin).await?.abort(decision).await })??)
+    Ok(exit::block_on(async { server.connect().await?.abort(decision).await })??)
 }
 
 impl Decide {

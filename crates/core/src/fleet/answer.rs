@@ -88,14 +88,18 @@ impl Fleet {
     }
 }
 
-/// Waiting helps against what is tried again, but for a refusal of the registry:
-/// that takes a person to change.
+/// Waiting helps against what is tried again, unless it takes a person to change.
 fn answer_trouble(trouble: &Trouble) -> Answer {
     let failure = trouble.failure.clone();
     match trouble.retry_at {
-        Some(at) if failure.reason != Reason::RegistryDenied => Answer::Retrying(failure, at),
+        Some(at) if !takes_a_person(failure.reason) => Answer::Retrying(failure, at),
         _ => Answer::Refused(failure),
     }
+}
+
+/// Whether somebody has to grant access, or to sign.
+fn takes_a_person(reason: Reason) -> bool {
+    matches!(reason, Reason::RegistryDenied | Reason::SignatureMissing | Reason::SignatureInvalid)
 }
 
 /// Whether nobody listens where the engine should be.

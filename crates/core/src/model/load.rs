@@ -96,6 +96,27 @@ impl ModelMachine {
         Outcome::Handled
     }
 
+    /// What is not in the engine finds out by itself before it gets there.
+    pub(super) fn revoked(
+        &mut self,
+        c: &Context<'_>,
+        failure: Failure,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        let (State::Loading { id }
+        | State::Checking { id, .. }
+        | State::Serving { id }
+        | State::Draining { id }) = &self.state
+        else {
+            return Outcome::Stale;
+        };
+        let id = id.clone();
+        self.withdraw(effects);
+        self.fail(c, failure);
+        self.enter(c.now, State::Leaving { id }, "must not be served any more");
+        Outcome::Handled
+    }
+
     pub(super) fn drained(&mut self, route: u64) -> Outcome {
         if self.route != Some(route) {
             return if route <= self.routes { Outcome::Stale } else { Outcome::Unexpected };

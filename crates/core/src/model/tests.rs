@@ -146,6 +146,7 @@ const EVENTS: &[Step] = &[
     ("retry", |_| Event::Retry),
     ("unload", |_| Event::Unload { delete: false }),
     ("delete", |_| Event::Unload { delete: true }),
+    ("revoked", |_| Event::Revoked(failure(Reason::SignatureInvalid))),
     ("evicted", |_| Event::Evicted),
     ("pulled", |bench| Event::Pulled(bench.last(), Ok(()))),
     ("pull failed", |bench| Event::Pulled(bench.last(), Err(transient()))),
@@ -251,6 +252,24 @@ fn a_permanent_failure_stays_until_somebody_asks_for_another_try() {
     assert_eq!(bench.pass(Duration::from_secs(600)), []);
     assert_eq!(bench.handle(Event::Ask), []);
     assert!(matches!(bench.handle(Event::Retry)[..], [Effect::Prepare(_)]));
+}
+
+#[test]
+fn what_is_revoked_leaves_once_drained_whoever_wants_it_and_is_tried_again() {
+    let mut bench = Bench::at("serving");
+    bench.handle(Event::Pin(true));
+    let effects = bench.handle(Event::Revoked(failure(Reason::SignatureInvalid)));
+    assert_eq!(effects, [Effect::Withdraw(1)]);
+    bench.handle(Event::Ask);
+    bench.handle(Event::Wake);
+    assert_eq!(bench.machine.routed(), None);
+    assert_eq!(bench.handle(Event::Drained(1)), [Effect::Remove(bench.id())]);
+    let id = bench.id();
+    bench.handle(Event::Gone(id));
+    let trouble = bench.machine.trouble().map(|trouble| trouble.failure.reason);
+    assert_eq!(trouble, Some(Reason::SignatureInvalid));
+    let wait = bench.policy.backoff.first;
+    assert!(matches!(bench.pass(wait)[..], [Effect::Prepare(_)]));
 }
 
 #[test]

@@ -34,14 +34,25 @@ impl<'t> Outputs<'t> {
         packed: &Packed<'_>,
         tensors: &'t [Tensor],
     ) -> Result<Self, Failure> {
+        let wanted = packed.users.iter().flat_map(|user| user.outputs.iter().copied());
+        Self::find(plan, packed, tensors, wanted)
+    }
+
+    /// The same for some of the outputs, whoever wants them.
+    pub(super) fn find(
+        plan: &'t Plan,
+        packed: &Packed<'_>,
+        tensors: &'t [Tensor],
+        wanted: impl IntoIterator<Item = usize>,
+    ) -> Result<Self, Failure> {
         let mut checked: Vec<_> = plan.metadata.outputs.iter().map(|_| None).collect();
         if !packed.needs_engine() {
             return Ok(Self { checked });
         }
-        for index in packed.users.iter().flat_map(|user| &user.outputs) {
-            if checked[*index].is_none() {
-                let output = &plan.metadata.outputs[*index];
-                checked[*index] = Some(Checked::find(output, tensors, packed)?);
+        for index in wanted {
+            if checked[index].is_none() {
+                let output = &plan.metadata.outputs[index];
+                checked[index] = Some(Checked::find(output, tensors, packed)?);
             }
         }
         Ok(Self { checked })

@@ -151,6 +151,19 @@ fn single_outputs_are_one_score_or_a_list_of_one() {
 }
 
 #[test]
+fn the_propensity_is_that_of_the_best_treatment() {
+    let plan = everything();
+    let treatment = plan.smoke_request().treatments[0].clone();
+    let asked = PredictRequest { treatments: vec![treatment; 3], ..plan.smoke_request() };
+    let packed = pack(&plan, &[asked]).expect("packs");
+    let scores = output("scores", &[1, 3], &[0.1, 0.7, 0.2]);
+    let propensities = output("p", &[1, 3], &[0.25, 0.5, 0.75]);
+    assert_eq!(plan.propensity(&packed, &[scores.clone(), propensities]), Some(0.5));
+    assert_eq!(plan.propensity(&packed, &[scores]), None);
+    assert_eq!(crate::fixtures::plan().propensity(&packed, &[]), None, "it gives none");
+}
+
+#[test]
 fn without_treatments_the_lists_are_empty_and_no_output_is_needed() {
     let plan = plan();
     let packed = pack(&plan, &[request(&[])]).expect("packs");
@@ -210,4 +223,27 @@ fn a_score_drawn_at_random_stands_for_a_call() {
     assert!(sample(output("scores", &[1, 3], &[1.0; 3]), 0).is_err());
     let nobody = pack(&plan, &[request(&[])]).expect("packs");
     assert_eq!(plan.sample(&nobody, &[], 0), Ok(Sample::Nothing));
+}
+
+#[test]
+fn the_best_treatment_is_named_by_its_position_in_the_request() {
+    let plan = plan();
+    let best = |requests: &[PredictRequest], values: &[f32]| {
+        let packed = pack(&plan, requests).expect("packs");
+        let shape = [1, i64::try_from(values.len()).unwrap()];
+        let outputs = [output("scores", &shape, values)];
+        let at = |position| plan.score_at(&packed, &outputs, position);
+        (plan.best(&packed, &outputs), [at(0), at(1), at(2)])
+    };
+    let (found, scores) = best(&[request(&[0.1, 0.2, 0.3])], &[1.0, 5.0, 5.0]);
+    assert_eq!(found, Ok(Some(Best { position: 1, score: 5.0 })));
+    assert_eq!(scores, [Some(1.0), Some(5.0), Some(5.0)]);
+    let skip =
+        ResponseOptions { on_treatment_error: OnTreatmentError::Skip.into(), ..Default::default() };
+    let (found, scores) = best(&[with_options(&[0.1, f32::NAN, 0.3], skip)], &[1.0, 2.0]);
+    assert_eq!(found, Ok(Some(Best { position: 2, score: 2.0 })));
+    assert_eq!(scores, [Some(1.0), None, Some(2.0)]);
+    assert_eq!(best(&[request(&[])], &[]).0, Ok(None));
+    let (found, scores) = best(&[request(&[0.1, 0.2])], &[1.0, f32::NAN]);
+    assert_eq!((found.unwrap_err().reason, scores[0]), (Reason::ScoresInvalid, None));
 }

@@ -51,6 +51,8 @@ pub(crate) enum Buffer {
     Fixed { bytes: Vec<u8>, size: usize },
     /// Strings; those sent lie in `arena`, so that none is allocated alone.
     Strings { texts: Vec<Text>, arena: Vec<u8> },
+    /// All elements of a float32 tensor, as they stand in the request.
+    Shared(Bytes),
 }
 
 /// One string of a buffer.
@@ -89,6 +91,7 @@ impl Buffer {
         match self {
             Self::Fixed { bytes, size } => bytes.len() / size,
             Self::Strings { texts, .. } => texts.len(),
+            Self::Shared(floats) => floats.len() / 4,
         }
     }
 
@@ -98,6 +101,11 @@ impl Buffer {
         match self {
             Self::Fixed { bytes, size } => bytes.resize(elements * *size, 0),
             Self::Strings { texts, .. } => texts.resize(elements, Text::default()),
+            Self::Shared(floats) => {
+                let mut bytes = floats.to_vec();
+                bytes.resize(4 * elements, 0);
+                *self = Self::Fixed { bytes, size: 4 };
+            }
         }
     }
 
@@ -138,6 +146,7 @@ impl Buffer {
         match self {
             Self::Fixed { bytes, .. } => put(bytes, at, bits.to_le_bytes()),
             Self::Strings { .. } => unreachable!("a float among strings"),
+            Self::Shared(_) => unreachable!("a request is not written to"),
         }
     }
 
@@ -147,6 +156,7 @@ impl Buffer {
         match self {
             Self::Fixed { bytes, .. } => &mut bytes.as_chunks_mut().0[start..start + count],
             Self::Strings { .. } => unreachable!("floats among strings"),
+            Self::Shared(_) => unreachable!("a request is not written to"),
         }
     }
 
@@ -164,6 +174,7 @@ impl Buffer {
                 narrow.map(|value| put(bytes, at, value.to_le_bytes())).is_ok()
             }
             Self::Strings { .. } => unreachable!("an integer among strings"),
+            Self::Shared(_) => unreachable!("an integer among floats"),
         }
     }
 
@@ -188,6 +199,7 @@ impl Buffer {
             Self::Strings { texts, arena } => {
                 Self::Strings { texts: pad(texts, runs.iter().copied(), padded), arena }
             }
+            Self::Shared(floats) => Self::Fixed { bytes: floats.into(), size: 4 }.pad(runs, padded),
         }
     }
 
@@ -203,6 +215,7 @@ impl Buffer {
                 };
                 Content::Strings(texts.into_iter().map(text).collect())
             }
+            Self::Shared(floats) => Content::Bytes(floats),
         }
     }
 }

@@ -1,4 +1,4 @@
-use outrigger_core::Reason;
+use outrigger_core::{Content, Reason};
 use outrigger_proto::outrigger::v1::{
     IntegerColumn, Matrix, OnTreatmentError, PredictRequest, TextColumn, TextList, Treatment,
     TreatmentTable, predict_request::User, value::Kind,
@@ -526,4 +526,34 @@ fn vocabularies_and_unknown_features_are_counted() {
     let packed = pack(&plan(), &[sent]).expect("packs");
     assert_eq!(packed.tensors[1].content, longs(&[3]));
     assert_eq!(packed.counts, FeatureCounts { missing: 3, unknown: 2, out_of_vocabulary: 1 });
+}
+
+#[test]
+fn a_table_in_the_order_of_the_plan_is_not_copied() {
+    let with = |names: &[&str], values: &[f32]| {
+        let numbers = Some(matrix(names, values));
+        let table = TreatmentTable { count: 2, numbers, ..TreatmentTable::default() };
+        Bytes::from(with_table(table).encode_to_vec())
+    };
+    let (plan, limits) = (plan(), Limits::default());
+    let is_part = |request: &Bytes, packed: &Packed<'_>| {
+        let tensor = packed.tensors.iter().find(|tensor| &*tensor.name == "treatment_numeric");
+        let Content::Bytes(bytes) = &tensor.expect("it has one").content else {
+            panic!("numbers");
+        };
+        request.as_ptr_range().contains(&bytes.as_ptr())
+    };
+    let order = ["discount", "days_live"];
+    let request = with(&order, &[0.1, 3.0, 0.2, 4.0]);
+    let shared = plan.pack_shared(&request, &limits).expect("packs");
+    assert!(is_part(&request, &shared));
+    assert_eq!(shared, plan.pack(&[&request], &limits).expect("packs"));
+    let turned = with(&["days_live", "discount"], &[3.0, 0.1, 4.0, 0.2]);
+    let copied = plan.pack_shared(&turned, &limits).expect("packs");
+    assert!(!is_part(&turned, &copied));
+    assert_eq!(copied.tensors, shared.tensors);
+    let infinite = with(&order, &[0.1, 3.0, f32::INFINITY, 4.0]);
+    let failure = plan.pack_shared(&infinite, &limits).expect_err("not finite");
+    assert_eq!(failure, plan.pack(&[&infinite], &limits).expect_err("not finite"));
+    assert_eq!(failure.reason, Reason::FeatureNotFinite);
 }

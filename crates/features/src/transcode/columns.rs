@@ -1,6 +1,8 @@
 //! From a table's columns to rows of the tensors: whole blocks where numbers
 //! are taken as they are, else value by value.
 
+use bytes::Bytes;
+
 use super::{
     fields::{Field, Fields},
     table::{Matrix, Source, Table},
@@ -20,6 +22,8 @@ pub(super) struct Columns<'t, 'r, 'p> {
     pub(super) table: &'t Table<'r>,
     pub(super) sources: &'t [Option<Source>],
     pub(super) count: usize,
+    /// The only request, if tensors may hold on to its bytes.
+    pub(super) shared: Option<&'p Bytes>,
 }
 
 /// `width` elements of every row of a matrix, and where they go in the row of a
@@ -95,11 +99,20 @@ impl<'p> Columns<'_, '_, 'p> {
         fields: &[Field],
         buffer: &mut Buffer,
     ) -> bool {
+        let is_whole = matches!(runs, [run] if run.width == matrix.stride);
+        if let Some(request) = self.shared
+            && is_whole
+            && floats::all_finite(matrix.values)
+        {
+            *buffer = Buffer::Shared(request.slice_ref(matrix.values));
+            return true;
+        }
         let Buffer::Fixed { bytes, size: 4 } = buffer else { return false };
         let start = bytes.len();
-        match runs {
-            [run] if run.width == matrix.stride => bytes.extend_from_slice(matrix.values),
-            _ => gather(matrix, runs, self.count, bytes),
+        if is_whole {
+            bytes.extend_from_slice(matrix.values);
+        } else {
+            gather(matrix, runs, self.count, bytes);
         }
         let block = &mut bytes[start..];
         if floats::all_finite(block) {

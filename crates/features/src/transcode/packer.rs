@@ -1,5 +1,6 @@
 //! The requests of a call, one after the other, into the engine's tensors.
 
+use bytes::Bytes;
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
 use smallvec::SmallVec;
@@ -19,7 +20,7 @@ use crate::{
     Packed, Plan, UserRows,
     column::Buffer,
     metadata::Entity,
-    pack::{Options, Trace, any_single, finish},
+    pack::{Call, Options, Trace, any_single, finish},
     plan::InputPlan,
     request::{Place, object},
 };
@@ -29,6 +30,8 @@ use crate::{
 pub(super) struct Packer<'p, 'r> {
     plan: &'p Plan,
     traced: bool,
+    /// The only request, if tensors may hold on to its bytes.
+    shared: Option<&'p Bytes>,
     /// For each input, its elements.
     buffers: Vec<Buffer>,
     tally: Tally,
@@ -48,26 +51,24 @@ pub(super) struct Packer<'p, 'r> {
 type Outcome<'r> = (Vec<TreatmentError>, Option<Vec<&'r [u8]>>);
 
 impl<'p, 'r> Packer<'p, 'r> {
-    /// A packer with room for users of `counts` treatments each.
-    pub(super) fn new(
-        plan: &'p Plan,
-        traced: bool,
-        counts: impl ExactSizeIterator<Item = usize> + Clone,
-    ) -> Self {
+    /// A packer with room for so many users and `treatments` altogether.
+    pub(super) fn new(plan: &'p Plan, call: &Call<'p>, users: usize, treatments: usize) -> Self {
         let buffer = |input: &InputPlan| {
             let rows = match input.entity {
-                Entity::Treatment => counts.clone().sum(),
-                _ => counts.len(),
+                Entity::Treatment => treatments,
+                _ => users,
             };
             Buffer::new(input.dtype, rows * input.width)
         };
         let (inputs, fields) = (&plan.inputs, &plan.fields);
+        let Call { traced, shared, .. } = *call;
         Self {
             plan,
             traced,
+            shared,
             buffers: inputs.iter().map(buffer).collect(),
             tally: Tally::new(inputs.len(), traced),
-            users: Vec::with_capacity(counts.len()),
+            users: Vec::with_capacity(users),
             treatment_rows: 0,
             unknown: Vec::new(),
             single_wanted: false,
@@ -206,8 +207,8 @@ impl<'p, 'r> Packer<'p, 'r> {
         place: &Place,
     ) -> Result<Outcome<'r>, Failure> {
         let (inputs, fields, count) = (&self.plan.inputs, &self.plan.fields.treatment, part.count);
-        let sources = &part.sources;
-        let columns = Columns { inputs, fields, table, sources, count };
+        let (sources, shared) = (&part.sources, self.shared);
+        let columns = Columns { inputs, fields, table, sources, count, shared };
         if columns.append(&mut self.buffers, &mut self.tally) {
             self.treatment_rows += count;
             let mut ids = options.ids(count);

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use bytes::Bytes;
 use outrigger_core::Failure;
 use outrigger_features::{Limits, Metadata, Packed, Plan, reference};
 
@@ -43,6 +44,10 @@ type Both<'r> = Option<(Packed<'r>, reference::Packed)>;
 /// Packs and explains a call both ways.
 fn both<'r>(plan: &Plan, requests: &[&'r [u8]], limits: &Limits) -> Both<'r> {
     agree(plan.explain(requests, limits), reference::explain(plan, requests, limits));
+    if let [request] = requests {
+        let shared = Bytes::copy_from_slice(request);
+        same_tensors(plan.pack_shared(&shared, limits), reference::pack(plan, requests, limits));
+    }
     same_tensors(plan.pack(requests, limits), reference::pack(plan, requests, limits))
 }
 

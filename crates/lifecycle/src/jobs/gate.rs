@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use outrigger_core::{Attempt, Failure, ModelKey, Reason, ServableId, model::Fault};
 
 use super::{Done, Prepared, prepare::prepare};
 use crate::{Gate, metrics, world::World};
 
-/// Passes the version that the engine serves as `id` through the gate.
+/// Passes the version that the engine serves as `id` through the gate, and warms it
+/// up with requests that its model was asked before.
 pub(crate) async fn check(
     world: Arc<World>,
     key: ModelKey,
     attempt: Attempt,
     id: ServableId,
     known: Option<Arc<Prepared>>,
+    recent: Vec<Bytes>,
 ) -> Done {
     let fresh = known.is_none();
     let prepared = match known {
@@ -25,7 +28,10 @@ pub(crate) async fn check(
             let (backend, plan) = (&*world.backend, &*prepared.plan);
             let timeout = world.config.engine.gate_timeout;
             let gate = Gate { backend, id: &id, plan, timeout };
-            let result = gate.pass(&prepared.golden).await;
+            let result = match gate.pass(&prepared.golden).await {
+                Ok(()) => Ok(gate.replay(&recent).await),
+                Err(failure) => Err(failure),
+            };
             (fresh.then_some(prepared), result)
         }
         Err(Fault::Failed(failure)) => (None, Err(failure)),

@@ -6,7 +6,10 @@ use outrigger_core::{Digest, Failure, ModelKey, model::Fault};
 use outrigger_features::{GoldenCase, Plan};
 use outrigger_store::Tree;
 
-use crate::world::{World, blocking, store_failure};
+use crate::{
+    Profiled, signatures,
+    world::{World, blocking, store_failure},
+};
 
 /// What is known of a version from its files.
 #[derive(Debug)]
@@ -14,6 +17,7 @@ pub(crate) struct Prepared {
     pub(crate) platform_digest: Digest,
     pub(crate) plan: Arc<Plan>,
     pub(crate) golden: Vec<GoldenCase>,
+    pub(crate) profile: Option<Arc<Profiled>>,
 }
 
 /// What of a version lies in the store.
@@ -36,10 +40,12 @@ impl Kept {
     }
 }
 
-/// Reads metadata, signature and golden cases of `key`, and checks them against
-/// each other.
+/// Makes sure that `key` is signed as it has to be, reads its metadata, its
+/// model's signature and golden cases, and checks them against each other.
 pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Prepared>, Fault> {
     let digest = key.digest;
+    let verified = signatures::verify(world, key).await.map_err(Fault::Failed)?;
+    signatures::keep(world, digest, verified).await;
     blocking(world, move |world| {
         let tree = world.store.tree(&digest).ok_or(Fault::FilesMissing)?;
         world.store.touch(&digest);
@@ -57,5 +63,8 @@ fn read(tree: &Tree) -> Result<Prepared, Failure> {
     let golden = tree.golden_bytes().map_err(store)?.unwrap_or_default();
     let golden =
         plan.golden_cases(&golden).map_err(|error| Failure::because(error.reason(), &error))?;
-    Ok(Prepared { platform_digest: *tree.platform_digest(), plan: Arc::new(plan), golden })
+    let profile = tree.profile_bytes().map_err(store)?;
+    let profile = profile.map(|json| Profiled::read(&json, &plan).map(Arc::new)).transpose()?;
+    let platform_digest = *tree.platform_digest();
+    Ok(Prepared { platform_digest, plan: Arc::new(plan), golden, profile })
 }

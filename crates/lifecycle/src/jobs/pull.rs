@@ -11,9 +11,9 @@ use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag};
 use outrigger_oci::{Image, Layer, Reference};
 use outrigger_store::{Package, Reservation};
 
-use super::{Done, Kept};
+use super::{Done, Kept, Origin};
 use crate::{
-    metrics,
+    metrics, signatures,
     world::{World, blocking, store_failure},
 };
 
@@ -21,23 +21,35 @@ use crate::{
 /// so many times.
 const ATTEMPTS: usize = 3;
 
-/// Gets the files of `key` into the store. The registry is not asked when they
-/// are there already.
-pub(crate) async fn pull(world: Arc<World>, key: ModelKey) -> Done {
+/// Gets the files of `key` into the store, if it is signed as it has to be. The
+/// registry is not asked for what is there already.
+pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Done {
     let digest = key.digest;
+    let verified = match signatures::verify(&world, &key).await {
+        Ok(verified) => verified,
+        Err(failure) => {
+            let result = Err(failure);
+            metrics::pulled(&result);
+            return Done::Pulled { origin, result, trees: None };
+        }
+    };
     let there = blocking(&world, move |world| world.store.tree(&digest).as_ref().map(Kept::of));
     let there = there.await;
     metrics::tree_wanted(there.is_some());
     if let Some(kept) = there {
-        return Done::Pulled { digest, result: Ok(kept), trees: None };
+        signatures::keep(&world, digest, verified).await;
+        return Done::Pulled { origin, result: Ok(kept), trees: None };
     }
     let result = fetch(&world, &key).await;
+    if result.is_ok() {
+        signatures::keep(&world, digest, verified).await;
+    }
     metrics::pulled(&result);
     let trees = blocking(&world, |world| {
         let trees = world.store.trees().ok()?;
         Some(trees.iter().map(|tree| *tree.digest()).collect::<BTreeSet<_>>())
     });
-    Done::Pulled { digest, result, trees: trees.await }
+    Done::Pulled { origin, result, trees: trees.await }
 }
 
 async fn fetch(world: &Arc<World>, key: &ModelKey) -> Result<Kept, Failure> {

@@ -2,6 +2,7 @@
 
 mod act;
 mod journal;
+mod verdicts;
 mod view;
 
 use std::{
@@ -10,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use outrigger_canary::{Cause, Conclusion, Decision, Layer, Progress, Settings, Share, Trial};
+use outrigger_canary::{
+    Arm, Cause, Conclusion, Decision, Deviation, Layer, Progress, Settings, Share, Trial,
+};
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Moment,
     fleet::{Answer, TagKey},
@@ -22,9 +25,11 @@ use self::journal::Journal;
 
 use super::Service;
 use crate::{
+    Profiled,
     canaries::{By, CanaryDecision},
+    lease::Live,
     metrics,
-    outcomes::Outcomes,
+    outcomes::{Noted, Outcomes},
     split::Split,
 };
 
@@ -64,11 +69,15 @@ struct Running {
     trial: Trial,
     salt: Arc<str>,
     outcomes: Arc<Outcomes>,
+    /// Of live and of the canary.
+    profiles: [Option<Arc<Profiled>>; 2],
     promotion: Promotion,
     /// How often the registry could not be told.
     failures: u32,
     /// The arms were as large as they should be.
     fits: bool,
+    /// Whether the registry is being asked what others have decided.
+    looking: bool,
     /// It was found that it will not be decided in time.
     starved: bool,
 }
@@ -125,9 +134,16 @@ impl Service {
         let Some(running) = self.canaries.trials.get_mut(key) else { return };
         let noted = running.outcomes.take();
         metrics::tried(&key.name, &noted);
+        metrics::unpaired(&key.name, running.outcomes.take_unpaired());
         metrics::lost(running.outcomes.take_lost());
-        for (share, observation) in noted {
-            running.trial.observe(share, &observation);
+        for noted in noted {
+            match noted {
+                Noted::Outcome(share, observation) => running.trial.observe(share, &observation),
+                Noted::Pair(pair) => running.trial.observe_pair(&pair),
+                Noted::Features(share, arm, categories) => {
+                    running.trial.observe_features(share, arm, &categories);
+                }
+            }
         }
         let before = running.trial.share();
         let conclusion = running.trial.tick(now);
@@ -138,6 +154,7 @@ impl Service {
         }
         running.fits = fits;
         metrics::sizes_fit(&key.name, fits);
+        running.note_skew(key);
         note_time(key, running, conclusion, now);
         if share != before {
             metrics::share(&key.name, share);
@@ -207,7 +224,7 @@ impl Service {
 
     fn begin(&mut self, key: &TagKey, canary_tag: TagKey, pair: Pair, now: Moment) {
         let version = ModelKey { name: key.name.clone(), digest: pair.canary };
-        let settings = match self.settings_of(&version) {
+        let settings = match self.settings_of(&version, pair.live) {
             Ok(settings) => Arc::new(settings),
             Err(failure) => return self.refuse(key, &canary_tag, pair, &failure),
         };
@@ -226,20 +243,24 @@ impl Service {
             trial: Trial::new(settings, progress.unwrap_or_default(), now),
             salt: pair.canary.to_string().into(),
             outcomes: Arc::default(),
+            profiles: [pair.live, pair.canary]
+                .map(|digest| self.profile(&ModelKey { name: key.name.clone(), digest })),
             promotion: Promotion::Undecided,
             failures: 0,
             fits: true,
+            looking: false,
             starved: false,
         };
         self.canaries.trials.insert(key.clone(), running);
         self.canaries.changed.insert(key.name.clone());
+        self.look_for_verdict(key);
     }
 
     /// How a version says that it is tried: the configuration under and over it.
     ///
     /// # Errors
     /// CANARY_INVALID, with all that is wrong.
-    fn settings_of(&self, version: &ModelKey) -> Result<Settings, Failure> {
+    fn settings_of(&self, version: &ModelKey, live: Digest) -> Result<Settings, Failure> {
         let canary = &self.world.config.canary;
         let label = self.kept.get(version).and_then(|kept| kept.canary.as_deref());
         let label = label.map(Layer::from_label).transpose();
@@ -247,10 +268,26 @@ impl Service {
             let layer = canary.defaults.clone().under(&label.unwrap_or_default());
             Settings::try_from(&layer.under(&canary.overrides).message())
         });
-        settings.map_err(|error| {
+        let profile = self.profile(version).map(|profiled| Arc::clone(&profiled.profile));
+        let settings = settings.and_then(|settings| settings.against(profile));
+        let settings = settings.map_err(|error| {
             let message = format!("label {}: {error}", outrigger_canary::LABEL);
             Failure::new(outrigger_core::Reason::CanaryInvalid, message)
-        })
+        })?;
+        let live = ModelKey { name: version.name.clone(), digest: live };
+        let draws = [version, &live].into_iter().any(|version| self.draws(version));
+        Ok(if draws { settings.of_distributions() } else { settings })
+    }
+
+    /// What the features of a version that is up looked like at its training.
+    fn profile(&self, version: &ModelKey) -> Option<Arc<Profiled>> {
+        self.live.get(version)?.routed()?.profile.clone()
+    }
+
+    /// Whether a version gives other scores every time.
+    fn draws(&self, version: &ModelKey) -> bool {
+        let routed = self.live.get(version).and_then(Live::routed);
+        routed.is_some_and(|servable| !servable.plan.deterministic())
     }
 
     /// Names that look different because of a trial since the last time.
@@ -284,7 +321,29 @@ impl Service {
             share: arms.share,
             salt: Arc::clone(&running.salt),
             outcomes: Arc::clone(&running.outcomes),
+            shadow: running.trial.settings().shadow,
+            aside: self.aside.clone(),
         })
+    }
+}
+
+impl Running {
+    /// Where the features of an arm are farthest from its profile, the farthest
+    /// first.
+    fn deviations(&self, arm: Arm, most: usize) -> Vec<Deviation> {
+        let profile = self.profiles[usize::from(arm == Arm::Canary)].as_ref();
+        let (Some(profile), Some(seen)) = (profile, self.trial.statistics()) else {
+            return Vec::new();
+        };
+        seen.deviations(arm, &profile.profile, most)
+    }
+
+    fn note_skew(&self, key: &TagKey) {
+        for arm in [Arm::Live, Arm::Canary] {
+            if let Some(farthest) = self.deviations(arm, 1).first() {
+                metrics::skew(&key.name, arm, farthest.size());
+            }
+        }
     }
 }
 

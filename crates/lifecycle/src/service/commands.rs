@@ -1,17 +1,18 @@
 //! What others ask for, and what became of jobs.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Reason, Selector,
     fleet::{Event, TagKey},
     model::{self, Fault, State},
+    tags,
 };
 
-use super::{Service, Stop, note_failure};
+use super::{Service, Stop, note_failure, note_replay};
 use crate::{
     handle::Command,
-    jobs::{Done, Kept},
+    jobs::{Done, Kept, Origin},
 };
 
 /// How long the end may take when nobody said so.
@@ -64,8 +65,23 @@ impl Service {
     pub(super) fn done(&mut self, done: Done) -> Option<Stop> {
         match done {
             Done::Nothing => {}
-            Done::Event(event) => self.apply(event),
-            Done::Pulled { digest, result, trees } => self.pulled(digest, result, trees),
+            Done::Event(event) => {
+                let polled = match &event {
+                    Event::Tag(key, tags::Event::Resolved(..)) => Some(key.clone()),
+                    _ => None,
+                };
+                self.apply(event);
+                polled.iter().for_each(|key| self.canary_polled(key));
+            }
+            Done::Pulled { origin, result, trees } => self.pulled(&origin, result, trees),
+            Done::Looked { key, number, verdict } => self.looked(&key, number, verdict),
+            Done::Verified(revoked) => {
+                for (key, failure) in revoked {
+                    note_failure(&key, "verifying it again", &failure);
+                    self.apply(Event::Model(key, model::Event::Revoked(failure)));
+                }
+                self.verify_later();
+            }
             Done::Promoted { key, canary, result } => self.told(&key, canary, result),
             Done::Prepared { key, attempt, result } => {
                 if let Err(Fault::Failed(failure)) = &result {
@@ -77,12 +93,16 @@ impl Service {
                 self.apply(Event::Model(key, model::Event::Prepared(attempt, result)));
             }
             Done::Checked { key, attempt, prepared, result } => {
-                if let Err(failure) = &result {
-                    note_failure(&key, "the gate", failure);
+                match &result {
+                    Ok(replayed) => note_replay(&key, replayed),
+                    Err(failure) => note_failure(&key, "the gate", failure),
                 }
                 if let Some(prepared) = prepared {
                     self.prepared.insert(key.clone(), prepared);
                 }
+                let result = result.map(|replayed| {
+                    self.replayed.insert(key.clone(), replayed);
+                });
                 self.apply(Event::Model(key, model::Event::Checked(attempt, result)));
             }
         }
@@ -91,7 +111,7 @@ impl Service {
 
     fn pulled(
         &mut self,
-        digest: Digest,
+        origin: &Origin,
         result: Result<Kept, Failure>,
         trees: Option<BTreeSet<Digest>>,
     ) {
@@ -99,10 +119,10 @@ impl Service {
             self.note_evictions(&trees);
         }
         // One that was cancelled as it ended says nothing about the one after it.
-        if self.pulls.get(&digest).is_some_and(|pull| !pull.job.is_finished()) {
+        if self.pulls.get(origin).is_some_and(|pull| !pull.job.is_finished()) {
             return;
         }
-        let Some(pull) = self.pulls.remove(&digest) else { return };
+        let Some(pull) = self.pulls.remove(origin) else { return };
         for (key, attempt) in pull.waiting {
             if let Err(failure) = &result {
                 note_failure(&key, "the pull", failure);
@@ -133,6 +153,9 @@ impl Service {
         };
         self.prepared.retain(|key, _| has_files(key));
         self.kept.retain(|key, _| has_files(key));
+        self.replayed.retain(|key, _| has_files(key));
+        // Servables have the others.
+        self.recent.retain(|_, recent| Arc::strong_count(recent) > 1);
     }
 }
 
@@ -155,7 +178,8 @@ mod tests {
         assert!(service.pulls.is_empty(), "cancelled");
         service.apply(ask());
         let late = Failure::new(Reason::RegistryUnavailable, "the first one ended so");
-        service.done(Done::Pulled { digest: key.digest, result: Err(late), trees: None });
+        let origin = service.origin(&key);
+        service.done(Done::Pulled { origin, result: Err(late), trees: None });
         let model = service.fleet.model(&key).expect("it was asked for");
         assert!(matches!(model.state(), State::Pulling { .. }), "{:?}", model.state());
         assert_eq!(model.trouble(), None);

@@ -16,7 +16,7 @@ use outrigger_core::{
 
 use super::{Pull, Service, note_failure};
 use crate::{
-    jobs::{Done, disk, engine, gate, prepare, pull},
+    jobs::{Done, Origin, disk, engine, gate, prepare, pull},
     lease::{Live, Servable},
     metrics,
     world::defect,
@@ -114,22 +114,29 @@ impl Service {
     }
 
     fn pull(&mut self, key: ModelKey, attempt: Attempt) {
-        let digest = key.digest;
-        if let Some(pull) = self.pulls.get_mut(&digest) {
+        let origin = self.origin(&key);
+        if let Some(pull) = self.pulls.get_mut(&origin) {
             pull.waiting.insert(key, attempt);
             return;
         }
-        let failed = Done::Pulled { digest, result: Err(defect()), trees: None };
-        let job = self.jobs.start(failed, pull::pull(Arc::clone(&self.world), key.clone()));
-        self.pulls.insert(digest, Pull { waiting: BTreeMap::from([(key, attempt)]), job });
+        let failed = Done::Pulled { origin: origin.clone(), result: Err(defect()), trees: None };
+        let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone());
+        let job = self.jobs.start(failed, pull);
+        self.pulls.insert(origin, Pull { waiting: BTreeMap::from([(key, attempt)]), job });
+    }
+
+    /// Where a version is pulled from.
+    pub(super) fn origin(&self, key: &ModelKey) -> Origin {
+        Origin { digest: key.digest, image: self.world.names.image(&key.name).ok() }
     }
 
     fn cancel_pull(&mut self, key: &ModelKey) {
-        let Some(pull) = self.pulls.get_mut(&key.digest) else { return };
+        let origin = self.origin(key);
+        let Some(pull) = self.pulls.get_mut(&origin) else { return };
         pull.waiting.remove(key);
         if pull.waiting.is_empty() {
             pull.job.abort();
-            self.pulls.remove(&key.digest);
+            self.pulls.remove(&origin);
         }
     }
 
@@ -179,7 +186,9 @@ impl Service {
             Done::Checked { key: key.clone(), attempt, prepared: None, result: Err(defect()) };
         let known = self.prepared.get(&key).cloned();
         let world = Arc::clone(&self.world);
-        self.jobs.start(failed, gate::check(world, key, attempt, id, known));
+        let recent = self.recent.get(&key.name).map(|recent| recent.requests());
+        let recent = recent.unwrap_or_default();
+        self.jobs.start(failed, gate::check(world, key, attempt, id, known, recent));
     }
 
     fn delete(&mut self, key: ModelKey, attempt: Attempt) {
@@ -203,8 +212,10 @@ impl Service {
                 target: Arc::new(Target::new(id.clone(), Arc::clone(prepared.plan.signature()))),
                 id,
                 plan: Arc::clone(&prepared.plan),
+                profile: prepared.profile.clone(),
                 backend: Arc::clone(&self.backend),
                 described: OnceLock::new(),
+                recent: Arc::clone(self.recent.entry(key.name.clone()).or_default()),
                 route: route.into(),
                 drains: Arc::clone(&self.drains),
             })

@@ -230,6 +230,7 @@ impl Service {
             size_bytes: kept.map_or(0, |kept| kept.size),
             last_used_at: used.map(|at| self.clock.wall(at)),
             failure: model.trouble().map(|trouble| self.failure_view(trouble)),
+            replayed: self.replayed.get(model.key()).cloned(),
             history: model.history().map(|it| self.transition_view(it)).collect(),
         }
     }

@@ -95,6 +95,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
         let Some(tree) = world.store.tree(&desired.key.digest) else { continue };
         let usable = published.contains(&there)
             && world.names.image(&desired.key.name).is_ok()
+            && world.is_verified(&desired.key)
             && desired.servable.name == ServableName::of(&desired.key.name);
         if usable && placeholders.contains_key(&desired.servable.name) {
             kept.insert(desired.key.clone(), Kept::of(&tree));

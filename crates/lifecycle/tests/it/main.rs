@@ -8,4 +8,6 @@ mod idle;
 mod loading;
 mod restart;
 mod rig;
+mod signatures;
 mod tags;
+mod verdicts;

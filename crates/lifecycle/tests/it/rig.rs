@@ -21,7 +21,7 @@ use tokio::{task::JoinSet, time::Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Rig {
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) engine: FakeEngine,
     pub(crate) config: Config,
     pub(crate) dir: TempDir,
@@ -45,7 +45,7 @@ impl Rig {
     pub(crate) async fn new() -> Self {
         // A second installation is refused, and just as good.
         rustls::crypto::ring::default_provider().install_default().ok();
-        let registry = Registry::start().await;
+        let registry = Arc::new(Registry::start().await);
         let repository = format!("{}/team", registry.host());
         let config = Config {
             images: Images {
@@ -66,6 +66,17 @@ impl Rig {
         let engine = FakeEngine::tcp().expect("a free port");
         let dir = TempDir::new().expect("a directory");
         Self { registry, engine, config, dir, running: None }
+    }
+
+    /// Another engine, store and process with the same registry.
+    pub(crate) fn beside(&self) -> Self {
+        Self {
+            registry: Arc::clone(&self.registry),
+            engine: FakeEngine::tcp().expect("a free port"),
+            config: self.config.clone(),
+            dir: TempDir::new().expect("a directory"),
+            running: None,
+        }
     }
 
     /// One that runs, with `churn:latest` in the registry.

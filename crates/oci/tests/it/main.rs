@@ -9,5 +9,6 @@ mod docker;
 mod image;
 mod layout;
 mod push;
+mod signatures;
 mod support;
 mod trust;

@@ -6,12 +6,14 @@ use outrigger_backend::Endpoint;
 use outrigger_canary::Settings;
 use outrigger_oci::{Prefix, Reference};
 
-use super::{Config, Period, Problem, Size};
+use super::{Config, Period, Problem, Size, Transport};
 
 /// Everything wrong with `config`.
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut check = Check::default();
     check.server(config);
+    check.tls(config);
+    check.auth(config);
     check.engine(config);
     check.store(config);
     check.images(config);
@@ -85,6 +87,47 @@ impl Check {
         }
     }
 
+    /// Files that come together, and listeners that ask for what can be checked.
+    fn tls(&mut self, config: &Config) {
+        let tls = &config.tls;
+        let (certificate, key) = (tls.certificate.is_some(), tls.key.is_some());
+        self.require(key || !certificate, "tls.key", "must be given with tls.certificate");
+        self.require(certificate || !key, "tls.certificate", "must be given with tls.key");
+        let listeners = [
+            ("tls.grpc", tls.grpc),
+            ("tls.http", tls.http),
+            ("tls.health", tls.health),
+            ("tls.admin", tls.admin),
+        ];
+        let asks = |&(_, transport): &(&str, Transport)| {
+            matches!(transport, Transport::Optional | Transport::Mutual)
+        };
+        for (listener, _) in listeners.iter().filter(|listener| asks(listener)) {
+            self.require(certificate, *listener, "there is no tls.certificate");
+            let authorities = tls.client_ca.is_some();
+            self.require(authorities, *listener, "tls.client_ca must say who vouches for callers");
+        }
+        let asked = tls.client_ca.is_none() || listeners.iter().any(asks);
+        let message = "no listener asks for certificates: make one optional or mutual";
+        self.require(asked, "tls.client_ca", message);
+    }
+
+    /// Rights that somebody can have.
+    fn auth(&mut self, config: &Config) {
+        let tokens = config.auth.tokens.is_some();
+        for name in config.auth.callers.keys().map(|name| name.as_str()) {
+            let key = || format!("auth.callers.{name}");
+            match name.split_once(':') {
+                Some(("token", _)) => self.require(tokens, key(), "there is no auth.tokens"),
+                Some(_) => {
+                    let shown = config.tls.client_ca.is_some();
+                    self.require(shown, key(), "there is no tls.client_ca");
+                }
+                None => {}
+            }
+        }
+    }
+
     fn engine(&mut self, config: &Config) {
         let engine = &config.engine;
         if let Err(error) = engine.endpoint.parse::<Endpoint>() {
@@ -116,6 +159,17 @@ impl Check {
         for (position, allowed) in images.allowed.iter().enumerate() {
             if let Err(error) = allowed.parse::<Prefix>() {
                 self.require(false, format!("images.allowed[{position}]"), error.to_string());
+            }
+        }
+        let mut prefixes = BTreeSet::new();
+        for (position, rule) in images.signatures.iter().enumerate() {
+            let key = format!("images.signatures[{position}].prefix");
+            match rule.prefix.parse::<Prefix>() {
+                Ok(prefix) => {
+                    let new = prefixes.insert(prefix.to_string());
+                    self.require(new, key, format!("{prefix} is listed twice"));
+                }
+                Err(error) => self.require(false, key, error.to_string()),
             }
         }
         if let Some(repository) = &images.repository {

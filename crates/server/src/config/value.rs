@@ -6,6 +6,11 @@ use outrigger_canary::Layer;
 use outrigger_core::Tag;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned};
 
+use super::{
+    SignatureRule,
+    access::{Callers, Rights, Transport},
+};
+
 /// A type that a setting can have.
 pub(crate) trait Setting: Serialize + DeserializeOwned {
     /// What the reference page calls values of this type.
@@ -34,6 +39,10 @@ settings! {
     Ratio: "number, 0 to 1";
     LogFormat: "text or json";
     CanarySettings: "ModelCanaryConfig";
+    Transport: "plain, server, optional or mutual";
+    Option<Rights>: "list of rights";
+    Callers: "rights by caller";
+    Vec<SignatureRule>: "list of prefix and keys";
 }
 
 /// A number of bytes, written like `20GiB`, `64MB` or `1024`.

@@ -54,6 +54,7 @@ fn code_name(code: Code) -> &'static str {
         Code::FailedPrecondition => "FAILED_PRECONDITION",
         Code::Unimplemented => "UNIMPLEMENTED",
         Code::Internal => "INTERNAL",
+        Code::Unauthenticated => "UNAUTHENTICATED",
         Code::Unavailable => "UNAVAILABLE",
     }
 }

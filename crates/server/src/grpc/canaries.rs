@@ -1,6 +1,6 @@
 //! CanaryService: what canaries there are; on the admin listener, decisions.
 
-use outrigger_core::{Failure, ModelName, Reason, Selector, Tag};
+use outrigger_core::{Failure, ModelName, Selector, Tag};
 use outrigger_lifecycle::{Act, By, Handle};
 use outrigger_proto::outrigger::v1::{
     AbortCanaryRequest, AbortCanaryResponse, ListCanariesRequest, ListCanariesResponse,
@@ -9,7 +9,12 @@ use outrigger_proto::outrigger::v1::{
 use tonic::{Request, Response, Status, async_trait};
 
 use super::Access;
-use crate::{call::Call, canary_views, routing};
+use crate::{
+    audit::{Record, Target, Verb},
+    call::Call,
+    caller::Caller,
+    canary_views, routing,
+};
 
 /// The service for one listener.
 #[derive(Clone)]
@@ -23,22 +28,31 @@ impl Canaries {
         Self { models, access }
     }
 
+    /// Decides about a canary: `(model, tag)`, by `(who, why)`.
     async fn decide(
         &self,
-        (model, tag): (&str, &str),
+        call: &Call,
         act: Act,
+        (model, tag): (String, String),
         (who, why): (String, String),
     ) -> Result<(), Failure> {
-        if self.access == Access::Read {
-            let message = "canaries are decided about on the admin listener only";
-            return Err(Failure::new(Reason::AdminOnly, message));
-        }
-        if who.is_empty() {
-            return Err(routing::invalid("by", "must say who decides"));
-        }
-        let model: ModelName = routing::parsed("model", model)?;
-        let tag = self.tag(&model, tag)?;
-        self.models.decide(&model, &tag, act, By { who, why }).await
+        let verb = match act {
+            Act::Promote => Verb::Promote,
+            Act::Abort => Verb::Abort,
+        };
+        let (by, reason) = (who.clone(), why.clone());
+        let target =
+            Target { model: model.clone(), tag: tag.clone(), by, reason, ..Target::default() };
+        let decide = async |_: &mut Record| {
+            if who.is_empty() {
+                return Err(routing::invalid("by", "must say who decides"));
+            }
+            let model: ModelName = routing::parsed("model", &model)?;
+            let tag = self.tag(&model, &tag)?;
+            let who = proven(who, call.caller());
+            self.models.decide(&model, &tag, act, By { who, why }).await
+        };
+        self.access.change(call, verb, target, decide).await
     }
 
     /// The live tag that is meant.
@@ -52,6 +66,14 @@ impl Canaries {
                 Err(routing::invalid("tag", "must be given: the model is pinned to a digest"))
             }
         }
+    }
+}
+
+/// Who decides, as they say, with the name they proved if there is one.
+fn proven(who: String, caller: &Caller) -> String {
+    match caller.identity() {
+        Some(identity) => format!("{who} ({identity})"),
+        None => who,
     }
 }
 
@@ -71,7 +93,7 @@ impl CanaryService for Canaries {
     ) -> Result<Response<PromoteCanaryResponse>, Status> {
         let call = Call::of(request.extensions());
         let PromoteCanaryRequest { model, tag, by, reason } = request.into_inner();
-        let decided = self.decide((&model, &tag), Act::Promote, (by, reason)).await;
+        let decided = self.decide(&call, Act::Promote, (model, tag), (by, reason)).await;
         call.conclude(decided.map(|()| Response::new(PromoteCanaryResponse {})))
     }
 
@@ -81,7 +103,7 @@ impl CanaryService for Canaries {
     ) -> Result<Response<AbortCanaryResponse>, Status> {
         let call = Call::of(request.extensions());
         let AbortCanaryRequest { model, tag, by, reason } = request.into_inner();
-        let decided = self.decide((&model, &tag), Act::Abort, (by, reason)).await;
+        let decided = self.decide(&call, Act::Abort, (model, tag), (by, reason)).await;
         call.conclude(decided.map(|()| Response::new(AbortCanaryResponse {})))
     }
 }

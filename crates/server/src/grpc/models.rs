@@ -15,22 +15,15 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, async_trait};
 
+use super::Access;
 use crate::{
+    audit::{Record, Target, Verb},
     call::Call,
     failure,
     predict::served,
     routing,
     views::{History, find, model},
 };
-
-/// What the callers of a listener may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Look.
-    Read,
-    /// Look and change.
-    Change,
-}
 
 /// Watches of one listener; each remembers what it has told.
 const MOST_WATCHES: usize = 256;
@@ -50,36 +43,24 @@ impl Models {
         Self { models, access, closing, watches: Arc::new(Semaphore::new(MOST_WATCHES)) }
     }
 
-    fn changing(&self) -> Result<(), Failure> {
-        match self.access {
-            Access::Change => Ok(()),
-            Access::Read => {
-                let message = "models are changed on the admin listener only";
-                Err(Failure::new(Reason::AdminOnly, message))
-            }
-        }
-    }
-
     async fn load(
         &self,
         request: LoadModelRequest,
         deadline: tokio::time::Instant,
+        record: &mut Record,
     ) -> Result<LoadModelResponse, Failure> {
-        self.changing()?;
         if self.closing.is_cancelled() {
             return Err(failure::stopping());
         }
         let (name, selector) = routing::target(request.model.as_ref(), &self.models)?;
         let lease = self.models.load(&name, &selector, deadline).await?;
-        tracing::info!(model.name = %name, model.digest = %lease.key.digest, "model loaded by hand");
+        record.found(&lease.key.digest);
         Ok(LoadModelResponse { model: Some(served(&lease)) })
     }
 
     async fn unload(&self, request: UnloadModelRequest) -> Result<UnloadModelResponse, Failure> {
-        self.changing()?;
         let (name, selector) = routing::target(request.model.as_ref(), &self.models)?;
         self.models.unload(&name, &selector, request.delete).await?;
-        tracing::info!(model.name = %name, delete = request.delete, "model unloaded by hand");
         Ok(UnloadModelResponse {})
     }
 }
@@ -134,7 +115,11 @@ impl ModelService for Models {
         request: Request<LoadModelRequest>,
     ) -> Result<Response<LoadModelResponse>, Status> {
         let call = Call::of(request.extensions());
-        call.conclude(self.load(request.into_inner(), call.deadline()).await.map(Response::new))
+        let request = request.into_inner();
+        let target = Target::version(request.model.as_ref());
+        let load = async |record: &mut Record| self.load(request, call.deadline(), record).await;
+        let loaded = self.access.change(&call, Verb::Load, target, load).await;
+        call.conclude(loaded.map(Response::new))
     }
 
     async fn unload_model(
@@ -142,7 +127,12 @@ impl ModelService for Models {
         request: Request<UnloadModelRequest>,
     ) -> Result<Response<UnloadModelResponse>, Status> {
         let call = Call::of(request.extensions());
-        call.conclude(self.unload(request.into_inner()).await.map(Response::new))
+        let request = request.into_inner();
+        let target = Target::version(request.model.as_ref());
+        let target = Target { delete: request.delete, ..target };
+        let unload = async |_: &mut Record| self.unload(request).await;
+        let unloaded = self.access.change(&call, Verb::Unload, target, unload).await;
+        call.conclude(unloaded.map(Response::new))
     }
 }
 

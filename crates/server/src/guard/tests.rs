@@ -13,7 +13,9 @@ fn rules(surface: Surface, places: u32) -> Guard {
     Guard {
         surface,
         default_deadline: Duration::from_secs(5),
+        auth: Auth::new(&crate::config::Auth::default(), None),
         admission: Admission::new(places, 1),
+        per_caller: Limit::new(0, "one caller"),
         tracer: Tracer::off(),
         stop: CancellationToken::new(),
     }
@@ -28,6 +30,7 @@ where
     Router::new()
         .route(path, post(handler))
         .layer(middleware::from_fn_with_state(Arc::new(rules), guard))
+        .layer(axum::Extension(Peer::new(([127, 0, 0, 1], 1).into(), None)))
 }
 
 fn ask(path: &str, headers: &[(&str, &str)]) -> HttpRequest<Body> {

@@ -1,6 +1,9 @@
 //! The recorder behind `/metrics`.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{
+    io,
+    sync::{Mutex, OnceLock, PoisonError},
+};
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use outrigger_core::MetricKind;
@@ -58,6 +61,11 @@ impl Exposition {
     /// somebody asks.
     pub(crate) fn render(&self, snapshot: &Snapshot) -> String {
         self.handle.render() + &super::gathered::render(snapshot)
+    }
+
+    /// Writes the same as it is made, without holding all of it.
+    pub(crate) fn write(&self, to: &mut impl io::Write) -> io::Result<()> {
+        self.handle.render_to_write(to)
     }
 
     /// Moves recorded values into histograms; without it they pile up between

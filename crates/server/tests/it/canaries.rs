@@ -12,12 +12,18 @@ use outrigger_core::Content;
 use outrigger_proto::outrigger::v1::{
     AbortCanaryRequest, Arm, GetModelRequest, ListCanariesRequest, ListCanariesResponse,
     PredictRequest, PredictResponse, PromoteCanaryRequest, canary::Phase, canary_decision::Outcome,
-    canary_service_client::CanaryServiceClient,
+    canary_service_client::CanaryServiceClient, canary_verdict::Shadowed,
 };
-use outrigger_testkit::engine::{Gate, Predicting, row_sums};
+use outrigger_testkit::{
+    engine::{Gate, Predicting, row_sums},
+    saved_model::Model,
+};
 use tonic::{Code, Request, transport::Channel};
 
-use crate::stack::{MODEL, Stack, channel, linear, reason, request};
+use crate::{
+    logged::logged,
+    stack::{MODEL, Stack, channel, linear, reason, request},
+};
 
 /// Half of the traffic, and no verdict of its own accord but for harm.
 const SETTINGS: &str = r#"{
@@ -31,6 +37,8 @@ enum Fault {
     Fails,
     NotANumber,
     Hangs,
+    /// It likes best what live likes least.
+    Reverses,
 }
 
 struct Tried {
@@ -42,8 +50,23 @@ impl Tried {
     /// A stack with a canary that has half of the traffic, and is well as long as
     /// nobody breaks it.
     async fn start(fault: Fault) -> Self {
+        Self::by(SETTINGS, None, fault).await
+    }
+
+    /// The same, tried by `settings`, with a profile.json.
+    async fn by(settings: &str, profile: Option<&str>, fault: Fault) -> Self {
+        Self::start_with(&linear(1.0), settings, profile, fault).await
+    }
+
+    /// The same with a model of one's own.
+    async fn start_with(
+        canary: &Model,
+        settings: &str,
+        profile: Option<&str>,
+        fault: Fault,
+    ) -> Self {
         let stack =
-            Stack::with(&[("canary.defaults", SETTINGS), ("images.poll_interval", "1s")]).await;
+            Stack::with(&[("canary.defaults", settings), ("images.poll_interval", "1s")]).await;
         ask(&stack, "").await.expect("an answer");
         let asked = GetModelRequest { name: MODEL.to_owned() };
         let model = stack.models().get_model(asked).await.expect("a model").into_inner().model;
@@ -57,11 +80,15 @@ impl Tried {
             }
             match fault {
                 Fault::Fails => Predicting::Fails(Code::Internal, "broken".to_owned()),
-                Fault::NotANumber => not_a_number(well),
+                Fault::NotANumber => each_score(well, |_| f32::NAN),
                 Fault::Hangs => Predicting::Held(Gate::closed(), Box::new(well)),
+                Fault::Reverses => each_score(well, |score| -score),
             }
         });
-        stack.publish_as(MODEL, "latest_canary", &linear(1.0)).await;
+        match profile {
+            None => stack.publish_as(MODEL, "latest_canary", canary).await,
+            Some(profile) => stack.publish_profiled(MODEL, "latest_canary", canary, profile).await,
+        };
         let tried = Self { stack, broken };
         tried.until(|it| it.canaries.first().is_some_and(|it| it.phase() == Phase::Split)).await;
         tried
@@ -111,11 +138,13 @@ async fn a_canary_that_gets_too_few_requests_is_told_of() {
     }
 }
 
-fn not_a_number(mut answer: Predicting) -> Predicting {
+fn each_score(mut answer: Predicting, change: impl Fn(f32) -> f32) -> Predicting {
     let Predicting::Outputs(tensors) = &mut answer else { return answer };
     for tensor in tensors {
         if let Content::Bytes(bytes) = &mut tensor.content {
-            *bytes = f32::NAN.to_le_bytes().repeat(bytes.len() / 4).into();
+            let (scores, _) = bytes.as_chunks();
+            let scores = scores.iter().map(|score| change(f32::from_le_bytes(*score)));
+            *bytes = scores.flat_map(f32::to_le_bytes).collect();
         }
     }
     answer
@@ -131,7 +160,8 @@ async fn list(stack: &Stack) -> ListCanariesResponse {
 }
 
 async fn ask(stack: &Stack, key: &str) -> Result<PredictResponse, tonic::Status> {
-    let request = PredictRequest { routing_key: key.to_owned(), ..request(&[(1.0, 2.0)]) };
+    let request =
+        PredictRequest { routing_key: key.to_owned(), ..request(&[(1.0, 2.0), (3.0, 4.0)]) };
     Ok(stack.predictions().predict(request).await?.into_inner())
 }
 
@@ -242,4 +272,146 @@ async fn canaries_are_decided_about_on_the_admin_listener_and_by_somebody() {
     let again = PromoteCanaryRequest { model: abort.model, by: abort.by, ..Default::default() };
     let status = service(addresses.admin).promote_canary(again).await.unwrap_err();
     assert_eq!(reason(&status), "CANARY_NOT_FOUND");
+}
+
+/// All of the traffic is live's, and all of it is shadowed.
+const SHADOWED: &str = r#"{
+    "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.000001}, "shadow": 1,
+    "signals": {
+        "latency": {"limits": {"off": true}}, "scoreDrift": {"off": true}, "disagreement": {}
+    }
+}"#;
+
+fn shadowed(seen: &ListCanariesResponse) -> Option<Shadowed> {
+    seen.canaries.first()?.verdict.as_ref()?.shadowed
+}
+
+#[tokio::test]
+async fn a_shadowed_canary_is_compared_and_rolled_back_before_anybody_has_its_answers() {
+    let tried = Tried::by(SHADOWED, None, Fault::Reverses).await;
+    let seen = tried.until(|it| shadowed(it).is_some_and(|it| it.requests > 100)).await;
+    assert_eq!(shadowed(&seen).unwrap().agreement, 1.0);
+    tried.break_it();
+    let seen = tried.until(|it| !it.decisions.is_empty()).await;
+    let decision = &seen.decisions[0];
+    assert_eq!(decision.outcome(), Outcome::RolledBack);
+    assert!(decision.reason.contains("disagreement"), "{}", decision.reason);
+    let verdict = decision.verdict.as_ref().unwrap();
+    let pairs = verdict.shadowed.unwrap();
+    assert!(pairs.agreement < 1.0 && pairs.lower < -2.0, "{pairs:?}");
+    assert_eq!(verdict.canary_requests, 0);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_shadow() {
+    let tried = Tried::by(SHADOWED, None, Fault::Hangs).await;
+    tried.break_it();
+    let skipped = |metrics: &str| {
+        metrics.lines().any(|line| {
+            line.starts_with("outrigger_canary_shadows_total") && line.contains("skipped")
+        })
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    while !skipped(&tried.stack.health("/metrics").await.1) {
+        assert!(Instant::now() < end, "never too many at once");
+        for _ in 0..50 {
+            let answer = ask(&tried.stack, "").await.expect("an answer");
+            assert_eq!((answer.degraded, answer.model.unwrap().arm()), (None, Arm::Live));
+        }
+    }
+}
+
+/// The features are watched, and that there are answers.
+const SKEW: &str = r#"{
+    "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.5},
+    "signals": {
+        "errorRate": {"margin": 0.5}, "nonFinite": {"limits": {"off": true}}, "skew": {},
+        "latency": {"limits": {"off": true}}, "scoreDrift": {"off": true}
+    }
+}"#;
+
+#[tokio::test]
+async fn features_other_than_at_training_roll_the_canary_back() {
+    // Half of what is asked about has a t0 above 2.
+    let profile = r#"{"schema": "outrigger.dev/profile/v1", "features": [
+        {"name": "u0", "edges": [], "shares": [1]},
+        {"name": "t0", "entity": "treatment", "edges": [2], "shares": [0.9, 0.1]}
+    ]}"#;
+    let tried = Tried::by(SKEW, Some(profile), Fault::Fails).await;
+    let seen = tried.until(|it| !it.decisions.is_empty()).await;
+    let decision = &seen.decisions[0];
+    assert_eq!(decision.outcome(), Outcome::RolledBack);
+    assert!(decision.reason.contains("skew (t0: "), "{}", decision.reason);
+    let deviations = &decision.verdict.as_ref().unwrap().deviations;
+    assert_eq!(deviations[0].arm, "canary", "live has no profile");
+    assert!(deviations[0].place.starts_with("t0: "), "{deviations:?}");
+    let metrics = tried.stack.health("/metrics").await.1;
+    assert!(metrics.contains("outrigger_canary_skew{"), "{metrics}");
+}
+
+#[tokio::test]
+async fn features_as_at_training_are_harmless_and_a_model_without_a_profile_has_no_skew() {
+    let profile = r#"{"schema": "outrigger.dev/profile/v1", "features": [
+        {"name": "t0", "entity": "treatment", "edges": [2], "shares": [0.5, 0.5]}
+    ]}"#;
+    let tried = Tried::by(SKEW, Some(profile), Fault::Fails).await;
+    let seen = tried
+        .until(|it| {
+            let verdict = it.canaries.first().and_then(|it| it.verdict.as_ref());
+            let mut findings = verdict.iter().flat_map(|it| &it.findings);
+            findings.any(|it| it.signal == "skew" && it.state == "harmless")
+        })
+        .await;
+    assert!(seen.decisions.is_empty());
+    // It has none to compare with, and says so.
+    tried.stack.publish_as(MODEL, "latest_canary", &linear(2.0)).await;
+    let refused = |it: &ListCanariesResponse| {
+        it.decisions.first().is_some_and(|it| it.outcome() == Outcome::Refused)
+    };
+    let seen = tried.until(refused).await;
+    assert!(seen.decisions[0].reason.contains("profile.json"), "{}", seen.decisions[0].reason);
+}
+
+#[tokio::test]
+async fn each_key_is_logged_once_and_with_the_propensity_of_a_model_that_draws() {
+    let lines = logged();
+    let tried = Tried::start_with(&drawing(), SETTINGS, None, Fault::Fails).await;
+    for round in 0..2 {
+        for number in 0..20 {
+            let key = format!("exposed-{round}-{number}");
+            for _ in 0..3 {
+                ask(&tried.stack, &key).await.expect("an answer");
+            }
+        }
+        tried.break_it();
+    }
+    let mut seen = std::collections::BTreeMap::new();
+    for fields in lines.all() {
+        let Some(key) = fields["routing_key"].as_str().filter(|key| key.starts_with("exposed-"))
+        else {
+            continue;
+        };
+        assert!(seen.insert(key.to_owned(), fields.clone()).is_none(), "{key} twice");
+        let (canary, broken) = (fields["arm"] == "canary", key.starts_with("exposed-1-"));
+        // The fake engine gives for each output the sums of the features.
+        let propensity = (canary && !broken).then_some(7.0);
+        assert_eq!(fields["propensity"].as_f64(), propensity, "{fields}");
+    }
+    assert_eq!(seen.len(), 40);
+    assert!(seen.values().any(|fields| fields["arm"] == "canary" && fields["share"] == 0.5));
+}
+
+/// A model that draws and says with which probabilities.
+fn drawing() -> Model {
+    let mut model = linear(1.0);
+    let graph = &mut model.saved_model.meta_graphs[0];
+    let signature = graph.signature_def.get_mut("serving_default").expect("it is there");
+    let scores = signature.outputs["scores"].clone();
+    signature.outputs.insert("p".to_owned(), scores);
+    model.metadata["deterministic"] = false.into();
+    let output = serde_json::json!({
+        "tensor": "p", "name": "propensity", "kind": "per_treatment", "role": "propensity"
+    });
+    model.metadata["outputs"].as_array_mut().expect("a list").push(output);
+    model
 }

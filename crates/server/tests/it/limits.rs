@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+use crate::certificates::Mount;
 use crate::stack::{MODEL, Stack, by_name, linear, reason, request};
 
 /// Holds every prediction at a gate; says when one has come there.
@@ -28,7 +29,7 @@ pub(crate) fn hold(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
 }
 
 /// Holds every load of a real model at a gate; says when one has come there.
-fn hold_loads(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
+pub(crate) fn hold_loads(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
     let gate = Gate::closed();
     let (arrived, arrivals) = mpsc::unbounded_channel();
     let held = gate.clone();
@@ -217,4 +218,52 @@ async fn callers_of_a_model_that_comes_up_slowly_keep_nobody_else_out() {
     assert_eq!(reason(&status), "OVERLOADED", "only one may wait");
     gate.open();
     first.await.unwrap().expect("served once it is up");
+}
+
+#[tokio::test]
+async fn one_caller_and_one_model_have_no_more_places_than_they_may() {
+    const OTHER: &str = "offers/other";
+    let tokens =
+        Mount::new(&[("greedy", "the-token-of-greedy"), ("modest", "the-token-of-modest")]);
+    let stack = Stack::with(&[
+        ("auth.tokens", &tokens.path("").display().to_string()),
+        ("auth.callers", r#"{"*": [predict]}"#),
+        ("auth.anonymous", "[predict]"),
+        ("limits.per_caller", "1"),
+        ("limits.per_model", "2"),
+    ])
+    .await;
+    stack.publish(OTHER, &linear(1.0)).await;
+    let ask = |token: Option<&str>, model: &str| {
+        let message = PredictRequest { model: Some(by_name(model)), ..request(&[(1.0, 1.0)]) };
+        let mut request = tonic::Request::new(message);
+        if let Some(token) = token {
+            let value = format!("Bearer {token}").parse().unwrap();
+            request.metadata_mut().insert("authorization", value);
+        }
+        let mut client = stack.predictions();
+        async move { client.predict(request).await }
+    };
+    let (greedy, modest) = (Some("the-token-of-greedy"), Some("the-token-of-modest"));
+    for model in [MODEL, OTHER] {
+        ask(None, model).await.expect("both are up");
+    }
+    let (gate, mut arrivals) = hold(&stack);
+    let mut held = vec![tokio::spawn(ask(greedy, MODEL))];
+    arrivals.recv().await.expect("one is under way");
+    let status = ask(greedy, OTHER).await.unwrap_err();
+    assert_eq!(reason(&status), "OVERLOADED", "one caller, one place");
+    assert!(status.get_details_retry_info().is_some(), "{status:?}");
+    held.push(tokio::spawn(ask(modest, MODEL)));
+    arrivals.recv().await.expect("another caller has a place");
+    let status = ask(None, MODEL).await.unwrap_err();
+    assert_eq!(reason(&status), "OVERLOADED", "one model, two places");
+    assert!(status.message().contains("one model"), "{}", status.message());
+    held.push(tokio::spawn(ask(None, OTHER)));
+    arrivals.recv().await.expect("another model has places, strangers too");
+    gate.open();
+    for held in held {
+        held.await.unwrap().expect("an answer");
+    }
+    ask(greedy, MODEL).await.expect("places are free again");
 }

@@ -1,13 +1,18 @@
 //! The whole server in one process: real listeners, store, image layouts and
 //! machines, before an engine that does as it is told.
 
+mod auth;
 mod canaries;
+mod certificates;
 mod collector;
 mod http;
 mod limits;
+mod logged;
 mod metrics;
 mod models;
 mod predict;
 mod shutdown;
 mod stack;
+mod tls;
 mod traces;
+mod ui;

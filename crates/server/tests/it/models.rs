@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use outrigger_core::Content;
 use outrigger_proto::outrigger::v1::{
     GetModelRequest, ListModelsRequest, LoadModelRequest, PredictRequest, UnloadModelRequest,
     WatchModelsRequest, model_version::State,
+};
+use outrigger_testkit::{
+    engine::{Predicting, row_sums},
+    saved_model::Linear,
 };
 use tonic::{Code, Request};
 use tonic_health::pb::{
@@ -28,7 +33,8 @@ async fn models_are_listed_and_shown_with_their_history() {
     assert_eq!(list.models[0].name, MODEL);
     assert!(list.models[0].versions[0].history.is_empty());
     let asked = GetModelRequest { name: MODEL.to_owned() };
-    let model = stack.models().get_model(asked).await.unwrap().into_inner().model.unwrap();
+    let model = stack.models().get_model(asked).await.expect("known").into_inner().model;
+    let model = model.expect("a model");
     let version = &model.versions[0];
     assert_eq!(version.state(), State::Available);
     assert_eq!(model.tags[0].serving_digest, version.digest);
@@ -186,4 +192,46 @@ async fn readiness_waits_for_the_engine_and_says_so() {
     assert_eq!(status, 503);
     assert!(why.contains("engine"), "{why}");
     assert_eq!(stack.health("/healthz").await.0, 200);
+}
+
+/// The version of that digest, once it is available.
+async fn available(stack: &Stack, digest: &str) -> outrigger_proto::outrigger::v1::ModelVersion {
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        let asked = GetModelRequest { name: MODEL.to_owned() };
+        let model = stack.models().get_model(asked).await.expect("known").into_inner().model;
+        let model = model.expect("a model");
+        let version = model.versions.into_iter().find(|version| version.digest == digest);
+        match version {
+            Some(version) if version.state() == State::Available => return version,
+            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+        assert!(std::time::Instant::now() < end, "it never came up");
+    }
+}
+
+#[tokio::test]
+async fn a_new_version_is_warmed_up_with_recent_requests_and_what_it_fails_is_told() {
+    let stack = Stack::with(&[("images.poll_interval", "1s")]).await;
+    for _ in 0..3 {
+        stack.predictions().predict(request(&[(1.0, 2.0)])).await.unwrap();
+    }
+    stack.predictions().predict(request(&[(40.0, 2.0)])).await.unwrap();
+    let live = stack.models().list_models(ListModelsRequest {}).await.unwrap().into_inner();
+    let live = live.models[0].versions[0].clone();
+    assert_eq!(live.replay.unwrap_or_default().answered, 0, "nobody had asked before it");
+    stack.engine.on_predict(move |prediction| {
+        let well = row_sums(prediction);
+        let Predicting::Outputs(tensors) = &well else { return well };
+        let fails = prediction.version != live.servable_version
+            && tensors[0].content == Content::Bytes(42f32.to_le_bytes().to_vec().into());
+        if fails { Predicting::Fails(Code::Internal, "it is 42".to_owned()) } else { well }
+    });
+    let replay = available(&stack, &stack.publish(MODEL, &linear(1.0)).await).await.replay.unwrap();
+    assert_eq!((replay.answered, replay.skipped, replay.failed), (3, 0, 1));
+    assert!(replay.failure.contains("it is 42"), "{}", replay.failure);
+    // One with a feature more that nobody sends.
+    let other = Linear { user: vec![1.0], treatment: vec![1.0; 3], bias: 0.0 }.model();
+    let replay = available(&stack, &stack.publish(MODEL, &other).await).await.replay.unwrap();
+    assert_eq!((replay.answered, replay.skipped, replay.failed), (0, 4, 0));
 }

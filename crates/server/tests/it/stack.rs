@@ -75,6 +75,17 @@ impl Stack {
         publish_as(self.directory.path(), name, tag, model).await
     }
 
+    /// The same with a profile.json.
+    pub(crate) async fn publish_profiled(
+        &self,
+        name: &str,
+        tag: &str,
+        model: &Model,
+        profile: &str,
+    ) -> String {
+        push(self.directory.path(), name, tag, model, Some(profile)).await
+    }
+
     pub(crate) fn predictions(&self) -> PredictionServiceClient<Channel> {
         PredictionServiceClient::new(channel(self.addresses.grpc))
     }
@@ -128,8 +139,15 @@ async fn publish(root: &Path, name: &str, model: &Model) -> String {
 }
 
 async fn publish_as(root: &Path, name: &str, tag: &str, model: &Model) -> String {
+    push(root, name, tag, model, None).await
+}
+
+async fn push(root: &Path, name: &str, tag: &str, model: &Model, profile: Option<&str>) -> String {
     let package = tempfile::tempdir().expect("a directory");
     package_dir(package.path(), model).expect("a package");
+    if let Some(profile) = profile {
+        std::fs::write(package.path().join("profile.json"), profile).expect("a file");
+    }
     let image = build::image_from_dir(package.path(), [].into()).expect("an image");
     let reference: Reference =
         format!("oci:{}/models/{name}:{tag}", root.display()).parse().expect("a reference");

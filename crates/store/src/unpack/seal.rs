@@ -16,7 +16,7 @@ use crate::{
     EntryProblem, Error, PackageProblem, Result, disk,
     error::MODEL_PARENT,
     space::on_disk,
-    tree::{MAX_GOLDEN, MAX_METADATA, MAX_SAVED_MODEL},
+    tree::{MAX_GOLDEN, MAX_METADATA, MAX_PROFILE, MAX_SAVED_MODEL},
 };
 
 /// Where a link came from: the layer, and the entry's name in it.
@@ -28,6 +28,7 @@ pub(super) struct Parts {
     pub(super) model: String,
     pub(super) metadata: String,
     pub(super) golden: Option<String>,
+    pub(super) profile: Option<String>,
 }
 
 /// Checks what was unpacked into `tree`, and syncs its directories. Tells where
@@ -114,14 +115,17 @@ fn refusal(tree: &Path, path: &Path, links: &Links, problem: fn(String) -> Entry
 fn find(tree: &Path) -> Result<Parts, PackageProblem> {
     let metadata = find_metadata(tree).ok_or(PackageProblem::NoMetadata)?;
     bounded(tree, &metadata, MAX_METADATA)?;
-    let golden = metadata.replace("metadata.json", "golden.jsonl");
-    let golden = tree.join(&golden).is_file().then_some(golden);
-    if let Some(golden) = &golden {
-        bounded(tree, golden, MAX_GOLDEN)?;
+    let beside = |name| {
+        let path = metadata.replace("metadata.json", name);
+        tree.join(&path).is_file().then_some(path)
+    };
+    let (golden, profile) = (beside("golden.jsonl"), beside("profile.json"));
+    for (file, most) in [(&golden, MAX_GOLDEN), (&profile, MAX_PROFILE)] {
+        file.iter().try_for_each(|file| bounded(tree, file, most))?;
     }
     let model = find_model(tree)?;
     bounded(tree, &format!("{model}/saved_model.pb"), MAX_SAVED_MODEL)?;
-    Ok(Parts { model, metadata, golden })
+    Ok(Parts { model, metadata, golden, profile })
 }
 
 fn find_metadata(tree: &Path) -> Option<String> {

@@ -207,6 +207,7 @@ fn the_model_may_lie_behind_a_link_and_in_a_numeric_directory() {
     let linked = layer()
         .file(&format!("{parent}/metadata.json"), b"{}")
         .file(&format!("{parent}/golden.jsonl"), b"{}\n")
+        .file(&format!("{parent}/profile.json"), b"{}")
         .file(&format!("{parent}/v3/saved_model.pb"), b"pb")
         .symlink(MODEL, "v3");
     for (layer, dir, golden) in [
@@ -216,6 +217,7 @@ fn the_model_may_lie_behind_a_link_and_in_a_numeric_directory() {
         let fixture = Fixture::new();
         let tree = fixture.unpack(&[layer.build(LayerKind::Tar)]).expect("a package");
         assert!(tree.model_dir().ends_with(&dir), "{dir}");
+        assert_eq!(tree.profile_bytes().unwrap(), golden.as_ref().map(|_| b"{}".to_vec()));
         assert_eq!(tree.golden_bytes().unwrap(), golden);
     }
 }

@@ -57,6 +57,10 @@ impl Content {
         }
     }
 
+    pub(super) fn manifests(&self) -> impl Iterator<Item = &Manifest> {
+        self.manifests.values()
+    }
+
     pub(super) fn tag(&mut self, tag: &str, digest: Digest) {
         self.tags.insert(tag.to_owned(), digest);
     }

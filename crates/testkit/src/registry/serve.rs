@@ -13,9 +13,11 @@ use axum::{
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use outrigger_core::Digest;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Request, Shared, State, rules::Effect};
+use super::{
+    OCI_INDEX, Request, Shared, State, content::Content, layer::descriptor, rules::Effect,
+};
 
 /// Bodies in tests are not longer.
 const MAX_BODY: usize = 1 << 30;
@@ -82,6 +84,8 @@ impl State {
         match (method.as_str(), kind) {
             ("GET" | "HEAD", "manifests") => self.get_manifest(name, reference),
             ("GET", "tags") => self.list_tags(name),
+            ("GET", "referrers") if self.lists_referrers => self.referrers(name, reference),
+            (_, "referrers") => Answer::status(404),
             ("GET" | "HEAD", "blobs") => self.get_blob(name, reference),
             ("POST", "uploads") => self.start_upload(name),
             ("PUT", "uploads") => self.finish_upload(name, uri, body),
@@ -156,9 +160,35 @@ impl State {
         let media_type = headers.get("content-type").and_then(|value| value.to_str().ok());
         let media_type = media_type.unwrap_or_default().to_owned();
         let tag = reference.parse::<Digest>().is_err().then_some(reference);
+        let subject = subject(&body).filter(|_| self.lists_referrers);
         let digest = self.repository(name).put_manifest(tag, &media_type, body);
-        Answer::status(201).with("docker-content-digest", digest.to_string())
+        let answer = Answer::status(201).with("docker-content-digest", digest.to_string());
+        match subject {
+            Some(subject) => answer.with("oci-subject", subject),
+            None => answer,
+        }
     }
+
+    fn referrers(&self, name: &str, reference: &str) -> Answer {
+        let manifests = self.repositories.get(name).into_iter().flat_map(Content::manifests);
+        let theirs = manifests.filter(|it| subject(&it.body).as_deref() == Some(reference));
+        let entries = theirs.map(|manifest| {
+            let read: Value = serde_json::from_slice(&manifest.body).unwrap_or_default();
+            let mut entry = descriptor(&manifest.media_type, &manifest.body);
+            entry["artifactType"] = read["artifactType"].clone();
+            entry["annotations"] = read["annotations"].clone();
+            entry
+        });
+        let entries: Vec<_> = entries.collect();
+        let index = json!({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries});
+        Answer::content(index.to_string().into()).with("content-type", OCI_INDEX.to_owned())
+    }
+}
+
+/// The digest of what a manifest is attached to.
+fn subject(manifest: &[u8]) -> Option<String> {
+    let manifest: Value = serde_json::from_slice(manifest).ok()?;
+    Some(manifest["subject"]["digest"].as_str()?.to_owned())
 }
 
 /// `/v2/NAME/KIND/REFERENCE`; the kind of `blobs/uploads/` is `uploads`.

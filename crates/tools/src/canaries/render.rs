@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 
 use outrigger_proto::outrigger::v1::{
-    Canary, CanaryDecision, CanaryVerdict, ListCanariesResponse, canary::Phase,
+    Canary, CanaryDecision, CanaryVerdict, ListCanariesResponse,
+    canary::Phase,
     canary_decision::Outcome,
+    canary_verdict::{Deviation, Shadowed},
 };
 
 use crate::{
@@ -65,7 +67,28 @@ fn verdict_lines(text: &mut String, verdict: &CanaryVerdict) -> std::fmt::Result
         let figures = figures.map(figure);
         table.row([it.signal.clone(), it.state.clone()].into_iter().chain(figures));
     }
-    table.to_string().lines().try_for_each(|line| writeln!(text, "    {line}"))
+    table.to_string().lines().try_for_each(|line| writeln!(text, "    {line}"))?;
+    verdict.shadowed.iter().try_for_each(|shadowed| shadowed_line(text, shadowed))?;
+    verdict.deviations.iter().try_for_each(|deviation| deviation_line(text, deviation))
+}
+
+fn deviation_line(text: &mut String, deviation: &Deviation) -> std::fmt::Result {
+    let Deviation { arm, place, expected, seen, requests } = deviation;
+    let (seen, expected) = (100.0 * seen, 100.0 * expected);
+    writeln!(
+        text,
+        "  {arm}: {place} in {seen:.1}% of {requests} requests, {expected:.1}% at its training"
+    )
+}
+
+fn shadowed_line(text: &mut String, shadowed: &Shadowed) -> std::fmt::Result {
+    let Shadowed { requests, agreement, median, lower, upper } = shadowed;
+    let agreement = 100.0 * agreement;
+    writeln!(
+        text,
+        "  {requests} requests on both: the same treatment first in {agreement:.1}%, scores differ \
+         by {median:+.4} (of 90 in 100, {lower:+.4} to {upper:+.4})"
+    )
 }
 
 /// Four digits; what is not known is not a number worth reading.
@@ -108,6 +131,13 @@ mod tests {
         let verdict = CanaryVerdict {
             findings: vec![finding],
             canary_requests: 120,
+            deviations: vec![Deviation {
+                arm: "canary".to_owned(),
+                place: "channel: missing".to_owned(),
+                seen: 0.4,
+                ..Deviation::default()
+            }],
+            shadowed: Some(Shadowed { requests: 80, agreement: 0.975, ..Shadowed::default() }),
             shares_fit: true,
             ..CanaryVerdict::default()
         };
@@ -126,7 +156,15 @@ mod tests {
         };
         let text =
             status(&ListCanariesResponse { canaries: vec![canary], decisions: vec![decision] });
-        for part in ["churn:latest  SPLIT", "120 on the canary", "error_rate", "0.0125", "?"] {
+        for part in [
+            "churn:latest  SPLIT",
+            "120 on the canary",
+            "error_rate",
+            "0.0125",
+            "?",
+            "97.5%",
+            "channel: missing in 40.0%",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(text.contains("ROLLED_BACK by ada: a hunch"), "{text}");

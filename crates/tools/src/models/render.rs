@@ -6,7 +6,9 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrigger_proto::outrigger::v1::{Failure, Model, ModelVersion, Tag, model_version::State};
+use outrigger_proto::outrigger::v1::{
+    Failure, Model, ModelVersion, Replay, Tag, model_version::State,
+};
 use prost_types::Timestamp;
 
 use crate::output::Table;
@@ -67,6 +69,7 @@ fn version_lines(text: &mut String, version: &ModelVersion) -> std::fmt::Result 
     if let Some(used) = &version.last_used_at {
         writeln!(text, "    used     {} ago", age(used))?;
     }
+    version.replay.iter().try_for_each(|replay| replay_lines(text, replay))?;
     version.failure.iter().try_for_each(|failure| failure_lines(text, failure))?;
     for step in &version.history {
         let at = step.at.as_ref().map(age).unwrap_or_default();
@@ -74,6 +77,15 @@ fn version_lines(text: &mut String, version: &ModelVersion) -> std::fmt::Result 
         writeln!(text, "    {at:>8} ago  {from} -> {to}  {}", step.cause)?;
     }
     Ok(())
+}
+
+fn replay_lines(text: &mut String, replay: &Replay) -> std::fmt::Result {
+    let Replay { answered, skipped, failed, failure, .. } = replay;
+    write!(text, "    warm-up  {answered} recent requests answered, {skipped} skipped")?;
+    match failed {
+        0 => writeln!(text),
+        _ => writeln!(text, ", {failed} failed: {failure}"),
+    }
 }
 
 fn failure_lines(text: &mut String, failure: &Failure) -> std::fmt::Result {
@@ -122,6 +134,7 @@ mod tests {
             state: state.into(),
             activity: "idle".to_owned(),
             size_bytes: 3 << 20,
+            replay: Some(Replay { answered: 15, failed: 1, ..Replay::default() }),
             failure,
             ..ModelVersion::default()
         };
@@ -151,5 +164,6 @@ mod tests {
         assert!(text.contains("serves aaaaaaaaaaaa, is bbbbbbbbbbbb in the registry"), "{text}");
         assert!(text.contains("case 2, treatment 0: 0.5 instead of 0.4"), "{text}");
         assert!(text.contains("3.0 MiB"), "{text}");
+        assert!(text.contains("15 recent requests answered, 0 skipped, 1 failed"), "{text}");
     }
 }

@@ -27,6 +27,15 @@
 {{- if and .caBundle.existingConfigMap .caBundle.existingSecret -}}
 {{- fail "registry.caBundle: a ConfigMap or a Secret, not both" -}}
 {{- end -}}
+{{- if and .signatureKeys.existingConfigMap .signatureKeys.existingSecret -}}
+{{- fail "registry.signatureKeys: a ConfigMap or a Secret, not both" -}}
+{{- end -}}
+{{- end -}}
+{{- if eq (dig "health" "" (default dict $values.config.tls)) "mutual" -}}
+{{- fail "config.tls.health: the kubelet, which probes the port, has no certificate to show; make it optional" -}}
+{{- end -}}
+{{- if and $values.config.tls (not $values.tls.existingSecret) -}}
+{{- fail "tls.existingSecret: config.tls needs a certificate" -}}
 {{- end -}}
 {{- with $values.autoscaling -}}
 {{- if and .enabled (not .targetCPUUtilizationPercentage) (not .targetRequestsInFlight) -}}

@@ -1,6 +1,10 @@
 {{- define "outrigger.paths.config" -}}/etc/outrigger/config{{- end -}}
 {{- define "outrigger.paths.registry" -}}/etc/outrigger/registry{{- end -}}
 {{- define "outrigger.paths.ca" -}}/etc/outrigger/ca{{- end -}}
+{{- define "outrigger.paths.tls" -}}/etc/outrigger/tls{{- end -}}
+{{- define "outrigger.paths.clientCA" -}}/etc/outrigger/client-ca{{- end -}}
+{{- define "outrigger.paths.tokens" -}}/etc/outrigger/tokens{{- end -}}
+{{- define "outrigger.paths.keys" -}}/etc/outrigger/keys{{- end -}}
 {{- define "outrigger.paths.store" -}}/var/lib/outrigger{{- end -}}
 {{- define "outrigger.paths.socket" -}}/run/outrigger/engine.sock{{- end -}}
 
@@ -15,6 +19,17 @@
 
 {{- define "outrigger.hasCaBundle" -}}
 {{- with .Values.registry.caBundle }}{{ if or .existingConfigMap .existingSecret }}true{{ end }}{{ end -}}
+{{- end -}}
+
+{{/* Whether the port that is named speaks TLS. */}}
+{{- define "outrigger.speaksTLS" -}}
+{{- $top := index . 0 -}}
+{{- $transport := dig (index . 1) "server" (default dict $top.Values.config.tls) -}}
+{{- if and $top.Values.tls.existingSecret (ne $transport "plain") }}true{{ end -}}
+{{- end -}}
+
+{{- define "outrigger.hasSignatureKeys" -}}
+{{- with .Values.registry.signatureKeys }}{{ if or .existingConfigMap .existingSecret }}true{{ end }}{{ end -}}
 {{- end -}}
 
 {{/* A tenth of the volume stays free: a full emptyDir would evict the pod. */}}
@@ -43,8 +58,25 @@
 {{- $_ := set $config "store" (merge (dict
   "path" (include "outrigger.paths.store" .)
 ) (default dict $config.store) (dict "max_size" (include "outrigger.storeSize" .))) -}}
+{{- $tls := default dict $config.tls -}}
+{{- if .Values.tls.existingSecret -}}
+{{- $_ := set $tls "certificate" (printf "%s/tls.crt" (include "outrigger.paths.tls" .)) -}}
+{{- $_ := set $tls "key" (printf "%s/tls.key" (include "outrigger.paths.tls" .)) -}}
+{{- end -}}
+{{- if .Values.tls.clientCA.existingSecret -}}
+{{- $_ := set $tls "client_ca" (printf "%s/ca.crt" (include "outrigger.paths.clientCA" .)) -}}
+{{- end -}}
+{{- if .Values.auth.existingSecret -}}
+{{- $_ := set $config "auth" (merge (dict
+  "tokens" (include "outrigger.paths.tokens" .)
+) (default dict $config.auth)) -}}
+{{- end -}}
+{{- $_ := set $config "tls" $tls -}}
 {{- if not $config.images.repository -}}
 {{- $_ := unset $config.images "repository" -}}
+{{- end -}}
+{{- if not $config.images.signatures -}}
+{{- $_ := unset $config.images "signatures" -}}
 {{- end -}}
 {{- if not (dig "traces" "endpoint" "" $config) -}}
 {{- $_ := unset $config.traces "endpoint" -}}

@@ -1,6 +1,9 @@
 {{- define "outrigger.probe" -}}
-{{- $request := dict "httpGet" (dict "path" (index . 0) "port" "health") -}}
-{{- toYaml (merge $request (index . 1)) -}}
+{{- $get := dict "path" (index . 1) "port" "health" -}}
+{{- if include "outrigger.speaksTLS" (list (index . 0) "health") -}}
+{{- $_ := set $get "scheme" "HTTPS" -}}
+{{- end -}}
+{{- toYaml (merge (dict "httpGet" $get) (index . 2)) -}}
 {{- end -}}
 
 {{- define "outrigger.control" -}}
@@ -39,11 +42,11 @@
     - {name: http, containerPort: 9080}
     - {name: health, containerPort: 9902}
   startupProbe:
-    {{- include "outrigger.probe" (list "/healthz" .Values.probes.startup) | nindent 4 }}
+    {{- include "outrigger.probe" (list . "/healthz" .Values.probes.startup) | nindent 4 }}
   readinessProbe:
-    {{- include "outrigger.probe" (list "/readyz" .Values.probes.readiness) | nindent 4 }}
+    {{- include "outrigger.probe" (list . "/readyz" .Values.probes.readiness) | nindent 4 }}
   livenessProbe:
-    {{- include "outrigger.probe" (list "/healthz" .Values.probes.liveness) | nindent 4 }}
+    {{- include "outrigger.probe" (list . "/healthz" .Values.probes.liveness) | nindent 4 }}
   {{- with .Values.resources }}
   resources:
     {{- toYaml . | nindent 4 }}
@@ -59,6 +62,18 @@
     {{- end }}
     {{- if include "outrigger.hasCaBundle" . }}
     - {name: ca, mountPath: {{ include "outrigger.paths.ca" . }}, readOnly: true}
+    {{- end }}
+    {{- if .Values.tls.existingSecret }}
+    - {name: tls, mountPath: {{ include "outrigger.paths.tls" . }}, readOnly: true}
+    {{- end }}
+    {{- if .Values.tls.clientCA.existingSecret }}
+    - {name: client-ca, mountPath: {{ include "outrigger.paths.clientCA" . }}, readOnly: true}
+    {{- end }}
+    {{- if .Values.auth.existingSecret }}
+    - {name: tokens, mountPath: {{ include "outrigger.paths.tokens" . }}, readOnly: true}
+    {{- end }}
+    {{- if include "outrigger.hasSignatureKeys" . }}
+    - {name: keys, mountPath: {{ include "outrigger.paths.keys" . }}, readOnly: true}
     {{- end }}
     {{- if .Values.baseline.reference }}
     - {name: baseline, mountPath: /baseline, readOnly: true}

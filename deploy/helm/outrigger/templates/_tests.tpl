@@ -3,9 +3,41 @@ app.kubernetes.io/name: {{ include "outrigger.name" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* A pod that runs one command: its name, its arguments and further values. */}}
+{{/* The options with which a command reaches the port that is named. */}}
+{{- define "outrigger.testAccess" -}}
+{{- $top := index . 0 -}}
+{{- $port := index . 1 -}}
+{{- if include "outrigger.speaksTLS" (list $top $port) }}
+- --ca=/tls/ca.crt
+- --server-name={{ include "outrigger.fullname" $top }}.{{ $top.Release.Namespace }}.svc
+{{- if has (dig $port "server" (default dict $top.Values.config.tls)) (list "optional" "mutual") }}
+- --cert=/tls/tls.crt
+- --key=/tls/tls.key
+{{- end }}
+{{- end }}
+{{- if $top.Values.tests.tokenSecret }}
+- --token-file=/token/token
+{{- end }}
+{{- end -}}
+
+{{/* What a test pod mounts, by name: its own, the certificate, the token. */}}
+{{- define "outrigger.testMounts" -}}
+{{- $top := .top -}}
+{{- if .request }}
+- {name: request, mountPath: /request, configMap: {name: {{ include "outrigger.fullname" $top }}-test}}
+{{- end }}
+{{- with $top.Values.tls.existingSecret }}
+- {name: tls, mountPath: /tls, secret: {secretName: {{ . }}}}
+{{- end }}
+{{- with $top.Values.tests.tokenSecret }}
+- {name: token, mountPath: /token, secret: {secretName: {{ . }}}}
+{{- end }}
+{{- end -}}
+
+{{/* A pod that runs one command: its name, the port it asks, its arguments, whether it sends the request. */}}
 {{- define "outrigger.testPod" -}}
 {{- $top := .top -}}
+{{- $mounts := include "outrigger.testMounts" . | fromYamlArray -}}
 apiVersion: v1
 kind: Pod
 metadata:
@@ -42,9 +74,22 @@ spec:
       command: [outrigger]
       args:
         {{- toYaml .args | nindent 8 }}
+        {{- with include "outrigger.testAccess" (list $top .port) | trim }}
+        {{- . | nindent 8 }}
+        {{- end }}
       resources:
         requests: {cpu: 10m, memory: 32Mi}
         limits: {memory: 64Mi}
       securityContext:
         {{- toYaml $top.Values.securityContext | nindent 8 }}
+      {{- if $mounts }}
+      volumeMounts:
+        {{- range $mounts }}
+        - {name: {{ .name }}, mountPath: {{ .mountPath }}, readOnly: true}
+        {{- end }}
+  volumes:
+    {{- range $mounts }}
+    - {{ omit . "mountPath" | toJson }}
+    {{- end }}
+      {{- end }}
 {{- end -}}

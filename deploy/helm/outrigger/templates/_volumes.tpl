@@ -55,6 +55,36 @@ resources:
     items:
       - {key: {{ $.Values.registry.caBundle.key }}, path: ca.crt}
 {{- end }}
+{{- with .Values.tls.existingSecret }}
+- name: tls
+  secret:
+    secretName: {{ . }}
+    items:
+      - {key: tls.crt, path: tls.crt}
+      - {key: tls.key, path: tls.key}
+{{- end }}
+{{- with .Values.tls.clientCA.existingSecret }}
+- name: client-ca
+  secret:
+    secretName: {{ . }}
+    items:
+      - {key: {{ $.Values.tls.clientCA.key }}, path: ca.crt}
+{{- end }}
+{{- with .Values.auth.existingSecret }}
+- name: tokens
+  secret:
+    secretName: {{ . }}
+{{- end }}
+{{- with .Values.registry.signatureKeys.existingConfigMap }}
+- name: keys
+  configMap:
+    name: {{ . }}
+{{- end }}
+{{- with .Values.registry.signatureKeys.existingSecret }}
+- name: keys
+  secret:
+    secretName: {{ . }}
+{{- end }}
 {{- with .Values.baseline }}
 {{- if .reference }}
 - name: baseline

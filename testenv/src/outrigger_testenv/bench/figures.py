@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from outrigger_testenv.bench import allocations, canary, engine, path, transcode
+from outrigger_testenv.bench import allocations, canary, engine, page, path, transcode
 from outrigger_testenv.bench.figure import FULL, Effort, Figure, Target, at_least, at_most
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE
 
 RATIO, RATE, MILLISECONDS, CORES, ALLOCATIONS = "x", "/s", "ms", "cores", "allocations"
-PERCENT, REQUESTS, NANOSECONDS = "%", "requests", "ns"
+PERCENT, REQUESTS, NANOSECONDS, KILOBYTES = "%", "requests", "ns", "kB"
 
 # Starting a process, connecting, encoding requests; seconds a run.
 _START = 0.7
@@ -25,6 +25,10 @@ def _search(effort: Effort) -> float:
     # About so many steps, and a rate found at the edge is not held at once.
     steps, confirmations = 12, 2
     return steps * effort.measured * 1.2 + confirmations * (effort.warmup + effort.held)
+
+
+def _visits(effort: Effort) -> float:
+    return 3 + effort.repeats
 
 
 def _transcode(name: str, about: str, target: Target | None) -> Figure:
@@ -185,6 +189,22 @@ FIGURES = (
     _allocations("path-allocations", "on the threads that serve, a columnar request"),
     _allocations("path-allocations-kv", "the same, a key-value request"),
     *_CANARY_FIGURES,
+    Figure(
+        "ui-first-paint",
+        "the page in headless Chromium, nothing cached: until the first text is to be seen",
+        MILLISECONDS,
+        page.first_paint,
+        at_most(300),
+        _visits,
+    ),
+    Figure(
+        "ui-bytes",
+        "the same: what comes over the network until the models are listed",
+        KILOBYTES,
+        page.transferred,
+        at_most(150),
+        _visits,
+    ),
 )
 
 

@@ -51,6 +51,7 @@ CASES = {
     for case in (
         # Native sidecars: 1.29 and later.
         Case("minimal", "1.29"),
+        Case("secured", "1.29"),
         # Image volumes: an API of 1.31.
         Case("everything", "1.31"),
         Case("plain-container", "1.25"),

@@ -11,7 +11,7 @@ use outrigger_core::{
 
 use super::{Pair, Promotion, Running};
 use crate::{
-    canaries::{Act, By, CanaryDecision, CanaryOutcome, VerdictView},
+    canaries::{Act, By, CanaryDecision, CanaryOutcome},
     jobs::{Done, promote},
     metrics,
     service::Service,
@@ -63,11 +63,20 @@ impl Service {
         Ok(())
     }
 
-    /// Takes the canary's traffic away, for as long as its tag stays where it is.
+    /// Takes the canary's traffic away here, and has others do so.
     fn roll_back(&mut self, key: &TagKey, by: By) {
-        let Some(running) = self.end(key) else { return };
-        self.decided(decision(key, &running, CanaryOutcome::RolledBack, by));
-        self.reject(running.canary_tag, running.pair.canary);
+        if let Some((running, decision)) = self.give_up(key, by) {
+            self.publish_verdict(&running, &decision);
+        }
+    }
+
+    /// Takes the canary's traffic away, for as long as its tag stays where it is.
+    pub(super) fn give_up(&mut self, key: &TagKey, by: By) -> Option<(Running, CanaryDecision)> {
+        let running = self.end(key)?;
+        let decision = decision(key, &running, CanaryOutcome::RolledBack, by);
+        self.decided(decision.clone());
+        self.reject(running.canary_tag.clone(), running.pair.canary);
+        Some((running, decision))
     }
 
     /// Ends a trial: its tag is not split any more.
@@ -233,6 +242,6 @@ fn decision(key: &TagKey, running: &Running, outcome: CanaryOutcome, by: By) -> 
         outcome,
         by: by.who,
         reason: by.why,
-        verdict: running.trial.verdict().map(VerdictView::from),
+        verdict: running.verdict(),
     }
 }

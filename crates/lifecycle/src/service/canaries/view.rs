@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outrigger_canary::Share;
+use outrigger_canary::{Arm, Share};
 use outrigger_core::{
     Digest, ModelKey, Moment,
     fleet::{Answer, TagKey},
@@ -10,7 +10,7 @@ use outrigger_core::{
 
 use super::{PERIOD, Promotion, Running};
 use crate::{
-    canaries::{Canaries, CanaryOutcome, CanaryPhase, CanaryView, VerdictView},
+    canaries::{Canaries, CanaryOutcome, CanaryPhase, CanaryView, DeviationView, VerdictView},
     metrics,
     service::Service,
 };
@@ -64,7 +64,7 @@ impl Service {
             message,
             share: trial.and_then(|it| it.share()).map_or(0.0, Share::probability),
             elapsed: trial.map_or(Duration::ZERO, |trial| trial.spent(now)),
-            verdict: trial.and_then(|it| it.verdict()).map(VerdictView::from),
+            verdict: running.and_then(Running::verdict),
         }
     }
 
@@ -96,6 +96,20 @@ impl Service {
             Answer::Ready(..) => "nothing answers for the tag yet".to_owned(),
         };
         (CanaryPhase::Waiting, message)
+    }
+}
+
+/// Deviations that are shown of each arm.
+const DEVIATIONS: usize = 3;
+
+impl Running {
+    /// What the judge said last; `None` before the split.
+    pub(super) fn verdict(&self) -> Option<VerdictView> {
+        let deviations = [Arm::Live, Arm::Canary].into_iter().flat_map(|arm| {
+            let found = self.deviations(arm, DEVIATIONS).into_iter();
+            found.map(move |deviation| DeviationView::new(arm, deviation))
+        });
+        VerdictView::of(&self.trial, deviations.collect())
     }
 }
 

@@ -1,0 +1,31 @@
+# The image of Outrigger. `make image` builds the last stage without a container
+# engine, from the same root filesystem and the instructions below.
+#
+#   docker build --tag registry.example/outrigger:0.1.0 .
+
+# The digest is the multi-platform index's; change it together with the tag.
+ARG RUST=docker.io/library/rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082
+
+FROM ${RUST} AS build
+WORKDIR /src
+COPY . .
+RUN cargo build --release --locked --package outrigger-cli \
+    && deploy/image/rootfs target/release/outrigger /rootfs
+
+FROM scratch
+# Of Cargo.toml.
+ARG VERSION=0.1.0
+# The commit.
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Outrigger" \
+      org.opencontainers.image.description="Model serving with TensorFlow Serving, models as OCI images, no restarts" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=build /rootfs /
+ENV PATH=/usr/local/bin
+USER 65532:65532
+# gRPC, HTTP, health and metrics. The admin listener stays on loopback.
+EXPOSE 9000 9080 9902
+ENTRYPOINT ["outrigger"]
+CMD ["serve"]

@@ -1,0 +1,49 @@
+//! The treatment that a model puts first.
+
+use outrigger_core::{Failure, Tensor};
+
+use super::output::Outputs;
+use crate::{Packed, Plan};
+
+/// The treatment with the highest score; of several, the first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Best {
+    /// Its position in the request.
+    pub position: u32,
+    /// Its score.
+    pub score: f32,
+}
+
+impl Plan {
+    /// The first user's best treatment; `None` if there are no treatments, or
+    /// nobody asked for the score.
+    ///
+    /// # Errors
+    /// SCORES_INVALID, as [`Plan::answer`].
+    pub fn best(&self, packed: &Packed<'_>, outputs: &[Tensor]) -> Result<Option<Best>, Failure> {
+        let best = self
+            .scores(packed, outputs)?
+            .into_iter()
+            .reduce(|best, next| if next.score > best.score { next } else { best });
+        Ok(best)
+    }
+
+    /// The score of the first user's treatment at that position of the request;
+    /// `None` if it has none.
+    pub fn score_at(&self, packed: &Packed<'_>, outputs: &[Tensor], position: u32) -> Option<f32> {
+        let scores = self.scores(packed, outputs).ok()?;
+        scores.into_iter().find(|it| it.position == position).map(|it| it.score)
+    }
+
+    /// The first user's treatments with their scores, in order.
+    fn scores(&self, packed: &Packed<'_>, outputs: &[Tensor]) -> Result<Vec<Best>, Failure> {
+        let checked = Outputs::check(self, packed, outputs)?;
+        let Some(user) = packed.users.first() else { return Ok(Vec::new()) };
+        let values = checked.values(0, 0, user.kept())?;
+        let (values, _) = values.as_chunks::<4>();
+        let scored = user.positions().into_iter().zip(values);
+        Ok(scored
+            .map(|(position, value)| Best { position, score: f32::from_le_bytes(*value) })
+            .collect())
+    }
+}

@@ -1,0 +1,43 @@
+//! With which probability a model that draws has drawn what it chose.
+
+use std::sync::Arc;
+
+use outrigger_core::Tensor;
+
+use super::{output::Outputs, rank};
+use crate::{
+    Packed, Plan,
+    metadata::{OutputKind, Role},
+};
+
+/// The position of the output that is the score.
+const SCORE: usize = 0;
+
+impl Plan {
+    /// The tensor of the propensities, if the model gives them.
+    pub fn propensity_tensor(&self) -> Option<&Arc<str>> {
+        self.propensity_output().map(|index| &self.metadata.outputs[index].tensor)
+    }
+
+    /// The propensity of what the model chose for the first user: of the treatment
+    /// with the highest score, or of the answer as a whole. `None` if the model
+    /// gives none, or gave none this time.
+    pub fn propensity(&self, packed: &Packed<'_>, outputs: &[Tensor]) -> Option<f32> {
+        let propensity = self.propensity_output()?;
+        let read = |output| {
+            let checked = Outputs::find(self, packed, outputs, [output]).ok()?;
+            checked.values(output, 0, packed.users.first()?.kept()).ok()
+        };
+        let row = match self.metadata.outputs[propensity].kind {
+            OutputKind::Single => 0,
+            OutputKind::PerTreatment => *rank::best(&read(SCORE)?, 1).first()?,
+        };
+        let values = read(propensity)?;
+        let (values, _) = values.as_chunks();
+        values.get(usize::try_from(row).ok()?).map(|value| f32::from_le_bytes(*value))
+    }
+
+    fn propensity_output(&self) -> Option<usize> {
+        self.metadata.outputs.iter().position(|output| output.role == Some(Role::Propensity))
+    }
+}

@@ -1,0 +1,186 @@
+//! The values of features as a request has sent them.
+
+use outrigger_core::{Content, DType, Failure, Tensor};
+use outrigger_proto::outrigger::v1::ValueOrigin;
+
+use crate::{
+    Limits, Plan,
+    metadata::{Encoding, Entity, Feature, Words},
+    pack::{self, Call},
+};
+
+/// Where a feature of a single value stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    input: usize,
+    /// Which feature of the input.
+    column: usize,
+    /// Which element of a row.
+    offset: usize,
+}
+
+/// A value as it was sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sent<'p> {
+    /// It was not.
+    Missing,
+    /// The model has no word for it.
+    OutOfVocabulary,
+    /// A number, or a flag as 0 or 1.
+    Number(f64),
+    /// A word of the vocabulary.
+    Word(&'p str),
+}
+
+impl Plan {
+    /// Where the feature of that name stands; `None` if there is none, or its
+    /// values are neither numbers nor words of a vocabulary.
+    pub fn slot(&self, entity: Entity, feature: &str) -> Option<Slot> {
+        let inputs = self.metadata().inputs.iter().enumerate();
+        for (input, found) in inputs.filter(|(_, input)| input.entity == entity) {
+            let mut offset = 0;
+            for (column, candidate) in found.features.iter().enumerate() {
+                if *candidate.name == *feature {
+                    let readable = is_readable(candidate, found.dtype);
+                    return readable.then_some(Slot { input, column, offset });
+                }
+                offset += candidate.length;
+            }
+        }
+        None
+    }
+
+    /// Whether the values of a feature are words.
+    pub fn has_words(&self, slot: Slot) -> bool {
+        matches!(self.encoding(slot), Encoding::Vocabulary { words: Words::Texts(_), .. })
+    }
+
+    /// What an encoded request of one user has sent at these places; of its
+    /// treatments, one that `random` draws. `None` if it has no treatments.
+    ///
+    /// # Errors
+    /// As [`Plan::pack`].
+    pub fn sent(
+        &self,
+        request: &[u8],
+        slots: &[Slot],
+        random: u64,
+        limits: &Limits,
+    ) -> Result<Option<Vec<Sent<'_>>>, Failure> {
+        let call = Call { traced: true, ..Call::new(limits) };
+        let (packed, trace) = pack::pack_traced(self, &[request], &call)?;
+        let rows = u64::try_from(packed.treatments).unwrap_or(u64::MAX);
+        let Some(drawn) = random.checked_rem(rows) else { return Ok(None) };
+        let drawn = usize::try_from(drawn).unwrap_or_default();
+        let read = |slot: &Slot| {
+            let input = &self.inputs[slot.input];
+            let row = if input.entity == Entity::Treatment { drawn } else { 0 };
+            let origin = trace.origins[slot.input][row * input.columns.len() + slot.column];
+            let tensor = &packed.tensors[slot.input];
+            let element = element(tensor, row * input.width + slot.offset);
+            self.as_sent(*slot, origin, element)
+        };
+        Ok(Some(slots.iter().map(read).collect()))
+    }
+
+    fn encoding(&self, slot: Slot) -> &Encoding {
+        &self.metadata().inputs[slot.input].features[slot.column].encoding
+    }
+
+    fn as_sent(&self, slot: Slot, origin: i32, element: f64) -> Sent<'_> {
+        match ValueOrigin::try_from(origin) {
+            Ok(ValueOrigin::Request) => {}
+            Ok(ValueOrigin::OutOfVocabulary) => return Sent::OutOfVocabulary,
+            _ => return Sent::Missing,
+        }
+        let Encoding::Vocabulary { words, .. } = self.encoding(slot) else {
+            return Sent::Number(element);
+        };
+        let index = element as usize;
+        match words {
+            Words::Texts(words) => {
+                words.get(index).map_or(Sent::OutOfVocabulary, |word| Sent::Word(word))
+            }
+            Words::Integers(words) => {
+                words.get(index).map_or(Sent::OutOfVocabulary, |word| Sent::Number(*word as f64))
+            }
+        }
+    }
+}
+
+fn is_readable(feature: &Feature, dtype: DType) -> bool {
+    let hashed = matches!(feature.encoding, Encoding::HashBuckets(_));
+    feature.length == 1 && !hashed && dtype != DType::String
+}
+
+/// An element of a tensor of numbers or flags.
+fn element(tensor: &Tensor, at: usize) -> f64 {
+    let (Content::Bytes(bytes), Some(size)) = (&tensor.content, tensor.dtype.size()) else {
+        return f64::NAN;
+    };
+    let bytes = &bytes[at * size..(at + 1) * size];
+    match tensor.dtype {
+        DType::Float32 => f32::from_le_bytes(whole(bytes)).into(),
+        DType::Float64 => f64::from_le_bytes(whole(bytes)),
+        DType::Int32 => i32::from_le_bytes(whole(bytes)).into(),
+        DType::Int64 => i64::from_le_bytes(whole(bytes)) as f64,
+        DType::Bool => bytes[0].into(),
+        DType::String => f64::NAN,
+    }
+}
+
+fn whole<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.try_into().expect("an element has the size of its type")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{embedding, encoded, number, plan, request, text, user};
+
+    #[test]
+    fn values_are_read_as_they_were_sent() {
+        let plan = plan();
+        let slot = |entity, name| plan.slot(entity, name).expect("a single value");
+        let slots = [
+            slot(Entity::User, "recency_months"),
+            slot(Entity::User, "channel"),
+            slot(Entity::Treatment, "discount"),
+            slot(Entity::Treatment, "days_live"),
+        ];
+        assert!(plan.has_words(slots[1]) && !plan.has_words(slots[0]));
+        let sent = |user_features, random| {
+            let request = outrigger_proto::outrigger::v1::PredictRequest {
+                user: Some(user_features),
+                ..request(&[0.25, 0.5])
+            };
+            let limits = Limits::default();
+            plan.sent(encoded(&request), &slots, random, &limits).expect("packs").expect("rows")
+        };
+        let known = user([
+            ("recency_months", number(3.0)),
+            ("channel", text("web")),
+            ("embedding", embedding()),
+        ]);
+        let expected = [Sent::Number(3.0), Sent::Word("web"), Sent::Number(0.25), Sent::Missing];
+        assert_eq!(sent(known, 4), expected);
+        let unknown = user([("channel", text("letter")), ("embedding", embedding())]);
+        let expected = [Sent::Missing, Sent::OutOfVocabulary, Sent::Number(0.5), Sent::Missing];
+        assert_eq!(sent(unknown, 5), expected);
+        let none = plan.sent(encoded(&request(&[])), &slots, 0, &Limits::default());
+        assert_eq!(none, Ok(None));
+    }
+
+    #[test]
+    fn only_numbers_and_words_have_a_place() {
+        let plan = plan();
+        for (entity, name) in [
+            (Entity::User, "embedding"),
+            (Entity::User, "discount"),
+            (Entity::Treatment, "recency_months"),
+            (Entity::User, "nothing"),
+        ] {
+            assert_eq!(plan.slot(entity, name), None, "{name}");
+        }
+    }
+}

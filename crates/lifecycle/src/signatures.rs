@@ -1,0 +1,163 @@
+//! Whether images are signed as the configuration asks.
+//!
+//! A version is verified before its layers are pulled, again whenever it is
+//! brought up from the store, and now and then while it is up. What it was
+//! verified by is kept with its files, so that this needs no registry; where that
+//! is not enough, because a key has changed, the registry is asked.
+
+use std::{path::PathBuf, sync::Arc};
+
+use outrigger_core::{Digest, Failure, ModelKey};
+use outrigger_oci::{
+    Error as ImageError, Prefix, Reference,
+    signature::{Policy, SignatureRule, Signatures, Unverified},
+};
+
+use crate::{
+    Config, Error, metrics,
+    names::parse,
+    world::{World, blocking},
+};
+
+/// Which images have to be signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// Where: a registry, some first segments of its repositories, or a directory.
+    pub prefix: String,
+    /// Files with public keys, PEM; a signature by one of them is enough. None: no
+    /// signature is asked for.
+    pub keys: Vec<PathBuf>,
+}
+
+/// Reads the rules and their keys.
+///
+/// # Errors
+/// A prefix that cannot be read or is there twice, a file without keys.
+pub(crate) fn policy(config: &Config) -> Result<Policy, Error> {
+    let mut rules = Vec::<SignatureRule>::new();
+    for (i, signed) in config.images.signatures.iter().enumerate() {
+        let key = format!("images.signatures[{i}].prefix");
+        let prefix: Prefix = parse(&key, &signed.prefix)?;
+        if rules.iter().any(|rule| rule.prefix == prefix) {
+            return Err(Error::Config { key, message: format!("{prefix} is listed twice") });
+        }
+        rules.push(SignatureRule { prefix, keys: signed.keys.clone() });
+    }
+    Policy::new(rules).map_err(|error| Error::Config {
+        key: format!("images.signatures[{}].keys[{}]", error.rule, error.key),
+        message: error.to_string(),
+    })
+}
+
+/// What a version was verified by.
+pub(crate) enum Verified {
+    /// Nobody has to sign it.
+    Free,
+    /// What lies with its files.
+    Kept,
+    /// What the registry has: to be kept with its files.
+    Found(Signatures),
+}
+
+/// Makes sure that `key` is signed as it has to be.
+///
+/// # Errors
+/// `SIGNATURE_MISSING`, `SIGNATURE_INVALID`, or why the registry cannot be asked.
+pub(crate) async fn verify(world: &Arc<World>, key: &ModelKey) -> Result<Verified, Failure> {
+    let image = world.names.image(&key.name)?;
+    if world.signatures.rule(&image).is_none() {
+        return Ok(Verified::Free);
+    }
+    let result = verify_image(world, image, key.digest).await;
+    metrics::verified(&result);
+    result
+}
+
+async fn verify_image(
+    world: &Arc<World>,
+    image: Reference,
+    digest: Digest,
+) -> Result<Verified, Failure> {
+    let kept = {
+        let image = image.clone();
+        blocking(world, move |world| world.kept_signatures(&image, digest)).await
+    };
+    if kept.is_some_and(|result| result.is_ok()) {
+        return Ok(Verified::Kept);
+    }
+    let failed = |error: ImageError| {
+        let mut failure = error.failure();
+        failure.message = format!("its signature cannot be looked for: {}", failure.message);
+        failure
+    };
+    let mut found = world.client.tagged_signatures(&image, digest).await.map_err(failed)?;
+    if check(world, &image, digest, &found).await.is_err() {
+        let attached = world.client.attached_signatures(&image, digest).await.map_err(failed)?;
+        found.extend(attached);
+        check(world, &image, digest, &found).await.map_err(|error| error.failure())?;
+    }
+    Ok(Verified::Found(found))
+}
+
+async fn check(
+    world: &Arc<World>,
+    image: &Reference,
+    digest: Digest,
+    signatures: &Signatures,
+) -> Result<(), Unverified> {
+    let (image, signatures) = (image.clone(), signatures.clone());
+    blocking(world, move |world| world.verify(&image, digest, &signatures)).await
+}
+
+/// Keeps with the files of `digest` what it was verified by.
+pub(crate) async fn keep(world: &Arc<World>, digest: Digest, verified: Verified) {
+    let Verified::Found(signatures) = verified else { return };
+    let content = serde_json::to_vec(&signatures).expect("text only");
+    blocking(world, move |world| {
+        if let Err(error) = world.store.keep_signatures(&digest, &content) {
+            // The registry is asked again the next time.
+            tracing::warn!(model.digest = %digest, %error, "cannot keep an image's signatures");
+        }
+    })
+    .await;
+}
+
+/// Those of `keys` that must not be served any more, and why.
+pub(crate) async fn revoked(world: &Arc<World>, keys: Vec<ModelKey>) -> Vec<(ModelKey, Failure)> {
+    let mut revoked = Vec::new();
+    for key in keys {
+        match verify(world, &key).await {
+            Ok(verified) => keep(world, key.digest, verified).await,
+            Err(failure) => revoked.push((key, failure)),
+        }
+    }
+    revoked
+}
+
+impl World {
+    /// Whether what lies in the store is enough to serve `key`. Blocks.
+    pub(crate) fn is_verified(&self, key: &ModelKey) -> bool {
+        let Ok(image) = self.names.image(&key.name) else { return false };
+        self.signatures.rule(&image).is_none()
+            || self.kept_signatures(&image, key.digest).is_some_and(|result| result.is_ok())
+    }
+
+    /// Verifies by what lies with the files of `digest`, if there is anything.
+    fn kept_signatures(&self, image: &Reference, digest: Digest) -> Option<Result<(), Unverified>> {
+        let content = self.store.tree(&digest)?.signatures_bytes()?;
+        let kept = serde_json::from_slice(&content).ok()?;
+        Some(self.verify(image, digest, &kept))
+    }
+
+    fn verify(
+        &self,
+        image: &Reference,
+        digest: Digest,
+        signatures: &Signatures,
+    ) -> Result<(), Unverified> {
+        match self.signatures.rule(image) {
+            Some(rule) => rule.verify(digest, signatures).map(drop),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Rollbacks that go from one control plane to the others, through the registry.
+
+use std::sync::Arc;
+
+use outrigger_canary::Layer;
+use outrigger_core::Digest;
+use outrigger_lifecycle::{Act, By, Canaries, CanaryOutcome, CanaryPhase, Handle};
+use outrigger_testkit::registry::Rule;
+use serde_json::{Value, json};
+
+use crate::rig::{PATIENCE, Rig, acquire, model, name};
+
+const KIND: &str = "application/vnd.outrigger.canary-verdict.v1+json";
+
+/// A registry with `churn:latest` and its canary, and control planes that try it
+/// for ever by themselves.
+async fn rig(settings: Value) -> (Rig, Digest, Digest) {
+    let mut rig = Rig::new().await;
+    rig.config.canary.defaults = Layer::from_json(&settings).expect("a configuration");
+    let live = rig.push("churn", "latest", &model(1));
+    let canary = rig.push("churn", "latest_canary", &model(2));
+    (rig, live, canary)
+}
+
+async fn started(rig: &mut Rig) -> Handle {
+    let handle = rig.start();
+    acquire(&handle, "churn").await.expect("served");
+    handle
+}
+
+async fn canaries(handle: &Handle, condition: impl Fn(&Canaries) -> bool) -> Arc<Canaries> {
+    let mut watch = handle.watch_canaries();
+    let reached = tokio::time::timeout(PATIENCE, watch.wait_for(|it| condition(it))).await;
+    match reached {
+        Ok(reached) => reached.expect("lifecycle runs").clone(),
+        Err(_) => panic!("it never came to that: {:#?}", handle.canaries()),
+    }
+}
+
+fn is_in(phase: CanaryPhase) -> impl Fn(&Canaries) -> bool {
+    move |it| it.canaries.first().is_some_and(|canary| canary.phase == phase)
+}
+
+async fn abort(handle: &Handle) {
+    let by = By { who: "ada".to_owned(), why: "a hunch".to_owned() };
+    let tag = "latest".parse().expect("a valid tag");
+    handle.decide(&name("churn"), &tag, Act::Abort, by).await.expect("aborted");
+}
+
+fn list(digest: Digest) -> String {
+    format!("sha256-{}", digest.hex())
+}
+
+#[tokio::test]
+async fn what_one_rolls_back_the_others_give_up() {
+    for lists in [false, true] {
+        let (mut first, live, canary) = rig(json!({})).await;
+        if lists {
+            first.registry.list_referrers();
+        }
+        let (mut second, mut third) = (first.beside(), first.beside());
+        let (one, two) = (started(&mut first).await, started(&mut second).await);
+        canaries(&two, is_in(CanaryPhase::WarmingUp)).await;
+        canaries(&one, is_in(CanaryPhase::WarmingUp)).await;
+        abort(&one).await;
+        let seen = canaries(&two, is_in(CanaryPhase::Rejected)).await;
+        let decision = &seen.decisions[0];
+        assert_eq!((decision.live, decision.canary), (Some(live), canary));
+        assert_eq!(decision.outcome, CanaryOutcome::RolledBack);
+        assert_eq!(decision.by, "registry");
+        assert_eq!(decision.reason, "rolled back elsewhere by ada: a hunch");
+        // One that comes later does so as well, with neither of them.
+        first.stop().await;
+        second.stop().await;
+        let three = started(&mut third).await;
+        let seen = canaries(&three, is_in(CanaryPhase::Rejected)).await;
+        assert_eq!(seen.canaries[0].message, "registry: rolled back elsewhere by ada: a hunch");
+        // Who only follows writes nothing.
+        assert_eq!(first.registry.digest("team/churn", &list(canary)).is_none(), lists);
+        let uploads = first.registry.count("POST", "/blobs/uploads/");
+        assert!((1..=2).contains(&uploads), "{uploads}");
+    }
+}
+
+#[tokio::test]
+async fn a_canary_has_another_chance_against_another_live_version() {
+    let (mut first, _, _) = rig(json!({})).await;
+    let mut second = first.beside();
+    let one = started(&mut first).await;
+    canaries(&one, is_in(CanaryPhase::WarmingUp)).await;
+    abort(&one).await;
+    let canary = first.registry.digest("team/churn", "latest_canary").expect("pushed");
+    while first.registry.digest("team/churn", &list(canary)).is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let next = first.push("churn", "latest", &model(3));
+    let two = started(&mut second).await;
+    let seen = canaries(&two, is_in(CanaryPhase::WarmingUp)).await;
+    assert_eq!((seen.canaries[0].live, seen.canaries[0].canary), (Some(next), canary));
+}
+
+#[tokio::test]
+async fn a_registry_that_cannot_be_written_keeps_nobody_from_rolling_back() {
+    let (mut rig, _, canary) = rig(json!({})).await;
+    let handle = started(&mut rig).await;
+    canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
+    rig.registry.script(Rule::on("POST", "/uploads/").status(403));
+    rig.registry.script(Rule::on("PUT", "/manifests/").status(403));
+    abort(&handle).await;
+    let seen = canaries(&handle, is_in(CanaryPhase::Rejected)).await;
+    assert_eq!(seen.decisions[0].by, "ada");
+    while rig.registry.count("POST", "/uploads/") == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(rig.registry.digest("team/churn", &list(canary)), None);
+    acquire(&handle, "churn").await.expect("served");
+}
+
+#[tokio::test]
+async fn who_goes_its_own_way_tells_nobody_and_listens_to_nobody() {
+    let (mut rig, live, canary) = rig(json!({"mode": "MODE_LOCAL"})).await;
+    let verdict = verdict(live, canary).to_string();
+    rig.registry.attach("team/churn", canary, KIND, verdict);
+    let before = rig.registry.digest("team/churn", &list(canary));
+    let handle = started(&mut rig).await;
+    canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
+    abort(&handle).await;
+    let seen = canaries(&handle, is_in(CanaryPhase::Rejected)).await;
+    assert_eq!(seen.decisions[0].by, "ada");
+    assert_eq!(rig.registry.count("GET", "/referrers/"), 0);
+    assert_eq!(rig.registry.digest("team/churn", &list(canary)), before);
+}
+
+#[tokio::test]
+async fn what_is_no_verdict_on_this_trial_is_ignored() {
+    let (mut rig, live, canary) = rig(json!({})).await;
+    let changed = |key: &str, value: Value| {
+        let mut verdict = verdict(live, canary);
+        verdict[key] = value;
+        verdict.to_string()
+    };
+    let other = Digest::of(b"other").to_string();
+    let garbage = [
+        "not json".to_owned(),
+        "{}".to_owned(),
+        "[".repeat(10_000),
+        "x".repeat(100_000),
+        changed("live", json!(other)),
+        changed("canary", json!(other)),
+        changed("tag", json!("other")),
+        changed("tag", json!("../../etc")),
+        changed("outcome", json!("promoted")),
+        changed("outcome", json!("superseded")),
+    ];
+    for document in garbage {
+        rig.registry.attach("team/churn", canary, KIND, document);
+    }
+    rig.registry.attach(
+        "team/churn",
+        canary,
+        "application/example",
+        verdict(live, canary).to_string(),
+    );
+    let handle = started(&mut rig).await;
+    canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
+    rig.registry.forget_requests();
+    while rig.registry.count("GET", "/referrers/") < 3 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(handle.canaries().canaries[0].phase, CanaryPhase::WarmingUp);
+    // The right one is seen among all of them, with what it says made harmless.
+    let said = changed("reason", json!(format!("\u{1b}[31m{}", "y".repeat(5000))));
+    rig.registry.attach("team/churn", canary, KIND, said);
+    let seen = canaries(&handle, is_in(CanaryPhase::Rejected)).await;
+    let reason = &seen.decisions[0].reason;
+    assert!(reason.starts_with("rolled back elsewhere by judge: [31my"), "{reason}");
+    assert!(reason.len() < 1100 && !reason.contains('\u{1b}'));
+}
+
+fn verdict(live: Digest, canary: Digest) -> Value {
+    json!({
+        "tag": "latest", "live": live.to_string(), "canary": canary.to_string(),
+        "outcome": "rolled_back", "by": "judge", "reason": "it is slow",
+    })
+}

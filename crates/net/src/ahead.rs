@@ -1,0 +1,148 @@
+//! Reading more than was asked for.
+
+use std::{
+    cell::RefCell,
+    io::{self, IoSlice},
+    os::fd::{AsFd, AsRawFd as _},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+use crate::Stream;
+
+/// The most that is read ahead. Several answers of the engine fit; a request that
+/// does not is read in two.
+const AHEAD: usize = 16 << 10;
+
+thread_local! {
+    /// Where everything read ahead comes in first, so that a connection keeps no
+    /// more than there was.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; AHEAD].into());
+}
+
+/// A socket that reads what has come in beyond what it is asked for, so that the
+/// next read needs no system call. It writes as it is told.
+#[derive(Debug)]
+pub struct ReadAhead<S> {
+    stream: S,
+    /// Read, and not asked for yet.
+    ahead: BytesMut,
+}
+
+impl<S: Stream> ReadAhead<S> {
+    /// Reads ahead on `stream`, which nobody else reads from.
+    pub fn new(stream: S) -> Self {
+        Self { stream, ahead: BytesMut::new() }
+    }
+
+    /// Reads once, if there is something to read.
+    fn try_read(&mut self, out: &mut ReadBuf<'_>) -> io::Result<()> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut read = None;
+            let done = self.stream.try_io(Interest::READABLE, || {
+                let count = read_into(&self.stream, out, scratch)?;
+                // Short: there is no more, and the socket can be waited for at once.
+                let is_short = (1..out.remaining() + AHEAD).contains(&count);
+                read = Some(count);
+                if is_short { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            let Some(count) = read else { return done };
+            let asked = count.min(out.remaining());
+            // SAFETY: the kernel has written that many.
+            unsafe { out.assume_init(asked) };
+            out.advance(asked);
+            self.ahead.extend_from_slice(&scratch[..count - asked]);
+            Ok(())
+        })
+    }
+}
+
+/// Fills what is asked for, then `more`.
+fn read_into(stream: &impl AsFd, out: &mut ReadBuf<'_>, more: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: nothing is written but by the kernel, which does not unwrite.
+    let asked = unsafe { out.unfilled_mut() };
+    let places = [
+        libc::iovec { iov_base: asked.as_mut_ptr().cast(), iov_len: asked.len() },
+        libc::iovec { iov_base: more.as_mut_ptr().cast(), iov_len: more.len() },
+    ];
+    // SAFETY: the descriptor is open as long as `stream` is; both places are ours to
+    // write to, and need not have been written before, which a slice to read into
+    // would have to: that costs more than the read.
+    let read = unsafe { libc::readv(stream.as_fd().as_raw_fd(), places.as_ptr(), 2) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
+impl<S: Stream + Unpin> AsyncRead for ReadAhead<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            let count = self.ahead.len().min(out.remaining());
+            out.put_slice(&self.ahead[..count]);
+            self.ahead.advance(count);
+            return Poll::Ready(Ok(()));
+        }
+        if out.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            ready!(self.stream.poll_read_ready(context))?;
+            match self.try_read(out) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+}
+
+impl<S: Stream + Unpin> AsyncWrite for ReadAhead<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        poll_write(&self.stream, context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.stream.shut_down())
+    }
+}
+
+/// Writes as much as there is room for; waits for some.
+pub(crate) fn poll_write(
+    stream: &impl Stream,
+    context: &mut Context<'_>,
+    pieces: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(stream.poll_write_ready(context))?;
+        match stream.try_write_vectored(pieces) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return Poll::Ready(done),
+        }
+    }
+}

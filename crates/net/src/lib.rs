@@ -1,0 +1,19 @@
+//! Sockets that need fewer system calls.
+//!
+//! HTTP/2 as h2 writes it asks for every frame alone: an answer is written as one
+//! piece and the ten bytes of its status as another, and what comes in is read up
+//! to the end of a frame and then once more to learn that there is nothing left.
+//! On a connection with many small answers most of the time goes there.
+//!
+//! - [`ReadAhead`] reads what has come in beyond what it is asked for, and knows
+//!   from a short read that there is no more.
+//! - [`Corked`] keeps small writes together until its [`Cork`] is pulled, which
+//!   [`Cork::pulled_after`] does whenever the connection has done what it could.
+
+mod ahead;
+mod cork;
+mod stream;
+
+pub use ahead::ReadAhead;
+pub use cork::{Cork, Corked};
+pub use stream::Stream;

@@ -1,0 +1,4 @@
+//! Sockets as a connection uses them.
+
+mod cork;
+mod traffic;

@@ -1,0 +1,48 @@
+//! Payloads in the simple signing format.
+
+use outrigger_core::Digest;
+use serde::Deserialize;
+
+/// The media type of a payload.
+pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// The annotation of a payload's descriptor that holds the signature.
+pub(super) const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+
+const TYPE: &str = "cosign container image signature";
+
+#[derive(Deserialize)]
+struct Payload {
+    critical: Critical,
+}
+
+#[derive(Deserialize)]
+struct Critical {
+    image: Image,
+    r#type: String,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    #[serde(rename = "docker-manifest-digest")]
+    digest: String,
+}
+
+/// Whether the payload, whose author is trusted, is about `digest`. The
+/// repository in it is not looked at: cosign's own does not either, and copies of
+/// an image are the image.
+pub(super) fn check(payload: &[u8], digest: Digest) -> Result<(), String> {
+    let payload: Payload =
+        serde_json::from_slice(payload).map_err(|error| format!("nothing we can read: {error}"))?;
+    let Critical { image, r#type } = payload.critical;
+    if r#type != TYPE {
+        return Err(format!("to be of another type, {:?}", shortened(&r#type)));
+    }
+    if image.digest != digest.to_string() {
+        return Err(format!("to be of {:?}", shortened(&image.digest)));
+    }
+    Ok(())
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(100).collect()
+}

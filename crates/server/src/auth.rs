@@ -1,0 +1,141 @@
+//! Who may do what: tokens, certificates, and the rights of either.
+
+mod tokens;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{
+        HeaderMap, HeaderValue,
+        header::{AUTHORIZATION, WWW_AUTHENTICATE},
+    },
+    middleware::{Next, from_fn_with_state},
+    response::Response,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use outrigger_core::{Failure, Reason};
+
+pub(crate) use self::tokens::TokenFiles;
+use crate::{
+    call::Method,
+    caller::{Caller, Identity, Peer},
+    config::{self, CallerName, Right, Rights},
+    failure,
+    live::Live,
+};
+
+/// gRPC services that follow protocols of their own and tell no secrets: probes ask
+/// the one, tools the other before they can ask for anything.
+const OPEN: [&str; 2] = ["/grpc.health.v1.Health/", "/grpc.reflection."];
+
+/// The rules of who may do what. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Auth(Arc<Rules>);
+
+struct Rules {
+    tokens: Option<Arc<Live<TokenFiles>>>,
+    /// Of everybody.
+    anonymous: Rights,
+    /// Of everybody with a name.
+    known: Rights,
+    /// By name.
+    callers: BTreeMap<String, Rights>,
+}
+
+impl Auth {
+    /// The rules that are configured; without any, everybody may do everything.
+    pub(crate) fn new(config: &config::Auth, tokens: Option<Arc<Live<TokenFiles>>>) -> Self {
+        let open = tokens.is_none() && config.callers.is_empty();
+        let otherwise = if open { Rights::all() } else { Rights::default() };
+        let of = |(name, rights): (&CallerName, &Rights)| (name.as_str().to_owned(), *rights);
+        let mut callers: BTreeMap<_, _> = config.callers.iter().map(of).collect();
+        let known = callers.remove(CallerName::ANYBODY).unwrap_or_default();
+        let anonymous = config.anonymous.unwrap_or(otherwise);
+        Self(Arc::new(Rules { tokens, anonymous, known, callers }))
+    }
+
+    /// Who makes a call with these headers.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` when it shows a token that is not known: it is wrong about
+    /// who it is, whatever others may do.
+    pub(crate) fn caller(&self, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Failure> {
+        self.shown(peer, headers, |shown| bearer(shown).map(<[u8]>::to_vec))
+    }
+
+    /// Who makes a call in whose authorization `token` finds a token.
+    fn shown(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        token: fn(&[u8]) -> Option<Vec<u8>>,
+    ) -> Result<Caller, Failure> {
+        let rules = &*self.0;
+        if let (Some(tokens), Some(shown)) = (&rules.tokens, headers.get(AUTHORIZATION)) {
+            let token = token(shown.as_bytes()).and_then(|token| tokens.load().find(&token));
+            let message = "the authorization is no token that is known here";
+            let token = token.ok_or_else(|| Failure::new(Reason::Unauthenticated, message))?;
+            let rights = rules.rights(Some(&token));
+            return Ok(Caller::with_token(peer.clone(), token, rights));
+        }
+        Ok(Caller::new(peer.clone(), rules.rights(peer.certificate())))
+    }
+}
+
+impl Rules {
+    fn rights(&self, identity: Option<&Identity>) -> Rights {
+        let Some(identity) = identity else { return self.anonymous };
+        let own = self.callers.get(identity.as_str()).copied().unwrap_or_default();
+        own.and(self.known).and(self.anonymous)
+    }
+}
+
+/// The right that a call takes; `None`: it is open to all. What is not known to be
+/// open takes the right to read.
+pub(crate) fn needed(method: Method, path: &str) -> Option<Right> {
+    match method {
+        Method::Predict | Method::BatchPredict | Method::Explain => Some(Right::Predict),
+        Method::Models | Method::Canaries => Some(Right::Read),
+        Method::Other if OPEN.iter().any(|service| path.starts_with(service)) => None,
+        Method::Other => Some(Right::Read),
+    }
+}
+
+/// Routes of a page, for browsers whose user may read. They ask their user for the
+/// token when they are told to, and show it as a password.
+///
+/// They would show it with whatever another site makes them send, too: so only here,
+/// where nothing is changed.
+pub(crate) fn readers(routes: Router, auth: &Auth) -> Router {
+    routes.layer(from_fn_with_state(auth.clone(), read))
+}
+
+async fn read(State(auth): State<Auth>, request: Request, next: Next) -> Response {
+    let peer = Peer::of(request.extensions());
+    let token = |shown: &[u8]| password(shown).or_else(|| bearer(shown).map(<[u8]>::to_vec));
+    let caller = auth.shown(&peer, request.headers(), token);
+    let Err(failure) = caller.and_then(|caller| caller.may(Right::Read)) else {
+        return next.run(request).await;
+    };
+    let mut response = failure::to_http(&failure);
+    if let Some(challenge) = response.headers_mut().get_mut(WWW_AUTHENTICATE) {
+        *challenge = HeaderValue::from_static("Basic realm=\"a token is the password\"");
+    }
+    response
+}
+
+/// The password of an `Authorization: Basic ...`, whatever the user's name.
+fn password(authorization: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, encoded) = authorization.split_at_checked(6)?;
+    let decoded = STANDARD.decode(encoded.trim_ascii()).ok()?;
+    let colon = decoded.iter().position(|&byte| byte == b':')?;
+    scheme.eq_ignore_ascii_case(b"Basic ").then(|| decoded[colon + 1..].to_vec())
+}
+
+/// The token of an `Authorization: Bearer ...`.
+fn bearer(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = authorization.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}

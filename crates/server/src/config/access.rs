@@ -1,0 +1,129 @@
+//! Types of the settings about who may connect and what they may do.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// How a listener speaks once there is a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Without TLS.
+    Plain,
+    /// TLS.
+    Server,
+    /// TLS; callers may show a certificate.
+    Optional,
+    /// TLS; callers must show a certificate.
+    Mutual,
+}
+
+/// What a caller may be allowed to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Right {
+    /// Have treatments scored, and explained.
+    Predict,
+    /// See the states of models and canaries.
+    Read,
+    /// Load and unload models, promote and abort canaries.
+    Change,
+}
+
+/// Rights, written as a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rights(u8);
+
+/// Whom rights are given to: `token:NAME`, `uri:URI`, `dns:NAME`, `cn:NAME`, or `*`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct CallerName(String);
+
+/// Rights by caller.
+pub type Callers = BTreeMap<CallerName, Rights>;
+
+impl Right {
+    const ALL: [Self; 3] = [Self::Predict, Self::Read, Self::Change];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Predict => "predict",
+            Self::Read => "read",
+            Self::Change => "change",
+        }
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Rights {
+    /// Every right.
+    pub fn all() -> Self {
+        Right::ALL.into_iter().collect()
+    }
+
+    /// Whether this right is among them.
+    pub fn hold(self, right: Right) -> bool {
+        self.0 & (1 << right as u8) != 0
+    }
+
+    /// These and those.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+}
+
+impl FromIterator<Right> for Rights {
+    fn from_iter<I: IntoIterator<Item = Right>>(rights: I) -> Self {
+        Self(rights.into_iter().fold(0, |held, right| held | 1 << right as u8))
+    }
+}
+
+impl Serialize for Rights {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(Right::ALL.iter().filter(|right| self.hold(**right)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Rights {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Vec::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+impl CallerName {
+    /// The name for every caller that has one.
+    pub const ANYBODY: &str = "*";
+
+    /// The name as it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for CallerName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = |(kind, name): (&str, &str)| {
+            ["token", "uri", "dns", "cn"].contains(&kind) && !name.is_empty()
+        };
+        if text == Self::ANYBODY || text.split_once(':').is_some_and(named) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!("{text:?} is not token:NAME, uri:URI, dns:NAME, cn:NAME or *"))
+    }
+}
+
+impl TryFrom<String> for CallerName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}

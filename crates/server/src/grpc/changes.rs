@@ -1,0 +1,50 @@
+//! What stands before every change: is it asked here, and by whom; and its record.
+
+use outrigger_core::{Failure, Reason};
+
+use crate::{
+    audit::{Record, Target, Verb},
+    call::Call,
+    config::Right,
+};
+
+/// What the callers of a listener may do, as far as they have the right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Look.
+    Read,
+    /// Look and change.
+    Change,
+}
+
+impl Access {
+    /// Makes a change, if its caller may, and writes down what became of it.
+    ///
+    /// # Errors
+    /// `ADMIN_ONLY`, `UNAUTHENTICATED`, `PERMISSION_DENIED`, or as `change` fails.
+    pub(crate) async fn change<T>(
+        self,
+        call: &Call,
+        verb: Verb,
+        target: Target,
+        change: impl AsyncFnOnce(&mut Record) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut record = Record::new(call.caller().clone(), verb, target);
+        let result = match self.admit(call) {
+            Ok(()) => change(&mut record).await,
+            Err(refused) => Err(refused),
+        };
+        record.end(&result);
+        result
+    }
+
+    fn admit(self, call: &Call) -> Result<(), Failure> {
+        match self {
+            Self::Change => call.caller().may(Right::Change),
+            Self::Read => {
+                let message = "changes are made on the admin listener only";
+                Err(Failure::new(Reason::AdminOnly, message))
+            }
+        }
+    }
+}

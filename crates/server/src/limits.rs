@@ -1,0 +1,111 @@
+//! How many calls of one kind there are at once, whatever the kinds are.
+
+use std::{
+    collections::{HashMap, hash_map::RandomState},
+    hash::{BuildHasher as _, Hash},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use outrigger_core::{Failure, Reason};
+
+/// Counts are spread over so many locks.
+const SHARDS: usize = 16;
+
+/// A limit of calls at once for each key. Clones share the counts.
+///
+/// Only keys with calls are remembered, so it holds no more of them than there are
+/// calls at once. Without a limit nothing is counted, and no lock is taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Limit<K>(Option<Arc<Counts<K>>>);
+
+#[derive(Debug)]
+struct Counts<K> {
+    most: u32,
+    what: &'static str,
+    hasher: RandomState,
+    shards: [Mutex<HashMap<K, u32>>; SHARDS],
+}
+
+/// A call's place under a limit, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share<K: Eq + Hash>(Option<(Arc<Counts<K>>, K)>);
+
+impl<K: Eq + Hash + Clone> Limit<K> {
+    /// At most so many at once for each `what`; 0: any number.
+    pub(crate) fn new(most: u32, what: &'static str) -> Self {
+        let counts = || Counts {
+            most,
+            what,
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+        };
+        Self((most > 0).then(|| Arc::new(counts())))
+    }
+
+    /// A place for one more call.
+    ///
+    /// # Errors
+    /// `OVERLOADED` when the key has as many as it may.
+    pub(crate) fn enter(&self, key: impl FnOnce() -> K) -> Result<Share<K>, Failure> {
+        let Some(counts) = &self.0 else { return Ok(Share(None)) };
+        let key = key();
+        let mut shard = counts.shard(&key);
+        let count = shard.entry(key.clone()).or_default();
+        if *count >= counts.most {
+            let message = format!("as many calls as {} may have are in flight", counts.what);
+            return Err(Failure::new(Reason::Overloaded, message));
+        }
+        *count += 1;
+        drop(shard);
+        Ok(Share(Some((Arc::clone(counts), key))))
+    }
+}
+
+impl<K: Eq + Hash> Counts<K> {
+    fn shard(&self, key: &K) -> MutexGuard<'_, HashMap<K, u32>> {
+        let hash = self.hasher.hash_one(key);
+        #[allow(clippy::cast_possible_truncation)]
+        let shard = &self.shards[hash as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Eq + Hash> Drop for Share<K> {
+    fn drop(&mut self) {
+        let Some((counts, key)) = &self.0 else { return };
+        let mut shard = counts.shard(key);
+        if let Some(count) = shard.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                shard.remove(key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_its_own_places_and_is_forgotten_with_its_last_call() {
+        let limit = Limit::new(2, "a caller");
+        let held: Vec<_> = (0..2).map(|_| limit.enter(|| "a").unwrap()).collect();
+        let refused = limit.enter(|| "a").unwrap_err();
+        assert_eq!(refused.reason, Reason::Overloaded);
+        let other = limit.enter(|| "b").expect("another key");
+        drop(held);
+        let again = limit.enter(|| "a").expect("there is room again");
+        drop((other, again));
+        let counts = limit.0.unwrap();
+        let remembered = counts.shards.iter().map(|shard| shard.lock().unwrap().len());
+        assert_eq!(remembered.sum::<usize>(), 0);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_counted() {
+        let limit: Limit<&str> = Limit::new(0, "a caller");
+        let held: Vec<_> = (0..1000).map(|_| limit.enter(|| unreachable!()).unwrap()).collect();
+        assert!(held.iter().all(|share| share.0.is_none()));
+    }
+}

@@ -1,0 +1,211 @@
+//! TLS of the listeners: their certificate, whether callers must show one too,
+//! and the handshake.
+
+mod certificate;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, ring},
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject as _},
+    },
+    server::{NoServerSessionStorage, WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::timeout,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use crate::{
+    caller::Identity,
+    config::{self, Transport},
+    live::{self, Contents, FileError, Live, Source},
+    metrics,
+};
+
+/// For a whole handshake: two round trips and a signature.
+const HANDSHAKE: Duration = Duration::from_secs(15);
+/// What is spoken inside: gRPC insists on being told.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The files of the listeners' certificate.
+pub(crate) struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    /// Who may vouch for callers.
+    authorities: Option<PathBuf>,
+}
+
+/// What handshakes are made with, by what is asked of callers.
+pub(crate) struct Terms {
+    server: Arc<ServerConfig>,
+    /// With authorities only.
+    callers: Option<Callers>,
+    /// When the certificate expires, in seconds since 1970.
+    expires: i64,
+}
+
+struct Callers {
+    optional: Arc<ServerConfig>,
+    mutual: Arc<ServerConfig>,
+}
+
+/// Makes handshakes for one listener.
+#[derive(Clone)]
+pub(crate) struct Acceptor {
+    files: Arc<Live<Files>>,
+    transport: Transport,
+}
+
+impl Files {
+    /// The files that are configured, if any.
+    pub(crate) fn of(config: &config::Tls) -> Option<Self> {
+        let (certificate, key) = config.certificate.clone().zip(config.key.clone())?;
+        Some(Self { certificate, key, authorities: config.client_ca.clone() })
+    }
+}
+
+impl Source for Files {
+    type Value = Terms;
+    const SECRET: metrics::Secret = metrics::Secret::Tls;
+
+    fn read(&self) -> Result<Contents, FileError> {
+        let files = [&self.certificate, &self.key].into_iter().chain(&self.authorities);
+        files.map(|path| live::read(path)).collect()
+    }
+
+    fn make(&self, contents: &Contents) -> Result<Terms, FileError> {
+        let pem = |path: &PathBuf| {
+            let found = contents.iter().find(|(of, _)| of == path);
+            found.map_or(&[][..], |(_, pem)| pem)
+        };
+        let chain = certificates(&self.certificate, pem(&self.certificate))?;
+        let key = key(&self.key, pem(&self.key))?;
+        let expires = certificate::expiry(&chain[0])
+            .map_err(|problem| FileError::new(&self.certificate, problem))?;
+        let roots = self.authorities.as_ref().map(|path| authorities(path, pem(path)));
+        let terms = |verifier: Option<Arc<dyn ClientCertVerifier>>| {
+            config(verifier, chain.clone(), key.clone_key())
+                .map_err(|error| FileError::new(&self.key, error))
+        };
+        let callers = |roots: RootCertStore| {
+            let unusable =
+                |error| FileError::new(self.authorities.as_ref().unwrap_or(&self.key), error);
+            let verifier =
+                || WebPkiClientVerifier::builder_with_provider(roots.clone().into(), provider());
+            let optional = verifier().allow_unauthenticated().build().map_err(unusable)?;
+            let mutual = verifier().build().map_err(unusable)?;
+            Ok(Callers { optional: terms(Some(optional))?, mutual: terms(Some(mutual))? })
+        };
+        let callers = roots.transpose()?.map(callers).transpose()?;
+        Ok(Terms { server: terms(None)?, callers, expires })
+    }
+
+    fn adopted(&self, terms: &Terms) {
+        metrics::certificate_expires(terms.expires);
+    }
+}
+
+impl Terms {
+    fn of(&self, transport: Transport) -> Option<&Arc<ServerConfig>> {
+        match transport {
+            Transport::Plain => None,
+            Transport::Server => Some(&self.server),
+            Transport::Optional => self.callers.as_ref().map(|callers| &callers.optional),
+            Transport::Mutual => self.callers.as_ref().map(|callers| &callers.mutual),
+        }
+    }
+}
+
+impl Acceptor {
+    /// Makes handshakes as `transport` says; `None`: it says there are none.
+    pub(crate) fn new(files: &Arc<Live<Files>>, transport: Transport) -> Option<Self> {
+        let tls = transport != Transport::Plain;
+        tls.then(|| Self { files: Arc::clone(files), transport })
+    }
+
+    /// Makes the handshake with what is in force now. Who the caller is comes with
+    /// it, if a certificate told.
+    ///
+    /// # Errors
+    /// The peer speaks something else, does not trust us, or is not trusted, or it
+    /// takes too long.
+    pub(crate) async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+    ) -> io::Result<(TlsStream<S>, Option<Identity>)> {
+        // The configuration is checked: what asks for certificates has authorities.
+        let terms = self.files.load().of(self.transport).cloned();
+        let terms = terms.ok_or_else(|| io::Error::other("there are no authorities"))?;
+        let stream = timeout(HANDSHAKE, TlsAcceptor::from(terms).accept(stream)).await??;
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let identity = shown.and_then(certificate::identity);
+        Ok((stream, identity))
+    }
+}
+
+fn config(
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let builder =
+        ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+    let asks = verifier.is_some();
+    let builder = match verifier {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+    };
+    let mut config = builder.with_single_cert(chain, key)?;
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+    if asks {
+        // A resumed session would not show its certificate again, expired or not.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(Arc::new(config))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// The certificates of a PEM file; at least one.
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, FileError> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|error| FileError::new(path, told(&error)))?;
+    if all.is_empty() {
+        return Err(FileError::new(path, "holds no certificate"));
+    }
+    Ok(all)
+}
+
+fn key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, FileError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| FileError::new(path, told(&error)))
+}
+
+/// What is wrong with a PEM file, without any of what it holds.
+fn told(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::NoItemsFound => "holds nothing of its kind in PEM",
+        pem::Error::MissingSectionEnd { .. } => "breaks off",
+        _ => "is not valid PEM",
+    }
+}
+
+fn authorities(path: &Path, pem: &[u8]) -> Result<RootCertStore, FileError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path, pem)? {
+        roots.add(certificate).map_err(|error| FileError::new(path, error))?;
+    }
+    Ok(roots)
+}

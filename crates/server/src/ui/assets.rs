@@ -1,0 +1,129 @@
+//! The files of the page, in the binary.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::LazyLock,
+};
+
+use axum::{
+    extract::Path,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+const INDEX: &str = "index.html";
+
+/// Name, type and content of a file.
+macro_rules! files {
+    ($($name:literal $kind:ident),* $(,)?) => {
+        &[$(($name, $kind, include_str!(concat!("page/", $name)))),*]
+    };
+}
+
+const FILES: &[(&str, &str, &str)] = files![
+    "index.html" HTML,
+    "style.css" CSS,
+    "icon.svg" SVG,
+    "app.js" SCRIPT,
+    "canaries.js" SCRIPT,
+    "charts.js" SCRIPT,
+    "dom.js" SCRIPT,
+    "format.js" SCRIPT,
+    "model.js" SCRIPT,
+    "models.js" SCRIPT,
+    "overview.js" SCRIPT,
+    "stream.js" SCRIPT,
+    "theme.js" SCRIPT,
+];
+
+struct Asset {
+    kind: &'static str,
+    content: &'static str,
+    tag: String,
+}
+
+static ASSETS: LazyLock<BTreeMap<&'static str, Asset>> = LazyLock::new(|| {
+    let asset = |&(name, kind, content)| (name, Asset { kind, content, tag: tag(content) });
+    FILES.iter().map(asset).collect()
+});
+
+/// An entity tag: another one for other content.
+fn tag(content: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}
+
+/// The page itself.
+pub(super) async fn index(headers: HeaderMap) -> Response {
+    serve(INDEX, &headers)
+}
+
+/// A file of the page.
+pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    serve(&name, &headers)
+}
+
+/// Browsers ask each time whether what they keep still holds: a new binary is a
+/// new page at once, and the answer costs nothing.
+fn serve(name: &str, headers: &HeaderMap) -> Response {
+    let Some(asset) = ASSETS.get(name) else {
+        return (StatusCode::NOT_FOUND, "no such page; there is /ui\n").into_response();
+    };
+    let kept = [(header::CACHE_CONTROL, "no-cache"), (header::ETAG, &asset.tag)];
+    if is_known(headers, &asset.tag) {
+        return (StatusCode::NOT_MODIFIED, kept).into_response();
+    }
+    (kept, [(header::CONTENT_TYPE, asset.kind)], asset.content).into_response()
+}
+
+/// Whether the browser says that it has this content.
+fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let given = headers.get_all(header::IF_NONE_MATCH).iter();
+    let tags = given.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    tags.map(|known| known.trim().trim_start_matches("W/")).any(|known| known == tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the stream's first events it has to stay below 150 KB.
+    const MOST: usize = 80_000;
+
+    #[test]
+    fn the_page_is_small() {
+        let bytes: usize = ASSETS.values().map(|asset| asset.content.len()).sum();
+        assert!(bytes <= MOST, "{bytes} bytes");
+    }
+
+    #[test]
+    fn every_file_that_the_page_names_is_there() {
+        for asset in ASSETS.values() {
+            let quoted = asset.content.split(['"', '\'']);
+            let named =
+                quoted.filter_map(|text| text.strip_prefix("./").or(text.strip_prefix("ui/")));
+            for name in named.filter(|name| name.contains('.')) {
+                assert!(ASSETS.contains_key(name), "{name} is missing");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_browser_has_is_not_sent_again() {
+        let mut headers = HeaderMap::new();
+        let first = serve(INDEX, &headers);
+        let tag = first.headers()[header::ETAG].clone();
+        assert_eq!(first.status(), StatusCode::OK);
+        headers.insert(header::IF_NONE_MATCH, tag);
+        assert_eq!(serve(INDEX, &headers).status(), StatusCode::NOT_MODIFIED);
+        headers.insert(header::IF_NONE_MATCH, "\"0\"".parse().unwrap());
+        assert_eq!(serve(INDEX, &headers).status(), StatusCode::OK);
+    }
+}

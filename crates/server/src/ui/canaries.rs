@@ -1,0 +1,332 @@
+//! Canaries, and how the bounds of what they are judged by closed in.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::SystemTime,
+};
+
+use outrigger_core::Digest;
+use outrigger_lifecycle::{Canaries, CanaryDecision, CanaryView, FindingView, VerdictView};
+use serde::Serialize;
+
+use super::{models::short_digest, overview::milliseconds, topic::Topic};
+
+/// Trials whose bounds are kept; the one not heard of for longest goes first.
+const MOST_TRIALS: usize = 64;
+/// Points kept of a trial: then every second one goes, and from there on only
+/// every second one comes.
+const MOST_POINTS: usize = 120;
+/// Decisions that are told.
+const MOST_DECISIONS: usize = 30;
+
+const NAME: &str = "canaries";
+
+/// What is told of canaries.
+#[derive(Debug, Default)]
+pub(super) struct Trials {
+    trials: VecDeque<(Key, Closing)>,
+    told: BTreeMap<Key, String>,
+    decided: Option<SystemTime>,
+    topic: Topic,
+}
+
+/// A trial: model, tag, canary.
+type Key = (String, String, Digest);
+
+fn key(model: &impl ToString, tag: &impl ToString, canary: Digest) -> Key {
+    (model.to_string(), tag.to_string(), canary)
+}
+
+/// How the bounds of each signal closed in.
+#[derive(Debug, Clone)]
+struct Closing {
+    points: BTreeMap<String, Vec<Point>>,
+    /// When the next point is due, seconds on trial.
+    due: f64,
+    /// And so long after that the one after it.
+    every: f64,
+}
+
+/// Seconds on trial, and difference, lower and upper bound then. A bound that is
+/// none is null.
+type Point = [Option<f64>; 4];
+
+impl Default for Closing {
+    fn default() -> Self {
+        Self { points: BTreeMap::new(), due: 0.0, every: 1.0 }
+    }
+}
+
+impl Closing {
+    fn note(&mut self, elapsed: f64, findings: &[FindingView]) {
+        if elapsed < self.due {
+            return;
+        }
+        for finding in findings {
+            let points = self.points.entry(finding.signal.clone()).or_default();
+            points.push(point(elapsed, finding));
+        }
+        self.due = elapsed + self.every;
+        if self.points.values().any(|points| points.len() >= MOST_POINTS) {
+            self.every *= 2.0;
+            for points in self.points.values_mut() {
+                let mut nth = 0;
+                points.retain(|_| {
+                    nth += 1;
+                    nth % 2 == 1
+                });
+            }
+        }
+    }
+}
+
+fn point(elapsed: f64, finding: &FindingView) -> Point {
+    let [difference, lower, upper] =
+        [finding.difference, finding.lower, finding.upper].map(bounded);
+    [Some(elapsed), difference, lower, upper]
+}
+
+/// Nothing for the largest number, which stands for "unbounded".
+fn bounded(number: f64) -> Option<f64> {
+    (number.is_finite() && number.abs() < f64::MAX).then_some(number)
+}
+
+impl Trials {
+    /// Notes the bounds as they are; to be called once a second.
+    pub(super) fn note(&mut self, canaries: &Canaries) {
+        for view in &canaries.canaries {
+            let Some(verdict) = &view.verdict else { continue };
+            let key = key(&view.model, &view.tag, view.canary);
+            let mut closing = self.take(&key);
+            closing.note(view.elapsed.as_secs_f64(), &verdict.findings);
+            self.trials.push_back((key, closing));
+        }
+        while self.trials.len() > MOST_TRIALS {
+            self.trials.pop_front();
+        }
+    }
+
+    fn take(&mut self, key: &Key) -> Closing {
+        let known = self.trials.iter().position(|(known, _)| known == key);
+        known.and_then(|at| self.trials.remove(at)).map(|it| it.1).unwrap_or_default()
+    }
+
+    fn closing(&self, key: &Key) -> BTreeMap<String, Vec<Point>> {
+        let known = self.trials.iter().find(|(known, _)| known == key);
+        known.map(|(_, closing)| closing.points.clone()).unwrap_or_default()
+    }
+
+    /// What is to be told of canaries now.
+    pub(super) fn topic(&mut self, canaries: &Canaries) -> Topic {
+        let now: BTreeMap<Key, _> = canaries.canaries.iter().map(keyed).collect();
+        let text = |canary: &Canary| serde_json::to_string(canary).unwrap_or_default();
+        let texts: BTreeMap<_, _> = now.iter().map(|(key, it)| (key.clone(), text(it))).collect();
+        let decided = canaries.decisions.front().map(|decision| decision.at);
+        let anew = self.topic.is_new() || decided != self.decided;
+        if !anew && texts == self.told {
+            return self.topic.clone();
+        }
+        let changed = now.iter().filter(|(key, _)| self.told.get(key) != texts.get(key));
+        let step = Step {
+            canaries: changed.map(|it| it.1.clone()).collect(),
+            gone: self.told.keys().filter(|key| !now.contains_key(*key)).map(id).collect(),
+        };
+        let whole = Whole {
+            canaries: now
+                .iter()
+                .map(|(key, it)| Canary { points: Some(self.closing(key)), ..it.clone() })
+                .collect(),
+            decisions: self.decisions(canaries),
+        };
+        self.topic = self.topic.next(NAME, &whole, (!anew).then_some(&step));
+        (self.told, self.decided) = (texts, decided);
+        self.topic.clone()
+    }
+
+    fn decisions(&self, canaries: &Canaries) -> Vec<Decision> {
+        let latest = canaries.decisions.iter().take(MOST_DECISIONS);
+        latest.map(|decision| self.decision(decision)).collect()
+    }
+
+    fn decision(&self, decision: &CanaryDecision) -> Decision {
+        let mut points = self.closing(&key(&decision.model, &decision.tag, decision.canary));
+        // What it was decided by came after the last look.
+        for finding in decision.verdict.iter().flat_map(|verdict| &verdict.findings) {
+            let points = points.entry(finding.signal.clone()).or_default();
+            let last = points.last().and_then(|point| point[0]);
+            points.push(point(last.map_or(0.0, |last| last + 1.0), finding));
+        }
+        Decision {
+            at: milliseconds(decision.at),
+            model: decision.model.to_string(),
+            tag: decision.tag.to_string(),
+            live: decision.live.map(|digest| digest.to_string()),
+            canary: decision.canary.to_string(),
+            outcome: decision.outcome.as_str(),
+            by: decision.by.clone(),
+            reason: decision.reason.clone(),
+            verdict: decision.verdict.as_ref().map(verdict),
+            points,
+        }
+    }
+}
+
+/// All there is.
+#[derive(Serialize)]
+struct Whole {
+    canaries: Vec<Canary>,
+    decisions: Vec<Decision>,
+}
+
+/// What has changed; their latest points are in their verdicts.
+#[derive(Serialize)]
+struct Step {
+    canaries: Vec<Canary>,
+    gone: Vec<String>,
+}
+
+#[derive(Clone, Serialize)]
+struct Canary {
+    id: String,
+    model: String,
+    tag: String,
+    canary_tag: String,
+    live: Option<String>,
+    canary: String,
+    phase: &'static str,
+    message: String,
+    share: f64,
+    /// Seconds.
+    elapsed: f64,
+    verdict: Option<Verdict>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    points: Option<BTreeMap<String, Vec<Point>>>,
+}
+
+#[derive(Serialize)]
+struct Decision {
+    at: u64,
+    model: String,
+    tag: String,
+    live: Option<String>,
+    canary: String,
+    outcome: &'static str,
+    by: String,
+    reason: String,
+    verdict: Option<Verdict>,
+    points: BTreeMap<String, Vec<Point>>,
+}
+
+#[derive(Clone, Serialize)]
+struct Verdict {
+    decision: String,
+    summary: String,
+    live: u64,
+    canary: u64,
+    expected_share: f64,
+    seen_share: f64,
+    shares_fit: bool,
+    findings: Vec<Finding>,
+}
+
+#[derive(Clone, Serialize)]
+struct Finding {
+    signal: String,
+    state: String,
+    live: Option<f64>,
+    canary: Option<f64>,
+    difference: Option<f64>,
+    lower: Option<f64>,
+    upper: Option<f64>,
+    tolerance: f64,
+    margin: f64,
+}
+
+fn id((model, tag, canary): &Key) -> String {
+    format!("{model}:{tag}@{}", short_digest(canary))
+}
+
+fn keyed(view: &CanaryView) -> (Key, Canary) {
+    let key = key(&view.model, &view.tag, view.canary);
+    let canary = Canary {
+        id: id(&key),
+        model: view.model.to_string(),
+        tag: view.tag.to_string(),
+        canary_tag: view.canary_tag.to_string(),
+        live: view.live.map(|digest| digest.to_string()),
+        canary: view.canary.to_string(),
+        phase: view.phase.as_str(),
+        message: view.message.clone(),
+        share: view.share,
+        elapsed: view.elapsed.as_secs_f64(),
+        verdict: view.verdict.as_ref().map(verdict),
+        points: None,
+    };
+    (key, canary)
+}
+
+fn verdict(view: &VerdictView) -> Verdict {
+    Verdict {
+        decision: view.decision.clone(),
+        summary: view.summary.clone(),
+        live: view.live,
+        canary: view.canary,
+        expected_share: view.expected_share,
+        seen_share: view.seen_share,
+        shares_fit: view.shares_fit,
+        findings: view.findings.iter().map(finding).collect(),
+    }
+}
+
+fn finding(view: &FindingView) -> Finding {
+    Finding {
+        signal: view.signal.clone(),
+        state: view.state.clone(),
+        live: bounded(view.live),
+        canary: bounded(view.canary),
+        difference: bounded(view.difference),
+        lower: bounded(view.lower),
+        upper: bounded(view.upper),
+        tolerance: view.tolerance,
+        margin: view.margin,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(width: f64) -> FindingView {
+        FindingView {
+            signal: "latency".to_owned(),
+            state: "open".to_owned(),
+            live: 0.1,
+            canary: 0.1,
+            difference: 0.0,
+            lower: -width,
+            upper: width,
+            tolerance: 0.0,
+            margin: 0.1,
+            detail: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_long_trial_keeps_a_bounded_number_of_points_from_its_whole_life() {
+        let mut closing = Closing::default();
+        for second in 0..100_000_u32 {
+            let elapsed = f64::from(second);
+            closing.note(elapsed, &[finding(1.0 / (1.0 + elapsed))]);
+        }
+        let points = &closing.points["latency"];
+        assert!((MOST_POINTS / 4..MOST_POINTS).contains(&points.len()), "{}", points.len());
+        assert_eq!(points[0][0], Some(0.0));
+        assert!(points.last().unwrap()[0] > Some(90_000.0));
+        assert!(points.windows(2).all(|pair| pair[0][0] < pair[1][0]));
+    }
+
+    #[test]
+    fn bounds_of_which_nothing_is_known_are_told_as_none() {
+        assert_eq!(point(1.0, &finding(f64::MAX)), [Some(1.0), Some(0.0), None, None]);
+    }
+}

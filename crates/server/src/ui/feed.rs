@@ -1,0 +1,191 @@
+//! The stream of events behind the page: made once a second, once for all who
+//! watch.
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, stream};
+use outrigger_lifecycle::Handle;
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
+    task::spawn_blocking,
+    time::{Instant, MissedTickBehavior, interval},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    canaries::Trials,
+    figures::Figures,
+    models::Listed,
+    overview::{self, About, milliseconds},
+    topic::Topic,
+    traffic::Traffic,
+};
+use crate::{health::Readiness, metrics::Exposition};
+
+/// Pages that may be open.
+const MOST_WATCHERS: usize = 64;
+/// How often the page hears of changes.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How often the figures are read, watched or not: who comes sees the last two
+/// minutes.
+const READ_EVERY: Duration = Duration::from_secs(2);
+/// Reading them takes at most one in so many parts of a core.
+const READ_PART: u32 = 100;
+/// What was made this long ago is as good as new.
+const FRESH: Duration = Duration::from_millis(1500);
+
+/// What the page is told. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Feed(Arc<Shared>);
+
+struct Shared {
+    about: About,
+    models: Handle,
+    readiness: Readiness,
+    exposition: Exposition,
+    news: watch::Sender<News>,
+    places: Arc<Semaphore>,
+    came: Notify,
+    end: CancellationToken,
+}
+
+/// All topics at one moment. Cloning it copies no text.
+#[derive(Clone, Default)]
+struct News {
+    made: Option<Instant>,
+    topics: [Topic; 4],
+}
+
+impl Feed {
+    /// A feed that tells nothing until [`Self::run`] does; streams end with `end`.
+    pub(crate) fn new(
+        about: About,
+        models: Handle,
+        readiness: Readiness,
+        exposition: Exposition,
+        end: CancellationToken,
+    ) -> Self {
+        let news = watch::Sender::new(News::default());
+        let places = Arc::new(Semaphore::new(MOST_WATCHERS));
+        let came = Notify::new();
+        Self(Arc::new(Shared { about, models, readiness, exposition, news, places, came, end }))
+    }
+
+    pub(super) fn models(&self) -> &Handle {
+        &self.0.models
+    }
+
+    /// Everything, then every change; `None` when as many watch as may. Who is
+    /// slow misses what lies between, and is never kept more than what is told
+    /// at one moment.
+    pub(super) fn watch(&self) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
+        let place = Arc::clone(&self.0.places).try_acquire_owned().ok()?;
+        let mut news = self.0.news.subscribe();
+        let fresh = news.borrow_and_update().made.is_some_and(|made| made.elapsed() < FRESH);
+        if fresh {
+            news.mark_changed();
+        } else {
+            self.0.came.notify_one();
+        }
+        let watcher = Watcher { news, told: [0; 4], end: self.0.end.clone(), _place: place };
+        Some(stream::unfold(watcher, Watcher::next))
+    }
+
+    /// Reads and tells until the server ends.
+    pub(crate) async fn run(self) -> Result<(), Infallible> {
+        let mut ticks = interval(TELL_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut state = State::default();
+        loop {
+            let woken = async {
+                tokio::select! {
+                    _ = ticks.tick() => {}
+                    () = self.0.came.notified() => {}
+                }
+            };
+            if self.0.end.run_until_cancelled(woken).await.is_none() {
+                return Ok(());
+            }
+            state.read(&self.0).await;
+            if self.0.news.receiver_count() > 0 {
+                self.0.news.send_replace(state.news(&self.0));
+            }
+        }
+    }
+}
+
+/// What has been read and told.
+#[derive(Default)]
+struct State {
+    figures: Figures,
+    traffic: Traffic,
+    /// When the figures were read, and when they are to be read next.
+    read: Option<(Instant, Instant)>,
+    trials: Trials,
+    listed: Listed,
+    overview: Topic,
+}
+
+impl State {
+    async fn read(&mut self, shared: &Shared) {
+        self.trials.note(&shared.models.canaries());
+        let now = Instant::now();
+        if self.read.is_some_and(|(_, due)| now < due) {
+            return;
+        }
+        let exposition = shared.exposition.clone();
+        // With many series it takes longer than a probe should wait.
+        let Ok(figures) = spawn_blocking(move || Figures::read(&exposition)).await else { return };
+        let before = std::mem::replace(&mut self.figures, figures);
+        if let Some((last, _)) = self.read {
+            let at = milliseconds(SystemTime::now());
+            let seconds = now.duration_since(last).as_secs_f64();
+            self.traffic.add(at, seconds, &before, &self.figures);
+        }
+        let pause = (now.elapsed() * READ_PART).max(READ_EVERY);
+        // A tick that is a moment early is the one that is meant.
+        self.read = Some((now, now + pause - TELL_EVERY / 4));
+    }
+
+    fn news(&mut self, shared: &Shared) -> News {
+        let snapshot = shared.models.models();
+        let overview = overview::topic(
+            &self.overview,
+            &shared.about,
+            &shared.readiness,
+            &snapshot,
+            &self.figures,
+        );
+        self.overview = overview.clone();
+        let models = self.listed.topic(&snapshot, |name| shared.models.default_selector(name));
+        let canaries = self.trials.topic(&shared.models.canaries());
+        let topics = [overview, models, canaries, self.traffic.topic()];
+        News { made: Some(Instant::now()), topics }
+    }
+}
+
+/// One who watches.
+struct Watcher {
+    news: watch::Receiver<News>,
+    told: [u64; 4],
+    end: CancellationToken,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Watcher {
+    /// The next piece of the stream; `None` when the server ends.
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        self.end.clone().run_until_cancelled(self.news.changed()).await?.ok()?;
+        let news = self.news.borrow_and_update().clone();
+        let mut piece = BytesMut::new();
+        for (topic, told) in news.topics.iter().zip(&mut self.told) {
+            piece.extend(topic.tell(told));
+        }
+        Some((Ok(piece.freeze()), self))
+    }
+}

@@ -1,0 +1,116 @@
+//! The server, the engine and the store in a few figures.
+
+use std::{
+    collections::BTreeMap,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use outrigger_core::Stage;
+use outrigger_lifecycle::Snapshot;
+use serde::Serialize;
+
+use super::{figures::Figures, topic::Topic};
+use crate::{config::Config, health::Readiness};
+
+/// What does not change while the process lives.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct About {
+    /// Of the program.
+    version: &'static str,
+    /// Where models come from that are not listed, if anywhere.
+    repository: Option<String>,
+    /// Of requests that name no version.
+    default_tag: String,
+}
+
+impl About {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            repository: config.images.repository.clone(),
+            default_tag: config.images.default_tag.to_string(),
+        }
+    }
+}
+
+/// What is told in a few figures; also the sign that the stream lives.
+#[derive(Serialize)]
+struct Overview<'a> {
+    about: &'a About,
+    /// Milliseconds since 1970.
+    now: u64,
+    /// Why no requests should be sent here.
+    not_ready: Option<String>,
+    in_flight: f64,
+    versions: BTreeMap<&'static str, usize>,
+    engine: Engine<'a>,
+    store: Store<'a>,
+}
+
+#[derive(Serialize)]
+struct Engine<'a> {
+    reachable: bool,
+    reloading: bool,
+    restarts: u64,
+    failure: Option<&'a str>,
+    reloads: &'a BTreeMap<String, f64>,
+    loaded: usize,
+    calls: f64,
+}
+
+#[derive(Serialize)]
+struct Store<'a> {
+    bytes: &'a BTreeMap<String, f64>,
+    max_bytes: f64,
+    evictions: f64,
+}
+
+/// What is to be told now: always something new.
+pub(super) fn topic(
+    last: &Topic,
+    about: &About,
+    readiness: &Readiness,
+    snapshot: &Snapshot,
+    figures: &Figures,
+) -> Topic {
+    let versions = versions(snapshot);
+    let count = |stage: Stage| versions[stage.as_str()];
+    let loaded = count(Stage::Loaded) + count(Stage::Available);
+    let engine = &snapshot.engine;
+    let overview = Overview {
+        about,
+        now: milliseconds(SystemTime::now()),
+        not_ready: readiness.check().err(),
+        in_flight: figures.in_flight,
+        engine: Engine {
+            reachable: engine.reachable,
+            reloading: engine.reloading,
+            restarts: engine.restarts,
+            failure: engine.failure.as_ref().map(|failure| failure.message.as_str()),
+            reloads: &figures.reloads,
+            loaded,
+            calls: figures.engine_calls,
+        },
+        store: Store {
+            bytes: &figures.stored,
+            max_bytes: figures.store_size,
+            evictions: figures.evictions,
+        },
+        versions,
+    };
+    last.next("overview", &overview, None::<&()>)
+}
+
+fn versions(snapshot: &Snapshot) -> BTreeMap<&'static str, usize> {
+    let mut counts: BTreeMap<_, _> = Stage::ALL.map(|stage| (stage.as_str(), 0)).into();
+    for version in snapshot.models.values().flat_map(|model| model.versions.values()) {
+        *counts.entry(version.stage.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+/// Since 1970.
+pub(super) fn milliseconds(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

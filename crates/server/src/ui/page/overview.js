@@ -1,0 +1,64 @@
+// The tiles: server, engine, store, traffic.
+
+import { spark } from "./charts.js";
+import { byId, h } from "./dom.js";
+import { bytes, count, duration, latency, many, number } from "./format.js";
+
+const KINDS = { tree: "models", blob: "layers", partial: "in download" };
+
+/** Draws the tiles anew. */
+export function tiles(state) {
+  const { overview, traffic } = state;
+  if (!overview) return;
+  const parts = [server(overview), engine(overview), store(overview), requests(traffic)];
+  byId("tiles").replaceChildren(...parts);
+}
+
+function tile(title, health, value, ...lines) {
+  const shown = lines.flat().filter(Boolean);
+  return h("article", { class: "tile", "data-health": health },
+    h("h2", {}, title),
+    h("p", { class: "value" }, value),
+    shown.map((line) => (typeof line === "string" ? h("p", { class: "quiet" }, line) : line)));
+}
+
+function server({ not_ready: why, in_flight: inFlight, versions }) {
+  const [available, all] = [versions.available, Object.values(versions).reduce((sum, each) => sum + each, 0)];
+  return tile("Server", why ? "bad" : "good", why ? "Not ready" : "Ready",
+    why ?? `${count(available)} of ${many(all, "version")} available`,
+    `${many(inFlight, "request")} in flight`);
+}
+
+function engine({ engine }) {
+  const reloads = Object.values(engine.reloads).reduce((sum, each) => sum + each, 0);
+  const refused = reloads - (engine.reloads.ok ?? 0);
+  return tile("Engine", engine.reachable ? "good" : "bad",
+    engine.reachable ? (engine.reloading ? "Reloading" : "Reachable") : "Unreachable",
+    `${many(engine.loaded, "model")} loaded, ${many(engine.calls, "call")} open`,
+    `${many(reloads, "reload")}${refused > 0 ? ` (${count(refused)} not ok)` : ""}, ${many(engine.restarts, "restart")}`,
+    engine.failure && h("p", { class: "trouble" }, engine.failure));
+}
+
+function store({ store }) {
+  const used = Object.values(store.bytes).reduce((sum, each) => sum + each, 0);
+  const part = store.max_bytes > 0 ? used / store.max_bytes : 0;
+  const meter = h("meter", { min: 0, max: 1, high: 0.9, optimum: 0, value: Math.min(part, 1), "aria-label": "Part of the store that is used" });
+  const kinds = Object.entries(KINDS).filter(([kind]) => store.bytes[kind] > 0);
+  return tile("Store", part > 0.95 ? "warn" : "good",
+    [bytes(used), h("small", {}, ` of ${bytes(store.max_bytes)}`)],
+    meter,
+    kinds.map(([kind, name]) => `${bytes(store.bytes[kind])} ${name}`).join(" · ") || "empty",
+    store.evictions > 0 && `${many(store.evictions, "eviction")} so far`);
+}
+
+function requests(traffic) {
+  const total = traffic.total();
+  const last = total.at(-1);
+  const line = (at) => total.map((point) => [point.at, point[at]]);
+  const failed = last?.failed ?? 0;
+  return tile("Traffic", failed > 0 ? "warn" : "good",
+    [number(last?.rate ?? 0), h("small", {}, " requests/s")],
+    total.length > 1 && spark(line("rate"), { ...traffic.window(), width: 200, height: 34, label: `Requests a second over the last ${duration(traffic.seconds())}` }),
+    failed > 0 ? h("p", { class: "trouble" }, `${number(failed)} failed/s`) : "none failed",
+    last?.slowest && `slowest p95 ${latency(last.p95)}: ${last.slowest}`);
+}

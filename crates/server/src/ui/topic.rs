@@ -1,0 +1,89 @@
+//! What is told about one thing, as events of a stream.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+/// What is told about one thing: all of it, for who comes, and what is new, for
+/// who has heard the rest.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Topic {
+    /// Grows with every change; 0: nothing has been told.
+    revision: u64,
+    /// All of it.
+    whole: Bytes,
+    /// From the revision before to this one.
+    step: Bytes,
+}
+
+impl Topic {
+    /// Whether nothing has been told yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.revision == 0
+    }
+
+    /// The next revision: `whole` of the event `name`, or for those who have the
+    /// one before, `step` of the event `name-step`.
+    pub(super) fn next(
+        &self,
+        name: &str,
+        whole: &impl Serialize,
+        step: Option<&impl Serialize>,
+    ) -> Self {
+        let whole = event(name, whole);
+        let step = step.map(|step| event(&format!("{name}-step"), step));
+        let step = step.unwrap_or_else(|| whole.clone());
+        Self { revision: self.revision + 1, whole, step }
+    }
+
+    /// What somebody has to hear who has heard `told`; notes that it was.
+    pub(super) fn tell(&self, told: &mut u64) -> Option<Bytes> {
+        let last = std::mem::replace(told, self.revision);
+        match self.revision - last.min(self.revision) {
+            0 => None,
+            1 if last > 0 => Some(self.step.clone()),
+            _ => Some(self.whole.clone()),
+        }
+    }
+}
+
+/// One event of a `text/event-stream`.
+fn event(name: &str, data: &impl Serialize) -> Bytes {
+    // JSON has no line breaks of its own: it is one line of data.
+    let data = serde_json::to_string(data).expect("numbers, texts, and names of fields");
+    format!("event: {name}\ndata: {data}\n\n").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_missed_a_step_hears_all() {
+        let first = Topic::default().next("x", &[1], None::<&u8>);
+        let second = first.next("x", &[1, 2], Some(&2));
+        let third = second.next("x", &[1, 2, 3], Some(&3));
+        let heard = |topic: &Topic, told: u64| {
+            let bytes = topic.tell(&mut told.clone())?;
+            Some(String::from_utf8(bytes.to_vec()).unwrap())
+        };
+        assert_eq!(heard(&third, 3), None);
+        assert_eq!(heard(&third, 2).unwrap(), "event: x-step\ndata: 3\n\n");
+        for behind in [0, 1] {
+            assert_eq!(heard(&third, behind).unwrap(), "event: x\ndata: [1,2,3]\n\n");
+        }
+        assert_eq!(heard(&first, 0).unwrap(), "event: x\ndata: [1]\n\n");
+    }
+
+    #[test]
+    fn a_line_break_in_a_text_ends_no_event() {
+        let told = Topic::default().next("x", &"a\n\ndata: b\r", None::<&u8>);
+        let bytes = told.tell(&mut 0).unwrap();
+        assert_eq!(
+            &bytes[..],
+            br#"event: x
+data: "a\n\ndata: b\r"
+
+"#
+        );
+    }
+}

@@ -1,0 +1,328 @@
+//! TLS of the listeners: who trusts whom, rotation, and peers that misbehave.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use outrigger_proto::outrigger::v1::{
+    ListModelsRequest, model_service_client::ModelServiceClient,
+    prediction_service_client::PredictionServiceClient,
+};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinSet,
+};
+use tonic::transport::Channel;
+
+use crate::{
+    certificates::{Authority, Mount, Pair, channel, files, http, shake, shown, until_shown},
+    stack::{MODEL, Stack, request},
+};
+
+/// A stack whose listeners all speak as `transport` says.
+async fn stack(mount: &Mount, client_ca: Option<&Mount>, transport: &str) -> Stack {
+    let (certificate, key) = (mount.setting("tls.crt"), mount.setting("tls.key"));
+    let mut settings = vec![("tls.certificate", certificate.as_str()), ("tls.key", key.as_str())];
+    // What is tried here is not how fast a machine under load is.
+    settings.push(("server.default_deadline", "10m"));
+    let client_ca = client_ca.map(|mount| mount.setting("ca.crt"));
+    settings.extend(client_ca.as_deref().map(|path| ("tls.client_ca", path)));
+    for key in ["tls.grpc", "tls.http", "tls.health", "tls.admin"] {
+        settings.push((key, transport));
+    }
+    Stack::with(&settings).await
+}
+
+/// Whether each listener answers: gRPC, HTTP, health, admin.
+async fn answers(stack: &Stack, authorities: &str, caller: Option<&Pair>) -> [bool; 4] {
+    let at = stack.addresses;
+    let grpc = |address| {
+        let mut client = ModelServiceClient::new(channel(address, authorities, caller));
+        async move { client.list_models(ListModelsRequest {}).await.is_ok() }
+    };
+    let get = |address, path| {
+        let asked = http(authorities, caller).get(format!("https://{address}{path}")).send();
+        async move { asked.await.is_ok_and(|answer| answer.status().is_success()) }
+    };
+    let http = get(at.http, "/v1/models").await;
+    let health = get(at.health, "/healthz").await;
+    [grpc(at.grpc).await, http, health, grpc(at.admin).await]
+}
+
+/// A metric as `/metrics` shows it, summed over its series.
+async fn metric(stack: &Stack, authorities: &str, series: &str) -> f64 {
+    let url = format!("https://{}/metrics", stack.addresses.health);
+    let answer = http(authorities, None).get(url).send().await.expect("an answer");
+    let text = answer.text().await.expect("a text");
+    let lines = text.lines().filter(|line| line.starts_with(series));
+    lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+}
+
+#[tokio::test]
+async fn every_listener_answers_over_tls_to_whoever_trusts_its_authority() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let stack = stack(&Mount::pair(&authority.server()), None, "server").await;
+    assert_eq!(answers(&stack, &authority.pem, None).await, [true; 4]);
+    assert_eq!(answers(&stack, &other.pem, None).await, [false; 4]);
+    let plain = reqwest::get(stack.http("/v1/models")).await;
+    assert!(plain.is_err(), "not without TLS");
+    let mut client =
+        PredictionServiceClient::new(channel(stack.addresses.grpc, &authority.pem, None));
+    client.predict(request(&[(1.0, 1.0)])).await.expect("predictions too");
+}
+
+#[tokio::test]
+async fn with_mutual_tls_callers_need_a_certificate_that_is_vouched_for() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let client_ca = Mount::new(&[("ca.crt", &authority.pem)]);
+    let stack = stack(&Mount::pair(&authority.server()), Some(&client_ca), "mutual").await;
+    for (caller, expected) in [
+        (Some(authority.caller("shop", Vec::new())), true),
+        (None, false),
+        (Some(other.caller("shop", Vec::new())), false),
+        (Some(authority.expired("shop")), false),
+    ] {
+        assert_eq!(answers(&stack, &authority.pem, caller.as_ref()).await, [expected; 4]);
+    }
+}
+
+#[tokio::test]
+async fn an_optional_certificate_may_be_left_out_but_not_be_wrong() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let client_ca = Mount::new(&[("ca.crt", &authority.pem)]);
+    let stack = stack(&Mount::pair(&authority.server()), Some(&client_ca), "optional").await;
+    let right = authority.caller("shop", Vec::new());
+    let wrong = other.caller("shop", Vec::new());
+    assert_eq!(answers(&stack, &authority.pem, Some(&right)).await, [true; 4]);
+    assert_eq!(answers(&stack, &authority.pem, None).await, [true; 4]);
+    assert_eq!(answers(&stack, &authority.pem, Some(&wrong)).await, [false; 4]);
+}
+
+#[tokio::test]
+async fn listeners_differ_as_they_are_told_to() {
+    let authority = Authority::new();
+    let (mount, client_ca) =
+        (Mount::pair(&authority.server()), Mount::new(&[("ca.crt", &authority.pem)]));
+    let stack = Stack::with(&[
+        ("tls.certificate", &mount.setting("tls.crt")),
+        ("tls.key", &mount.setting("tls.key")),
+        ("tls.client_ca", &client_ca.setting("ca.crt")),
+        ("tls.grpc", "mutual"),
+        ("tls.health", "plain"),
+    ])
+    .await;
+    let caller = authority.caller("shop", Vec::new());
+    let (status, _) = stack.health("/healthz").await;
+    assert_eq!(status, 200, "probes come without TLS");
+    assert_eq!(answers(&stack, &authority.pem, None).await, [false, true, false, true]);
+    assert_eq!(answers(&stack, &authority.pem, Some(&caller)).await, [true, true, false, true]);
+}
+
+#[tokio::test]
+async fn both_protocols_are_offered() {
+    let authority = Authority::new();
+    let stack = stack(&Mount::pair(&authority.server()), None, "server").await;
+    let stream = shake(stack.addresses.http, &authority.pem, None).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let one = http(&authority.pem, None);
+    let url = format!("https://{}/v1/models", stack.addresses.http);
+    assert_eq!(one.get(&url).send().await.unwrap().version(), reqwest::Version::HTTP_2);
+    let roots = reqwest::Certificate::from_pem_bundle(authority.pem.as_bytes()).unwrap();
+    let old = reqwest::Client::builder().tls_certs_only(roots).http1_only().build().unwrap();
+    assert_eq!(old.get(&url).send().await.unwrap().version(), reqwest::Version::HTTP_11);
+}
+
+/// Callers that send one request after the other until told to stop.
+#[derive(Clone)]
+struct Load {
+    address: [std::net::SocketAddr; 2],
+    authorities: Arc<str>,
+    stop: Arc<AtomicBool>,
+    kept: Arc<AtomicUsize>,
+    new: Arc<AtomicUsize>,
+    failed: Arc<AtomicUsize>,
+}
+
+impl Load {
+    fn note(&self, count: &AtomicUsize, failed: Option<String>) {
+        count.fetch_add(1, SeqCst);
+        if let Some(failed) = failed {
+            self.failed.fetch_add(1, SeqCst);
+            eprintln!("failed: {failed}");
+        }
+    }
+
+    /// Waits for so many answers on either kind of connection.
+    async fn until_answered(&self, answers: usize) {
+        while self.kept.load(SeqCst) < answers || self.new.load(SeqCst) < answers {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn channel(&self) -> Channel {
+        channel(self.address[0], &self.authorities, None)
+    }
+
+    async fn grpc(self, keep: bool) {
+        let mut client = PredictionServiceClient::new(self.channel());
+        while !self.stop.load(SeqCst) {
+            if !keep {
+                client = PredictionServiceClient::new(self.channel());
+            }
+            let failed = client.predict(request(&[(1.0, 1.0)])).await.err();
+            let count = if keep { &self.kept } else { &self.new };
+            self.note(count, failed.map(|status| format!("{status:?}")));
+        }
+    }
+
+    async fn http(self, keep: bool) {
+        let body = json!({
+            "model": {"name": MODEL},
+            "user": {"u0": 0.5},
+            "treatments": [{"id": "a", "features": {"t0": 1, "t1": 2.5}}],
+        });
+        let url = format!("https://{}/v1/predict", self.address[1]);
+        let mut client = http(&self.authorities, None);
+        while !self.stop.load(SeqCst) {
+            if !keep {
+                client = http(&self.authorities, None);
+            }
+            let failed = match client.post(&url).json(&body).send().await {
+                Ok(answer) if answer.status().is_success() => None,
+                Ok(answer) => Some(answer.status().to_string()),
+                Err(error) => Some(format!("{error:?}")),
+            };
+            let count = if keep { &self.kept } else { &self.new };
+            self.note(count, failed);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_rotate_under_load_and_no_request_fails() {
+    const ROTATIONS: usize = 5;
+    let authorities = [Authority::new(), Authority::new()];
+    let trusted: Arc<str> = format!("{}{}", authorities[0].pem, authorities[1].pem).into();
+    let mut mount = Mount::pair(&authorities[0].server());
+    let stack = stack(&mount, None, "server").await;
+    let load = Load {
+        address: [stack.addresses.grpc, stack.addresses.http],
+        authorities: Arc::clone(&trusted),
+        stop: Arc::default(),
+        kept: Arc::default(),
+        new: Arc::default(),
+        failed: Arc::default(),
+    };
+    let mut callers = JoinSet::new();
+    for keep in [true, false] {
+        for _ in 0..2 {
+            callers.spawn(load.clone().grpc(keep));
+            callers.spawn(load.clone().http(keep));
+        }
+    }
+    for rotation in 1..=ROTATIONS {
+        let pair = authorities[rotation % 2].server();
+        mount.swap(&files(&pair));
+        until_shown(stack.addresses.grpc, &trusted, &pair).await;
+        until_shown(stack.addresses.http, &trusted, &pair).await;
+        load.until_answered(50 * rotation).await;
+    }
+    load.stop.store(true, SeqCst);
+    callers.join_all().await;
+    let (kept, new) = (load.kept.load(SeqCst), load.new.load(SeqCst));
+    let failed = load.failed.load(SeqCst);
+    println!(
+        "bench tls-rotation {failed} failed requests of {kept} on kept connections and {new} on new ones, {ROTATIONS} rotations"
+    );
+    assert_eq!(failed, 0);
+}
+
+#[tokio::test]
+async fn a_pair_that_does_not_match_or_is_half_written_changes_nothing_and_is_counted() {
+    const FAILED: &str = r#"outrigger_secret_reloads_total{secret="tls",outcome="failed"}"#;
+    let authority = Authority::new();
+    let (first, second) = (authority.server(), authority.server());
+    let mut mount = Mount::pair(&first);
+    let stack = stack(&mount, None, "server").await;
+    let before = shown(stack.addresses.grpc, &authority.pem).await;
+    let half = &second.certificate[..second.certificate.len() / 2];
+    for (certificate, key) in [
+        (second.certificate.as_str(), first.key.as_str()),
+        (half, second.key.as_str()),
+        (second.certificate.as_str(), ""),
+    ] {
+        let failed = metric(&stack, &authority.pem, FAILED).await;
+        mount.swap(&[("tls.crt", certificate), ("tls.key", key)]);
+        while metric(&stack, &authority.pem, FAILED).await <= failed {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(shown(stack.addresses.grpc, &authority.pem).await, before);
+    }
+    mount.swap(&files(&second));
+    until_shown(stack.addresses.grpc, &authority.pem, &second).await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_cannot_be_used_stops_the_start() {
+    let authority = Authority::new();
+    let (one, other) = (authority.server(), authority.server());
+    let mount = Mount::new(&[("tls.crt", &one.certificate), ("tls.key", &other.key)]);
+    let settings = [
+        ("tls.certificate", mount.setting("tls.crt")),
+        ("tls.key", mount.setting("tls.key")),
+        ("images.repository", "registry.example/team".to_owned()),
+    ];
+    let settings: Vec<_> = settings.map(|(key, value)| (key.to_owned(), value)).into();
+    let loaded = outrigger_server::config::load(None, [], &settings).unwrap();
+    let Err(error) = outrigger_server::start(loaded.config) else { panic!("it started") };
+    assert!(matches!(error, outrigger_server::Error::File(_)), "{error}");
+    assert!(error.to_string().contains("tls.key"), "{error}");
+    assert!(!error.to_string().contains("BEGIN"), "{error}");
+}
+
+#[tokio::test]
+async fn the_metrics_of_tls_are_there_from_the_start_and_tell_when_the_certificate_expires() {
+    const EXPIRES: &str = "outrigger_tls_certificate_expiry_timestamp_seconds";
+    let authority = Authority::new();
+    let stack = stack(&Mount::pair(&authority.server()), None, "server").await;
+    // All tests' certificates are made to last until the year 4096.
+    let year = metric(&stack, &authority.pem, EXPIRES).await / (365.2425 * 86_400.0) + 1970.0;
+    assert!((4095.0..4097.0).contains(&year), "{year}");
+    let url = format!("https://{}/metrics", stack.addresses.health);
+    let text = http(&authority.pem, None).get(url).send().await.unwrap().text().await.unwrap();
+    for series in [
+        r#"outrigger_tls_handshake_failures_total{listener="admin"}"#,
+        r#"outrigger_secret_reloads_total{secret="tls",outcome="failed"}"#,
+    ] {
+        assert!(text.contains(series), "{series}");
+    }
+}
+
+#[tokio::test]
+async fn peers_that_speak_something_else_or_nothing_keep_nobody_waiting() {
+    let authority = Authority::new();
+    let stack = stack(&Mount::pair(&authority.server()), None, "server").await;
+    // More than there are threads, on every listener; they stay silent for good.
+    let at = stack.addresses;
+    let mut silent = Vec::new();
+    for address in [at.grpc, at.http, at.health, at.admin].repeat(16) {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    for address in [at.grpc, at.http, at.health, at.admin] {
+        let mut plain = TcpStream::connect(address).await.unwrap();
+        plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        // Told by a TLS alert, and hung up on.
+        let _ = plain.read_to_end(&mut answer).await;
+        assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    }
+    assert_eq!(answers(&stack, &authority.pem, None).await, [true; 4]);
+    let failures = metric(&stack, &authority.pem, "outrigger_tls_handshake_failures_total").await;
+    assert!(failures >= 4.0, "{failures}");
+}

@@ -1,0 +1,174 @@
+//! How a server is reached: over TLS or not, trusting whom, showing what.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use tonic::{
+    Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+};
+
+use crate::Error;
+
+/// For a connection to come about.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Whom to trust and what to show, each in a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Authorities that vouch for the server, PEM; otherwise the system's.
+    pub ca: Option<PathBuf>,
+    /// A certificate to show, PEM.
+    pub certificate: Option<PathBuf>,
+    /// Its key, PEM.
+    pub key: Option<PathBuf>,
+    /// The name in the server's certificate, if it is reached by another.
+    pub server_name: Option<String>,
+    /// A bearer token: the file's first line.
+    pub token_file: Option<PathBuf>,
+}
+
+/// A gRPC connection that shows the token.
+pub(crate) type Connection = InterceptedService<Channel, Token>;
+
+/// Adds the token to every call.
+#[derive(Debug, Clone)]
+pub(crate) struct Token(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+impl Access {
+    /// Connects to the gRPC listener at `address`: `host:port`, with `http://` or
+    /// `https://` before it. Without either, it is TLS if something of it is given.
+    pub(crate) async fn connect(&self, address: &str) -> Result<Connection, Error> {
+        let (tls, host) = match (address.strip_prefix("https://"), address.strip_prefix("http://"))
+        {
+            (Some(host), _) => (true, host),
+            (_, Some(host)) => (self.plainly()?, host),
+            _ => (self.names_tls(), address),
+        };
+        let scheme = if tls { "https" } else { "http" };
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{host}"))
+            .map_err(|_| Error::Usage(format!("{address:?} is not an address, host:port")))?
+            .connect_timeout(CONNECT);
+        let unreachable = |source: tonic::transport::Error| Error::Unreachable {
+            address: address.to_owned(),
+            source: source.into(),
+        };
+        if tls {
+            endpoint = endpoint.tls_config(self.tls()?).map_err(unreachable)?;
+        }
+        let token = self.token()?.map(|token| bearer(&token)).transpose()?;
+        let channel = endpoint.connect().await.map_err(unreachable)?;
+        Ok(InterceptedService::new(channel, Token(token)))
+    }
+
+    fn tls(&self) -> Result<ClientTlsConfig, Error> {
+        let mut tls = match &self.ca {
+            Some(path) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(path)?)),
+            None => ClientTlsConfig::new().with_enabled_roots(),
+        };
+        if let Some([certificate, key]) = self.pair()? {
+            tls = tls.identity(Identity::from_pem(certificate, key));
+        }
+        if let Some(name) = &self.server_name {
+            tls = tls.domain_name(name);
+        }
+        Ok(tls)
+    }
+
+    /// An HTTP client for the listener at `url`, the URL to use with it, and the
+    /// token to show.
+    pub(crate) async fn http(
+        &self,
+        url: &str,
+    ) -> Result<(reqwest::ClientBuilder, String, Option<String>), Error> {
+        let mut builder = reqwest::Client::builder();
+        if !url.starts_with("https://") {
+            self.plainly()?;
+        }
+        if let Some(path) = &self.ca {
+            let roots = reqwest::Certificate::from_pem_bundle(&read(path)?);
+            builder = builder.tls_certs_only(roots.map_err(|_| unusable(path, "certificate"))?);
+        }
+        if let (Some(path), Some(pair)) = (&self.certificate, self.pair()?) {
+            let identity = reqwest::Identity::from_pem(&pair.concat());
+            builder = builder.identity(identity.map_err(|_| unusable(path, "pair"))?);
+        }
+        let (builder, url) = match &self.server_name {
+            Some(name) => renamed(builder, url, name).await?,
+            None => (builder, url.to_owned()),
+        };
+        Ok((builder, url, self.token()?))
+    }
+
+    fn names_tls(&self) -> bool {
+        self.ca.is_some() || self.certificate.is_some() || self.server_name.is_some()
+    }
+
+    /// No TLS, and nothing given that only makes sense with it.
+    fn plainly(&self) -> Result<bool, Error> {
+        if self.names_tls() {
+            let message = "a CA, a certificate and a server name are for https addresses";
+            return Err(Error::Usage(message.to_owned()));
+        }
+        Ok(false)
+    }
+
+    fn pair(&self) -> Result<Option<[Vec<u8>; 2]>, Error> {
+        match (&self.certificate, &self.key) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some([read(certificate)?, read(key)?])),
+            _ => Err(Error::Usage("a certificate and its key come together".to_owned())),
+        }
+    }
+
+    fn token(&self) -> Result<Option<String>, Error> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let text = String::from_utf8(read(path)?).map_err(|_| unusable(path, "token"))?;
+        let token = text.lines().map(str::trim).find(|line| !line.is_empty());
+        token.map(|token| Some(token.to_owned())).ok_or_else(|| unusable(path, "token"))
+    }
+}
+
+/// The URL with another name, which is still reached where the URL's own is.
+async fn renamed(
+    builder: reqwest::ClientBuilder,
+    url: &str,
+    name: &str,
+) -> Result<(reqwest::ClientBuilder, String), Error> {
+    let invalid = || Error::Usage(format!("{name:?} does not fit into the URL"));
+    let mut url = reqwest::Url::parse(url).map_err(|_| invalid())?;
+    let host = url.host_str().ok_or_else(invalid)?.trim_matches(['[', ']']).to_owned();
+    let port = url.port_or_known_default().ok_or_else(invalid)?;
+    let addresses = tokio::net::lookup_host((host.as_str(), port)).await;
+    let addresses: Vec<_> = addresses
+        .map_err(|error| Error::Unreachable { address: host.clone(), source: error.into() })?
+        .collect();
+    url.set_host(Some(name)).map_err(|_| invalid())?;
+    Ok((builder.resolve_to_addrs(name, &addresses), url.to_string()))
+}
+
+fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Error> {
+    let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
+        .parse()
+        .map_err(|_| Error::Usage("the token does not fit into a header".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn read(path: &PathBuf) -> Result<Vec<u8>, Error> {
+    fs::read(path).map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
+}
+
+fn unusable(path: &std::path::Path, what: &str) -> Error {
+    Error::Usage(format!("{} holds no {what} that can be used", path.display()))
+}

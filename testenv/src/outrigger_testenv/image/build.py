@@ -1,0 +1,67 @@
+"""The image, from a binary to a layout."""
+
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from outrigger_testenv.binary import outrigger, repository
+from outrigger_testenv.image import crates, dockerfile, sbom
+from outrigger_testenv.image.layout import Image, Layout
+
+# Bytes of a pull.
+MOST = 40_000_000
+
+
+class TooLarge(RuntimeError):
+    """The image is larger than it may be."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What was built."""
+
+    image: Image
+    tag: str
+    sbom: bytes
+
+
+def build(output: Path) -> Built:
+    """Builds the image of `outrigger()` into the layout `output`, its SBOM attached.
+
+    The same binary at the same commit gives the same digest. Raises TooLarge, and
+    CalledProcessError.
+    """
+    tree, created = crates.linked("outrigger-cli"), _created()
+    arguments = {"VERSION": tree.root.version, "REVISION": _git("rev-parse", "HEAD") or "unknown"}
+    config = dockerfile.configuration(repository() / "Dockerfile", arguments, created.isoformat())
+    with tempfile.TemporaryDirectory(prefix="outrigger-image-") as place:
+        root = Path(place) / "rootfs"
+        lay_out = repository() / "deploy" / "image" / "rootfs"
+        subprocess.run([lay_out, outrigger(), root], check=True)
+        document = sbom.document(root, tree, created)
+        layout = Layout(output)
+        image = layout.image(root, config, tree.root.version)
+    layout.attach(image, sbom.MEDIA_TYPE, document, f"{tree.root.version}-sbom")
+    layout.close()
+    if image.size > MOST:
+        raise TooLarge(f"{image.size / 1e6:.1f} MB compressed; {MOST / 1e6:.0f} MB are the limit")
+    return Built(image, tree.root.version, document)
+
+
+def _created() -> datetime:
+    """SOURCE_DATE_EPOCH, else the commit's time, else the epoch."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct") or "0"
+    return datetime.fromtimestamp(int(epoch), UTC)
+
+
+def _git(*arguments: str) -> str:
+    """What git says; nothing outside of a checkout."""
+    command = ["git", "-C", str(repository()), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip()

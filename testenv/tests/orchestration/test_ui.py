@@ -1,0 +1,357 @@
+"""The page `/ui` in a real browser, told by real processes. Its pictures are kept."""
+
+import json
+import subprocess
+from contextlib import contextmanager, suppress
+from urllib.parse import urlsplit
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from outrigger_testenv import browser, images
+from outrigger_testenv.binary import outrigger, repository
+from outrigger_testenv.browser import Browser
+from outrigger_testenv.client import request, selector
+from outrigger_testenv.errors import OutriggerError
+from outrigger_testenv.load import Load
+from outrigger_testenv.variants import tiny_builder
+
+PICTURES = repository() / "testenv" / "build" / "ui"
+DESKTOP, PHONE = (1240, 900), (360, 740)
+# What the page and its first events may weigh.
+MOST_BYTES = 150_000
+MODEL = "team/churn"
+# Text that would be markup if the page read it as such.
+MARKUP = "<img src=x onerror=document.title='broken'>"
+# A verdict within seconds where there is harm, and none where there is not.
+TRIAL = {
+    "minimum_time": "3600s",
+    "warm_up": {"requests": 200},
+    "ramp": {"share": 0.3},
+    "signals": {"latency": {"limits": {"tolerance": 1.0, "margin": 9.0}}},
+}
+
+
+def live(user, offer):
+    """A score that depends on both."""
+    import tensorflow as tf
+
+    return tf.sigmoid(0.05 * (user - 40.0) + 0.1 * offer[:, :, 0])
+
+
+def alike(user, offer):
+    """Another graph with nearly the same scores."""
+    return 0.999 * live(user, offer)
+
+
+def constant(user, offer):
+    """Has not learned anything."""
+    return 0.5 + 0.0 * live(user, offer)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """Makes a package of a function, once each."""
+    made = {}
+
+    def make(function):
+        if function not in made:
+            directory = tmp_path_factory.mktemp(function.__name__)
+            made[function] = tiny_builder().build(function, directory)
+        return made[function]
+
+    return make
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs_browser():
+    """Skips where Chromium could not be installed."""
+    if not browser.available():
+        pytest.skip("chromium is not installed, see scripts/install-test-tools")
+    yield
+    print(f"\npictures of the page: {PICTURES}")
+
+
+@pytest.fixture
+def stack(needs_registry, own_stack):
+    """A stack of the test's own, without models."""
+    return own_stack(overrides={"canary": {"defaults": TRIAL}})
+
+
+@pytest.fixture
+def page(tmp_path):
+    """A browser's page; what it complained of fails the test."""
+    with Browser(tmp_path / "browser") as page:
+        page.resize(*DESKTOP)
+        page.prefer("light")
+        yield page
+        assert not page.complaints, page.complaints
+
+
+def address(stack, fragment=""):
+    return f"http://{stack.serve.admin}/ui{fragment}"
+
+
+def look(page, stack, fragment=""):
+    """Opens the page, and waits until it is told what there is."""
+    page.open(address(stack, fragment))
+    page.wait_for("document.querySelector('#live').dataset.state === 'live'")
+
+
+def picture(page, name):
+    return page.screenshot(PICTURES / f"{name}.png")
+
+
+def requests_of(model):
+    """Of many users, who come without a key."""
+    draw = np.random.default_rng(1)
+    for age in draw.integers(18, 80, 300):
+        offers = pd.DataFrame({"price": draw.normal(0, 3, 5).astype("float32")})
+        message = request({"age": int(age)}, offers)
+        message.model.CopyFrom(selector(model))
+        yield message
+
+
+@contextmanager
+def on_trial(stack, package, function, directory):
+    """A canary of that kind, under load."""
+    first = stack.push(package(live), MODEL)
+    stack.client().load(MODEL)
+    with Load(stack.serve.target, requests_of(MODEL), directory, concurrency=2) as load:
+        load.wait_for(first)
+        yield stack.push(package(function), MODEL, "latest_canary")
+
+
+def push_broken(stack, package):
+    """A model whose metadata.json nobody can read, for a reason that holds markup."""
+    files = images.files_of(package(live).directory)
+    metadata = json.loads(files["data/metadata.json"])
+    files["data/metadata.json"] = json.dumps({**metadata, MARKUP: 1}).encode()
+    images.push_layers(stack.registry, "models/team/broken", "latest", [images.tar(files)])
+    with suppress(OutriggerError):
+        stack.client().load("team/broken")
+
+
+def test_a_model_appears_when_it_is_pushed_and_asked_for(stack, page, package):
+    look(page, stack)
+    page.wait_for("document.querySelector('.empty')")
+    told = page.text(".empty")
+    assert "outrigger push" in told and stack.images in told
+    picture(page, "empty-light")
+    digest = stack.push(package(live), MODEL)
+    stack.client().load(MODEL)
+    page.wait_for("document.querySelector('tbody .pill')?.innerText === 'available'")
+    row = page.text("tbody tr")
+    assert MODEL in row and "latest" in row
+    assert digest.removeprefix("sha256:")[:12] in row
+    assert page.run("document.querySelector('.digest').title").startswith(digest)
+    page.wait_for("document.querySelector('td.rate').innerText.endsWith('/s')")
+    page.wait_for("document.querySelector('#tiles').innerText.includes('Reachable')")
+    assert "1 model loaded" in page.text("#tiles")
+
+
+def test_the_life_of_a_failing_model_has_its_reason_and_markup_stays_text(stack, page, package):
+    push_broken(stack, package)
+    look(page, stack)
+    page.wait_for("document.querySelector('tbody .trouble')")
+    assert "IMAGE_INVALID" in page.text("tbody .trouble")
+    page.click("tbody th a")
+    page.wait_for("document.querySelector('.timeline [data-state=failed]')")
+    life = page.text(".timeline")
+    assert life.index("downloaded") < life.index("IMAGE_INVALID") < life.index(MARKUP)
+    assert "not tried again until something changes" in life
+    assert page.run("location.hash") == "#/models/team/broken"
+    assert page.run("document.activeElement.innerText") == "team/broken"
+    picture(page, "failing-light")
+    page.prefer("dark")
+    picture(page, "failing-dark")
+    # Who decides by hand may write anything.
+    assert page.run("document.querySelectorAll('main img').length") == 0
+    assert "broken" not in page.run("document.title").removeprefix("team/broken")
+
+
+def test_a_canary_has_arms_and_bounds_that_close_in_and_a_verdict(stack, page, package, tmp_path):
+    look(page, stack)
+    with on_trial(stack, package, alike, tmp_path) as digest:
+        band = "document.querySelector('[data-signal=scores] .band')?.getAttribute('d').split('L')"
+        page.wait_for(f"{band}?.length > 12", timeout=120)
+        told = page.text(".canary")
+        for part in ("live", "canary", "30 % of the traffic", digest.removeprefix("sha256:")[:12]):
+            assert part in told
+        signals = "[...document.querySelectorAll('.signal')].map((it) => it.dataset.signal).sort()"
+        assert page.run(signals) == ["error_rate", "latency", "non_finite", "scores"]
+        assert page.run(WIDTHS) < 1, "the bounds are closer than at first"
+        page.wait_for("document.querySelector('.tiles .spark')")
+        picture(page, "canary-light")
+        page.prefer("dark")
+        picture(page, "canary-dark")
+        page.click("tbody th a")
+        page.wait_for(
+            "document.querySelector('#detail .canary') && document.querySelector('.pair')"
+        )
+        picture(page, "model-dark")
+        page.resize(*PHONE, phone=True)
+        assert page.run("document.documentElement.scrollWidth") <= PHONE[0]
+        picture(page, "model-phone")
+    by_hand = ["--by", MARKUP, "--reason", MARKUP, "--admin", stack.serve.admin]
+    subprocess.run([outrigger(), "canary", "abort", MODEL, *by_hand], check=True, timeout=30)
+    page.run("location.hash = '#/'")
+    page.wait_for("document.querySelector('#decisions .pill')")
+    told = page.text("#decisions")
+    assert "rolled back" in told and f"by {MARKUP}" in told
+    assert page.run("document.querySelectorAll('main img').length") == 0
+
+
+# The last distance of the bounds, as drawn, over the first.
+WIDTHS = """(() => {
+  const points = document.querySelector('[data-signal=scores] .band').getAttribute('d')
+    .slice(1, -1).split('L').map((point) => Number(point.split(' ')[1]));
+  const height = (at) => points.at(-1 - at) - points[at];
+  return height(points.length / 2 - 1) / height(0);
+})()"""
+
+
+def test_a_bad_canary_ends_with_its_verdict(stack, page, package, tmp_path):
+    with on_trial(stack, package, constant, tmp_path):
+        look(page, stack)
+        page.wait_for("document.querySelector('#decisions summary')", timeout=120)
+    told = page.text("#decisions")
+    assert "rolled back" in told and "scores" in told and "by judge" in told
+    page.click("#decisions summary")
+    page.wait_for("document.querySelector('#decisions details').open")
+    assert page.run("document.querySelector('#decisions [data-signal=scores]').dataset.state") == (
+        "harmful"
+    )
+    picture(page, "verdict-light")
+
+
+def test_it_says_when_it_is_disconnected_and_comes_back_by_itself(stack, page, package):
+    stack.push(package(live), MODEL)
+    stack.client().load(MODEL)
+    look(page, stack)
+    page.wait_for("document.querySelector('tbody .pill')")
+    stack.serve.process.stop()
+    page.wait_for("document.querySelector('#live').dataset.state === 'lost'")
+    assert "Disconnected" in page.text("#lost")
+    assert MODEL in page.text("tbody"), "what was known stays to be seen"
+    picture(page, "disconnected-light")
+    # Not being reached is what was wanted here.
+    page.complaints.clear()
+    stack.serve.start()
+    page.wait_for("document.querySelector('#live').dataset.state === 'live'")
+    assert page.run("document.querySelector('#lost').hidden")
+    page.wait_for("document.querySelector('tbody .pill')?.innerText === 'available'")
+    page.complaints.clear()
+
+
+def test_light_and_dark_are_the_systems_until_somebody_chooses(stack, page):
+    background = "getComputedStyle(document.body).backgroundColor"
+    look(page, stack)
+    bright = page.run(background)
+    page.prefer("dark")
+    dark = page.run(background)
+    assert bright != dark
+    # System, light, dark.
+    page.click("#theme")
+    assert page.run(background) == bright
+    look(page, stack)
+    assert page.run(background) == bright, "the choice is remembered"
+    page.click("#theme")
+    page.prefer("light")
+    assert page.run(background) == dark
+    assert "dark" in page.run("document.querySelector('#theme').getAttribute('aria-label')")
+    picture(page, "empty-dark")
+
+
+def test_everything_is_reached_by_keyboard_and_seen_to_be(stack, page, package):
+    stack.push(package(live), MODEL)
+    stack.client().load(MODEL)
+    look(page, stack)
+    page.wait_for("document.querySelector('tbody a')")
+    order = []
+    for _ in range(12):
+        page.press("Tab")
+        where, outline = page.run(FOCUS)
+        if where == "BODY":
+            break
+        assert outline != "none", f"{where} has the focus and does not show it"
+        order.append(where)
+    assert order == ["Skip to content", "Outrigger", "theme", "troubled", "filter", MODEL, "digest"]
+    page.run("document.querySelector('tbody a').focus()")
+    page.press("Enter")
+    page.wait_for("document.querySelector('#detail h1')")
+    assert page.run("document.activeElement.tagName") == "H1"
+    landmarks = "['header', 'main', 'footer'].every((name) => document.querySelector(name))"
+    assert page.run(landmarks)
+    assert page.run("document.documentElement.lang") == "en"
+
+
+FOCUS = """(() => {
+  const it = document.activeElement;
+  if (it === document.body) return ['BODY', ''];
+  const name = it.id || (it.matches('.digest') ? 'digest' : it.innerText.trim());
+  return [name, getComputedStyle(it).outlineStyle];
+})()"""
+
+
+def test_it_fits_a_phone(stack, page, package):
+    stack.push(package(live), MODEL)
+    push_broken(stack, package)
+    stack.client().load(MODEL)
+    page.resize(*PHONE, phone=True)
+    look(page, stack)
+    page.wait_for("document.querySelectorAll('tbody tr').length === 2")
+    wide = "document.documentElement.scrollWidth"
+    assert page.run(wide) <= PHONE[0]
+    picture(page, "phone-light")
+    page.prefer("dark")
+    page.click("tbody th a")
+    page.wait_for("document.querySelector('.timeline')")
+    assert page.run(wide) <= PHONE[0]
+    picture(page, "failing-phone-dark")
+
+
+def test_the_filter_finds_and_the_list_is_bounded(stack, page, package):
+    for name in ("team/one", "team/two"):
+        stack.push(package(live), name)
+        stack.client().load(name)
+    look(page, stack)
+    page.wait_for("document.querySelectorAll('tbody tr').length === 2")
+    page.click("#filter")
+    page.type("TWO latest")
+    page.wait_for("document.querySelectorAll('tbody tr').length === 1")
+    assert "team/two" in page.text("tbody") and page.text("#count") == "1 of 2"
+    page.type(" nobody")
+    page.wait_for("document.querySelector('.empty')?.innerText === 'No model matches.'")
+    page.run("document.querySelector('#filter').value = ''")
+    rows = page.run(THOUSANDS)
+    assert rows["drawn"] == 100 and "4,900" in rows["more"]
+
+
+# More than a test should push: the module that draws the list is handed them.
+THOUSANDS = """(async () => {
+  const { list } = await import('/ui/models.js');
+  const row = (name) => ({ name, image: '', digest: null, state: 'new', activity: '', since: null,
+    size_bytes: 0, versions: 0, tags: [], failure: null });
+  const names = Array.from({ length: 5000 }, (_, at) => `model-${at}`);
+  const traffic = { at: 0, latest: () => undefined, has: () => false };
+  list({ models: new Map(names.map((name) => [name, row(name)])), traffic });
+  return { drawn: document.querySelectorAll('tbody tr').length,
+    more: document.querySelector('#more').innerText };
+})()"""
+
+
+def test_the_page_is_light_and_asks_nobody_else(stack, page, package, capsys):
+    stack.push(package(live), MODEL)
+    stack.client().load(MODEL)
+    look(page, stack)
+    page.wait_for("document.querySelector('tbody .pill')")
+    paint = page.wait_for(
+        "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
+    )
+    with capsys.disabled():
+        print(f"\n  first paint after {paint:.0f} ms, {page.received} bytes")
+    assert page.received <= MOST_BYTES
+    hosts = {urlsplit(url).netloc for url in page.requests if not url.startswith("about:")}
+    assert hosts == {stack.serve.admin}
