@@ -23,7 +23,8 @@ LABEL org.opencontainers.image.title="Outrigger" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /rootfs /
-ENV PATH=/usr/local/bin
+# The allocator shall not take huge pages even where the node gives them to all.
+ENV PATH=/usr/local/bin MIMALLOC_ALLOW_THP=0
 USER 65532:65532
 # gRPC, HTTP, health and metrics. The admin listener stays on loopback.
 EXPOSE 9000 9080 9902

@@ -18,7 +18,8 @@ use clap::{Parser, Subcommand};
 use crate::exit::Exit;
 
 /// A request is up to a megabyte, and the system's allocator gives such buffers
-/// back to the kernel each time.
+/// back to the kernel each time. Without huge pages (`no_thp`): with them, each
+/// thread's few kilobytes would hold megabytes.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -13,8 +13,8 @@ from outrigger_testenv.chart.render import CHART, render
 from outrigger_testenv.stack import merge
 
 RULES = CHART / "monitoring" / "alerts.yaml"
-# Lists the alerts with cause and remedy.
-PAGE = repository() / "docs" / "install.md"
+# A section an alert, with what callers see, its cause and its remedy.
+PAGE = repository() / "docs" / "alerts.md"
 
 
 @pytest.fixture(scope="module")
@@ -147,9 +147,15 @@ def test_every_alert_tells_what_is_wrong_and_how_bad_it_is(everything):
         assert alert["labels"]["severity"] in ("critical", "warning")
 
 
-def test_the_pages_table_has_every_alert_with_its_remedy(everything):
-    listed = re.findall(r"^\| `(Outrigger\w+)` \| .+ \| .+ \|$", PAGE.read_text(), re.MULTILINE)
-    assert listed == [each["alert"] for each in prometheus.alerts(everything)]
+def test_the_page_has_every_alert_with_its_cause_and_remedy(everything):
+    _, *sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+    sections = dict(each.split("\n", 1) for each in sections)
+    assert list(sections) == [each["alert"] for each in prometheus.alerts(everything)]
+    for alert, text in sections.items():
+        seen, cause, remedy = re.match(
+            r"\n(.+?)\n\n- \*\*Cause:\*\* (.+)\n- \*\*Remedy:\*\* (.+)\n$", text, re.DOTALL
+        ).groups()
+        assert all((seen, cause, remedy)), alert
 
 
 def test_panels_do_not_overlap_and_are_described(everything):

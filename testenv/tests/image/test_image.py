@@ -80,7 +80,7 @@ def test_it_says_what_it_is_and_how_it_runs(config):
     assert config["config"] == {
         "User": "65532:65532",
         "ExposedPorts": {"9000/tcp": {}, "9080/tcp": {}, "9902/tcp": {}},
-        "Env": ["PATH=/usr/local/bin"],
+        "Env": ["PATH=/usr/local/bin", "MIMALLOC_ALLOW_THP=0"],
         "Entrypoint": ["outrigger"],
         "Cmd": ["serve"],
         "WorkingDir": "/",

@@ -2,16 +2,18 @@
 
 from functools import partial
 
-from outrigger_testenv.bench import allocations, canary, engine, page, path, transcode
+from outrigger_testenv.bench import allocations, canary, engine, page, path, process, transcode
 from outrigger_testenv.bench.figure import FULL, Effort, Figure, Target, at_least, at_most
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE
 
 RATIO, RATE, MILLISECONDS, CORES, ALLOCATIONS = "x", "/s", "ms", "cores", "allocations"
-PERCENT, REQUESTS, KILOBYTES = "%", "requests", "kB"
-NANOSECONDS, MICROSECONDS = "ns", "us"
+PERCENT, REQUESTS, KILOBYTES, MEGABYTES = "%", "requests", "kB", "MB"
+NANOSECONDS, MICROSECONDS, SECONDS = "ns", "us", "s"
 
 # Starting a process, connecting, encoding requests; seconds a run.
 _START = 0.7
+# Building a few models and loading them.
+_WARM = 8
 
 
 def _runs(effort: Effort) -> float:
@@ -198,6 +200,30 @@ FIGURES = (
     ),
     _allocations("path-allocations", "on the threads that serve, a columnar request"),
     _allocations("path-allocations-kv", "the same, a key-value request"),
+    Figure(
+        "idle-memory",
+        "resident memory of the control plane with four models loaded and no requests",
+        MEGABYTES,
+        process.idle_memory,
+        at_most(40),
+        lambda effort: _WARM + effort.repeats * process.SETTLED,
+    ),
+    Figure(
+        "start-to-ready",
+        "from the start of the control plane to /readyz, its store warm, beside a running engine",
+        SECONDS,
+        process.start_to_ready,
+        at_most(1),
+        lambda effort: _WARM + effort.repeats * _START,
+    ),
+    Figure(
+        "start-to-ready-both",
+        "the same, beside an engine that has just been started too",
+        SECONDS,
+        process.start_to_ready_both,
+        None,
+        lambda effort: _WARM + effort.repeats * 4,
+    ),
     *_CANARY_FIGURES,
     _CANARY_PATH,
     Figure(

@@ -1,0 +1,81 @@
+"""The control plane's process: what it holds when idle, how soon it is ready."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from outrigger_testenv.bench.figure import Effort, Measurement
+from outrigger_testenv.bench.setup import Setup
+from outrigger_testenv.processes import Process
+from outrigger_testenv.stack import Stack
+
+_MODELS = 4
+# Threads that pull and unpack end ten seconds after their last work.
+SETTLED = 12
+
+
+def idle_memory(_: Setup, effort: Effort) -> Measurement:
+    """Resident megabytes with models loaded, when nobody asks for anything."""
+    with _warm() as stack:
+        return Measurement([_idle(stack) for _ in range(effort.repeats)], _CONDITIONS)
+
+
+def start_to_ready(_: Setup, effort: Effort) -> Measurement:
+    """Seconds from the process's start to /readyz, beside an engine that holds the models."""
+    with _warm() as stack:
+        return Measurement([_restart(stack) for _ in range(effort.repeats)], _CONDITIONS)
+
+
+def start_to_ready_both(_: Setup, effort: Effort) -> Measurement:
+    """The same beside an engine that has just been started, and holds nothing."""
+
+    def both(stack: Stack) -> float:
+        stack.engine.process.kill()
+        stack.engine.start()
+        return _restart(stack)
+
+    with _warm() as stack:
+        return Measurement([both(stack) for _ in range(effort.repeats)], _CONDITIONS)
+
+
+def resident(process: Process) -> float:
+    """Megabytes of a running process that are in memory, shared ones included."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+_CONDITIONS = {"models": _MODELS}
+
+
+@contextmanager
+def _warm() -> Iterator[Stack]:
+    """A stack whose store has all its models, which are preloaded."""
+    # TensorFlow takes seconds to import.
+    from outrigger_testenv import variants
+
+    names = [f"model-{number}" for number in range(_MODELS)]
+    preloaded = [{"name": name, "preload": True} for name in names]
+    with (
+        tempfile.TemporaryDirectory(prefix="outrigger-bench-") as directory,
+        Stack({"images": {"poll_interval": "30s"}}, preloaded, False, start=False) as stack,
+    ):
+        packages = variants.versions(Path(directory), range(1, _MODELS + 1))
+        for name, package in zip(names, packages, strict=True):
+            stack.push(package, name)
+        yield stack.start()
+
+
+def _restart(stack: Stack) -> float:
+    stack.serve.process.stop()
+    began = time.monotonic()
+    stack.serve.start()
+    return time.monotonic() - began
+
+
+def _idle(stack: Stack) -> float:
+    _restart(stack)
+    time.sleep(SETTLED)
+    return resident(stack.serve.process)

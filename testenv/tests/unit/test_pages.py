@@ -1,0 +1,47 @@
+"""The documentation: complete where it promises to be, and its links lead somewhere."""
+
+import re
+
+import pytest
+
+from outrigger_testenv.binary import repository
+
+DOCS = repository() / "docs"
+PAGES = [repository() / "README.md", repository() / "testenv" / "README.md", *DOCS.glob("*.md")]
+
+
+def rows(page):
+    """The cells of tables whose first is code, by that."""
+    lines = re.findall(r"^\| `(\w+)` \| (.+) \|$", page.read_text(), re.MULTILINE)
+    return {first: [cell.strip() for cell in rest.split(" | ")] for first, rest in lines}
+
+
+def anchors(page):
+    """What links may point to: the headings as GitHub spells them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_every_reason_has_a_cause_and_a_remedy():
+    reasons = rows(DOCS / "errors.md")
+    explained = rows(DOCS / "troubleshooting.md")
+    assert list(explained) == list(reasons)
+    for reason, cells in explained.items():
+        assert len(cells) == 2 and all(cells), reason
+
+
+def test_the_readme_lists_every_page():
+    readme = (repository() / "README.md").read_text()
+    assert [page.name for page in DOCS.glob("*.md") if f"(docs/{page.name})" not in readme] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_the_repository_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
