@@ -32,7 +32,7 @@ type Client = RawClient<Channel>;
 const ALONE: &str = "offers/alone";
 /// Requests in a round, and rounds of each model.
 const REQUESTS: usize = 500;
-const ROUNDS: usize = 200;
+const ROUNDS: usize = 100;
 
 /// Half of the traffic for as long as it takes: nothing of it is decided.
 const SETTINGS: &str = r#"{
