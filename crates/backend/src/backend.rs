@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use http::HeaderMap;
 use outrigger_core::{ServableId, ServableName, Tensor, Version};
 use outrigger_proto::tensorflow::SignatureDef;
 use tokio::time::Instant;
@@ -59,6 +60,8 @@ pub struct Call {
     pub outputs: Vec<Arc<str>>,
     /// When the caller stops waiting.
     pub deadline: Instant,
+    /// What goes along in the request's headers.
+    pub metadata: HeaderMap,
 }
 
 /// What the engine says of one version of a servable.

@@ -9,6 +9,7 @@ const DURATION: &str = "outrigger_engine_call_duration_seconds";
 const IN_FLIGHT: &str = "outrigger_engine_calls_in_flight";
 const CONNECTS: &str = "outrigger_engine_connects_total";
 const LOST: &str = "outrigger_engine_connections_lost_total";
+const RETRIES: &str = "outrigger_engine_retries_total";
 const OPEN: &str = "outrigger_engine_connections";
 
 /// The outcome of a call that was answered.
@@ -46,6 +47,13 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &[],
         help: "Connections to the engine that broke; each is followed by reconnects.",
+    },
+    Metric {
+        name: RETRIES,
+        kind: MetricKind::Counter,
+        labels: &[],
+        help: "Calls to the engine made again because their connection broke before any of them \
+               had left.",
     },
     Metric {
         name: OPEN,
@@ -151,6 +159,10 @@ impl Drop for Open {
         metrics::gauge!(OPEN).decrement(1.0);
         metrics::counter!(LOST).increment(1);
     }
+}
+
+pub(crate) fn retried() {
+    metrics::counter!(RETRIES).increment(1);
 }
 
 pub(crate) fn connect_failed() {

@@ -94,6 +94,7 @@ fn call(target: &Arc<Target>) -> Call {
         ],
         outputs: vec!["scores".into()],
         deadline: Instant::now() + Duration::from_secs(60),
+        metadata: Default::default(),
     }
 }
 

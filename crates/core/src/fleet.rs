@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use answer::Answer;
 
 use crate::{
-    Attempt, Context, Digest, ModelKey, ModelName, Moment, Outcome, Policy, Selector, ServableId,
-    Tag, Version, Versions, invariants,
+    Attempt, Context, Digest, Failure, ModelKey, ModelName, Moment, Outcome, Policy, Selector,
+    ServableId, Tag, Version, Versions, invariants,
     model::{self, ModelMachine},
     serving::{self, ServingMachine},
     tags::{self, TagMachine},
@@ -103,6 +103,8 @@ pub enum Effect {
     Resolve(TagKey, Attempt),
     /// From now on, the tag is answered by that digest.
     Switched(TagKey, Digest),
+    /// The engine could not load a version, or has unloaded it: for the record.
+    LoadFailed(ModelKey, Failure),
     /// Something about the engine: placeholders, pushes, probes, news.
     Engine(serving::Effect),
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use outrigger_canary::Layer;
 use outrigger_core::{Digest, ModelName, Tag};
+use outrigger_trace::Tracer;
 
 use crate::Signed;
 
@@ -31,6 +32,8 @@ pub struct Config {
     pub engine: Watch,
     /// How canaries are tried.
     pub canary: CanaryDefaults,
+    /// What tells of versions being brought up.
+    pub tracer: Tracer,
 }
 
 /// How canaries are tried.
@@ -120,6 +123,7 @@ impl Default for Config {
             retry: Retry::default(),
             engine: Watch::default(),
             canary: CanaryDefaults::default(),
+            tracer: Tracer::off(),
         }
     }
 }

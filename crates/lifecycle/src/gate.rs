@@ -89,6 +89,7 @@ impl Gate<'_> {
                 inputs: packed.tensors.clone(),
                 outputs: self.plan.output_names(packed),
                 deadline: self.deadline(),
+                metadata: Default::default(),
             };
             match self.backend.predict(call).await {
                 Err(error) if passes(&error) && attempt < ATTEMPTS => attempt += 1,

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use metrics::SharedString;
 use outrigger_backend::ReloadError;
 use outrigger_canary::{Observation, Outcome, Pair, Share};
 use outrigger_core::{
@@ -11,6 +12,7 @@ use outrigger_core::{
 use crate::{
     Replayed,
     canaries::{CanaryDecision, CanaryPhase, CanaryView},
+    labels::{OTHER, model_label},
     outcomes::Noted,
     signatures::Verified,
 };
@@ -36,6 +38,10 @@ const CANARY_DECISIONS: &str = "outrigger_canary_decisions_total";
 const CANARY_MISMATCH: &str = "outrigger_canary_share_mismatch";
 const CANARY_SHADOWS: &str = "outrigger_canary_shadows_total";
 const CANARY_SKEW: &str = "outrigger_canary_skew";
+const CANARY_STARVING: &str = "outrigger_canary_starving";
+const CANARY_STARVED: &str = "outrigger_canary_starved_total";
+const CANARY_TIME: &str = "outrigger_canary_time_ratio";
+const CACHE: &str = "outrigger_model_cache_total";
 const CANARY_LOST: &str = "outrigger_canary_outcomes_lost_total";
 const CANARY_VERDICTS: &str = "outrigger_canary_verdicts_total";
 
@@ -180,6 +186,34 @@ pub const METRICS: &[Metric] = &[
                model: the largest difference of a category's share, of the last trial.",
     },
     Metric {
+        name: CANARY_STARVING,
+        kind: MetricKind::Gauge,
+        labels: &["model"],
+        help: "1 while a canary on trial will not be decided in the time it has, by the requests \
+               it gets, or that time is over.",
+    },
+    Metric {
+        name: CANARY_STARVED,
+        kind: MetricKind::Counter,
+        labels: &["model"],
+        help: "Trials of canaries that starved: it became clear that they will not be decided in \
+               the time they have.",
+    },
+    Metric {
+        name: CANARY_TIME,
+        kind: MetricKind::Gauge,
+        labels: &["model"],
+        help: "How much of its maximum time a canary's trial has used, 0 to 1 and more; 0 without \
+               a trial.",
+    },
+    Metric {
+        name: CACHE,
+        kind: MetricKind::Counter,
+        labels: &["kind", "result"],
+        help: "Files that a version needed, by kind (tree: a whole unpacked image; blob: a layer) \
+               and result: hit (they were in the store) or miss (they were fetched).",
+    },
+    Metric {
         name: CANARY_LOST,
         kind: MetricKind::Counter,
         labels: &[],
@@ -288,8 +322,16 @@ pub(crate) fn dropped(counts: Counts) {
     metrics::counter!(EVENTS, "outcome" => "unexpected").absolute(counts.unexpected);
 }
 
-fn model(name: &ModelName) -> String {
-    name.to_string()
+/// The model's label in what is added up; those without one of their own share one.
+fn model(name: &ModelName) -> SharedString {
+    model_label(name).map_or(SharedString::const_str(OTHER), SharedString::from)
+}
+
+/// Sets a gauge of a model; of one without a label of its own there is none.
+fn set(gauge: &'static str, name: &ModelName, value: f64) {
+    if let Some(label) = model_label(name) {
+        metrics::gauge!(gauge, "model" => label).set(value);
+    }
 }
 
 pub(crate) fn canaries(canaries: &[CanaryView]) {
@@ -300,8 +342,7 @@ pub(crate) fn canaries(canaries: &[CanaryView]) {
 }
 
 pub(crate) fn share(name: &ModelName, share: Option<Share>) {
-    let share = share.map_or(0.0, Share::probability);
-    metrics::gauge!(CANARY_SHARE, "model" => model(name)).set(share);
+    set(CANARY_SHARE, name, share.map_or(0.0, Share::probability));
 }
 
 pub(crate) fn tried(name: &ModelName, noted: &[Noted]) {
@@ -360,8 +401,33 @@ pub(crate) fn decided(decision: &CanaryDecision) {
 }
 
 pub(crate) fn sizes_fit(name: &ModelName, fit: bool) {
-    let mismatch = f64::from(u8::from(!fit));
-    metrics::gauge!(CANARY_MISMATCH, "model" => model(name)).set(mismatch);
+    set(CANARY_MISMATCH, name, f64::from(u8::from(!fit)));
+}
+
+/// Notes how much of its time a trial has used, and whether that will do.
+pub(crate) fn time_used(name: &ModelName, ratio: f64, starving: bool) {
+    set(CANARY_TIME, name, ratio);
+    set(CANARY_STARVING, name, f64::from(u8::from(starving)));
+}
+
+pub(crate) fn starved(name: &ModelName) {
+    metrics::counter!(CANARY_STARVED, "model" => model(name)).increment(1);
+}
+
+/// Counts an unpacked image that was there, or was not.
+pub(crate) fn tree_wanted(there: bool) {
+    wanted("tree", usize::from(there), usize::from(!there));
+}
+
+/// Counts layers that were there, and others.
+pub(crate) fn layers_wanted(there: usize, missing: usize) {
+    wanted("blob", there, missing);
+}
+
+fn wanted(kind: &'static str, there: usize, missing: usize) {
+    for (result, count) in [("hit", there), ("miss", missing)] {
+        metrics::counter!(CACHE, "kind" => kind, "result" => result).increment(count as u64);
+    }
 }
 
 pub(crate) fn skew(name: &ModelName, arm: Arm, size: f64) {

@@ -62,6 +62,7 @@ impl Gate<'_> {
             inputs: std::mem::take(&mut packed.tensors),
             outputs: self.plan.output_names(&packed),
             deadline: end.min(now + self.timeout),
+            metadata: Default::default(),
         };
         let outputs = self.backend.predict(call).await;
         let outputs = outputs.map_err(|error| Failure::because(error.reason(), &error));

@@ -1,5 +1,6 @@
 //! The one task that owns all machines.
 
+mod bring_ups;
 mod canaries;
 mod commands;
 mod effects;
@@ -28,7 +29,10 @@ use tokio::{
 };
 
 pub(crate) use self::canaries::CanaryRecord;
-use self::canaries::{Arms, Canaries};
+use self::{
+    bring_ups::BringUps,
+    canaries::{Arms, Canaries},
+};
 use crate::{
     Config, Error, Handle, Replayed,
     aside::{Aside, Worker, aside},
@@ -79,6 +83,7 @@ pub struct Service {
     aside: Aside,
     /// Until it runs.
     worker: Option<Worker>,
+    bring_ups: BringUps,
     journal: (u64, Arc<Legacy>),
     /// Versions up to this one are of earlier processes.
     inherited: Version,
@@ -174,6 +179,7 @@ pub fn start(
         canaries,
         aside,
         worker: Some(worker),
+        bring_ups: BringUps::default(),
         journal: (0, Arc::default()),
         inherited: Version(0),
         sweep_at: clock.now() + SWEEP,

@@ -46,6 +46,7 @@ impl Shadow {
             inputs: std::mem::take(&mut packed.tensors),
             outputs: lease.plan.output_names(&packed),
             deadline: Instant::now() + PATIENCE,
+            metadata: Default::default(),
         };
         let outputs = lease.backend.predict(call).await.ok()?;
         let best = lease.plan.best(&packed, &outputs).ok().flatten();

@@ -4,17 +4,18 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::http::Extensions;
-use outrigger_core::{Arm, Failure, ModelName, Reason};
+use outrigger_core::{Arm, Failure, ModelKey, ModelName, Reason};
 use outrigger_lifecycle::Lease;
+use outrigger_trace::{Kind, Span};
 use tokio::time::Instant;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::{
     admission::Place,
     caller::{Caller, Party},
     failure,
     limits::Share,
-    metrics,
+    metrics::{self, ServedAs, Stage},
 };
 
 /// A call being answered. Clones are the same call; the last one to go writes
@@ -32,12 +33,21 @@ struct Inner {
     share: OnceLock<Share<ModelName>>,
     caller: OnceLock<Caller>,
     request_id: OnceLock<String>,
-    served_by: OnceLock<(metrics::ModelLabel, Arm)>,
+    served_by: OnceLock<ServedAs>,
     outcome: OnceLock<Outcome>,
     /// Live answered in place of a canary.
     stood_in: OnceLock<()>,
     /// What the first answer's scores were like.
     sampled: OnceLock<outrigger_canary::Outcome>,
+    span: Span,
+    told: Told,
+}
+
+/// What is only noted for the span, if there is one.
+#[derive(Debug, Default)]
+struct Told {
+    version: OnceLock<ModelKey>,
+    message: OnceLock<String>,
 }
 
 /// What carries a call.
@@ -107,6 +117,20 @@ impl Method {
         }
     }
 
+    /// The name of its spans: one of few, whatever callers ask for.
+    pub(crate) const fn span(self, surface: Surface) -> &'static str {
+        match (surface, self) {
+            (Surface::Grpc, Self::Predict) => "outrigger.v1.PredictionService/Predict",
+            (Surface::Grpc, Self::BatchPredict) => "outrigger.v1.PredictionService/BatchPredict",
+            (Surface::Grpc, Self::Explain) => "outrigger.v1.PredictionService/Explain",
+            (Surface::Http, Self::Predict) => "POST /v1/predict",
+            (Surface::Http, Self::Models) => "GET /v1/models",
+            (_, Self::Models) => "outrigger.v1.ModelService",
+            (_, Self::Canaries) => "outrigger.v1.CanaryService",
+            (_, method) => method.as_str(),
+        }
+    }
+
     /// Whether it computes, and so counts against the limit of such calls.
     pub(crate) const fn computes(self) -> bool {
         matches!(self, Self::Predict | Self::BatchPredict | Self::Explain)
@@ -114,7 +138,14 @@ impl Method {
 }
 
 impl Call {
-    pub(crate) fn begin(surface: Surface, method: Method, started: Instant, by: Instant) -> Self {
+    /// A call that has to be over `by` then, told by `span`.
+    pub(crate) fn begin(
+        surface: Surface,
+        method: Method,
+        started: Instant,
+        by: Instant,
+        span: Span,
+    ) -> Self {
         Self(Arc::new(Inner {
             surface,
             method,
@@ -128,6 +159,8 @@ impl Call {
             outcome: OnceLock::new(),
             stood_in: OnceLock::new(),
             sampled: OnceLock::new(),
+            span,
+            told: Told::default(),
         }))
     }
 
@@ -199,9 +232,12 @@ impl Call {
     /// Notes which servable answers. Only from here on has the call a model's
     /// name in metrics: names that nobody serves never become labels.
     pub(crate) fn served_by(&self, lease: &Lease) {
-        let label = metrics::model_label(&lease.key.name);
+        let model = metrics::model_label(&lease.key.name);
         // A call is answered by one servable; a second lease is the same one.
-        let _ = self.0.served_by.set((label, lease.arm()));
+        let _ = self.0.served_by.set(ServedAs { model, arm: Some(lease.arm()) });
+        if self.0.span.is_recorded() {
+            let _ = self.0.told.version.set(lease.key.clone());
+        }
     }
 
     /// Notes that live answers in place of the canary.
@@ -221,15 +257,28 @@ impl Call {
         self.0.sampled.get().copied()
     }
 
-    /// The model's label, or an empty one.
-    pub(crate) fn model(&self) -> metrics::ModelLabel {
-        self.0.served_by.get().map(|(model, _)| model.clone()).unwrap_or_default()
+    /// The labels of what answers, or empty ones.
+    pub(crate) fn served_as(&self) -> ServedAs {
+        self.0.served_as()
+    }
+
+    /// The span of a stage that begins now.
+    pub(crate) fn stage(&self, stage: Stage) -> Span {
+        self.0.span.child(stage.as_str(), Kind::Internal)
+    }
+
+    /// The span of a request to another process.
+    pub(crate) fn request(&self, name: &'static str) -> Span {
+        self.0.span.child(name, Kind::Client)
     }
 
     /// Notes that the call ended with this failure, if it has not ended yet.
     pub(crate) fn failed(&self, failure: &Failure) {
         if self.0.outcome.set(Outcome::Failed(failure.reason)).is_ok() {
             self.log(failure);
+            if self.0.span.is_recorded() {
+                let _ = self.0.told.message.set(failure.message.clone());
+            }
         }
     }
 
@@ -256,7 +305,8 @@ impl Call {
                     surface = self.0.surface.as_str(),
                     method = self.0.method.as_str(),
                     request.id = self.0.request_id.get().map(String::as_str),
-                    model.name = %self.model(),
+                    trace.id = self.0.span.trace_id().map(tracing::field::display),
+                    model.name = %self.served_as().model,
                     reason = failure.reason.as_str(),
                     error = %failure.message,
                     "call failed"
@@ -278,24 +328,67 @@ fn shortened(request_id: &str) -> &str {
     &request_id[..end.unwrap_or(0)]
 }
 
+impl Inner {
+    fn served_as(&self) -> ServedAs {
+        let mut by = self.served_by.get().cloned().unwrap_or_default();
+        if self.stood_in.get().is_some() {
+            by.arm = Some(Arm::Live);
+        }
+        by
+    }
+
+    /// Says on the span what the call was and what came of it.
+    fn tell(&mut self, by: &ServedAs, reason: &'static str) {
+        let Self { span, told, .. } = self;
+        if !span.is_recorded() {
+            return;
+        }
+        span.set("outrigger.method", self.method.as_str());
+        if self.surface == Surface::Grpc {
+            let code = self.outcome.get().map_or(Code::Cancelled, Outcome::code);
+            span.set("rpc.system", "grpc");
+            span.set("rpc.grpc.status_code", code as i32);
+        }
+        if let Some(version) = told.version.take() {
+            span.set("outrigger.model.name", version.name.to_string());
+            span.set("outrigger.model.digest", version.digest.to_string());
+            span.set("outrigger.arm", by.arm());
+        }
+        if let Some(id) = self.request_id.take().filter(|id| !id.is_empty()) {
+            span.set("outrigger.request.id", id);
+        }
+        if self.stood_in.get().is_some() {
+            span.set("outrigger.stood_in", true);
+        }
+        if reason != metrics::OK {
+            span.failed_with(reason, told.message.get().map_or("", String::as_str));
+        }
+    }
+}
+
+impl Outcome {
+    fn code(&self) -> Code {
+        match self {
+            Self::Answered => Code::Ok,
+            Self::Failed(reason) => Code::from_i32(reason.code() as i32),
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         let reason = match self.outcome.get() {
-            Some(Outcome::Answered) => "OK",
+            Some(Outcome::Answered) => metrics::OK,
             Some(Outcome::Failed(reason)) => reason.as_str(),
             // Nobody wrote an end: the caller went away.
             None => "CANCELLED",
         };
-        let (model, arm) = match self.served_by.take() {
-            Some((model, _)) if self.stood_in.get().is_some() => (model, Arm::Live.as_str()),
-            Some((model, arm)) => (model, arm.as_str()),
-            None => (metrics::ModelLabel::default(), ""),
-        };
+        let by = self.served_as();
+        self.tell(&by, reason);
         metrics::call_ended(&metrics::Ended {
-            surface: self.surface.as_str(),
+            surface: self.surface,
             method: self.method,
-            model,
-            arm,
+            by,
             reason,
             took: self.started.elapsed(),
         });

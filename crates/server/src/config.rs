@@ -22,7 +22,7 @@ pub use self::{
     layers::{Origin, Problem},
     reference::reference_markdown,
     section::Key,
-    value::{CanarySettings, LogFormat, Period, Size},
+    value::{CanarySettings, LogFormat, Period, Ratio, Size},
 };
 
 use self::{
@@ -51,6 +51,10 @@ pub struct Config {
     pub canary: Canary,
     /// What is logged.
     pub log: Log,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// What is traced.
+    pub traces: Traces,
     /// Models known by name before anybody asks for them.
     pub models: Vec<Model>,
 }
@@ -242,6 +246,33 @@ pub struct SignatureRule {
     pub keys: Vec<PathBuf>,
 }
 
+section! {
+    /// `/metrics` on the health listener: docs/metrics.md.
+    Metrics {
+        /// Models that have series of their own, in the order in which they come to serve; the rest
+        /// share the label `other`. A model has about 150 series an arm.
+        max_models: u32 = "500";
+    }
+}
+
+section! {
+    /// Traces of requests and of models being brought up, for OpenTelemetry: docs/traces.md.
+    Traces {
+        /// A collector's address for OTLP over gRPC, such as `http://collector:4317`; https as well.
+        /// Without it nothing is traced. Environment too: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
+        /// `OTEL_EXPORTER_OTLP_ENDPOINT`.
+        endpoint: Option<String> = "";
+        /// The part of the requests that are traced whose caller has not decided, 0 to 1.
+        /// Environment too: `OTEL_TRACES_SAMPLER_ARG`.
+        ratio: Ratio = "0.01";
+        /// What traces call this process: `service.name`. Environment too: `OTEL_SERVICE_NAME`.
+        service: String = "outrigger";
+        /// What else they say of it: `deployment.environment=production,k8s.pod.name=a`. Environment
+        /// too: `OTEL_RESOURCE_ATTRIBUTES`.
+        attributes: Option<String> = "";
+    }
+}
+
 /// A model known by name before anybody asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -316,6 +347,16 @@ pub fn load(
     }
 }
 
+/// OpenTelemetry's own variables, which are often there already; the later ones win,
+/// and ours win over them.
+const OPENTELEMETRY: &[(&str, &str)] = &[
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "traces.endpoint"),
+    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "traces.endpoint"),
+    ("OTEL_TRACES_SAMPLER_ARG", "traces.ratio"),
+    ("OTEL_SERVICE_NAME", "traces.service"),
+    ("OTEL_RESOURCE_ATTRIBUTES", "traces.attributes"),
+];
+
 /// Adds `OUTRIGGER_SERVER_GRPC` as `server.grpc` and so on.
 ///
 /// A variable that names no setting is not an error: Kubernetes invents some
@@ -325,6 +366,12 @@ fn add_environment(
     environment: impl IntoIterator<Item = (String, String)>,
 ) -> Vec<String> {
     let keys: BTreeMap<String, String> = key_paths().map(|path| (variable(&path), path)).collect();
+    let environment: BTreeMap<_, _> = environment.into_iter().collect();
+    for (name, path) in OPENTELEMETRY {
+        if let Some(value) = environment.get(*name) {
+            layers.add_text(path, Origin::Environment((*name).to_owned()), value);
+        }
+    }
     let mut ignored = Vec::new();
     for (name, value) in environment {
         if let Some(path) = keys.get(&name) {
@@ -362,6 +409,8 @@ fn sections() -> impl Iterator<Item = (&'static str, &'static str, &'static [Key
         ("images", Images::ABOUT, Images::KEYS),
         ("canary", Canary::ABOUT, Canary::KEYS),
         ("log", Log::ABOUT, Log::KEYS),
+        ("metrics", Metrics::ABOUT, Metrics::KEYS),
+        ("traces", Traces::ABOUT, Traces::KEYS),
     ]
     .into_iter()
 }
@@ -378,6 +427,8 @@ impl Config {
             images: Images::read(layers, "images"),
             canary: Canary::read(layers, "canary"),
             log: Log::read(layers, "log"),
+            metrics: Metrics::read(layers, "metrics"),
+            traces: Traces::read(layers, "traces"),
             models: layers.take("", "models", Vec::new()),
         };
         layers.refuse_the_rest();

@@ -42,6 +42,9 @@ pub enum Error {
     /// The engine's client could not be made.
     #[error("the engine's client could not be made")]
     Engine(#[from] outrigger_backend::Error),
+    /// The exporter of traces could not be made.
+    #[error("traces cannot be exported")]
+    Traces(#[from] outrigger_trace::Error),
     /// Models could not be taken charge of.
     #[error("the models' lifecycle could not start")]
     Lifecycle(#[from] outrigger_lifecycle::Error),
@@ -64,6 +67,7 @@ impl Error {
             Self::Config(_) => Reason::RequestMalformed,
             Self::Logs(_)
             | Self::Metrics(_)
+            | Self::Traces(_)
             | Self::Bind(_)
             | Self::File(_)
             | Self::System { .. }

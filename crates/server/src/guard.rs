@@ -11,12 +11,13 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use axum::{
     body::Body,
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, header::CONTENT_TYPE},
+    http::HeaderMap,
     middleware::Next,
     response::Response,
 };
 use futures::FutureExt as _;
 use outrigger_core::{Failure, Reason};
+use outrigger_trace::{Span, Tracer};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
@@ -51,6 +52,8 @@ pub(crate) struct Guard {
     pub(crate) admission: Admission,
     /// How many of them one caller may have.
     pub(crate) per_caller: Limit<Party>,
+    /// Decides which calls are traced.
+    pub(crate) tracer: Tracer,
     /// Ends answers that would go on for ever.
     pub(crate) stop: CancellationToken,
 }
@@ -70,7 +73,8 @@ pub(crate) async fn guard(
     let method = Method::of(request.uri().path());
     let allowed = guard.allowance(request.headers());
     let deadline = started + allowed.as_ref().copied().unwrap_or(guard.default_deadline);
-    let call = Call::begin(guard.surface, method, started, deadline);
+    let span = guard.span(method, request.headers());
+    let call = Call::begin(guard.surface, method, started, deadline, span);
     let result = match allowed {
         Ok(_) => guard.answer(&call, method, request, next).await,
         Err(failure) => Err(failure),
@@ -114,11 +118,7 @@ impl Guard {
         let peer = Peer::of(request.extensions());
         let path = request.uri().path();
         let verb = Verb::of(path);
-        let caller = match verb {
-            Some(_) => own_accord(request.headers()),
-            None => Ok(()),
-        }
-        .and_then(|()| self.auth.caller(&peer, request.headers()));
+        let caller = self.auth.caller(&peer, request.headers());
         match (caller, verb) {
             (Ok(caller), Some(_)) => Ok(caller),
             (Ok(caller), None) => match auth::needed(method, path) {
@@ -132,6 +132,14 @@ impl Guard {
                 Record::new(stranger, verb, Target::default()).end(&refused);
                 refused
             }
+        }
+    }
+
+    /// Health and reflection are asked too often to be of interest.
+    fn span(&self, method: Method, headers: &HeaderMap) -> Span {
+        match method {
+            Method::Other => Span::none(),
+            method => self.tracer.request(method.span(self.surface), headers),
         }
     }
 
@@ -178,17 +186,6 @@ impl Guard {
         call.failed(&failure);
         self.respond(&failure)
     }
-}
-
-/// Requires that a change is asked for by a gRPC client. A browser can be made to
-/// send the same bytes by any site it visits, with its user's certificate or from
-/// its user's machine, but not under this type.
-fn own_accord(headers: &HeaderMap) -> Result<(), Failure> {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-        return Ok(());
-    }
-    Err(Failure::new(Reason::RequestMalformed, "a change is asked for as application/grpc"))
 }
 
 /// The status of a response that failed without details: not one of ours.

@@ -91,7 +91,8 @@ async fn ready(State(app): State<App>) -> Response {
 async fn exposed(State(app): State<App>) -> Response {
     // The gauge is as old as the last question otherwise.
     let _ = app.readiness.check();
-    ([(CONTENT_TYPE, TEXT_FORMAT)], app.exposition.render()).into_response()
+    let text = app.exposition.render(&app.readiness.models.models());
+    ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response()
 }
 
 /// Keeps gRPC health in step with the models until `stop`: the empty name for

@@ -1,22 +1,24 @@
 //! What the request path counts, and the exposition of all crates' metrics.
 
 mod exposition;
+mod gathered;
 mod labels;
+mod recorders;
 mod reference;
 
 use std::{sync::LazyLock, time::Duration};
 
-use metrics::{Gauge, Histogram};
+use metrics::Gauge;
 use outrigger_core::{Metric, MetricKind};
 use outrigger_features::FeatureCounts;
 
 pub use self::{exposition::Error as ExpositionError, reference::reference_markdown};
 pub(crate) use self::{
     exposition::Exposition,
-    labels::{ModelLabel, model_label},
+    labels::{ServedAs, model_label},
 };
 
-use crate::call::Method;
+use crate::call::{Method, Surface};
 
 const REQUESTS: &str = "outrigger_requests_total";
 const REQUEST_SECONDS: &str = "outrigger_request_duration_seconds";
@@ -32,6 +34,7 @@ const EXPIRY: &str = "outrigger_tls_certificate_expiry_timestamp_seconds";
 const SECRETS: &str = "outrigger_secret_reloads_total";
 const STAND_INS: &str = "outrigger_canary_stand_ins_total";
 const READY: &str = "outrigger_ready";
+const SCORES: &str = "outrigger_request_score";
 const BUILD: &str = "outrigger_build_info";
 
 /// Every metric of this crate.
@@ -47,13 +50,13 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: REQUEST_SECONDS,
         kind: MetricKind::Histogram,
-        labels: &["method", "model"],
+        labels: &["method", "model", "arm"],
         help: "Time from a request's headers until its answer.",
     },
     Metric {
         name: STAGE_SECONDS,
         kind: MetricKind::Histogram,
-        labels: &["stage", "model"],
+        labels: &["stage", "model", "arm"],
         help: "Time a prediction spent in each stage: queue (getting hold of the model), decode \
                (request to tensors), engine, encode (scores to answer).",
     },
@@ -66,19 +69,19 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: TREATMENTS,
         kind: MetricKind::Histogram,
-        labels: &["model"],
+        labels: &["model", "arm"],
         help: "Treatments scored of each user.",
     },
     Metric {
         name: USERS,
         kind: MetricKind::Histogram,
-        labels: &["model"],
+        labels: &["model", "arm"],
         help: "Users of each prediction.",
     },
     Metric {
         name: FEATURES,
         kind: MetricKind::Counter,
-        labels: &["model", "kind"],
+        labels: &["model", "arm", "kind"],
         help: "Features of predictions that were missing (a default or NaN took their place), \
                unknown (sent, and not named by the model) or out_of_vocabulary.",
     },
@@ -125,8 +128,18 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: BUILD,
         kind: MetricKind::Gauge,
-        labels: &["version"],
-        help: "Always 1; the version is in the label.",
+        labels: &["version", "revision", "rustc"],
+        help: "Always 1; the labels say which build it is: its version, the revision of its \
+               source as far as that was known, and the compiler.",
+    },
+    Metric {
+        name: SCORES,
+        kind: MetricKind::Histogram,
+        labels: &["model", "arm"],
+        help: "Scores, one of each prediction: that of a treatment drawn at random, of the first \
+               user. Models score on scales of their own, so the buckets are finest between 0 and \
+               1 and go by powers of ten beyond, either side of 0. The sum may fall where scores \
+               are negative.",
     },
 ];
 
@@ -134,10 +147,12 @@ pub const METRICS: &[Metric] = &[
 pub fn all() -> Vec<Metric> {
     let crates = [
         METRICS,
+        gathered::METRICS,
         outrigger_backend::metrics::METRICS,
         outrigger_lifecycle::metrics::METRICS,
         outrigger_oci::metrics::METRICS,
         outrigger_store::metrics::METRICS,
+        outrigger_trace::metrics::METRICS,
     ];
     let mut all: Vec<Metric> = crates.into_iter().flatten().copied().collect();
     all.sort_by_key(|metric| metric.name);
@@ -146,28 +161,27 @@ pub fn all() -> Vec<Metric> {
 
 /// A call that is over.
 pub(crate) struct Ended {
-    pub(crate) surface: &'static str,
+    pub(crate) surface: Surface,
     pub(crate) method: Method,
-    pub(crate) model: ModelLabel,
-    pub(crate) arm: &'static str,
+    pub(crate) by: ServedAs,
     pub(crate) reason: &'static str,
     pub(crate) took: Duration,
 }
 
+/// The reason of a call that did not fail.
+pub(crate) const OK: &str = "OK";
+
 /// Counts a call that is over.
 pub(crate) fn call_ended(ended: &Ended) {
-    let &Ended { surface, method, arm, reason, took, .. } = ended;
-    metrics::counter!(
-        REQUESTS,
-        "surface" => surface, "method" => method.as_str(), "model" => ended.model.text(),
-        "arm" => arm, "reason" => reason
-    )
-    .increment(1);
-    ended.model.duration(method).record(took);
-}
-
-fn duration(method: Method, model: &ModelLabel) -> Histogram {
-    metrics::histogram!(REQUEST_SECONDS, "method" => method.as_str(), "model" => model.text())
+    let &Ended { surface, method, ref by, reason, took } = ended;
+    let calls = by.calls(method);
+    let requests = || recorders::requests(surface, method, by, reason);
+    match reason {
+        // The usual one is looked up once.
+        OK => calls.ok(surface, requests).increment(1),
+        _ => requests().increment(1),
+    }
+    calls.duration.record(took);
 }
 
 /// A stage of a prediction.
@@ -179,50 +193,44 @@ pub(crate) enum Stage {
     Encode,
 }
 
-/// What every prediction of a model records to.
-struct Recorders {
-    /// By [`Stage`].
-    stages: [Histogram; 4],
-    users: Histogram,
-    treatments: Histogram,
-}
+impl Stage {
+    const ALL: [Self; 4] = [Self::Queue, Self::Decode, Self::Engine, Self::Encode];
 
-impl Recorders {
-    fn new(model: &ModelLabel) -> Self {
-        let stage = |stage: &'static str| metrics::histogram!(STAGE_SECONDS, "stage" => stage, "model" => model.text());
-        Self {
-            stages: ["queue", "decode", "engine", "encode"].map(stage),
-            users: metrics::histogram!(USERS, "model" => model.text()),
-            treatments: metrics::histogram!(TREATMENTS, "model" => model.text()),
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Decode => "decode",
+            Self::Engine => "engine",
+            Self::Encode => "encode",
         }
     }
 }
 
 /// Notes how long a prediction spent in a stage.
-pub(crate) fn stage(stage: Stage, model: &ModelLabel, took: Duration) {
-    model.recorders().stages[stage as usize].record(took);
+pub(crate) fn stage(stage: Stage, by: &ServedAs, took: Duration) {
+    by.recorders().stages[stage as usize].record(took);
 }
 
 /// Notes the size of a prediction: treatments of each user, and features.
 pub(crate) fn packed(
-    model: &ModelLabel,
+    by: &ServedAs,
     treatments: impl ExactSizeIterator<Item = usize>,
     counts: &FeatureCounts,
 ) {
     #[allow(clippy::cast_precision_loss)]
     let number = |count: usize| count as f64;
-    let recorders = model.recorders();
+    let recorders = by.recorders();
     recorders.users.record(number(treatments.len()));
     treatments.for_each(|count| recorders.treatments.record(number(count)));
-    for (kind, count) in [
-        ("missing", counts.missing),
-        ("unknown", counts.unknown),
-        ("out_of_vocabulary", counts.out_of_vocabulary),
-    ] {
-        if count > 0 {
-            metrics::counter!(FEATURES, "model" => model.text(), "kind" => kind).increment(count);
-        }
+    let counts = [counts.missing, counts.unknown, counts.out_of_vocabulary];
+    for (counter, count) in recorders.features.iter().zip(counts) {
+        counter.increment(count);
     }
+}
+
+/// Notes a score.
+pub(crate) fn score(by: &ServedAs, score: f64) {
+    by.recorders().scores.record(score);
 }
 
 /// One more of what a gauge counts, until dropped.
@@ -300,8 +308,8 @@ pub(crate) fn handshake_failed(listener: &'static str) {
 }
 
 /// Counts a request that live answered in place of a canary.
-pub(crate) fn stood_in(model: &ModelLabel) {
-    metrics::counter!(STAND_INS, "model" => model.text()).increment(1);
+pub(crate) fn stood_in(by: &ServedAs) {
+    metrics::counter!(STAND_INS, "model" => by.model.text()).increment(1);
 }
 
 /// Counts a handler that panicked.
@@ -316,5 +324,11 @@ pub(crate) fn ready(ready: bool) {
 
 /// Notes which build this is.
 pub(crate) fn build_info() {
-    metrics::gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    metrics::gauge!(
+        BUILD,
+        "version" => env!("CARGO_PKG_VERSION"),
+        "revision" => env!("OUTRIGGER_REVISION"),
+        "rustc" => env!("OUTRIGGER_RUSTC")
+    )
+    .set(1.0);
 }

@@ -3,6 +3,7 @@
 
 use std::{cell::OnceCell, sync::Arc};
 
+use axum::http::HeaderMap;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_backend as backend;
 use outrigger_canary::Outcome;
@@ -26,6 +27,9 @@ use crate::{
     routing::{self, BatchRouting, Routing},
     trial::{Attempts, Terms},
 };
+
+/// The name of spans of the engine's work.
+const ENGINE_PREDICT: &str = "tensorflow.serving.PredictionService/Predict";
 
 /// Answers predictions. Cheap to clone.
 #[derive(Clone)]
@@ -210,17 +214,19 @@ impl Predictor {
         selector: &Selector,
         routing_key: &str,
     ) -> Result<Lease, Failure> {
-        let start = Instant::now();
+        let (span, start) = (call.stage(Stage::Queue), Instant::now());
         let lease = match self.models.try_acquire(model, selector, routing_key) {
-            Some(found) => found?,
-            None if self.closing.is_cancelled() => return Err(failure::stopping()),
+            Some(found) => found,
+            None if self.closing.is_cancelled() => Err(failure::stopping()),
             None => {
                 let wait = self.models.acquire(model, selector, routing_key, call.deadline());
-                call.wait_for(wait).await?
+                call.wait_for(wait).await
             }
         };
+        span.end(&lease);
+        let lease = lease?;
         call.served_by(&lease);
-        metrics::stage(Stage::Queue, &call.model(), start.elapsed());
+        metrics::stage(Stage::Queue, &call.served_as(), start.elapsed());
         Ok(lease)
     }
 
@@ -236,9 +242,7 @@ impl Predictor {
     ) -> Result<T, Failure> {
         let lease = attempts.lease();
         let outputs = run(call, lease, attempts.terms(), &mut packed).await?;
-        if lease.is_counted() {
-            sample(call, lease, &packed, &outputs);
-        }
+        sample(call, lease, &packed, &outputs);
         if lease.is_exposure() {
             lease.drawn(lease.plan.propensity(&packed, &outputs));
         }
@@ -258,31 +262,48 @@ async fn run(
     terms: &Terms,
     packed: &mut Packed<'_>,
 ) -> Result<Vec<Tensor>, Failure> {
-    let model = call.model();
-    metrics::packed(&model, packed.users.iter().map(|user| user.kept()), &packed.counts);
+    let by = call.served_as();
+    metrics::packed(&by, packed.users.iter().map(|user| user.kept()), &packed.counts);
     if !packed.needs_engine() {
         return Ok(Vec::new());
     }
-    let start = Instant::now();
     let mut wanted = lease.plan.output_names(packed);
     if lease.is_exposure() {
         wanted.extend(lease.plan.propensity_tensor().filter(|it| !wanted.contains(it)).cloned());
+    }
+    let (mut span, start) = (call.request(ENGINE_PREDICT), Instant::now());
+    let mut metadata = HeaderMap::new();
+    span.inject(&mut metadata);
+    if span.is_recorded() {
+        span.set("rpc.system", "grpc");
+        span.set("outrigger.servable", lease.id.to_string());
+        span.set("outrigger.treatments", packed.treatments as u64);
     }
     let run = lease.backend.predict(backend::Call {
         target: Arc::clone(&lease.target),
         inputs: std::mem::take(&mut packed.tensors),
         outputs: wanted,
         deadline: terms.deadline,
+        metadata,
     });
-    let outputs = run.await.map_err(|error| Failure::because(error.reason(), &error))?;
-    metrics::stage(Stage::Engine, &model, start.elapsed());
+    let outputs = run.await.map_err(|error| Failure::because(error.reason(), &error));
+    span.end(&outputs);
+    let outputs = outputs?;
+    metrics::stage(Stage::Engine, &by, start.elapsed());
     Ok(outputs)
 }
 
-/// Notes what the scores are like, for a trial. Of what cannot be read, the answer
-/// tells.
+/// Notes what the scores are like: of each request one that is drawn, as they hang
+/// together, and a thousand would cost more than their packing. Of what cannot be
+/// read, the answer tells.
 fn sample(call: &Call, lease: &Lease, packed: &Packed<'_>, outputs: &[Tensor]) {
     let Ok(sample) = lease.plan.sample(packed, outputs, rand::random()) else { return };
+    if let Sample::Score(score) = sample {
+        metrics::score(&call.served_as(), score.into());
+    }
+    if !lease.is_counted() {
+        return;
+    }
     call.sample(match sample {
         Sample::Score(score) => Outcome::of_score(score.into()),
         Sample::NotFinite => Outcome::NonFinite,
@@ -351,8 +372,9 @@ fn timed<T>(
     stage: Stage,
     work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let start = Instant::now();
+    let (span, start) = (call.stage(stage), Instant::now());
     let result = work();
-    metrics::stage(stage, &call.model(), start.elapsed());
+    metrics::stage(stage, &call.served_as(), start.elapsed());
+    span.end(&result);
     result
 }

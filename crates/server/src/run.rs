@@ -53,6 +53,7 @@ pub fn run(config: Config) -> Result<(), Error> {
 pub fn start(config: Config) -> Result<Running, Error> {
     config.validate()?;
     let exposition = Exposition::install()?;
+    outrigger_lifecycle::limit_models(config.metrics.max_models as usize);
     let security = Security::open(&config)?;
     let listeners = Listeners::bind(&config, &security)?;
     let addresses = listeners.addresses()?;

@@ -2,6 +2,7 @@
 
 use std::{convert::Infallible, future::Future, time::Duration};
 
+use outrigger_trace::Exporter;
 use tokio::{
     runtime::Handle,
     task::JoinSet,
@@ -42,7 +43,7 @@ type Tasks = JoinSet<&'static str>;
 pub(crate) async fn supervise(
     config: &Config,
     runtimes: &Runtimes,
-    parts: Parts,
+    mut parts: Parts,
     service: outrigger_lifecycle::Service,
     listeners: Listeners,
     stop: &Stop,
@@ -68,6 +69,9 @@ pub(crate) async fn supervise(
         live::follow(parts.security.watched(), parts.end.clone())
     });
     keep(&mut telling, "page", control, parts.feed.clone().run());
+    if let Some(exporter) = parts.exporter.take() {
+        keep(&mut telling, "traces", control, export(exporter, parts.end.clone()));
+    }
     keep(&mut telling, "health", control, aside(health, surfaces.health));
     keep(&mut telling, "admin", control, aside(admin, surfaces.admin));
     keep(&mut predicting, "grpc", control, serving(grpc, surfaces.grpc));
@@ -148,6 +152,11 @@ async fn all_of(tasks: &mut Tasks) {
 /// What `future` gives, or nothing when there is no time left for anybody.
 async fn unless<T>(stop: &Stop, future: impl Future<Output = T>) -> Option<T> {
     stop.now.run_until_cancelled(future).await
+}
+
+async fn export(exporter: Exporter, end: CancellationToken) -> Result<(), Infallible> {
+    exporter.run(end.cancelled_owned()).await;
+    Ok(())
 }
 
 async fn upkeep(exposition: Exposition, end: CancellationToken) -> Result<(), Infallible> {

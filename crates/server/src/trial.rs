@@ -76,7 +76,7 @@ impl<'c> Attempts<'c> {
             tried.ended(&result);
         }
         self.call.stood_in();
-        metrics::stood_in(&self.call.model());
+        metrics::stood_in(&self.call.served_as());
         let degraded = Degraded { reason: failure.reason.to_string(), used: "live".to_owned() };
         self.terms = Terms { deadline: self.call.deadline(), degraded: Some(degraded) };
         self.lease = live;

@@ -9,6 +9,7 @@ use outrigger_features::Limits;
 use outrigger_lifecycle::{self as lifecycle, Handle};
 use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
+use outrigger_trace::{self as trace, Exporter, Tracer};
 use tokio_util::sync::CancellationToken;
 use tonic_health::server::HealthReporter;
 
@@ -89,6 +90,9 @@ pub(crate) struct Parts {
     pub(crate) security: Security,
     /// What the page is told.
     pub(crate) feed: ui::Feed,
+    pub(crate) tracer: Tracer,
+    /// What takes spans to the collector, if there is one.
+    pub(crate) exporter: Option<Exporter>,
     /// Ends the surfaces that predict.
     pub(crate) drain: CancellationToken,
     /// Ends the surfaces that tell and change.
@@ -102,6 +106,7 @@ pub(crate) fn connect(
     exposition: Exposition,
     security: Security,
 ) -> Result<(Parts, lifecycle::Service), Error> {
+    let (tracer, exporter) = traces(config)?;
     let store = Store::open(store_config(config))?;
     let client = oci::Client::new(oci_config(&config.images))?;
     // A prediction goes out on a connection of the thread it came in on.
@@ -109,7 +114,7 @@ pub(crate) fn connect(
     let engine = TfServing::connect_on(engine_config(config), &serving)?;
     let (models, service) = {
         let _on = runtimes.lifecycle.enter();
-        lifecycle::start(lifecycle_config(config), client, store, Arc::new(engine))?
+        lifecycle::start(lifecycle_config(config, &tracer), client, store, Arc::new(engine))?
     };
     let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
     let about = ui::About::new(config);
@@ -122,6 +127,8 @@ pub(crate) fn connect(
         exposition,
         security,
         feed,
+        tracer,
+        exporter,
         drain: CancellationToken::new(),
         end,
     };
@@ -148,6 +155,7 @@ impl Surfaces {
             auth: parts.security.auth.clone(),
             admission: admission.clone(),
             per_caller: per_caller.clone(),
+            tracer: parts.tracer.clone(),
             stop: stop.clone(),
         };
         let (models, closing) = (parts.models.clone(), parts.drain.clone());
@@ -181,6 +189,24 @@ impl Surfaces {
             .merge(auth::readers(ui::routes(parts.feed.clone()), &parts.security.auth)),
         }
     }
+}
+
+/// Who decides what is traced, and what exports it.
+fn traces(config: &Config) -> Result<(Tracer, Option<Exporter>), Error> {
+    let traces = &config.traces;
+    let Some(endpoint) = traces.endpoint.clone() else { return Ok((Tracer::off(), None)) };
+    let given = trace::attributes(traces.attributes.as_deref().unwrap_or_default());
+    let own = [
+        ("service.name", traces.service.clone()),
+        ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
+        // In a cluster, the pod's name.
+        ("host.name", rustix::system::uname().nodename().to_string_lossy().into_owned()),
+    ];
+    let own = own.into_iter().map(|(key, value)| (key.to_owned(), value));
+    let resource = own.chain(given.into_iter().flatten()).collect();
+    let (tracer, exporter) =
+        Exporter::new(trace::Config { endpoint, ratio: traces.ratio.get(), resource })?;
+    Ok((tracer, Some(exporter)))
 }
 
 fn limits(config: &Config) -> Limits {
@@ -228,7 +254,7 @@ fn engine_config(config: &Config) -> backend::Config {
     }
 }
 
-fn lifecycle_config(config: &Config) -> lifecycle::Config {
+fn lifecycle_config(config: &Config, tracer: &Tracer) -> lifecycle::Config {
     let images = &config.images;
     lifecycle::Config {
         images: lifecycle::Images {
@@ -246,6 +272,7 @@ fn lifecycle_config(config: &Config) -> lifecycle::Config {
             defaults: config.canary.defaults.layer(),
             overrides: config.canary.overrides.layer(),
         },
+        tracer: tracer.clone(),
         ..lifecycle::Config::default()
     }
 }

@@ -83,8 +83,9 @@ const FEATURES: usize = 20;
 const REQUESTS: usize = 50;
 
 /// 4 user features and 20 of a treatment, as the reference model has.
-async fn stack() -> Stack {
-    let stack = Stack::with(&[("server.threads", "1"), ("engine.connections", "1")]).await;
+async fn stack(settings: &[(&str, &str)]) -> Stack {
+    let few = [("server.threads", "1"), ("engine.connections", "1")];
+    let stack = Stack::with(&[&few, settings].concat()).await;
     let wide = Linear { user: vec![1.0; 4], treatment: vec![1.0; FEATURES], bias: 0.0 };
     stack.publish(NAME, &wide.model()).await;
     stack
@@ -140,7 +141,7 @@ async fn allocations(client: &mut RawClient<tonic::transport::Channel>, request:
 
 #[tokio::test]
 async fn a_prediction_allocates_a_few_dozen_times_however_many_treatments_it_has() {
-    let stack = stack().await;
+    let stack = stack(&[]).await;
     let mut client = RawClient::new(channel(stack.addresses.grpc));
     let columnar = allocations(&mut client, &columnar().encode_to_vec()).await;
     let key_value = allocations(&mut client, &key_value().encode_to_vec()).await;
@@ -148,4 +149,13 @@ async fn a_prediction_allocates_a_few_dozen_times_however_many_treatments_it_has
     println!("bench path-allocations-kv {key_value} allocations");
     assert!(columnar <= 85, "{columnar} of a columnar request");
     assert!(key_value <= 95, "{key_value} of a key-value request");
+
+    // One after the other: all serving threads are counted.
+    stack.tell_to_stop();
+    stack.stopped().await.expect("it stops");
+    let unsampled = [("traces.endpoint", "http://127.0.0.1:1"), ("traces.ratio", "0")];
+    let stack = self::stack(&unsampled).await;
+    let mut client = RawClient::new(channel(stack.addresses.grpc));
+    let traced = allocations(&mut client, &self::columnar().encode_to_vec()).await;
+    assert_eq!(traced, columnar, "a request that is not sampled costs nothing");
 }

@@ -156,11 +156,13 @@ def test_horizontal_pod_autoscaler():
 def test_network_policy():
     policy = EVERYTHING.one("NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    dns, registry, further = policy["egress"]
+    dns, registry, collector, further = policy["egress"]
     assert {each["port"] for each in dns["ports"]} == {53}
     assert {each["port"] for each in registry["ports"]} == {443, 5000}
     assert registry["to"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
-    assert further["ports"] == [{"port": 4317}]
+    assert collector["ports"] == [{"port": 4317}]
+    assert "namespaceSelector" in collector["to"][0]
+    assert further["ports"] == [{"port": 8126}]
     assert MINIMAL.of_kind("NetworkPolicy") == []
 
 

@@ -28,14 +28,15 @@ impl Head {
         Self { uri: Uri::from_parts(parts).expect("an origin and a path"), headers }
     }
 
-    /// The head of a request that has that much time.
-    pub(super) fn within(&self, left: Duration) -> Request<()> {
+    /// The head of a request that has that much time, with `metadata`.
+    pub(super) fn within(&self, left: Duration, metadata: &HeaderMap) -> Request<()> {
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
         *request.version_mut() = Version::HTTP_2;
         *request.uri_mut() = self.uri.clone();
         let mut headers = self.headers.clone();
         *headers.get_mut(TIMEOUT).expect("its place is taken") = timeout(left);
+        headers.extend(metadata.iter().map(|(name, value)| (name.clone(), value.clone())));
         *request.headers_mut() = headers;
         request
     }
@@ -78,11 +79,16 @@ mod tests {
     #[test]
     fn a_head_names_the_method_and_the_time() {
         let head = Head::new(Uri::from_static("http://localhost"));
-        let request = head.within(Duration::from_secs(1));
+        let metadata = HeaderMap::from_iter([(
+            HeaderName::from_static("traceparent"),
+            HeaderValue::from_static("00-1-2-01"),
+        )]);
+        let request = head.within(Duration::from_secs(1), &metadata);
         let uri = "http://localhost/tensorflow.serving.PredictionService/Predict";
         assert_eq!((request.method(), request.uri()), (&Method::POST, &Uri::from_static(uri)));
         assert_eq!(request.headers()["grpc-timeout"], "1000m");
         assert_eq!(request.headers()["te"], "trailers");
+        assert_eq!(request.headers()["traceparent"], "00-1-2-01");
         assert_eq!(request.headers()["content-type"], "application/grpc");
     }
 }

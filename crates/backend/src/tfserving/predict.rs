@@ -19,7 +19,7 @@ use super::{
     unavailable,
 };
 use crate::{
-    Call, Error,
+    Call, Error, metrics,
     wire::{Segments, decode_response, encoded_len, frame},
 };
 
@@ -68,7 +68,7 @@ impl Predictor {
             return Err(Error::TooLarge { size, limit });
         }
         let request = frame(&mut call, size);
-        let (response, in_flight) = self.send(request, call.deadline).await?;
+        let (response, in_flight) = self.send(request, &call).await?;
         // Dropped before it is complete, the answer cancels the call.
         let response = response.await.map_err(unavailable)?;
         in_flight.answered();
@@ -81,11 +81,14 @@ impl Predictor {
     async fn send(
         &self,
         request: Segments,
-        deadline: Instant,
+        call: &Call,
     ) -> Result<(ResponseFuture, InFlight), Error> {
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                metrics::retried();
+            }
             let (mut sender, in_flight) = self.transport.open().await.map_err(unavailable)?;
-            let head = self.head.within(remaining(deadline)?);
+            let head = self.head.within(remaining(call.deadline)?, &call.metadata);
             if let Ok((response, mut stream)) = sender.send(head) {
                 stream.send_data(request, true).map_err(unavailable)?;
                 return Ok((response, in_flight));

@@ -25,6 +25,7 @@ use super::{
     http2::{CONNECTION_WINDOW, FRAME, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW},
     transport::{ATTEMPTS, Transport},
 };
+use crate::metrics;
 
 pub(super) type HttpService = Transport<SendRequest<Body>>;
 
@@ -75,7 +76,10 @@ async fn send(
     transport: HttpService,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, TransportError> {
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            metrics::retried();
+        }
         let (mut sender, in_flight) = transport.open().await?;
         match sender.try_send_request(request).await {
             Ok(response) => return Ok(response.map(|body| answer(body, in_flight))),

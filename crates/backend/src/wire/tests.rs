@@ -97,6 +97,7 @@ fn calls() -> impl Strategy<Value = Call> {
                 inputs,
                 outputs: outputs.into_iter().map(Arc::from).collect(),
                 deadline: Instant::now(),
+                metadata: Default::default(),
             }
         },
     )

@@ -108,6 +108,7 @@ pub(crate) fn call(id: &ServableId, treatments: &[[f32; 2]], deadline: Instant) 
         ],
         outputs: vec!["scores".into()],
         deadline,
+        metadata: Default::default(),
     }
 }
 

@@ -99,7 +99,12 @@ impl Fleet {
             other => return turn.effects.push(Effect::Engine(other)),
         };
         match self.ids.get(&id) {
-            Some(key) => turn.events.push_back(Event::Model(key.clone(), event)),
+            Some(key) => {
+                if let model::Event::LoadFailed(_, failure) = &event {
+                    turn.effects.push(Effect::LoadFailed(key.clone(), failure.clone()));
+                }
+                turn.events.push_back(Event::Model(key.clone(), event));
+            }
             None => self.counts.unexpected += 1,
         }
     }

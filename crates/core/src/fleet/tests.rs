@@ -95,7 +95,7 @@ impl Bench {
                 };
                 Some(Event::Tag(key.clone(), tags::Event::Resolved(*attempt, resolved)))
             }
-            Effect::Switched(..) => None,
+            Effect::Switched(..) | Effect::LoadFailed(..) => None,
             Effect::Model(key, M::Pull(it)) => on(key, model::Event::Pulled(*it, Ok(()))),
             Effect::Model(key, M::Prepare(it)) => on(key, model::Event::Prepared(*it, Ok(()))),
             Effect::Model(key, M::Publish(it, _)) => on(key, model::Event::Published(*it, Ok(()))),

@@ -172,7 +172,7 @@ impl World {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Resolve(key, attempt) => self.jobs.push(Job::Resolve(key, attempt)),
-            Effect::Switched(..) => {}
+            Effect::Switched(..) | Effect::LoadFailed(..) => {}
             Effect::Model(key, effect) => self.carry_out_model(key, effect),
             Effect::Engine(effect) => self.carry_out_engine(effect),
         }

@@ -34,7 +34,9 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Do
         }
     };
     let there = blocking(&world, move |world| world.store.tree(&digest).as_ref().map(Kept::of));
-    if let Some(kept) = there.await {
+    let there = there.await;
+    metrics::tree_wanted(there.is_some());
+    if let Some(kept) = there {
         signatures::keep(&world, digest, verified).await;
         return Done::Pulled { origin, result: Ok(kept), trees: None };
     }
@@ -78,11 +80,12 @@ async fn download(
     let (reservation, missing) = blocking(world, move |world| {
         let reservation = world.store.reserve(&sizes, &|digest| world.uses(digest))?;
         let seen = &mut BTreeSet::new();
-        let missing = layers
-            .into_iter()
-            .filter(|layer| seen.insert(layer.digest) && !world.store.has_blob(&layer.digest));
+        let layers = layers.into_iter().filter(|layer| seen.insert(layer.digest));
+        let (there, missing): (Vec<_>, Vec<_>) =
+            layers.partition(|layer| world.store.has_blob(&layer.digest));
+        metrics::layers_wanted(there.len(), missing.len());
         let place = |layer: Layer| (layer, world.store.partial(&layer.digest));
-        Ok((reservation, missing.map(place).collect::<Vec<_>>()))
+        Ok((reservation, missing.into_iter().map(place).collect::<Vec<_>>()))
     })
     .await
     .map_err(|error| store_failure(&error))?;

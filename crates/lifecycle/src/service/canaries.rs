@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use outrigger_canary::{Arm, Deviation, Layer, Progress, Settings, Share, Trial};
+use outrigger_canary::{
+    Arm, Cause, Conclusion, Decision, Deviation, Layer, Progress, Settings, Share, Trial,
+};
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Moment,
     fleet::{Answer, TagKey},
@@ -76,6 +78,8 @@ struct Running {
     fits: bool,
     /// Whether the registry is being asked what others have decided.
     looking: bool,
+    /// It was found that it will not be decided in time.
+    starved: bool,
 }
 
 /// How far a promotion has come.
@@ -151,6 +155,7 @@ impl Service {
         running.fits = fits;
         metrics::sizes_fit(&key.name, fits);
         running.note_skew(key);
+        note_time(key, running, conclusion, now);
         if share != before {
             metrics::share(&key.name, share);
             tracing::info!(
@@ -244,6 +249,7 @@ impl Service {
             failures: 0,
             fits: true,
             looking: false,
+            starved: false,
         };
         self.canaries.trials.insert(key.clone(), running);
         self.canaries.changed.insert(key.name.clone());
@@ -338,6 +344,27 @@ impl Running {
                 metrics::skew(&key.name, arm, farthest.size());
             }
         }
+    }
+}
+
+/// Tells how much of its time the trial has used, and once that it starves.
+fn note_time(key: &TagKey, running: &mut Running, end: Option<Conclusion>, now: Moment) {
+    let (trial, maximum) = (&running.trial, running.trial.settings().judge.maximum_time);
+    let ratio = trial.spent(now).as_secs_f64() / maximum.as_secs_f64();
+    let said = trial.verdict().is_some_and(|verdict| verdict.decision == Decision::Starved);
+    let given_up = matches!(
+        end,
+        Some(Conclusion::Promote(Cause::Starved) | Conclusion::Rollback(Cause::Starved))
+    );
+    let starving = given_up || !trial.is_promising() && (said || ratio >= 1.0);
+    metrics::time_used(&key.name, ratio, starving);
+    if starving && !running.starved {
+        running.starved = true;
+        metrics::starved(&key.name);
+        tracing::warn!(
+            model.name = %key.name, model.tag = %key.tag, model.digest = %running.pair.canary,
+            "the canary starves: it gets too few requests to be decided in time"
+        );
     }
 }
 

@@ -14,7 +14,7 @@ use outrigger_core::{
     tags,
 };
 
-use super::{Pull, Service};
+use super::{Pull, Service, note_failure};
 use crate::{
     jobs::{Done, Origin, disk, engine, gate, prepare, pull},
     lease::{Live, Servable},
@@ -33,6 +33,7 @@ impl Service {
                     "the tag is answered by another version"
                 );
             }
+            Effect::LoadFailed(key, failure) => note_failure(&key, "loading", &failure),
             Effect::Model(key, effect) => self.carry_out_model(key, effect),
             Effect::Engine(effect) => self.carry_out_engine(effect),
         }

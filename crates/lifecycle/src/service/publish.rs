@@ -41,6 +41,7 @@ impl Service {
         changed.extend(self.fleet.take_changed());
         self.publish_routes(&changed, now);
         self.note_stages(&changed, now);
+        self.trace_bring_ups(&changed);
         self.forget_prepared();
         self.publish_snapshot(&changed, now);
         if !changed.is_empty() {

@@ -215,6 +215,7 @@ pub(crate) async fn predict(lease: &Lease) -> Result<(), outrigger_backend::Erro
         outputs: lease.plan.output_names(&packed),
         inputs: packed.tensors,
         deadline: Instant::now() + PATIENCE,
+        metadata: Default::default(),
     };
     lease.backend.predict(call).await.map(drop)
 }

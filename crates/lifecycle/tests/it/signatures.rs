@@ -1,6 +1,10 @@
 //! Images that have to be signed.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use outrigger_backend::Backend;
 use outrigger_core::{Digest, Failure, LayerKind, Reason, Stage};
@@ -23,9 +27,9 @@ async fn rig() -> (Rig, Signer, PathBuf, Digest) {
     (rig, signer, file, digest)
 }
 
-fn require(rig: &mut Rig, file: &PathBuf) {
+fn require(rig: &mut Rig, file: &Path) {
     let prefix = format!("{}/team", rig.registry.host());
-    rig.config.images.signatures = vec![Signed { prefix, keys: vec![file.clone()] }];
+    rig.config.images.signatures = vec![Signed { prefix, keys: vec![file.to_owned()] }];
 }
 
 async fn refused(handle: &Handle) -> Failure {

@@ -36,12 +36,12 @@ async fn exchange<S: Stream + Unpin>(ours: S, theirs: S, steps: Vec<Step>, sizes
         let cork = socket.cork();
         let writer = pin!(async move {
             for (seed, (count, waits)) in steps.into_iter().enumerate() {
-                socket.write_all(&bytes(count, seed)).await.unwrap();
+                socket.write_all(&bytes(count, seed)).await.expect("the peer reads");
                 if waits {
                     tokio::task::yield_now().await;
                 }
             }
-            socket.shutdown().await.unwrap();
+            socket.shutdown().await.expect("the peer is there");
         });
         cork.pulled_after(writer).await;
     });
@@ -49,20 +49,20 @@ async fn exchange<S: Stream + Unpin>(ours: S, theirs: S, steps: Vec<Step>, sizes
     let mut received = Vec::new();
     for size in sizes.into_iter().cycle() {
         let mut buffer = vec![0; size];
-        match socket.read(&mut buffer).await.unwrap() {
+        match socket.read(&mut buffer).await.expect("the peer writes") {
             0 => break,
             count => received.extend_from_slice(&buffer[..count]),
         }
     }
-    writing.await.unwrap();
+    writing.await.expect("it does not panic");
     assert!(received == sent, "{} bytes of {}", received.len(), sent.len());
 }
 
 async fn over_tcp() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+    let address = listener.local_addr().expect("a socket");
     let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
-    (ours.unwrap(), theirs.unwrap().0)
+    (ours.expect("a socket"), theirs.expect("a socket").0)
 }
 
 fn check(runtime: &Runtime, steps: Vec<Step>, sizes: Vec<usize>) {
@@ -70,7 +70,7 @@ fn check(runtime: &Runtime, steps: Vec<Step>, sizes: Vec<usize>) {
         let both = async {
             let (ours, theirs) = over_tcp().await;
             exchange(ours, theirs, steps.clone(), sizes.clone()).await;
-            let (ours, theirs) = UnixStream::pair().unwrap();
+            let (ours, theirs) = UnixStream::pair().expect("a socket");
             exchange(ours, theirs, steps, sizes).await;
         };
         timeout(PATIENCE, both).await.expect("nothing hangs");

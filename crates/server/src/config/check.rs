@@ -19,6 +19,7 @@ pub(super) fn problems(config: &Config) -> Vec<Problem> {
     check.images(config);
     check.canary(config);
     check.log(config);
+    check.traces(config);
     check.models(config);
     check.problems
 }
@@ -224,6 +225,17 @@ impl Check {
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&config.log.level) {
             self.require(false, "log.level", error.to_string());
         }
+    }
+
+    fn traces(&mut self, config: &Config) {
+        let traces = &config.traces;
+        if let Some(Err(error)) = traces.endpoint.as_deref().map(outrigger_trace::check_endpoint) {
+            self.require(false, "traces.endpoint", error.to_string());
+        }
+        self.require(!traces.service.is_empty(), "traces.service", "must not be empty");
+        let attributes = traces.attributes.as_deref().unwrap_or_default();
+        let pairs = outrigger_trace::attributes(attributes).is_some();
+        self.require(pairs, "traces.attributes", "must look like key=value,key=value");
     }
 
     fn models(&mut self, config: &Config) {

@@ -137,6 +137,31 @@ fn variables_invented_by_kubernetes_are_mentioned_not_refused() {
 }
 
 #[test]
+fn traces_are_told_of_by_opentelemetry_s_own_variables_too() {
+    let environment = variables(&[
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces:4317"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317"),
+        ("OTEL_SERVICE_NAME", "scores"),
+        ("OTEL_TRACES_SAMPLER_ARG", "0.5"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team=growth,zone=a"),
+        ("OUTRIGGER_TRACES_RATIO", "0.25"),
+    ]);
+    let traces = load(Some(MINIMAL), environment, &[]).unwrap().config.traces;
+    assert_eq!(traces.endpoint.as_deref(), Some("http://traces:4317"));
+    assert_eq!((traces.service.as_str(), traces.ratio.get()), ("scores", 0.25));
+    assert_eq!(traces.attributes.as_deref(), Some("team=growth,zone=a"));
+}
+
+#[test]
+fn traces_that_cannot_be_exported_are_refused() {
+    let file = format!(
+        "{MINIMAL}\ntraces: {{endpoint: 'collector:4317', ratio: 2, service: '', attributes: a}}"
+    );
+    let expected = ["traces.ratio", "traces.endpoint", "traces.service", "traces.attributes"];
+    assert_eq!(keys(from_file(&file)), expected);
+}
+
+#[test]
 fn lists_and_numbers_can_be_given_as_text() {
     let environment = variables(&[
         ("OUTRIGGER_IMAGES_ALLOWED", "[registry.example/team, 'oci:/models']"),

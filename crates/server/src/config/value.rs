@@ -36,6 +36,7 @@ settings! {
     Tag: "tag";
     Size: "size";
     Period: "duration";
+    Ratio: "number, 0 to 1";
     LogFormat: "text or json";
     CanarySettings: "ModelCanaryConfig";
     Transport: "plain, server, optional or mutual";
@@ -69,6 +70,31 @@ impl<'de> Deserialize<'de> for CanarySettings {
         let json = serde_json::Value::deserialize(deserializer)?;
         Layer::from_json(&json).map_err(de::Error::custom)?;
         Ok(Self(json))
+    }
+}
+
+/// A part of a whole, 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Ratio(f64);
+
+/// It is a number.
+impl Eq for Ratio {}
+
+impl Ratio {
+    /// The number.
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Ratio {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = f64::deserialize(deserializer)?;
+        if (0.0..=1.0).contains(&number) {
+            return Ok(Self(number));
+        }
+        Err(de::Error::custom(format!("{number} is not between 0 and 1")))
     }
 }
 
@@ -209,6 +235,16 @@ mod tests {
         }
         for bad in ["", "GiB", "-1", "ten", "5 parsecs"] {
             assert!(bad.parse::<Size>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_part_of_a_whole() {
+        for (text, ratio) in [("0", Some(0.0)), ("0.01", Some(0.01)), ("1", Some(1.0))] {
+            assert_eq!(serde_json::from_str::<Ratio>(text).ok().map(Ratio::get), ratio, "{text}");
+        }
+        for bad in ["-0.1", "1.5", "\"half\"", "null"] {
+            assert!(serde_json::from_str::<Ratio>(bad).is_err(), "{bad}");
         }
     }
 

@@ -9,6 +9,8 @@ const TABLE: &[(Reason, Code, u16)] = &[
     (Reason::CanaryInvalid, Code::FailedPrecondition, 409),
     (Reason::ImageNotAllowed, Code::PermissionDenied, 403),
     (Reason::ImageInvalid, Code::FailedPrecondition, 409),
+    (Reason::SignatureMissing, Code::FailedPrecondition, 409),
+    (Reason::SignatureInvalid, Code::FailedPrecondition, 409),
     (Reason::GoldenMismatch, Code::FailedPrecondition, 409),
     (Reason::FeatureMissing, Code::InvalidArgument, 400),
     (Reason::FeatureType, Code::InvalidArgument, 400),

@@ -16,6 +16,7 @@ fn rules(surface: Surface, places: u32) -> Guard {
         auth: Auth::new(&crate::config::Auth::default(), None),
         admission: Admission::new(places, 1),
         per_caller: Limit::new(0, "one caller"),
+        tracer: Tracer::off(),
         stop: CancellationToken::new(),
     }
 }

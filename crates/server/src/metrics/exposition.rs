@@ -7,6 +7,7 @@ use std::{
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use outrigger_core::MetricKind;
+use outrigger_lifecycle::Snapshot;
 
 /// From half a millisecond to two minutes: a score takes milliseconds, a pull minutes.
 const SECONDS: &[f64] = &[
@@ -14,6 +15,12 @@ const SECONDS: &[f64] = &[
     120.0,
 ];
 const BYTES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
+/// Whatever the scale of a model's scores. Probabilities are told apart best; the
+/// others by their order of magnitude, and their sign.
+const SCORES: &[f64] = &[
+    -1e6, -1e4, -1e3, -100.0, -10.0, -1.0, -0.1, -0.01, 0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
+    0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0, 5.0, 10.0, 100.0, 1e3, 1e4, 1e6,
+];
 const COUNTS: &[f64] =
     &[0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
 
@@ -50,9 +57,10 @@ impl Exposition {
         Ok(INSTALLED.get_or_init(|| exposition).clone())
     }
 
-    /// The exposition in Prometheus' text format.
-    pub(crate) fn render(&self) -> String {
-        self.handle.render()
+    /// The exposition in Prometheus' text format, with what is only looked up when
+    /// somebody asks.
+    pub(crate) fn render(&self, snapshot: &Snapshot) -> String {
+        self.handle.render() + &super::gathered::render(snapshot)
     }
 
     /// Writes the same as it is made, without holding all of it.
@@ -70,6 +78,7 @@ impl Exposition {
 fn builder() -> Result<PrometheusBuilder, Error> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)?
+        .set_buckets_for_metric(Matcher::Full(super::SCORES.to_owned()), SCORES)?
         .set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), BYTES)?
         .set_buckets(COUNTS)?;
     Ok(builder)

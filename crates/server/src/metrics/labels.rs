@@ -1,5 +1,6 @@
-//! Models' names as labels: never more than a bounded number of them. What every
-//! request of a model counts is looked up once a model.
+//! What answers requests, as labels: models, of which there are never more than a
+//! bounded number, and their arms. What every request of an arm counts is looked up
+//! once.
 
 use std::{
     collections::HashMap,
@@ -8,20 +9,20 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use metrics::{Histogram, SharedString};
-use outrigger_core::ModelName;
+use metrics::SharedString;
+use outrigger_core::{Arm, ModelName};
+use outrigger_lifecycle as lifecycle;
 
-use super::Recorders;
+use super::recorders::{Calls, Recorders};
 use crate::call::Method;
-
-/// Models with a label of their own; further ones share `other`. A process that
-/// has served more than this is asked about its models elsewhere.
-const MOST: usize = 500;
-const OTHER: &str = "other";
 
 type Known = HashMap<Arc<str>, ModelLabel>;
 
+/// Models with a label of their own.
 static KNOWN: LazyLock<ArcSwap<Known>> = LazyLock::new(ArcSwap::default);
+
+/// The arms, and none.
+const ARMS: usize = 4;
 
 /// The label of a model that is being served.
 #[derive(Clone)]
@@ -29,8 +30,8 @@ pub(crate) struct ModelLabel(Arc<Labelled>);
 
 struct Labelled {
     name: Arc<str>,
-    recorders: OnceLock<Recorders>,
-    durations: [OnceLock<Histogram>; Method::ALL.len()],
+    recorders: [OnceLock<Recorders>; ARMS],
+    calls: [[OnceLock<Calls>; Method::ALL.len()]; ARMS],
 }
 
 impl Default for ModelLabel {
@@ -43,22 +44,12 @@ impl Default for ModelLabel {
 
 impl ModelLabel {
     fn new(name: impl Into<Arc<str>>) -> Self {
-        let name = name.into();
-        Self(Arc::new(Labelled { name, recorders: OnceLock::new(), durations: Default::default() }))
+        let (name, recorders, calls) = (name.into(), Default::default(), Default::default());
+        Self(Arc::new(Labelled { name, recorders, calls }))
     }
 
-    pub(crate) fn text(&self) -> SharedString {
+    pub(super) fn text(&self) -> SharedString {
         SharedString::from(Arc::clone(&self.0.name))
-    }
-
-    /// What its predictions record to.
-    pub(super) fn recorders(&self) -> &Recorders {
-        self.0.recorders.get_or_init(|| Recorders::new(self))
-    }
-
-    /// What its calls of a method take.
-    pub(super) fn duration(&self, method: Method) -> &Histogram {
-        self.0.durations[method as usize].get_or_init(|| super::duration(method, self))
     }
 }
 
@@ -74,40 +65,48 @@ impl fmt::Display for ModelLabel {
     }
 }
 
+/// The model and arm that answer, or none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ServedAs {
+    pub(crate) model: ModelLabel,
+    pub(crate) arm: Option<Arm>,
+}
+
+impl ServedAs {
+    /// The arm's label; empty if there is none.
+    pub(crate) fn arm(&self) -> &'static str {
+        self.arm.map_or("", Arm::as_str)
+    }
+
+    /// What its predictions record to.
+    pub(super) fn recorders(&self) -> &Recorders {
+        self.model.0.recorders[self.index()].get_or_init(|| Recorders::new(self))
+    }
+
+    /// What its calls of a method record to.
+    pub(super) fn calls(&self, method: Method) -> &Calls {
+        let calls = &self.model.0.calls[self.index()][method as usize];
+        calls.get_or_init(|| Calls::new(method, self))
+    }
+
+    fn index(&self) -> usize {
+        self.arm.map_or(ARMS - 1, |arm| arm as usize)
+    }
+}
+
 /// The label of `model`. Only for models that are served: names that callers
 /// make up must not come here.
 pub(crate) fn model_label(model: &ModelName) -> ModelLabel {
-    label_in(&KNOWN, model.as_str(), MOST)
-}
-
-fn label_in(known: &ArcSwap<Known>, model: &str, most: usize) -> ModelLabel {
-    if let Some(label) = known.load().get(model) {
+    if let Some(label) = KNOWN.load().get(model.as_str()) {
         return label.clone();
     }
-    if known.load().len() >= most {
-        static SHARED: LazyLock<ModelLabel> = LazyLock::new(|| ModelLabel::new(OTHER));
-        return SHARED.clone();
-    }
-    let name: Arc<str> = Arc::from(model);
+    static OTHERS: LazyLock<ModelLabel> = LazyLock::new(|| ModelLabel::new(lifecycle::OTHER));
+    let Some(name) = lifecycle::model_label(model) else { return OTHERS.clone() };
     let label = ModelLabel::new(Arc::clone(&name));
-    known.rcu(|known| {
+    KNOWN.rcu(|known| {
         let mut next = Known::clone(known);
-        next.insert(Arc::clone(&name), label.clone());
+        next.entry(Arc::clone(&name)).or_insert_with(|| label.clone());
         next
     });
     label
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn beyond_the_limit_models_share_a_label() {
-        let known = ArcSwap::default();
-        let label = |model: &str| label_in(&known, model, 2).to_string();
-        assert_eq!([label("a"), label("b"), label("c")], ["a", "b", "other"]);
-        assert_eq!([label("a"), label("d")], ["a", "other"]);
-        assert_eq!(known.load().len(), 2);
-    }
 }

@@ -10,8 +10,9 @@ const INTRODUCTION: &str = "\
 This page is generated from the code: `outrigger serve --print-reference metrics`.
 
 `/metrics` on the health listener shows these in Prometheus' text format. A label `model` holds only
-names of models that this process has served, and `other` beyond the first 500 of them: names that
-callers make up never become labels.
+names of models that this process has served: names that callers make up never become labels. Beyond
+the first `metrics.max_models` of them, models share the label `other`; gauges are then left out. A
+label `arm` is live, canary, pinned (a digest or a canary's own tag was asked for) or empty.
 
 | metric | kind | labels | |
 |---|---|---|---|
@@ -45,7 +46,9 @@ mod tests {
         }
         for metric in all {
             let name = metric.name;
-            assert!(name.starts_with("outrigger_"), "{name}");
+            // Those of the process are called as everywhere.
+            let prefixed = ["outrigger_", "process_"].iter().any(|it| name.starts_with(it));
+            assert!(prefixed, "{name}");
             assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
             assert!(!metric.help.contains(['|', '\n']), "{name} would break the table");
         }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     time::{Duration, Instant},
@@ -20,7 +20,10 @@ use outrigger_testkit::{
 };
 use tonic::{Code, Request, transport::Channel};
 
-use crate::stack::{MODEL, Stack, channel, linear, reason, request};
+use crate::{
+    logged::logged,
+    stack::{MODEL, Stack, channel, linear, reason, request},
+};
 
 /// Half of the traffic, and no verdict of its own accord but for harm.
 const SETTINGS: &str = r#"{
@@ -111,6 +114,27 @@ impl Tried {
             }
             assert!(Instant::now() < end, "it never came to that: {seen:#?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_canary_that_gets_too_few_requests_is_told_of() {
+    let settings = r#"{
+        "minimumTime": "1s", "maximumTime": "2s", "minimumRequests": "1000000000",
+        "warmUp": {"requests": 100}, "onStarved": "ON_STARVED_CONTINUE"
+    }"#;
+    let stack = Stack::with(&[("canary.defaults", settings), ("images.poll_interval", "1s")]).await;
+    ask(&stack, "").await.expect("an answer");
+    stack.publish_as(MODEL, "latest_canary", &linear(1.0)).await;
+    let end = Instant::now() + Duration::from_secs(60);
+    let starved = format!("outrigger_canary_starved_total{{model=\"{MODEL}\"}} 1");
+    loop {
+        ask(&stack, "").await.expect("an answer");
+        let (_, text) = stack.health("/metrics").await;
+        if text.contains(&starved) {
+            break;
+        }
+        assert!(Instant::now() < end, "{text}");
     }
 }
 
@@ -348,30 +372,9 @@ async fn features_as_at_training_are_harmless_and_a_model_without_a_profile_has_
     assert!(seen.decisions[0].reason.contains("profile.json"), "{}", seen.decisions[0].reason);
 }
 
-/// What is logged of exposures, by all tests of this process.
-fn exposures() -> &'static Mutex<Vec<u8>> {
-    static LOGGED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-    struct Writer;
-    impl std::io::Write for Writer {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            LOGGED.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    // A second one is refused, and would be the same.
-    let _ = tracing_subscriber::fmt()
-        .json()
-        .with_env_filter("outrigger_exposure=debug")
-        .with_writer(|| Writer)
-        .try_init();
-    &LOGGED
-}
-
 #[tokio::test]
 async fn each_key_is_logged_once_and_with_the_propensity_of_a_model_that_draws() {
-    let logged = exposures();
+    let lines = logged();
     let tried = Tried::start_with(&drawing(), SETTINGS, None, Fault::Fails).await;
     for round in 0..2 {
         for number in 0..20 {
@@ -382,16 +385,12 @@ async fn each_key_is_logged_once_and_with_the_propensity_of_a_model_that_draws()
         }
         tried.break_it();
     }
-    let text = String::from_utf8(logged.lock().unwrap().clone()).expect("text");
-    let lines: Vec<serde_json::Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let mut seen = std::collections::BTreeMap::new();
-    for line in &lines {
-        let fields = &line["fields"];
-        let key = fields["routing_key"].as_str().expect("a key");
-        if !key.starts_with("exposed-") {
+    for fields in lines.all() {
+        let Some(key) = fields["routing_key"].as_str().filter(|key| key.starts_with("exposed-"))
+        else {
             continue;
-        }
+        };
         assert!(seen.insert(key.to_owned(), fields.clone()).is_none(), "{key} twice");
         let (canary, broken) = (fields["arm"] == "canary", key.starts_with("exposed-1-"));
         // The fake engine gives for each output the sums of the features.

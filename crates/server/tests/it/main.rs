@@ -4,12 +4,15 @@
 mod auth;
 mod canaries;
 mod certificates;
+mod collector;
 mod http;
 mod limits;
+mod logged;
 mod metrics;
 mod models;
 mod predict;
 mod shutdown;
 mod stack;
 mod tls;
+mod traces;
 mod ui;

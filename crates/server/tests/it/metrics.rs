@@ -1,9 +1,15 @@
 //! What `/metrics` shows after traffic is what docs/metrics.md says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use outrigger_core::MetricKind;
 use outrigger_proto::outrigger::v1::PredictRequest;
+
+use outrigger_testkit::engine::Loading;
+use tonic::{Code, Request};
 
 use crate::stack::{MODEL, Stack, by_name, request};
 
@@ -33,7 +39,7 @@ async fn everything_exposed_is_documented_with_its_kind_and_labels() {
     assert_eq!(status, 200);
     let documented: BTreeMap<_, _> =
         outrigger_server::metrics::all().into_iter().map(|metric| (metric.name, metric)).collect();
-    for (name, kind) in exposed(&text).iter().filter(|(name, _)| name.starts_with("outrigger_")) {
+    for (name, kind) in &exposed(&text) {
         let metric =
             documented.get(name.as_str()).unwrap_or_else(|| panic!("{name} is in no list"));
         let expected = match metric.kind {
@@ -43,21 +49,43 @@ async fn everything_exposed_is_documented_with_its_kind_and_labels() {
         };
         assert_eq!(kind, expected, "{name}");
     }
-    for line in text.lines().filter(|line| line.starts_with("outrigger_")) {
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         labels_are_declared(line, &documented);
     }
     assert!(!text.contains("made-up"), "names that callers make up are no labels");
     for expected in [
-        format!("outrigger_request_features_total{{model=\"{MODEL}\",kind=\"missing\"}}"),
         format!(
-            "outrigger_request_stage_duration_seconds_bucket{{stage=\"engine\",model=\"{MODEL}\""
+            "outrigger_request_features_total{{model=\"{MODEL}\",arm=\"live\",kind=\"missing\"}}"
         ),
-        format!("outrigger_request_treatments_count{{model=\"{MODEL}\"}}"),
+        format!(
+            "outrigger_request_stage_duration_seconds_bucket{{stage=\"engine\",model=\"{MODEL}\",arm=\"live\""
+        ),
+        format!("outrigger_request_treatments_count{{model=\"{MODEL}\",arm=\"live\"}}"),
         "reason=\"MODEL_NOT_FOUND\"".to_owned(),
+        format!("outrigger_request_score_bucket{{model=\"{MODEL}\",arm=\"live\",le=\"5\"}}"),
+        format!("outrigger_model_memory_bytes{{model=\"{MODEL}\",digest=\"sha256:"),
+        "outrigger_model_cache_total{kind=\"tree\",result=\"miss\"}".to_owned(),
+        "process_resident_memory_bytes".to_owned(),
         "outrigger_ready 1".to_owned(),
     ] {
         assert!(text.contains(&expected), "{expected} is missing in\n{text}");
     }
+}
+
+#[tokio::test]
+async fn a_load_that_the_engine_gives_up_is_counted() {
+    let stack = Stack::start().await;
+    stack.engine.on_load(|load| match load.path.is_symlink() {
+        true => Loading::Fails(Code::ResourceExhausted, "no room".to_owned()),
+        // A placeholder.
+        false => Loading::Normal,
+    });
+    let mut asked = Request::new(request(&[(1.0, 1.0)]));
+    asked.set_timeout(Duration::from_secs(5));
+    stack.predictions().predict(asked).await.unwrap_err();
+    let (_, text) = stack.health("/metrics").await;
+    let counted = "outrigger_model_failures_total{reason=\"MEMORY_FULL\"}";
+    assert!(text.contains(counted), "{text}");
 }
 
 fn labels_are_declared(line: &str, documented: &BTreeMap<&str, outrigger_core::Metric>) {

@@ -33,7 +33,8 @@ async fn models_are_listed_and_shown_with_their_history() {
     assert_eq!(list.models[0].name, MODEL);
     assert!(list.models[0].versions[0].history.is_empty());
     let asked = GetModelRequest { name: MODEL.to_owned() };
-    let model = stack.models().get_model(asked).await.unwrap().into_inner().model.unwrap();
+    let model = stack.models().get_model(asked).await.expect("known").into_inner().model;
+    let model = model.expect("a model");
     let version = &model.versions[0];
     assert_eq!(version.state(), State::Available);
     assert_eq!(model.tags[0].serving_digest, version.digest);
@@ -198,7 +199,8 @@ async fn available(stack: &Stack, digest: &str) -> outrigger_proto::outrigger::v
     let end = std::time::Instant::now() + Duration::from_secs(60);
     loop {
         let asked = GetModelRequest { name: MODEL.to_owned() };
-        let model = stack.models().get_model(asked).await.unwrap().into_inner().model.unwrap();
+        let model = stack.models().get_model(asked).await.expect("known").into_inner().model;
+        let model = model.expect("a model");
         let version = model.versions.into_iter().find(|version| version.digest == digest);
         match version {
             Some(version) if version.state() == State::Available => return version,

@@ -61,6 +61,8 @@ pub struct Prediction {
     pub outputs: Vec<String>,
     /// The time the client said it waits (`grpc-timeout`).
     pub timeout: Option<Duration>,
+    /// The trace it is part of (`traceparent`, `tracestate`).
+    pub trace: [Option<String>; 2],
 }
 
 /// How a prediction is answered.

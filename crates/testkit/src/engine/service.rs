@@ -85,6 +85,9 @@ impl RawPrediction for Surface {
     async fn predict(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
         self.0.script.thawed().await;
         let timeout = timeout(request.metadata());
+        let trace = ["traceparent", "tracestate"].map(|key| {
+            request.metadata().get(key).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        });
         let request = PredictRequest::decode(request.into_inner())
             .map_err(|_| Status::internal("Error parsing request"))?;
         let spec =
@@ -102,6 +105,7 @@ impl RawPrediction for Surface {
             outputs: outputs(signature, request.output_filter)?,
             signature: spec.signature_name,
             timeout,
+            trace,
         };
         let message = match self.0.script.predicting(&prediction).settle().await? {
             Ok(outputs) => answer(prediction, &outputs),

@@ -79,6 +79,9 @@
 {{- if not $config.images.signatures -}}
 {{- $_ := unset $config.images "signatures" -}}
 {{- end -}}
+{{- if not (dig "traces" "endpoint" "" $config) -}}
+{{- $_ := unset $config.traces "endpoint" -}}
+{{- end -}}
 {{- if include "outrigger.registrySecret" . -}}
 {{- $_ := set $config.images "docker_config" (include "outrigger.paths.registry" .) -}}
 {{- end -}}
@@ -86,6 +89,13 @@
 {{- $_ := set $config.images "ca_file" (printf "%s/ca.crt" (include "outrigger.paths.ca" .)) -}}
 {{- end -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{/* The port of the collector of traces. */}}
+{{- define "outrigger.collectorPort" -}}
+{{- $url := urlParse .Values.config.traces.endpoint -}}
+{{- $usual := ternary "443" "80" (eq $url.scheme "https") -}}
+{{- default $usual (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host)) -}}
 {{- end -}}
 
 {{/* A number of threads: given, or the CPU limit rounded up; 0 leaves it to the engine. */}}

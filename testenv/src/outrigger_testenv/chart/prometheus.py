@@ -16,7 +16,7 @@ from outrigger_testenv.chart.render import Rendered
 
 # Given by Prometheus to every target of a monitor, or to histograms.
 TARGET_LABELS = {"namespace", "job", "pod", "le"}
-_SELECTOR = re.compile(r"\b(outrigger_\w+)(?:\{([^}]*)\})?")
+_SELECTOR = re.compile(r"\b((?:outrigger|process)_\w+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
 _GROUPING = re.compile(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)")
 

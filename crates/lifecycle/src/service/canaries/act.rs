@@ -85,6 +85,7 @@ impl Service {
         self.canaries.changed.insert(key.name.clone());
         metrics::share(&key.name, None);
         metrics::sizes_fit(&key.name, true);
+        metrics::time_used(&key.name, 0.0, false);
         Some(running)
     }
 

@@ -1,0 +1,91 @@
+//! The way of a version into service, as a trace: pull, prepare, publish, load and
+//! gate, each a part of the whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use outrigger_core::{
+    ModelKey, ModelName,
+    model::{ModelMachine, State},
+};
+use outrigger_trace::{Kind, Span, Tracer};
+
+use super::Service;
+
+/// Versions on their way.
+#[derive(Default)]
+pub(super) struct BringUps(BTreeMap<ModelKey, BringUp>);
+
+struct BringUp {
+    step: &'static str,
+    part: Span,
+    whole: Span,
+}
+
+impl Service {
+    /// Follows the versions of names that have changed.
+    pub(super) fn trace_bring_ups(&mut self, changed: &BTreeSet<ModelName>) {
+        let tracer = &self.world.config.tracer;
+        if !tracer.is_on() {
+            return;
+        }
+        for name in changed {
+            for model in self.fleet.models_of(name) {
+                self.bring_ups.follow(tracer, model);
+            }
+        }
+        self.bring_ups.0.retain(|key, _| self.fleet.model(key).is_some());
+    }
+}
+
+impl BringUps {
+    fn follow(&mut self, tracer: &Tracer, model: &ModelMachine) {
+        let key = model.key();
+        let Some(step) = step(model.state()) else {
+            if let Some(ended) = self.0.remove(key) {
+                ended.end(model);
+            }
+            return;
+        };
+        let under_way = self.0.entry(key.clone()).or_insert_with(|| BringUp::begin(tracer, key));
+        if under_way.step != step {
+            under_way.step = step;
+            under_way.part = under_way.whole.child(step, Kind::Internal);
+        }
+    }
+}
+
+impl BringUp {
+    fn begin(tracer: &Tracer, key: &ModelKey) -> Self {
+        let mut whole = tracer.begin("bring up");
+        whole.set("outrigger.model.name", key.name.to_string());
+        whole.set("outrigger.model.digest", key.digest.to_string());
+        Self { step: "", part: Span::none(), whole }
+    }
+
+    /// It serves, or its last step has failed, or nobody wants it any more.
+    fn end(self, model: &ModelMachine) {
+        let result = match (model.state(), model.trouble()) {
+            (State::Serving { .. }, _) => Ok(()),
+            (_, Some(trouble)) => Err(trouble.failure.clone()),
+            (_, None) => return self.cancel(),
+        };
+        self.part.end(&result);
+        self.whole.end(&result);
+    }
+
+    fn cancel(mut self) {
+        self.whole.failed_with("CANCELLED", "nobody wants it any more");
+    }
+}
+
+/// What a state is a step of, on the way into service.
+fn step(state: &State) -> Option<&'static str> {
+    match state {
+        State::Pulling { .. } => Some("pull"),
+        State::Preparing { .. } => Some("prepare"),
+        State::Publishing { .. } => Some("publish"),
+        State::Loading { .. } => Some("load"),
+        State::Checking { .. } => Some("gate"),
+        _ => None,
+    }
+}

@@ -1,0 +1,117 @@
+//! What is looked up when somebody asks: the process's own figures, and the memory
+//! of versions, whose series end with them.
+
+mod process;
+mod versions;
+
+use std::fmt::Write as _;
+
+use outrigger_core::{Metric, MetricKind};
+use outrigger_lifecycle::Snapshot;
+
+const CPU: &str = "process_cpu_seconds_total";
+const RESIDENT: &str = "process_resident_memory_bytes";
+const VIRTUAL: &str = "process_virtual_memory_bytes";
+const OPEN_FILES: &str = "process_open_fds";
+const MOST_FILES: &str = "process_max_fds";
+const STARTED: &str = "process_start_time_seconds";
+const THREADS: &str = "process_threads";
+const MEMORY: &str = "outrigger_model_memory_bytes";
+
+/// What is looked up.
+pub(super) const METRICS: &[Metric] = &[
+    Metric {
+        name: CPU,
+        kind: MetricKind::Counter,
+        labels: &[],
+        help: "Processor time of the process, of user and system.",
+    },
+    Metric {
+        name: RESIDENT,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "Resident memory of the process.",
+    },
+    Metric {
+        name: VIRTUAL,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "Virtual memory of the process.",
+    },
+    Metric {
+        name: OPEN_FILES,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "Open file descriptors of the process.",
+    },
+    Metric {
+        name: MOST_FILES,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "File descriptors that the process may open.",
+    },
+    Metric {
+        name: STARTED,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "When the process was started, since 1970.",
+    },
+    Metric { name: THREADS, kind: MetricKind::Gauge, labels: &[], help: "Threads of the process." },
+    Metric {
+        name: MEMORY,
+        kind: MetricKind::Gauge,
+        labels: &["model", "digest"],
+        help: "What each version in the engine takes of its memory, estimated by the size of its \
+               files: an engine does not tell. Only versions that are there now have a series; \
+               those of models that share a label are added up under the digest other.",
+    },
+];
+
+/// All of it in Prometheus' text format.
+pub(super) fn render(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    for (name, value) in process::figures() {
+        family(&mut text, name, [(String::new(), value)]);
+    }
+    let memory = versions::memory(snapshot).into_iter().map(|(version, bytes)| {
+        // Names and digests have nothing that would have to be escaped.
+        let labels = format!("{{model=\"{}\",digest=\"{}\"}}", version.0, version.1);
+        (labels, bytes as f64)
+    });
+    family(&mut text, MEMORY, memory);
+    text
+}
+
+fn family(text: &mut String, name: &str, series: impl IntoIterator<Item = (String, f64)>) {
+    let metric = METRICS.iter().find(|metric| metric.name == name).expect("it is declared");
+    let kind = match metric.kind {
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge | MetricKind::Histogram => "gauge",
+    };
+    let mut series = series.into_iter().peekable();
+    if series.peek().is_none() {
+        return;
+    }
+    let help = metric.help;
+    write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n").expect("writing to a string");
+    for (labels, value) in series {
+        writeln!(text, "{name}{labels} {value}").expect("writing to a string");
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_tells_of_itself() {
+        let text = render(&Snapshot::default());
+        for metric in METRICS.iter().filter(|metric| metric.name != MEMORY) {
+            let value = text.lines().find_map(|line| line.strip_prefix(metric.name)).map(str::trim);
+            let value: f64 = value.unwrap_or_else(|| panic!("{}", metric.name)).parse().unwrap();
+            assert!(value >= 0.0, "{}: {value}", metric.name);
+        }
+        assert!(!text.contains(MEMORY), "no version, no series");
+    }
+}

@@ -1,0 +1,95 @@
+//! The figures of this process, by the names that Prometheus' clients give them.
+
+use std::{fs, sync::LazyLock, time::Duration};
+
+use rustix::{
+    param::{clock_ticks_per_second, page_size},
+    process::{Resource, getrlimit},
+};
+
+use super::{CPU, MOST_FILES, OPEN_FILES, RESIDENT, STARTED, THREADS, VIRTUAL};
+
+/// Name and value of each figure that the system tells.
+pub(super) fn figures() -> Vec<(&'static str, f64)> {
+    let mut figures = Vec::new();
+    if let Some(stat) = fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(Stat::read) {
+        figures.extend(stat.figures());
+    }
+    if let Ok(open) = fs::read_dir("/proc/self/fd") {
+        // One of them is the directory's own.
+        figures.push((OPEN_FILES, open.count().saturating_sub(1) as f64));
+    }
+    let most = getrlimit(Resource::Nofile).current;
+    figures.push((MOST_FILES, most.map_or(f64::INFINITY, |most| most as f64)));
+    figures
+}
+
+/// What is of interest of `/proc/self/stat`; times in ticks of the clock.
+#[derive(Debug, PartialEq)]
+struct Stat {
+    busy: f64,
+    threads: f64,
+    started: f64,
+    virtual_bytes: f64,
+    resident_pages: f64,
+}
+
+impl Stat {
+    /// Reads it, by proc_pid_stat(5).
+    fn read(text: &str) -> Option<Self> {
+        // The command stands in brackets and may hold anything.
+        let (_, rest) = text.rsplit_once(')')?;
+        // The first field after it is the third.
+        let fields: Vec<_> = rest.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
+        Some(Self {
+            busy: field(14)? + field(15)?,
+            threads: field(20)?,
+            started: field(22)?,
+            virtual_bytes: field(23)?,
+            resident_pages: field(24)?,
+        })
+    }
+
+    fn figures(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let ticks = clock_ticks_per_second() as f64;
+        let started = booted().map(|booted| booted.as_secs_f64() + self.started / ticks);
+        let figures = [
+            (CPU, self.busy / ticks),
+            (RESIDENT, self.resident_pages * page_size() as f64),
+            (VIRTUAL, self.virtual_bytes),
+            (THREADS, self.threads),
+        ];
+        figures.into_iter().chain(started.map(|at| (STARTED, at)))
+    }
+}
+
+/// When the machine was started, since 1970.
+fn booted() -> Option<Duration> {
+    static BOOTED: LazyLock<Option<Duration>> = LazyLock::new(|| {
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        let time = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+        Some(Duration::from_secs(time.trim().parse().ok()?))
+    });
+    *BOOTED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_may_be_called_anything() {
+        let fields: Vec<_> = (4..=52).map(|field| field.to_string()).collect();
+        let text = format!("1 (a ) b) (c) S {}\n", fields.join(" "));
+        let expected = Stat {
+            busy: 29.0,
+            threads: 20.0,
+            started: 22.0,
+            virtual_bytes: 23.0,
+            resident_pages: 24.0,
+        };
+        assert_eq!(Stat::read(&text), Some(expected));
+        assert_eq!(Stat::read("1 (a) S 1 2"), None);
+    }
+}

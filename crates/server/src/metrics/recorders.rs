@@ -1,0 +1,75 @@
+//! Handles of what is counted on the request path, looked up once for each model
+//! and arm.
+
+use std::sync::OnceLock;
+
+use metrics::{Counter, Histogram};
+
+use super::{
+    FEATURES, REQUEST_SECONDS, REQUESTS, SCORES, STAGE_SECONDS, ServedAs, Stage, TREATMENTS, USERS,
+};
+use crate::call::{Method, Surface};
+
+/// What every prediction of an arm records to.
+pub(super) struct Recorders {
+    /// By [`Stage`].
+    pub(super) stages: [Histogram; Stage::ALL.len()],
+    pub(super) users: Histogram,
+    pub(super) treatments: Histogram,
+    pub(super) scores: Histogram,
+    /// Missing, unknown, out of the vocabulary.
+    pub(super) features: [Counter; 3],
+}
+
+impl Recorders {
+    pub(super) fn new(by: &ServedAs) -> Self {
+        let (model, arm) = (|| by.model.text(), by.arm());
+        let stage = |stage: Stage| {
+            let stage = stage.as_str();
+            metrics::histogram!(STAGE_SECONDS, "stage" => stage, "model" => model(), "arm" => arm)
+        };
+        let feature = |kind: &'static str| metrics::counter!(FEATURES, "model" => model(), "arm" => arm, "kind" => kind);
+        Self {
+            stages: Stage::ALL.map(stage),
+            users: metrics::histogram!(USERS, "model" => model(), "arm" => arm),
+            treatments: metrics::histogram!(TREATMENTS, "model" => model(), "arm" => arm),
+            scores: metrics::histogram!(SCORES, "model" => model(), "arm" => arm),
+            features: ["missing", "unknown", "out_of_vocabulary"].map(feature),
+        }
+    }
+}
+
+/// What every call of a method records to, by what answers.
+pub(super) struct Calls {
+    pub(super) duration: Histogram,
+    /// Those without a failure, by [`Surface`].
+    ok: [OnceLock<Counter>; 2],
+}
+
+impl Calls {
+    pub(super) fn new(method: Method, by: &ServedAs) -> Self {
+        let duration = metrics::histogram!(
+            REQUEST_SECONDS,
+            "method" => method.as_str(), "model" => by.model.text(), "arm" => by.arm()
+        );
+        Self { duration, ok: Default::default() }
+    }
+
+    /// Those over a surface, which `requests` looks up.
+    pub(super) fn ok(&self, surface: Surface, requests: impl FnOnce() -> Counter) -> &Counter {
+        self.ok[surface as usize].get_or_init(requests)
+    }
+}
+
+pub(super) fn requests(
+    surface: Surface,
+    method: Method,
+    by: &ServedAs,
+    reason: &'static str,
+) -> Counter {
+    metrics::counter!(
+        REQUESTS,
+        "surface" => surface.as_str(), "method" => method.as_str(), "model" => by.model.text(),
+        "arm" => by.arm(), "reason" => reason
+    )
+}

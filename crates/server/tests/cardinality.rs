@@ -1,0 +1,91 @@
+//! However many names callers make up, what is exposed stays bounded. Alone in its
+//! process: it counts all series there are.
+
+use std::collections::BTreeSet;
+
+use outrigger_proto::outrigger::v1::{
+    GetModelRequest, ModelSelector, PredictRequest, model_selector::Version,
+    prediction_service_client::PredictionServiceClient,
+};
+use tonic::{Request, transport::Channel};
+
+// Other tests use the rest of it.
+#[allow(dead_code)]
+#[path = "it/stack.rs"]
+mod stack;
+
+use stack::{MODEL, Stack, by_name, linear, request};
+
+type Client = PredictionServiceClient<Channel>;
+
+const NAMES: usize = 3000;
+const MODELS: usize = 2;
+
+/// The series that there are, without their values.
+async fn series(stack: &Stack) -> BTreeSet<String> {
+    let (_, text) = stack.health("/metrics").await;
+    let samples = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    samples.map(|line| line.rsplit_once(' ').expect("a value").0.to_owned()).collect()
+}
+
+/// Everything that a caller can make up: names, tags, digests, paths, headers.
+async fn make_up(stack: &Stack, mut client: Client, number: usize) {
+    let name = format!("made-up/{number}");
+    let selectors = [
+        by_name(&name),
+        ModelSelector { name: MODEL.to_owned(), version: Some(Version::Tag(format!("t{number}"))) },
+        ModelSelector {
+            name: MODEL.to_owned(),
+            version: Some(Version::Digest(format!("sha256:{number:064x}"))),
+        },
+    ];
+    // One of the three for each number: none of them is there.
+    let model = Some(selectors[number % selectors.len()].clone());
+    let mut message = Request::new(PredictRequest { model, ..request(&[(1.0, 1.0)]) });
+    message.set_timeout(std::time::Duration::from_millis(200));
+    message.metadata_mut().insert("outrigger-model", name.parse().expect("a header"));
+    client.predict(message).await.expect_err("it is made up");
+    if number.is_multiple_of(10) {
+        let path = stack.http(&format!("/v1/{name}?feature={number}"));
+        reqwest::Client::new().delete(path).send().await.expect("an answer");
+        let get = GetModelRequest { name };
+        // What is known of it, if it was asked for before.
+        let _ = stack.models().get_model(get).await;
+    }
+}
+
+#[tokio::test]
+async fn names_that_callers_make_up_make_no_series() {
+    let stack = Stack::with(&[("metrics.max_models", &MODELS.to_string())]).await;
+    let mut client = stack.predictions();
+    client.predict(request(&[(1.0, 1.0)])).await.unwrap();
+    // Real models have a label each, up to the limit; the rest share one.
+    for number in 0..2 * MODELS {
+        let name = format!("real/{number}");
+        stack.publish(&name, &linear(0.0)).await;
+        let message = PredictRequest { model: Some(by_name(&name)), ..request(&[(1.0, 1.0)]) };
+        client.predict(message).await.unwrap();
+    }
+    // Whatever can go wrong has gone wrong once.
+    for number in 0..60 {
+        make_up(&stack, client.clone(), number).await;
+    }
+    let before = series(&stack).await;
+    for batch in 0..NAMES / 50 {
+        let numbers = (batch * 50..(batch + 1) * 50).map(|number| 100 + number);
+        let flood = numbers.map(|number| make_up(&stack, client.clone(), number));
+        futures::future::join_all(flood).await;
+    }
+    let after = series(&stack).await;
+    let new: Vec<_> = after.difference(&before).collect();
+    assert!(new.len() < 50, "{} new series, such as {:?}", new.len(), &new[..20.min(new.len())]);
+    assert!(!after.iter().any(|series| series.contains("made-up")));
+    let labels: BTreeSet<_> = after.iter().filter_map(|series| model(series)).collect();
+    assert_eq!(labels, [MODEL, "other", "real/0", ""].map(str::to_owned).into());
+}
+
+/// The model that a series is about.
+fn model(series: &str) -> Option<String> {
+    let (_, rest) = series.split_once("model=\"")?;
+    Some(rest.split_once('"')?.0.to_owned())
+}

@@ -1,0 +1,109 @@
+//! A collector of traces that keeps what it gets.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use outrigger_proto::opentelemetry::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse, Span,
+    any_value::Value,
+    trace_service_server::{TraceService, TraceServiceServer},
+};
+use tokio::{net::TcpListener, sync::watch, time::timeout};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status};
+
+/// How long spans may take to come: they are collected for a second.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Listens until it is dropped with its runtime.
+pub(crate) struct Collector {
+    pub(crate) endpoint: String,
+    got: watch::Receiver<Vec<Span>>,
+    resource: Resource,
+}
+
+type Resource = Arc<Mutex<Vec<(String, String)>>>;
+
+struct Service {
+    got: watch::Sender<Vec<Span>>,
+    resource: Resource,
+}
+
+#[tonic::async_trait]
+impl TraceService for Service {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        for of_resource in request.into_inner().resource_spans {
+            let resource = of_resource.resource.unwrap_or_default();
+            let pairs = resource.attributes.into_iter();
+            *self.resource.lock().expect("nobody panics with it") =
+                pairs.map(|pair| (pair.key, text(pair.value.and_then(|it| it.value)))).collect();
+            let spans = of_resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
+            self.got.send_modify(|got| got.extend(spans));
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collector {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
+        let (sender, got) = watch::channel(Vec::new());
+        let resource = Resource::default();
+        let service = Service { got: sender, resource: Arc::clone(&resource) };
+        let server = tonic::transport::Server::builder()
+            .add_service(TraceServiceServer::new(service))
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        tokio::spawn(server);
+        Self { endpoint, got, resource }
+    }
+
+    /// The spans of the trace in which a span of that name was, once that one is over.
+    /// It has to be the last of them, as the whole is.
+    pub(crate) async fn trace(&self, name: &str) -> Vec<Span> {
+        let mut got = self.got.clone();
+        let find = |spans: &Vec<Span>| spans.iter().any(|span| span.name == name);
+        let found = timeout(PATIENCE, got.wait_for(find)).await;
+        let spans = found.unwrap_or_else(|_| panic!("no span {name}")).expect("it listens");
+        let whole = spans.iter().find(|span| span.name == name).expect("it was found");
+        spans.iter().filter(|span| span.trace_id == whole.trace_id).cloned().collect()
+    }
+
+    /// What was said of who sent spans.
+    pub(crate) fn resource(&self, key: &str) -> Option<String> {
+        let resource = self.resource.lock().expect("nobody panics with it");
+        resource.iter().find(|pair| pair.0 == key).map(|pair| pair.1.clone())
+    }
+}
+
+/// The one span of that name.
+pub(crate) fn named<'s>(spans: &'s [Span], name: &str) -> &'s Span {
+    let names: Vec<_> = spans.iter().map(|span| span.name.as_str()).collect();
+    let mut found = spans.iter().filter(|span| span.name == name);
+    match (found.next(), found.next()) {
+        (Some(one), None) => one,
+        _ => panic!("not one {name} in {names:?}"),
+    }
+}
+
+/// An attribute as a text; empty if it is not there.
+pub(crate) fn attribute(span: &Span, key: &str) -> String {
+    let mut attributes = span.attributes.iter();
+    let found = attributes.find(|attribute| attribute.key == key);
+    text(found.and_then(|attribute| attribute.value.clone()?.value))
+}
+
+fn text(value: Option<Value>) -> String {
+    match value {
+        None => String::new(),
+        Some(Value::StringValue(text)) => text,
+        Some(Value::IntValue(number)) => number.to_string(),
+        Some(Value::BoolValue(flag)) => flag.to_string(),
+        Some(Value::DoubleValue(number)) => number.to_string(),
+    }
+}

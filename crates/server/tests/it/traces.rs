@@ -1,0 +1,200 @@
+//! Traces: from callers, to the engine, and to a collector.
+
+use std::sync::{Arc, Mutex};
+
+use outrigger_proto::{
+    opentelemetry::{span::SpanKind, status::StatusCode},
+    outrigger::v1::PredictRequest,
+};
+use outrigger_testkit::engine::{Predicting, row_sums};
+use serde_json::json;
+use tonic::{Code, Request};
+
+use crate::{
+    collector::{Collector, attribute, named},
+    stack::{MODEL, Stack, request},
+};
+
+const PREDICT: &str = "outrigger.v1.PredictionService/Predict";
+const ENGINE: &str = "tensorflow.serving.PredictionService/Predict";
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+
+fn traceparent(flags: &str) -> String {
+    format!("00-{TRACE}-{CALLER}-{flags}")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A stack that sends spans to the collector, and traces that part of the requests
+/// whose caller has not decided.
+async fn traced(collector: &Collector, ratio: &str) -> Stack {
+    Stack::with(&[
+        ("traces.endpoint", &collector.endpoint),
+        ("traces.ratio", ratio),
+        ("traces.service", "scores"),
+        ("traces.attributes", "deployment.environment=test"),
+    ])
+    .await
+}
+
+fn told(flags: &str) -> Request<PredictRequest> {
+    let mut told = Request::new(request(&[(1.0, 1.0), (2.0, 2.0)]));
+    told.metadata_mut().insert("traceparent", traceparent(flags).parse().expect("a header"));
+    told.metadata_mut().insert("tracestate", "vendor=1".parse().expect("a header"));
+    told
+}
+
+/// Keeps the trace of the last request that the engine got.
+fn overhear(stack: &Stack) -> Arc<Mutex<[Option<String>; 2]>> {
+    let heard = Arc::<Mutex<[Option<String>; 2]>>::default();
+    let hear = Arc::clone(&heard);
+    stack.engine.on_predict(move |prediction| {
+        hear.lock().expect("nobody panics with it").clone_from(&prediction.trace);
+        row_sums(prediction)
+    });
+    heard
+}
+
+#[tokio::test]
+async fn a_caller_s_trace_goes_through_to_the_engine_with_a_span_for_each_stage() {
+    let collector = Collector::start().await;
+    let stack = traced(&collector, "0").await;
+    let mut client = stack.predictions();
+    let heard = overhear(&stack);
+    client.predict(told("01")).await.unwrap();
+    let spans = collector.trace(PREDICT).await;
+    let server = named(&spans, PREDICT);
+    assert_eq!((hex(&server.trace_id), hex(&server.parent_span_id)), (TRACE.into(), CALLER.into()));
+    assert_eq!((server.kind(), server.trace_state.as_str()), (SpanKind::Server, "vendor=1"));
+    assert_eq!(attribute(server, "outrigger.model.name"), MODEL);
+    assert_eq!(attribute(server, "outrigger.arm"), "live");
+    assert_eq!(attribute(server, "outrigger.request.id"), "r1");
+    assert_eq!(attribute(server, "rpc.grpc.status_code"), "0");
+    assert!(server.status.is_none());
+    let mut before = server.start_time_unix_nano;
+    for stage in ["queue", "decode", ENGINE, "encode"] {
+        let part = named(&spans, stage);
+        assert_eq!(part.parent_span_id, server.span_id, "{stage}");
+        assert!(part.start_time_unix_nano >= before, "{stage} comes after those before it");
+        assert!(part.end_time_unix_nano <= server.end_time_unix_nano + 1_000_000, "{stage}");
+        before = part.start_time_unix_nano;
+    }
+    let engine = named(&spans, ENGINE);
+    assert_eq!(engine.kind(), SpanKind::Client);
+    let told = format!("00-{TRACE}-{}-01", hex(&engine.span_id));
+    assert_eq!(*heard.lock().unwrap(), [Some(told), Some("vendor=1".to_owned())]);
+    assert_eq!(collector.resource("service.name").as_deref(), Some("scores"));
+    assert_eq!(collector.resource("deployment.environment").as_deref(), Some("test"));
+}
+
+#[tokio::test]
+async fn what_a_caller_does_not_record_is_told_on_and_leaves_no_span() {
+    let collector = Collector::start().await;
+    let stack = traced(&collector, "1").await;
+    let mut client = stack.predictions();
+    let heard = overhear(&stack);
+    client.predict(told("00")).await.unwrap();
+    let on = [Some(traceparent("00")), Some("vendor=1".to_owned())];
+    assert_eq!(*heard.lock().unwrap(), on);
+    client.predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let spans = collector.trace(PREDICT).await;
+    assert_ne!(hex(&named(&spans, PREDICT).trace_id), TRACE, "the other one");
+}
+
+#[tokio::test]
+async fn http_carries_the_context_too() {
+    let collector = Collector::start().await;
+    let stack = traced(&collector, "0").await;
+    let body = json!({
+        "model": {"name": MODEL}, "user": {"u0": 0.5},
+        "treatments": [{"id": "a", "features": {"t0": 1.0, "t1": 2.0}}],
+    });
+    let client = reqwest::Client::new();
+    let asked = client.post(stack.http("/v1/predict")).header("traceparent", traceparent("01"));
+    assert_eq!(asked.json(&body).send().await.unwrap().status(), 200);
+    let spans = collector.trace("POST /v1/predict").await;
+    let server = named(&spans, "POST /v1/predict");
+    assert_eq!((hex(&server.trace_id), hex(&server.parent_span_id)), (TRACE.into(), CALLER.into()));
+    assert_eq!(named(&spans, ENGINE).parent_span_id, server.span_id);
+}
+
+#[tokio::test]
+async fn failures_mark_their_spans_with_the_reason() {
+    let collector = Collector::start().await;
+    let stack = traced(&collector, "0").await;
+    let mut client = stack.predictions();
+    client.predict(request(&[(1.0, 1.0)])).await.expect("it comes up");
+    stack.engine.on_predict(|_| Predicting::Fails(Code::Internal, "a shape".to_owned()));
+    client.predict(told("01")).await.expect_err("the engine fails");
+    let spans = collector.trace(PREDICT).await;
+    for name in [PREDICT, ENGINE] {
+        let span = named(&spans, name);
+        let status = span.status.as_ref().unwrap();
+        assert_eq!(status.code(), StatusCode::Error, "{name}");
+        assert!(status.message.contains("a shape"), "{name}: {}", status.message);
+        assert_eq!(attribute(span, "error.type"), "ENGINE_FAILED", "{name}");
+    }
+    assert!(named(&spans, "decode").status.is_none());
+}
+
+#[tokio::test]
+async fn bringing_a_model_up_is_a_trace_of_its_own() {
+    let collector = Collector::start().await;
+    let stack = traced(&collector, "0").await;
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let spans = collector.trace("bring up").await;
+    let whole = named(&spans, "bring up");
+    assert!(whole.parent_span_id.is_empty() && whole.status.is_none());
+    assert_eq!(attribute(whole, "outrigger.model.name"), MODEL);
+    assert!(attribute(whole, "outrigger.model.digest").starts_with("sha256:"));
+    for step in ["pull", "prepare", "publish", "load", "gate"] {
+        assert_eq!(named(&spans, step).parent_span_id, whole.span_id, "{step}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_cannot_be_brought_up_says_why() {
+    let collector = Collector::start().await;
+    let stack = traced(&collector, "0").await;
+    stack.engine.on_predict(|_| {
+        Predicting::Fails(Code::FailedPrecondition, "Could not find variable w".to_owned())
+    });
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap_err();
+    let spans = collector.trace("bring up").await;
+    for name in ["gate", "bring up"] {
+        assert_eq!(attribute(named(&spans, name), "error.type"), "GOLDEN_MISMATCH", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_collector_that_is_down_costs_spans_and_no_requests() {
+    // Nobody listens there any more.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", taken.local_addr().unwrap());
+    drop(taken);
+    let stack = Stack::with(&[("traces.endpoint", &endpoint), ("traces.ratio", "1")]).await;
+    let mut client = stack.predictions();
+    // More spans than the queue holds, with those that wait to be sent again.
+    for _ in 0..1200 {
+        client.predict(request(&[(1.0, 1.0)])).await.expect("an answer");
+    }
+    let (_, text) = stack.health("/metrics").await;
+    let dropped = text
+        .lines()
+        .find_map(|line| line.strip_prefix("outrigger_trace_spans_total{outcome=\"dropped\"} "));
+    assert!(dropped.is_some_and(|count| count != "0"), "{text}");
+    stack.tell_to_stop();
+    stack.stopped().await.expect("it ends without the collector");
+}
+
+#[tokio::test]
+async fn without_a_collector_nothing_is_told() {
+    let stack = Stack::start().await;
+    let heard = overhear(&stack);
+    let mut client = stack.predictions();
+    client.predict(told("01")).await.unwrap();
+    assert_eq!(*heard.lock().unwrap(), [None, None]);
+}
