@@ -7,7 +7,7 @@ use outrigger_tools::Access;
 /// TLS and credentials.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "TLS and credentials")]
-pub(crate) struct Arguments {
+pub(crate) struct Options {
     /// PEM file of the authorities that vouch for the server [default: the system's]
     #[arg(long, value_name = "FILE", env = "OUTRIGGER_CA_FILE")]
     ca: Option<PathBuf>,
@@ -26,9 +26,9 @@ pub(crate) struct Arguments {
     token_file: Option<PathBuf>,
 }
 
-impl From<Arguments> for Access {
-    fn from(arguments: Arguments) -> Self {
-        let Arguments { ca, cert, key, server_name, token_file } = arguments;
+impl From<Options> for Access {
+    fn from(options: Options) -> Self {
+        let Options { ca, cert, key, server_name, token_file } = options;
         Self { ca, certificate: cert, key, server_name, token_file }
     }
 }

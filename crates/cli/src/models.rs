@@ -53,7 +53,7 @@ pub(crate) struct Server {
     #[arg(long, env = "OUTRIGGER_ADMIN", default_value = "127.0.0.1:9901")]
     admin: String,
     #[command(flatten)]
-    access: access::Arguments,
+    access: access::Options,
     /// How to print the answer.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,

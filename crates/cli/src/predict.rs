@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     )]
     url: String,
     #[command(flatten)]
-    access: access::Arguments,
+    access: access::Options,
     /// How long to wait for the answer.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
     timeout: Duration,

@@ -207,6 +207,8 @@ impl Conversation {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        // An allocation a request: every guard asks who is at the other end, if only for
+        // the record.
         let service = TowerToHyperService::new(Extension(peer).layer(self.app.clone()));
         let connection = self.builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);

@@ -262,6 +262,7 @@ def test_certificates_and_tokens_from_secrets():
     config = yaml.safe_load(SECURED.config["outrigger.yaml"])
     assert volume(SECURED, "tls")["secret"]["secretName"] == "outrigger-tls"
     assert config["tls"]["certificate"] == f"{place['tls']}/tls.crt"
+    assert config["tls"]["admin"] == "plain", "it is on loopback"
     assert config["tls"]["key"] == f"{place['tls']}/tls.key"
     authorities = volume(SECURED, "client-ca")["secret"]
     assert authorities["items"] == [{"key": "authorities.pem", "path": "ca.crt"}]

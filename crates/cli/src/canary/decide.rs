@@ -18,7 +18,7 @@ struct Server {
     #[arg(long, env = "OUTRIGGER_ADMIN", default_value = "127.0.0.1:9901")]
     admin: String,
     #[command(flatten)]
-    access: access::Arguments,
+    access: access::Options,
 }
 
 impl Server {

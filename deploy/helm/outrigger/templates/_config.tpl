@@ -61,6 +61,7 @@
 {{- $tls := default dict $config.tls -}}
 {{- if .Values.tls.existingSecret -}}
 {{- $_ := set $tls "certificate" (printf "%s/tls.crt" (include "outrigger.paths.tls" .)) -}}
+{{- $_ := set $tls "admin" (default "plain" $tls.admin) -}}
 {{- $_ := set $tls "key" (printf "%s/tls.key" (include "outrigger.paths.tls" .)) -}}
 {{- end -}}
 {{- if .Values.tls.clientCA.existingSecret -}}
