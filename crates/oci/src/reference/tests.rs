@@ -104,6 +104,41 @@ fn what_is_wrong_is_said() {
     }
 }
 
+/// Every short text of these characters, as a repository and as a host's name.
+#[test]
+fn the_grammar_is_that_of_other_tools() {
+    let mut texts = vec![String::new()];
+    for _ in 0..4 {
+        let longer = texts
+            .iter()
+            .flat_map(|text| "aZ7.-_/:".chars().map(move |char| format!("{text}{char}")));
+        texts = longer.collect();
+        for text in &texts {
+            for name in [format!("h.x/{text}"), format!("h.{text}/a"), format!("h.x:{text}/a")] {
+                // What ends in a tag is cut before the grammar is asked; hosts are lower case.
+                let last = name.rsplit('/').next().unwrap();
+                if last.contains(':') || name.contains('Z') && !name.starts_with("h.x/") {
+                    continue;
+                }
+                // A host with '_' is one to none but the other parser's second branch.
+                let host = name.split('/').next().unwrap();
+                let expected = name.parse::<oci_client::Reference>().is_ok_and(|other| {
+                    !host.contains('_')
+                        && format!("{}/{}", other.registry(), other.repository()) == name
+                });
+                assert_eq!(name.parse::<Reference>().is_ok(), expected, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_repository_may_have_255_characters() {
+    let name = |length: usize| format!("registry.example/{}", "a".repeat(length));
+    assert!(name(255).parse::<Reference>().is_ok());
+    assert!(problem(&name(256)).contains("more than 255"));
+}
+
 #[test]
 fn prefixes_admit_whole_segments_only() {
     let within = |text: &str, prefix: &str| reference(text).is_within(&prefix.parse().unwrap());

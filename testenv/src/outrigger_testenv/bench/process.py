@@ -60,12 +60,16 @@ def _warm() -> Iterator[Stack]:
     preloaded = [{"name": name, "preload": True} for name in names]
     with (
         tempfile.TemporaryDirectory(prefix="outrigger-bench-") as directory,
-        Stack({"images": {"poll_interval": "30s"}}, preloaded, False, start=False) as stack,
+        Stack({"images": {"poll_interval": "30s"}}, preloaded, start=False) as stack,
     ):
+        if stack.registry:
+            stack.registry.start()
         packages = variants.versions(Path(directory), range(1, _MODELS + 1))
         for name, package in zip(names, packages, strict=True):
             stack.push(package, name)
-        yield stack.start()
+        stack.engine.start()
+        stack.serve.start()
+        yield stack
 
 
 def _restart(stack: Stack) -> float:
