@@ -53,7 +53,7 @@ pub(crate) struct Pull {
 
 /// Prints what an image holds: digest, size, layers, labels, features, signature.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  outrigger inspect registry.example/team/churn:latest\n  \
+#[command(after_help = "Example:\n  outrigger inspect registry.example/team/churn:latest\n  \
                         outrigger inspect --key cosign.pub registry.example/team/churn:latest")]
 pub(crate) struct Inspect {
     /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
