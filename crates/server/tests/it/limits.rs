@@ -113,14 +113,14 @@ async fn an_engine_slower_than_the_deadline_ends_in_deadline() {
     let mut client = stack.predictions();
     client.predict(request(&[(1.0, 1.0)])).await.unwrap();
     let (gate, _arrivals) = hold(&stack);
-    let status = predict_by_hand(&stack, "100m").await;
+    let status = predict_by_hand(&stack, "1S").await;
     assert_eq!((reason(&status).as_str(), status.code()), ("DEADLINE", Code::DeadlineExceeded));
 
     let body = serde_json::json!({
         "model": {"name": MODEL}, "user": {}, "treatments": [{"features": {"t0": 1, "t1": 1}}]});
     let answer = reqwest::Client::new()
         .post(stack.http("/v1/predict"))
-        .header("x-request-timeout", "100ms")
+        .header("x-request-timeout", "1s")
         .json(&body)
         .send()
         .await
