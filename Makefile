@@ -15,6 +15,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(TARGET)/release/outrigger
 SHIPPED := $(TARGET)/dist/outrigger
 
+# What is measured and packed, unless another binary is asked for.
+ifeq ($(origin OUTRIGGER_BIN),undefined)
+bench image: export OUTRIGGER_BIN = $(abspath $(SHIPPED))
+endif
 export OUTRIGGER_BIN ?= $(abspath $(BINARY))
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
@@ -65,7 +69,6 @@ dist: ## the binary as it is shipped: optimised as a whole, which takes minutes
 
 .PHONY: image
 image: export CARGO := $(CARGO)
-image: export OUTRIGGER_BIN = $(abspath $(SHIPPED))
 image: venv dist ## the container image as an OCI layout, with its SBOM; needs no container engine
 	@$(PY) -m outrigger_testenv.image --output $(TARGET)/image
 
@@ -96,7 +99,6 @@ validate-model: venv build tools ## check a model directory before it ships: MOD
 
 .PHONY: bench
 bench: export CARGO := $(CARGO)
-bench: export OUTRIGGER_BIN = $(abspath $(SHIPPED))
 bench: venv dist ## the figures of the request path; ONLY=prefix of their names, QUICK=1 to try
 	@$(PY) -m outrigger_testenv.bench --output $(TARGET)/bench \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick)

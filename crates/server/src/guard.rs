@@ -67,17 +67,18 @@ pub(crate) async fn guard(
 ) -> Response {
     let peer = Peer::of(request.extensions());
     let method = Method::of(guard.surface, request.uri().path());
-    let handled = guard.call(peer, request, async |call, mut request| {
+    let handled = guard.call(method, peer, request, async |call, mut request| {
         request.extensions_mut().insert(call.clone());
         let response = next.run(request).await;
+        // Handlers note on the call how it ended; what they noted stays.
         Ok(guard.ending(method, guard.own_words(call, method, response)))
     });
     handled.await.unwrap_or_else(|failure| guard.respond(&failure))
 }
 
 impl Guard {
-    /// Has one request of `peer` handled as a call: by its deadline, and whatever the
-    /// handler does.
+    /// Has one request of `peer` for `method` handled as a call: by its deadline, and
+    /// whatever the handler does.
     ///
     /// From the outside in: the call is counted when everything else is over; the
     /// deadline covers the reading of the body too, so that a slow sender cannot
@@ -88,12 +89,12 @@ impl Guard {
     /// The handler's, and what the guard refuses or cuts off.
     pub(crate) async fn call<B, T>(
         &self,
+        method: Method,
         peer: Peer,
         request: HttpRequest<B>,
         handler: impl AsyncFnOnce(&Call, HttpRequest<B>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let started = Instant::now();
-        let method = Method::of(self.surface, request.uri().path());
         let allowed = self.allowance(request.headers());
         let deadline = started + allowed.as_ref().copied().unwrap_or(self.default_deadline);
         let span = self.span(method, request.headers());

@@ -36,7 +36,7 @@ impl Prediction {
         Self { guard, predictor, max_message }
     }
 
-    /// Answers a request for a `method` that computes.
+    /// Answers a request for a `method` that [computes](Method::computes).
     pub(super) async fn answer<B>(
         &self,
         method: Method,
@@ -47,7 +47,7 @@ impl Prediction {
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
         let work = async |call: &Call, request| self.work(method, call, request).await;
-        match self.guard.call(peer, request, work).await {
+        match self.guard.call(method, peer, request, work).await {
             Ok(framed) => Reply::new(framed).into_response(Either::Left),
             Err(failure) => failure::to_status(&failure).into_http().map(Either::Right),
         }
@@ -67,9 +67,12 @@ impl Prediction {
         let message = unary::read(body, self.max_message).await.map_err(|it| unread(&it))?;
         let named = named(&head.headers);
         match method {
+            Method::Predict => self.predictor.predict(call, &message, named).await,
             Method::BatchPredict => self.predictor.batch(call, &message, named).await,
             Method::Explain => self.predictor.explain(call, &message, named).await,
-            _ => self.predictor.predict(call, &message, named).await,
+            Method::Models | Method::Canaries | Method::Other => {
+                unreachable!("{} computes nothing", method.as_str())
+            }
         }
     }
 }
