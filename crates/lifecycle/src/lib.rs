@@ -6,6 +6,7 @@ mod aside;
 #[cfg(test)]
 mod bench;
 mod blocking;
+mod call;
 mod canaries;
 mod clock;
 mod config;
