@@ -48,8 +48,8 @@ lint: venv ## what CI checks: formatting, clippy, rustdoc, cargo-deny, ruff
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
-	@if command -v cargo-deny >/dev/null 2>&1 && [ -f deny.toml ]; then $(CARGO) deny check; \
-	  else echo "cargo-deny is not installed: not checked"; fi
+	@if command -v cargo-deny >/dev/null 2>&1; then $(CARGO) deny check; \
+	  else echo "cargo-deny is not installed: deny.toml is not checked"; fi
 	$(PY) -m ruff check testenv
 	$(PY) -m ruff format --check testenv
 
@@ -89,7 +89,7 @@ chart-golden: venv ## what the Helm chart renders for the tests' values, written
 	@$(PY) -m outrigger_testenv.chart.golden
 
 .PHONY: tools
-tools: ## docker-registry, skopeo, umoci, bubblewrap, promtool and chromium, where they can be installed
+tools: ## docker-registry, skopeo, umoci, buildah, bubblewrap, promtool and chromium, where they can be installed
 	@scripts/install-test-tools
 
 .PHONY: validate-model

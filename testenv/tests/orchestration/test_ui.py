@@ -114,10 +114,11 @@ def test_a_model_appears_when_it_is_pushed_and_asked_for(stack, page, package):
     row = page.text("tbody tr")
     assert MODEL in row and "latest" in row
     assert digest.removeprefix("sha256:")[:12] in row
+    assert "≈" in page.text("td.memory") and "on disk" in row
     assert page.run("document.querySelector('.digest').title").startswith(digest)
     page.wait_for("document.querySelector('td.rate').innerText.endsWith('/s')")
     page.wait_for("document.querySelector('#tiles').innerText.includes('Reachable')")
-    assert "1 model loaded" in page.text("#tiles")
+    assert "1 version loaded" in page.text("#tiles")
 
 
 def test_the_life_of_a_failing_model_has_its_reason_and_markup_stays_text(stack, page, package):
@@ -246,6 +247,13 @@ def test_it_says_when_it_is_disconnected_and_comes_back_by_itself(stack, page, p
     assert page.run("document.querySelector('#lost').hidden")
     page.wait_for("document.querySelector('tbody .pill')?.innerText === 'available'")
     page.complaints.clear()
+
+
+def test_pages_that_were_left_keep_no_connection_from_others(stack, page):
+    """A browser opens six to a server at most, and keeps pages for its button "back"."""
+    for _ in range(8):
+        page.open("about:blank")
+        look(page, stack)
 
 
 def test_light_and_dark_are_the_systems_until_somebody_chooses(stack, page):
