@@ -10,6 +10,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag};
 use outrigger_oci::{Image, Layer, Reference};
 use outrigger_store::{Package, Reservation};
+use outrigger_trace::{Parent, SpanKind};
 
 use super::{Done, Kept, Origin};
 use crate::{
@@ -22,8 +23,8 @@ use crate::{
 const ATTEMPTS: usize = 3;
 
 /// Gets the files of `key` into the store, if it is signed as it has to be. The
-/// registry is not asked for what is there already.
-pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Done {
+/// registry is not asked for what is there already. `span` is what is told of it.
+pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin, span: Parent) -> Done {
     let digest = key.digest;
     let verified = match signatures::verify(&world, &key).await {
         Ok(verified) => verified,
@@ -40,7 +41,7 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Do
         signatures::keep(&world, digest, verified).await;
         return Done::Pulled { origin, result: Ok(kept), trees: None };
     }
-    let result = fetch(&world, &key).await;
+    let result = fetch(&world, &key, &span).await;
     if result.is_ok() {
         signatures::keep(&world, digest, verified).await;
     }
@@ -52,14 +53,17 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Do
     Done::Pulled { origin, result, trees: trees.await }
 }
 
-async fn fetch(world: &Arc<World>, key: &ModelKey) -> Result<Kept, Failure> {
+async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept, Failure> {
     let reference = world.names.version(key)?;
     let _permit = world.pulls.acquire().await.expect("never closed");
-    let image = world.client.image(&reference).await.map_err(|error| error.failure())?;
+    let resolve = span.child("resolve", SpanKind::Client);
+    let image = world.client.image(&reference).await.map_err(|error| error.failure());
+    resolve.end(&image);
+    let image = image?;
     let mut attempt = 1;
     loop {
-        let reservation = download(world, &reference, &image).await?;
-        match unpack(world, &image).await {
+        let reservation = download(world, &reference, &image, span).await?;
+        match unpack(world, &image, span).await {
             Err(again) if again.layers_lost && attempt < ATTEMPTS => attempt += 1,
             Err(failed) => return Err(failed.failure),
             Ok(kept) => return Ok(kept),
@@ -74,6 +78,7 @@ async fn download(
     world: &Arc<World>,
     reference: &Reference,
     image: &Image,
+    span: &Parent,
 ) -> Result<Reservation, Failure> {
     let sizes: Vec<_> = image.layers.iter().map(|layer| (layer.digest, layer.size)).collect();
     let layers = image.layers.clone();
@@ -90,12 +95,17 @@ async fn download(
     .await
     .map_err(|error| store_failure(&error))?;
     let fetch = |(layer, dest): (Layer, PathBuf)| async move {
-        world.client.fetch_blob(reference, &layer, &dest).await
+        let mut part = span.child("layer", SpanKind::Client);
+        part.set("outrigger.layer.digest", layer.digest.to_string());
+        part.set("outrigger.layer.size", layer.size as i64);
+        let fetched = world.client.fetch_blob(reference, &layer, &dest).await;
+        let fetched = fetched.map_err(|error| error.failure());
+        part.end(&fetched);
+        fetched
     };
     let fetches = stream::iter(missing.clone()).map(Ok);
     let concurrency = world.config.layer_concurrency.max(1);
-    let fetched = fetches.try_for_each_concurrent(concurrency, fetch).await;
-    fetched.map_err(|error| error.failure())?;
+    fetches.try_for_each_concurrent(concurrency, fetch).await?;
     blocking(world, move |world| {
         missing.iter().try_for_each(|(layer, _)| world.store.commit_blob(&layer.digest))
     })
@@ -109,14 +119,15 @@ struct Unpacked {
     layers_lost: bool,
 }
 
-async fn unpack(world: &Arc<World>, image: &Image) -> Result<Kept, Unpacked> {
+async fn unpack(world: &Arc<World>, image: &Image, span: &Parent) -> Result<Kept, Unpacked> {
+    let mut part = span.child("unpack", SpanKind::Internal);
     let package = Package {
         digest: image.digest,
         platform_digest: image.platform_digest,
         labels: labels(image),
         layers: image.layers.iter().map(|layer| (layer.digest, layer.kind)).collect(),
     };
-    blocking(world, move |world| {
+    let unpacked = blocking(world, move |world| {
         let unpacked = world.store.unpack(&package, &|digest| world.uses(digest));
         unpacked.map(|tree| Kept::of(&tree)).map_err(|error| Unpacked {
             failure: store_failure(&error),
@@ -126,7 +137,11 @@ async fn unpack(world: &Arc<World>, image: &Image) -> Result<Kept, Unpacked> {
             ),
         })
     })
-    .await
+    .await;
+    if let Err(failed) = &unpacked {
+        part.failed(&failed.failure);
+    }
+    unpacked
 }
 
 /// The labels, with the annotations beneath them.
