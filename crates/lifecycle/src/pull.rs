@@ -10,6 +10,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use outrigger_core::{Digest, Failure};
 use outrigger_oci::{Client, Image, Layer, Progress};
 use outrigger_store::{Error, Package, Reservation, Store, Tree};
+use outrigger_trace::{Parent, SpanKind};
 
 use crate::{blocking::blocking, metrics, world::store_failure};
 
@@ -38,10 +39,15 @@ impl Pull<'_> {
     /// The registry's, the image's or the store's, as [`outrigger_oci::Error::failure`] and
     /// [`outrigger_store::Error::reason`] have them.
     pub async fn tree(&self, image: &Image) -> Result<Tree, Failure> {
+        self.traced(image, &Parent::default()).await
+    }
+
+    /// The same, told as parts of `span`.
+    pub(crate) async fn traced(&self, image: &Image, span: &Parent) -> Result<Tree, Failure> {
         let mut attempt = 1;
         loop {
-            let reservation = self.download(image).await?;
-            match self.unpack(image).await {
+            let reservation = self.download(image, span).await?;
+            match self.unpack(image, span).await {
                 Err(error) if layers_lost(&error) && attempt < ATTEMPTS => attempt += 1,
                 unpacked => return unpacked.map_err(|error| store_failure(&error)),
             }
@@ -51,17 +57,23 @@ impl Pull<'_> {
 
     /// Gets the layers that are missing. They are safe from eviction until the
     /// reservation is dropped.
-    async fn download(&self, image: &Image) -> Result<Reservation, Failure> {
+    async fn download(&self, image: &Image, span: &Parent) -> Result<Reservation, Failure> {
         let (store, in_use) = (self.store.clone(), Arc::clone(&self.in_use));
         let layers = image.layers.clone();
         let reserved = blocking(move || reserve(&store, &layers, &*in_use)).await;
         let (reservation, missing) = reserved.map_err(|error| store_failure(&error))?;
         let fetch = |(layer, dest): (Layer, PathBuf)| async move {
-            self.client.fetch_blob_with(&image.reference, &layer, &dest, self.progress).await
+            let mut part = span.child("layer", SpanKind::Client);
+            part.set("outrigger.layer.digest", layer.digest.to_string());
+            part.set("outrigger.layer.size", layer.size as i64);
+            let reference = &image.reference;
+            let fetched = self.client.fetch_blob_with(reference, &layer, &dest, self.progress);
+            let fetched = fetched.await.map_err(|error| error.failure());
+            part.end(&fetched);
+            fetched
         };
         let fetches = stream::iter(missing.clone()).map(Ok);
-        let fetched = fetches.try_for_each_concurrent(self.concurrency.max(1), fetch).await;
-        fetched.map_err(|error| error.failure())?;
+        fetches.try_for_each_concurrent(self.concurrency.max(1), fetch).await?;
         let store = self.store.clone();
         let committed = blocking(move || {
             missing.iter().try_for_each(|(layer, _)| store.commit_blob(&layer.digest))
@@ -70,7 +82,8 @@ impl Pull<'_> {
         Ok(reservation)
     }
 
-    async fn unpack(&self, image: &Image) -> Result<Tree, Error> {
+    async fn unpack(&self, image: &Image, span: &Parent) -> Result<Tree, Error> {
+        let mut part = span.child("unpack", SpanKind::Internal);
         let package = Package {
             digest: image.digest,
             platform_digest: image.platform_digest,
@@ -78,7 +91,11 @@ impl Pull<'_> {
             layers: image.layers.iter().map(|layer| (layer.digest, layer.kind)).collect(),
         };
         let (store, in_use) = (self.store.clone(), Arc::clone(&self.in_use));
-        blocking(move || store.unpack(&package, &*in_use)).await
+        let unpacked = blocking(move || store.unpack(&package, &*in_use)).await;
+        if let Err(error) = &unpacked {
+            part.failed(&store_failure(error));
+        }
+        unpacked
     }
 }
 

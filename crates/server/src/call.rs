@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use axum::http::Extensions;
 use outrigger_core::{Arm, Failure, ModelKey, ModelName, Reason};
 use outrigger_lifecycle::Lease;
-use outrigger_trace::{Kind, Span};
+use outrigger_trace::{Span, SpanKind};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
@@ -272,12 +272,12 @@ impl Call {
 
     /// The span of a stage that begins now.
     pub(crate) fn stage(&self, stage: Stage) -> Span {
-        self.0.span.child(stage.as_str(), Kind::Internal)
+        self.0.span.child(stage.as_str(), SpanKind::Internal)
     }
 
     /// The span of a request to another process.
     pub(crate) fn request(&self, name: &'static str) -> Span {
-        self.0.span.child(name, Kind::Client)
+        self.0.span.child(name, SpanKind::Client)
     }
 
     /// Notes that the call ended with this failure, if it has not ended yet.
@@ -355,7 +355,7 @@ impl Inner {
         if self.surface == Surface::Grpc {
             let code = self.outcome.get().map_or(Code::Cancelled, Outcome::code);
             span.set("rpc.system", "grpc");
-            span.set("rpc.grpc.status_code", code as i32);
+            span.set("rpc.grpc.status_code", i64::from(code as i32));
         }
         if let Some(version) = told.version.take() {
             span.set("outrigger.model.name", version.name.to_string());

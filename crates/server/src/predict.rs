@@ -277,7 +277,7 @@ async fn run(
     if span.is_recorded() {
         span.set("rpc.system", "grpc");
         span.set("outrigger.servable", lease.id.to_string());
-        span.set("outrigger.treatments", packed.treatments as u64);
+        span.set("outrigger.treatments", packed.treatments as i64);
     }
     let run = lease.backend.predict(backend::Call {
         target: Arc::clone(&lease.target),

@@ -10,7 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("features", &["core", "proto"]),
     ("canary", &["core", "proto"]),
-    ("trace", &["core", "proto"]),
+    ("trace", &["core"]),
     ("oci", &["core", "proto"]),
     ("store", &["core", "proto"]),
     ("net", &[]),

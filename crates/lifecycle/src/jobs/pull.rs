@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag};
 use outrigger_oci::Progress;
+use outrigger_trace::{Parent, SpanKind};
 
 use super::{Done, Kept, Origin};
 use crate::{
@@ -14,8 +15,8 @@ use crate::{
 };
 
 /// Gets the files of `key` into the store, if it is signed as it has to be. The
-/// registry is not asked for what is there already.
-pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Done {
+/// registry is not asked for what is there already. `span` is what is told of it.
+pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin, span: Parent) -> Done {
     let digest = key.digest;
     let verified = match signatures::verify(&world, &key).await {
         Ok(verified) => verified,
@@ -32,7 +33,7 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Do
         signatures::keep(&world, digest, verified).await;
         return Done::Pulled { origin, result: Ok(kept), trees: None };
     }
-    let result = fetch(&world, &key).await;
+    let result = fetch(&world, &key, &span).await;
     if result.is_ok() {
         signatures::keep(&world, digest, verified).await;
     }
@@ -44,10 +45,12 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Do
     Done::Pulled { origin, result, trees: trees.await }
 }
 
-async fn fetch(world: &Arc<World>, key: &ModelKey) -> Result<Kept, Failure> {
+async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept, Failure> {
     let reference = world.names.version(key)?;
     let _permit = world.pulls.acquire().await.expect("never closed");
-    let image = world.client.image(&reference).await.map_err(|error| error.failure())?;
+    let resolve = span.child("resolve", SpanKind::Client);
+    let image = world.client.image(&reference).await.map_err(|error| error.failure());
+    resolve.end(&image);
     let uses = Arc::clone(world);
     let pull = Pull {
         client: &world.client,
@@ -56,7 +59,7 @@ async fn fetch(world: &Arc<World>, key: &ModelKey) -> Result<Kept, Failure> {
         concurrency: world.config.layer_concurrency,
         progress: &Progress::default(),
     };
-    pull.tree(&image).await.map(|tree| Kept::of(&tree))
+    pull.traced(&image?, span).await.map(|tree| Kept::of(&tree))
 }
 
 /// Which digest a tag is now.
