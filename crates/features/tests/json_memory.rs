@@ -96,8 +96,11 @@ fn most(plan: &Plan, body: &[u8]) -> usize {
     MOST.get() - before
 }
 
-/// Beginning, what is repeated, and end of bodies that want much.
-const BODIES: [(&str, fn(usize, &mut String), &str); 13] = [
+/// Beginning, what is repeated, and end.
+type Body = (&'static str, fn(usize, &mut String), &'static str);
+
+/// Bodies that want much.
+const BODIES: [Body; 13] = [
     (r#"{"model":{"name":"m"},"treatments":["#, |_, body| body.push_str("{}"), "]}"),
     (
         r#"{"model":{"name":"m"},"treatments":["#,

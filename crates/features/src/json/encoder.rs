@@ -275,7 +275,10 @@ fn request<'de, A: MapAccess<'de>>(
             |encoder| {
                 let what = match key.as_str() {
                     "model" => return model(encoder, members.next_value()?),
-                    "options" => return Ok(options = Some(members.next_value::<Small>()?)),
+                    "options" => {
+                        options = Some(members.next_value::<Small>()?);
+                        return Ok(());
+                    }
                     "request_id" => What::RequestId,
                     "routing_key" => What::RoutingKey,
                     "treatments" => What::Treatments,
