@@ -269,14 +269,14 @@ impl Service {
             Settings::try_from(&layer.under(&canary.overrides).message())
         });
         let profile = self.profile(version).map(|profiled| Arc::clone(&profiled.profile));
-        let settings = settings.and_then(|settings| settings.against(profile));
-        let settings = settings.map_err(|error| {
-            let message = format!("label {}: {error}", outrigger_canary::LABEL);
-            Failure::new(outrigger_core::Reason::CanaryInvalid, message)
-        })?;
         let live = ModelKey { name: version.name.clone(), digest: live };
         let draws = [version, &live].into_iter().any(|version| self.draws(version));
-        Ok(if draws { settings.of_distributions() } else { settings })
+        let settings = settings.and_then(|settings| settings.against(profile));
+        let settings = settings.and_then(|it| if draws { it.of_distributions() } else { Ok(it) });
+        settings.map_err(|error| {
+            let message = format!("label {}: {error}", outrigger_canary::LABEL);
+            Failure::new(outrigger_core::Reason::CanaryInvalid, message)
+        })
     }
 
     /// What the features of a version that is up looked like at its training.
