@@ -180,8 +180,8 @@ impl Predictor {
         let lease = attempts.lease();
         let encoded = OnceCell::new();
         let packed = timed(call, Stage::Decode, || {
-            let request = json::predict_request(&lease.plan, body)?;
-            let encoded = encoded.get_or_init(|| Bytes::from(request.encode_to_vec()));
+            let request = json::encode_request(&lease.plan, body)?;
+            let encoded = encoded.get_or_init(|| Bytes::from(request));
             lease.plan.pack_shared(encoded, &self.limits)
         })?;
         self.scored(call, attempts, packed, encoded.get(), |packed, outputs| {

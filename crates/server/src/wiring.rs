@@ -19,7 +19,7 @@ use crate::{
     auth,
     call::Surface,
     config::{Config, Images},
-    grpc::{self, Access, Canaries, Models},
+    grpc::{self, Access, Canaries, Models, Serving},
     guard::Guard,
     health::{self, Readiness},
     http,
@@ -137,7 +137,7 @@ pub(crate) fn connect(
 
 /// The applications of the four listeners.
 pub(crate) struct Surfaces {
-    pub(crate) grpc: Router,
+    pub(crate) grpc: Serving,
     pub(crate) http: Router,
     pub(crate) health: Router,
     pub(crate) admin: Router,
@@ -167,7 +167,7 @@ impl Surfaces {
         let most = server.max_message.bytes();
         let deadline = server.default_deadline.0;
         Self {
-            grpc: grpc::serving(
+            grpc: Serving::new(
                 predictor.clone(),
                 told(Access::Read),
                 &parts.reporter,

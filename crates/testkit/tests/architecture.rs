@@ -31,7 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "trace",
         ],
     ),
-    ("engine", &["proto"]),
+    ("engine", &["proto", "net"]),
     ("tools", &["proto", "core", "features", "canary", "oci", "store", "backend", "lifecycle"]),
     ("bench", &["proto", "core", "features", "backend"]),
     ("cli", &["server", "engine", "tools", "bench", "canary"]),
