@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use outrigger_core::Arm;
+use serde::{Deserialize, Serialize};
 
 use crate::Share;
 
@@ -48,9 +50,16 @@ impl Draw {
 /// were seen is held in a bit for each, found by hash; one that finds its bit taken
 /// passes for seen, whichever arm it has.
 ///
-/// Threads may share it: no lock, and nothing is written for keys seen before.
-#[derive(Debug)]
+/// Threads may share it: no lock, and nothing is written for keys seen before. It is
+/// kept over restarts as base64 of its bits.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Exposures(Box<[AtomicU64]>);
+
+/// What was written is not [`Exposures::KEYS`] bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not the keys seen during a trial")]
+pub struct InvalidExposures;
 
 impl Exposures {
     /// So many keys at most are told apart, in as many bits: 128 KiB.
@@ -74,6 +83,33 @@ impl Exposures {
 impl Default for Exposures {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// As they are at the time; keys that are seen meanwhile may be missing.
+impl Clone for Exposures {
+    fn clone(&self) -> Self {
+        Self(self.0.iter().map(|word| AtomicU64::new(word.load(Ordering::Relaxed))).collect())
+    }
+}
+
+impl From<Exposures> for String {
+    fn from(exposures: Exposures) -> Self {
+        let words = exposures.0.into_iter().map(AtomicU64::into_inner);
+        STANDARD.encode(words.flat_map(u64::to_le_bytes).collect::<Vec<_>>())
+    }
+}
+
+impl TryFrom<String> for Exposures {
+    type Error = InvalidExposures;
+
+    fn try_from(written: String) -> Result<Self, InvalidExposures> {
+        let bytes = STANDARD.decode(written).map_err(|_| InvalidExposures)?;
+        if bytes.len() as u64 * 8 != Self::KEYS {
+            return Err(InvalidExposures);
+        }
+        let (words, _) = bytes.as_chunks();
+        Ok(Self(words.iter().map(|word| AtomicU64::new(u64::from_le_bytes(*word))).collect()))
     }
 }
 
@@ -171,6 +207,21 @@ mod tests {
         assert!(draws.iter().all(|draw| !exposures.first(*draw)));
         let canary = first.iter().filter(|draw| draw.arm(share(0.1)) == Arm::Canary).count();
         assert_binomial(canary, first.len(), 0.1);
+    }
+
+    #[test]
+    fn keys_stay_seen_in_a_later_process() {
+        let exposures = Exposures::new();
+        let draws: Vec<_> = keys().map(|key| Draw::of_key("sha256:0a", &key)).collect();
+        let (before, after) = draws.split_at(KEYS / 2);
+        assert!(before.iter().filter(|draw| exposures.first(**draw)).count() > KEYS * 4 / 10);
+        let written = serde_json::to_string(&exposures).unwrap();
+        let later: Exposures = serde_json::from_str(&written).unwrap();
+        assert!(before.iter().all(|draw| !later.first(*draw)));
+        assert!(after.iter().filter(|draw| later.first(**draw)).count() > KEYS * 4 / 10);
+        for wrong in ["\"\"", "\"AAAA\"", "\"?\"", "[]"] {
+            assert!(serde_json::from_str::<Exposures>(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

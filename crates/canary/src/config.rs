@@ -118,12 +118,17 @@ impl Config {
             expected > 0.0 && expected < 1.0,
             "non-finite: the expected rate must be above 0 and below 1".to_owned(),
         );
-        require(self.limits().next().is_some(), "no signal is watched".to_owned());
         require(
             self.minimum_time <= self.maximum_time,
             "the minimum time must not be longer than the maximum time".to_owned(),
         );
         problems
+    }
+
+    /// Whether it watches anything. What is not watched cannot be wrong, so that a
+    /// judge of nothing would promote everything.
+    pub fn watches(&self) -> bool {
+        self.limits().next().is_some()
     }
 
     /// The signals that are watched, with their limits.

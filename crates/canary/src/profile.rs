@@ -203,7 +203,7 @@ impl Feature {
     }
 
     /// A category, for people.
-    fn label(&self, category: usize) -> String {
+    pub(crate) fn label(&self, category: usize) -> String {
         match (category, &self.values) {
             (MISSING, _) => "missing".to_owned(),
             (OTHER, _) => "out of vocabulary".to_owned(),

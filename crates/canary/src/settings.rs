@@ -109,13 +109,19 @@ impl std::error::Error for InvalidSettings {}
 impl Settings {
     /// The same for models of which one draws: two of their answers to a request
     /// differ anyway, so that only distributions are compared.
-    #[must_use]
-    pub fn of_distributions(self) -> Self {
-        Self { shadow: 0.0, judge: Config { disagreement: None, ..self.judge }, ..self }
+    ///
+    /// # Errors
+    /// No distribution is watched.
+    pub fn of_distributions(self) -> Result<Self, InvalidSettings> {
+        let judge = Config { disagreement: None, ..self.judge };
+        if !judge.watches() {
+            let problem = "signals: a model that draws is compared by distributions only, and \
+                           none of them is watched";
+            return Err(InvalidSettings::one(problem.to_owned()));
+        }
+        Ok(Self { shadow: 0.0, judge, ..self })
     }
-}
 
-impl Settings {
     /// The same with the features held against the canary's profile, if they are to
     /// be.
     ///
@@ -170,6 +176,9 @@ impl TryFrom<&ModelCanaryConfig> for Settings {
         problems.shadow(&settings);
         problems.0.extend(settings.skew.and_then(|limits| limits.problem(Signal::Skew)));
         problems.0.extend(settings.judge.problems());
+        if !settings.judge.watches() && settings.skew.is_none() {
+            problems.0.push("signals: none is watched".to_owned());
+        }
         if problems.0.is_empty() { Ok(settings) } else { Err(InvalidSettings(problems.0)) }
     }
 }
@@ -337,7 +346,7 @@ mod tests {
         let both = json!({"shadow": 1, "signals": {"disagreement": {"margin": 0.3}}});
         let settings = read(&both).unwrap();
         assert_eq!(settings.judge.disagreement, Some(Limits { tolerance: 0.1, margin: 0.3 }));
-        let settings = settings.of_distributions();
+        let settings = settings.of_distributions().unwrap();
         assert_eq!((settings.shadow, settings.judge.disagreement), (0.0, None));
         for wrong in [json!({"shadow": 1.5}), json!({"signals": {"disagreement": {}}})] {
             let told = read(&wrong).unwrap_err().to_string();
@@ -345,10 +354,52 @@ mod tests {
         }
     }
 
+    fn profile() -> Option<Arc<Profile>> {
+        let profile = br#"{"schema": "outrigger.dev/profile/v1", "features": []}"#;
+        Some(Arc::new(Profile::parse(profile).unwrap()))
+    }
+
+    /// Settings that watch what is `named` and nothing else.
+    fn only(named: &serde_json::Value) -> Result<Settings, InvalidSettings> {
+        let off = json!({"off": true});
+        let mut signals = json!({
+            "errorRate": off, "latency": {"limits": off}, "scoreDrift": off,
+            "nonFinite": {"limits": off},
+        });
+        let named = named.as_object().unwrap().clone();
+        signals.as_object_mut().unwrap().extend(named);
+        read(&json!({"shadow": 0.5, "signals": signals}))
+    }
+
+    #[test]
+    fn each_signal_may_be_watched_alone_and_none_may_not() {
+        for named in [
+            json!({"errorRate": {}}),
+            json!({"latency": {}}),
+            json!({"scoreDrift": {}}),
+            json!({"nonFinite": {}}),
+            json!({"disagreement": {}}),
+            json!({"skew": {}}),
+        ] {
+            let settings = only(&named).and_then(|settings| settings.against(profile()));
+            assert!(settings.unwrap().judge.watches(), "{named}");
+        }
+        assert!(only(&json!({})).unwrap_err().to_string().contains("none is watched"));
+    }
+
+    #[test]
+    fn of_a_model_that_draws_something_has_to_be_watched() {
+        let drawing = |named| {
+            let settings = only(&named).and_then(|settings| settings.against(profile()));
+            settings.unwrap().of_distributions()
+        };
+        assert!(drawing(json!({"skew": {}, "disagreement": {}})).is_ok());
+        let told = drawing(json!({"disagreement": {}})).unwrap_err().to_string();
+        assert!(told.contains("draws"), "{told}");
+    }
+
     #[test]
     fn skew_is_watched_when_it_is_named_and_needs_a_profile() {
-        let profile = br#"{"schema": "outrigger.dev/profile/v1", "features": []}"#;
-        let profile = || Some(Arc::new(Profile::parse(profile).unwrap()));
         assert_eq!(read(&json!({})).unwrap().against(profile()).unwrap().judge.skew, None);
         let settings = read(&json!({"signals": {"skew": {"tolerance": 0.03}}})).unwrap();
         let told = settings.clone().against(None).unwrap_err().to_string();

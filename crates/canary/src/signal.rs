@@ -164,8 +164,8 @@ fn tests(config: &Config, error: f64) -> Vec<(Signal, Limits, Box<dyn Test>)> {
         };
         tests.push((Signal::NonFinite, limits, test));
     }
-    if let Some(LatencyLimits { limits, .. }) = config.latency {
-        tests.push((Signal::Latency, limits, Box::new(Latency)));
+    if let Some(LatencyLimits { quantile, limits }) = config.latency {
+        tests.push((Signal::Latency, limits, Box::new(Latency { quantile })));
     }
     if let Some(limits) = config.scores {
         tests.push((Signal::Scores, limits, Box::new(Scores)));

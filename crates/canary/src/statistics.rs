@@ -2,6 +2,7 @@
 //! can be added up over replicas.
 
 mod arm;
+mod comparison;
 mod deviation;
 mod features;
 mod pairs;
@@ -13,8 +14,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use outrigger_core::Arm;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::{Observation, Pair, Reference, Share};
+use crate::{Observation, Pair, Profile, Reference, Share};
 pub use arm::ArmStatistics;
+pub use comparison::{ComparedCategory, ComparedFeature, Comparison};
 pub use deviation::Deviation;
 pub use features::Features;
 pub use pairs::Pairs;
@@ -127,6 +129,11 @@ impl Statistics {
             }
         }
         whole
+    }
+
+    /// The features of an arm's requests, against the profile of the arm's model.
+    pub fn compare(&self, arm: Arm, profile: Arc<Profile>) -> Comparison {
+        Comparison::new(profile, self.arm(arm).features().clone())
     }
 
     /// How many requests live and the canary were assigned.

@@ -332,13 +332,89 @@ fn a_verdict_says_why() {
     assert!(!text.contains("error rate"), "{text}");
 }
 
+/// Statistics of so many requests of a live whose latency has that sigma, and had that
+/// median before the trial.
+fn timed(sigma: f64, before: Duration, effect: Effect, requests: u32) -> Statistics {
+    let live = Generated { sigma, ..Generated::default() };
+    let earlier = Live::Generated(Generated { latency: before, ..live });
+    let sample = Traffic::new(share(0.1), earlier, Effect::NONE, 0).before(Reference::REQUESTS);
+    let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, 0.95)));
+    let mut traffic = Traffic::new(share(0.1), Live::Generated(live), effect, 1);
+    (0..requests).for_each(|_| statistics.record(traffic.share, &traffic.request()));
+    statistics
+}
+
+fn latency_of(statistics: &Statistics) -> Finding {
+    let verdict = Decider::new(Config::default()).verdict(statistics, HOUR);
+    finding(&verdict, Signal::Latency).clone()
+}
+
+const USUAL: Duration = Duration::from_millis(20);
+
+#[test]
+fn a_live_that_hardly_varies_can_be_kept_up_with() {
+    let slower = |latency| Effect { latency, ..Effect::NONE };
+    for sigma in [0.0, 0.001, 0.01, 0.05] {
+        let found = |effect| latency_of(&timed(sigma, USUAL, effect, 20_000));
+        for (effect, state) in [
+            (Effect::NONE, State::Harmless),
+            (slower(0.5), State::Harmless),
+            (slower(1.2), State::Harmful),
+        ] {
+            let found = found(effect);
+            assert_eq!(found.state, state, "{effect:?} at {sigma}: {found}");
+            let beyond = f64::max(found.lower - found.difference, found.difference - found.upper);
+            assert!(beyond < 1e-9, "{found}");
+        }
+    }
+}
+
+#[test]
+fn a_live_that_hardly_varies_is_not_kept_up_with_by_a_long_tail() {
+    let at = |arm, millis| Observation {
+        arm,
+        latency: Duration::from_millis(millis),
+        outcome: Outcome::Empty,
+    };
+    let statistics = |every| {
+        let mut statistics =
+            Statistics::new(Arc::new(Reference::new(&[at(Arm::Live, 20); 1000], 0.95)));
+        for number in 0..5000_u64 {
+            (0..9).for_each(|_| statistics.record(share(0.1), &at(Arm::Live, 20)));
+            let millis = if number % every == 0 { 200 } else { 20 };
+            statistics.record(share(0.1), &at(Arm::Canary, millis));
+        }
+        statistics
+    };
+    // Where the 95th percentile is the same, the rest is no matter.
+    assert_eq!(latency_of(&statistics(100)).state, State::Harmless);
+    assert_eq!(latency_of(&statistics(12)).state, State::Harmful);
+}
+
+#[test]
+fn a_live_that_became_faster_can_be_kept_up_with() {
+    let before = Duration::from_millis(100);
+    let found = |effect| latency_of(&timed(0.5, before, effect, 300_000));
+    let alike = found(Effect::NONE);
+    assert_eq!(alike.state, State::Harmless, "{alike}");
+    assert!(alike.difference.abs() < 0.1, "{alike}");
+    let slower = found(Effect { latency: 1.2, ..Effect::NONE });
+    assert_ne!(slower.state, State::Harmless, "{slower}");
+}
+
 /// How many of 300 canaries have, at any look, a bound on the wrong side of
 /// what is true.
 fn missed(config: &Config, effect: Effect, truth: f64) -> usize {
+    missed_since(Generated::default(), config, effect, truth)
+}
+
+/// The same where live was different before the trial.
+fn missed_since(before: Generated, config: &Config, effect: Effect, truth: f64) -> usize {
     let decider = Decider::new(config.clone());
     let wrong = |seed: &u64| {
         let mut traffic = traffic(effect, *seed);
-        let sample = traffic.before(200);
+        let earlier = Live::Generated(before);
+        let sample = Traffic::new(traffic.share, earlier, Effect::NONE, *seed).before(200);
         let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, config.quantile())));
         (1..=3000_u64).any(|request| {
             statistics.record(traffic.share, &traffic.request());
@@ -371,6 +447,10 @@ fn bounds_cover_what_is_true_at_every_look() {
     let effect = Effect { latency: 1.3, ..Effect::NONE };
     assert!(missed(&latency, effect, 0.3) <= most);
     assert!(missed(&latency, effect, 0.0) > most);
+    // By the quantiles alone.
+    let slower = Generated { latency: Duration::from_secs(1), ..Generated::default() };
+    assert!(missed_since(slower, &latency, effect, 0.3) <= most);
+    assert!(missed_since(slower, &latency, Effect::NONE, 0.6) > most);
 
     let scores = Config { confidence: 0.9, scores: Some(limits), ..nothing() };
     assert!(missed(&scores, Effect::NONE, 0.0) <= most);

@@ -2,7 +2,10 @@
 
 use std::{collections::VecDeque, time::Duration, time::SystemTime};
 
-use outrigger_canary::{Arm, Deviation, Finding, Trial, Verdict, statistics::Pairs};
+use outrigger_canary::{
+    Arm, Deviation, Finding, Trial, Verdict,
+    statistics::{Comparison, Pairs},
+};
 use outrigger_core::{Digest, ModelName, Tag};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +41,8 @@ pub struct CanaryView {
     pub elapsed: Duration,
     /// What the judge said last; `None` before the split.
     pub verdict: Option<VerdictView>,
+    /// The features of the arms whose models have a profile.
+    pub features: Vec<(Arm, Comparison)>,
 }
 
 /// How far a canary has come.

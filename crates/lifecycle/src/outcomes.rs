@@ -56,20 +56,19 @@ pub(crate) enum Noted {
 #[repr(align(128))]
 struct Shard([Mutex<Vec<Noted>>; 2]);
 
-impl Default for Outcomes {
-    fn default() -> Self {
+impl Outcomes {
+    /// None yet, of a trial that has seen the keys of `exposures`.
+    pub(crate) fn new(exposures: Exposures) -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default());
         Self {
             shards: shards.collect(),
-            exposures: Exposures::new(),
+            exposures,
             lost: AtomicU64::new(0),
             shadows: Shadows::default(),
             features: [FEATURES; 2].map(AtomicU32::new),
         }
     }
-}
 
-impl Outcomes {
     /// Notes something. Never waits; without room it is only counted.
     pub(crate) fn note(&self, noted: Noted) {
         for part in &self.shards[place_of_thread()].0 {
@@ -85,6 +84,11 @@ impl Outcomes {
     /// Whether a key is seen for the first time in this trial.
     pub(crate) fn is_first(&self, draw: Draw) -> bool {
         self.exposures.first(draw)
+    }
+
+    /// Which keys were seen, for a later process.
+    pub(crate) fn exposures(&self) -> &Exposures {
+        &self.exposures
     }
 
     /// Whether the features of a request are to be looked at. That is so for a number
@@ -160,7 +164,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_while_it_is_collected() {
         const EACH: usize = 20_000;
-        let outcomes = Arc::new(Outcomes::default());
+        let outcomes = Arc::new(Outcomes::new(Exposures::new()));
         let noting = || {
             let outcomes = Arc::clone(&outcomes);
             thread::spawn(move || (0..EACH).for_each(|_| outcomes.note(noted())))
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn features_of_so_many_requests_of_each_arm_are_looked_at() {
-        let outcomes = Outcomes::default();
+        let outcomes = Outcomes::new(Exposures::new());
         let wanted = |arm| (0..1000).filter(|_| outcomes.wants_features(arm)).count();
         assert_eq!((wanted(Arm::Live), wanted(Arm::Live)), (FEATURES as usize, 0));
         assert_eq!(wanted(Arm::Canary), FEATURES as usize);
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_counted() {
-        let outcomes = Outcomes::default();
+        let outcomes = Outcomes::new(Exposures::new());
         (0..2 * MOST + 3).for_each(|_| outcomes.note(noted()));
         assert_eq!((outcomes.take_lost(), outcomes.take_lost()), (3, 0));
         assert_eq!(outcomes.take().len(), 2 * MOST);

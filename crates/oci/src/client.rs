@@ -175,6 +175,36 @@ impl Client {
     /// Points `tag` at what `reference` means; returns that digest.
     pub async fn tag(&self, reference: &Reference, tag: &Tag) -> Result<Digest, Error> {
         let stored = self.manifest(reference, &reference.selected()).await?;
+        self.point(reference, tag, stored).await
+    }
+
+    /// The same if the tag means `from`; returns what it means in the end.
+    ///
+    /// Registries cannot compare and set: the tag is looked up immediately before the
+    /// push and after it. What somebody else pushes between the look and the push is
+    /// overwritten; what they push after it stays, and is told.
+    pub async fn move_tag(
+        &self,
+        reference: &Reference,
+        tag: &Tag,
+        from: Digest,
+    ) -> Result<Digest, Error> {
+        let stored = self.manifest(reference, &reference.selected()).await?;
+        let tagged = reference.with_tag(tag.clone());
+        let found = self.resolve(&tagged).await?;
+        if found != from {
+            return Ok(found);
+        }
+        self.point(reference, tag, stored).await?;
+        self.resolve(&tagged).await
+    }
+
+    async fn point(
+        &self,
+        reference: &Reference,
+        tag: &Tag,
+        stored: Stored,
+    ) -> Result<Digest, Error> {
         match self.place(reference)? {
             Place::Remote(remote) => {
                 let parsed = manifest::parse(

@@ -1,30 +1,36 @@
 //! What lifecycle knows of canaries, as `outrigger.v1` says it.
 
-use outrigger_core::Digest;
+use outrigger_canary::{Entity, statistics::ComparedFeature};
+use outrigger_core::{Arm, Digest};
 use outrigger_lifecycle::{
     Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, DeviationView, FindingView,
     ShadowedView, VerdictView,
 };
 use outrigger_proto::outrigger::v1::{
     self as wire, Canary, CanaryVerdict, ListCanariesResponse,
-    canary::Phase,
+    canary::{Category, Feature, Phase},
     canary_decision::Outcome,
     canary_verdict::{Deviation, Finding, Shadowed},
 };
 use prost_types::{Duration, Timestamp};
 
-/// The canaries of `model`, or of all models if it is empty.
+/// The canaries of `model`, with all of their features, or of all models if it is
+/// empty.
 pub(crate) fn list(canaries: &Canaries, model: &str) -> ListCanariesResponse {
     let wanted = |name: &str| model.is_empty() || model == name;
     let decisions = canaries.decisions.iter().filter(|it| wanted(it.model.as_str()));
     let canaries = canaries.canaries.iter().filter(|it| wanted(it.model.as_str()));
     ListCanariesResponse {
-        canaries: canaries.map(canary).collect(),
+        canaries: canaries.map(|view| canary(view, !model.is_empty())).collect(),
         decisions: decisions.map(decision).collect(),
     }
 }
 
-fn canary(view: &CanaryView) -> Canary {
+fn canary(view: &CanaryView, with_features: bool) -> Canary {
+    let compared = view.features.iter().filter(|_| with_features);
+    let features = compared.flat_map(|(arm, compared)| {
+        compared.features().map(move |compared| feature(*arm, compared))
+    });
     Canary {
         model: view.model.to_string(),
         tag: view.tag.to_string(),
@@ -37,6 +43,26 @@ fn canary(view: &CanaryView) -> Canary {
         // Longer than a trial can last, it would be none.
         elapsed: Duration::try_from(view.elapsed).ok(),
         verdict: view.verdict.as_ref().map(verdict),
+        features: features.collect(),
+    }
+}
+
+fn feature(arm: Arm, compared: ComparedFeature) -> Feature {
+    let entity = match compared.entity {
+        Entity::User => "user",
+        Entity::Treatment => "treatment",
+    };
+    let categories = compared.categories.into_iter().map(|it| Category {
+        name: it.name,
+        expected: it.expected,
+        seen: it.seen,
+    });
+    Feature {
+        arm: arm.as_str().to_owned(),
+        name: compared.name,
+        entity: entity.to_owned(),
+        requests: compared.requests,
+        categories: categories.collect(),
     }
 }
 

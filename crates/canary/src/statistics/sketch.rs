@@ -92,9 +92,14 @@ pub(crate) fn index_of(value: f64) -> i32 {
     whole + i32::from(place > f64::from(whole))
 }
 
+/// The bin of [`Sketch::LEAST`].
+pub(crate) const FIRST: i32 = -1036;
+/// The bin of [`Sketch::MOST`].
+pub(crate) const LAST: i32 = 1037;
+
 /// Whether any value is counted in this bin.
 pub(crate) fn is_bin(index: i32) -> bool {
-    (index_of(Sketch::LEAST)..=index_of(Sketch::MOST)).contains(&index)
+    (FIRST..=LAST).contains(&index)
 }
 
 /// The largest value of a bin.
@@ -206,8 +211,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_constant_is_what_it_says() {
+    fn the_constants_are_what_they_say() {
         assert_eq!(LN_GAMMA, 2.0 * ACCURACY.atanh());
+        assert_eq!([FIRST, LAST], [Sketch::LEAST, Sketch::MOST].map(index_of));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outrigger_core::{Digest, Failure, ModelKey, fleet::TagKey};
+use outrigger_core::{Digest, Failure, ModelKey, Reason, fleet::TagKey};
 
 use crate::world::World;
 
@@ -15,24 +15,22 @@ pub(crate) enum Told {
     Elsewhere(Digest),
 }
 
-/// Moves the tag `key` to `canary` if it still is `live`. Registries cannot
-/// compare and set: a move between the look and the push is lost.
+/// Moves the tag `key` to `canary` if it still is `live`.
+///
+/// # Errors
+/// The registry's; also when it goes on naming `live` after the push.
 pub(crate) async fn promote(
     world: &Arc<World>,
     key: &TagKey,
     live: Digest,
     canary: Digest,
 ) -> Result<Told, Failure> {
-    let tagged = world.names.image(&key.name)?.with_tag(key.tag.clone());
-    let now = world.client.resolve(&tagged).await.map_err(|error| error.failure())?;
-    if now == canary {
-        return Ok(Told::Promoted);
-    }
-    if now != live {
-        return Ok(Told::Elsewhere(now));
-    }
     let version = world.names.version(&ModelKey { name: key.name.clone(), digest: canary })?;
-    let moved = world.client.tag(&version, &key.tag).await;
-    moved.map_err(|error| error.failure())?;
-    Ok(Told::Promoted)
+    let named = world.client.move_tag(&version, &key.tag, live).await;
+    let named = named.map_err(|error| error.failure())?;
+    if named == live {
+        let message = "the tag was pushed, and still names what was live";
+        return Err(Failure::new(Reason::RegistryUnavailable, message));
+    }
+    Ok(if named == canary { Told::Promoted } else { Told::Elsewhere(named) })
 }

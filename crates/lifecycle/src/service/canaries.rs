@@ -12,7 +12,7 @@ use std::{
 };
 
 use outrigger_canary::{
-    Arm, Cause, Conclusion, Decision, Deviation, Layer, Progress, Settings, Share, Trial,
+    Arm, Cause, Conclusion, Decision, Deviation, Exposures, Layer, Progress, Settings, Share, Trial,
 };
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Moment,
@@ -46,7 +46,7 @@ pub(super) struct Canaries {
     /// Names whose routes may have changed.
     changed: BTreeSet<ModelName>,
     /// Trials of an earlier process, until they go on.
-    unfinished: BTreeMap<TagKey, (Pair, Progress)>,
+    unfinished: BTreeMap<TagKey, Unfinished>,
     /// The latest first.
     decisions: VecDeque<CanaryDecision>,
     judge_at: Option<Moment>,
@@ -59,6 +59,13 @@ pub(super) struct Canaries {
 struct Pair {
     live: Digest,
     canary: Digest,
+}
+
+/// What an earlier process has left of a trial.
+struct Unfinished {
+    pair: Pair,
+    progress: Progress,
+    exposures: Exposures,
 }
 
 /// A canary on trial.
@@ -228,11 +235,13 @@ impl Service {
             Ok(settings) => Arc::new(settings),
             Err(failure) => return self.refuse(key, &canary_tag, pair, &failure),
         };
-        let unfinished = self.canaries.unfinished.remove(key);
-        let progress = unfinished.filter(|(earlier, _)| *earlier == pair).map(|it| it.1);
+        let unfinished = self.canaries.unfinished.remove(key).filter(|it| it.pair == pair);
+        let resumed = unfinished.is_some();
+        let (progress, exposures) =
+            unfinished.map(|it| (it.progress, it.exposures)).unwrap_or_default();
         tracing::info!(
             model.name = %key.name, model.tag = %key.tag, model.digest = %pair.canary,
-            live = %pair.live, resumed = progress.is_some(),
+            live = %pair.live, resumed,
             "a canary is on trial"
         );
         self.canaries.last += 1;
@@ -240,9 +249,9 @@ impl Service {
             number: self.canaries.last,
             pair,
             canary_tag,
-            trial: Trial::new(settings, progress.unwrap_or_default(), now),
+            trial: Trial::new(settings, progress, now),
             salt: pair.canary.to_string().into(),
-            outcomes: Arc::default(),
+            outcomes: Arc::new(Outcomes::new(exposures)),
             profiles: [pair.live, pair.canary]
                 .map(|digest| self.profile(&ModelKey { name: key.name.clone(), digest })),
             promotion: Promotion::Undecided,
@@ -269,14 +278,14 @@ impl Service {
             Settings::try_from(&layer.under(&canary.overrides).message())
         });
         let profile = self.profile(version).map(|profiled| Arc::clone(&profiled.profile));
-        let settings = settings.and_then(|settings| settings.against(profile));
-        let settings = settings.map_err(|error| {
-            let message = format!("label {}: {error}", outrigger_canary::LABEL);
-            Failure::new(outrigger_core::Reason::CanaryInvalid, message)
-        })?;
         let live = ModelKey { name: version.name.clone(), digest: live };
         let draws = [version, &live].into_iter().any(|version| self.draws(version));
-        Ok(if draws { settings.of_distributions() } else { settings })
+        let settings = settings.and_then(|settings| settings.against(profile));
+        let settings = settings.and_then(|it| if draws { it.of_distributions() } else { Ok(it) });
+        settings.map_err(|error| {
+            let message = format!("label {}: {error}", outrigger_canary::LABEL);
+            Failure::new(outrigger_core::Reason::CanaryInvalid, message)
+        })
     }
 
     /// What the features of a version that is up looked like at its training.

@@ -182,24 +182,27 @@ async fn keys_keep_their_arm_and_the_trial_goes_on_in_the_next_process() {
     drop(running);
     let before = before.canaries[0].verdict.clone().expect("it was split");
     let arms = |handle: Handle| async move {
-        let mut arms = BTreeMap::new();
+        let (mut arms, mut counted) = (BTreeMap::new(), 0);
         for number in 0..200 {
             let key = format!("user-{number}");
             let deadline = Instant::now() + PATIENCE;
             let lease = handle.acquire(&name("churn"), &tag("latest"), &key, deadline).await;
-            arms.insert(key, lease.expect("served").arm());
+            let lease = lease.expect("served");
+            counted += usize::from(lease.is_counted());
+            arms.insert(key, lease.arm());
         }
-        arms
+        (arms, counted)
     };
-    let first = arms(handle.clone()).await;
+    let (first, counted) = arms(handle.clone()).await;
     assert!(first.values().filter(|arm| **arm == Arm::Canary).count() > 50);
+    assert!(counted > 190, "{counted}: hardly any of them passes for another");
     drop(handle);
     rig.stop().await;
     let handle = rig.start();
     let after = canaries(&handle, is_in(CanaryPhase::Split)).await;
     until(&handle, |it| stage(it, "churn", canary) == Some(Stage::Available)).await;
     canaries(&handle, |it| it.canaries[0].verdict.is_some()).await;
-    assert_eq!(arms(handle.clone()).await, first);
+    assert_eq!(arms(handle.clone()).await, (first, 0), "each key has counted before");
     let seen = canaries(&handle, |it| it.canaries[0].verdict.is_some()).await;
     let verdict = seen.canaries[0].verdict.as_ref().expect("judged");
     assert!(verdict.canary >= before.canary && verdict.live >= before.live, "{after:?}");

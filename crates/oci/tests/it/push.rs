@@ -81,6 +81,28 @@ async fn a_tag_is_pointed_at_what_is_there() {
 }
 
 #[tokio::test]
+async fn a_tag_is_moved_from_where_it_is_known_to_be_and_looked_at_again() {
+    let registry = Registry::start().await;
+    let (client, live) = (client(registry.host()), reference(registry.host(), ":live"));
+    let next = client.push(&live, &image(&[b"next"])).await.unwrap();
+    let last = client.push(&live, &image(&[b"last"])).await.unwrap();
+    let (canary, tag) = (live.with_digest(next), "live".parse().unwrap());
+    let path = "/v2/team/churn/manifests/live";
+    registry.forget_requests();
+    assert_eq!(client.move_tag(&canary, &tag, Digest::of(b"x")).await.unwrap(), last);
+    assert_eq!(registry.count("PUT", path), 0, "somebody has moved it");
+    // The push comes to nothing.
+    registry.script(Rule::on("PUT", path).times(1).status(201));
+    assert_eq!(client.move_tag(&canary, &tag, last).await.unwrap(), last);
+    assert_eq!(client.move_tag(&canary, &tag, last).await.unwrap(), next);
+    assert_eq!(client.resolve(&live).await.unwrap(), next);
+    let asked = registry.requests();
+    let asked = asked.iter().filter(|it| it.path.ends_with("/live"));
+    let methods: Vec<_> = asked.map(|it| it.method.as_str()).collect();
+    assert_eq!(methods[1..4], ["HEAD", "PUT", "HEAD"], "nothing comes between look and push");
+}
+
+#[tokio::test]
 async fn a_packed_directory_is_pushed_from_its_files() {
     let registry = Registry::start().await;
     let (client, latest) = (client(registry.host()), reference(registry.host(), ":latest"));

@@ -324,11 +324,11 @@ async fn nobody_waits_for_a_shadow() {
     }
 }
 
-/// The features are watched, and that there are answers.
+/// Only the features are watched.
 const SKEW: &str = r#"{
     "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.5},
     "signals": {
-        "errorRate": {"margin": 0.5}, "nonFinite": {"limits": {"off": true}}, "skew": {},
+        "errorRate": {"off": true}, "nonFinite": {"limits": {"off": true}}, "skew": {},
         "latency": {"limits": {"off": true}}, "scoreDrift": {"off": true}
     }
 }"#;
@@ -366,6 +366,19 @@ async fn features_as_at_training_are_harmless_and_a_model_without_a_profile_has_
         })
         .await;
     assert!(seen.decisions.is_empty());
+    let [t0] = &seen.canaries[0].features[..] else { panic!("live has no profile: {seen:?}") };
+    assert_eq!(
+        (t0.arm.as_str(), t0.name.as_str(), t0.entity.as_str()),
+        ("canary", "t0", "treatment")
+    );
+    let names: Vec<_> = t0.categories.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["missing", "out of vocabulary", "up to 2", "above the last edge"]);
+    assert_eq!(t0.categories.iter().map(|it| it.seen).sum::<f64>(), 1.0);
+    assert!(t0.requests > 0 && t0.categories[3].seen > 0.2 && t0.categories[3].expected == 0.5);
+    let mut canaries = service(tried.stack.addresses.grpc);
+    let all = canaries.list_canaries(ListCanariesRequest::default()).await;
+    let all = all.expect("canaries").into_inner();
+    assert!(all.canaries[0].features.is_empty(), "only of a model that is named");
     // It has none to compare with, and says so.
     tried.stack.publish_as(MODEL, "latest_canary", &linear(2.0)).await;
     let refused = |it: &ListCanariesResponse| {

@@ -2,11 +2,11 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use outrigger_canary::Progress;
+use outrigger_canary::{Exposures, Progress};
 use outrigger_core::{Digest, ModelName, Moment, Tag, fleet::TagKey};
 use serde::{Deserialize, Serialize};
 
-use super::Pair;
+use super::{Pair, Unfinished};
 use crate::{canaries::CanaryDecision, jobs::Done, service::Service, world::blocking};
 
 /// How often the time that trials have lasted is written down.
@@ -24,14 +24,14 @@ pub(in crate::service) struct Journal {
 type Shape = (Vec<(TagKey, u64, usize)>, usize, Option<std::time::SystemTime>);
 
 /// Trials and decisions, as they are written.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CanaryRecord {
     trials: Vec<TrialRecord>,
     decisions: VecDeque<CanaryDecision>,
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TrialRecord {
     model: ModelName,
@@ -39,6 +39,8 @@ struct TrialRecord {
     live: Digest,
     canary: Digest,
     progress: Progress,
+    #[serde(default)]
+    exposures: Exposures,
 }
 
 impl Service {
@@ -46,8 +48,9 @@ impl Service {
     pub(in crate::service) fn remember_canaries(&mut self, record: CanaryRecord) {
         self.canaries.decisions = record.decisions;
         let trials = record.trials.into_iter().map(|trial| {
-            let pair = Pair { live: trial.live, canary: trial.canary };
-            (TagKey { name: trial.model, tag: trial.tag }, (pair, trial.progress))
+            let TrialRecord { model, tag, live, canary, progress, exposures } = trial;
+            let pair = Pair { live, canary };
+            (TagKey { name: model, tag }, Unfinished { pair, progress, exposures })
         });
         self.canaries.unfinished = trials.collect();
     }
@@ -82,19 +85,21 @@ impl Service {
     }
 
     fn canary_record(&self, now: Moment) -> CanaryRecord {
-        let record = |key: &TagKey, pair: Pair, progress| TrialRecord {
+        let record = |key: &TagKey, pair: Pair, progress, exposures: &Exposures| TrialRecord {
             model: key.name.clone(),
             tag: key.tag.clone(),
             live: pair.live,
             canary: pair.canary,
             progress,
+            exposures: exposures.clone(),
         };
         let trials = self.canaries.trials.iter();
-        let trials = trials.map(|(key, it)| record(key, it.pair, it.trial.progress(now)));
+        let trials = trials
+            .map(|(key, it)| record(key, it.pair, it.trial.progress(now), it.outcomes.exposures()));
         // Those that have not gone on yet may do so in the next process.
         let unfinished = self.canaries.unfinished.iter();
         let unfinished =
-            unfinished.map(|(key, (pair, progress))| record(key, *pair, progress.clone()));
+            unfinished.map(|(key, it)| record(key, it.pair, it.progress.clone(), &it.exposures));
         CanaryRecord {
             trials: trials.chain(unfinished).collect(),
             decisions: self.canaries.decisions.clone(),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outrigger_canary::{Arm, Share};
+use outrigger_canary::{Arm, Share, statistics::Comparison};
 use outrigger_core::{
     Digest, ModelKey, Moment,
     fleet::{Answer, TagKey},
@@ -65,6 +65,7 @@ impl Service {
             share: trial.and_then(|it| it.share()).map_or(0.0, Share::probability),
             elapsed: trial.map_or(Duration::ZERO, |trial| trial.spent(now)),
             verdict: running.and_then(Running::verdict),
+            features: running.map(Running::features).unwrap_or_default(),
         }
     }
 
@@ -110,6 +111,17 @@ impl Running {
             found.map(move |deviation| DeviationView::new(arm, deviation))
         });
         VerdictView::of(&self.trial, deviations.collect())
+    }
+
+    /// The features of the arms whose models have a profile.
+    fn features(&self) -> Vec<(Arm, Comparison)> {
+        let Some(seen) = self.trial.statistics() else { return Vec::new() };
+        let compared = [Arm::Live, Arm::Canary].into_iter().zip(&self.profiles);
+        let compared = compared.filter_map(|(arm, profiled)| {
+            let profile = Arc::clone(&profiled.as_ref()?.profile);
+            Some((arm, seen.compare(arm, profile)))
+        });
+        compared.collect()
     }
 }
 
