@@ -91,8 +91,15 @@ def test_traces_reach_a_collector_with_the_caller_s_context(own_stack, tiny):
         stack.push(tiny(4), MODEL)
         stack.client().load(MODEL)
         life = collector.trace("bring up")
-        assert {"pull", "prepare", "publish", "load", "gate"} <= set(life)
-        assert all(each.parent in (life["bring up"].id, "") for each in life.values())
+        whole, pull = life.pop("bring up"), life["pull"]
+        steps, parts = (
+            {"pull", "prepare", "publish", "load", "gate"},
+            {"resolve", "layer", "unpack"},
+        )
+        assert set(life) == steps | parts
+        assert whole.parent == ""
+        assert {life[name].parent for name in steps} == {whole.id}
+        assert {life[name].parent for name in parts} == {pull.id}
 
         message = request({"age": 30}, OFFERS)
         message.model.CopyFrom(selector(MODEL))
