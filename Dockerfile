@@ -9,8 +9,8 @@ ARG RUST=docker.io/library/rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5
 FROM ${RUST} AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --package outrigger-cli \
-    && deploy/image/rootfs target/release/outrigger /rootfs
+RUN cargo build --profile dist --locked --package outrigger-cli \
+    && deploy/image/rootfs target/dist/outrigger /rootfs
 
 FROM scratch
 # Of Cargo.toml.

@@ -11,8 +11,14 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.outrigger-stamp
 LOCK := testenv/requirements.lock
 PROTOS := $(wildcard proto/outrigger/v1/*.proto)
-BINARY := $(or $(CARGO_TARGET_DIR),target)/release/outrigger
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BINARY := $(TARGET)/release/outrigger
+SHIPPED := $(TARGET)/dist/outrigger
 
+# What is measured and packed, unless another binary is asked for.
+ifeq ($(origin OUTRIGGER_BIN),undefined)
+bench image: export OUTRIGGER_BIN = $(abspath $(SHIPPED))
+endif
 export OUTRIGGER_BIN ?= $(abspath $(BINARY))
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
@@ -42,8 +48,8 @@ lint: venv ## what CI checks: formatting, clippy, rustdoc, cargo-deny, ruff
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
-	@if command -v cargo-deny >/dev/null 2>&1 && [ -f deny.toml ]; then $(CARGO) deny check; \
-	  else echo "cargo-deny is not installed: not checked"; fi
+	@if command -v cargo-deny >/dev/null 2>&1; then $(CARGO) deny check; \
+	  else echo "cargo-deny is not installed: deny.toml is not checked"; fi
 	$(PY) -m ruff check testenv
 	$(PY) -m ruff format --check testenv
 
@@ -57,10 +63,14 @@ format: venv ## format Rust and Python
 build: ## the release binary
 	$(CARGO) build --release --package outrigger-cli
 
+.PHONY: dist
+dist: ## the binary as it is shipped: optimised as a whole, which takes minutes
+	$(CARGO) build --profile dist --package outrigger-cli
+
 .PHONY: image
 image: export CARGO := $(CARGO)
-image: venv build ## the container image as an OCI layout, with its SBOM; needs no container engine
-	@$(PY) -m outrigger_testenv.image --output $(or $(CARGO_TARGET_DIR),target)/image
+image: venv dist ## the container image as an OCI layout, with its SBOM; needs no container engine
+	@$(PY) -m outrigger_testenv.image --output $(TARGET)/image
 
 .PHONY: venv
 venv: $(STAMP) ## the Python environment, with TensorFlow's CPU wheel
@@ -79,7 +89,7 @@ chart-golden: venv ## what the Helm chart renders for the tests' values, written
 	@$(PY) -m outrigger_testenv.chart.golden
 
 .PHONY: tools
-tools: ## docker-registry, skopeo, umoci, bubblewrap, promtool and chromium, where they can be installed
+tools: ## docker-registry, skopeo, umoci, buildah, bubblewrap, promtool and chromium, where they can be installed
 	@scripts/install-test-tools
 
 .PHONY: validate-model
@@ -89,8 +99,8 @@ validate-model: venv build tools ## check a model directory before it ships: MOD
 
 .PHONY: bench
 bench: export CARGO := $(CARGO)
-bench: venv build ## the figures of the request path; ONLY=prefix of their names, QUICK=1 to try
-	@$(PY) -m outrigger_testenv.bench --output $(or $(CARGO_TARGET_DIR),target)/bench \
+bench: venv dist ## the figures of the request path; ONLY=prefix of their names, QUICK=1 to try
+	@$(PY) -m outrigger_testenv.bench --output $(TARGET)/bench \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick)
 
 .PHONY: fuzz

@@ -12,8 +12,6 @@ const PUBLIC: [&str; 3] =
 const ENGINE: [&str; 3] =
     ["tensorflow/tensor.proto", "tensorflow/saved_model.proto", "tensorflow/serving/serving.proto"];
 
-const TRACES: &str = "opentelemetry/trace.proto";
-
 fn main() -> Result<()> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -22,7 +20,7 @@ fn main() -> Result<()> {
     let public = protox::compile(PUBLIC, [&root])?;
     fs::write(out.join("outrigger.v1.bin"), public.encode_to_vec())?;
 
-    let all = protox::compile(PUBLIC.iter().chain(&ENGINE).chain([&TRACES]), [&root])?;
+    let all = protox::compile(PUBLIC.iter().chain(&ENGINE), [&root])?;
     tonic_prost_build::configure()
         .bytes(".tensorflow")
         .bytes(".outrigger.v1.Matrix")

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, io};
 
 use http::{HeaderMap, StatusCode};
+use outrigger_core::causes;
 use serde_json::Value;
 use tonic::Status;
 use tonic_types::StatusExt as _;
@@ -91,16 +92,4 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::lost(error)
     }
-}
-
-/// An error with everything that caused it.
-pub(crate) fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use outrigger_core::{Content, DType, Tensor};
+use outrigger_core::{Content, Tensor};
 use outrigger_features::Plan;
 use outrigger_proto::tensorflow::{
-    DataType, SignatureDef, TensorProto, TensorShapeProto,
+    SignatureDef, TensorProto, TensorShapeProto,
     serving::{
         GetModelMetadataRequest, GetModelMetadataResponse, ModelSpec, PredictRequest,
         SignatureDefMap, model_spec::VersionChoice,
@@ -110,21 +110,13 @@ impl Found {
 }
 
 fn proto(tensor: Tensor) -> TensorProto {
-    let dtype = match tensor.dtype {
-        DType::Float32 => DataType::DtFloat,
-        DType::Float64 => DataType::DtDouble,
-        DType::Int32 => DataType::DtInt32,
-        DType::Int64 => DataType::DtInt64,
-        DType::Bool => DataType::DtBool,
-        DType::String => DataType::DtString,
-    };
     let dim = tensor.shape.iter().map(|&size| Dim { size, ..Dim::default() }).collect();
     let (tensor_content, string_val) = match tensor.content {
         Content::Bytes(bytes) => (bytes, Vec::new()),
         Content::Strings(strings) => (Bytes::new(), strings),
     };
     TensorProto {
-        dtype: dtype.into(),
+        dtype: tensor.dtype.tensorflow(),
         tensor_shape: Some(TensorShapeProto { dim, unknown_rank: false }),
         tensor_content,
         string_val,

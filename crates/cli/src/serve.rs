@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use outrigger_server::{
-    Error,
+    Error, causes,
     config::{self, Loaded},
 };
 
@@ -148,23 +148,11 @@ fn load(arguments: &Arguments) -> Result<Loaded, Exit> {
 }
 
 fn failed(error: Error) -> Exit {
-    let text = with_causes(&error);
+    let text = causes(&error);
     match error {
         Error::Config(_) => Exit::Usage(text),
         _ => Exit::Failed(text),
     }
-}
-
-/// An error and what caused it.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {

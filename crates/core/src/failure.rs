@@ -30,6 +30,22 @@ pub struct FieldViolation {
     pub description: String,
 }
 
+/// An error with everything that caused it: what stands first is rarely what helps
+/// ("transport error").
+pub fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
 impl Failure {
     /// A failure with a message.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
@@ -38,17 +54,7 @@ impl Failure {
 
     /// A failure for `error`, whose message tells the error and its sources.
     pub fn because(reason: Reason, error: &dyn std::error::Error) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            let text = cause.to_string();
-            if !message.ends_with(&text) {
-                message.push_str(": ");
-                message.push_str(&text);
-            }
-            source = cause.source();
-        }
-        Self::new(reason, message)
+        Self::new(reason, causes(error))
     }
 
     /// Says when to try again.

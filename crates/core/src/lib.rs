@@ -21,7 +21,7 @@ pub mod tags;
 mod tensor;
 
 pub use arm::Arm;
-pub use failure::{Failure, FieldViolation};
+pub use failure::{Failure, FieldViolation, causes};
 pub use layer::LayerKind;
 pub use machine::{Attempt, Context, Outcome, Versions};
 pub use metric::{Metric, MetricKind};

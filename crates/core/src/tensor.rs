@@ -41,6 +41,10 @@ pub enum Content {
 }
 
 impl DType {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Float32, Self::Float64, Self::Int32, Self::Int64, Self::Bool, Self::String];
+
     /// The name as metadata.json spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -50,6 +54,18 @@ impl DType {
             Self::Int64 => "int64",
             Self::Bool => "bool",
             Self::String => "string",
+        }
+    }
+
+    /// The number TensorFlow has for it: `DataType` of `tensorflow/core/framework/types.proto`.
+    pub const fn tensorflow(self) -> i32 {
+        match self {
+            Self::Float32 => 1,
+            Self::Float64 => 2,
+            Self::Int32 => 3,
+            Self::String => 7,
+            Self::Int64 => 9,
+            Self::Bool => 10,
         }
     }
 

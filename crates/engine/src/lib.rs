@@ -11,6 +11,7 @@
 //! is the gRPC interface and [`tensorflow`] the runtime below.
 
 pub mod config;
+mod connections;
 pub mod environment;
 pub mod loader;
 pub mod manager;

@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
+use outrigger_net::Workers;
 use outrigger_proto::tensorflow::serving::{
     ModelConfig, ModelConfigList, ModelServerConfig, model_server_config,
-    model_service_server::ModelServiceServer,
 };
 use tokio::{
     net::{TcpListener, UnixListener},
@@ -18,30 +18,21 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval, timeout},
 };
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::transport::Server;
 
 use crate::{
     config::{self, ConfigError},
+    connections,
     loader::{Loader, SavedModelLoader},
     manager::{self, Manager},
     options::{Models, Options},
-    reload::{self, Reloader},
+    reload::{self, Reloader, cores},
     servable::Servable,
     status::Status,
-    surface::{Calls, ModelService, PredictionService, Surface},
+    surface::{Calls, Services, Surface},
     tensorflow::{LocateError, OpenError, Runtime, Threads, locate},
 };
 
-/// Requests of a megabyte should not wait for window updates.
-const STREAM_WINDOW: u32 = 8 << 20;
-const CONNECTION_WINDOW: u32 = 32 << 20;
-/// A request in one frame is read where it arrived.
-const MAX_FRAME: u32 = 4 << 20;
-/// Clients bring as many streams as they like, as with TensorFlow Serving; the
-/// calls are limited.
-const MAX_STREAMS: u32 = i32::MAX as u32;
 /// How long requests may take to finish at the end.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -71,9 +62,6 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The transport failed.
-    #[error("the server failed: {0}")]
-    Transport(#[from] tonic::transport::Error),
     /// No threads or signals.
     #[error("cannot set up the process: {0}")]
     Process(#[source] io::Error),
@@ -91,10 +79,13 @@ impl Error {
 /// Call [`crate::environment::prepare`] first, before there are threads.
 ///
 /// # Errors
-/// If it cannot start, or its transport fails.
+/// If it cannot start.
 pub fn run(options: Options) -> Result<(), Error> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Process)?;
+    // Connections have threads of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::Process)?;
     let outcome = runtime.block_on(async {
         let stop = signalled()?;
         tokio::select! {
@@ -164,26 +155,22 @@ impl Engine {
     /// finish, and unloads nothing: the process is about to end.
     ///
     /// # Errors
-    /// If the transport fails.
+    /// If there are no threads to serve connections.
     pub async fn serve(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
-        self.log_addresses();
+        let workers = Workers::start(cores()).map_err(Error::Process)?;
+        let services = Services::new(Arc::clone(&self.surface));
         let closing = CancellationToken::new();
         let mut servers = JoinSet::new();
         if let Some(listener) = self.tcp.take() {
-            let incoming = TcpListenerStream::new(listener);
-            let incoming = tokio_stream::StreamExt::map(incoming, no_delay);
-            let closed = closing.clone().cancelled_owned();
-            servers.spawn(self.router().serve_with_incoming_shutdown(incoming, closed));
+            let (services, seats) = (services.clone(), workers.seats().clone());
+            servers.spawn(connections::serve(listener, services, seats, closing.clone()));
         }
         if let Some(listener) = self.unix.take() {
-            let incoming = UnixListenerStream::new(listener);
-            let closed = closing.clone().cancelled_owned();
-            servers.spawn(self.router().serve_with_incoming_shutdown(incoming, closed));
+            let seats = workers.seats().clone();
+            servers.spawn(connections::serve(listener, services, seats, closing.clone()));
         }
-        tokio::select! {
-            () = stop => {}
-            Some(ended) = servers.join_next() => return ended.expect("a server does not panic").map_err(Error::from),
-        }
+        self.log_addresses();
+        stop.await;
         tracing::info!("shutting down");
         closing.cancel();
         self.surface.stop.cancel();
@@ -198,18 +185,6 @@ impl Engine {
         Ok(())
     }
 
-    fn router(&self) -> tonic::transport::server::Router {
-        let models = ModelServiceServer::new(ModelService::new(Arc::clone(&self.surface)))
-            .max_decoding_message_size(i32::MAX as usize);
-        Server::builder()
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_frame_size(MAX_FRAME)
-            .max_concurrent_streams(MAX_STREAMS)
-            .add_service(PredictionService::new(Arc::clone(&self.surface)))
-            .add_service(models)
-    }
-
     fn log_addresses(&self) {
         let port = self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
         let port = port.map(tracing::field::display);
@@ -222,12 +197,6 @@ impl Engine {
             "listening"
         );
     }
-}
-
-fn no_delay(stream: io::Result<tokio::net::TcpStream>) -> io::Result<tokio::net::TcpStream> {
-    let stream = stream?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 fn first_config(models: &Models) -> Result<ModelServerConfig, ConfigError> {

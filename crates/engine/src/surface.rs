@@ -4,9 +4,9 @@ mod deadline;
 mod metadata;
 mod model;
 mod predict;
-mod prediction;
 mod reply;
 mod request;
+mod services;
 mod spec;
 mod tensor_in;
 mod tensor_out;
@@ -28,8 +28,11 @@ use crate::{
     tensorflow::Runtime,
 };
 
-pub use model::ModelService;
-pub use prediction::PredictionService;
+use model::ModelService;
+pub(crate) use services::Services;
+
+/// Bytes of a message, as with TensorFlow Serving.
+const MESSAGE_LIMIT: usize = i32::MAX as usize;
 
 /// What all calls share.
 #[derive(Debug)]

@@ -12,7 +12,8 @@
 //! are not. Unlike in the protobuf form, ids are returned unless `treatment_ids`
 //! is false.
 
-mod features;
+mod encoder;
+mod list;
 mod request;
 mod response;
 
@@ -21,9 +22,9 @@ use outrigger_proto::outrigger::v1::ModelSelector;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::reader::{Node, Wrong};
-pub use request::predict_request;
+use crate::reader::{Node, Small, Wrong};
 pub(crate) use request::read_request;
+pub use request::{encode_request, predict_request};
 pub use response::predict_response;
 
 /// What of a request is needed to find its model.
@@ -40,11 +41,11 @@ pub struct Routing {
 #[derive(Deserialize)]
 struct Head {
     #[serde(default)]
-    model: Value,
+    model: Small,
     #[serde(default)]
-    request_id: Value,
+    request_id: Small,
     #[serde(default)]
-    routing_key: Value,
+    routing_key: Small,
 }
 
 /// Reads a request's model, id and routing key; nothing of the rest but whether
@@ -60,13 +61,13 @@ pub fn selector(body: &[u8]) -> Result<Routing, Failure> {
     let head: Head = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
     let node = |key: &str, value| Node { path: key.to_owned(), value };
     let read = || {
-        if head.model.is_null() {
-            return Err(node("model", &head.model).error("is required"));
+        if head.model.0.is_null() {
+            return Err(node("model", &head.model.0).error("is required"));
         }
         Ok(Routing {
-            model: request::read_model(&node("model", &head.model))?,
-            request_id: request::read_text(&node("request_id", &head.request_id))?,
-            routing_key: request::read_text(&node("routing_key", &head.routing_key))?,
+            model: request::read_model(&node("model", &head.model.0))?,
+            request_id: request::read_text(&node("request_id", &head.request_id.0))?,
+            routing_key: request::read_text(&node("routing_key", &head.routing_key.0))?,
         })
     };
     read().map_err(malformed)

@@ -4,7 +4,7 @@ mod strict;
 
 use serde_json::{Map, Value};
 
-pub(crate) use strict::parse;
+pub(crate) use strict::{Small, parse, twice};
 
 type Result<T> = std::result::Result<T, Wrong>;
 
@@ -131,7 +131,7 @@ impl<'a> Object<'a> {
 }
 
 /// The JSON type of a value, with its article.
-pub(crate) fn kind(value: &Value) -> &'static str {
+fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",

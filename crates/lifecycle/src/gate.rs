@@ -4,11 +4,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outrigger_backend::{Backend, Call, Error, Target};
+use outrigger_backend::{Backend, Error, Target};
 use outrigger_core::{Failure, Reason, ServableId, Tensor};
 use outrigger_features::{GoldenCase, Limits, Packed, Plan};
 use prost::Message as _;
 use tokio::time::{Instant, sleep};
+
+use crate::call::call;
 
 /// An engine that is busy for a moment is asked so many times.
 const ATTEMPTS: u32 = 4;
@@ -69,9 +71,9 @@ impl Gate<'_> {
             let message = format!("{what}: {}: {}", failure.reason, failure.message);
             Failure::new(Reason::GoldenMismatch, message)
         };
-        let packed = self.plan.pack(&[request], &Limits::default()).map_err(refused)?;
+        let mut packed = self.plan.pack(&[request], &Limits::default()).map_err(refused)?;
         let outputs = match packed.needs_engine() {
-            true => self.predict(&packed, &what).await?,
+            true => self.predict(&mut packed, &what).await?,
             false => Vec::new(),
         };
         let response = self.plan.response(&packed, &outputs).map_err(refused)?;
@@ -79,24 +81,21 @@ impl Gate<'_> {
         case.compare(&response).map_err(|error| Failure::because(error.reason(), &error))
     }
 
-    async fn predict(&self, packed: &Packed<'_>, what: &str) -> Result<Vec<Tensor>, Failure> {
-        let target = Target::new(self.id.clone(), Arc::clone(self.plan.signature()));
-        let target = Arc::new(target);
+    async fn predict(&self, packed: &mut Packed<'_>, what: &str) -> Result<Vec<Tensor>, Failure> {
+        let mut call = call(&self.target(), self.plan, packed, self.deadline());
         let mut attempt = 1;
         loop {
-            let call = Call {
-                target: Arc::clone(&target),
-                inputs: packed.tensors.clone(),
-                outputs: self.plan.output_names(packed),
-                deadline: self.deadline(),
-                metadata: Default::default(),
-            };
-            match self.backend.predict(call).await {
+            match self.backend.predict(call.clone()).await {
                 Err(error) if passes(&error) && attempt < ATTEMPTS => attempt += 1,
                 other => return other.map_err(|error| judged(what, &error)),
             }
             sleep(PAUSE).await;
+            call.deadline = self.deadline();
         }
+    }
+
+    pub(crate) fn target(&self) -> Arc<Target> {
+        Arc::new(Target::new(self.id.clone(), Arc::clone(self.plan.signature())))
     }
 
     fn deadline(&self) -> Instant {

@@ -5,6 +5,8 @@
 mod aside;
 #[cfg(test)]
 mod bench;
+mod blocking;
+mod call;
 mod canaries;
 mod clock;
 mod config;
@@ -20,6 +22,7 @@ pub mod metrics;
 mod names;
 mod outcomes;
 mod profile;
+mod pull;
 mod recent;
 mod replay;
 mod routes;
@@ -42,6 +45,7 @@ pub use handle::Handle;
 pub use labels::{OTHER, limit_models, model_label};
 pub use lease::{Lease, Servable};
 pub use profile::Profiled;
+pub use pull::Pull;
 pub use replay::Replayed;
 pub use service::{Service, start};
 pub use signatures::Signed;

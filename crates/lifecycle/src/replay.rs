@@ -1,15 +1,14 @@
 //! Warm-up of a version that has passed the gate: recent requests of its model,
 //! once more.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
-use outrigger_backend::{Call, Target};
 use outrigger_core::Failure;
 use outrigger_features::Limits;
 use tokio::time::Instant;
 
-use crate::Gate;
+use crate::{Gate, call::call};
 
 /// Requests wait for the version meanwhile: no longer than this.
 const MOST: Duration = Duration::from_secs(10);
@@ -57,13 +56,8 @@ impl Gate<'_> {
         if now >= end || !packed.needs_engine() {
             return None;
         }
-        let call = Call {
-            target: Arc::new(Target::new(self.id.clone(), Arc::clone(self.plan.signature()))),
-            inputs: std::mem::take(&mut packed.tensors),
-            outputs: self.plan.output_names(&packed),
-            deadline: end.min(now + self.timeout),
-            metadata: Default::default(),
-        };
+        let deadline = end.min(now + self.timeout);
+        let call = call(&self.target(), self.plan, &mut packed, deadline);
         let outputs = self.backend.predict(call).await;
         let outputs = outputs.map_err(|error| Failure::because(error.reason(), &error));
         Some(outputs.and_then(|outputs| self.plan.answer(&packed, &outputs, &[]).map(drop)))

@@ -5,6 +5,7 @@ mod canaries;
 mod commands;
 mod effects;
 mod publish;
+mod reloads;
 mod start;
 
 use std::{
@@ -32,6 +33,7 @@ pub(crate) use self::canaries::CanaryRecord;
 use self::{
     bring_ups::BringUps,
     canaries::{Arms, Canaries},
+    reloads::Reloads,
 };
 use crate::{
     Config, Error, Handle, Replayed,
@@ -84,6 +86,7 @@ pub struct Service {
     /// Until it runs.
     worker: Option<Worker>,
     bring_ups: BringUps,
+    reloads: Reloads,
     journal: (u64, Arc<Legacy>),
     /// Versions up to this one are of earlier processes.
     inherited: Version,
@@ -180,6 +183,7 @@ pub fn start(
         aside,
         worker: Some(worker),
         bring_ups: BringUps::default(),
+        reloads: Reloads::default(),
         journal: (0, Arc::default()),
         inherited: Version(0),
         sweep_at: clock.now() + SWEEP,
@@ -328,6 +332,7 @@ impl Service {
     }
 
     fn apply_at(&mut self, now: Moment, event: Event) {
+        self.reloads.note(&event);
         let effects = self.fleet.handle(now, rand::random(), event);
         self.world.in_use.store(Arc::new(self.fleet.in_use(now)));
         self.note_journal();

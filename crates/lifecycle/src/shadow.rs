@@ -4,12 +4,12 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use outrigger_backend::Call;
 use outrigger_canary::Pair;
 use outrigger_features::{Best, Limits};
 use tokio::time::Instant;
 
 use crate::{
+    call::call,
     lease::Lease,
     outcomes::{Noted, Outcomes},
 };
@@ -41,13 +41,8 @@ impl Shadow {
     async fn pair(&self) -> Option<Pair> {
         let Self { lease, live, .. } = self;
         let mut packed = lease.plan.pack(&[&self.request], &self.limits).ok()?;
-        let call = Call {
-            target: Arc::clone(&lease.target),
-            inputs: std::mem::take(&mut packed.tensors),
-            outputs: lease.plan.output_names(&packed),
-            deadline: Instant::now() + PATIENCE,
-            metadata: Default::default(),
-        };
+        let deadline = Instant::now() + PATIENCE;
+        let call = call(&lease.target, &lease.plan, &mut packed, deadline);
         let outputs = lease.backend.predict(call).await.ok()?;
         let best = lease.plan.best(&packed, &outputs).ok().flatten();
         let score = lease.plan.score_at(&packed, &outputs, live.position);

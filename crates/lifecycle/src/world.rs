@@ -10,9 +10,9 @@ use outrigger_backend::Backend;
 use outrigger_core::{Digest, Failure, Reason, fleet::Legacy};
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::{Desired, Promoted, Record, Store};
-use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio::sync::Semaphore;
 
-use crate::{Config, names::Names, service::CanaryRecord};
+use crate::{Config, blocking, names::Names, service::CanaryRecord};
 
 /// Everything outside of the machines.
 pub(crate) struct World {
@@ -117,7 +117,7 @@ fn record(legacy: &Legacy) -> Record {
     record
 }
 
-/// Runs `work` where it may block.
+/// Runs `work` on the world where it may block.
 pub(crate) fn blocking<T, F>(
     world: &Arc<World>,
     work: F,
@@ -127,17 +127,7 @@ where
     F: FnOnce(&World) -> T + Send + 'static,
 {
     let world = Arc::clone(world);
-    let task = spawn_blocking(move || work(&world));
-    async {
-        match task.await {
-            Ok(value) => value,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // Only at the end of the runtime, when nobody waits any more.
-                Err(_) => std::future::pending().await,
-            },
-        }
-    }
+    blocking::blocking(move || work(&world))
 }
 
 /// A failure of the store.

@@ -1,4 +1,4 @@
-//! Sockets that need fewer system calls.
+//! Sockets that need fewer system calls, and threads that wake each other less.
 //!
 //! HTTP/2 as h2 writes it asks for every frame alone: an answer is written as one
 //! piece and the ten bytes of its status as another, and what comes in is read up
@@ -9,11 +9,14 @@
 //!   from a short read that there is no more.
 //! - [`Corked`] keeps small writes together until its [`Cork`] is pulled, which
 //!   [`Cork::pulled_after`] does whenever the connection has done what it could.
+//! - [`Workers`] are threads with a runtime each, over which connections are spread.
 
 mod ahead;
 mod cork;
 mod stream;
+mod workers;
 
 pub use ahead::ReadAhead;
 pub use cork::{Cork, Corked};
 pub use stream::Stream;
+pub use workers::{Seat, Seats, Workers};

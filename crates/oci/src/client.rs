@@ -1,8 +1,7 @@
 //! The client: one interface to registries and layout directories.
 
-use std::{path::Path, path::PathBuf, sync::Arc};
+use std::{path::Path, sync::Arc};
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use outrigger_core::{Digest, Selector, Tag};
 
 use crate::{
@@ -143,21 +142,6 @@ impl Client {
             Place::Remote(remote) => download(&remote, &layer, blocking(open).await?).await,
             Place::Layout(layout) => blocking(move || layout.copy(layer.digest, open()?)).await,
         }
-    }
-
-    /// Fetches several layers, `concurrency` at a time. The first failure
-    /// stops the others; their files stay for the next time.
-    pub async fn fetch_all(
-        &self,
-        reference: &Reference,
-        layers: &[(Layer, PathBuf)],
-        concurrency: usize,
-        progress: &Progress,
-    ) -> Result<(), Error> {
-        let fetches = layers
-            .iter()
-            .map(|(layer, dest)| self.fetch_blob_with(reference, layer, dest, progress));
-        stream::iter(fetches).buffer_unordered(concurrency.max(1)).try_collect().await
     }
 
     /// Pushes an image: its blobs, except those that are there, and at last

@@ -123,12 +123,6 @@ impl Reference {
         Self { repository: self.repository.clone(), selector: Some(Selector::Digest(digest)) }
     }
 
-    /// The same repository, by tag or digest.
-    #[must_use]
-    pub fn with_selector(&self, selector: Selector) -> Self {
-        Self { repository: self.repository.clone(), selector: Some(selector) }
-    }
-
     /// Whether the repository lies under `prefix`, by whole segments: `team`
     /// admits `team/churn` and not `team-evil`. Directories are compared as
     /// written; links in them are not followed.

@@ -1,5 +1,5 @@
 //! Generated wire types, and nothing else: `outrigger.v1`, and the subsets of
-//! TensorFlow, TensorFlow Serving and OTLP that Outrigger speaks.
+//! TensorFlow and TensorFlow Serving that Outrigger speaks.
 //!
 //! The comments in `proto/` are the reference for every type here.
 #![allow(missing_docs, unreachable_pub, clippy::all)]
@@ -26,9 +26,4 @@ pub mod tensorflow {
     pub mod serving {
         tonic::include_proto!("tensorflow.serving");
     }
-}
-
-/// OpenTelemetry's protocol for traces, OTLP.
-pub mod opentelemetry {
-    tonic::include_proto!("opentelemetry.proto.collector.trace.v1");
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use axum::http::Extensions;
 use outrigger_core::{Arm, Failure, ModelKey, ModelName, Reason};
 use outrigger_lifecycle::Lease;
-use outrigger_trace::{Kind, Span};
+use outrigger_trace::{Span, SpanKind};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
@@ -93,14 +93,22 @@ impl Method {
         Self::Other,
     ];
 
-    /// The method that a request path asks for.
-    pub(crate) fn of(path: &str) -> Self {
+    /// The method that a request path asks for on a surface.
+    pub(crate) fn of(surface: Surface, path: &str) -> Self {
+        match surface {
+            Surface::Grpc => Self::of_grpc(path),
+            Surface::Http if path == "/v1/predict" => Self::Predict,
+            Surface::Http if path.starts_with("/v1/models") => Self::Models,
+            Surface::Http => Self::Other,
+        }
+    }
+
+    fn of_grpc(path: &str) -> Self {
         match path {
-            "/outrigger.v1.PredictionService/Predict" | "/v1/predict" => Self::Predict,
+            "/outrigger.v1.PredictionService/Predict" => Self::Predict,
             "/outrigger.v1.PredictionService/BatchPredict" => Self::BatchPredict,
             "/outrigger.v1.PredictionService/Explain" => Self::Explain,
             path if path.starts_with("/outrigger.v1.ModelService/") => Self::Models,
-            path if path.starts_with("/v1/models") => Self::Models,
             path if path.starts_with("/outrigger.v1.CanaryService/") => Self::Canaries,
             _ => Self::Other,
         }
@@ -264,12 +272,12 @@ impl Call {
 
     /// The span of a stage that begins now.
     pub(crate) fn stage(&self, stage: Stage) -> Span {
-        self.0.span.child(stage.as_str(), Kind::Internal)
+        self.0.span.child(stage.as_str(), SpanKind::Internal)
     }
 
     /// The span of a request to another process.
     pub(crate) fn request(&self, name: &'static str) -> Span {
-        self.0.span.child(name, Kind::Client)
+        self.0.span.child(name, SpanKind::Client)
     }
 
     /// Notes that the call ended with this failure, if it has not ended yet.
@@ -347,7 +355,7 @@ impl Inner {
         if self.surface == Surface::Grpc {
             let code = self.outcome.get().map_or(Code::Cancelled, Outcome::code);
             span.set("rpc.system", "grpc");
-            span.set("rpc.grpc.status_code", code as i32);
+            span.set("rpc.grpc.status_code", i64::from(code as i32));
         }
         if let Some(version) = told.version.take() {
             span.set("outrigger.model.name", version.name.to_string());
@@ -398,6 +406,16 @@ impl Drop for Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_of_the_other_surface_is_no_method() {
+        let of = Method::of;
+        let predict = "/outrigger.v1.PredictionService/Predict";
+        assert_eq!(of(Surface::Grpc, predict), Method::Predict);
+        assert_eq!(of(Surface::Http, predict), Method::Other);
+        assert_eq!(of(Surface::Http, "/v1/predict"), Method::Predict);
+        assert_eq!(of(Surface::Grpc, "/v1/predict"), Method::Other);
+    }
 
     #[test]
     fn ids_in_logs_are_cut_at_a_character() {

@@ -9,22 +9,33 @@ use std::sync::Arc;
 
 use axum::{
     Router,
+    body::Body,
     extract::Request,
-    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderValue, Request as HttpRequest, Response as HttpResponse, StatusCode,
+        header::CONTENT_TYPE,
+    },
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
 };
+use http_body_util::Either;
+use hyper::body::Incoming;
 use outrigger_proto::outrigger::v1::{
     FILE_DESCRIPTOR_SET, canary_service_server::CanaryServiceServer,
     model_service_server::ModelServiceServer,
 };
+use outrigger_proto::raw::unary::Reply;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
+use self::prediction::Prediction;
 pub(crate) use self::{canaries::Canaries, changes::Access, models::Models};
 use crate::{
+    call::{Method, Surface},
+    caller::Peer,
     guard::{Guard, guard},
+    listen::App,
     predict::Predictor,
 };
 
@@ -33,20 +44,41 @@ use crate::{
 const QUESTION: usize = 64 << 10;
 
 /// What callers may be told who only predict and look.
-pub(crate) fn serving(
-    predictor: Predictor,
-    told: (Models, Canaries),
-    health: &HealthReporter,
-    rules: Guard,
-    max_message: usize,
-) -> Router {
-    let prediction = prediction::routes(predictor, max_message);
-    surround(prediction, told, health, rules)
+#[derive(Clone)]
+pub(crate) struct Serving {
+    prediction: Arc<Prediction>,
+    others: Router,
+}
+
+impl Serving {
+    pub(crate) fn new(
+        predictor: Predictor,
+        told: (Models, Canaries),
+        health: &HealthReporter,
+        rules: Guard,
+        max_message: usize,
+    ) -> Self {
+        let rules = Arc::new(rules);
+        let others = routes(told, health, Arc::clone(&rules));
+        Self { prediction: Arc::new(Prediction::new(rules, predictor, max_message)), others }
+    }
+}
+
+impl App for Serving {
+    type Body = Either<Reply, Body>;
+
+    async fn answer(self, peer: Peer, request: HttpRequest<Incoming>) -> HttpResponse<Self::Body> {
+        let method = Method::of(Surface::Grpc, request.uri().path());
+        match method.computes() {
+            true => self.prediction.answer(method, peer, request).await,
+            false => self.others.answer(peer, request).await.map(Either::Right),
+        }
+    }
 }
 
 /// The same without predictions and with changes, for the admin listener.
 pub(crate) fn admin(told: (Models, Canaries), health: &HealthReporter, rules: Guard) -> Router {
-    surround(Router::new(), told, health, rules).layer(middleware::from_fn(only_grpc))
+    routes(told, health, Arc::new(rules)).layer(middleware::from_fn(only_grpc))
 }
 
 /// Refuses what does not say that it is gRPC. A page of somebody else in an
@@ -61,12 +93,11 @@ async fn only_grpc(request: Request, next: Next) -> Response {
     }
 }
 
-/// `routes` and the services that every gRPC listener has, behind the guard.
-fn surround(
-    routes: Router,
+/// The services that every gRPC listener has, behind the guard.
+fn routes(
     (models, canaries): (Models, Canaries),
     health: &HealthReporter,
-    rules: Guard,
+    rules: Arc<Guard>,
 ) -> Router {
     let canaries = CanaryServiceServer::new(canaries).max_decoding_message_size(QUESTION);
     let models = ModelServiceServer::new(models).max_decoding_message_size(QUESTION);
@@ -84,7 +115,5 @@ fn surround(
         // Python's reflection client knows only this one.
         .add_service(reflection().build_v1alpha().expect(valid))
         .prepare();
-    routes
-        .merge(services.into_axum_router())
-        .layer(middleware::from_fn_with_state(Arc::new(rules), guard))
+    services.into_axum_router().layer(middleware::from_fn_with_state(rules, guard))
 }

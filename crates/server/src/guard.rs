@@ -6,12 +6,12 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
     extract::{Request, State},
-    http::HeaderMap,
+    http::{HeaderMap, Request as HttpRequest},
     middleware::Next,
     response::Response,
 };
@@ -58,64 +58,92 @@ pub(crate) struct Guard {
     pub(crate) stop: CancellationToken,
 }
 
-/// Answers one request, by its deadline, whatever the handler does.
-///
-/// From the outside in: the call is counted when everything else is over; the
-/// deadline covers the reading of the body too, so that a slow sender cannot
-/// hold a place for ever; rights and admission come before the body is read, because
-/// the body is what takes memory; the net for panics is next to the handler.
+/// The guard before the handlers of a router. They find the [`Call`] among the
+/// request's extensions.
 pub(crate) async fn guard(
     State(guard): State<Arc<Guard>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let started = Instant::now();
-    let method = Method::of(request.uri().path());
-    let allowed = guard.allowance(request.headers());
-    let deadline = started + allowed.as_ref().copied().unwrap_or(guard.default_deadline);
-    let span = guard.span(method, request.headers());
-    let call = Call::begin(guard.surface, method, started, deadline, span);
-    let result = match allowed {
-        Ok(_) => guard.answer(&call, method, request, next).await,
-        Err(failure) => Err(failure),
-    };
-    result.unwrap_or_else(|failure| {
-        call.failed(&failure);
-        guard.respond(&failure)
-    })
+    let peer = Peer::of(request.extensions());
+    let method = Method::of(guard.surface, request.uri().path());
+    let handled = guard.call(method, peer, request, async |call, mut request| {
+        request.extensions_mut().insert(call.clone());
+        let response = next.run(request).await;
+        // Handlers note on the call how it ended; what they noted stays.
+        Ok(guard.ending(method, guard.own_words(call, method, response)))
+    });
+    handled.await.unwrap_or_else(|failure| guard.respond(&failure))
 }
 
 impl Guard {
-    async fn answer(
+    /// Has one request of `peer` for `method` handled as a call: by its deadline, and
+    /// whatever the handler does.
+    ///
+    /// From the outside in: the call is counted when everything else is over; the
+    /// deadline covers the reading of the body too, so that a slow sender cannot
+    /// hold a place for ever; rights and admission come before the body is read, because
+    /// the body is what takes memory; the net for panics is next to the handler.
+    ///
+    /// # Errors
+    /// The handler's, and what the guard refuses or cuts off.
+    pub(crate) async fn call<B, T>(
+        &self,
+        method: Method,
+        peer: Peer,
+        request: HttpRequest<B>,
+        handler: impl AsyncFnOnce(&Call, HttpRequest<B>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let started = Instant::now();
+        let allowed = self.allowance(request.headers());
+        let deadline = started + allowed.as_ref().copied().unwrap_or(self.default_deadline);
+        let span = self.span(method, request.headers());
+        let call = Call::begin(self.surface, method, started, deadline, span);
+        let result = match allowed {
+            Ok(_) => self.handled(&call, method, peer, request, handler).await,
+            Err(failure) => Err(failure),
+        };
+        match &result {
+            Ok(_) => call.answered(),
+            Err(failure) => call.failed(failure),
+        }
+        result
+    }
+
+    async fn handled<B, T>(
         &self,
         call: &Call,
         method: Method,
-        mut request: Request,
-        next: Next,
-    ) -> Result<Response, Failure> {
-        let caller = self.admit(method, &request)?;
+        peer: Peer,
+        request: HttpRequest<B>,
+        handler: impl AsyncFnOnce(&Call, HttpRequest<B>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let caller = self.admit(method, peer, &request)?;
         if method.computes() {
             let share = self.per_caller.enter(|| caller.party())?;
             call.seat(self.admission.enter()?, share);
         }
         call.made_by(caller);
         let _counted = metrics::in_flight(method);
-        request.extensions_mut().insert(call.clone());
-        let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
+        let handler = pin!(AssertUnwindSafe(handler(call, request)).catch_unwind());
         match timeout_at(call.deadline(), handler).await {
             Err(_) => Err(Failure::new(Reason::Deadline, "the caller's deadline passed")),
             Ok(Err(_panic)) => {
                 metrics::panicked(method);
                 Err(Failure::new(Reason::Internal, "a defect in the server; its log has more"))
             }
-            Ok(Ok(response)) => Ok(self.ending(method, self.own_words(call, method, response))),
+            Ok(Ok(result)) => result,
         }
     }
 
     /// Who calls, if they may. Whether they may change something is asked by the
     /// handler, once it knows for the record what.
-    fn admit(&self, method: Method, request: &Request) -> Result<Caller, Failure> {
-        let peer = Peer::of(request.extensions());
+    fn admit<B>(
+        &self,
+        method: Method,
+        peer: Peer,
+        request: &HttpRequest<B>,
+    ) -> Result<Caller, Failure> {
         let path = request.uri().path();
         let verb = Verb::of(path);
         let caller = self.auth.caller(&peer, request.headers());

@@ -38,5 +38,6 @@ pub use config::Config;
 pub use error::Error;
 pub use failure::{DOMAIN, reference_markdown as errors_markdown};
 pub use live::FileError;
+pub use outrigger_core::causes;
 pub use run::{Running, run, start};
 pub use wiring::Addresses;

@@ -1,17 +1,22 @@
 //! Listeners: bound before anything else, and connections that end in order.
 
 use std::{
+    convert::Infallible,
     io,
     net::{SocketAddr, TcpListener as StdListener},
     sync::Arc,
     time::Duration,
 };
 
-use axum::{Extension, Router};
+use axum::{
+    BoxError, Router,
+    body::{Bytes, HttpBody as Body},
+    http::{Request, Response},
+};
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
-    service::TowerToHyperService,
 };
 use outrigger_net::{Cork, Corked};
 use tokio::{
@@ -22,7 +27,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use tower::Layer as _;
+use tower::ServiceExt as _;
 
 use crate::{caller::Peer, metrics, runtimes::Seats, tls::Acceptor};
 
@@ -41,6 +46,29 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(15);
 /// After a failed accept: out of file descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What answers the requests that come in on a listener.
+pub(crate) trait App: Clone + Send + Sync + 'static {
+    /// The bodies of its answers.
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+
+    /// Answers a request of `peer`.
+    fn answer(
+        self,
+        peer: Peer,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+/// Handlers find the peer among the request's extensions.
+impl App for Router {
+    type Body = axum::body::Body;
+
+    async fn answer(self, peer: Peer, mut request: Request<Incoming>) -> Response<Self::Body> {
+        request.extensions_mut().insert(peer);
+        self.oneshot(request).await.unwrap_or_else(|never| match never {})
+    }
+}
 
 /// A listener whose address is taken.
 pub(crate) struct Listener {
@@ -90,7 +118,7 @@ impl Listener {
     /// A connection is served on the seat that it is given.
     pub(crate) async fn serve(
         self,
-        app: Router,
+        app: impl App,
         seats: Seats,
         stop: CancellationToken,
     ) -> io::Result<()> {
@@ -151,15 +179,15 @@ fn here(stream: TcpStream) -> io::Result<TcpStream> {
 
 /// What a listener does with every connection.
 #[derive(Clone)]
-struct Conversation {
+struct Conversation<A> {
     listener: &'static str,
-    app: Router,
+    app: A,
     tls: Option<Acceptor>,
     builder: Arc<Builder<TokioExecutor>>,
     stop: CancellationToken,
 }
 
-impl Conversation {
+impl<A: App> Conversation<A> {
     /// Serves one connection to its end; after `stop` only what is in flight.
     ///
     /// Who connects and says nothing must not keep a place for ever: the handshake
@@ -207,9 +235,11 @@ impl Conversation {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        // An allocation a request: every guard asks who is at the other end, if only for
-        // the record.
-        let service = TowerToHyperService::new(Extension(peer).layer(self.app.clone()));
+        let service = service_fn(|request| {
+            // On the heap: it has kilobytes, and hyper and tokio hand it on a dozen times.
+            let answer = Box::pin(self.app.clone().answer(peer.clone(), request));
+            async { Ok::<_, Infallible>(answer.await) }
+        });
         let connection = self.builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         let ended = tokio::select! {

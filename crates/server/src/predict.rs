@@ -180,8 +180,8 @@ impl Predictor {
         let lease = attempts.lease();
         let encoded = OnceCell::new();
         let packed = timed(call, Stage::Decode, || {
-            let request = json::predict_request(&lease.plan, body)?;
-            let encoded = encoded.get_or_init(|| Bytes::from(request.encode_to_vec()));
+            let request = json::encode_request(&lease.plan, body)?;
+            let encoded = encoded.get_or_init(|| Bytes::from(request));
             lease.plan.pack_shared(encoded, &self.limits)
         })?;
         self.scored(call, attempts, packed, encoded.get(), |packed, outputs| {
@@ -277,7 +277,7 @@ async fn run(
     if span.is_recorded() {
         span.set("rpc.system", "grpc");
         span.set("outrigger.servable", lease.id.to_string());
-        span.set("outrigger.treatments", packed.treatments as u64);
+        span.set("outrigger.treatments", packed.treatments as i64);
     }
     let run = lease.backend.predict(backend::Call {
         target: Arc::clone(&lease.target),

@@ -1,13 +1,11 @@
 //! Runtimes of their own for predictions, pulls and probes, so that a pull cannot
 //! delay a prediction, nor a prediction a probe.
 
-mod workers;
-
 use std::{io, time::Duration};
 
+pub(crate) use outrigger_net::{Seats, Workers};
 use tokio::runtime::{Builder, Runtime};
 
-pub(crate) use self::workers::{Seats, Workers};
 use crate::{Error, config};
 
 /// How long threads may take to end once their work is done or given up.

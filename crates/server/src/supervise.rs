@@ -51,9 +51,7 @@ pub(crate) async fn supervise(
     let surfaces = Surfaces::new(config, &parts);
     let Listeners { grpc, http, health, admin } = listeners;
     let (lifecycle, control) = (runtimes.lifecycle.handle(), runtimes.control.handle());
-    let serving = |listener: Listener, app| {
-        listener.serve(app, runtimes.serving.seats().clone(), parts.drain.clone())
-    };
+    let seats = runtimes.serving.seats();
     let aside = |listener: Listener, app| {
         listener.serve(app, Seats::on([control.clone()]), parts.end.clone())
     };
@@ -74,8 +72,12 @@ pub(crate) async fn supervise(
     }
     keep(&mut telling, "health", control, aside(health, surfaces.health));
     keep(&mut telling, "admin", control, aside(admin, surfaces.admin));
-    keep(&mut predicting, "grpc", control, serving(grpc, surfaces.grpc));
-    keep(&mut predicting, "http", control, serving(http, surfaces.http));
+    keep(&mut predicting, "grpc", control, {
+        grpc.serve(surfaces.grpc, seats.clone(), parts.drain.clone())
+    });
+    keep(&mut predicting, "http", control, {
+        http.serve(surfaces.http, seats.clone(), parts.drain.clone())
+    });
 
     let unexpected = tokio::select! {
         () = stop.gently.cancelled() => None,

@@ -19,7 +19,7 @@ use crate::{
     auth,
     call::Surface,
     config::{Config, Images},
-    grpc::{self, Access, Canaries, Models},
+    grpc::{self, Access, Canaries, Models, Serving},
     guard::Guard,
     health::{self, Readiness},
     http,
@@ -106,7 +106,7 @@ pub(crate) fn connect(
     exposition: Exposition,
     security: Security,
 ) -> Result<(Parts, lifecycle::Service), Error> {
-    let (tracer, exporter) = traces(config)?;
+    let (tracer, exporter) = traces(config, runtimes)?;
     let store = Store::open(store_config(config))?;
     let client = oci::Client::new(oci_config(&config.images))?;
     // A prediction goes out on a connection of the thread it came in on.
@@ -137,7 +137,7 @@ pub(crate) fn connect(
 
 /// The applications of the four listeners.
 pub(crate) struct Surfaces {
-    pub(crate) grpc: Router,
+    pub(crate) grpc: Serving,
     pub(crate) http: Router,
     pub(crate) health: Router,
     pub(crate) admin: Router,
@@ -167,7 +167,7 @@ impl Surfaces {
         let most = server.max_message.bytes();
         let deadline = server.default_deadline.0;
         Self {
-            grpc: grpc::serving(
+            grpc: Serving::new(
                 predictor.clone(),
                 told(Access::Read),
                 &parts.reporter,
@@ -192,7 +192,7 @@ impl Surfaces {
 }
 
 /// Who decides what is traced, and what exports it.
-fn traces(config: &Config) -> Result<(Tracer, Option<Exporter>), Error> {
+fn traces(config: &Config, runtimes: &Runtimes) -> Result<(Tracer, Option<Exporter>), Error> {
     let traces = &config.traces;
     let Some(endpoint) = traces.endpoint.clone() else { return Ok((Tracer::off(), None)) };
     let given = trace::attributes(traces.attributes.as_deref().unwrap_or_default());
@@ -204,6 +204,7 @@ fn traces(config: &Config) -> Result<(Tracer, Option<Exporter>), Error> {
     ];
     let own = own.into_iter().map(|(key, value)| (key.to_owned(), value));
     let resource = own.chain(given.into_iter().flatten()).collect();
+    let _on = runtimes.control.enter();
     let (tracer, exporter) =
         Exporter::new(trace::Config { endpoint, ratio: traces.ratio.get(), resource })?;
     Ok((tracer, Some(exporter)))

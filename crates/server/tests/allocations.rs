@@ -147,8 +147,8 @@ async fn a_prediction_allocates_a_few_dozen_times_however_many_treatments_it_has
     let key_value = allocations(&mut client, &key_value().encode_to_vec()).await;
     println!("bench path-allocations {columnar} allocations");
     println!("bench path-allocations-kv {key_value} allocations");
-    assert!(columnar <= 85, "{columnar} of a columnar request");
-    assert!(key_value <= 95, "{key_value} of a key-value request");
+    assert!(columnar <= 66, "{columnar} of a columnar request");
+    assert!(key_value <= 77, "{key_value} of a key-value request");
 
     // One after the other: all serving threads are counted.
     stack.tell_to_stop();

@@ -207,11 +207,6 @@ impl Registry {
         self.shared.lock().repository(name).remove_tag(tag);
     }
 
-    /// Removes a repository with all in it.
-    pub fn remove_repository(&self, name: &str) {
-        self.shared.lock().repositories.remove(name);
-    }
-
     /// What a tag means now.
     pub fn digest(&self, name: &str, tag: &str) -> Option<Digest> {
         self.shared.lock().repositories.get(name)?.tagged(tag)

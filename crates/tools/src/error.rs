@@ -1,6 +1,6 @@
 //! What can go wrong in a command.
 
-use outrigger_core::{Failure, Reason};
+use outrigger_core::{Failure, Reason, causes};
 use tonic_types::StatusExt as _;
 
 /// Why a command failed.
@@ -43,13 +43,6 @@ impl Error {
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
     }
-}
-
-/// An error with everything that caused it: what stands first is rarely what
-/// helps ("transport error").
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 impl From<tonic::Status> for Error {

@@ -1,10 +1,15 @@
 //! An image from anywhere, unpacked into a store of its own for one command.
 
-use std::{collections::BTreeMap, path::Path, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use outrigger_core::Failure;
+use outrigger_lifecycle::Pull;
 use outrigger_oci::{Client, Image, Progress, Reference};
-use outrigger_store::{Config, Package, Store, Tree};
+use outrigger_store::{Config, Store, Tree};
 
 use crate::Error;
 
@@ -61,7 +66,9 @@ pub async fn fetch(
     };
     let store = open_store(directory.path().join("store")).await?;
     let image = client.image(&reference).await.map_err(|error| error.failure())?;
-    let tree = pull(client, &store, &image, progress).await?;
+    let in_use = Arc::new(|_: &_| true);
+    let pull = Pull { client, store: &store, in_use, concurrency: CONCURRENCY, progress };
+    let tree = pull.tree(&image).await?;
     Ok(Fetched { image, tree, store, _directory: directory })
 }
 
@@ -79,32 +86,6 @@ async fn open_store(path: PathBuf) -> Result<Store, Error> {
         Store::open(Config::new(path)).map_err(|error| Failure::because(error.reason(), &error))
     })
     .await
-}
-
-async fn pull(
-    client: &Client,
-    store: &Store,
-    image: &Image,
-    progress: &Progress,
-) -> Result<Tree, Error> {
-    let layers: Vec<_> =
-        image.layers.iter().map(|layer| (*layer, store.partial(&layer.digest))).collect();
-    let fetched = client.fetch_all(&image.reference, &layers, CONCURRENCY, progress).await;
-    fetched.map_err(|error| error.failure())?;
-    let package = Package {
-        digest: image.digest,
-        platform_digest: image.platform_digest,
-        labels: image.labels.clone(),
-        layers: image.layers.iter().map(|layer| (layer.digest, layer.kind)).collect(),
-    };
-    let store = store.clone();
-    blocking(move || unpack(&store, &package)).await
-}
-
-fn unpack(store: &Store, package: &Package) -> Result<Tree, Failure> {
-    let committed = package.layers.iter().try_for_each(|(layer, _)| store.commit_blob(layer));
-    let tree = committed.and_then(|()| store.unpack(package, &|_| true));
-    tree.map_err(|error| Failure::because(error.reason(), &error))
 }
 
 /// Runs what waits for the disk where that is allowed.

@@ -1,49 +1,67 @@
-//! Who a span is, as W3C Trace Context writes it.
+//! The trace that a request is part of, in its headers.
 
-use std::fmt::{self, Write as _};
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry::{
+    Context,
+    propagation::{Extractor, Injector, TextMapPropagator as _},
+    trace::{SpanContext, TraceContextExt as _},
+};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
 
-pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-pub(crate) const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Longer ones may be left out, by the specification.
 const LONGEST_STATE: usize = 512;
-const SAMPLED: u8 = 1;
 
-/// A span within its trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Context {
-    /// The trace; never all zeros.
-    pub trace_id: [u8; 16],
-    /// The span; never all zeros.
-    pub span_id: [u8; 8],
-    /// Whether who made it records it.
-    pub sampled: bool,
+/// What a caller says of its trace.
+#[derive(Debug)]
+pub(crate) enum Caller {
+    /// Nothing, or nothing that is valid: a trace may begin here.
+    Undecided,
+    /// It does not record it.
+    Declines(Arc<Declined>),
+    /// It records it, and this is its span.
+    Records(SpanContext),
 }
 
-/// What a caller says of the trace that a request is part of.
-#[derive(Debug, Clone)]
-pub(crate) struct Incoming {
-    pub(crate) context: Context,
+/// The headers of a trace that is not recorded, to be told on as they came.
+#[derive(Debug)]
+pub(crate) struct Declined {
     traceparent: HeaderValue,
-    pub(crate) tracestate: Option<HeaderValue>,
+    tracestate: Option<HeaderValue>,
 }
 
-impl Incoming {
-    /// Reads it from a request's headers; `None` when there is nothing, or nothing
-    /// that is valid, so that a trace begins here.
-    pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
+impl Caller {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         let mut all = headers.get_all(&TRACEPARENT).iter();
-        let traceparent = all.next().filter(|_| all.next().is_none())?;
-        let context = Context::parse(traceparent.as_bytes())?;
-        let tracestate = headers.get(&TRACESTATE);
-        let tracestate = tracestate.filter(|state| state.len() <= LONGEST_STATE).cloned();
-        Some(Self { context, traceparent: traceparent.clone(), tracestate })
+        let Some(traceparent) = all.next().filter(|_| all.next().is_none()) else {
+            return Self::Undecided;
+        };
+        // Most callers decline, and the propagator allocates.
+        if !declines(traceparent.as_bytes()) {
+            let carrier = Headers(headers);
+            let context =
+                TraceContextPropagator::new().extract_with_context(&Context::new(), &carrier);
+            let span = context.span();
+            match span.span_context() {
+                parent if !parent.is_valid() => return Self::Undecided,
+                parent if parent.is_sampled() => return Self::Records(parent.clone()),
+                _ => {}
+            }
+        }
+        let (traceparent, tracestate) = (traceparent.clone(), state(headers).cloned());
+        Self::Declines(Arc::new(Declined { traceparent, tracestate }))
     }
+}
 
-    /// The headers as they came.
-    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+impl Declined {
+    pub(crate) fn inject(&self, headers: &mut HeaderMap) {
         headers.insert(TRACEPARENT, self.traceparent.clone());
         if let Some(state) = &self.tracestate {
             headers.insert(TRACESTATE, state.clone());
@@ -51,134 +69,55 @@ impl Incoming {
     }
 }
 
-impl Context {
-    /// Reads a `traceparent`: `00-<trace>-<span>-<flags>`, of a later version as far
-    /// as that is the same.
-    fn parse(text: &[u8]) -> Option<Self> {
-        let (known, rest) = text.split_at_checked(55)?;
-        let [version, trace_id, span_id, flags] = fields(known)?;
-        let [version] = hex(version)?;
-        let valid = match version {
-            0 => rest.is_empty(),
-            0xff => false,
-            _ => rest.first().is_none_or(|&next| next == b'-'),
-        };
-        let (trace_id, span_id) = (hex(trace_id)?, hex(span_id)?);
-        let [flags] = hex(flags)?;
-        let named = trace_id != [0; 16] && span_id != [0; 8];
-        (valid && named).then_some(Self { trace_id, span_id, sampled: flags & SAMPLED != 0 })
-    }
-
-    pub(crate) fn header(&self) -> HeaderValue {
-        HeaderValue::from_str(&self.to_string()).expect("hexadecimal digits and dashes")
-    }
+/// Tells whoever is asked next about a span.
+pub(crate) fn inject(span: &SpanContext, headers: &mut HeaderMap) {
+    let context = Context::new().with_remote_span_context(span.clone());
+    TraceContextPropagator::new().inject_context(&context, &mut HeadersMut(headers));
 }
 
-/// Its `traceparent`.
-impl fmt::Display for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (trace, span) = (Hex(&self.trace_id), Hex(&self.span_id));
-        write!(f, "00-{trace}-{span}-{:02x}", u8::from(self.sampled))
-    }
+fn state(headers: &HeaderMap) -> Option<&HeaderValue> {
+    headers.get(&TRACESTATE).filter(|state| state.len() <= LONGEST_STATE)
 }
 
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) struct Hex<'b>(pub(crate) &'b [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in self.0 {
-            for digit in [byte >> 4, byte & 0xf] {
-                f.write_char(char::from_digit(digit.into(), 16).expect("a digit"))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The four fields of the 55 bytes that all versions share.
-fn fields(text: &[u8]) -> Option<[&[u8]; 4]> {
-    let dashes = [2, 35, 52].iter().all(|&at| text[at] == b'-');
-    dashes.then(|| [&text[..2], &text[3..35], &text[36..52], &text[53..]])
-}
-
-/// Lower-case hexadecimal digits, as the specification wants them.
-fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
+/// Whether it is a `traceparent` of the version that we know, and without the flag
+/// that says that the trace is recorded.
+fn declines(traceparent: &[u8]) -> bool {
+    let formed = |(at, byte): (usize, &u8)| match at {
+        0 | 1 => *byte == b'0',
+        2 | 35 | 52 => *byte == b'-',
+        _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
     };
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
+    let named = |id: &[u8]| id.iter().any(|digit| *digit != b'0');
+    traceparent.len() == 55
+        && traceparent.iter().enumerate().all(formed)
+        && named(&traceparent[3..35])
+        && named(&traceparent[36..52])
+        && matches!(traceparent[54], b'0' | b'2' | b'4' | b'6' | b'8' | b'a' | b'c' | b'e')
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+struct Headers<'h>(&'h HeaderMap);
 
-    const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-
-    #[test]
-    fn a_traceparent_is_read_and_written_alike() {
-        let context = Context::parse(GOOD.as_bytes()).unwrap();
-        assert!(context.sampled);
-        assert_eq!((context.trace_id[0], context.span_id[7]), (0x4b, 0xb7));
-        assert_eq!(context.to_string(), GOOD);
-        assert_eq!(context.header(), GOOD);
+impl Extractor for Headers<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        let value = if key == TRACESTATE { state(self.0) } else { self.0.get(key) };
+        value?.to_str().ok()
     }
 
-    #[test]
-    fn flags_that_are_not_known_do_not_matter() {
-        for (flags, sampled) in [("00", false), ("02", false), ("03", true), ("ff", true)] {
-            let text = GOOD.replace("-01", &format!("-{flags}"));
-            assert_eq!(Context::parse(text.as_bytes()).unwrap().sampled, sampled, "{flags}");
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(HeaderName::as_str).collect()
+    }
+}
+
+struct HeadersMut<'h>(&'h mut HeaderMap);
+
+impl Injector for HeadersMut<'_> {
+    fn set(&mut self, key: &str, value: String) {
+        let header = (HeaderName::try_from(key), HeaderValue::try_from(value));
+        // A trace without a state has an empty one.
+        if let (Ok(name), Ok(value)) = header
+            && !value.is_empty()
+        {
+            self.0.insert(name, value);
         }
-    }
-
-    #[test]
-    fn later_versions_are_read_as_far_as_they_are_known() {
-        let later = GOOD.replacen("00", "cc", 1);
-        for (text, valid) in [
-            (later.clone(), true),
-            (format!("{later}-what"), true),
-            (format!("{later}.what"), false),
-        ] {
-            assert_eq!(Context::parse(text.as_bytes()).is_some(), valid, "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_traceparent_is_none() {
-        let zeros = "0".repeat(32);
-        for bad in [
-            String::new(),
-            "00".to_owned(),
-            GOOD.to_uppercase(),
-            GOOD.replacen("00", "ff", 1),
-            format!("{GOOD}-"),
-            GOOD.replace("4bf92f3577b34da6a3ce929d0e0e4736", &zeros),
-            GOOD.replace("00f067aa0ba902b7", &zeros[..16]),
-            GOOD.replace('-', "_"),
-            GOOD.replace("4bf9", "4bg9"),
-            GOOD[..54].to_owned(),
-        ] {
-            assert_eq!(Context::parse(bad.as_bytes()), None, "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn two_parents_are_none_and_a_long_state_is_left_out() {
-        let mut headers = HeaderMap::new();
-        headers.insert(TRACEPARENT, HeaderValue::from_static(GOOD));
-        headers.insert(TRACESTATE, HeaderValue::from_static("a=1"));
-        assert_eq!(Incoming::read(&headers).unwrap().tracestate.unwrap(), "a=1");
-        headers.insert(TRACESTATE, "a".repeat(LONGEST_STATE + 1).parse().unwrap());
-        assert!(Incoming::read(&headers).unwrap().tracestate.is_none());
-        headers.append(TRACEPARENT, HeaderValue::from_static(GOOD));
-        assert!(Incoming::read(&headers).is_none());
     }
 }

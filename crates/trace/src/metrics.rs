@@ -9,8 +9,9 @@ pub const METRICS: &[Metric] = &[Metric {
     name: SPANS,
     kind: MetricKind::Counter,
     labels: &["outcome"],
-    help: "Spans that were recorded, by what became of them: exported, dropped (no room in the \
-           queue), failed (the collector could not be reached) or refused (by the collector).",
+    help: "Spans that were recorded, by what became of them: exported (the collector took the \
+           message), dropped (no room in the queue) or failed (the collector could not be reached, \
+           or refused).",
 }];
 
 /// What became of a span.
@@ -19,7 +20,6 @@ pub(crate) enum Outcome {
     Exported,
     Dropped,
     Failed,
-    Refused,
 }
 
 pub(crate) fn count(outcome: Outcome, spans: u64) {
@@ -27,7 +27,6 @@ pub(crate) fn count(outcome: Outcome, spans: u64) {
         Outcome::Exported => "exported",
         Outcome::Dropped => "dropped",
         Outcome::Failed => "failed",
-        Outcome::Refused => "refused",
     };
     metrics::counter!(SPANS, "outcome" => outcome).increment(spans);
 }

@@ -23,14 +23,18 @@ class Certificate:
     authority: Path
 
 
-def certificate(directory: Path, address: str) -> Certificate:
-    """One for an IP address, by an authority of its own. Raises CalledProcessError."""
+def certificate(directory: Path, address: str, *names: str) -> Certificate:
+    """One for an IP address and host names, by an authority of its own.
+
+    Its owner may show it as a caller as well. Raises CalledProcessError.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     authority, authority_key = directory / "ca.pem", directory / "ca.key"
     _request(authority, authority_key, "basicConstraints=critical,CA:TRUE")
     made = Certificate(directory / "server.pem", directory / "server.key", authority)
     issuer = ("-CA", authority, "-CAkey", authority_key)
-    _request(made.file, made.key, f"subjectAltName=IP:{address}", *issuer)
+    subject = ",".join([f"IP:{address}", *(f"DNS:{name}" for name in names)])
+    _request(made.file, made.key, f"subjectAltName={subject}", *issuer)
     return made
 
 

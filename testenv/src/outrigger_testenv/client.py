@@ -39,12 +39,25 @@ def selector(model: str, tag: str | None = None, digest: str | None = None) -> p
 
 
 class Client:
-    """A connection to a control plane at "host:port" or "unix:/path"."""
+    """A connection to a control plane at "host:port" or "unix:/path".
 
-    def __init__(self, target: str, timeout: float = 30.0):
+    With `credentials` over TLS; those of grpc.composite_channel_credentials show a token too.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        timeout: float = 30.0,
+        credentials: grpc.ChannelCredentials | None = None,
+    ):
         self.target = target
         self.timeout = timeout
-        self.channel = grpc.insecure_channel(target, options=channel_options(target))
+        options = channel_options(target)
+        self.channel = (
+            grpc.secure_channel(target, credentials, options)
+            if credentials
+            else grpc.insecure_channel(target, options)
+        )
         self.prediction = prediction_pb2_grpc.PredictionServiceStub(self.channel)
         self.model_service = model_pb2_grpc.ModelServiceStub(self.channel)
 

@@ -1,6 +1,7 @@
-"""Many versions of a tiny model, each with a score of its own.
+"""A tiny model and others like it: some that score by a formula, and any number of
+versions that have a score of their own each.
 
-TensorFlow exports it once; the others differ from it in one constant, so that a
+Of those, TensorFlow exports the first; the others differ from it in one constant, so that a
 hundred versions cost a second.
 """
 
@@ -24,14 +25,31 @@ def tiny_builder() -> ModelBuilder:
     )
 
 
+def good(user, offer):
+    """A score that depends on both."""
+    import tensorflow as tf
+
+    return tf.sigmoid(0.05 * (user - 40.0) + 0.1 * offer[:, :, 0])
+
+
+def better(user, offer):
+    """Another graph, and nearly the same scores."""
+    return 0.999 * good(user, offer)
+
+
+def constant(user, offer):
+    """Has not learned anything."""
+    return 0.5 + 0.0 * good(user, offer)
+
+
 def tiny(directory: Path, score: float = _MARK) -> ModelPackage:
     """A model that gives every treatment the same score."""
     import tensorflow as tf
 
-    def constant(user, offer):
+    def marked(user, offer):
         return tf.zeros_like(offer[:, :, 0]) + 0 * user + tf.constant(_MARK, tf.float32)
 
-    package = tiny_builder().build(constant, directory)
+    package = tiny_builder().build(marked, directory)
     if score != _MARK:
         _set_score(package, score)
     return package

@@ -369,6 +369,15 @@ def test_cluster_ip_by_default():
     assert PLAIN.one("Service", "demo-outrigger")["spec"]["type"] == "LoadBalancer"
 
 
+@pytest.mark.parametrize(
+    ("rendered", "spoken"),
+    [(MINIMAL, ["kubernetes.io/h2c", "http", "http"]), (SECURED, ["https", "https", "https"])],
+)
+def test_a_service_says_what_its_ports_speak(rendered, spoken):
+    ports = {each["name"]: each for each in rendered.one("Service")["spec"]["ports"]}
+    assert [ports[name]["appProtocol"] for name in ("grpc", "http", "health")] == spoken
+
+
 def test_the_listener_for_changes_is_never_offered(case):
     assert "admin: 127.0.0.1:9901" in case.rendered.config["outrigger.yaml"]
     offered = [each["containerPort"] for each in case.rendered.container("outrigger")["ports"]]
@@ -391,6 +400,15 @@ def test_helm_test_asks_and_sends_a_request():
     assert [each["metadata"]["name"] for each in MINIMAL.of_kind("Pod")] == [
         "demo-outrigger-test-models"
     ]
+
+
+def test_notes_show_what_the_ports_ask_for():
+    assert 'curl -s -H "authorization: Bearer $TOKEN" --cacert ca.crt' in SECURED.notes
+    assert "-H" not in MINIMAL.notes and "--cacert" not in MINIMAL.notes
+    stricter = {"config": {"tls": {"http": "mutual"}, "auth": {"anonymous": []}}}
+    notes = render(merge(CASES["secured"].values, stricter)).notes
+    assert "--cert caller.crt --key caller.key" in notes
+    assert "models list --token-file=/etc/outrigger/tokens/CALLER" in notes
 
 
 def test_notes_tell_how_to_send_the_first_request(case):

@@ -1,23 +1,25 @@
 """The pod runs: its two processes with the arguments, environment, paths and user rendered."""
 
 import json
-import subprocess
+import ssl
 import tempfile
 import threading
+import urllib.error
 import urllib.request
 from pathlib import Path
 
+import grpc
 import pytest
 
 from outrigger.v1 import prediction_pb2 as pb
-from outrigger_testenv import variants
-from outrigger_testenv.binary import outrigger
+from outrigger_testenv import authority, variants
 from outrigger_testenv.chart import prometheus
 from outrigger_testenv.chart.cases import CASES
 from outrigger_testenv.chart.pod import LocalPod
 from outrigger_testenv.chart.render import render
 from outrigger_testenv.chart.user import ARBITRARY_USER, may_change_user
 from outrigger_testenv.client import Client, selector
+from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.stack import merge
 
 REQUEST = {
@@ -33,26 +35,52 @@ PRELOADED = {
     "drain": {"delaySeconds": 1, "graceSeconds": 20},
     "tests": {"request": REQUEST},
 }
+# Cases of values, and what is changed of them.
 KINDS = {
-    "native-sidecar": {"engine": {"nativeSidecar": True}},
-    "plain-container": {"engine": {"nativeSidecar": False}},
-    "arbitrary-user": {"openshift": True},
+    "native-sidecar": ("minimal", {"engine": {"nativeSidecar": True}}),
+    "plain-container": ("minimal", {"engine": {"nativeSidecar": False}}),
+    "arbitrary-user": ("minimal", {"openshift": True}),
+    "secured": ("secured", {}),
 }
+FILES = ("ca.crt", "tls.key", "tls.crt")
+SERVICE = "demo-outrigger.models.svc"
+TOKEN = "the-token-of-deployments"
 
 
 @pytest.fixture(scope="module")
 def volumes(tmp_path_factory):
-    """What the chart expects to be there: an image with a model, a Secret."""
+    """What the chart expects to be there: an image with a model, and Secrets."""
     package = variants.tiny(tmp_path_factory.mktemp("tiny"), 0.25)
     # Not below pytest's directories, which only their owner may enter.
     with tempfile.TemporaryDirectory(prefix="outrigger-volumes-") as directory:
-        made = {name: Path(directory) / name for name in ("baseline", "registry")}
-        for each in (Path(directory), *made.values()):
-            each.mkdir(exist_ok=True)
+        volumes = Path(directory)
+        files = {
+            "registry/config.json": json.dumps({"auths": {}}),
+            "tokens/deploy": TOKEN,
+            "token/token": TOKEN,
+            **certificates(tmp_path_factory.mktemp("authority")),
+        }
+        for path, text in files.items():
+            (volumes / path).parent.mkdir(exist_ok=True)
+            (volumes / path).write_text(text)
+        package.push(f"oci:{volumes / 'baseline' / 'churn'}:latest")
+        for each in (volumes, *volumes.iterdir()):
             each.chmod(0o755)
-        package.push(f"oci:{made['baseline'] / 'churn'}:latest")
-        (made["registry"] / "config.json").write_text(json.dumps({"auths": {}}))
-        yield made
+        yield {each.name: each for each in volumes.iterdir()}
+
+
+def certificates(directory):
+    """The files of the Secrets with the pods' certificate and its authority."""
+    if not authority.available():
+        return {}
+    made = authority.certificate(directory, "127.0.0.1", SERVICE)
+    authorities = made.authority.read_text()
+    return {
+        "tls/tls.crt": made.file.read_text(),
+        "tls/tls.key": made.key.read_text(),
+        "tls/ca.crt": authorities,
+        "client-ca/ca.crt": authorities,
+    }
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
@@ -60,7 +88,10 @@ def pod(request, volumes):
     """The pod, running."""
     if request.param == "arbitrary-user" and not may_change_user():
         pytest.skip("needs root, setpriv, and binaries that others may read")
-    values = merge(merge(CASES["minimal"].values, PRELOADED), KINDS[request.param])
+    if request.param == "secured" and "tls" not in volumes:
+        pytest.skip("needs openssl, see scripts/install-test-tools")
+    case, changes = KINDS[request.param]
+    values = merge(merge(CASES[case].values, PRELOADED), changes)
     failures = request.session.testsfailed
     with LocalPod(render(values), volumes) as made:
         yield made.start()
@@ -68,30 +99,77 @@ def pod(request, volumes):
             print(*(process.tail() for process in made.processes.values()))
 
 
-def test_it_answers_over_grpc_and_http(pod):
-    with Client(f"127.0.0.1:{pod.ports[9000]}") as client:
+class Caller:
+    """Somebody with the pod's authority, and by default with its certificate and a token.
+
+    A pod without TLS is asked for nothing, and shown nothing.
+    """
+
+    def __init__(self, pod, volumes, secrets=True):
+        self._pod = pod
+        self._tls = volumes["tls"] if is_secured(pod) else None
+        self._secrets = secrets
+
+    def predict(self):
+        """The scores of a request over gRPC. Raises OutriggerError."""
         message = pb.PredictRequest(model=selector("churn"))
         message.treatments.add(id="a").features["price"].number = 1.5
-        assert client.call(message).scores.values == [0.25]
-    assert post(pod, REQUEST)["scores"] == [{"id": "a", "score": 0.25}]
+        target = f"127.0.0.1:{self._pod.ports[9000]}"
+        with Client(target, credentials=self._tls and self._credentials()) as client:
+            return list(client.call(message).scores.values)
+
+    def post(self):
+        """The answer to POST /v1/predict. Raises HTTPError."""
+        scheme, headers, context = "http", {}, None
+        if self._tls:
+            scheme, context = "https", ssl.create_default_context(cafile=self._tls / "ca.crt")
+            headers = {"authorization": f"Bearer {TOKEN}"} if self._secrets else {}
+        url = f"{scheme}://127.0.0.1:{self._pod.ports[9080]}/v1/predict"
+        asked = urllib.request.Request(url, json.dumps(REQUEST).encode(), headers)
+        with urllib.request.urlopen(asked, timeout=30, context=context) as answer:
+            return json.load(answer)
+
+    def _credentials(self):
+        root, key, chain = ((self._tls / each).read_bytes() for each in FILES)
+        if not self._secrets:
+            return grpc.ssl_channel_credentials(root)
+        token = grpc.access_token_call_credentials(TOKEN)
+        return grpc.composite_channel_credentials(
+            grpc.ssl_channel_credentials(root, key, chain), token
+        )
+
+
+def is_secured(pod):
+    return any(each["name"] == "tls" for each in pod.rendered.pod["volumes"])
+
+
+@pytest.fixture
+def caller(pod, volumes):
+    """Somebody the pod answers."""
+    return Caller(pod, volumes)
+
+
+def test_it_answers_over_grpc_and_http(caller):
+    assert caller.predict() == [0.25]
+    assert caller.post()["scores"] == [{"id": "a", "score": 0.25}]
+
+
+def test_it_answers_strangers_only_where_it_is_not_secured(pod, volumes):
+    stranger = Caller(pod, volumes, secrets=False)
+    if not is_secured(pod):
+        assert stranger.predict() == [0.25]
+        return
+    with pytest.raises(OutriggerError, match="UNAVAILABLE"):
+        stranger.predict()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        stranger.post()
+    assert refused.value.code == 401
 
 
 def test_helm_test_sends_its_requests(pod):
-    service = pod.rendered.workload["metadata"]["name"]
-    for test in pod.rendered.of_kind("Pod"):
-        container = test["spec"]["containers"][0]
-        request = pod.rendered.one("ConfigMap", f"{service}-test")["data"]["request.json"]
-        (pod.directory / "request.json").write_text(request)
-        arguments = [
-            pod.local(each.replace(f"{service}:", "127.0.0.1:")).replace(
-                "/request/", f"{pod.directory}/"
-            )
-            for each in container["args"]
-        ]
-        done = subprocess.run(
-            [outrigger(), *arguments], capture_output=True, text=True, check=False
-        )
-        assert (container["command"], done.returncode) == (["outrigger"], 0), done.stderr
+    for hook in pod.rendered.of_kind("Pod"):
+        done = pod.test(hook)
+        assert done.returncode == 0, done.stderr
         assert "churn" in done.stdout or "0.25" in done.stdout
 
 
@@ -107,14 +185,14 @@ def test_it_runs_as_the_user_and_without_the_rights_that_are_rendered(pod):
         assert fields["NoNewPrivs"].strip() == "1"
 
 
-def test_metrics_are_what_rules_and_dashboard_ask_for(pod):
-    post(pod, REQUEST)
+def test_metrics_are_what_rules_and_dashboard_ask_for(pod, caller):
+    caller.post()
     everything = CASES["everything"].rendered
     queries = [
         *(alert["expr"] for alert in prometheus.alerts(everything)),
         *prometheus.dashboard_queries(prometheus.dashboard(everything)),
     ]
-    known, scraped = prometheus.exposed(), prometheus.families(pod.get(9902, "/metrics")[1])
+    known, scraped = prometheus.exposed(), prometheus.families(pod.get("/metrics")[1])
     assert set(scraped) <= set(known)
     for selector_ in (each for query in queries for each in prometheus.selectors(query)):
         samples = scraped.get(selector_.family)
@@ -125,26 +203,17 @@ def test_metrics_are_what_rules_and_dashboard_ask_for(pod):
                 assert value in {each[label] for each in samples}, selector_
 
 
-def test_a_draining_pod_finishes_requests_before_its_engine_ends(pod):
+def test_a_draining_pod_finishes_requests_before_its_engine_ends(pod, caller):
     serve, engine = pod.processes["outrigger"], pod.processes["engine"]
     stopping = threading.Thread(target=pod.stop)
     stopping.start()
-    serve.wait_until(lambda: pod.get(9902, "/readyz")[0] == 503)
-    assert post(pod, REQUEST)["scores"], "requests are answered while load balancers notice"
+    serve.wait_until(lambda: pod.get("/readyz")[0] == 503)
+    assert caller.post()["scores"], "requests are answered while load balancers notice"
     draining = True
     while draining:
         ran = engine.running
-        draining = pod.get(9902, "/readyz")[0] == 503
+        draining = pod.get("/readyz")[0] == 503
         assert ran or not draining
     stopping.join()
     assert serve.exit_code == 0
     assert engine.exit_code is not None
-
-
-def post(pod, request):
-    """POST /v1/predict."""
-    asked = urllib.request.Request(
-        f"http://127.0.0.1:{pod.ports[9080]}/v1/predict", json.dumps(request).encode()
-    )
-    with urllib.request.urlopen(asked, timeout=30) as answer:
-        return json.load(answer)

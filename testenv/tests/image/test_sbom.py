@@ -8,6 +8,7 @@ import tomllib
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from license_expression import get_spdx_licensing
 
 from outrigger_testenv.binary import outrigger, repository
 from outrigger_testenv.image import sbom
@@ -62,6 +63,19 @@ def test_every_crate_has_a_licence_that_spdx_knows(crates):
     for crate, each in crates.items():
         (choice,) = each["licenses"]
         assert "expression" in choice or "id" in choice["license"], crate
+
+
+def test_every_licence_is_one_that_cargo_deny_would_let_in(crates):
+    policy = tomllib.loads((repository() / "deny.toml").read_text())
+    allowed, spdx = set(policy["licenses"]["allow"]), get_spdx_licensing()
+    for crate in crates.values():
+        (choice,) = crate["licenses"]
+        expression = spdx.parse(choice.get("expression") or choice["license"]["id"])
+        verdicts = {
+            each: spdx.TRUE if each.render() in allowed else spdx.FALSE
+            for each in expression.symbols
+        }
+        assert expression.subs(verdicts, simplify=True) == spdx.TRUE, (crate["name"], expression)
 
 
 def test_its_digests_are_those_of_the_files_in_the_image(document, root):

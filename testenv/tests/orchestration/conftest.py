@@ -27,3 +27,17 @@ def tiny(tmp_path_factory):
         return variants.tiny(tmp_path_factory.mktemp("tiny"), score)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory):
+    """Makes a package of a function of `tiny_builder`'s inputs, once each."""
+    made = {}
+
+    def make(function):
+        if function not in made:
+            directory = tmp_path_factory.mktemp(function.__name__)
+            made[function] = variants.tiny_builder().build(function, directory)
+        return made[function]
+
+    return make

@@ -11,7 +11,7 @@ import pytest
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.client import request, selector
 from outrigger_testenv.load import Load
-from outrigger_testenv.variants import tiny_builder
+from outrigger_testenv.variants import better, constant, good
 
 MODEL = "canary/tiny"
 TIMEOUT = 120.0
@@ -30,23 +30,6 @@ QUICK = {
         "latency": {"limits": {"tolerance": 1.0, "margin": 9.0}},
     },
 }
-
-
-def good(user, offer):
-    """A score that depends on both."""
-    import tensorflow as tf
-
-    return tf.sigmoid(0.05 * (user - 40.0) + 0.1 * offer[:, :, 0])
-
-
-def better(user, offer):
-    """Another graph, and nearly the same scores."""
-    return 0.999 * good(user, offer)
-
-
-def constant(user, offer):
-    """Has not learned anything."""
-    return 0.5 + 0.0 * good(user, offer)
 
 
 def not_a_number(user, offer):
@@ -76,20 +59,6 @@ def slow(user, offer):
     for _ in range(60):
         wide = tf.sin(wide @ wide)
     return good(user, offer) + 1e-9 * tf.reduce_mean(wide)
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    """Makes a package of a function, once each."""
-    made = {}
-
-    def make(function):
-        if function not in made:
-            directory = tmp_path_factory.mktemp(function.__name__)
-            made[function] = tiny_builder().build(function, directory)
-        return made[function]
-
-    return make
 
 
 @pytest.fixture

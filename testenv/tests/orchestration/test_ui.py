@@ -15,7 +15,7 @@ from outrigger_testenv.browser import Browser
 from outrigger_testenv.client import request, selector
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.load import Load
-from outrigger_testenv.variants import tiny_builder
+from outrigger_testenv.variants import better, constant, good
 
 PICTURES = repository() / "testenv" / "build" / "ui"
 DESKTOP, PHONE = (1240, 900), (360, 740)
@@ -31,37 +31,6 @@ TRIAL = {
     "ramp": {"share": 0.3},
     "signals": {"latency": {"limits": {"tolerance": 1.0, "margin": 9.0}}},
 }
-
-
-def live(user, offer):
-    """A score that depends on both."""
-    import tensorflow as tf
-
-    return tf.sigmoid(0.05 * (user - 40.0) + 0.1 * offer[:, :, 0])
-
-
-def alike(user, offer):
-    """Another graph with nearly the same scores."""
-    return 0.999 * live(user, offer)
-
-
-def constant(user, offer):
-    """Has not learned anything."""
-    return 0.5 + 0.0 * live(user, offer)
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    """Makes a package of a function, once each."""
-    made = {}
-
-    def make(function):
-        if function not in made:
-            directory = tmp_path_factory.mktemp(function.__name__)
-            made[function] = tiny_builder().build(function, directory)
-        return made[function]
-
-    return make
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -116,7 +85,7 @@ def requests_of(model):
 @contextmanager
 def on_trial(stack, package, function, directory):
     """A canary of that kind, under load."""
-    first = stack.push(package(live), MODEL)
+    first = stack.push(package(good), MODEL)
     stack.client().load(MODEL)
     with Load(stack.serve.target, requests_of(MODEL), directory, concurrency=2) as load:
         load.wait_for(first)
@@ -125,7 +94,7 @@ def on_trial(stack, package, function, directory):
 
 def push_broken(stack, package):
     """A model whose metadata.json nobody can read, for a reason that holds markup."""
-    files = images.files_of(package(live).directory)
+    files = images.files_of(package(good).directory)
     metadata = json.loads(files["data/metadata.json"])
     files["data/metadata.json"] = json.dumps({**metadata, MARKUP: 1}).encode()
     images.push_layers(stack.registry, "models/team/broken", "latest", [images.tar(files)])
@@ -139,16 +108,17 @@ def test_a_model_appears_when_it_is_pushed_and_asked_for(stack, page, package):
     told = page.text(".empty")
     assert "outrigger push" in told and stack.images in told
     picture(page, "empty-light")
-    digest = stack.push(package(live), MODEL)
+    digest = stack.push(package(good), MODEL)
     stack.client().load(MODEL)
     page.wait_for("document.querySelector('tbody .pill')?.innerText === 'available'")
     row = page.text("tbody tr")
     assert MODEL in row and "latest" in row
     assert digest.removeprefix("sha256:")[:12] in row
+    assert "≈" in page.text("td.memory") and "on disk" in row
     assert page.run("document.querySelector('.digest').title").startswith(digest)
     page.wait_for("document.querySelector('td.rate').innerText.endsWith('/s')")
     page.wait_for("document.querySelector('#tiles').innerText.includes('Reachable')")
-    assert "1 model loaded" in page.text("#tiles")
+    assert "1 version loaded" in page.text("#tiles")
 
 
 def test_the_life_of_a_failing_model_has_its_reason_and_markup_stays_text(stack, page, package):
@@ -173,7 +143,7 @@ def test_the_life_of_a_failing_model_has_its_reason_and_markup_stays_text(stack,
 
 def test_a_canary_has_arms_and_bounds_that_close_in_and_a_verdict(stack, page, package, tmp_path):
     look(page, stack)
-    with on_trial(stack, package, alike, tmp_path) as digest:
+    with on_trial(stack, package, better, tmp_path) as digest:
         band = "document.querySelector('[data-signal=scores] .band')?.getAttribute('d').split('L')"
         page.wait_for(f"{band}?.length > 12", timeout=120)
         told = page.text(".canary")
@@ -261,7 +231,7 @@ SHADOWED = """(async () => {
 
 
 def test_it_says_when_it_is_disconnected_and_comes_back_by_itself(stack, page, package):
-    stack.push(package(live), MODEL)
+    stack.push(package(good), MODEL)
     stack.client().load(MODEL)
     look(page, stack)
     page.wait_for("document.querySelector('tbody .pill')")
@@ -277,6 +247,13 @@ def test_it_says_when_it_is_disconnected_and_comes_back_by_itself(stack, page, p
     assert page.run("document.querySelector('#lost').hidden")
     page.wait_for("document.querySelector('tbody .pill')?.innerText === 'available'")
     page.complaints.clear()
+
+
+def test_pages_that_were_left_keep_no_connection_from_others(stack, page):
+    """A browser opens six to a server at most, and keeps pages for its button "back"."""
+    for _ in range(8):
+        page.open("about:blank")
+        look(page, stack)
 
 
 def test_light_and_dark_are_the_systems_until_somebody_chooses(stack, page):
@@ -299,7 +276,7 @@ def test_light_and_dark_are_the_systems_until_somebody_chooses(stack, page):
 
 
 def test_everything_is_reached_by_keyboard_and_seen_to_be(stack, page, package):
-    stack.push(package(live), MODEL)
+    stack.push(package(good), MODEL)
     stack.client().load(MODEL)
     look(page, stack)
     page.wait_for("document.querySelector('tbody a')")
@@ -330,7 +307,7 @@ FOCUS = """(() => {
 
 
 def test_it_fits_a_phone(stack, page, package):
-    stack.push(package(live), MODEL)
+    stack.push(package(good), MODEL)
     push_broken(stack, package)
     stack.client().load(MODEL)
     page.resize(*PHONE, phone=True)
@@ -348,7 +325,7 @@ def test_it_fits_a_phone(stack, page, package):
 
 def test_the_filter_finds_and_the_list_is_bounded(stack, page, package):
     for name in ("team/one", "team/two"):
-        stack.push(package(live), name)
+        stack.push(package(good), name)
         stack.client().load(name)
     look(page, stack)
     page.wait_for("document.querySelectorAll('tbody tr').length === 2")
@@ -377,7 +354,7 @@ THOUSANDS = """(async () => {
 
 
 def test_the_page_is_light_and_asks_nobody_else(stack, page, package, capsys):
-    stack.push(package(live), MODEL)
+    stack.push(package(good), MODEL)
     stack.client().load(MODEL)
     look(page, stack)
     page.wait_for("document.querySelector('tbody .pill')")

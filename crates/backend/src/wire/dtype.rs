@@ -119,6 +119,23 @@ mod tests {
     }
 
     #[test]
+    fn our_types_have_the_numbers_of_the_engines() {
+        let numbers = [
+            (DType::Float32, DataType::DtFloat),
+            (DType::Float64, DataType::DtDouble),
+            (DType::Int32, DataType::DtInt32),
+            (DType::Int64, DataType::DtInt64),
+            (DType::Bool, DataType::DtBool),
+            (DType::String, DataType::DtString),
+        ];
+        assert_eq!(numbers.map(|(dtype, _)| dtype), DType::ALL);
+        for (dtype, kind) in numbers {
+            assert_eq!(dtype.tensorflow(), i32::from(kind), "{dtype}");
+            assert_eq!(element(kind.into()).map(|element| element.dtype), Ok(dtype));
+        }
+    }
+
+    #[test]
     fn types_without_a_counterpart_are_named_in_the_error() {
         for dtype in [0, 8, 11, 18, 20, 21, 33, -1, 108] {
             assert_eq!(element(dtype), Err(DecodeError::DType(dtype)));

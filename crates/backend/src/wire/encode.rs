@@ -1,11 +1,8 @@
 //! `tensorflow.serving.PredictRequest` from a [`Call`].
 
 use bytes::{BufMut, Bytes, BytesMut};
-use outrigger_core::{Content, DType, ServableId, Tensor};
-use outrigger_proto::{
-    raw::unary::{PREFIX, prefix},
-    tensorflow::DataType,
-};
+use outrigger_core::{Content, ServableId, Tensor};
+use outrigger_proto::raw::unary::{PREFIX, prefix};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
 use super::segments::{Segments, Writer};
@@ -80,7 +77,7 @@ fn entry_len(tensor: &Tensor) -> usize {
 
 /// `TensorProto`: dtype, shape, and the elements as content or as strings.
 fn put_tensor(tensor: Tensor, out: &mut Writer) {
-    put_int(1, wire_type(tensor.dtype), &mut out.head);
+    put_int(1, tensor.dtype.tensorflow() as u64, &mut out.head);
     put_header(2, shape_len(&tensor.shape), &mut out.head);
     for &size in &tensor.shape {
         put_header(2, int_len(1, size as u64), &mut out.head);
@@ -99,23 +96,11 @@ fn tensor_len(tensor: &Tensor) -> usize {
             strings.iter().map(|text| field_len(8, Bytes::len(text))).sum()
         }
     };
-    int_len(1, wire_type(tensor.dtype)) + field_len(2, shape_len(&tensor.shape)) + elements
+    int_len(1, tensor.dtype.tensorflow() as u64) + field_len(2, shape_len(&tensor.shape)) + elements
 }
 
 fn shape_len(shape: &[i64]) -> usize {
     shape.iter().map(|&size| field_len(2, int_len(1, size as u64))).sum()
-}
-
-fn wire_type(dtype: DType) -> u64 {
-    let dtype = match dtype {
-        DType::Float32 => DataType::DtFloat,
-        DType::Float64 => DataType::DtDouble,
-        DType::Int32 => DataType::DtInt32,
-        DType::Int64 => DataType::DtInt64,
-        DType::Bool => DataType::DtBool,
-        DType::String => DataType::DtString,
-    };
-    dtype as u64
 }
 
 fn int_len(tag: u32, value: u64) -> usize {

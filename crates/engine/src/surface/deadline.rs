@@ -8,8 +8,8 @@ use tonic::Code;
 
 use crate::status::Status;
 
-/// The transport ends a call at its deadline as cancelled; answering this much
-/// earlier lets the caller see the deadline instead.
+/// A caller's own transport ends a call at its deadline as cancelled; answering this
+/// much earlier lets it see the deadline instead.
 const MARGIN: Duration = Duration::from_millis(2);
 
 /// When the answer has to be out; none if the caller waits for ever.

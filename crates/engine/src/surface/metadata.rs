@@ -1,18 +1,49 @@
 //! GetModelMetadata.
 
+use std::{
+    future::{Ready, ready},
+    sync::Arc,
+};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
 use outrigger_proto::tensorflow::serving::{
     GetModelMetadataRequest, GetModelMetadataResponse, ModelSpec, model_spec::VersionChoice,
 };
+use tonic::{
+    body::Body,
+    server::{Grpc, UnaryService},
+};
+use tonic_prost::ProstCodec;
 
-use super::{Surface, spec};
+use super::{MESSAGE_LIMIT, Surface, spec};
 use crate::status::Status;
 
 /// The only metadata there is.
 const SIGNATURE_DEF: &str = "signature_def";
 const TYPE_URL: &str = "type.googleapis.com/tensorflow.serving.SignatureDefMap";
 
+/// Answers a call.
+pub(super) async fn answer(surface: &Arc<Surface>, request: Request<Incoming>) -> Response<Body> {
+    let codec = ProstCodec::default();
+    let mut grpc = Grpc::new(codec).max_decoding_message_size(MESSAGE_LIMIT);
+    grpc.unary(Method(Arc::clone(surface)), request).await
+}
+
+struct Method(Arc<Surface>);
+
+impl UnaryService<GetModelMetadataRequest> for Method {
+    type Response = GetModelMetadataResponse;
+    type Future = Ready<Result<tonic::Response<Self::Response>, tonic::Status>>;
+
+    fn call(&mut self, request: tonic::Request<GetModelMetadataRequest>) -> Self::Future {
+        let answer = get(&self.0, request.get_ref());
+        ready(answer.map(tonic::Response::new).map_err(tonic::Status::from))
+    }
+}
+
 /// Answers with the signatures of a servable, as its SavedModel has them.
-pub(super) fn get(
+fn get(
     surface: &Surface,
     request: &GetModelMetadataRequest,
 ) -> Result<GetModelMetadataResponse, Status> {

@@ -18,11 +18,11 @@ use crate::{
 
 /// `tensorflow.serving.ModelService`.
 #[derive(Debug, Clone)]
-pub struct ModelService(Arc<Surface>);
+pub(super) struct ModelService(Arc<Surface>);
 
 impl ModelService {
     /// The service over what all calls share.
-    pub fn new(surface: Arc<Surface>) -> Self {
+    pub(super) fn new(surface: Arc<Surface>) -> Self {
         Self(surface)
     }
 

@@ -1,5 +1,6 @@
 //! The engine over the real TensorFlow, as its clients see it.
 
+mod connections;
 mod harness;
 mod memory;
 mod models;

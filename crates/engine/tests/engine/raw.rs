@@ -1,9 +1,10 @@
 //! A gRPC client without timers: what it sees is the server's answer.
 
-use std::path::Path;
+use std::{error::Error, path::Path};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Body;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::{net::UnixStream, task::JoinSet};
@@ -11,8 +12,16 @@ use tonic::Code;
 
 /// Makes one call with a `grpc-timeout`, and gives the code of the answer.
 pub(crate) async fn call(root: &Path, path: &str, message: &impl Message, timeout: &str) -> Code {
+    send(root, path, Full::new(frame(message)), timeout).await
+}
+
+/// [`call`] with a body that may be anything.
+pub(crate) async fn send<B>(root: &Path, path: &str, body: B, timeout: &str) -> Code
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+{
     let stream = UnixStream::connect(root.join("engine.sock")).await.expect("it listens");
-    let handshake = hyper::client::conn::http2::handshake::<_, _, Full<Bytes>>;
+    let handshake = hyper::client::conn::http2::handshake::<_, _, B>;
     let (mut sender, connection) =
         handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("it speaks HTTP/2");
     let mut tasks = JoinSet::new();
@@ -21,7 +30,7 @@ pub(crate) async fn call(root: &Path, path: &str, message: &impl Message, timeou
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("grpc-timeout", timeout)
-        .body(Full::new(frame(message)))
+        .body(body)
         .expect("a valid request");
     let response = sender.send_request(request).await.expect("an answer");
     let headers = response.headers().clone();

@@ -2,56 +2,43 @@
 
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{
-    FeatureMap, ModelSelector, OnTreatmentError, PredictRequest, ResponseOptions, Treatment,
-    model_selector::Version, predict_request::User,
+    ModelSelector, OnTreatmentError, PredictRequest, ResponseOptions, model_selector::Version,
 };
+use prost::Message as _;
 
-use super::{features, malformed, not_json};
+use super::{encoder::encode, not_json};
 use crate::{
     Plan,
-    metadata::Entity,
-    reader::{self, Node, Object, Wrong},
+    reader::{Node, Object, Wrong},
 };
 
-const KEYS: &[&str] = &["model", "request_id", "routing_key", "user", "treatments", "options"];
-
-/// Reads a request's JSON form.
+/// The encoded `outrigger.v1.PredictRequest` that a request's JSON form stands for.
 ///
 /// # Errors
-/// REQUEST_MALFORMED with the path of what is wrong; FEATURE_TYPE for a list
-/// that no feature could take.
+/// REQUEST_MALFORMED with the path of what is wrong; FEATURE_TYPE or FEATURE_LENGTH for
+/// a list that its feature could not take.
+pub fn encode_request(plan: &Plan, body: &[u8]) -> Result<Vec<u8>, Failure> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let encoded = encode(plan, "", &mut json)?;
+    json.end().map_err(|error| not_json(&error))?;
+    Ok(encoded)
+}
+
+/// [`encode_request`], decoded.
+///
+/// # Errors
+/// The same.
 pub fn predict_request(plan: &Plan, body: &[u8]) -> Result<PredictRequest, Failure> {
-    let value = reader::parse(body).map_err(|error| not_json(&error))?;
-    read_request(plan, &Node::root(&value))
+    encode_request(plan, body).map(|encoded| decode(&encoded))
 }
 
+/// The request that is a part of other JSON.
 pub(crate) fn read_request(plan: &Plan, node: &Node<'_>) -> Result<PredictRequest, Failure> {
-    let mut request = read_head(node).map_err(malformed)?;
-    let object = node.object().map_err(malformed)?;
-    if let Some(user) = given(&object, "user") {
-        let features = features::read(plan, Entity::User, &user)?;
-        request.user = Some(User::UserFeatures(FeatureMap { features }));
-    }
-    if let Some(treatments) = given(&object, "treatments") {
-        let nodes = treatments.array().map_err(malformed)?;
-        let read = |node: &Node<'_>| read_treatment(plan, node);
-        request.treatments = nodes.iter().map(read).collect::<Result<_, _>>()?;
-    }
-    Ok(request)
+    encode(plan, &node.path, node.value).map(|encoded| decode(&encoded))
 }
 
-/// Everything but features.
-fn read_head(node: &Node<'_>) -> Result<PredictRequest, Wrong> {
-    let object = node.object()?;
-    object.only(KEYS)?;
-    let text = |key| given(&object, key).map_or(Ok(String::new()), |node| read_text(&node));
-    Ok(PredictRequest {
-        model: given(&object, "model").map(|node| read_model(&node)).transpose()?,
-        request_id: text("request_id")?,
-        routing_key: text("routing_key")?,
-        options: Some(read_options(given(&object, "options"))?),
-        ..PredictRequest::default()
-    })
+fn decode(encoded: &[u8]) -> PredictRequest {
+    PredictRequest::decode(encoded).expect("it has just been encoded")
 }
 
 /// A key's value unless it is absent or null.
@@ -78,7 +65,7 @@ pub(super) fn read_model(node: &Node<'_>) -> Result<ModelSelector, Wrong> {
     Ok(ModelSelector { name, version })
 }
 
-fn read_options(node: Option<Node<'_>>) -> Result<ResponseOptions, Wrong> {
+pub(super) fn read_options(node: Option<Node<'_>>) -> Result<ResponseOptions, Wrong> {
     let mut options = ResponseOptions { treatment_ids: true, ..ResponseOptions::default() };
     let Some(node) = node else { return Ok(options) };
     let object = node.object()?;
@@ -97,16 +84,4 @@ fn read_options(node: Option<Node<'_>>) -> Result<ResponseOptions, Wrong> {
         options.on_treatment_error = node.one_of(&choices)?.into();
     }
     Ok(options)
-}
-
-fn read_treatment(plan: &Plan, node: &Node<'_>) -> Result<Treatment, Failure> {
-    let object = node.object().map_err(malformed)?;
-    object.only(&["id", "features"]).map_err(malformed)?;
-    let id = given(&object, "id").map_or(Ok(String::new()), |node| read_text(&node));
-    let id = id.map_err(malformed)?;
-    let features = match given(&object, "features") {
-        Some(node) => features::read(plan, Entity::Treatment, &node)?,
-        None => Default::default(),
-    };
-    Ok(Treatment { id, features })
 }

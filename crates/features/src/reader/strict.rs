@@ -2,25 +2,49 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+
+/// The most values of a [`Small`].
+const FEW: usize = 1000;
 
 /// Parses JSON; a key that stands twice in one object is an error.
 pub(crate) fn parse(json: &[u8]) -> Result<Value, serde_json::Error> {
-    serde_json::from_slice::<Strict>(json).map(|Strict(value)| value)
+    let mut json = serde_json::Deserializer::from_slice(json);
+    let value = Strict { left: &mut { usize::MAX } }.deserialize(&mut json)?;
+    json.end()?;
+    Ok(value)
 }
 
-struct Strict(Value);
+/// A value that has few others in it: whoever sends more gets an error, and not
+/// the many times larger memory for them.
+#[derive(Default)]
+pub(crate) struct Small(pub(crate) Value);
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for Small {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrictVisitor).map(Self)
+        Strict { left: &mut { FEW } }.deserialize(deserializer).map(Self)
     }
 }
 
-struct StrictVisitor;
+/// Reads a value, if so many are still allowed.
+struct Strict<'a> {
+    left: &'a mut usize,
+}
 
-impl<'de> Visitor<'de> for StrictVisitor {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Err(D::Error::custom(format_args!("more than {FEW} values")));
+        };
+        *self.left = left;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,7 +82,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(Strict(value)) = items.next_element()? {
+        while let Some(value) = items.next_element_seed(Strict { left: self.left })? {
             values.push(value);
         }
         Ok(Value::Array(values))
@@ -66,9 +90,10 @@ impl<'de> Visitor<'de> for StrictVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
-        while let Some((key, Strict(value))) = pairs.next_entry::<String, Strict>()? {
+        while let Some(key) = pairs.next_key::<String>()? {
+            let value = pairs.next_value_seed(Strict { left: self.left })?;
             if object.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("the key {key:?} stands here twice")));
+                return Err(twice(&key));
             }
             object.insert(key, value);
         }
@@ -76,8 +101,15 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 }
 
+/// An object has a key more than once.
+pub(crate) fn twice<E: Error>(key: &str) -> E {
+    E::custom(format_args!("the key {key:?} stands here twice"))
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -98,5 +130,13 @@ mod tests {
         assert!(parse(br#"[{"a": 1}, {"a": {"a": 1}}]"#).is_ok());
         let error = parse(b"{\"a\": 1,\n \"a\": 1}").expect_err("twice");
         assert_eq!(error.to_string(), "the key \"a\" stands here twice at line 2 column 8");
+    }
+    #[test]
+    fn a_small_value_has_few_others_in_it() {
+        let many = |count: usize| serde_json::from_str::<Small>(&json!(vec![0; count]).to_string());
+        assert_eq!(many(FEW - 1).expect("few").0, json!(vec![0; FEW - 1]));
+        let error = many(FEW).err().expect("too many");
+        assert!(error.to_string().starts_with("more than 1000 values"), "{error}");
+        assert!(serde_json::from_str::<Small>(&"{\"a\":[".repeat(2000)).is_err());
     }
 }

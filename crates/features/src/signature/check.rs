@@ -1,6 +1,5 @@
 //! metadata.json held against a signature.
 
-use outrigger_core::DType;
 use outrigger_proto::tensorflow::{DataType, SignatureDef, TensorInfo, TensorShapeProto};
 
 use super::SignatureError;
@@ -41,7 +40,7 @@ fn check_input(path: &str, input: &Input, signature: &SignatureDef) -> Result<()
         return Err(contradiction(format!("{path}.tensor"), file, model));
     };
     check_dense(path, &input.tensor, info)?;
-    if base(info.dtype) != data_type(input.dtype) as i32 {
+    if base(info.dtype) != input.dtype.tensorflow() {
         let file = format!("{:?} is {}", input.tensor, input.dtype);
         return Err(contradiction(format!("{path}.dtype"), file, spell_dtype(info.dtype)));
     }
@@ -140,17 +139,6 @@ fn accepts(model: Option<&TensorShapeProto>, shapes: &[&[Dim]]) -> bool {
 
 fn base(dtype: i32) -> i32 {
     if dtype > REFERENCE { dtype - REFERENCE } else { dtype }
-}
-
-fn data_type(dtype: DType) -> DataType {
-    match dtype {
-        DType::Float32 => DataType::DtFloat,
-        DType::Float64 => DataType::DtDouble,
-        DType::Int32 => DataType::DtInt32,
-        DType::Int64 => DataType::DtInt64,
-        DType::Bool => DataType::DtBool,
-        DType::String => DataType::DtString,
-    }
 }
 
 fn sorted<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {

@@ -1,29 +1,22 @@
-//! From a reference to a verified tree in the store.
+//! What a version's files are and which version a tag is, from the registry.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag};
-use outrigger_oci::{Image, Layer, Reference};
-use outrigger_store::{Package, Reservation};
+use outrigger_oci::Progress;
+use outrigger_trace::{Parent, SpanKind};
 
 use super::{Done, Kept, Origin};
 use crate::{
-    metrics, signatures,
-    world::{World, blocking, store_failure},
+    metrics,
+    pull::Pull,
+    signatures,
+    world::{World, blocking},
 };
 
-/// Layers that vanish or rot between download and unpacking are pulled again
-/// so many times.
-const ATTEMPTS: usize = 3;
-
 /// Gets the files of `key` into the store, if it is signed as it has to be. The
-/// registry is not asked for what is there already.
-pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Done {
+/// registry is not asked for what is there already. `span` is what is told of it.
+pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin, span: Parent) -> Done {
     let digest = key.digest;
     let verified = match signatures::verify(&world, &key).await {
         Ok(verified) => verified,
@@ -40,7 +33,7 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Do
         signatures::keep(&world, digest, verified).await;
         return Done::Pulled { origin, result: Ok(kept), trees: None };
     }
-    let result = fetch(&world, &key).await;
+    let result = fetch(&world, &key, &span).await;
     if result.is_ok() {
         signatures::keep(&world, digest, verified).await;
     }
@@ -52,88 +45,21 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin) -> Do
     Done::Pulled { origin, result, trees: trees.await }
 }
 
-async fn fetch(world: &Arc<World>, key: &ModelKey) -> Result<Kept, Failure> {
+async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept, Failure> {
     let reference = world.names.version(key)?;
     let _permit = world.pulls.acquire().await.expect("never closed");
-    let image = world.client.image(&reference).await.map_err(|error| error.failure())?;
-    let mut attempt = 1;
-    loop {
-        let reservation = download(world, &reference, &image).await?;
-        match unpack(world, &image).await {
-            Err(again) if again.layers_lost && attempt < ATTEMPTS => attempt += 1,
-            Err(failed) => return Err(failed.failure),
-            Ok(kept) => return Ok(kept),
-        }
-        drop(reservation);
-    }
-}
-
-/// Gets the layers that are missing. They are safe from eviction until the
-/// reservation is dropped.
-async fn download(
-    world: &Arc<World>,
-    reference: &Reference,
-    image: &Image,
-) -> Result<Reservation, Failure> {
-    let sizes: Vec<_> = image.layers.iter().map(|layer| (layer.digest, layer.size)).collect();
-    let layers = image.layers.clone();
-    let (reservation, missing) = blocking(world, move |world| {
-        let reservation = world.store.reserve(&sizes, &|digest| world.uses(digest))?;
-        let seen = &mut BTreeSet::new();
-        let layers = layers.into_iter().filter(|layer| seen.insert(layer.digest));
-        let (there, missing): (Vec<_>, Vec<_>) =
-            layers.partition(|layer| world.store.has_blob(&layer.digest));
-        metrics::layers_wanted(there.len(), missing.len());
-        let place = |layer: Layer| (layer, world.store.partial(&layer.digest));
-        Ok((reservation, missing.into_iter().map(place).collect::<Vec<_>>()))
-    })
-    .await
-    .map_err(|error| store_failure(&error))?;
-    let fetch = |(layer, dest): (Layer, PathBuf)| async move {
-        world.client.fetch_blob(reference, &layer, &dest).await
+    let resolve = span.child("resolve", SpanKind::Client);
+    let image = world.client.image(&reference).await.map_err(|error| error.failure());
+    resolve.end(&image);
+    let uses = Arc::clone(world);
+    let pull = Pull {
+        client: &world.client,
+        store: &world.store,
+        in_use: Arc::new(move |digest| uses.uses(digest)),
+        concurrency: world.config.layer_concurrency,
+        progress: &Progress::default(),
     };
-    let fetches = stream::iter(missing.clone()).map(Ok);
-    let concurrency = world.config.layer_concurrency.max(1);
-    let fetched = fetches.try_for_each_concurrent(concurrency, fetch).await;
-    fetched.map_err(|error| error.failure())?;
-    blocking(world, move |world| {
-        missing.iter().try_for_each(|(layer, _)| world.store.commit_blob(&layer.digest))
-    })
-    .await
-    .map_err(|error| store_failure(&error))?;
-    Ok(reservation)
-}
-
-struct Unpacked {
-    failure: Failure,
-    layers_lost: bool,
-}
-
-async fn unpack(world: &Arc<World>, image: &Image) -> Result<Kept, Unpacked> {
-    let package = Package {
-        digest: image.digest,
-        platform_digest: image.platform_digest,
-        labels: labels(image),
-        layers: image.layers.iter().map(|layer| (layer.digest, layer.kind)).collect(),
-    };
-    blocking(world, move |world| {
-        let unpacked = world.store.unpack(&package, &|digest| world.uses(digest));
-        unpacked.map(|tree| Kept::of(&tree)).map_err(|error| Unpacked {
-            failure: store_failure(&error),
-            layers_lost: matches!(
-                error,
-                outrigger_store::Error::BlobMissing(_) | outrigger_store::Error::BlobCorrupt { .. }
-            ),
-        })
-    })
-    .await
-}
-
-/// The labels, with the annotations beneath them.
-fn labels(image: &Image) -> BTreeMap<String, String> {
-    let mut labels = image.annotations.clone();
-    labels.extend(image.labels.clone());
-    labels
+    pull.traced(&image?, span).await.map(|tree| Kept::of(&tree))
 }
 
 /// Which digest a tag is now.

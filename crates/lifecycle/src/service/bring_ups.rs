@@ -7,7 +7,7 @@ use outrigger_core::{
     ModelKey, ModelName,
     model::{ModelMachine, State},
 };
-use outrigger_trace::{Kind, Span, Tracer};
+use outrigger_trace::{Parent, Span, SpanKind, Tracer};
 
 use super::Service;
 
@@ -35,6 +35,16 @@ impl Service {
         }
         self.bring_ups.0.retain(|key, _| self.fleet.model(key).is_some());
     }
+
+    /// The step that a version is in now, for whoever does it.
+    pub(super) fn step_of(&mut self, key: &ModelKey) -> Parent {
+        let tracer = &self.world.config.tracer;
+        if let (true, Some(model)) = (tracer.is_on(), self.fleet.model(key)) {
+            self.bring_ups.follow(tracer, model);
+        }
+        let step = self.bring_ups.0.get(key).map(|under_way| under_way.part.as_parent());
+        step.unwrap_or_default()
+    }
 }
 
 impl BringUps {
@@ -49,7 +59,7 @@ impl BringUps {
         let under_way = self.0.entry(key.clone()).or_insert_with(|| BringUp::begin(tracer, key));
         if under_way.step != step {
             under_way.step = step;
-            under_way.part = under_way.whole.child(step, Kind::Internal);
+            under_way.part = under_way.whole.child(step, SpanKind::Internal);
         }
     }
 }

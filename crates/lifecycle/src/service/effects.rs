@@ -63,6 +63,7 @@ impl Service {
             E::PublishPlaceholder(attempt, id) => self.publish_placeholder(attempt, id),
             E::Unpublish(id) => self.unpublish(id),
             E::Push(attempt, set) => {
+                self.reloads.begin(&self.world.config.tracer, &set);
                 let (world, journal) = (Arc::clone(&self.world), self.journal.clone());
                 let done = move |outcome| engine_event(serving::Event::Pushed(attempt, outcome));
                 self.jobs.start(done(PushOutcome::TimedOut), async move {
@@ -120,7 +121,8 @@ impl Service {
             return;
         }
         let failed = Done::Pulled { origin: origin.clone(), result: Err(defect()), trees: None };
-        let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone());
+        let step = self.step_of(&key);
+        let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone(), step);
         let job = self.jobs.start(failed, pull);
         self.pulls.insert(origin, Pull { waiting: BTreeMap::from([(key, attempt)]), job });
     }

@@ -2,18 +2,19 @@
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use outrigger_canary::{Layer, Outcome};
 use outrigger_core::{Arm, Digest, Reason, Stage, Tag};
-use outrigger_lifecycle::{Act, By, Canaries, CanaryOutcome, CanaryPhase, Handle, Lease};
+use outrigger_lifecycle::{Act, Canaries, CanaryOutcome, CanaryPhase, Handle, Lease};
 use outrigger_testkit::registry::Rule;
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::rig::{PATIENCE, Rig, acquire, model, name, stage, tag, until};
+use crate::rig::{
+    PATIENCE, Rig, acquire, canaries, is_in, model, name, somebody, stage, tag, until,
+};
 
 /// Decides in seconds, from a few hundred requests.
 fn quick() -> Value {
@@ -65,29 +66,12 @@ fn well(_: &Lease) -> Outcome {
     Outcome::Scored(rand::random())
 }
 
-async fn canaries(handle: &Handle, condition: impl Fn(&Canaries) -> bool) -> Arc<Canaries> {
-    let mut watch = handle.watch_canaries();
-    let reached = tokio::time::timeout(PATIENCE, watch.wait_for(|it| condition(it))).await;
-    match reached {
-        Ok(reached) => reached.expect("lifecycle runs").clone(),
-        Err(_) => panic!("it never came to that: {:#?}", handle.canaries()),
-    }
-}
-
-fn is_in(phase: CanaryPhase) -> impl Fn(&Canaries) -> bool {
-    move |it| it.canaries.first().is_some_and(|canary| canary.phase == phase)
-}
-
 fn decided(outcome: CanaryOutcome) -> impl Fn(&Canaries) -> bool {
     move |it| it.decisions.front().is_some_and(|decision| decision.outcome == outcome)
 }
 
 fn latest() -> Tag {
     "latest".parse().expect("a valid tag")
-}
-
-fn somebody() -> By {
-    By { who: "ada".to_owned(), why: "a hunch".to_owned() }
 }
 
 async fn serving(handle: &Handle) -> Digest {

@@ -24,7 +24,7 @@ async fn after_an_engine_restart_serving_resumes_by_itself() {
 
 #[tokio::test]
 async fn a_reload_that_hangs_hangs_nothing_here_and_is_not_repeated() {
-    let (rig, handle) = Rig::started().await;
+    let (rig, handle) = Rig::started_with_silent_engine().await;
     acquire(&handle, "churn").await.expect("served");
     let gate = Gate::closed();
     let held = gate.clone();
@@ -77,7 +77,7 @@ async fn requests_wait_for_an_engine_that_comes_back_soon() {
 
 #[tokio::test]
 async fn a_frozen_engine_loses_nothing() {
-    let (rig, handle) = Rig::started().await;
+    let (rig, handle) = Rig::started_with_silent_engine().await;
     acquire(&handle, "churn").await.expect("served");
     rig.engine.freeze();
     until(&handle, |it| !it.engine.reachable).await;

@@ -50,7 +50,7 @@ async fn preloaded_models_come_up_by_themselves_and_make_it_ready() {
 
 #[tokio::test]
 async fn a_slow_model_delays_no_other() {
-    let (rig, handle) = Rig::started().await;
+    let (rig, handle) = Rig::started_with_silent_engine().await;
     rig.push("slow", "latest", &model(2));
     let gate = Gate::closed();
     let held = gate.clone();

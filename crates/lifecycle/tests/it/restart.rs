@@ -47,7 +47,7 @@ async fn after_a_crash_of_both_the_last_known_good_is_served_without_the_registr
 
 #[tokio::test]
 async fn a_crash_in_the_middle_of_loading_harms_nothing() {
-    let (mut rig, handle) = Rig::started().await;
+    let (mut rig, handle) = Rig::started_with_silent_engine().await;
     let digest = rig.registry.digest("team/churn", "latest").expect("pushed");
     let gate = outrigger_testkit::engine::Gate::closed();
     let held = gate.clone();

@@ -5,7 +5,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 use outrigger_backend::{Backend, TfServing};
 use outrigger_core::{Digest, Failure, LayerKind, ModelName, Selector, Stage, Tag};
 use outrigger_lifecycle::{
-    Config, Handle, Images, Lease, Retry, Snapshot, VersionView, Watch, start,
+    By, Canaries, CanaryPhase, Config, Handle, Images, Lease, Retry, Snapshot, VersionView, Watch,
+    start,
 };
 use outrigger_store::Store;
 use outrigger_testkit::{
@@ -17,13 +18,21 @@ use outrigger_testkit::{
 use tempfile::TempDir;
 use tokio::{task::JoinSet, time::Instant};
 
-/// Long enough for anything that happens at all.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Long enough for anything that happens at all, on a machine that does much else.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long an engine is waited for that answers all it is asked.
+const ANSWERING: Duration = Duration::from_secs(3);
+
+/// How long one is waited for that will not answer.
+pub(crate) const SILENT: Duration = Duration::from_millis(300);
 
 pub(crate) struct Rig {
     pub(crate) registry: Arc<Registry>,
     pub(crate) engine: FakeEngine,
     pub(crate) config: Config,
+    /// What a status or a reload of the engine may take.
+    pub(crate) engine_timeout: Duration,
     pub(crate) dir: TempDir,
     running: Option<(Handle, JoinSet<()>)>,
 }
@@ -58,14 +67,14 @@ impl Rig {
             engine: Watch {
                 busy: Duration::from_millis(5),
                 steady: Duration::from_millis(20),
-                gate_timeout: Duration::from_secs(5),
+                gate_timeout: PATIENCE,
                 ..Watch::default()
             },
             ..Config::default()
         };
         let engine = FakeEngine::tcp().expect("a free port");
         let dir = TempDir::new().expect("a directory");
-        Self { registry, engine, config, dir, running: None }
+        Self { registry, engine, config, engine_timeout: ANSWERING, dir, running: None }
     }
 
     /// Another engine, store and process with the same registry.
@@ -74,6 +83,7 @@ impl Rig {
             registry: Arc::clone(&self.registry),
             engine: FakeEngine::tcp().expect("a free port"),
             config: self.config.clone(),
+            engine_timeout: self.engine_timeout,
             dir: TempDir::new().expect("a directory"),
             running: None,
         }
@@ -81,10 +91,18 @@ impl Rig {
 
     /// One that runs, with `churn:latest` in the registry.
     pub(crate) async fn started() -> (Self, Handle) {
-        let mut rig = Self::new().await;
-        rig.push("churn", "latest", &model(1));
-        let handle = rig.start();
-        (rig, handle)
+        Self::new().await.serving()
+    }
+
+    /// The same with an engine that will not answer everything.
+    pub(crate) async fn started_with_silent_engine() -> (Self, Handle) {
+        Self { engine_timeout: SILENT, ..Self::new().await }.serving()
+    }
+
+    fn serving(mut self) -> (Self, Handle) {
+        self.push("churn", "latest", &model(1));
+        let handle = self.start();
+        (self, handle)
     }
 
     pub(crate) fn start(&mut self) -> Handle {
@@ -99,8 +117,8 @@ impl Rig {
             ..outrigger_oci::Config::default()
         });
         let engine = TfServing::connect(outrigger_backend::Config {
-            reload_timeout: Duration::from_millis(300),
-            status_timeout: Duration::from_millis(300),
+            reload_timeout: self.engine_timeout,
+            status_timeout: self.engine_timeout,
             ..outrigger_backend::Config::new(self.engine.endpoint())
         });
         let backend: Arc<dyn Backend> = Arc::new(engine.expect("a valid configuration"));
@@ -204,6 +222,28 @@ pub(crate) fn version(snapshot: &Snapshot, model: &str, digest: Digest) -> Optio
 
 pub(crate) fn stage(snapshot: &Snapshot, model: &str, digest: Digest) -> Option<Stage> {
     version(snapshot, model, digest).map(|version| version.stage)
+}
+
+/// Waits until the canaries satisfy `condition`.
+pub(crate) async fn canaries(
+    handle: &Handle,
+    condition: impl Fn(&Canaries) -> bool,
+) -> Arc<Canaries> {
+    let mut watch = handle.watch_canaries();
+    let reached = tokio::time::timeout(PATIENCE, watch.wait_for(|it| condition(it))).await;
+    match reached {
+        Ok(reached) => reached.expect("lifecycle runs").clone(),
+        Err(_) => panic!("it never came to that: {:#?}", handle.canaries()),
+    }
+}
+
+/// The first canary is in that phase.
+pub(crate) fn is_in(phase: CanaryPhase) -> impl Fn(&Canaries) -> bool {
+    move |it| it.canaries.first().is_some_and(|canary| canary.phase == phase)
+}
+
+pub(crate) fn somebody() -> By {
+    By { who: "ada".to_owned(), why: "a hunch".to_owned() }
 }
 
 /// Predicts with the servable of `lease`, as a request would.

@@ -92,7 +92,7 @@ async fn a_tag_that_is_gone_or_a_registry_that_is_down_leaves_the_last_known_goo
 
 #[tokio::test]
 async fn a_tag_that_moves_on_drops_the_version_in_between() {
-    let (rig, handle) = Rig::started().await;
+    let (rig, handle) = Rig::started_with_silent_engine().await;
     let first = acquire(&handle, "churn").await.expect("served").key.digest;
     let (gate, between) = (Gate::closed(), rig.push("churn", "next", &model(2)));
     let (held, hex) = (gate.clone(), between.hex());

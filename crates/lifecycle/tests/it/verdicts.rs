@@ -1,14 +1,12 @@
 //! Rollbacks that go from one control plane to the others, through the registry.
 
-use std::sync::Arc;
-
 use outrigger_canary::Layer;
 use outrigger_core::Digest;
-use outrigger_lifecycle::{Act, By, Canaries, CanaryOutcome, CanaryPhase, Handle};
+use outrigger_lifecycle::{Act, CanaryOutcome, CanaryPhase, Handle};
 use outrigger_testkit::registry::Rule;
 use serde_json::{Value, json};
 
-use crate::rig::{PATIENCE, Rig, acquire, model, name};
+use crate::rig::{Rig, acquire, canaries, is_in, model, name, somebody};
 
 const KIND: &str = "application/vnd.outrigger.canary-verdict.v1+json";
 
@@ -28,23 +26,9 @@ async fn started(rig: &mut Rig) -> Handle {
     handle
 }
 
-async fn canaries(handle: &Handle, condition: impl Fn(&Canaries) -> bool) -> Arc<Canaries> {
-    let mut watch = handle.watch_canaries();
-    let reached = tokio::time::timeout(PATIENCE, watch.wait_for(|it| condition(it))).await;
-    match reached {
-        Ok(reached) => reached.expect("lifecycle runs").clone(),
-        Err(_) => panic!("it never came to that: {:#?}", handle.canaries()),
-    }
-}
-
-fn is_in(phase: CanaryPhase) -> impl Fn(&Canaries) -> bool {
-    move |it| it.canaries.first().is_some_and(|canary| canary.phase == phase)
-}
-
 async fn abort(handle: &Handle) {
-    let by = By { who: "ada".to_owned(), why: "a hunch".to_owned() };
     let tag = "latest".parse().expect("a valid tag");
-    handle.decide(&name("churn"), &tag, Act::Abort, by).await.expect("aborted");
+    handle.decide(&name("churn"), &tag, Act::Abort, somebody()).await.expect("aborted");
 }
 
 fn list(digest: Digest) -> String {

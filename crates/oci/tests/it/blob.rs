@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
+use futures::future::try_join_all;
 use outrigger_core::{Digest, Reason};
 use outrigger_oci::{Error, Layer, Progress, Reference};
 use outrigger_testkit::registry::{Gate, Registry, Rule};
@@ -224,7 +225,10 @@ async fn layers_are_fetched_together_and_counted() {
         }
         gate.open();
     };
-    let fetched = client.fetch_all(&reference, &layers, 2, &progress);
+    let fetches = layers
+        .iter()
+        .map(|(layer, dest)| client.fetch_blob_with(&reference, layer, dest, &progress));
+    let fetched = try_join_all(fetches);
     tokio::join!(async { fetched.await.unwrap() }, opened);
     assert_eq!(progress.bytes(), 150_000);
     for ((_, path), content) in layers.iter().zip(&contents) {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use bytes::Bytes;
-use outrigger_core::{Digest, Reason, Selector};
+use outrigger_core::{Digest, Reason};
 use outrigger_oci::{
     Artifact, Client, Error, Reference,
     signature::{Policy, PublicKey, SignatureRule, Signatures, Unverified},
@@ -181,7 +181,7 @@ async fn what_we_attach_is_found_where_lists_are_kept_and_where_not() {
         // The image itself is what it was.
         assert_eq!(client.resolve(&latest).await.unwrap(), digest);
         let list = format!("sha256-{}", digest.hex()).parse().unwrap();
-        let listed = client.resolve(&place.with_selector(Selector::Tag(list))).await.is_ok();
+        let listed = client.resolve(&place.with_tag(list)).await.is_ok();
         assert_eq!(listed, place != reference(modern.host(), ""), "{place}");
     }
 }

@@ -1,76 +1,79 @@
 //! PredictionService over encoded messages: they are read and answered in place,
-//! which tonic's codecs would copy.
+//! which tonic's codecs would copy, and without a router on their way.
+
+use std::{fmt, sync::Arc};
 
 use axum::{
-    Router,
-    body::{Body, Bytes},
-    extract::{Request, State},
-    http::{HeaderMap, HeaderValue},
-    response::Response,
-    routing::any,
+    body::{Body as AnyBody, Bytes},
+    http::{HeaderMap, HeaderValue, Request, Response},
 };
+use http_body::Body;
+use http_body_util::Either;
 use outrigger_core::{Failure, Reason};
-use outrigger_proto::raw::unary::{self, Unreadable};
+use outrigger_proto::raw::unary::{self, Reply, Unreadable};
 
-use crate::{call::Call, predict::Predictor};
+use crate::{
+    call::{Call, Method},
+    caller::Peer,
+    failure,
+    guard::Guard,
+    predict::Predictor,
+};
 
 /// Metadata that may repeat the model's name.
 const NAMED: &str = "outrigger-model";
 
 /// Hands messages to the predictor as they are.
-#[derive(Clone)]
-struct Prediction {
+pub(super) struct Prediction {
+    guard: Arc<Guard>,
     predictor: Predictor,
     max_message: usize,
 }
 
-/// The routes of the service; messages have at most `max_message` bytes.
-pub(super) fn routes(predictor: Predictor, max_message: usize) -> Router {
-    Router::new()
-        .route("/outrigger.v1.PredictionService/Predict", any(predict))
-        .route("/outrigger.v1.PredictionService/BatchPredict", any(batch_predict))
-        .route("/outrigger.v1.PredictionService/Explain", any(explain))
-        .with_state(Prediction { predictor, max_message })
-}
+impl Prediction {
+    /// Behind `guard`; messages have at most `max_message` bytes.
+    pub(super) fn new(guard: Arc<Guard>, predictor: Predictor, max_message: usize) -> Self {
+        Self { guard, predictor, max_message }
+    }
 
-async fn predict(State(service): State<Prediction>, request: Request) -> Response {
-    answer(request, service.max_message, async |call, message, named| {
-        service.predictor.predict(call, message, named).await
-    })
-    .await
-}
+    /// Answers a request for a `method` that [computes](Method::computes).
+    pub(super) async fn answer<B>(
+        &self,
+        method: Method,
+        peer: Peer,
+        request: Request<B>,
+    ) -> Response<Either<Reply, AnyBody>>
+    where
+        B: Body<Data = Bytes, Error: fmt::Display>,
+    {
+        let work = async |call: &Call, request| self.work(method, call, request).await;
+        match self.guard.call(method, peer, request, work).await {
+            Ok(framed) => Reply::new(framed).into_response(Either::Left),
+            Err(failure) => failure::to_status(&failure).into_http().map(Either::Right),
+        }
+    }
 
-async fn batch_predict(State(service): State<Prediction>, request: Request) -> Response {
-    answer(request, service.max_message, async |call, message, named| {
-        service.predictor.batch(call, message, named).await
-    })
-    .await
-}
-
-async fn explain(State(service): State<Prediction>, request: Request) -> Response {
-    answer(request, service.max_message, async |call, message, named| {
-        service.predictor.explain(call, message, named).await
-    })
-    .await
-}
-
-/// Reads the message, has it worked on, and frames what comes of it. `work` gets
-/// the model's name as given beside the request, and gives a message with its
-/// prefix.
-async fn answer(
-    request: Request,
-    max_message: usize,
-    work: impl AsyncFnOnce(&Call, &Bytes, Option<&[u8]>) -> Result<Bytes, Failure>,
-) -> Response {
-    let (head, body) = request.into_parts();
-    let call = Call::of(&head.extensions);
-    let result = match unary::read(body, max_message).await {
-        Ok(message) => work(&call, &message, named(&head.headers)).await,
-        Err(unreadable) => Err(unread(&unreadable)),
-    };
-    match call.conclude(result) {
-        Ok(framed) => unary::Reply::new(framed).into_response(Body::new),
-        Err(status) => status.into_http(),
+    /// Reads the message, has it worked on, and gives a message with its prefix.
+    async fn work<B>(
+        &self,
+        method: Method,
+        call: &Call,
+        request: Request<B>,
+    ) -> Result<Bytes, Failure>
+    where
+        B: Body<Data = Bytes, Error: fmt::Display>,
+    {
+        let (head, body) = request.into_parts();
+        let message = unary::read(body, self.max_message).await.map_err(|it| unread(&it))?;
+        let named = named(&head.headers);
+        match method {
+            Method::Predict => self.predictor.predict(call, &message, named).await,
+            Method::BatchPredict => self.predictor.batch(call, &message, named).await,
+            Method::Explain => self.predictor.explain(call, &message, named).await,
+            Method::Models | Method::Canaries | Method::Other => {
+                unreachable!("{} computes nothing", method.as_str())
+            }
+        }
     }
 }
 

@@ -68,6 +68,17 @@ async fn a_panic_is_answered_and_the_next_call_is_served() {
 }
 
 #[tokio::test]
+async fn a_panic_without_a_router_is_a_failure_too() {
+    let guard = rules(Surface::Grpc, 1);
+    let peer = Peer::new(([127, 0, 0, 1], 1).into(), None);
+    let defect = async |_: &Call, _| -> Result<(), Failure> { panic!("a defect") };
+    let called = guard.call(Method::Predict, peer.clone(), ask(PREDICT, &[]), defect).await;
+    assert_eq!(called.unwrap_err().reason, Reason::Internal);
+    let next = guard.call(Method::Predict, peer, ask(PREDICT, &[]), async |_, _| Ok(1)).await;
+    assert_eq!(next.unwrap(), 1, "the place is free again");
+}
+
+#[tokio::test]
 async fn calls_beyond_the_limit_are_refused_until_a_place_is_free() {
     let (release, released) = oneshot::channel::<()>();
     let released = futures::FutureExt::shared(released);

@@ -36,6 +36,8 @@ struct Row {
     since: Option<u64>,
     /// Of all versions on disk.
     size_bytes: u64,
+    /// Of those in the engine: what they take of its memory, as far as files tell.
+    memory_bytes: u64,
     versions: usize,
     tags: Vec<TagCell>,
     failure: Option<FailureCell>,
@@ -119,10 +121,15 @@ fn row(name: &ModelName, view: &ModelView, selector: &Selector) -> Row {
         activity: version.map_or("", |version| version.activity),
         since: version.and_then(since).map(milliseconds),
         size_bytes: view.versions.values().map(|version| version.size_bytes).sum(),
+        memory_bytes: in_engine(view).map(|version| version.size_bytes).sum(),
         versions: view.versions.len(),
         tags: view.tags.iter().map(|(name, tag)| cell(name, tag.serving, tag.registry)).collect(),
         failure: failure(view, version, selector).map(told),
     }
+}
+
+fn in_engine(view: &ModelView) -> impl Iterator<Item = &VersionView> {
+    view.versions.values().filter(|version| version.stage >= Stage::Loaded)
 }
 
 /// The version that answers, else the one that should, else the latest.
@@ -238,6 +245,7 @@ mod tests {
         assert_eq!(row.failure.unwrap().reason, "GOLDEN_MISMATCH");
         assert!(row.tags[0].behind);
         assert_eq!((row.versions, row.size_bytes), (2, 2));
+        assert_eq!(row.memory_bytes, 1, "only what is in the engine");
     }
 
     #[test]

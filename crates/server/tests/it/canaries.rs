@@ -26,6 +26,9 @@ use crate::{
     stack::{MODEL, Stack, channel, linear, reason, request},
 };
 
+/// Long enough for anything that happens at all, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Half of the traffic, and no verdict of its own accord but for harm.
 const SETTINGS: &str = r#"{
     "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.5},
@@ -104,7 +107,7 @@ impl Tried {
         &self,
         condition: impl Fn(&ListCanariesResponse) -> bool,
     ) -> ListCanariesResponse {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + PATIENCE;
         loop {
             for _ in 0..50 {
                 ask(&self.stack, "").await.expect("an answer");
@@ -127,7 +130,7 @@ async fn a_canary_that_gets_too_few_requests_is_told_of() {
     let stack = Stack::with(&[("canary.defaults", settings), ("images.poll_interval", "1s")]).await;
     ask(&stack, "").await.expect("an answer");
     stack.publish_as(MODEL, "latest_canary", &linear(1.0)).await;
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + PATIENCE;
     let starved = format!("outrigger_canary_starved_total{{model=\"{MODEL}\"}} 1");
     loop {
         ask(&stack, "").await.expect("an answer");
@@ -248,7 +251,7 @@ async fn a_mistake_of_the_callers_is_no_failure_of_the_canary() {
         tried.stack.predictions().predict(malformed("")).await.unwrap_err();
     }
     let seen = tried
-        .until(|it| it.canaries[0].verdict.as_ref().is_some_and(|it| it.canary_requests > 400))
+        .until(|it| it.canaries[0].verdict.as_ref().is_some_and(|it| it.canary_requests > 100))
         .await;
     let findings = &seen.canaries[0].verdict.as_ref().unwrap().findings;
     let errors = findings.iter().find(|it| it.signal == "error_rate").unwrap();
@@ -319,7 +322,7 @@ async fn nobody_waits_for_a_shadow() {
             line.starts_with("outrigger_canary_shadows_total") && line.contains("skipped")
         })
     };
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + PATIENCE;
     while !skipped(&tried.stack.health("/metrics").await.1) {
         assert!(Instant::now() < end, "never too many at once");
         for _ in 0..50 {

@@ -5,10 +5,13 @@ use std::{
     time::Duration,
 };
 
-use outrigger_proto::opentelemetry::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse, Span,
-    any_value::Value,
-    trace_service_server::{TraceService, TraceServiceServer},
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse,
+        trace_service_server::{TraceService, TraceServiceServer},
+    },
+    common::v1::any_value::Value,
+    trace::v1::Span,
 };
 use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -66,11 +69,17 @@ impl Collector {
     /// The spans of the trace in which a span of that name was, once that one is over.
     /// It has to be the last of them, as the whole is.
     pub(crate) async fn trace(&self, name: &str) -> Vec<Span> {
+        self.trace_with(name, |_| true).await
+    }
+
+    /// [`Collector::trace`] for one of several spans of that name.
+    pub(crate) async fn trace_with(&self, name: &str, of: impl Fn(&Span) -> bool) -> Vec<Span> {
         let mut got = self.got.clone();
-        let find = |spans: &Vec<Span>| spans.iter().any(|span| span.name == name);
+        let is = |span: &&Span| span.name == name && of(span);
+        let find = |spans: &Vec<Span>| spans.iter().find(is).is_some();
         let found = timeout(PATIENCE, got.wait_for(find)).await;
         let spans = found.unwrap_or_else(|_| panic!("no span {name}")).expect("it listens");
-        let whole = spans.iter().find(|span| span.name == name).expect("it was found");
+        let whole = spans.iter().find(is).expect("it was found");
         spans.iter().filter(|span| span.trace_id == whole.trace_id).cloned().collect()
     }
 
@@ -104,6 +113,6 @@ fn text(value: Option<Value>) -> String {
         Some(Value::StringValue(text)) => text,
         Some(Value::IntValue(number)) => number.to_string(),
         Some(Value::BoolValue(flag)) => flag.to_string(),
-        Some(Value::DoubleValue(number)) => number.to_string(),
+        Some(other) => panic!("we have no such attributes: {other:?}"),
     }
 }

@@ -2,10 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use outrigger_proto::{
-    opentelemetry::{span::SpanKind, status::StatusCode},
-    outrigger::v1::PredictRequest,
-};
+use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
+use outrigger_proto::outrigger::v1::PredictRequest;
 use outrigger_testkit::engine::{Predicting, row_sums};
 use serde_json::json;
 use tonic::{Code, Request};
@@ -22,6 +20,10 @@ const CALLER: &str = "00f067aa0ba902b7";
 
 fn traceparent(flags: &str) -> String {
     format!("00-{TRACE}-{CALLER}-{flags}")
+}
+
+fn is_unset(span: &Span) -> bool {
+    span.status.as_ref().is_none_or(|status| status.code() == StatusCode::Unset)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -73,7 +75,7 @@ async fn a_caller_s_trace_goes_through_to_the_engine_with_a_span_for_each_stage(
     assert_eq!(attribute(server, "outrigger.arm"), "live");
     assert_eq!(attribute(server, "outrigger.request.id"), "r1");
     assert_eq!(attribute(server, "rpc.grpc.status_code"), "0");
-    assert!(server.status.is_none());
+    assert!(is_unset(server));
     let mut before = server.start_time_unix_nano;
     for stage in ["queue", "decode", ENGINE, "encode"] {
         let part = named(&spans, stage);
@@ -137,7 +139,7 @@ async fn failures_mark_their_spans_with_the_reason() {
         assert!(status.message.contains("a shape"), "{name}: {}", status.message);
         assert_eq!(attribute(span, "error.type"), "ENGINE_FAILED", "{name}");
     }
-    assert!(named(&spans, "decode").status.is_none());
+    assert!(is_unset(named(&spans, "decode")));
 }
 
 #[tokio::test]
@@ -147,12 +149,43 @@ async fn bringing_a_model_up_is_a_trace_of_its_own() {
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
     let spans = collector.trace("bring up").await;
     let whole = named(&spans, "bring up");
-    assert!(whole.parent_span_id.is_empty() && whole.status.is_none());
+    assert!(whole.parent_span_id.is_empty() && is_unset(whole));
     assert_eq!(attribute(whole, "outrigger.model.name"), MODEL);
     assert!(attribute(whole, "outrigger.model.digest").starts_with("sha256:"));
     for step in ["pull", "prepare", "publish", "load", "gate"] {
         assert_eq!(named(&spans, step).parent_span_id, whole.span_id, "{step}");
     }
+    let pull = named(&spans, "pull");
+    let within = |part: &Span| {
+        part.parent_span_id == pull.span_id
+            && part.start_time_unix_nano >= pull.start_time_unix_nano
+            && part.end_time_unix_nano <= pull.end_time_unix_nano
+    };
+    assert!(within(named(&spans, "resolve")) && within(named(&spans, "unpack")));
+    let layers: Vec<_> = spans.iter().filter(|span| span.name == "layer").collect();
+    assert!(!layers.is_empty(), "{spans:?}");
+    for layer in layers {
+        assert!(within(layer) && is_unset(layer), "{layer:?}");
+        assert!(attribute(layer, "outrigger.layer.digest").starts_with("sha256:"));
+        assert_ne!(attribute(layer, "outrigger.layer.size"), "0");
+    }
+}
+
+#[tokio::test]
+async fn a_reload_of_the_engine_is_a_trace_of_its_own() {
+    let collector = Collector::start().await;
+    let stack = traced(&collector, "0").await;
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    // The engine has been sent no models, and a placeholder, before.
+    let both = |reload: &Span| attribute(reload, "outrigger.versions") == "2";
+    let spans = collector.trace_with("reload", both).await;
+    let whole = named(&spans, "reload");
+    assert!(whole.parent_span_id.is_empty() && is_unset(whole));
+    assert_eq!(attribute(whole, "outrigger.models"), "1");
+    let call = named(&spans, "tensorflow.serving.ModelService/HandleReloadConfigRequest");
+    let wait = named(&spans, "wait");
+    assert_eq!([&call.parent_span_id, &wait.parent_span_id], [&whole.span_id; 2]);
+    assert!(wait.start_time_unix_nano >= call.start_time_unix_nano && is_unset(wait));
 }
 
 #[tokio::test]

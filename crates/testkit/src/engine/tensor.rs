@@ -3,23 +3,13 @@
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use outrigger_core::{Content, DType, Tensor};
-use outrigger_proto::tensorflow::{
-    DataType, TensorProto, TensorShapeProto, tensor_shape_proto::Dim,
-};
+use outrigger_proto::tensorflow::{TensorProto, TensorShapeProto, tensor_shape_proto::Dim};
 
 use super::{Predicting, Prediction};
 
 /// A request's tensor; `None` for what a server would call a parsing error.
 pub(super) fn from_proto(name: &str, proto: TensorProto) -> Option<Tensor> {
-    let dtype = match proto.dtype() {
-        DataType::DtFloat => DType::Float32,
-        DataType::DtDouble => DType::Float64,
-        DataType::DtInt32 => DType::Int32,
-        DataType::DtInt64 => DType::Int64,
-        DataType::DtBool => DType::Bool,
-        DataType::DtString => DType::String,
-        _ => return None,
-    };
+    let dtype = DType::ALL.into_iter().find(|dtype| dtype.tensorflow() == proto.dtype)?;
     let shape: Vec<i64> =
         proto.tensor_shape.unwrap_or_default().dim.iter().map(|dim| dim.size).collect();
     let count = shape
@@ -61,15 +51,7 @@ pub fn to_proto(tensor: &Tensor) -> TensorProto {
             DType::String => {}
         }
     }
-    let dtype = match tensor.dtype {
-        DType::Float32 => DataType::DtFloat,
-        DType::Float64 => DataType::DtDouble,
-        DType::Int32 => DataType::DtInt32,
-        DType::Int64 => DataType::DtInt64,
-        DType::Bool => DataType::DtBool,
-        DType::String => DataType::DtString,
-    };
-    proto.set_dtype(dtype);
+    proto.dtype = tensor.dtype.tensorflow();
     proto
 }
 

@@ -1,17 +1,31 @@
-use outrigger_proto::opentelemetry::{
-    ExportTracePartialSuccess, ExportTraceServiceResponse,
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
     trace_service_server::{TraceService, TraceServiceServer},
 };
-use tokio::{net::TcpListener, sync::oneshot};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{Request, Response};
+use tonic::{Request, Response, Status};
 
 use super::*;
 
-/// Hands on what it gets; has trouble with the first message.
+/// Hands on what it gets; the first message meets what is in its way, if anything is.
 struct Collector {
     got: mpsc::UnboundedSender<ExportTraceServiceRequest>,
-    trouble: std::sync::Mutex<Option<Status>>,
+    trouble: Arc<Mutex<Option<Trouble>>>,
+}
+
+enum Trouble {
+    Fails(Status),
+    NeverAnswers,
 }
 
 #[tonic::async_trait]
@@ -20,68 +34,120 @@ impl TraceService for Collector {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        if let Some(trouble) = self.trouble.lock().unwrap().take() {
-            return Err(trouble);
+        let trouble = self.trouble.lock().unwrap().take();
+        match trouble {
+            Some(Trouble::Fails(status)) => return Err(status),
+            Some(Trouble::NeverAnswers) => {
+                let _ = self.got.send(request.into_inner());
+                return std::future::pending().await;
+            }
+            None => drop(self.got.send(request.into_inner())),
         }
-        let _ = self.got.send(request.into_inner());
-        let refused = ExportTracePartialSuccess { rejected_spans: 1, error_message: "why".into() };
-        Ok(Response::new(ExportTraceServiceResponse { partial_success: Some(refused) }))
+        Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
 
-async fn collector(
-    trouble: Option<Status>,
-) -> (String, mpsc::UnboundedReceiver<ExportTraceServiceRequest>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let (got, requests) = mpsc::unbounded_channel();
-    let service = TraceServiceServer::new(Collector { got, trouble: trouble.into() });
-    let server = tonic::transport::Server::builder().add_service(service);
-    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-    (address, requests)
+/// A collector that runs, what it got, and how it ends.
+struct Running {
+    address: SocketAddr,
+    got: mpsc::UnboundedReceiver<ExportTraceServiceRequest>,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<()>,
 }
 
-fn exporter(endpoint: String) -> (Tracer, Exporter) {
+impl Running {
+    async fn start(address: &str, trouble: Option<Trouble>) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, got) = mpsc::unbounded_channel();
+        let service = Collector { got: sender, trouble: Arc::new(Mutex::new(trouble)) };
+        let (stop, stopped) = oneshot::channel();
+        let server = tonic::transport::Server::builder()
+            .add_service(TraceServiceServer::new(service))
+            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
+                let _ = stopped.await;
+            });
+        let server = tokio::spawn(async { server.await.unwrap() });
+        Self { address, got, stop, server }
+    }
+
+    async fn end(self) -> String {
+        self.stop.send(()).unwrap();
+        self.server.await.unwrap();
+        self.address.to_string()
+    }
+
+    /// The names of the spans of the next message.
+    async fn names(&mut self) -> Vec<String> {
+        let spans = self.got.recv().await.unwrap().resource_spans.remove(0).scope_spans;
+        spans.into_iter().flat_map(|scope| scope.spans).map(|span| span.name).collect()
+    }
+}
+
+fn exporter(address: impl std::fmt::Display) -> (Tracer, Exporter) {
     let resource = vec![("service.name".to_owned(), "outrigger".to_owned())];
-    Exporter::new(Config { endpoint, ratio: 1.0, resource }).unwrap()
+    Exporter::new(Config { endpoint: format!("http://{address}"), ratio: 1.0, resource }).unwrap()
 }
 
-fn names(request: &ExportTraceServiceRequest) -> Vec<&str> {
-    let spans = request.resource_spans[0].scope_spans.iter().flat_map(|scope| &scope.spans);
-    spans.map(|span| span.name.as_str()).collect()
+/// Ends an exporter.
+async fn end(exporter: Exporter) {
+    exporter.run(async {}).await;
 }
+
+const ANYWHERE: &str = "127.0.0.1:0";
 
 #[tokio::test]
 async fn spans_arrive_with_what_they_are_of_also_after_trouble() {
-    let (address, mut got) = collector(Some(Status::unavailable("in a moment"))).await;
-    let (tracer, exporter) = exporter(address);
+    let trouble = Trouble::Fails(Status::unavailable("in a moment"));
+    let mut collector = Running::start(ANYWHERE, Some(trouble)).await;
+    let (tracer, exporter) = exporter(collector.address);
     drop((tracer.begin("pull"), tracer.begin("gate")));
-    tokio::spawn(exporter.run(std::future::pending()));
-    let request = got.recv().await.unwrap();
-    assert_eq!(names(&request), ["pull", "gate"]);
-    let resource = request.resource_spans[0].resource.clone().unwrap();
-    assert_eq!(resource.attributes[0].key, "service.name");
+    let request = collector.got.recv().await.unwrap();
+    let of = &request.resource_spans[0];
+    let names = of.scope_spans[0].spans.iter().map(|span| span.name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["pull", "gate"]);
+    assert_eq!(of.resource.as_ref().unwrap().attributes[0].key, "service.name");
+    end(exporter).await;
+}
+
+#[tokio::test]
+async fn a_collector_that_comes_back_gets_what_was_recorded_without_it() {
+    let mut collector = Running::start(ANYWHERE, None).await;
+    let (tracer, exporter) = exporter(collector.address);
+    drop(tracer.begin("before"));
+    assert_eq!(collector.names().await, ["before"]);
+    let address = collector.end().await;
+    drop(tracer.begin("meanwhile"));
+    let mut collector = Running::start(&address, None).await;
+    assert_eq!(collector.names().await, ["meanwhile"]);
+    end(exporter).await;
 }
 
 #[tokio::test]
 async fn what_was_recorded_before_the_end_is_sent() {
-    let (address, mut got) = collector(None).await;
-    let (tracer, exporter) = exporter(address);
-    let (stop, stopped) = oneshot::channel();
+    let mut collector = Running::start(ANYWHERE, None).await;
+    let (tracer, exporter) = exporter(collector.address);
     drop(tracer.begin("pull"));
-    stop.send(()).unwrap();
-    exporter.run(async { stopped.await.unwrap() }).await;
-    assert_eq!(names(&got.recv().await.unwrap()), ["pull"]);
+    end(exporter).await;
+    assert_eq!(collector.names().await, ["pull"]);
+}
+
+#[tokio::test]
+async fn a_collector_that_never_answers_keeps_nobody() {
+    let mut collector = Running::start(ANYWHERE, Some(Trouble::NeverAnswers)).await;
+    let (tracer, exporter) = exporter(collector.address);
+    drop(tracer.begin("pull"));
+    assert_eq!(collector.names().await, ["pull"]);
+    // More than the queue holds, while the exporter waits for an answer.
+    (0..10_000).for_each(|_| drop(tracer.begin("gate")));
+    end(exporter).await;
 }
 
 #[tokio::test]
 async fn a_collector_that_is_not_there_does_not_keep_the_process() {
-    let (tracer, exporter) = exporter("http://127.0.0.1:1".to_owned());
-    let (stop, stopped) = oneshot::channel();
-    let running = tokio::spawn(exporter.run(async { stopped.await.unwrap() }));
+    let (tracer, exporter) = exporter("127.0.0.1:1");
     drop(tracer.begin("pull"));
-    stop.send(()).unwrap();
-    running.await.unwrap();
+    end(exporter).await;
     drop(tracer.begin("pull"));
 }
 

@@ -1,5 +1,12 @@
 {{- define "outrigger.servicePorts" -}}
-- {name: grpc, port: {{ int .Values.service.grpcPort }}, targetPort: grpc, appProtocol: kubernetes.io/h2c}
-- {name: http, port: {{ int .Values.service.httpPort }}, targetPort: http, appProtocol: http}
-- {name: health, port: {{ int .Values.service.healthPort }}, targetPort: health, appProtocol: http}
+{{- $ports := list
+  (list "grpc" .Values.service.grpcPort "kubernetes.io/h2c")
+  (list "http" .Values.service.httpPort "http")
+  (list "health" .Values.service.healthPort "http")
+-}}
+{{- range $ports }}
+{{- $name := first . }}
+{{- $protocol := ternary "https" (last .) (eq (include "outrigger.speaksTLS" (list $ $name)) "true") }}
+- {name: {{ $name }}, port: {{ index . 1 | int }}, targetPort: {{ $name }}, appProtocol: {{ $protocol }}}
+{{- end }}
 {{- end -}}

@@ -25,9 +25,9 @@ def _pairs(effort: Effort) -> float:
 
 
 def _search(effort: Effort) -> float:
-    # About so many steps, and a rate found at the edge is not held at once.
-    steps, confirmations = 12, 2
-    return steps * effort.measured * 1.2 + confirmations * (effort.warmup + effort.held)
+    # About so many steps, and mostly what they find is held at once.
+    steps = 12
+    return steps * effort.measured * 1.2 + effort.warmup + effort.held
 
 
 def _visits(effort: Effort) -> float:

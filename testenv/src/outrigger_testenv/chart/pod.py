@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import tempfile
 import urllib.error
@@ -43,14 +44,13 @@ class LocalPod:
         ports = [port["containerPort"] for port in rendered.container("outrigger")["ports"]]
         self.ports = dict(zip((*ports, ADMIN), free_ports(len(ports) + 1), strict=True))
         given = volumes or {}
+        tests = [each["spec"].get("volumes", []) for each in rendered.of_kind("Pod")]
+        wanted = [*pod["volumes"], *rendered.claims, *itertools.chain.from_iterable(tests)]
         self._volumes = {
-            each["name"]: given.get(each["name"]) or self._make(each)
-            for each in [*pod["volumes"], *rendered.claims]
+            each["name"]: given.get(each["name"]) or self._make(each) for each in wanted
         }
-        for name, text in rendered.config.items():
-            (self._volumes["config"] / name).write_text(
-                self._local(text, rendered.container("outrigger"))
-            )
+        for each in wanted:
+            self._fill(each)
         self.processes = {
             each["name"]: Process(each["name"], self._command(each), self._log(each["name"]))
             for each in self._containers()
@@ -79,9 +79,12 @@ class LocalPod:
             [*self._command(container), *further], capture_output=True, text=True, check=False
         )
 
-    def local(self, text: str) -> str:
-        """A text of the pod with the paths and ports of this machine."""
-        return self._local(text, self.rendered.container("outrigger"))
+    def test(self, hook: Object) -> subprocess.CompletedProcess[str]:
+        """What a pod of `helm test` asks of this one's Service, to its end."""
+        (container,) = hook["spec"]["containers"]
+        service = f"{self.rendered.workload['metadata']['name']}:"
+        arguments = [each.replace(service, "127.0.0.1:") for each in container["args"]]
+        return self.run({**container, "args": arguments})
 
     def close(self) -> None:
         """Ends everything that still runs."""
@@ -89,16 +92,10 @@ class LocalPod:
             process.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def get(self, port: int, path: str) -> tuple[int, str]:
-        """GET on one of the pod's ports; status 0 while nothing answers."""
-        try:
-            url = f"http://127.0.0.1:{self.ports[port]}{path}"
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
+    def get(self, path: str) -> tuple[int, str]:
+        """GET on the port of the probes, as a kubelet asks; status 0 while nothing answers."""
+        action = self.rendered.container("outrigger")["readinessProbe"]["httpGet"]
+        return self._get({**action, "path": path})
 
     def __enter__(self) -> "LocalPod":
         return self
@@ -111,16 +108,25 @@ class LocalPod:
 
     def _make(self, volume: Object) -> Path:
         directory = self.directory / "volumes" / volume["name"]
-        directory.mkdir(parents=True)
+        directory.mkdir(parents=True, exist_ok=True)
         if {"emptyDir", "ephemeral", "persistentVolumeClaim"} & set(volume):
             # As a kubelet makes them: root's, for everybody.
             directory.chmod(0o777)
         return directory
 
+    def _fill(self, volume: Object) -> None:
+        """Writes what a ConfigMap of the chart holds."""
+        source = volume.get("configMap", {}).get("name")
+        for each in self.rendered.of_kind("ConfigMap"):
+            if each["metadata"]["name"] == source:
+                for name, text in each["data"].items():
+                    local = self._local(text, self.rendered.container("outrigger"))
+                    (self._volumes[volume["name"]] / name).write_text(local)
+
     def _local(self, text: str, container: Object) -> str:
         mounts = {
             each["mountPath"]: str(self._volumes[each["name"]])
-            for each in container["volumeMounts"]
+            for each in container.get("volumeMounts", [])
             if each["name"] in self._volumes
         }
         paths = "|".join(sorted(map(re.escape, mounts), key=len, reverse=True))
@@ -166,8 +172,22 @@ class LocalPod:
     def _passes(self, probe: Object, container: Object) -> bool:
         if "exec" in probe:
             return self._exec(probe["exec"], container).wait() == 0
-        named = {port["name"]: port["containerPort"] for port in container["ports"]}
-        return self.get(named[probe["httpGet"]["port"]], probe["httpGet"]["path"])[0] == 200
+        return self._get(probe["httpGet"])[0] == 200
+
+    def _get(self, action: Object) -> tuple[int, str]:
+        """A probe's GET on the control plane, whose certificate a kubelet does not check."""
+        ports = self.rendered.container("outrigger")["ports"]
+        (port,) = (each["containerPort"] for each in ports if each["name"] == action["port"])
+        scheme = action.get("scheme", "HTTP").lower()
+        url = f"{scheme}://127.0.0.1:{self.ports[port]}{action['path']}"
+        unchecked = ssl._create_unverified_context()
+        try:
+            with urllib.request.urlopen(url, timeout=5, context=unchecked) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
 
     def _stop(self, together: list[Object]) -> None:
         with ThreadPoolExecutor(len(together) or 1) as threads:

@@ -120,6 +120,7 @@ function life(version, tags) {
   const mine = tags.filter((tag) => tag.serving_digest === version.digest).map((tag) => label({ name: tag.name }));
   const facts = [
     ["Activity", version.activity],
+    ["Memory", ["loaded", "available"].includes(version.state) && version.size_bytes > 0 && `≈ ${bytes(version.size_bytes)}`],
     ["On disk", version.size_bytes > 0 && bytes(version.size_bytes)],
     ["Last used", version.last_used_at && time(version.last_used_at)],
     ["In the engine", version.servable && `${version.servable}, version ${version.servable_version}`],

@@ -78,7 +78,7 @@ function empty({ overview }) {
 }
 
 function frame() {
-  const columns = ["Model", "State", "Version", "Tags", "On disk", "Traffic", "Latency, p95"];
+  const columns = ["Model", "State", "Version", "Tags", "Memory", "Traffic", "Latency, p95"];
   return h("table", { class: "list" },
     h("thead", {}, h("tr", {}, columns.map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}));
@@ -86,18 +86,19 @@ function frame() {
 
 function make() {
   const cell = (name) => h("td", { class: name });
-  return h("tr", {}, h("th", { scope: "row" }), ["state", "version", "tags", "size", "rate", "latency"].map(cell));
+  return h("tr", {}, h("th", { scope: "row" }), ["state", "version", "tags", "memory", "rate", "latency"].map(cell));
 }
 
 function update(element, row, state) {
-  const [name, stage, version, tags, size, rate, took] = element.cells;
+  const [name, stage, version, tags, memory, rate, took] = element.cells;
   if (element.told !== row) {
     element.told = row;
     name.replaceChildren(h("a", { href: link(row.name) }, row.name), ...trouble(row));
     stage.replaceChildren(pill(row.state, row.failure), h("span", { class: "quiet age" }));
     version.replaceChildren(row.digest ? digest(row.digest, short(row.digest)) : "–", row.versions > 1 ? h("span", { class: "quiet" }, many(row.versions, "version")) : "");
     tags.replaceChildren(...row.tags.filter((tag) => tag.digest || tag.behind).map(label));
-    size.textContent = row.size_bytes > 0 ? bytes(row.size_bytes) : "–";
+    memory.replaceChildren(row.memory_bytes > 0 ? `≈ ${bytes(row.memory_bytes)}` : "–", row.size_bytes > 0 ? h("span", { class: "quiet" }, `${bytes(row.size_bytes)} on disk`) : "");
+    memory.title = "what the versions in the engine take by the size of their files; an engine does not tell";
   }
   age(stage.lastElementChild, row);
   const latest = state.traffic.latest(row.name);

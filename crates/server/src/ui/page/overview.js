@@ -34,7 +34,7 @@ function engine({ engine }) {
   const refused = reloads - (engine.reloads.ok ?? 0);
   return tile("Engine", engine.reachable ? "good" : "bad",
     engine.reachable ? (engine.reloading ? "Reloading" : "Reachable") : "Unreachable",
-    `${many(engine.loaded, "model")} loaded, ${many(engine.calls, "call")} open`,
+    `${many(engine.loaded, "version")} loaded, ${many(engine.calls, "call")} open`,
     `${many(reloads, "reload")}${refused > 0 ? ` (${count(refused)} not ok)` : ""}, ${many(engine.restarts, "restart")}`,
     engine.failure && h("p", { class: "trouble" }, engine.failure));
 }

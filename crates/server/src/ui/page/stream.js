@@ -11,6 +11,7 @@ const AGAIN = [500, 1000, 2000, 5000];
 export function listen(url, handlers, state) {
   let source;
   let watchdog;
+  let again;
   let failures = 0;
   let lostAt = null;
 
@@ -27,7 +28,7 @@ export function listen(url, handlers, state) {
     source.close();
     lostAt ??= Date.now();
     state("lost", lostAt);
-    setTimeout(connect, AGAIN[Math.min(failures, AGAIN.length - 1)]);
+    again = setTimeout(connect, AGAIN[Math.min(failures, AGAIN.length - 1)]);
     failures += 1;
   };
 
@@ -44,5 +45,15 @@ export function listen(url, handlers, state) {
     watchdog = setTimeout(lost, SILENCE);
   };
 
-  connect();
+  // A browser opens six connections to a server at most, for all of its pages: one that
+  // nobody sees, in another tab or where "back" leads, keeps none of them from the others.
+  const look = () => {
+    clearTimeout(watchdog);
+    clearTimeout(again);
+    source?.close();
+    if (!document.hidden) connect();
+  };
+
+  document.addEventListener("visibilitychange", look);
+  look();
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 /// connection, its requests, and the connection to the engine they go out on. No
 /// request has to wake another thread, which costs as much as reading it does.
 #[derive(Debug)]
-pub(crate) struct Workers {
+pub struct Workers {
     seats: Seats,
     /// Disconnected once all threads have ended.
     ended: mpsc::Receiver<Infallible>,
@@ -28,7 +28,10 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// Starts `count` threads.
-    pub(crate) fn start(count: usize) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// No thread, or no runtime for one.
+    pub fn start(count: usize) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let (alive, ended) = mpsc::channel();
         let mut runtimes = Vec::new();
@@ -47,13 +50,13 @@ impl Workers {
     }
 
     /// Where connections are served.
-    pub(crate) fn seats(&self) -> &Seats {
+    pub fn seats(&self) -> &Seats {
         &self.seats
     }
 
     /// Ends the threads and waits for them, but not for longer than `patience`.
     /// What still runs is given up.
-    pub(crate) fn end(self, patience: Duration) {
+    pub fn end(self, patience: Duration) {
         self.stop.cancel();
         let _ = self.ended.recv_timeout(patience);
     }
@@ -67,21 +70,21 @@ impl Drop for Workers {
 
 /// Runtimes and how many connections each serves. Clones share the count.
 #[derive(Debug, Clone)]
-pub(crate) struct Seats(Arc<[(Handle, AtomicUsize)]>);
+pub struct Seats(Arc<[(Handle, AtomicUsize)]>);
 
 impl Seats {
     /// Seats on these runtimes; at least one.
-    pub(crate) fn on(runtimes: impl IntoIterator<Item = Handle>) -> Self {
+    pub fn on(runtimes: impl IntoIterator<Item = Handle>) -> Self {
         Self(runtimes.into_iter().map(|runtime| (runtime, AtomicUsize::new(0))).collect())
     }
 
     /// The runtimes.
-    pub(crate) fn runtimes(&self) -> impl Iterator<Item = &Handle> {
+    pub fn runtimes(&self) -> impl Iterator<Item = &Handle> {
         self.0.iter().map(|(runtime, _)| runtime)
     }
 
     /// A seat where the fewest are taken.
-    pub(crate) fn take(&self) -> Seat {
+    pub fn take(&self) -> Seat {
         let taken = |&at: &usize| self.0[at].1.load(Relaxed);
         let at = (0..self.0.len()).min_by_key(taken).expect("there is at least one runtime");
         self.0[at].1.fetch_add(1, Relaxed);
@@ -91,14 +94,14 @@ impl Seats {
 
 /// A connection's seat, free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub struct Seat {
     seats: Seats,
     at: usize,
 }
 
 impl Seat {
     /// The runtime that serves the connection.
-    pub(crate) fn runtime(&self) -> &Handle {
+    pub fn runtime(&self) -> &Handle {
         &self.seats.0[self.at].0
     }
 }

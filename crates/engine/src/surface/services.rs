@@ -1,0 +1,81 @@
+//! The services by the paths of their methods, and the one whose messages are
+//! not decoded.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use outrigger_proto::{
+    raw::unary::{self, Unreadable},
+    tensorflow::serving::model_service_server::{self, ModelServiceServer},
+};
+use tonic::{Code, body::Body, codegen::Service as _};
+
+use super::{MESSAGE_LIMIT, ModelService, Surface, deadline, metadata, predict};
+use crate::status::Status;
+
+const PREDICT: &str = "/tensorflow.serving.PredictionService/Predict";
+const METADATA: &str = "/tensorflow.serving.PredictionService/GetModelMetadata";
+
+/// All that the engine answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Services {
+    surface: Arc<Surface>,
+    models: ModelServiceServer<ModelService>,
+}
+
+impl Services {
+    /// The services over what all calls share.
+    pub(crate) fn new(surface: Arc<Surface>) -> Self {
+        let models = ModelServiceServer::new(ModelService::new(Arc::clone(&surface)))
+            .max_decoding_message_size(MESSAGE_LIMIT);
+        Self { surface, models }
+    }
+
+    /// Answers one call.
+    pub(crate) async fn answer(mut self, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path();
+        if path == PREDICT {
+            self.predict(request).await
+        } else if path == METADATA {
+            metadata::answer(&self.surface, request).await
+        } else if in_service(path, model_service_server::SERVICE_NAME) {
+            let Ok(response) = self.models.call(request).await;
+            response
+        } else {
+            tonic::Status::unimplemented("").into_http()
+        }
+    }
+
+    /// Answers a call of Predict. Its messages are read and written in place, which
+    /// tonic's codecs would copy.
+    async fn predict(&self, request: Request<Incoming>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let deadline = deadline::of(&head.headers);
+        let framed = async {
+            let message = deadline::within(deadline, unary::read(body, MESSAGE_LIMIT)).await?;
+            let message: Bytes = message.map_err(|unreadable| unread(&unreadable))?;
+            predict::predict(&self.surface, message, deadline).await
+        };
+        match framed.await {
+            Ok(framed) => unary::Reply::new(framed).into_response(Body::new),
+            Err(status) => tonic::Status::from(status).into_http(),
+        }
+    }
+}
+
+/// Whether a path, `/service/method`, is one of this service.
+fn in_service(path: &str, service: &str) -> bool {
+    let method = path.strip_prefix('/').and_then(|path| path.strip_prefix(service));
+    method.is_some_and(|method| method.starts_with('/'))
+}
+
+fn unread(unreadable: &Unreadable) -> Status {
+    let code = match unreadable {
+        Unreadable::Compressed => Code::Unimplemented,
+        Unreadable::TooLarge { .. } => Code::OutOfRange,
+        _ => Code::Internal,
+    };
+    Status::new(code, unreadable.to_string())
+}

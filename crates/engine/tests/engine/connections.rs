@@ -1,0 +1,134 @@
+//! Connections: several at once, calls given up, large answers, the end.
+
+use futures::{StreamExt as _, stream};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use outrigger_engine::Options;
+use outrigger_proto::tensorflow::{
+    TensorProto, serving::prediction_service_client::PredictionServiceClient,
+};
+use outrigger_testkit::saved_model::affine;
+use tokio::task::JoinSet;
+use tonic::{Code, transport::Channel};
+
+use crate::{
+    harness::{Local, options, request},
+    models::{busy, column, identity, size, tensor},
+    raw,
+};
+
+const PREDICT: &str = "tensorflow.serving.PredictionService/Predict";
+
+async fn connect(local: &Local) -> PredictionServiceClient<Channel> {
+    let socket = format!("unix:{}", local.root.path().join("engine.sock").display());
+    PredictionServiceClient::connect(socket).await.expect("it listens")
+}
+
+#[tokio::test]
+async fn connections_get_their_own_answers_side_by_side() {
+    let local = Local::start().await;
+    local.serve("half", &affine(0.5, 2.0)).await;
+    let mut callers = JoinSet::new();
+    for caller in 0..8u8 {
+        let mut client = connect(&local).await;
+        callers.spawn(async move {
+            for turn in 0..40u8 {
+                let sent = f32::from(caller) * 100.0 + f32::from(turn);
+                let request = request("half", [("x", column(&[sent]))]);
+                let answer = client.predict(request).await.expect("an answer").into_inner();
+                assert_eq!(answer.outputs["y"].float_val, [0.5 * sent + 2.0]);
+            }
+        });
+    }
+    callers.join_all().await;
+    local.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_given_up_leaves_its_connection_usable() {
+    let local = Local::start().await;
+    local.serve("busy", &busy()).await;
+    // Once a later call is answered, the first one has been read.
+    tokio::select! {
+        biased;
+        _ = local.predict(request("busy", [("x", size(1500))])) => panic!("the run takes longer"),
+        _ = local.status("busy") => {}
+    }
+    let answer = local.predict(request("busy", [("x", size(3))])).await.unwrap();
+    assert_eq!(answer.outputs["y"].int_val, [3, 3]);
+    local.stop().await;
+}
+
+#[tokio::test]
+async fn more_answers_than_the_socket_takes_arrive_whole() {
+    let local = Local::start().await;
+    local.serve("same", &identity(1)).await;
+    let mut client = connect(&local).await;
+    // Their beginnings differ, so that exchanged pieces would be seen; the values of
+    // each do not begin where TensorFlow wants them in memory.
+    let mut calls = JoinSet::new();
+    for caller in 0..12u8 {
+        let values: Vec<f32> = (0..500_000).map(|at| at as f32 + f32::from(caller)).collect();
+        let content: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let sent = TensorProto { tensor_content: content.into(), ..tensor(1, &[500_000]) };
+        let mut client = client.clone();
+        calls.spawn(async move {
+            let answer = client.predict(request("same", [("x", sent)])).await.expect("an answer");
+            assert!(answer.into_inner().outputs["y"].float_val == values, "answer {caller}");
+        });
+    }
+    calls.join_all().await;
+    let refused = client.predict(request("other", [])).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound);
+    local.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_that_does_not_end_is_given_up_at_the_deadline() {
+    let local = Local::start().await;
+    let beginning = Frame::data(bytes::Bytes::from_static(b"\0\0\0\0\x09four"));
+    let body = stream::iter([Ok::<_, std::convert::Infallible>(beginning)]);
+    let body = StreamBody::new(body.chain(stream::pending()));
+    let code = raw::send(local.root.path(), PREDICT, body, "20m").await;
+    assert_eq!(code, Code::DeadlineExceeded);
+    local.stop().await;
+}
+
+#[tokio::test]
+async fn what_the_engine_does_not_have_is_unimplemented() {
+    let local = Local::start().await;
+    let services = ["tensorflow.serving.PredictionService", "tensorflow.serving.ModelServices"];
+    for service in services {
+        let body = http_body_util::Full::new(bytes::Bytes::from_static(&[0; 5]));
+        let path = format!("{service}/Classify");
+        assert_eq!(raw::send(local.root.path(), &path, body, "5S").await, Code::Unimplemented);
+    }
+    local.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_in_progress_is_answered_before_the_end() {
+    let root = tempfile::tempdir().unwrap();
+    let options = Options { grpc_max_threads: 1, ..options(root.path()) };
+    let local = Local::with(root, options).await;
+    local.serve("busy", &busy()).await;
+    let mut client = connect(&local).await;
+    let mut other = connect(&local).await;
+    let mut calls = JoinSet::new();
+    calls.spawn(async move {
+        loop {
+            match client.predict(request("busy", [("x", size(1500))])).await {
+                // The other client has the only place just now.
+                Err(status) if status.code() == Code::ResourceExhausted => {}
+                answer => break answer,
+            }
+        }
+    });
+    // It has the only place once another call is refused for want of one.
+    while other.predict(request("busy", [])).await.unwrap_err().code() != Code::ResourceExhausted {}
+    local.stop().await;
+    let answer = calls.join_next().await.expect("a call").expect("no panic");
+    assert_eq!(answer.expect("an answer").into_inner().outputs["y"].int_val, [1500, 1500]);
+    let late = other.predict(request("busy", [("x", size(2))])).await.unwrap_err();
+    assert_eq!(late.code(), Code::Unavailable);
+}

@@ -1,0 +1,412 @@
+//! A JSON request becomes an encoded `outrigger.v1.PredictRequest` while it is read:
+//! what it takes in memory is about what it is long, whatever is in it.
+
+use std::{collections::HashSet, fmt::Write as _};
+
+use outrigger_core::Failure;
+use outrigger_proto::outrigger::v1::{PredictRequest, Value, value::Kind};
+use prost::{
+    Message as _,
+    encoding::{self, WireType, encode_key, encode_varint},
+};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::{
+    failure,
+    list::List,
+    malformed, not_json,
+    request::{read_model, read_options},
+};
+use crate::{
+    Plan,
+    metadata::Entity,
+    reader::{Node, Small, Wrong, twice},
+};
+
+const REQUEST: &[&str] = &["model", "request_id", "routing_key", "user", "treatments", "options"];
+const TREATMENT: &[&str] = &["id", "features"];
+
+/// The fields of `PredictRequest`.
+const USER: u32 = 4;
+const TREATMENTS: u32 = 6;
+
+/// What has been read so far, and where.
+struct Encoder<'p> {
+    plan: &'p Plan,
+    /// Where the value stands that is being read.
+    path: String,
+    /// Why reading ended, unless what is read is no JSON.
+    failure: Option<Failure>,
+    message: Vec<u8>,
+    /// The user or the treatment that is being read.
+    part: Vec<u8>,
+    /// The feature that is being read.
+    feature: String,
+    /// The features of this part, as far as the model has them.
+    given: HashSet<String>,
+}
+
+/// Encodes the request that stands at `path`.
+///
+/// # Errors
+/// REQUEST_MALFORMED with the path of what is wrong; FEATURE_TYPE and FEATURE_LENGTH for
+/// a list that the feature cannot take.
+pub(super) fn encode<'de, D>(plan: &Plan, path: &str, json: D) -> Result<Vec<u8>, Failure>
+where
+    D: Deserializer<'de, Error = serde_json::Error>,
+{
+    let mut encoder = Encoder {
+        plan,
+        path: path.to_owned(),
+        failure: None,
+        message: Vec::new(),
+        part: Vec::new(),
+        feature: String::new(),
+        given: HashSet::new(),
+    };
+    match (Part { encoder: &mut encoder, what: What::Request }).deserialize(json) {
+        Ok(()) => Ok(encoder.message),
+        Err(error) => Err(encoder.failure.unwrap_or_else(|| not_json(&error))),
+    }
+}
+
+impl Encoder<'_> {
+    /// Ends the reading.
+    fn fail<E: Error>(&mut self, failure: Failure) -> E {
+        self.failure = Some(failure);
+        E::custom("not a request")
+    }
+
+    fn wrong<E: Error>(&mut self, message: impl Into<String>) -> E {
+        let (path, message) = (self.path.clone(), message.into());
+        self.fail(malformed(Wrong { path, message }))
+    }
+
+    /// Reads what stands at a key, or an index, of what is being read.
+    fn at<T, E>(
+        &mut self,
+        step: impl FnOnce(&mut String),
+        read: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let parent = self.path.len();
+        step(&mut self.path);
+        let value = read(self)?;
+        self.path.truncate(parent);
+        Ok(value)
+    }
+
+    /// Which of the `keys` one is, that must not have been there before.
+    fn key<E: Error>(&mut self, keys: &[&str], given: &mut u8, key: &str) -> Result<(), E> {
+        let Some(index) = keys.iter().position(|known| *known == key) else {
+            push_key(&mut self.path, key);
+            return Err(self.wrong(format!("unknown key; known are {}", keys.join(", "))));
+        };
+        if *given & (1 << index) != 0 {
+            return Err(twice(key));
+        }
+        *given |= 1 << index;
+        Ok(())
+    }
+
+    /// Ends the user or a treatment.
+    fn put_part(&mut self, field: u32) {
+        put_header(field, self.part.len(), &mut self.message);
+        self.message.append(&mut self.part);
+        self.given.clear();
+    }
+
+    fn text(&mut self, what: What, text: &str) {
+        let (field, to) = match what {
+            What::TreatmentId => (1, &mut self.part),
+            What::RequestId => (2, &mut self.message),
+            _ => (3, &mut self.message),
+        };
+        put_header(field, text.len(), to);
+        to.extend_from_slice(text.as_bytes());
+    }
+
+    /// Adds the feature to its part.
+    fn put_feature<E: Error>(&mut self, entity: Entity, kind: Kind) -> Result<(), E> {
+        let known = self.plan.dtype_of(entity, &self.feature).is_some();
+        if known && !self.given.insert(self.feature.clone()) {
+            let (path, message) = (self.feature_path(), "given twice".into());
+            return Err(self.fail(malformed(Wrong { path, message })));
+        }
+        let value = Value { kind: Some(kind) };
+        let length = encoding::string::encoded_len(1, &self.feature)
+            + encoding::message::encoded_len(2, &value);
+        put_header(features_field(entity), length, &mut self.part);
+        encoding::string::encode(1, &self.feature, &mut self.part);
+        encoding::message::encode(2, &value, &mut self.part);
+        Ok(())
+    }
+
+    fn feature_path(&self) -> String {
+        format!("{}[{:?}]", self.path, self.feature)
+    }
+}
+
+/// Where in a request a value stands.
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    Request,
+    RequestId,
+    RoutingKey,
+    Treatments,
+    Treatment,
+    TreatmentId,
+    Features(Entity),
+    /// What a feature's name means, or the beginning of one.
+    Feature(Entity),
+}
+
+impl What {
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Request | Self::Treatment | Self::Features(_) => "an object",
+            Self::RequestId | Self::RoutingKey | Self::TreatmentId => "a string",
+            Self::Treatments => "an array",
+            Self::Feature(_) => "a value",
+        }
+    }
+}
+
+/// Reads a value of a request.
+struct Part<'e, 'p> {
+    encoder: &'e mut Encoder<'p>,
+    what: What,
+}
+
+impl Part<'_, '_> {
+    fn unexpected<T, E: Error>(self, found: &str) -> Result<T, E> {
+        let expected = self.what.expected();
+        Err(self.encoder.wrong(format!("expected {expected}, found {found}")))
+    }
+
+    /// A number or a flag, which only features are.
+    fn scalar<E: Error>(self, kind: Kind, found: &str) -> Result<(), E> {
+        match self.what {
+            What::Feature(entity) => self.encoder.put_feature(entity, kind),
+            _ => self.unexpected(found),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Part<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Part<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.what.expected())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        match self.what {
+            What::Request | What::Treatment => self.unexpected("null"),
+            _ => Ok(()),
+        }
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<(), E> {
+        self.scalar(Kind::Flag(flag), "true or false")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.scalar(Kind::Integer(number), "a number")
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        let kind = i64::try_from(number).map_or(Kind::Real(number as f64), Kind::Integer);
+        self.scalar(kind, "a number")
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
+        self.scalar(Kind::Real(number), "a number")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        match self.what {
+            What::Feature(entity) => self.encoder.put_feature(entity, Kind::Text(text.to_owned())),
+            What::RequestId | What::RoutingKey | What::TreatmentId => {
+                self.encoder.text(self.what, text);
+                Ok(())
+            }
+            _ => self.unexpected("a string"),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
+        match self.what {
+            What::Treatments => treatments(self.encoder, items),
+            What::Feature(entity) => list(self.encoder, entity, items),
+            _ => self.unexpected("an array"),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<(), A::Error> {
+        match self.what {
+            What::Request => request(self.encoder, members),
+            What::Treatment => treatment(self.encoder, members),
+            What::Features(entity) | What::Feature(entity) => {
+                features(self.encoder, entity, members)
+            }
+            _ => self.unexpected("an object"),
+        }
+    }
+}
+
+fn request<'de, A: MapAccess<'de>>(
+    encoder: &mut Encoder<'_>,
+    mut members: A,
+) -> Result<(), A::Error> {
+    let (mut given, mut options) = (0, None);
+    while let Some(key) = members.next_key::<String>()? {
+        encoder.key(REQUEST, &mut given, &key)?;
+        let members = &mut members;
+        encoder.at(
+            |path| push_key(path, &key),
+            |encoder| {
+                let what = match key.as_str() {
+                    "model" => return model(encoder, members.next_value()?),
+                    "options" => return Ok(options = Some(members.next_value::<Small>()?)),
+                    "request_id" => What::RequestId,
+                    "routing_key" => What::RoutingKey,
+                    "treatments" => What::Treatments,
+                    _ => {
+                        members.next_value_seed(Part {
+                            encoder,
+                            what: What::Features(Entity::User),
+                        })?;
+                        encoder.put_part(USER);
+                        return Ok(());
+                    }
+                };
+                members.next_value_seed(Part { encoder, what })
+            },
+        )?;
+    }
+    put_options(encoder, options)
+}
+
+fn model<E: Error>(encoder: &mut Encoder<'_>, Small(value): Small) -> Result<(), E> {
+    if value.is_null() {
+        return Ok(());
+    }
+    let node = Node { path: encoder.path.clone(), value: &value };
+    let model = read_model(&node).map_err(|wrong| encoder.fail(malformed(wrong)))?;
+    put(PredictRequest { model: Some(model), ..PredictRequest::default() }, encoder);
+    Ok(())
+}
+
+/// There are options also where none are given: the JSON form has other defaults.
+fn put_options<E: Error>(encoder: &mut Encoder<'_>, options: Option<Small>) -> Result<(), E> {
+    let mut path = encoder.path.clone();
+    push_key(&mut path, "options");
+    let node = options.as_ref().map(|Small(value)| Node { path, value });
+    let node = node.filter(|node| !node.value.is_null());
+    let options = read_options(node).map_err(|wrong| encoder.fail(malformed(wrong)))?;
+    put(PredictRequest { options: Some(options), ..PredictRequest::default() }, encoder);
+    Ok(())
+}
+
+fn put(part: PredictRequest, encoder: &mut Encoder<'_>) {
+    part.encode(&mut encoder.message).expect("a vector grows");
+}
+
+fn treatments<'de, A: SeqAccess<'de>>(
+    encoder: &mut Encoder<'_>,
+    mut items: A,
+) -> Result<(), A::Error> {
+    for index in 0_usize.. {
+        let step = |path: &mut String| write!(path, "[{index}]").expect("a string grows");
+        let treatment = encoder
+            .at(step, |encoder| items.next_element_seed(Part { encoder, what: What::Treatment }));
+        if treatment?.is_none() {
+            break;
+        }
+        encoder.put_part(TREATMENTS);
+    }
+    Ok(())
+}
+
+fn treatment<'de, A: MapAccess<'de>>(
+    encoder: &mut Encoder<'_>,
+    mut members: A,
+) -> Result<(), A::Error> {
+    let mut given = 0;
+    while let Some(key) = members.next_key::<String>()? {
+        encoder.key(TREATMENT, &mut given, &key)?;
+        let what = match key.as_str() {
+            "id" => What::TreatmentId,
+            _ => What::Features(Entity::Treatment),
+        };
+        encoder.at(
+            |path| push_key(path, &key),
+            |encoder| members.next_value_seed(Part { encoder, what }),
+        )?;
+    }
+    Ok(())
+}
+
+/// The features of an object, whose own objects are parts of their names.
+fn features<'de, A: MapAccess<'de>>(
+    encoder: &mut Encoder<'_>,
+    entity: Entity,
+    mut members: A,
+) -> Result<(), A::Error> {
+    let parent = encoder.feature.len();
+    while let Some(key) = members.next_key::<String>()? {
+        push_key(&mut encoder.feature, &key);
+        members.next_value_seed(Part { encoder, what: What::Feature(entity) })?;
+        encoder.feature.truncate(parent);
+    }
+    Ok(())
+}
+
+/// A feature with several values.
+fn list<'de, A: SeqAccess<'de>>(
+    encoder: &mut Encoder<'_>,
+    entity: Entity,
+    mut items: A,
+) -> Result<(), A::Error> {
+    let Some(dtype) = encoder.plan.dtype_of(entity, &encoder.feature) else {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        // Not a feature of the model, so nobody minds; it counts as one value.
+        return encoder.put_feature(entity, Kind::Flag(true));
+    };
+    let mut list = List::default();
+    while let Some(element) = items.next_element()? {
+        list.push(element);
+    }
+    match list.kind(dtype) {
+        Ok(kind) => encoder.put_feature(entity, kind),
+        Err((reason, message)) => {
+            let path = encoder.feature_path();
+            Err(encoder.fail(failure(reason, Wrong { path, message })))
+        }
+    }
+}
+
+fn push_key(path: &mut String, key: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(key);
+}
+
+/// The field of an entity's map of features.
+fn features_field(entity: Entity) -> u32 {
+    if entity == Entity::User { 1 } else { 2 }
+}
+
+fn put_header(field: u32, length: usize, to: &mut Vec<u8>) {
+    encode_key(field, WireType::LengthDelimited, to);
+    encode_varint(length as u64, to);
+}

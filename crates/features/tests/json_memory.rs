@@ -1,0 +1,129 @@
+//! How much memory a request in JSON takes while it becomes tensors: a small multiple of
+//! its length, whatever its author thought of.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    fmt::Write as _,
+};
+
+use outrigger_features::{Limits, Metadata, Plan, json};
+
+/// The system's allocator, which knows what a thread holds, and has held at most.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<usize> = const { Cell::new(0) };
+    static MOST: Cell<usize> = const { Cell::new(0) };
+}
+
+fn took(bytes: usize) {
+    HELD.set(HELD.get().wrapping_add(bytes));
+    MOST.set(MOST.get().max(HELD.get()));
+}
+
+fn gave(bytes: usize) {
+    HELD.set(HELD.get().wrapping_sub(bytes));
+}
+
+// SAFETY: all is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        took(layout.size());
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        gave(layout.size());
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        gave(layout.size());
+        took(size);
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How long the bodies are.
+const LENGTH: usize = 1 << 20;
+
+/// So many times its length a body may take.
+const FACTOR: usize = 16;
+
+const METADATA: &[u8] = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+    "inputs": [
+      {"tensor": "x", "entity": "user", "dtype": "float32", "features": [
+        {"name": "x", "missing": "nan"}, {"name": "v", "length": 2, "default": [0, 0]}]},
+      {"tensor": "y", "entity": "treatment", "dtype": "float32", "features": [
+        {"name": "y", "missing": "nan"}]}],
+    "outputs": [{"tensor": "s", "name": "s", "kind": "per_treatment"}]}"#;
+
+/// What stands between `begin` and `end` again and again, as often as fits in.
+fn filled(begin: &str, item: fn(usize, &mut String), end: &str) -> String {
+    let mut body = begin.to_owned();
+    for index in 0.. {
+        if body.len() >= LENGTH {
+            break;
+        }
+        item(index, &mut body);
+        body.push(',');
+    }
+    body.pop();
+    body + end
+}
+
+/// A feature of a name of its own.
+fn feature(index: usize, body: &mut String) {
+    write!(body, "\"{index:x}\":0").expect("a string grows");
+}
+
+/// What the whole way from a body to tensors holds at most, in bytes.
+fn most(plan: &Plan, body: &[u8]) -> usize {
+    let before = HELD.get();
+    MOST.set(before);
+    if json::selector(body).is_ok()
+        && let Ok(request) = json::encode_request(plan, body)
+    {
+        plan.pack(&[&request], &Limits::default()).ok();
+    }
+    MOST.get() - before
+}
+
+/// Beginning, what is repeated, and end of bodies that want much.
+const BODIES: [(&str, fn(usize, &mut String), &str); 13] = [
+    (r#"{"model":{"name":"m"},"treatments":["#, |_, body| body.push_str("{}"), "]}"),
+    (
+        r#"{"model":{"name":"m"},"treatments":["#,
+        |_, body| body.push_str(r#"{"features":{"y":1}}"#),
+        "]}",
+    ),
+    (r#"{"model":{"name":"m"},"treatments":[{"features":{"#, feature, "}}]}"),
+    (r#"{"model":{"name":"m"},"user":{"#, feature, "}}"),
+    (r#"{"model":{"name":"m"},"user":{"a":{"b":{"#, feature, "}}}}"),
+    (r#"{"model":{"name":"m"},"user":{"v":["#, |_, body| body.push('0'), "]}}"),
+    (r#"{"model":{"name":"m"},"user":{"v":["#, |_, body| body.push_str(r#""""#), "]}}"),
+    (r#"{"model":{"name":"m"},"user":{"v":["#, |_, body| body.push_str("[]"), "]}}"),
+    (r#"{"model":{"name":"m"},"user":{"z":["#, |_, body| body.push_str(r#"{"a":0}"#), "]}}"),
+    (r#"{"model":{"name":"m"},"request_id":["#, |_, body| body.push('0'), "]}"),
+    (r#"{"model":{"name":"m"},"options":{"outputs":["#, |_, body| body.push_str(r#""""#), "]}}"),
+    (r#"{"model":{"name":"m"},"what":["#, |_, body| body.push_str(r#"{"a":0}"#), "]}"),
+    (r#"{"model":{"name":["#, |_, body| body.push('0'), "]}}"),
+];
+
+#[test]
+fn no_body_takes_many_times_its_length() {
+    let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
+    let factors = BODIES.map(|(begin, item, end)| {
+        let body = filled(begin, item, end);
+        (begin, most(&plan, body.as_bytes()).div_ceil(body.len()))
+    });
+    let heavy: Vec<_> = factors.iter().filter(|(_, factor)| *factor > FACTOR).collect();
+    assert!(heavy.is_empty(), "times the body's length: {heavy:?}");
+}

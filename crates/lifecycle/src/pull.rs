@@ -1,0 +1,128 @@
+//! From an image in a registry to a verified tree in a store.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use outrigger_core::{Digest, Failure};
+use outrigger_oci::{Client, Image, Layer, Progress};
+use outrigger_store::{Error, Package, Reservation, Store, Tree};
+use outrigger_trace::{Parent, SpanKind};
+
+use crate::{blocking::blocking, metrics, world::store_failure};
+
+/// Layers that vanish or rot between download and unpacking are pulled again
+/// so many times.
+const ATTEMPTS: usize = 3;
+
+/// Where images come from and go to.
+pub struct Pull<'a> {
+    /// The registries.
+    pub client: &'a Client,
+    /// Where the trees go.
+    pub store: &'a Store,
+    /// Which of its trees must stay when it needs space.
+    pub in_use: Arc<dyn Fn(&Digest) -> bool + Send + Sync>,
+    /// Layers of an image fetched at the same time.
+    pub concurrency: usize,
+    /// Counts the bytes of layers as they come.
+    pub progress: &'a Progress,
+}
+
+impl Pull<'_> {
+    /// Gets the layers of `image` that the store does not have, and unpacks it.
+    ///
+    /// # Errors
+    /// The registry's, the image's or the store's, as [`outrigger_oci::Error::failure`] and
+    /// [`outrigger_store::Error::reason`] have them.
+    pub async fn tree(&self, image: &Image) -> Result<Tree, Failure> {
+        self.traced(image, &Parent::default()).await
+    }
+
+    /// The same, told as parts of `span`.
+    pub(crate) async fn traced(&self, image: &Image, span: &Parent) -> Result<Tree, Failure> {
+        let mut attempt = 1;
+        loop {
+            let reservation = self.download(image, span).await?;
+            match self.unpack(image, span).await {
+                Err(error) if layers_lost(&error) && attempt < ATTEMPTS => attempt += 1,
+                unpacked => return unpacked.map_err(|error| store_failure(&error)),
+            }
+            drop(reservation);
+        }
+    }
+
+    /// Gets the layers that are missing. They are safe from eviction until the
+    /// reservation is dropped.
+    async fn download(&self, image: &Image, span: &Parent) -> Result<Reservation, Failure> {
+        let (store, in_use) = (self.store.clone(), Arc::clone(&self.in_use));
+        let layers = image.layers.clone();
+        let reserved = blocking(move || reserve(&store, &layers, &*in_use)).await;
+        let (reservation, missing) = reserved.map_err(|error| store_failure(&error))?;
+        let fetch = |(layer, dest): (Layer, PathBuf)| async move {
+            let mut part = span.child("layer", SpanKind::Client);
+            part.set("outrigger.layer.digest", layer.digest.to_string());
+            part.set("outrigger.layer.size", layer.size as i64);
+            let reference = &image.reference;
+            let fetched = self.client.fetch_blob_with(reference, &layer, &dest, self.progress);
+            let fetched = fetched.await.map_err(|error| error.failure());
+            part.end(&fetched);
+            fetched
+        };
+        let fetches = stream::iter(missing.clone()).map(Ok);
+        fetches.try_for_each_concurrent(self.concurrency.max(1), fetch).await?;
+        let store = self.store.clone();
+        let committed = blocking(move || {
+            missing.iter().try_for_each(|(layer, _)| store.commit_blob(&layer.digest))
+        });
+        committed.await.map_err(|error| store_failure(&error))?;
+        Ok(reservation)
+    }
+
+    async fn unpack(&self, image: &Image, span: &Parent) -> Result<Tree, Error> {
+        let mut part = span.child("unpack", SpanKind::Internal);
+        let package = Package {
+            digest: image.digest,
+            platform_digest: image.platform_digest,
+            labels: labels(image),
+            layers: image.layers.iter().map(|layer| (layer.digest, layer.kind)).collect(),
+        };
+        let (store, in_use) = (self.store.clone(), Arc::clone(&self.in_use));
+        let unpacked = blocking(move || store.unpack(&package, &*in_use)).await;
+        if let Err(error) = &unpacked {
+            part.failed(&store_failure(error));
+        }
+        unpacked
+    }
+}
+
+/// Room for the layers, and those that are missing with where they are to be put.
+fn reserve(
+    store: &Store,
+    layers: &[Layer],
+    in_use: &dyn Fn(&Digest) -> bool,
+) -> Result<(Reservation, Vec<(Layer, PathBuf)>), Error> {
+    let sizes: Vec<_> = layers.iter().map(|layer| (layer.digest, layer.size)).collect();
+    let reservation = store.reserve(&sizes, in_use)?;
+    let seen = &mut BTreeSet::new();
+    let layers = layers.iter().copied().filter(|layer| seen.insert(layer.digest));
+    let (there, missing): (Vec<_>, Vec<_>) =
+        layers.partition(|layer| store.has_blob(&layer.digest));
+    metrics::layers_wanted(there.len(), missing.len());
+    let place = |layer: Layer| (layer, store.partial(&layer.digest));
+    Ok((reservation, missing.into_iter().map(place).collect()))
+}
+
+fn layers_lost(error: &Error) -> bool {
+    matches!(error, Error::BlobMissing(_) | Error::BlobCorrupt { .. })
+}
+
+/// The labels, with the annotations beneath them.
+fn labels(image: &Image) -> BTreeMap<String, String> {
+    let mut labels = image.annotations.clone();
+    labels.extend(image.labels.clone());
+    labels
+}

@@ -1,0 +1,80 @@
+"""Builds the Dockerfile with buildah, without a daemon and without a registry.
+
+A base that stands in for the one that the Dockerfile names, which has to be pulled, has this
+machine's own programs, and as its `cargo` a script that hands out a binary that was built before.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from outrigger_testenv.binary import outrigger, repository
+
+_BASE = """\
+FROM scratch
+COPY . /
+ENV PATH=/stand-in:/usr/bin:/bin
+"""
+_CARGO = """\
+#!/bin/sh -eu
+[ "$*" = "build --release --locked --package outrigger-cli" ]
+install -D /binary target/release/outrigger
+"""
+# Where Debian keeps what a path without /usr leads to.
+_MERGED = ("bin", "sbin", "lib", "lib64")
+_AUTHORITIES = Path("etc/ssl/certs/ca-certificates.crt")
+
+
+def available() -> bool:
+    """Whether buildah is installed, and may do here what its isolation takes."""
+    return shutil.which("buildah") is not None and os.geteuid() == 0
+
+
+def build(directory: Path, arguments: Mapping[str, str], layout: Path, tag: str) -> None:
+    """Builds the Dockerfile with values for its ARGs, and packs the image into a layout.
+
+    `directory` is buildah's, and new. Raises CalledProcessError.
+    """
+    _build(directory, "base", _base(directory / "base"))
+    given = {**arguments, "RUST": "localhost/base"}
+    mounts = {Path("/usr"): "/usr", outrigger(): "/binary"}
+    _build(
+        directory,
+        "outrigger",
+        repository(),
+        *(f"--build-arg={name}={value}" for name, value in given.items()),
+        *(f"--volume={here}:{there}:ro" for here, there in mounts.items()),
+    )
+    _buildah(directory, "push", "--quiet", "localhost/outrigger", f"oci:{layout}:{tag}")
+
+
+def _base(root: Path) -> Path:
+    """The context of the base: what is not mounted into it."""
+    for name in _MERGED:
+        (root / "usr").mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(f"usr/{name}")
+    (root / _AUTHORITIES).parent.mkdir(parents=True)
+    shutil.copy(Path("/") / _AUTHORITIES, root / _AUTHORITIES)
+    (root / "stand-in").mkdir()
+    (root / "stand-in/cargo").write_text(_CARGO)
+    (root / "stand-in/cargo").chmod(0o755)
+    (root / "binary").touch()
+    (root / "tmp").mkdir()
+    (root / "Dockerfile").write_text(_BASE)
+    return root
+
+
+def _build(directory: Path, name: str, context: Path, *further: str) -> None:
+    isolated = ("--isolation=chroot", f"--tag=localhost/{name}")
+    _buildah(directory, "build", *isolated, *further, str(context))
+
+
+def _buildah(directory: Path, *arguments: str) -> None:
+    storage = (f"--root={directory / 'storage'}", f"--runroot={directory / 'run'}")
+    command = ["buildah", *storage, "--storage-driver=vfs", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(done.stderr)
+        done.check_returncode()
