@@ -225,9 +225,8 @@ def test_commands_check_the_name_they_are_told(secured, model, tmp_path):
         assert (done.returncode, "0.25" in done.stdout) == (code, code == 0), done.stderr
 
 
-def test_the_load_generator_takes_what_the_other_commands_take(secured, model, tmp_path):
-    body = {"model": {"name": model}, "user": {}, "treatments": [{"features": {"price": 1.5}}]}
-    (tmp_path / "request.json").write_text(json.dumps(body))
+def test_the_load_generator_takes_what_the_other_commands_take(secured, model, tiny):
+    requests = [f"--model={model}", f"--package={tiny(0.25).directory}", "--treatments=2"]
     made = secured.certificates.directory
     certificate = [f"--cert={made / 'caller.crt'}", f"--key={made / 'caller.key'}"]
     token = f"--token-file={secured.token}"
@@ -239,12 +238,12 @@ def test_the_load_generator_takes_what_the_other_commands_take(secured, model, t
         ([http_address, f"--ca={secured.ca}", token], None),
         ([http_address, f"--ca={secured.ca}", token, f"--server-name={SERVICE}"], None),
         ([grpc_address, *certificate], "UnknownIssuer"),
-        ([grpc_address, f"--ca={secured.ca}"], "CertificateRequired"),
+        ([grpc_address, f"--ca={secured.ca}"], "outrigger: "),
         ([http_address, f"--ca={secured.ca}"], "UNAUTHENTICATED"),
         ([http_address, f"--ca={secured.ca}", "--server-name=other.example"], "certificate"),
     ):
         form = "--form=json" if http_address in access else "--form=kv"
-        done = bench(*access, form, f"--model={model}", f"--request={tmp_path / 'request.json'}")
+        done = bench(*access, form, *requests)
         assert (done.returncode == 0) == (problem is None), (access, done.stderr)
         assert problem is None or problem in done.stderr, (access, done.stderr)
 
