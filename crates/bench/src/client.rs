@@ -1,15 +1,24 @@
 //! The connections of one thread.
 
 use bytes::Bytes;
-use outrigger_backend::Endpoint;
 
-use crate::{failure::Failure, grpc::Connection, http1::Pool, message::Message};
+use crate::{failure::Failure, grpc::Connection, http1::Pool, message::Message, server::Server};
 
 /// How messages travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Grpc,
     Http1,
+}
+
+impl Protocol {
+    /// Its name in TLS handshakes.
+    pub(crate) const fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Grpc => b"h2",
+            Self::Http1 => b"http/1.1",
+        }
+    }
 }
 
 /// Connections to one server.
@@ -25,7 +34,7 @@ impl Client {
     /// # Errors
     /// One of them cannot be made.
     pub(crate) async fn open(
-        server: &Endpoint,
+        server: &Server,
         protocol: Protocol,
         connections: usize,
     ) -> Result<Self, Failure> {

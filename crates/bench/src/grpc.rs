@@ -6,10 +6,9 @@ use h2::{
     RecvStream,
     client::{self, SendRequest},
 };
-use outrigger_backend::Endpoint;
 use tokio::{sync::watch, time::sleep};
 
-use crate::{failure::Failure, message::Message, stream};
+use crate::{client::Protocol, failure::Failure, message::Message, server::Server, stream};
 
 /// Windows hold several megabyte answers, so that none waits for an update.
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -29,7 +28,7 @@ impl Connection {
     ///
     /// # Errors
     /// The first attempt failed.
-    pub(crate) async fn open(server: &Endpoint) -> Result<Self, Failure> {
+    pub(crate) async fn open(server: &Server) -> Result<Self, Failure> {
         let (sender, driver) = connect(server).await?;
         let (publish, receiver) = watch::channel(Some(sender));
         tokio::spawn(keep(server.clone(), driver, publish));
@@ -97,7 +96,7 @@ fn unframed(mut body: Bytes) -> Result<Bytes, Failure> {
 type Driver = futures::future::BoxFuture<'static, ()>;
 
 /// Drives a connection, and the ones after it.
-async fn keep(server: Endpoint, driver: Driver, publish: watch::Sender<Option<Sender>>) {
+async fn keep(server: Server, driver: Driver, publish: watch::Sender<Option<Sender>>) {
     driver.await;
     publish.send_replace(None);
     loop {
@@ -110,8 +109,8 @@ async fn keep(server: Endpoint, driver: Driver, publish: watch::Sender<Option<Se
     }
 }
 
-async fn connect(server: &Endpoint) -> Result<(Sender, Driver), Failure> {
-    let stream = stream::connect(server).await?;
+async fn connect(server: &Server) -> Result<(Sender, Driver), Failure> {
+    let stream = stream::connect(server, Protocol::Grpc).await?;
     let mut builder = client::Builder::new();
     builder
         .initial_window_size(STREAM_WINDOW)

@@ -6,17 +6,16 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use outrigger_backend::Endpoint;
 use tokio::time::sleep;
 
-use crate::{failure::Failure, message::Message, stream};
+use crate::{client::Protocol, failure::Failure, message::Message, server::Server, stream};
 
 type Connection = SendRequest<Full<Bytes>>;
 
 /// Connections to one server: as many as requests are under way at once.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    server: Endpoint,
+    server: Server,
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -25,7 +24,7 @@ impl Pool {
     ///
     /// # Errors
     /// One of them cannot be made.
-    pub(crate) async fn open(server: &Endpoint, connections: usize) -> Result<Self, Failure> {
+    pub(crate) async fn open(server: &Server, connections: usize) -> Result<Self, Failure> {
         let mut idle = Vec::with_capacity(connections);
         for _ in 0..connections {
             idle.push(connect(server).await?);
@@ -74,8 +73,8 @@ impl Pool {
     }
 }
 
-async fn connect(server: &Endpoint) -> Result<Connection, Failure> {
-    let stream = stream::connect(server).await?;
+async fn connect(server: &Server) -> Result<Connection, Failure> {
+    let stream = stream::connect(server, Protocol::Http1).await?;
     let (sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(Failure::lost)?;
     // How it ends, the requests on it tell.

@@ -2,17 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outrigger_backend::Endpoint;
 use outrigger_features::Plan;
 use outrigger_proto::outrigger::v1::ModelSelector;
 
-use crate::{Arrivals, Error, Failure, Form, Process, Servable, Source, worker::Pace};
+use crate::{Arrivals, Error, Failure, Form, Process, Servable, Server, Source, worker::Pace};
 
 /// A load generator's task.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Where the server listens.
-    pub server: Endpoint,
+    /// Where the server is.
+    pub server: Server,
     /// What answers there.
     pub target: Target,
     /// Where requests come from.

@@ -27,6 +27,7 @@ mod requests;
 mod run;
 mod search;
 mod servable;
+mod server;
 mod stream;
 mod tally;
 mod timer;
@@ -46,4 +47,5 @@ pub use self::{
     requests::{Form, Shape, Source, read_plan},
     run::run,
     servable::Servable,
+    server::{Server, Tls},
 };

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderValue, Method, Request, Uri, Version, header};
-use outrigger_backend::Endpoint;
+
+use crate::server::Server;
 
 /// A request as it goes onto the wire, over and over.
 #[derive(Debug, Clone)]
@@ -17,7 +18,7 @@ pub(crate) struct Message {
 
 impl Message {
     /// A call of a gRPC method such as `/outrigger.v1.PredictionService/Predict`.
-    pub(crate) fn grpc(server: &Endpoint, path: &str, timeout: Duration, message: &[u8]) -> Self {
+    pub(crate) fn grpc(server: &Server, path: &str, timeout: Duration, message: &[u8]) -> Self {
         let mut head = head(server, path);
         *head.version_mut() = Version::HTTP_2;
         let headers = head.headers_mut();
@@ -34,7 +35,7 @@ impl Message {
     }
 
     /// A prediction over HTTP.
-    pub(crate) fn json(server: &Endpoint, timeout: Duration, body: &[u8]) -> Self {
+    pub(crate) fn json(server: &Server, timeout: Duration, body: &[u8]) -> Self {
         let mut head = head(server, "/v1/predict");
         // HTTP/1.1 names the host apart from the path.
         let host = head.uri().authority().expect("made with one").to_string();
@@ -47,15 +48,14 @@ impl Message {
     }
 }
 
-fn head(server: &Endpoint, path: &str) -> Request<()> {
-    // A socket has no name of its own, and servers want a well-formed one.
-    let authority = match server {
-        Endpoint::Unix(_) => "localhost".to_owned(),
-        Endpoint::Tcp { .. } => server.to_string(),
-    };
-    let uri = Uri::builder().scheme("http").authority(authority).path_and_query(path);
-    let uri = uri.build().expect("made of a parsed authority");
-    Request::builder().method(Method::POST).uri(uri).body(()).expect("all parts are valid")
+fn head(server: &Server, path: &str) -> Request<()> {
+    let uri = Uri::builder().scheme(server.scheme()).authority(server.authority());
+    let uri = uri.path_and_query(path).build().expect("made of a parsed authority");
+    let head = Request::builder().method(Method::POST).uri(uri);
+    let mut head = head.body(()).expect("all parts are valid");
+    let shown = server.authorization.clone().map(|value| (header::AUTHORIZATION, value));
+    head.headers_mut().extend(shown);
+    head
 }
 
 fn text(value: String) -> HeaderValue {

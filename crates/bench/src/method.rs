@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use outrigger_backend::Endpoint;
-
-use crate::{client::Protocol, message::Message};
+use crate::{client::Protocol, message::Message, server::Server};
 
 /// What is called, and so what an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +24,7 @@ impl Method {
     }
 
     /// A message ready to be sent.
-    pub(crate) fn message(self, server: &Endpoint, timeout: Duration, body: &[u8]) -> Message {
+    pub(crate) fn message(self, server: &Server, timeout: Duration, body: &[u8]) -> Message {
         let path = match self {
             Self::Predict => "/outrigger.v1.PredictionService/Predict",
             Self::BatchPredict => "/outrigger.v1.PredictionService/BatchPredict",

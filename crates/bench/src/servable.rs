@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use outrigger_backend::Endpoint;
 use outrigger_core::{Content, Tensor};
 use outrigger_features::Plan;
 use outrigger_proto::tensorflow::{
@@ -21,6 +20,7 @@ use crate::{
     client::Client,
     message::Message,
     requests::{Request, Tensors},
+    server::Server,
 };
 
 const METADATA: &str = "/tensorflow.serving.PredictionService/GetModelMetadata";
@@ -54,7 +54,7 @@ impl Servable {
         &self,
         plan: &Plan,
         client: &Client,
-        server: &Endpoint,
+        server: &Server,
         timeout: Duration,
     ) -> Result<Found, Error> {
         let question = GetModelMetadataRequest {

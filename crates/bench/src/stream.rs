@@ -4,17 +4,30 @@ use std::{io, time::Duration};
 
 use outrigger_backend::Endpoint;
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
-/// A connection over TCP or a unix socket.
-pub(crate) type Stream = Either<TcpStream, UnixStream>;
+use crate::{client::Protocol, server::Server};
+
+/// A connection over TCP or a unix socket, in the clear or encrypted.
+pub(crate) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
+type Socket = Either<TcpStream, UnixStream>;
 
 /// Between two attempts to connect, when one has failed.
 pub(crate) const RETRY: Duration = Duration::from_millis(20);
 
-/// Connects to `server`.
-pub(crate) async fn connect(server: &Endpoint) -> io::Result<Stream> {
-    match server {
+/// Connects to `server`, to speak `protocol` there.
+pub(crate) async fn connect(server: &Server, protocol: Protocol) -> io::Result<Stream> {
+    let socket = reach(&server.endpoint).await?;
+    let Some(tls) = &server.tls else { return Ok(Either::Left(socket)) };
+    let connector = TlsConnector::from(tls.config.clone());
+    let connector = connector.with_alpn(vec![protocol.alpn().to_vec()]);
+    let stream = connector.connect(tls.name.clone(), socket).await?;
+    Ok(Either::Right(Box::new(stream)))
+}
+
+async fn reach(endpoint: &Endpoint) -> io::Result<Socket> {
+    match endpoint {
         Endpoint::Unix(path) => UnixStream::connect(path).await.map(Either::Right),
         Endpoint::Tcp { host, port } => {
             let host = host.trim_start_matches('[').trim_end_matches(']');

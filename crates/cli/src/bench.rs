@@ -4,12 +4,15 @@ use std::{path::PathBuf, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use outrigger_bench::{
-    Arrivals, Endpoint, Error, Form, Job, Load, Process, Progress, Report, Servable, Shape, Source,
-    Target,
+    Arrivals, Error, Form, Job, Load, Process, Progress, Report, Servable, Server, Shape, Source,
+    Target, Tls,
 };
-use outrigger_tools::ModelArgument;
+use outrigger_tools::{Access, ModelArgument, Terms};
 
-use crate::exit::{self, Exit, Output};
+use crate::{
+    access,
+    exit::{self, Exit, Output},
+};
 
 /// Sends requests to a server and tells throughput, latency, failures and CPU
 /// time.
@@ -37,6 +40,8 @@ pub(crate) struct Arguments {
     requests: Requests,
     #[command(flatten)]
     load: LoadArguments,
+    #[command(flatten)]
+    access: access::Options,
     /// A process whose CPU time to tell, under a name of your choice; may be given
     /// several times
     #[arg(long = "pid", value_name = "NAME=PID", value_parser = process, help_heading = "Report")]
@@ -58,10 +63,9 @@ struct TargetArguments {
         long,
         value_name = "HOST:PORT|unix:PATH",
         required_unless_present = "direct",
-        requires = "model",
-        value_parser = endpoint,
+        requires = "model"
     )]
-    server: Option<Endpoint>,
+    server: Option<String>,
     /// The model: name, name:tag or name@sha256:digest
     #[arg(long, value_name = "NAME")]
     model: Option<ModelArgument>,
@@ -77,10 +81,9 @@ struct TargetArguments {
         long,
         value_name = "HOST:PORT|unix:PATH",
         conflicts_with_all = ["server", "model"],
-        requires = "servable",
-        value_parser = endpoint,
+        requires = "servable"
     )]
-    direct: Option<Endpoint>,
+    direct: Option<String>,
     /// The servable to call there
     #[arg(long, value_name = "NAME", requires = "direct")]
     servable: Option<String>,
@@ -234,11 +237,11 @@ fn outcome(report: &Report) -> Result<(), Exit> {
 
 impl Arguments {
     fn job(self) -> Result<Job, Exit> {
-        let Self { target, requests, load, processes, .. } = self;
+        let Self { target, requests, load, access, processes, .. } = self;
         let plan = requests.file().map(|file| outrigger_bench::read_plan(&file)).transpose();
-        let (server, target) = target.read(requests.form)?;
+        let (address, target) = target.read(requests.form)?;
         Ok(Job {
-            server,
+            server: server(&address, access.into())?,
             target,
             plan: plan.map_err(failed)?,
             source: requests.source(),
@@ -255,7 +258,7 @@ impl Arguments {
 }
 
 impl TargetArguments {
-    fn read(self, form: Option<FormArgument>) -> Result<(Endpoint, Target), Exit> {
+    fn read(self, form: Option<FormArgument>) -> Result<(String, Target), Exit> {
         let Self { server, model, tag, digest, direct, servable, version, signature } = self;
         match (server.zip(model), direct.zip(servable)) {
             (Some((server, model)), _) => {
@@ -332,8 +335,15 @@ impl From<ArrivalsArgument> for Arrivals {
     }
 }
 
-fn endpoint(text: &str) -> Result<Endpoint, &'static str> {
-    text.parse().map_err(|_| "an address is written HOST:PORT or unix:/PATH")
+/// The server at an address, on the terms that the options give.
+fn server(address: &str, access: Access) -> Result<Server, Exit> {
+    let Terms { address, tls, authorization } = access.terms(address)?;
+    let invalid = |_| Exit::usage("an address is written HOST:PORT or unix:/PATH");
+    Ok(Server {
+        endpoint: address.parse().map_err(invalid)?,
+        tls: tls.map(|(config, name)| Tls { config, name }),
+        authorization,
+    })
 }
 
 fn positive(text: &str) -> Result<usize, &'static str> {

@@ -53,3 +53,6 @@ pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };
 pub use split::Answered;
+
+/// The target of the log's lines that record changes, whoever makes them.
+pub const AUDIT: &str = "outrigger::audit";

@@ -3,10 +3,11 @@
 use outrigger_core::{Digest, Failure};
 use outrigger_proto::outrigger::v1::{ModelSelector, model_selector::Version};
 
+/// The target of the lines, for whoever collects them.
+pub(crate) use outrigger_lifecycle::AUDIT as TARGET;
+
 use crate::caller::Caller;
 
-/// The target of the lines, for whoever collects them.
-pub(crate) const TARGET: &str = "outrigger::audit";
 /// What callers say is told up to here.
 const MOST: usize = 256;
 

@@ -1,6 +1,8 @@
 //! How a server is reached: over TLS or not, trusting whom, showing what.
 
-use std::{fs, path::PathBuf, time::Duration};
+mod terms;
+
+use std::{fs, path::PathBuf, str::FromStr, time::Duration};
 
 use tonic::{
     Request, Status,
@@ -9,6 +11,7 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
+pub use self::terms::Terms;
 use crate::Error;
 
 /// For a connection to come about.
@@ -49,12 +52,7 @@ impl Access {
     /// Connects to the gRPC listener at `address`: `host:port`, with `http://` or
     /// `https://` before it. Without either, it is TLS if something of it is given.
     pub(crate) async fn connect(&self, address: &str) -> Result<Connection, Error> {
-        let (tls, host) = match (address.strip_prefix("https://"), address.strip_prefix("http://"))
-        {
-            (Some(host), _) => (true, host),
-            (_, Some(host)) => (self.plainly()?, host),
-            _ => (self.names_tls(), address),
-        };
+        let (tls, host) = self.scheme(address)?;
         let scheme = if tls { "https" } else { "http" };
         let mut endpoint = Endpoint::from_shared(format!("{scheme}://{host}"))
             .map_err(|_| Error::Usage(format!("{address:?} is not an address, host:port")))?
@@ -66,7 +64,8 @@ impl Access {
         if tls {
             endpoint = endpoint.tls_config(self.tls()?).map_err(unreachable)?;
         }
-        let token = self.token()?.map(|token| bearer(&token)).transpose()?;
+        let mut token: Option<MetadataValue<Ascii>> = self.bearer()?;
+        token.iter_mut().for_each(|token| token.set_sensitive(true));
         let channel = endpoint.connect().await.map_err(unreachable)?;
         Ok(InterceptedService::new(channel, Token(token)))
     }
@@ -110,6 +109,15 @@ impl Access {
         Ok((builder, url, self.token()?))
     }
 
+    /// Whether it is TLS at `address`, and the address without a scheme.
+    fn scheme<'a>(&self, address: &'a str) -> Result<(bool, &'a str), Error> {
+        match (address.strip_prefix("https://"), address.strip_prefix("http://")) {
+            (Some(host), _) => Ok((true, host)),
+            (_, Some(host)) => Ok((self.plainly()?, host)),
+            _ => Ok((self.names_tls(), address)),
+        }
+    }
+
     fn names_tls(&self) -> bool {
         self.ca.is_some() || self.certificate.is_some() || self.server_name.is_some()
     }
@@ -137,6 +145,13 @@ impl Access {
         let token = text.lines().map(str::trim).find(|line| !line.is_empty());
         token.map(|token| Some(token.to_owned())).ok_or_else(|| unusable(path, "token"))
     }
+
+    /// The token as the value of a header.
+    fn bearer<V: FromStr>(&self) -> Result<Option<V>, Error> {
+        let invalid = |_| Error::Usage("the token does not fit into a header".to_owned());
+        let token = self.token()?.map(|token| format!("Bearer {token}").parse());
+        token.transpose().map_err(invalid)
+    }
 }
 
 /// The URL with another name, which is still reached where the URL's own is.
@@ -155,14 +170,6 @@ async fn renamed(
         .collect();
     url.set_host(Some(name)).map_err(|_| invalid())?;
     Ok((builder.resolve_to_addrs(name, &addresses), url.to_string()))
-}
-
-fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Error> {
-    let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
-        .parse()
-        .map_err(|_| Error::Usage("the token does not fit into a header".to_owned()))?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 fn read(path: &PathBuf) -> Result<Vec<u8>, Error> {

@@ -17,6 +17,6 @@ pub mod registry;
 mod selector;
 pub mod validate;
 
-pub use access::Access;
+pub use access::{Access, Terms};
 pub use error::Error;
 pub use selector::{InvalidModel, ModelArgument};

@@ -72,6 +72,11 @@ class Registry:
         with self._open(request, 10) as answer:
             return answer.read(), answer.headers["Content-Type"]
 
+    def blob(self, repository: str, digest: str) -> bytes:
+        """A blob's bytes."""
+        with self._open(self._request("GET", f"{repository}/blobs/{digest}"), 60) as answer:
+            return answer.read()
+
     def tag(self, repository: str, digest: str, tag: str) -> None:
         """Moves a tag to a manifest that is there already."""
         content, media_type = self.manifest(repository, digest)

@@ -225,6 +225,36 @@ def test_commands_check_the_name_they_are_told(secured, model, tmp_path):
         assert (done.returncode, "0.25" in done.stdout) == (code, code == 0), done.stderr
 
 
+def test_the_load_generator_takes_what_the_other_commands_take(secured, model, tiny):
+    requests = [f"--model={model}", f"--package={tiny(0.25).directory}", "--treatments=2"]
+    made = secured.certificates.directory
+    certificate = [f"--cert={made / 'caller.crt'}", f"--key={made / 'caller.key'}"]
+    token = f"--token-file={secured.token}"
+    grpc_address = f"--server={secured.stack.serve.target}"
+    http_address = "--server=" + secured.stack.serve.http.replace("http://", "https://")
+    for access, problem in (
+        ([grpc_address, f"--ca={secured.ca}", *certificate], None),
+        ([grpc_address, f"--ca={secured.ca}", *certificate, token], None),
+        ([http_address, f"--ca={secured.ca}", token], None),
+        ([http_address, f"--ca={secured.ca}", token, f"--server-name={SERVICE}"], None),
+        ([grpc_address, *certificate], "UnknownIssuer"),
+        ([grpc_address, f"--ca={secured.ca}"], "outrigger: "),
+        ([http_address, f"--ca={secured.ca}"], "UNAUTHENTICATED"),
+        ([http_address, f"--ca={secured.ca}", "--server-name=other.example"], "certificate"),
+    ):
+        form = "--form=json" if http_address in access else "--form=kv"
+        done = bench(*access, form, *requests)
+        assert (done.returncode == 0) == (problem is None), (access, done.stderr)
+        assert problem is None or problem in done.stderr, (access, done.stderr)
+
+
+def bench(*arguments):
+    """A short run of the load generator."""
+    load = ["--max", "--duration=200ms", "--warmup=0s", "--in-flight=2", "--timeout=60s"]
+    command = [outrigger(), "bench", *arguments, *load, "--quiet"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def test_certificates_rotate_and_grpcio_loses_no_request(secured, model):
     """On a connection that is kept, and on one made for every request."""
     answers, failures = [], []

@@ -1,7 +1,12 @@
 """Images that have to be signed, in a real registry."""
 
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 
+from outrigger_testenv.cosigned import NO_SERVICES, Cosign
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.reference import reference_frames
 from outrigger_testenv.signing import Signer
@@ -60,6 +65,47 @@ def test_only_what_is_signed_by_the_right_key_is_served(signed_stack, signer, re
     assert verifications(stack, "SIGNATURE_MISSING") > 0
     assert verifications(stack, "SIGNATURE_INVALID") > 0
     assert verifications(stack, "found") == 1
+
+
+@pytest.fixture
+def cosign(tmp_path):
+    """cosign 3, and the file that keeps it off the network."""
+    binary = shutil.which("cosign")
+    if binary is None:
+        pytest.skip("cosign is not installed; what it made is in crates/oci/tests/data/cosign")
+    directory = tmp_path / "cosign"
+    directory.mkdir()
+    (directory / "offline.json").write_text(json.dumps(NO_SERVICES))
+    return Cosign(Path(binary), directory)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--signing-config=offline.json"],
+        ["--signing-config=offline.json", "--annotations=stage=live"],
+        ["--new-bundle-format=false", "--use-signing-config=false", "--tlog-upload=false"],
+    ],
+    ids=["bundle", "annotated", "tag"],
+)
+def test_what_cosign_itself_signs_is_served(own_stack, cosign, reference, options):
+    key = cosign.generate_key_pair("cosign")
+    cosign.generate_key_pair("stranger")
+    stack = own_stack(start=False)
+    rule = {"prefix": f"{stack.images}/signed", "keys": [str(key)]}
+    stack.serve.config["images"]["signatures"] = [rule]
+    client = stack.start().client()
+    digest = stack.push(reference, "signed/churn")
+    image = f"{stack.registry.host}/{REPOSITORY}@{digest}"
+    assert refusal(client, "signed/churn").reason == "SIGNATURE_MISSING"
+    cosign.sign(image, *options, key="stranger")
+    client.wait_until(
+        lambda: refusal(client, "signed/churn").reason == "SIGNATURE_INVALID",
+        what="the stranger's signature is seen",
+    )
+    cosign.sign(image, *options)
+    client.wait_until_serving("signed/churn", digest)
+    assert served(client) == {digest}
 
 
 def test_a_bundle_signs_as_well(signed_stack, signer, reference):

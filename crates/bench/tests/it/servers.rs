@@ -14,7 +14,9 @@ use std::{
 use axum::{Router, http::StatusCode, routing::post};
 use bytes::Bytes;
 use outrigger_backend::{Backend as _, Config, ServedModel, ServingConfig, TfServing};
-use outrigger_bench::{Form, Job, Load, Report, Servable, Shape, Source, Target, read_plan};
+use outrigger_bench::{
+    Endpoint, Form, Job, Load, Report, Servable, Shape, Source, Target, read_plan,
+};
 use outrigger_core::{ServableName, Version};
 use outrigger_proto::{
     outrigger::v1::{
@@ -251,7 +253,7 @@ pub(crate) fn model_job(
 fn job(server: String, target: Target, package: &Package, load: Load) -> Job {
     let shape = Shape { treatments: TREATMENTS, users: 1, distinct: 2, seed: 1 };
     Job {
-        server: server.parse().expect("an address"),
+        server: server.parse::<Endpoint>().expect("an address").into(),
         target,
         plan: Some(read_plan(&package.metadata()).expect("valid")),
         source: Source::Generated(shape),

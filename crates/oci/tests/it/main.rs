@@ -5,6 +5,7 @@
 
 mod auth;
 mod blob;
+mod cosign;
 mod docker;
 mod image;
 mod layout;

@@ -20,7 +20,12 @@ fn keys(signer: &Signer) -> Vec<PublicKey> {
     PublicKey::parse(signer.public_key().as_bytes()).unwrap()
 }
 
-async fn both(client: &Client, image: &Reference, digest: Digest) -> Result<Signatures, Error> {
+/// What is said to sign an image in either place.
+pub(crate) async fn both(
+    client: &Client,
+    image: &Reference,
+    digest: Digest,
+) -> Result<Signatures, Error> {
     let mut all = client.tagged_signatures(image, digest).await?;
     all.extend(client.attached_signatures(image, digest).await?);
     Ok(all)

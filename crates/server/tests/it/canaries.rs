@@ -18,6 +18,7 @@ use outrigger_testkit::{
     engine::{Gate, Predicting, row_sums},
     saved_model::Model,
 };
+use serde_json::Value;
 use tonic::{Code, Request, transport::Channel};
 
 use crate::{
@@ -198,6 +199,7 @@ async fn a_key_has_one_arm_and_the_response_says_which() {
 
 #[tokio::test]
 async fn where_the_canary_fails_live_answers_until_it_is_rolled_back() {
+    let lines = logged();
     for fault in [Fault::Fails, Fault::NotANumber] {
         let reason = if matches!(fault, Fault::Fails) { "ENGINE_FAILED" } else { "SCORES_INVALID" };
         let tried = Tried::start(fault).await;
@@ -213,6 +215,12 @@ async fn where_the_canary_fails_live_answers_until_it_is_rolled_back() {
         let answer = ask(&tried.stack, &key).await.expect("an answer");
         assert_eq!((answer.degraded, answer.model.unwrap().arm()), (None, Arm::Live));
     }
+    let recorded = |line: &Value| {
+        line["target"] == "outrigger::audit"
+            && line["outcome"] == "rolled_back"
+            && line["by"] == "judge"
+    };
+    assert!(lines.all().iter().any(recorded), "a change that nobody asked for is recorded too");
 }
 
 #[tokio::test]

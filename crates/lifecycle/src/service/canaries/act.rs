@@ -11,6 +11,7 @@ use outrigger_core::{
 
 use super::{Pair, Promotion, Running};
 use crate::{
+    AUDIT,
     canaries::{Act, By, CanaryDecision, CanaryOutcome},
     jobs::{Done, promote},
     metrics,
@@ -213,10 +214,12 @@ impl Service {
     /// Says once what was decided, and remembers it.
     fn decided(&mut self, decision: CanaryDecision) {
         metrics::decided(&decision);
+        // Whoever decided, it changes what callers get.
         tracing::info!(
+            target: AUDIT,
+            outcome = decision.outcome.as_str(), by = %decision.by, reason = %decision.reason,
             model.name = %decision.model, model.tag = %decision.tag,
             model.digest = %decision.canary,
-            outcome = decision.outcome.as_str(), by = %decision.by, reason = %decision.reason,
             "a canary is decided"
         );
         self.canaries.decisions.push_front(decision);
