@@ -93,6 +93,20 @@ async fn with_mutual_tls_callers_need_a_certificate_that_is_vouched_for() {
 }
 
 #[tokio::test]
+async fn callers_are_held_to_the_authorities_of_now() {
+    let (authority, next) = (Authority::new(), Authority::new());
+    let server = Mount::pair(&authority.server());
+    let mut client_ca = Mount::new(&[("ca.crt", &authority.pem)]);
+    let stack = stack(&server, Some(&client_ca), "mutual").await;
+    let (old, new) = (authority.caller("shop", Vec::new()), next.caller("shop", Vec::new()));
+    let trusted = authority.pem.as_str();
+    assert_eq!(answers(&stack, trusted, Some(&new)).await, [false; 4]);
+    client_ca.swap(&[("ca.crt", &next.pem)]);
+    while answers(&stack, trusted, Some(&new)).await != [true; 4] {}
+    assert_eq!(answers(&stack, trusted, Some(&old)).await, [false; 4]);
+}
+
+#[tokio::test]
 async fn an_optional_certificate_may_be_left_out_but_not_be_wrong() {
     let (authority, other) = (Authority::new(), Authority::new());
     let client_ca = Mount::new(&[("ca.crt", &authority.pem)]);
