@@ -44,9 +44,10 @@ test-python: venv build tools ## the tests on real processes, of the chart and o
 	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment orchestration execution)
 
 .PHONY: lint
-lint: venv ## what CI checks: formatting, clippy, rustdoc, cargo-deny, ruff
+lint: venv ## what CI checks: formatting, clippy, the fuzz targets, rustdoc, cargo-deny, ruff
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	@if command -v cargo-deny >/dev/null 2>&1; then $(CARGO) deny check; \
 	  else echo "cargo-deny is not installed: deny.toml is not checked"; fi
