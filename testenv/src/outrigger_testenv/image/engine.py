@@ -19,8 +19,8 @@ ENV PATH=/stand-in:/usr/bin:/bin
 """
 _CARGO = """\
 #!/bin/sh -eu
-[ "$*" = "build --release --locked --package outrigger-cli" ]
-install -D /binary target/release/outrigger
+[ "$*" = "build --profile dist --locked --package outrigger-cli" ]
+install -D /binary target/dist/outrigger
 """
 # Where Debian keeps what a path without /usr leads to.
 _MERGED = ("bin", "sbin", "lib", "lib64")
