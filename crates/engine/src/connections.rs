@@ -8,7 +8,7 @@ use std::{convert::Infallible, io, time::Duration};
 
 use hyper::{server::conn::http2::Builder, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use outrigger_net::{Corked, Seats, Stream};
+use outrigger_net::{Corked, Seats, Socket};
 use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
     time::sleep,
@@ -31,13 +31,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Where connections come in.
 pub(crate) trait Listener: Send + Sync + 'static {
     /// A connection.
-    type Socket: Stream + Unpin;
+    type Socket: Socket;
 
     /// The next connection.
     fn accept(&self) -> impl Future<Output = io::Result<Self::Socket>> + Send;
-
-    /// The connection, driven by the current runtime.
-    fn here(socket: Self::Socket) -> io::Result<Self::Socket>;
 }
 
 impl Listener for TcpListener {
@@ -49,10 +46,6 @@ impl Listener for TcpListener {
         socket.set_nodelay(true)?;
         Ok(socket)
     }
-
-    fn here(socket: TcpStream) -> io::Result<TcpStream> {
-        TcpStream::from_std(socket.into_std()?)
-    }
 }
 
 impl Listener for UnixListener {
@@ -60,10 +53,6 @@ impl Listener for UnixListener {
 
     async fn accept(&self) -> io::Result<UnixStream> {
         UnixListener::accept(self).await.map(|(socket, _)| socket)
-    }
-
-    fn here(socket: UnixStream) -> io::Result<UnixStream> {
-        UnixStream::from_std(socket.into_std()?)
     }
 }
 
@@ -85,7 +74,7 @@ pub(crate) async fn serve<L: Listener>(
                     let (services, closing) = (services.clone(), closing.clone());
                     let serving = async move {
                         let _seat = seat;
-                        converse::<L>(socket, services, closing).await;
+                        converse(socket, services, closing).await;
                     };
                     connections.spawn_on(serving, &runtime);
                 }
@@ -103,8 +92,8 @@ pub(crate) async fn serve<L: Listener>(
 }
 
 /// Serves one connection to its end; after `closing` only what is in flight.
-async fn converse<L: Listener>(socket: L::Socket, services: Services, closing: CancellationToken) {
-    let socket = match L::here(socket) {
+async fn converse(socket: impl Socket, services: Services, closing: CancellationToken) {
+    let socket = match socket.here() {
         Ok(socket) => Corked::new(socket),
         Err(error) => return tracing::warn!(%error, "a connection could not be moved"),
     };

@@ -18,5 +18,5 @@ mod workers;
 
 pub use ahead::ReadAhead;
 pub use cork::{Cork, Corked};
-pub use stream::Stream;
+pub use stream::{Socket, Stream};
 pub use workers::{Seat, Seats, Workers};

@@ -43,8 +43,23 @@ pub trait Stream: AsFd + Send + Sync + 'static {
     }
 }
 
+/// A socket by itself, which may be moved.
+pub trait Socket: Stream + Unpin + Sized {
+    /// The same socket, driven by the current runtime.
+    ///
+    /// # Errors
+    /// The runtime cannot drive it.
+    fn here(self) -> io::Result<Self>;
+}
+
 macro_rules! stream {
     ($socket:ty) => {
+        impl Socket for $socket {
+            fn here(self) -> io::Result<Self> {
+                Self::from_std(self.into_std()?)
+            }
+        }
+
         impl Stream for $socket {
             fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
                 self.poll_read_ready(context)

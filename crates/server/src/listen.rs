@@ -18,7 +18,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
-use outrigger_net::{Cork, Corked};
+use outrigger_net::{Cork, Corked, Socket as _};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader},
     net::{TcpListener, TcpStream},
@@ -140,7 +140,7 @@ impl Listener {
                 let runtime = seat.runtime().clone();
                 let serving = async move {
                     let (_place, _seat, _counted) = (place, seat, metrics::connection(name));
-                    match here(stream) {
+                    match stream.here() {
                         Ok(stream) => conversation.begin(stream, from).await,
                         Err(error) => tracing::warn!(%error, "a connection could not be moved"),
                     }
@@ -170,11 +170,6 @@ async fn accept(
             }
         }
     }
-}
-
-/// The stream, driven by the current runtime.
-fn here(stream: TcpStream) -> io::Result<TcpStream> {
-    TcpStream::from_std(stream.into_std()?)
 }
 
 /// What a listener does with every connection.
