@@ -10,8 +10,7 @@ use crate::{Observation, Outcome, statistics::sketch};
 pub(crate) const BINS: usize = 32;
 
 /// What live was like before the comparison began: the scale on which both arms
-/// are measured. It may be off without making a verdict wrong, since nothing of
-/// it is compared; the judge then only needs more requests.
+/// are measured. It may be off: the judge then needs more requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Saved")]
 pub struct Reference {

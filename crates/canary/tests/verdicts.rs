@@ -402,6 +402,49 @@ fn a_live_that_became_faster_can_be_kept_up_with() {
     assert_ne!(slower.state, State::Harmless, "{slower}");
 }
 
+/// Statistics of requests of which every third is the canary's, by the milliseconds
+/// that an arm takes for its `n`-th, and that live took for all before the trial.
+fn taken(before: u64, live: fn(u64) -> u64, canary: fn(u64) -> u64, requests: u64) -> Statistics {
+    let at = |arm, millis| Observation {
+        arm,
+        latency: Duration::from_millis(millis),
+        outcome: Outcome::Empty,
+    };
+    let sample = [at(Arm::Live, before); 1000];
+    let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, 0.95)));
+    for number in 0..requests / 3 {
+        statistics.record(share(1.0 / 3.0), &at(Arm::Canary, canary(number)));
+        for number in [2 * number, 2 * number + 1] {
+            statistics.record(share(1.0 / 3.0), &at(Arm::Live, live(number)));
+        }
+    }
+    statistics
+}
+
+#[test]
+fn a_canary_that_slows_live_down_as_well_is_rolled_back() {
+    // Both share processors: six of seven of live's wait for the canary's.
+    let live = |number| if number % 7 == 0 { 3 } else { 40 + number * 7 % 100 };
+    let canary = |number| 70 + number * 11 % 100;
+    let wide = Limits { tolerance: 0.5, margin: 1.0 };
+    let limits = LatencyLimits { quantile: 0.95, limits: wide };
+    let decider = Decider::new(Config { latency: Some(limits), ..nothing() });
+    let statistics = taken(5, live, canary, 300);
+    assert_eq!(decider.decide(&statistics, HOUR), Decision::Rollback);
+    // Of which live suffers as much is not told from an outage; it is not promoted.
+    let statistics = taken(5, canary, canary, 30_000);
+    assert_eq!(decider.decide(&statistics, HOUR), Decision::Continue);
+}
+
+#[test]
+fn a_live_that_became_faster_is_not_kept_up_with_by_what_it_was() {
+    // Some of live's are still as slow as most were.
+    let live = |number| if number % 50 == 0 { 100 } else { 2 };
+    let statistics = taken(80, live, |_| 70, 30_000);
+    let found = latency_of(&statistics);
+    assert_eq!(found.state, State::Harmful, "{found}");
+}
+
 /// How many of 300 canaries have, at any look, a bound on the wrong side of
 /// what is true.
 fn missed(config: &Config, effect: Effect, truth: f64) -> usize {

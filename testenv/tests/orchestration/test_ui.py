@@ -198,26 +198,26 @@ def test_a_bad_canary_ends_with_its_verdict(stack, page, package, tmp_path):
 
 def test_a_canary_shows_shadowed_requests_and_features_that_differ(stack, page):
     look(page, stack)
-    # In one go: the stream, which knows of no canary, would take it away between two.
+    # In one go, with nothing awaited: the stream, which knows of no canary, would take it away.
     told, opened, still_open = page.run(f"""(async () => {{
-      const tell = {SHADOWED};
-      await tell();
+      const tell = await ({SHADOWED})();
+      tell();
       const canary = () => document.querySelector('.canary');
       const told = canary().innerText;
       canary().querySelector('.deviations summary').click();
       const opened = canary().innerText;
-      await tell();
+      tell();
       return [told, opened, canary().querySelector('details').open];
     }})()""")
     assert "Shadowed 800 requests: both put the same first in 99 %" in told
     assert "Feature skew channel: missing" in told and "in [0 %, unknown]" in told
     assert "canary channel: missing: 12 % of 400 requests instead of 2 %" in opened
     assert still_open, "told again, as every second, what was opened stays open"
-    page.run(f"({SHADOWED})()")
+    page.run(f"({SHADOWED})().then((tell) => tell())")
     picture(page, "shadowed-light")
 
 
-# What the stream says of such a canary; to have one needs a profile and time.
+# Tells the page what the stream would say of such a canary; to have one needs a profile and time.
 SHADOWED = """async () => {
   const { list, takeAll } = await import('/ui/canaries.js');
   const largest = Number.MAX_VALUE;
@@ -232,8 +232,10 @@ SHADOWED = """async () => {
     live: null, canary: 'sha256:0123456789abcdef', phase: 'split', message: '', share: 0.1,
     elapsed: 60, verdict, points: { skew: [[1, 0.2, 0, null], [60, 0.1, 0, null]] } };
   const state = { canaries: new Map(), decisions: [] };
-  takeAll(state, { canaries: [canary], decisions: [] });
-  list(state);
+  return () => {
+    takeAll(state, { canaries: [canary], decisions: [] });
+    list(state);
+  };
 }"""
 
 

@@ -45,6 +45,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// What happened to the requests without the event.
+    pub(crate) fn of_the_others(self) -> Self {
+        let others = |tally: Tally| Tally { events: tally.quiet(), ..tally };
+        Self { live: others(self.live), canary: others(self.canary), ..self }
+    }
+
     /// Plays this stage's requests with every stake, against the hypothesis
     /// that the difference is on the wrong `side` of `null`, or on it.
     pub(crate) fn play(&self, side: Side, null: f64, purses: &mut Purses) {

@@ -1,13 +1,13 @@
 //! The latency at a quantile: how much longer the canary takes.
 
-use std::f64::consts::LN_2;
+use std::f64::consts::{LN_2, LN_10};
 
 use super::{Difference, Needed, Test};
 use crate::{
     Statistics,
     evidence::{
         Side,
-        events::{Table, ceiling, log_evidence},
+        events::{Table, Tally, ceiling, log_evidence},
         mixture::Prior,
         proportion,
     },
@@ -18,13 +18,15 @@ use crate::{
 ///
 /// Live is slow when it takes longer than `x`, its quantile as it was before. If
 /// the canary took `r` times as long as live, it would take longer than `r x` just
-/// as often. That is a hypothesis about events, for every `r` on the grid of the
-/// sketch, whose edges the counts are exact for.
+/// as often, and be as fast just as often. Those are hypotheses about events, for
+/// every `r` on the grid of the sketch, whose edges the counts are exact for. Slow
+/// answers tell more as long as they are the fewer; fast ones when both arms are
+/// slow, as where the canary holds up live as well.
 ///
-/// Where hardly anything of live lies above `x`, because its tail is narrower than a
-/// bin or because it has become faster, the canary cannot lie there less often. So
-/// harmlessness may be proved in another way as well: by confidence sequences of the
-/// two quantiles themselves (Howard & Ramdas 2022), which ask nothing of `x`.
+/// Hardly anything of live lies above `x` where its tail is narrower than a bin, or
+/// where it has become faster. Then `x` says nothing of the quantile, and the
+/// quantiles themselves are compared, by confidence sequences that ask nothing
+/// of `x` (Howard & Ramdas 2022).
 #[derive(Debug)]
 pub(super) struct Latency {
     /// Which quantile, between 0 and 1.
@@ -34,45 +36,61 @@ pub(super) struct Latency {
 /// The ratios between which the bounds are looked for: about 1/400 and 400.
 const STEPS: i32 = 300;
 
-/// What each of the two ways to prove harmlessness needs beside the signal's
-/// evidence: they share its budget.
-const FOR_EITHER: f64 = LN_2;
+/// What a proof needs beside the signal's evidence, since the ways to it share the
+/// budget: harmlessness has two, with half of it each.
+const EITHER_HARMLESS: f64 = LN_2;
+/// Harm by slow answers has 80 % of it: `ln(1 / 0.8)`.
+const HARM_BY_SLOW: f64 = 0.223_143_551_314_209_76;
+/// By fast ones, or by the quantiles, 10 % each.
+const HARM_OTHERWISE: f64 = LN_10;
 
 impl Latency {
-    /// Whether the canary is proved to take longer, or less long, than what lies
-    /// `steps` bins above live.
-    fn proved(statistics: &Statistics, side: Side, steps: i32, needed: f64) -> bool {
-        let slow = statistics.reference().slow_bin();
-        let tables = || {
-            statistics.stages().map(|(share, stage)| Table {
-                share: share.probability(),
-                guess: 0.0,
-                live: stage.live.slower_than(slow),
-                canary: stage.canary.slower_than(slow + steps),
-            })
-        };
-        ceiling(tables(), side) >= needed
-            && log_evidence(tables(), side, 0.0, Prior::SOME) >= needed
+    /// Whether the canary is proved to take longer than what lies `steps` bins above
+    /// live.
+    fn is_more(&self, statistics: &Statistics, steps: i32, needed: f64) -> bool {
+        let slow = || slower_than(statistics, steps);
+        let fast = || slow().map(Table::of_the_others);
+        proved(slow, Side::More, needed + HARM_BY_SLOW)
+            || proved(fast, Side::Less, needed + HARM_OTHERWISE)
+            || self.quantile_is(Side::More, statistics, steps, needed + HARM_OTHERWISE)
     }
 
-    /// Whether the canary is proved to take less long than what lies `steps` bins
-    /// above live, in either way.
+    /// Whether it is proved to take less long.
     fn is_less(&self, statistics: &Statistics, steps: i32, needed: f64) -> bool {
-        let needed = needed + FOR_EITHER;
-        Self::proved(statistics, Side::Less, steps, needed)
-            || self.quantile_is_less(statistics, steps, needed)
+        let needed = needed + EITHER_HARMLESS;
+        if self.is_out_of_reach(statistics) {
+            self.quantile_is(Side::Less, statistics, steps, needed)
+        } else {
+            proved(|| slower_than(statistics, steps), Side::Less, needed)
+        }
     }
 
-    /// The same by the quantiles themselves, while the canary has had its present
-    /// share: over several shares, the arms' requests are not of the same times.
-    fn quantile_is_less(&self, statistics: &Statistics, steps: i32, needed: f64) -> bool {
+    /// Whether hardly anything of live lies where it was slow before.
+    fn is_out_of_reach(&self, statistics: &Statistics) -> bool {
+        let mut slow = Tally::default();
+        slower_than(statistics, 0).for_each(|table| slow.add(table.live));
+        slow.rate() < (1.0 - self.quantile) / 2.0
+    }
+
+    /// The same of the quantiles themselves, where what was slow before is out of
+    /// reach, and while the canary has had its present share: over several shares,
+    /// the arms' requests are not of the same times.
+    fn quantile_is(&self, side: Side, statistics: &Statistics, steps: i32, needed: f64) -> bool {
+        if !self.is_out_of_reach(statistics) {
+            return false;
+        }
         let count = statistics.stages().count() as f64;
         let Some((_, stage)) = statistics.stages().last() else { return false };
         // The k-th share has a part of 1 / k(k + 1), and each quantile half of that.
         let needed = needed + (count * (count + 1.0)).ln() + LN_2;
-        let exceeds = |bin| self.evidence(&stage.live, Side::More, bin) >= needed;
-        let live = highest(sketch::FIRST, sketch::LAST, exceeds);
-        live.is_some_and(|bin| self.evidence(&stage.canary, Side::Less, bin + steps) >= needed)
+        let live = |side, bin| self.evidence(&stage.live, side, bin) >= needed;
+        let bound = match side {
+            Side::Less => highest(sketch::FIRST, sketch::LAST, |bin| live(Side::More, bin)),
+            Side::More => {
+                highest(-sketch::LAST, -sketch::FIRST, |bin| live(Side::Less, -bin)).map(|bin| -bin)
+            }
+        };
+        bound.is_some_and(|bin| self.evidence(&stage.canary, side, bin + steps) >= needed)
     }
 
     /// The evidence that the quantile of an arm lies above, or below, the upper edge
@@ -81,19 +99,31 @@ impl Latency {
         let slower = [(arm.slower_than(bin), 1.0 - self.quantile)];
         proportion::log_evidence(slower.into_iter(), side)
     }
+}
 
-    /// The quantile at which the reference's lies now; the one that is watched, if
-    /// hardly anything lies above that.
-    fn level(&self, live: &sketch::Sketch, slow: i32) -> f64 {
-        let slow = live.above(slow) as f64 / live.count().max(1) as f64;
-        if slow < (1.0 - self.quantile) / 2.0 { self.quantile } else { 1.0 - slow }
-    }
+/// How often live took longer than it did before, and the canary than what lies
+/// `steps` bins above that.
+fn slower_than(statistics: &Statistics, steps: i32) -> impl Iterator<Item = Table> + Clone {
+    let slow = statistics.reference().slow_bin();
+    statistics.stages().map(move |(share, stage)| Table {
+        share: share.probability(),
+        guess: 0.0,
+        live: stage.live.slower_than(slow),
+        canary: stage.canary.slower_than(slow + steps),
+    })
+}
+
+fn proved<T>(tables: impl Fn() -> T, side: Side, needed: f64) -> bool
+where
+    T: Iterator<Item = Table> + Clone,
+{
+    ceiling(tables(), side) >= needed && log_evidence(tables(), side, 0.0, Prior::SOME) >= needed
 }
 
 impl Test for Latency {
     fn exceeds(&self, statistics: &Statistics, tolerance: f64, needed: f64) -> bool {
         let steps = sketch::steps(1.0 + tolerance).ceil() as i32;
-        Self::proved(statistics, Side::More, steps, needed)
+        self.is_more(statistics, steps, needed)
     }
 
     fn within(&self, statistics: &Statistics, margin: f64, needed: f64) -> bool {
@@ -107,10 +137,13 @@ impl Test for Latency {
             crate::Merge::merge(&mut live, stage.live.latency());
             crate::Merge::merge(&mut canary, stage.canary.latency());
         }
-        let level = self.level(&live, statistics.reference().slow_bin());
+        // The quantile that is compared: the one where live's of before lies now.
+        let slow =
+            live.above(statistics.reference().slow_bin()) as f64 / live.count().max(1) as f64;
+        let level = if self.is_out_of_reach(statistics) { self.quantile } else { 1.0 - slow };
         let at = |sketch: &sketch::Sketch| sketch.quantile(level).unwrap_or(0.0);
         let (live, canary) = (at(&live), at(&canary));
-        let more = |steps: i32| Self::proved(statistics, Side::More, steps, needed.harm);
+        let more = |steps: i32| self.is_more(statistics, steps, needed.harm);
         let less = |steps: i32| self.is_less(statistics, -steps, needed.harmless);
         let longer = |steps: i32| sketch::edge(steps) - 1.0;
         Difference {
