@@ -211,8 +211,18 @@ impl Trial {
 
     /// The judge's word, which is kept.
     fn judge(&mut self, now: Moment) -> Decision {
+        let grows = self.step > 0 || self.has_further_step();
         let Phase::Split(split) = &mut self.phase else { return Decision::Continue };
-        let verdict = self.decider.verdict(&split.statistics, split.time.elapsed(now));
+        let elapsed = split.time.elapsed(now);
+        let mut verdict = self.decider.verdict(&split.statistics, elapsed);
+        // The judge takes the traffic to stay as it was, and a larger share brings more:
+        // then nothing is known before the time is over.
+        if grows
+            && verdict.decision == Decision::Starved
+            && elapsed < self.settings.judge.maximum_time
+        {
+            verdict.decision = Decision::Continue;
+        }
         split.verdict.insert(verdict).decision
     }
 

@@ -445,6 +445,18 @@ fn a_live_that_became_faster_is_not_kept_up_with_by_what_it_was() {
     assert_eq!(found.state, State::Harmful, "{found}");
 }
 
+#[test]
+fn a_live_that_became_slower_does_not_hide_a_long_tail() {
+    // A fifth of live is slower than most were; the canary's tail is far longer.
+    let live = |number| if number % 5 == 0 { 60 } else { 40 };
+    let canary = |number| if number % 14 == 0 { 500 } else { 30 };
+    let statistics = taken(45, live, canary, 30_000);
+    let found = latency_of(&statistics);
+    assert_ne!(found.state, State::Harmless, "{found}");
+    let found = latency_of(&timed(0.5, USUAL.mul_f64(0.7), Effect::NONE, 100_000));
+    assert_eq!(found.state, State::Harmless, "{found}");
+}
+
 /// How many of 300 canaries have, at any look, a bound on the wrong side of
 /// what is true.
 fn missed(config: &Config, effect: Effect, truth: f64) -> usize {
@@ -494,6 +506,9 @@ fn bounds_cover_what_is_true_at_every_look() {
     let slower = Generated { latency: Duration::from_secs(1), ..Generated::default() };
     assert!(missed_since(slower, &latency, effect, 0.3) <= most);
     assert!(missed_since(slower, &latency, Effect::NONE, 0.6) > most);
+    // Where live has become slower.
+    let faster = Generated { latency: Duration::from_millis(16), ..Generated::default() };
+    assert!(missed_since(faster, &latency, effect, 0.3) <= most);
 
     let scores = Config { confidence: 0.9, scores: Some(limits), ..nothing() };
     assert!(missed(&scores, Effect::NONE, 0.0) <= most);

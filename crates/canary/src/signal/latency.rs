@@ -26,11 +26,23 @@ use crate::{
 /// Hardly anything of live lies above `x` where its tail is narrower than a bin, or
 /// where it has become faster. Then `x` says nothing of the quantile, and the
 /// quantiles themselves are compared, by confidence sequences that ask nothing
-/// of `x` (Howard & Ramdas 2022).
+/// of `x` (Howard & Ramdas 2022). Where live has become slower, `x` lies at a lower
+/// quantile, and harmlessness has to be proved by both.
 #[derive(Debug)]
 pub(super) struct Latency {
     /// Which quantile, between 0 and 1.
     pub(super) quantile: f64,
+}
+
+/// Where live's quantile of before lies now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Hardly anything of live lies above it.
+    Beyond,
+    /// About as much as should.
+    AtQuantile,
+    /// More than should: live has become slower.
+    Within,
 }
 
 /// The ratios between which the bounds are looked for: about 1/400 and 400.
@@ -52,33 +64,38 @@ impl Latency {
         let fast = || slow().map(Table::of_the_others);
         proved(slow, Side::More, needed + HARM_BY_SLOW)
             || proved(fast, Side::Less, needed + HARM_OTHERWISE)
-            || self.quantile_is(Side::More, statistics, steps, needed + HARM_OTHERWISE)
+            || self.reach(statistics) == Reach::Beyond
+                && self.quantile_is(Side::More, statistics, steps, needed + HARM_OTHERWISE)
     }
 
     /// Whether it is proved to take less long.
     fn is_less(&self, statistics: &Statistics, steps: i32, needed: f64) -> bool {
         let needed = needed + EITHER_HARMLESS;
-        if self.is_out_of_reach(statistics) {
-            self.quantile_is(Side::Less, statistics, steps, needed)
-        } else {
-            proved(|| slower_than(statistics, steps), Side::Less, needed)
+        let by_slow = || proved(|| slower_than(statistics, steps), Side::Less, needed);
+        let by_quantile = || self.quantile_is(Side::Less, statistics, steps, needed);
+        match self.reach(statistics) {
+            Reach::Beyond => by_quantile(),
+            Reach::AtQuantile => by_slow(),
+            // A lower quantile says nothing of the slowest answers.
+            Reach::Within => by_slow() && by_quantile(),
         }
     }
 
-    /// Whether hardly anything of live lies where it was slow before.
-    fn is_out_of_reach(&self, statistics: &Statistics) -> bool {
+    /// Where live's quantile of before lies now.
+    fn reach(&self, statistics: &Statistics) -> Reach {
         let mut slow = Tally::default();
         slower_than(statistics, 0).for_each(|table| slow.add(table.live));
-        slow.rate() < (1.0 - self.quantile) / 2.0
+        match slow.rate() / (1.0 - self.quantile) {
+            ..0.5 => Reach::Beyond,
+            0.5..=1.5 => Reach::AtQuantile,
+            _ => Reach::Within,
+        }
     }
 
-    /// The same of the quantiles themselves, where what was slow before is out of
-    /// reach, and while the canary has had its present share: over several shares,
-    /// the arms' requests are not of the same times.
+    /// Whether the quantile is proved to be higher, or lower, than what lies `steps`
+    /// bins above live's, while the canary has had its present share: over several
+    /// shares, the arms' requests are not of the same times.
     fn quantile_is(&self, side: Side, statistics: &Statistics, steps: i32, needed: f64) -> bool {
-        if !self.is_out_of_reach(statistics) {
-            return false;
-        }
         let count = statistics.stages().count() as f64;
         let Some((_, stage)) = statistics.stages().last() else { return false };
         // The k-th share has a part of 1 / k(k + 1), and each quantile half of that.
@@ -140,7 +157,8 @@ impl Test for Latency {
         // The quantile that is compared: the one where live's of before lies now.
         let slow =
             live.above(statistics.reference().slow_bin()) as f64 / live.count().max(1) as f64;
-        let level = if self.is_out_of_reach(statistics) { self.quantile } else { 1.0 - slow };
+        let level =
+            if self.reach(statistics) == Reach::Beyond { self.quantile } else { 1.0 - slow };
         let at = |sketch: &sketch::Sketch| sketch.quantile(level).unwrap_or(0.0);
         let (live, canary) = (at(&live), at(&canary));
         let more = |steps: i32| self.is_more(statistics, steps, needed.harm);

@@ -147,6 +147,18 @@ fn without_traffic_it_has_starved_at_the_latest_when_the_time_is_over() {
 }
 
 #[test]
+fn a_share_that_is_to_grow_starves_nothing() {
+    let steps = serde_json::json!({"steps": {"steps": [
+        {"share": 0.001, "time": "300s"}, {"share": 0.5}]}});
+    let settings = |ramp: serde_json::Value| serde_json::json!({"minimumTime": "1s", "maximumTime": "1000s", "ramp": ramp});
+    let conclusion = Bench::new(&settings(steps)).run(Outcome::Scored).1;
+    assert_eq!(conclusion, Conclusion::Promote(Cause::Proved));
+    let conclusion =
+        Bench::new(&settings(serde_json::json!({"share": 0.001}))).run(Outcome::Scored).1;
+    assert_eq!(conclusion, Conclusion::Rollback(Cause::Starved));
+}
+
+#[test]
 fn a_later_process_goes_on_where_it_was() {
     let ramp = serde_json::json!({
         "steps": {"steps": [{"share": 0.1, "time": "5s"}, {"share": 0.5, "time": "60s"}]}});
