@@ -453,7 +453,7 @@ fn a_live_that_became_slower_does_not_hide_a_long_tail() {
     let statistics = taken(45, live, canary, 30_000);
     let found = latency_of(&statistics);
     assert_ne!(found.state, State::Harmless, "{found}");
-    let found = latency_of(&timed(0.5, USUAL.mul_f64(0.7), Effect::NONE, 100_000));
+    let found = latency_of(&timed(0.5, USUAL.mul_f64(0.7), Effect::NONE, 200_000));
     assert_eq!(found.state, State::Harmless, "{found}");
 }
 

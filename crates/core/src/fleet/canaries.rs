@@ -37,14 +37,23 @@ impl Fleet {
         self.canaries = Some(Canaries { default_tag, default_tags, of: BTreeMap::new() });
     }
 
-    /// The tag that names the canary of `key`, and which digest it is. That may be
-    /// the one that `key` itself is: then there is nothing to try.
+    /// The tag that names the canary of `key`, and which digest it is: of several,
+    /// one that there is something to try of. It may be the digest that `key` itself
+    /// is, or one that was rejected, if there is no other.
     pub fn canary(&self, key: &TagKey) -> Option<(&TagKey, Digest)> {
-        let named = self.canaries.as_ref()?.of.get(key)?;
-        named.iter().find_map(|key| {
-            let tag = self.tags.get(key).filter(|tag| tag.is_accompanying())?;
-            Some((key, tag.registry().or(tag.serving())?))
-        })
+        let live = self.tags.get(key).and_then(TagMachine::serving);
+        let named = || {
+            let named = self.canaries.as_ref()?.of.get(key)?;
+            Some(named.iter().filter_map(|key| {
+                let tag = self.tags.get(key).filter(|tag| tag.is_accompanying())?;
+                Some((key, tag, tag.registry().or(tag.serving())?))
+            }))
+        };
+        let is_new = |(_, tag, digest): &(&TagKey, &TagMachine, Digest)| {
+            live != Some(*digest) && tag.rejected() != Some(*digest)
+        };
+        let (key, _, digest) = named()?.find(is_new).or_else(|| named()?.next())?;
+        Some((key, digest))
     }
 
     /// Has the canaries of followed tags looked for, and no others. Of a tag that

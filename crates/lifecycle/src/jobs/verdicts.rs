@@ -1,4 +1,4 @@
-//! Rollbacks as other control planes hear of them: documents that are attached to
+//! Rollbacks and promotions as other control planes hear of them: documents that are attached to
 //! the canary's image.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
@@ -33,10 +33,15 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Whether it ends a trial of that canary.
+    /// Whether it ends a trial of that canary. What was promoted once has been live,
+    /// and is not tried against what came after it.
     fn ends(&self, tag: &Tag, live: Digest, canary: Digest) -> bool {
-        self.outcome == CanaryOutcome::RolledBack
-            && (&self.tag, self.live, self.canary) == (tag, live, canary)
+        let against = match self.outcome {
+            CanaryOutcome::RolledBack => self.live == live,
+            CanaryOutcome::Promoted => true,
+            _ => false,
+        };
+        against && (&self.tag, self.canary) == (tag, canary)
     }
 }
 
@@ -53,7 +58,7 @@ pub(crate) async fn publish(world: &Arc<World>, model: &ModelName, verdict: &Ver
         tracing::warn!(
             model.name = %model, model.tag = %tag, model.digest = %canary,
             reason = %failure.reason, error = %failure.message,
-            "other control planes cannot be told of the rollback"
+            "other control planes cannot be told of the decision"
         );
     }
 }
@@ -88,7 +93,7 @@ pub(crate) async fn look(
         tracing::debug!(
             model.name = %model, model.tag = %tag, model.digest = %canary,
             reason = %failure.reason, error = %failure.message,
-            "cannot look for rollbacks of other control planes"
+            "cannot look for decisions of other control planes"
         );
         None
     })

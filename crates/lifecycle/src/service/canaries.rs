@@ -209,9 +209,13 @@ impl Service {
             }
         }
         let (Some((canary_tag, canary)), Some(live)) = (named, live) else { return };
-        let rejected = self.fleet.tag(&canary_tag).and_then(|tag| tag.rejected());
-        let up = self.ready(&ModelKey { name: key.name.clone(), digest: canary }, now).is_some();
-        if up && canary != live && rejected != Some(canary) {
+        if self.fleet.tag(&canary_tag).and_then(|tag| tag.rejected()) == Some(canary) {
+            return;
+        }
+        if canary == live {
+            return self.retire(key, canary_tag, canary);
+        }
+        if self.ready(&ModelKey { name: key.name.clone(), digest: canary }, now).is_some() {
             self.begin(key, canary_tag, Pair { live, canary }, now);
         }
     }

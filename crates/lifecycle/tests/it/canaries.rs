@@ -7,13 +7,13 @@ use std::{
 
 use outrigger_canary::{Layer, Outcome};
 use outrigger_core::{Arm, Digest, Reason, Stage, Tag};
-use outrigger_lifecycle::{Act, Canaries, CanaryOutcome, CanaryPhase, Handle, Lease};
+use outrigger_lifecycle::{Act, CanaryOutcome, CanaryPhase, Handle, Lease};
 use outrigger_testkit::registry::Rule;
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::rig::{
-    PATIENCE, Rig, acquire, canaries, is_in, model, name, somebody, stage, tag, until,
+    PATIENCE, Rig, acquire, canaries, decided, is_in, model, name, somebody, stage, tag, until,
 };
 
 /// Decides in seconds, from a few hundred requests.
@@ -66,10 +66,6 @@ fn well(_: &Lease) -> Outcome {
     Outcome::Scored(rand::random())
 }
 
-fn decided(outcome: CanaryOutcome) -> impl Fn(&Canaries) -> bool {
-    move |it| it.decisions.front().is_some_and(|decision| decision.outcome == outcome)
-}
-
 fn latest() -> Tag {
     "latest".parse().expect("a valid tag")
 }
@@ -111,6 +107,22 @@ async fn a_good_canary_is_promoted_in_the_registry_by_itself() {
     assert_eq!(serving(&handle).await, canary);
     until(&handle, |it| stage(it, "churn", live) == Some(Stage::Downloaded)).await;
     canaries(&handle, |it| it.canaries.is_empty()).await;
+}
+
+#[tokio::test]
+async fn what_was_promoted_does_not_come_back_in_place_of_what_comes_after_it() {
+    let (rig, handle, _) = started(&quick()).await;
+    let canary = rig.push("churn", "latest_canary", &model(2));
+    let _traffic = traffic(&handle, well);
+    canaries(&handle, decided(CanaryOutcome::Promoted)).await;
+    let next = rig.push("churn", "latest", &model(3));
+    let seen = canaries(&handle, is_in(CanaryPhase::Rejected)).await;
+    assert_eq!((seen.canaries[0].live, seen.canaries[0].canary), (Some(next), canary));
+    assert_eq!(seen.canaries[0].message, "it has been live before");
+    // Nor is it in the way of one by another name.
+    let other = rig.push("churn", "canary", &model(4));
+    let seen = canaries(&handle, is_in(CanaryPhase::Split)).await;
+    assert_eq!(seen.canaries[0].canary, other);
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 use outrigger_backend::{Backend, TfServing};
 use outrigger_core::{Digest, Failure, LayerKind, ModelName, Selector, Stage, Tag};
 use outrigger_lifecycle::{
-    By, Canaries, CanaryPhase, Config, Handle, Images, Lease, Retry, Snapshot, VersionView, Watch,
-    start,
+    By, Canaries, CanaryOutcome, CanaryPhase, Config, Handle, Images, Lease, Retry, Snapshot,
+    VersionView, Watch, start,
 };
 use outrigger_store::Store;
 use outrigger_testkit::{
@@ -235,6 +235,11 @@ pub(crate) async fn canaries(
         Ok(reached) => reached.expect("lifecycle runs").clone(),
         Err(_) => panic!("it never came to that: {:#?}", handle.canaries()),
     }
+}
+
+/// The last decision had that outcome.
+pub(crate) fn decided(outcome: CanaryOutcome) -> impl Fn(&Canaries) -> bool {
+    move |it| it.decisions.front().is_some_and(|decision| decision.outcome == outcome)
 }
 
 /// The first canary is in that phase.

@@ -6,7 +6,7 @@ use outrigger_lifecycle::{Act, CanaryOutcome, CanaryPhase, Handle};
 use outrigger_testkit::registry::Rule;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, acquire, canaries, is_in, model, name, somebody};
+use crate::rig::{Rig, acquire, canaries, decided, is_in, model, name, somebody};
 
 const KIND: &str = "application/vnd.outrigger.canary-verdict.v1+json";
 
@@ -26,9 +26,9 @@ async fn started(rig: &mut Rig) -> Handle {
     handle
 }
 
-async fn abort(handle: &Handle) {
+async fn decide(handle: &Handle, act: Act) {
     let tag = "latest".parse().expect("a valid tag");
-    handle.decide(&name("churn"), &tag, Act::Abort, somebody()).await.expect("aborted");
+    handle.decide(&name("churn"), &tag, act, somebody()).await.expect("decided");
 }
 
 fn list(digest: Digest) -> String {
@@ -46,7 +46,7 @@ async fn what_one_rolls_back_the_others_give_up() {
         let (one, two) = (started(&mut first).await, started(&mut second).await);
         canaries(&two, is_in(CanaryPhase::WarmingUp)).await;
         canaries(&one, is_in(CanaryPhase::WarmingUp)).await;
-        abort(&one).await;
+        decide(&one, Act::Abort).await;
         let seen = canaries(&two, is_in(CanaryPhase::Rejected)).await;
         let decision = &seen.decisions[0];
         assert_eq!((decision.live, decision.canary), (Some(live), canary));
@@ -72,7 +72,7 @@ async fn a_canary_has_another_chance_against_another_live_version() {
     let mut second = first.beside();
     let one = started(&mut first).await;
     canaries(&one, is_in(CanaryPhase::WarmingUp)).await;
-    abort(&one).await;
+    decide(&one, Act::Abort).await;
     let canary = first.registry.digest("team/churn", "latest_canary").expect("pushed");
     while first.registry.digest("team/churn", &list(canary)).is_none() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -84,13 +84,49 @@ async fn a_canary_has_another_chance_against_another_live_version() {
 }
 
 #[tokio::test]
+async fn what_one_promotes_others_follow_and_do_not_try_again() {
+    let (mut first, _, canary) = rig(json!({})).await;
+    let mut second = first.beside();
+    let one = started(&mut first).await;
+    canaries(&one, is_in(CanaryPhase::WarmingUp)).await;
+    decide(&one, Act::Promote).await;
+    canaries(&one, decided(CanaryOutcome::Promoted)).await;
+    while first.registry.digest("team/churn", &list(canary)).is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    // What replaces it is not replaced by it, in a process that knows of nothing.
+    let next = first.push("churn", "latest", &model(3));
+    let two = started(&mut second).await;
+    let seen = canaries(&two, is_in(CanaryPhase::Rejected)).await;
+    assert_eq!((seen.canaries[0].live, seen.canaries[0].canary), (Some(next), canary));
+    assert_eq!(seen.canaries[0].message, "it has been live before");
+}
+
+#[tokio::test]
+async fn what_starves_in_one_is_left_to_the_others() {
+    let (mut first, ..) = rig(json!({"minimumTime": "1s", "maximumTime": "1s"})).await;
+    let mut second = first.beside();
+    second.config.canary.defaults = Layer::default();
+    let (one, two) = (started(&mut first).await, started(&mut second).await);
+    let seen = canaries(&one, decided(CanaryOutcome::RolledBack)).await;
+    assert!(seen.decisions[0].reason.starts_with("it will not be decided in time"));
+    // Only the other one looks for verdicts now, as long as it finds none.
+    let is_tried = || is_in(CanaryPhase::WarmingUp)(&two.canaries());
+    first.registry.forget_requests();
+    while is_tried() && first.registry.count("GET", "/referrers/") < 8 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(is_tried());
+}
+
+#[tokio::test]
 async fn a_registry_that_cannot_be_written_keeps_nobody_from_rolling_back() {
     let (mut rig, _, canary) = rig(json!({})).await;
     let handle = started(&mut rig).await;
     canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
     rig.registry.script(Rule::on("POST", "/uploads/").status(403));
     rig.registry.script(Rule::on("PUT", "/manifests/").status(403));
-    abort(&handle).await;
+    decide(&handle, Act::Abort).await;
     let seen = canaries(&handle, is_in(CanaryPhase::Rejected)).await;
     assert_eq!(seen.decisions[0].by, "ada");
     while rig.registry.count("POST", "/uploads/") == 0 {
@@ -108,7 +144,7 @@ async fn who_goes_its_own_way_tells_nobody_and_listens_to_nobody() {
     let before = rig.registry.digest("team/churn", &list(canary));
     let handle = started(&mut rig).await;
     canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
-    abort(&handle).await;
+    decide(&handle, Act::Abort).await;
     let seen = canaries(&handle, is_in(CanaryPhase::Rejected)).await;
     assert_eq!(seen.decisions[0].by, "ada");
     assert_eq!(rig.registry.count("GET", "/referrers/"), 0);
@@ -133,7 +169,6 @@ async fn what_is_no_verdict_on_this_trial_is_ignored() {
         changed("canary", json!(other)),
         changed("tag", json!("other")),
         changed("tag", json!("../../etc")),
-        changed("outcome", json!("promoted")),
         changed("outcome", json!("superseded")),
     ];
     for document in garbage {

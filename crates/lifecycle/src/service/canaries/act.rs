@@ -30,7 +30,12 @@ impl Service {
             Conclusion::Promote(cause) => By::judge(reason(running, cause)),
             Conclusion::Rollback(cause) => {
                 let by = By::judge(reason(running, cause));
-                return self.roll_back(key, by);
+                match cause {
+                    Cause::Proved => self.roll_back(key, by),
+                    // Others may have the traffic that is missing here.
+                    Cause::Starved => drop(self.give_up(key, by)),
+                }
+                return;
             }
         };
         if running.trial.settings().mode == Mode::Recommend {
@@ -190,7 +195,8 @@ impl Service {
         }
     }
 
-    /// The canary answers for the tag: the end of a good trial.
+    /// The canary answers for the tag: the end of a good trial. Its tag stays where it
+    /// is; it is not tried again when something else answers.
     pub(super) fn note_promoted(&mut self, key: &TagKey) {
         let Some(running) = self.end(key) else { return };
         let by = match &running.promotion {
@@ -201,7 +207,16 @@ impl Service {
                 By { who: "registry".to_owned(), why: "the tag was moved to the canary".to_owned() }
             }
         };
-        self.decided(decision(key, &running, CanaryOutcome::Promoted, by));
+        let decision = decision(key, &running, CanaryOutcome::Promoted, by);
+        self.decided(decision.clone());
+        self.reject(running.canary_tag.clone(), running.pair.canary);
+        self.publish_verdict(&running, &decision);
+    }
+
+    /// What has been live is no canary of what came after it.
+    pub(super) fn retire(&mut self, key: &TagKey, canary_tag: TagKey, canary: Digest) {
+        self.supersede(key, "it has been live before");
+        self.reject(canary_tag, canary);
     }
 
     /// What was compared is not what there is any more.

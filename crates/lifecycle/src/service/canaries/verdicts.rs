@@ -1,13 +1,16 @@
-//! Rollbacks that other control planes are told of, and that they tell of.
+//! Decisions that other control planes are told of, and that they tell of.
 
 use std::sync::Arc;
 
 use outrigger_canary::Mode;
-use outrigger_core::fleet::TagKey;
+use outrigger_core::{
+    fleet::{Event, TagKey},
+    tags,
+};
 
 use super::{Pair, Promotion, Running};
 use crate::{
-    canaries::{By, CanaryDecision},
+    canaries::{By, CanaryDecision, CanaryOutcome},
     jobs::{
         Done,
         verdicts::{self, Verdict},
@@ -16,7 +19,7 @@ use crate::{
 };
 
 impl Service {
-    /// Tells others of a rollback, where the registry is what trials go by.
+    /// Tells others of a decision, where the registry is what trials go by.
     pub(super) fn publish_verdict(&mut self, running: &Running, decision: &CanaryDecision) {
         if running.trial.settings().mode != Mode::Registry {
             return;
@@ -44,7 +47,7 @@ impl Service {
         keys.iter().for_each(|key| self.look_for_verdict(key));
     }
 
-    /// Asks whether others have rolled back what is tried here.
+    /// Asks what others have decided about what is tried here.
     pub(super) fn look_for_verdict(&mut self, key: &TagKey) {
         let Some(running) = self.canaries.trials.get_mut(key) else { return };
         if running.looking || running.trial.settings().mode != Mode::Registry {
@@ -72,10 +75,17 @@ impl Service {
         running.looking = false;
         // What the registry is being told already cannot be taken back.
         let told = matches!(running.promotion, Promotion::Running(_) | Promotion::Told(_));
-        if let Some(Verdict { by, reason, .. }) = verdict.filter(|_| !told) {
-            let why = format!("rolled back elsewhere by {by}: {reason}");
+        let Some(verdict) = verdict.filter(|_| !told) else { return };
+        if verdict.outcome == CanaryOutcome::RolledBack {
+            let why = format!("rolled back elsewhere by {}: {}", verdict.by, verdict.reason);
             self.give_up(key, By { who: "registry".to_owned(), why });
-            self.show_canaries(self.clock.now());
+        } else if verdict.live == running.pair.live && running.trial.share().is_some() {
+            // While it was tried here: the tag moves, if it has not moved already.
+            self.apply(Event::Tag(key.clone(), tags::Event::Retry));
+        } else {
+            let (canary_tag, canary) = (running.canary_tag.clone(), running.pair.canary);
+            self.retire(key, canary_tag, canary);
         }
+        self.show_canaries(self.clock.now());
     }
 }

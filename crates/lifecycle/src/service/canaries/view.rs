@@ -80,12 +80,17 @@ impl Service {
         let rejected = self.fleet.tag(canary_tag).and_then(|tag| tag.rejected());
         if rejected == Some(canary) {
             let mut decisions = self.canaries.decisions.iter();
-            let why = decisions.find(|it| {
-                it.model == key.name
-                    && it.canary == canary
-                    && matches!(it.outcome, CanaryOutcome::RolledBack | CanaryOutcome::Refused)
+            let decision = decisions.find(|it| {
+                let for_good = matches!(
+                    it.outcome,
+                    CanaryOutcome::RolledBack | CanaryOutcome::Refused | CanaryOutcome::Promoted
+                );
+                for_good && it.model == key.name && it.canary == canary
             });
-            let message = why.map(|it| format!("{}: {}", it.by, it.reason)).unwrap_or_default();
+            let message = match decision.filter(|it| it.outcome != CanaryOutcome::Promoted) {
+                Some(decision) => format!("{}: {}", decision.by, decision.reason),
+                None => "it has been live before".to_owned(),
+            };
             return (CanaryPhase::Rejected, message);
         }
         let version = ModelKey { name: key.name.clone(), digest: canary };
