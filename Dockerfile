@@ -1,7 +1,7 @@
 # The image of Outrigger. `make image` builds the last stage without a container
 # engine, from the same root filesystem and the instructions below.
 #
-#   docker build --tag registry.example/outrigger:0.1.0 .
+#   docker build --build-arg REVISION=$(git rev-parse HEAD) --tag registry.example/outrigger:0.1.0 .
 
 # The digest is the multi-platform index's; change it together with the tag.
 ARG RUST=docker.io/library/rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5647ae71606650bdef00db7aeb69f4b3d170c3e4082
@@ -9,13 +9,14 @@ ARG RUST=docker.io/library/rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5
 FROM ${RUST} AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --profile dist --locked --package outrigger-cli \
+# The commit: the context is no repository.
+ARG REVISION=unknown
+RUN OUTRIGGER_REVISION="${REVISION}" cargo build --profile dist --locked --package outrigger-cli \
     && deploy/image/rootfs target/dist/outrigger /rootfs
 
 FROM scratch
 # Of Cargo.toml.
 ARG VERSION=0.1.0
-# The commit.
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Outrigger" \
       org.opencontainers.image.description="Model serving with TensorFlow Serving, models as OCI images, no restarts" \

@@ -291,6 +291,11 @@ pub(crate) fn reloaded(result: &Result<(), ReloadError>) {
     metrics::counter!(RELOADS, "outcome" => outcome).increment(1);
 }
 
+/// Makes the counter of the engine's restarts begin at 0, so that the first is a rise.
+pub(crate) fn restarts_begin() {
+    metrics::counter!(RESTARTS).absolute(0);
+}
+
 pub(crate) fn restarted() {
     metrics::counter!(RESTARTS).increment(1);
 }

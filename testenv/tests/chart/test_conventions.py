@@ -166,6 +166,15 @@ def test_network_policy():
     assert MINIMAL.of_kind("NetworkPolicy") == []
 
 
+@pytest.mark.parametrize(("openshift", "expected"), [(True, {53, 5353}), (False, {53})])
+def test_network_policy_lets_names_be_resolved_where_the_resolvers_listen(openshift, expected):
+    values = {"openshift": openshift, "networkPolicy": {"enabled": True}}
+    rendered = render(merge(CASES["minimal"].values, values))
+    ports = rendered.one("NetworkPolicy")["spec"]["egress"][0]["ports"]
+    for protocol in ("UDP", "TCP"):
+        assert {each["port"] for each in ports if each["protocol"] == protocol} == expected
+
+
 def test_network_policy_lets_helm_test_in():
     test = EVERYTHING.of_kind("Pod")[0]["metadata"]["labels"]
     callers = EVERYTHING.one("NetworkPolicy")["spec"]["ingress"][0]["from"]

@@ -1,13 +1,16 @@
 """What the chart renders over the matrix of values: expected, valid, restricted."""
 
+import base64
 import functools
 import shutil
 
 import pytest
+import yaml
 
+from outrigger_testenv.binary import repository
 from outrigger_testenv.chart import security, validity
 from outrigger_testenv.chart.cases import CASES, NEWEST
-from outrigger_testenv.chart.render import lint, render, render_with_program
+from outrigger_testenv.chart.render import CHART, lint, render, render_with_program
 from outrigger_testenv.stack import merge
 
 UPDATE = "`make chart-golden` writes it anew"
@@ -17,6 +20,14 @@ WHOLE = ("batching", "request", "nodeAffinity", "behavior")
 
 def test_lint_finds_nothing(case):
     assert lint(case.values, case.oldest) == []
+
+
+def test_the_icon_is_the_pages():
+    icon = yaml.safe_load((CHART / "Chart.yaml").read_text())["icon"]
+    kind, _, encoded = icon.partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    page = repository() / "crates" / "server" / "src" / "ui" / "page"
+    assert base64.b64decode(encoded) == (page / "icon.svg").read_bytes()
 
 
 def test_objects_are_the_golden_ones(case):

@@ -62,7 +62,7 @@ def test_every_value_is_commented():
     lines = (CHART / "values.yaml").read_text().splitlines()
     within_kubernetes = 0
     for at, line in enumerate(lines):
-        key = re.match(r"( *)([A-Za-z]+):( .+)?$", line)
+        key = re.match(r"( *)(\w+):( .+)?$", line)
         if not key or (within_kubernetes and len(key[1]) >= within_kubernetes):
             continue
         within_kubernetes = len(key[1]) + 2 if key[2] in KUBERNETES else 0

@@ -86,6 +86,7 @@ def test_a_registry_that_is_down_stops_no_model_that_is_here(stack, tiny):
     with pytest.raises(OutriggerError) as caught:
         score(client, "later", timeout=3)
     assert caught.value.reason in ("REGISTRY_UNAVAILABLE", "MODEL_LOADING")
+    assert stack.serve.get("/healthz")[0] == 200
     assert score(client, "steady") == 1
     stack.registry.start()
     client.wait_until(lambda: score(client, "later") == 2)

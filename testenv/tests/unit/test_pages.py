@@ -7,6 +7,7 @@ import pytest
 from outrigger_testenv.binary import repository
 
 DOCS = repository() / "docs"
+SOURCES = ("crates/**/*.rs", "testenv/tests/**/*.py")
 PAGES = [repository() / "README.md", repository() / "testenv" / "README.md", *DOCS.glob("*.md")]
 
 
@@ -45,3 +46,20 @@ def test_links_within_the_repository_lead_somewhere(page):
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), target
         assert not anchor or anchor in anchors(file), target
+
+
+def test_what_is_claimed_to_be_tried_is():
+    section = (DOCS / "security.md").read_text().partition("## How it is tried")[2]
+    cells = re.findall(r"^\| .+ \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)[1:]
+    named = [each for cell in cells for each in re.findall(r"`(.+?)`", cell)]
+    sources = [file for each in SOURCES for file in repository().glob(each)]
+    text = "\n".join(file.read_text() for file in sources)
+    functions = re.findall(r"\b(?:fn|def) (\w+)", text)
+    assert named
+    for each in named:
+        if "/" in each:
+            assert (repository() / each).exists(), each
+        else:
+            beginning = each.removesuffix("…")
+            fits = str.startswith if each.endswith("…") else str.__eq__
+            assert any(fits(function, beginning) for function in functions), each

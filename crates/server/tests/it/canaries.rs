@@ -261,6 +261,7 @@ async fn a_mistake_of_the_callers_is_no_failure_of_the_canary() {
 
 #[tokio::test]
 async fn canaries_are_decided_about_on_the_admin_listener_and_by_somebody() {
+    let lines = logged();
     let tried = Tried::start(Fault::Fails).await;
     let abort = AbortCanaryRequest {
         model: MODEL.to_owned(),
@@ -280,9 +281,31 @@ async fn canaries_are_decided_about_on_the_admin_listener_and_by_somebody() {
         (seen.decisions[0].by.as_str(), seen.decisions[0].reason.as_str()),
         ("ada", "a hunch")
     );
-    let again = PromoteCanaryRequest { model: abort.model, by: abort.by, ..Default::default() };
-    let status = service(addresses.admin).promote_canary(again).await.unwrap_err();
+    let promote = PromoteCanaryRequest { model: abort.model, by: abort.by, ..Default::default() };
+    let status = service(addresses.admin).promote_canary(promote.clone()).await.unwrap_err();
     assert_eq!(reason(&status), "CANARY_NOT_FOUND");
+    let second = tried.stack.publish_as(MODEL, "latest_canary", &linear(2.0)).await;
+    tried
+        .until(|it| {
+            let canary = it.canaries.first();
+            canary.is_some_and(|it| it.canary_digest == second && it.phase() == Phase::Split)
+        })
+        .await;
+    service(addresses.admin).promote_canary(promote).await.expect("promoted");
+    let seen = tried.until(|it| it.decisions.len() == 2).await;
+    assert!(seen.decisions.iter().any(|it| it.outcome() == Outcome::Promoted), "{seen:#?}");
+    let recorded = lines.all().into_iter().filter(|line| {
+        line["target"] == "outrigger::audit" && line["by"] == "ada" && line["verb"].is_string()
+    });
+    let recorded: Vec<_> =
+        recorded.map(|line| [line["verb"].clone(), line["outcome"].clone()]).collect();
+    let expected = [
+        ["abort", "ADMIN_ONLY"],
+        ["abort", "OK"],
+        ["promote", "CANARY_NOT_FOUND"],
+        ["promote", "OK"],
+    ];
+    assert_eq!(recorded, expected);
 }
 
 /// All of the traffic is live's, and all of it is shadowed.

@@ -67,6 +67,8 @@ async fn everything_exposed_is_documented_with_its_kind_and_labels() {
         "outrigger_model_cache_total{kind=\"tree\",result=\"miss\"}".to_owned(),
         "process_resident_memory_bytes".to_owned(),
         "outrigger_ready 1".to_owned(),
+        // Before any restart: the first one shall be a rise.
+        "\noutrigger_engine_restarts_total ".to_owned(),
     ] {
         assert!(text.contains(&expected), "{expected} is missing in\n{text}");
     }

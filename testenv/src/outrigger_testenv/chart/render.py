@@ -103,12 +103,7 @@ def render(values: Mapping[str, Any]) -> Rendered:
 def lint(values: Mapping[str, Any], version: str) -> list[str]:
     """Helm's findings, strictly, for a cluster of this version."""
     report = helm_python.lint(CHART, dict(values), strict=True, kube_version=f"v{version}.0")
-    recommendations = ("icon is recommended",)
-    return [
-        f"{each['path']}: {each['error']}"
-        for each in report["messages"]
-        if each["error"] not in recommendations
-    ] + report["errors"]
+    return [f"{each['path']}: {each['error']}" for each in report["messages"]] + report["errors"]
 
 
 def render_with_program(values: Mapping[str, Any]) -> list[Object]:

@@ -1,7 +1,8 @@
 """Builds the Dockerfile with buildah, without a daemon and without a registry.
 
 A base that stands in for the one that the Dockerfile names, which has to be pulled, has this
-machine's own programs, and as its `cargo` a script that hands out a binary that was built before.
+machine's own programs, and as its `cargo` a script that hands out a binary that was built before,
+if it is told the revision.
 """
 
 import os
@@ -20,6 +21,7 @@ ENV PATH=/stand-in:/usr/bin:/bin
 _CARGO = """\
 #!/bin/sh -eu
 [ "$*" = "build --profile dist --locked --package outrigger-cli" ]
+[ "$OUTRIGGER_REVISION" = "{revision}" ]
 install -D /binary target/dist/outrigger
 """
 # Where Debian keeps what a path without /usr leads to.
@@ -35,9 +37,9 @@ def available() -> bool:
 def build(directory: Path, arguments: Mapping[str, str], layout: Path, tag: str) -> None:
     """Builds the Dockerfile with values for its ARGs, and packs the image into a layout.
 
-    `directory` is buildah's, and new. Raises CalledProcessError.
+    `directory` is buildah's, and new; REVISION is among the ARGs. Raises CalledProcessError.
     """
-    _build(directory, "base", _base(directory / "base"))
+    _build(directory, "base", _base(directory / "base", arguments["REVISION"]))
     given = {**arguments, "RUST": "localhost/base"}
     mounts = {Path("/usr"): "/usr", outrigger(): "/binary"}
     _build(
@@ -50,7 +52,7 @@ def build(directory: Path, arguments: Mapping[str, str], layout: Path, tag: str)
     _buildah(directory, "push", "--quiet", "localhost/outrigger", f"oci:{layout}:{tag}")
 
 
-def _base(root: Path) -> Path:
+def _base(root: Path, revision: str) -> Path:
     """The context of the base: what is not mounted into it."""
     for name in _MERGED:
         (root / "usr").mkdir(parents=True, exist_ok=True)
@@ -58,7 +60,7 @@ def _base(root: Path) -> Path:
     (root / _AUTHORITIES).parent.mkdir(parents=True)
     shutil.copy(Path("/") / _AUTHORITIES, root / _AUTHORITIES)
     (root / "stand-in").mkdir()
-    (root / "stand-in/cargo").write_text(_CARGO)
+    (root / "stand-in/cargo").write_text(_CARGO.format(revision=revision))
     (root / "stand-in/cargo").chmod(0o755)
     (root / "binary").touch()
     (root / "tmp").mkdir()
