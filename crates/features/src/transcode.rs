@@ -111,6 +111,15 @@ fn pack_all<'r>(
     requests: &[&'r [u8]],
     call: &Call<'_>,
 ) -> Result<(Packed<'r>, Trace), Stop> {
+    read_all(plan, requests, call).map(Packer::finish)
+}
+
+/// A packer that has all requests of a call.
+fn read_all<'p, 'r>(
+    plan: &'p Plan,
+    requests: &[&'r [u8]],
+    call: &Call<'p>,
+) -> Result<Packer<'p, 'r>, Stop> {
     let mut parts = Vec::with_capacity(requests.len());
     for (index, bytes) in requests.iter().enumerate() {
         parts.push(Part::read(bytes, call.limits.max_treatments, &call.place(index))?);
@@ -127,7 +136,7 @@ fn pack_all<'r>(
         let options = Options::read(own, part.request.has_model, call.batch, plan, &place)?;
         packer.add(part, unknown, options, &place)?;
     }
-    Ok(packer.finish())
+    Ok(packer)
 }
 
 impl<'a> Part<'a> {
@@ -166,3 +175,6 @@ impl<'a> Part<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
