@@ -11,9 +11,14 @@ use std::{
 use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
 use http::{HeaderMap, HeaderValue, Response};
-use outrigger_backend::{Backend as _, Call, Config, Target, TfServing};
+use outrigger_backend::{Backend as _, Call, Config, Target, TfServing, wire::decode_tensor};
 use outrigger_core::{ServableId, ServableName, Version};
-use outrigger_proto::{raw::unary::framed, tensorflow::serving::PredictResponse};
+use outrigger_proto::{
+    raw::unary::framed,
+    tensorflow::{
+        DataType, TensorProto, TensorShapeProto, serving::PredictResponse, tensor_shape_proto::Dim,
+    },
+};
 use outrigger_testkit::engine::{floats, to_proto};
 use prost::Message as _;
 use tokio::{
@@ -56,6 +61,31 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 fn main() {
+    predictions();
+    lists_of_varints();
+}
+
+/// An answer's list is as long as its bytes say, and is put together at once.
+fn lists_of_varints() {
+    let [few, many] = [10, 10_000].map(|count| {
+        let values = TensorProto {
+            dtype: DataType::DtInt64.into(),
+            int64_val: vec![300; count],
+            tensor_shape: Some(TensorShapeProto {
+                dim: vec![Dim { size: count as i64, ..Dim::default() }],
+                ..TensorShapeProto::default()
+            }),
+            ..TensorProto::default()
+        };
+        let message = Bytes::from(values.encode_to_vec());
+        let before = ALLOCATED.get();
+        decode_tensor("scores", message, 1 << 20).expect("a tensor");
+        ALLOCATED.get() - before
+    });
+    assert_eq!(few, many, "allocations for a short and for a long list");
+}
+
+fn predictions() {
     let address = engine();
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("starts");
     let each = runtime.block_on(async {

@@ -42,4 +42,5 @@ pub use metadata::{Metadata, MetadataError};
 pub use pack::{FeatureCounts, Limits, Packed, UserRows};
 pub use plan::Plan;
 pub use signature::SignatureError;
+pub use transcode::requests;
 pub use values::{Sent, Slot};

@@ -16,6 +16,10 @@ use crate::{
 };
 pub(crate) use options::Options;
 
+/// So many columns of a table may hold what the model does not name. Each takes
+/// some memory, even if there is nothing in it.
+const STRANGE_COLUMNS: usize = 4096;
+
 /// How much one call may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -155,6 +159,7 @@ pub(crate) fn pack_traced<'r>(
     transcode::pack(plan, requests, call)
 }
 
+/// Refuses a call of no user, or of too many.
 pub(crate) fn check_users(users: usize, limits: &Limits) -> Result<(), Failure> {
     let message = match users {
         0 => "no request in the batch".to_owned(),
@@ -178,6 +183,19 @@ pub(crate) fn refuse_too_many(
     }
     let message = format!("{count} treatments, at most {max} are allowed");
     Err(place.failure(Reason::TooManyTreatments, path, message))
+}
+
+/// The most columns of a table for a model of so many features of treatments.
+pub(crate) fn max_columns(features: usize) -> usize {
+    features + STRANGE_COLUMNS
+}
+
+/// Refuses a table of too many columns.
+pub(crate) fn refuse_columns(count: usize, max: usize, place: &Place) -> Result<(), Failure> {
+    if count <= max {
+        return Ok(());
+    }
+    Err(place.malformed("treatment_table", format!("{count} columns, at most {max} are allowed")))
 }
 
 /// Refuses a call whose padded tensors would take too much memory, before

@@ -70,7 +70,7 @@ fn pack_traced(
 ) -> Result<(Packed, Trace), Failure> {
     check_users(requests.len(), call.limits)?;
     let messages = decode(requests, call)?;
-    let counts = count(&messages, call)?;
+    let counts = count(plan, &messages, call)?;
     check_size(plan, counts.iter().copied(), call.limits)?;
     let mut packer = Packer::new(plan, call.traced, counts.iter().copied());
     for (index, (message, count)) in messages.iter().zip(counts).enumerate() {
@@ -108,8 +108,10 @@ fn count_treatments(bytes: &[u8]) -> usize {
     count
 }
 
-fn count(messages: &[PredictRequest], call: &Call<'_>) -> Result<Vec<usize>, Failure> {
+fn count(plan: &Plan, messages: &[PredictRequest], call: &Call<'_>) -> Result<Vec<usize>, Failure> {
     let max = call.limits.max_treatments;
     let messages = messages.iter().enumerate();
-    messages.map(|(index, message)| View::count(message, max, &call.place(index))).collect()
+    messages
+        .map(|(index, message)| View::count(message, max, &plan.names, &call.place(index)))
+        .collect()
 }

@@ -13,6 +13,7 @@
 //! All of them give what decoding the message with prost would give; what is
 //! written in unusual ways is decoded in general where it stands.
 
+mod batch;
 mod columns;
 mod entry;
 mod fields;
@@ -32,14 +33,15 @@ mod wire;
 use outrigger_core::{Failure, Reason};
 
 use crate::{
-    Packed, Plan,
-    pack::{Call, Options, Trace, check_size, refuse_too_many},
+    Limits, Packed, Plan,
+    pack::{Call, Options, Trace, check_size, max_columns, refuse_columns, refuse_too_many},
     request::Place,
 };
 use packer::Packer;
 use request::{Request, User};
 use table::{Source, Table};
 
+pub use batch::requests;
 pub(crate) use fields::Fields;
 pub(crate) use keys::Keys;
 pub(crate) use unknown::Unknown;
@@ -111,9 +113,18 @@ fn pack_all<'r>(
     requests: &[&'r [u8]],
     call: &Call<'_>,
 ) -> Result<(Packed<'r>, Trace), Stop> {
+    read_all(plan, requests, call).map(Packer::finish)
+}
+
+/// A packer that has all requests of a call.
+fn read_all<'p, 'r>(
+    plan: &'p Plan,
+    requests: &[&'r [u8]],
+    call: &Call<'p>,
+) -> Result<Packer<'p, 'r>, Stop> {
     let mut parts = Vec::with_capacity(requests.len());
     for (index, bytes) in requests.iter().enumerate() {
-        parts.push(Part::read(bytes, call.limits.max_treatments, &call.place(index))?);
+        parts.push(Part::read(bytes, plan, call.limits, &call.place(index))?);
     }
     check_size(plan, parts.iter().map(|part| part.count), call.limits)?;
     // A table is mostly taken as a whole.
@@ -127,12 +138,13 @@ fn pack_all<'r>(
         let options = Options::read(own, part.request.has_model, call.batch, plan, &place)?;
         packer.add(part, unknown, options, &place)?;
     }
-    Ok(packer.finish())
+    Ok(packer)
 }
 
 impl<'a> Part<'a> {
     /// Takes a request apart and counts its treatments.
-    fn read(bytes: &'a [u8], max: usize, place: &Place) -> Result<Self, Stop> {
+    fn read(bytes: &'a [u8], plan: &Plan, limits: &Limits, place: &Place) -> Result<Self, Stop> {
+        let max = limits.max_treatments;
         let request = Request::scan(bytes, max)?;
         let (table, sources, count) = (None, Vec::new(), request.sent);
         refuse_too_many(count, max, "treatments", place)?;
@@ -143,7 +155,9 @@ impl<'a> Part<'a> {
             let message = "treatments and treatment_table exclude each other";
             return Err(place.malformed("treatment_table", message).into());
         }
-        let table = Table::read(parts, max)?;
+        let max_columns = max_columns(plan.fields.treatment.len());
+        let table = Table::read(parts, max, max_columns)?;
+        refuse_columns(table.columns(), max_columns, place)?;
         let count = table.count(place)?;
         refuse_too_many(count, max, "treatment_table", place)?;
         Ok(Self { request, table: Some(table), sources, count })
@@ -166,3 +180,6 @@ impl<'a> Part<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,18 +4,26 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    collections::BTreeMap,
+    ops::Range,
 };
 
 use outrigger_core::{Content, DType, Tensor};
 use outrigger_features::{Limits, Metadata, Plan};
 use outrigger_proto::outrigger::v1::{
-    FeatureMap, Matrix, PredictRequest, ResponseOptions, TreatmentTable, Value,
-    predict_request::User, value::Kind,
+    FeatureMap, IntegerColumn, Matrix, PredictRequest, ResponseOptions, TextColumn, TreatmentTable,
+    Value, predict_request::User, value::Kind,
 };
 use prost::Message;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 const FEATURES: usize = 20;
+/// Of a model of several types: numbers, words of a vocabulary, hashed words and
+/// integers.
+const NUMBERS: usize = 12;
+const WORDS: usize = 3;
+const HASHED: usize = 3;
+const INTEGERS: usize = 2;
 
 /// The system's allocator, which counts what each thread asks of it.
 struct Counting;
@@ -58,16 +66,39 @@ fn name(index: usize) -> String {
     format!("feature_{index:02}")
 }
 
-/// The user's features, and as many of treatments, in tensors of their own.
+/// The user's features, and those of treatments, in tensors of their own.
 fn plan() -> Plan {
-    let input = |entity: &str, count| {
-        let features: Vec<_> =
-            (0..count).map(|index| json!({"name": name(index), "required": true})).collect();
-        json!({"tensor": entity, "entity": entity, "dtype": "float32", "features": features})
+    compiled(&[input("treatment", "treatment", "float32", 0..FEATURES, json!({}))])
+}
+
+/// A model of several types.
+fn mixed_plan() -> Plan {
+    let words = json!({"vocabulary": ["one", "two"], "out_of_vocabulary": 2});
+    let [hashed, integers] = [NUMBERS + WORDS, NUMBERS + WORDS + HASHED];
+    compiled(&[
+        input("numbers", "treatment", "float32", 0..NUMBERS, json!({})),
+        input("words", "treatment", "int64", NUMBERS..hashed, words),
+        input("hashed", "treatment", "int64", hashed..integers, json!({"hash_buckets": 100})),
+        input("integers", "treatment", "int64", integers..FEATURES, json!({})),
+    ])
+}
+
+/// An input of features that are required, and what else is said of them.
+fn input(tensor: &str, entity: &str, dtype: &str, features: Range<usize>, more: Json) -> Json {
+    let feature = |index| {
+        let mut feature = json!({"name": name(index), "required": true});
+        feature.as_object_mut()?.extend(more.as_object()?.clone());
+        Some(feature)
     };
+    let features: Vec<_> = features.map(feature).collect();
+    json!({"tensor": tensor, "entity": entity, "dtype": dtype, "features": features})
+}
+
+fn compiled(of_treatments: &[Json]) -> Plan {
+    let user = input("user", "user", "float32", 0..4, json!({}));
+    let inputs: Vec<_> = [&[user], of_treatments].concat();
     let metadata = json!({
-        "schema": "outrigger.dev/model/v1", "framework": "tensorflow",
-        "inputs": [input("user", 4), input("treatment", FEATURES)],
+        "schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": inputs,
         "outputs": [{"tensor": "scores", "name": "score", "kind": "per_treatment"}],
     });
     Plan::compile(Metadata::parse(metadata.to_string().as_bytes()).expect("valid"))
@@ -87,14 +118,48 @@ fn request(options: ResponseOptions) -> PredictRequest {
 }
 
 fn columnar(treatments: usize, options: ResponseOptions) -> Vec<u8> {
-    let numbers = Matrix {
-        names: (0..FEATURES).map(name).collect(),
-        values: vec![0; 4 * FEATURES * treatments].into(),
-        ..Default::default()
+    with_table(table((0..FEATURES).map(name).collect(), treatments), options)
+}
+
+/// Columns in another order than the plan's.
+fn reordered(treatments: usize, options: ResponseOptions) -> Vec<u8> {
+    with_table(table((0..FEATURES).rev().map(name).collect(), treatments), options)
+}
+
+/// Columns of several types.
+fn mixed_columnar(treatments: usize, options: ResponseOptions) -> Vec<u8> {
+    let text = |index| {
+        let values = vec![word(index).to_owned(); treatments];
+        TextColumn { name: name(index), values, ..Default::default() }
     };
-    let ids = (0..treatments).map(|index| format!("treatment-{index}")).collect();
-    let table = TreatmentTable { ids, numbers: Some(numbers), ..Default::default() };
+    let integer = |index| {
+        let values = vec![300; treatments];
+        IntegerColumn { name: name(index), values, ..Default::default() }
+    };
+    let texts = (NUMBERS..NUMBERS + WORDS + HASHED).map(text).collect();
+    let integers = (FEATURES - INTEGERS..FEATURES).map(integer).collect();
+    let numbers = table((0..NUMBERS).map(name).collect(), treatments);
+    with_table(TreatmentTable { texts, integers, ..numbers }, options)
+}
+
+/// Columns of numbers.
+fn table(names: Vec<String>, treatments: usize) -> TreatmentTable {
+    let values = vec![0; 4 * names.len() * treatments].into();
+    let numbers = Some(Matrix { names, values, ..Default::default() });
+    TreatmentTable { ids: ids(treatments), numbers, ..Default::default() }
+}
+
+fn with_table(table: TreatmentTable, options: ResponseOptions) -> Vec<u8> {
     PredictRequest { treatment_table: Some(table), ..request(options) }.encode_to_vec()
+}
+
+fn ids(treatments: usize) -> Vec<String> {
+    (0..treatments).map(|index| format!("treatment-{index}")).collect()
+}
+
+/// Of a vocabulary, or not.
+fn word(index: usize) -> &'static str {
+    ["one", "two", "many"][index % 3]
 }
 
 /// A treatment whose features stand in the order of their names.
@@ -103,7 +168,7 @@ struct Ordered {
     #[prost(string, tag = "1")]
     id: String,
     #[prost(btree_map = "string, message", tag = "2")]
-    features: std::collections::BTreeMap<String, Value>,
+    features: BTreeMap<String, Value>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -113,17 +178,34 @@ struct Treatments {
 }
 
 fn key_value(treatments: usize, options: ResponseOptions) -> Vec<u8> {
-    let treatment = |index| {
-        let id = format!("treatment-{index}");
-        Ordered { id, features: features(FEATURES).collect() }
+    with_treatments(treatments, options, features(FEATURES).collect())
+}
+
+/// Treatments with features of several types.
+fn mixed_key_value(treatments: usize, options: ResponseOptions) -> Vec<u8> {
+    let feature = |(index, (name, number)): (usize, (String, Value))| {
+        let kind = match index {
+            0..NUMBERS => return (name, number),
+            _ if index < FEATURES - INTEGERS => Kind::Text(word(index).into()),
+            _ => Kind::Integer(300),
+        };
+        (name, Value { kind: Some(kind) })
     };
-    let treatments = Treatments { treatments: (0..treatments).map(treatment).collect() };
-    [request(options).encode_to_vec(), treatments.encode_to_vec()].concat()
+    with_treatments(treatments, options, features(FEATURES).enumerate().map(feature).collect())
+}
+
+fn with_treatments(
+    treatments: usize,
+    options: ResponseOptions,
+    features: BTreeMap<String, Value>,
+) -> Vec<u8> {
+    let treatment = |id| Ordered { id, features: features.clone() };
+    let treatments = ids(treatments).into_iter().map(treatment).collect();
+    [request(options).encode_to_vec(), Treatments { treatments }.encode_to_vec()].concat()
 }
 
 /// The allocations of packing a request, and of answering it.
-fn path(request: &[u8], treatments: usize) -> (usize, usize) {
-    let plan = plan();
+fn path(plan: &Plan, request: &[u8], treatments: usize) -> (usize, usize) {
     let content = Content::Bytes(vec![0; 4 * treatments].into());
     let shape = vec![1, treatments as i64];
     let outputs = [Tensor { name: "scores".into(), dtype: DType::Float32, shape, content }];
@@ -134,22 +216,41 @@ fn path(request: &[u8], treatments: usize) -> (usize, usize) {
 }
 
 /// Makes requests with no options, with ids, and with the ids of the best.
-fn expect(request: fn(usize, ResponseOptions) -> Vec<u8>, expected: [(usize, usize); 3]) {
+fn expect(
+    plan: &Plan,
+    request: fn(usize, ResponseOptions) -> Vec<u8>,
+    expected: [(usize, usize); 3],
+) {
     let ids = ResponseOptions { treatment_ids: true, ..Default::default() };
     let best = ResponseOptions { top_k: 10, ..ids.clone() };
     for treatments in [100, 1000] {
         let options = [ResponseOptions::default(), ids.clone(), best.clone()];
-        let found = options.map(|options| path(&request(treatments, options), treatments));
+        let found = options.map(|options| path(plan, &request(treatments, options), treatments));
         assert_eq!(found, expected, "packing and answering {treatments} treatments");
     }
 }
 
 #[test]
 fn a_columnar_request_takes_so_many() {
-    expect(columnar, [(15, 3), (16, 3), (16, 6)]);
+    expect(&plan(), columnar, [(15, 3), (16, 3), (16, 6)]);
 }
 
 #[test]
 fn a_key_value_request_takes_so_many() {
-    expect(key_value, [(24, 3), (25, 3), (25, 6)]);
+    expect(&plan(), key_value, [(24, 3), (25, 3), (25, 6)]);
+}
+
+#[test]
+fn columns_in_another_order_take_no_more() {
+    expect(&plan(), reordered, [(15, 3), (16, 3), (16, 6)]);
+}
+
+#[test]
+fn a_columnar_request_of_several_types_takes_so_many() {
+    expect(&mixed_plan(), mixed_columnar, [(35, 3), (36, 3), (36, 6)]);
+}
+
+#[test]
+fn a_key_value_request_of_several_types_takes_so_many() {
+    expect(&mixed_plan(), mixed_key_value, [(40, 3), (41, 3), (41, 6)]);
 }

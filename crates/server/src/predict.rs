@@ -100,13 +100,14 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
-        let BatchRouting { model, request_id, requests, options } = routing::read(request)?;
+        // Before the model is waited for: nobody waits for what is refused anyway.
+        let requests = outrigger_features::requests(request, &self.limits)?;
+        let BatchRouting { model, request_id, options } = routing::read(request)?;
         let options: ResponseOptions =
             options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
         // One engine call answers all users, so one key must stand for them.
         let routing = Routing { model, routing_key: request_id.clone(), request_id };
         let lease = self.lease(call, &routing, named).await?;
-        let requests: Vec<&[u8]> = requests.iter().map(AsRef::as_ref).collect();
         let mut attempts = Attempts::new(call, lease);
         loop {
             let id = &routing.request_id;

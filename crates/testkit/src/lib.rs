@@ -2,6 +2,8 @@
 
 #[cfg(feature = "engine")]
 pub mod engine;
+#[cfg(feature = "http2")]
+pub mod http2;
 #[cfg(feature = "layers")]
 pub mod layers;
 #[cfg(feature = "registry")]

@@ -132,3 +132,6 @@ async fn silence(mut pings: PingPong, traffic: &Traffic) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -117,6 +117,11 @@ fn map_entry(entry: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
 /// the field of its type counts, too few values are filled up with the last
 /// one (none at all: with zeros or empty strings), surplus ones are dropped.
 ///
+/// Refused are the values of element types that hold no numbers or strings of ours:
+/// `scomplex_val` and `dcomplex_val` (complex numbers), `resource_handle_val` and
+/// `variant_val` (objects within the engine), `float8_val`, and quantised and four-bit
+/// integers, which come in `int_val`. None of them is a score.
+///
 /// # Errors
 /// [`DecodeError`]; a tensor that would take more than `limit` bytes is one.
 pub fn decode_tensor(name: &str, message: Bytes, limit: usize) -> Result<Tensor, DecodeError> {
@@ -213,6 +218,7 @@ fn of_content(
         return Ok(share(content));
     }
     let mut out = Elements::new(element, count);
+    out.make_room(count);
     for chunk in content.chunks_exact(element.width) {
         let mut bits = [0; 8];
         bits[..chunk.len()].copy_from_slice(chunk);
@@ -242,6 +248,7 @@ fn of_values(
                 out.push_packed(packed)?;
             }
             Value::Bytes(mut packed) => {
+                out.make_room(packed.len());
                 while !packed.is_empty() {
                     out.push(varint(&mut packed)?)?;
                 }
@@ -271,6 +278,13 @@ impl Elements {
         self.bytes.is_empty()
     }
 
+    /// Makes room for at most `count` more elements, and for no more than are wanted:
+    /// a shape alone must not take memory before there is anything to put there.
+    fn make_room(&mut self, count: usize) {
+        let wanted = self.wanted - self.bytes.len();
+        self.bytes.reserve(wanted.min(count.saturating_mul(self.width)));
+    }
+
     fn push(&mut self, bits: u64) -> Result<(), DecodeError> {
         if self.bytes.len() < self.wanted {
             let value = self.element.convert(bits)?.to_le_bytes();
@@ -284,6 +298,7 @@ impl Elements {
         if !packed.len().is_multiple_of(width) {
             return Err(DecodeError::Malformed);
         }
+        self.make_room(packed.len() / width);
         for chunk in packed.chunks_exact(width) {
             let mut bits = [0; 8];
             bits[..width].copy_from_slice(chunk);

@@ -11,6 +11,7 @@ use crate::fixtures::{
     embedding, encoded, everything, fields, floats, ints, longs, number, pack, plan, request,
     strings, text, treatment, user,
 };
+use crate::reference;
 
 fn failure(request: PredictRequest) -> Failure {
     pack(&plan(), &[request]).expect_err("refused")
@@ -183,6 +184,25 @@ fn a_table_with_every_kind_of_column_is_packed() {
     assert_eq!(packed.tensors[2].content, strings(&["none", "b"]));
     // The unknown column's one valid value, and the user's embedding.
     assert_eq!(packed.counts, FeatureCounts { missing: 2, unknown: 2, out_of_vocabulary: 0 });
+}
+
+#[test]
+fn a_table_may_have_columns_the_model_does_not_name_but_not_any_number() {
+    let columns = |texts| TreatmentTable {
+        numbers: Some(matrix(&["discount"], &[])),
+        texts: (0..texts)
+            .map(|at| TextColumn { name: at.to_string(), ..Default::default() })
+            .collect(),
+        integers: vec![IntegerColumn { name: "last".into(), ..Default::default() }],
+        ..TreatmentTable::default()
+    };
+    // Beside the two that it names.
+    pack(&plan(), &[with_table(columns(4096))]).expect("packs");
+    let request = with_table(columns(4097));
+    let expected = reference::pack(&plan(), &[encoded(&request)], &Limits::default());
+    let failure = failure(request);
+    assert_eq!(failure.message, "treatment_table: 4099 columns, at most 4098 are allowed");
+    assert_eq!(expected.expect_err("refused"), failure);
 }
 
 #[test]

@@ -9,14 +9,23 @@ use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{Matrix, TreatmentTable};
 
 use crate::{
+    pack::{max_columns, refuse_columns},
     request::{Place, Scalar, Value, float_at},
     transcode::Unknown,
 };
 
 type Rows<'a> = Vec<Option<Value<'a>>>;
 
-/// The number of treatments a table says it has.
-pub(super) fn count(table: &TreatmentTable, place: &Place) -> Result<usize, Failure> {
+/// The number of treatments a table says it has, for a model of so many features of
+/// treatments.
+pub(super) fn count(
+    table: &TreatmentTable,
+    features: usize,
+    place: &Place,
+) -> Result<usize, Failure> {
+    let numbers = table.numbers.as_ref().map_or(0, |numbers| numbers.names.len());
+    let columns = numbers + table.texts.len() + table.integers.len();
+    refuse_columns(columns, max_columns(features), place)?;
     let (ids, count) = (table.ids.len(), table.count as usize);
     if ids > 0 && count > 0 && ids != count {
         let message = format!("{ids} ids for {count} treatments");

@@ -45,6 +45,7 @@ impl<'a> View<'a> {
     pub(crate) fn count(
         request: &PredictRequest,
         max_treatments: usize,
+        names: &Names,
         place: &Place,
     ) -> Result<usize, Failure> {
         let sent = request.treatments.len();
@@ -53,7 +54,7 @@ impl<'a> View<'a> {
             let message = "treatments and treatment_table exclude each other";
             return Err(place.malformed("treatment_table", message));
         }
-        let count = table::count(columns, place)?;
+        let count = table::count(columns, names.treatment.len(), place)?;
         refuse_too_many(count, max_treatments, "treatment_table", place)?;
         Ok(count)
     }

@@ -49,6 +49,11 @@ impl Fields {
 }
 
 impl Fields {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
     /// Refuses an object that gives a feature by two ways.
     pub(super) fn check_object(&self, object: &Struct, place: &Place) -> Result<(), Failure> {
         let mut given = vec![false; self.fields.len()];

@@ -16,13 +16,13 @@ const STRANGERS: usize = 32;
 #[derive(Debug)]
 pub(super) struct Order<'r> {
     learning: bool,
-    trusted: bool,
+    pub(super) trusted: bool,
     expected: Vec<Expected<'r>>,
     next: usize,
     /// For each slot, where it stands in the order.
     places: Vec<usize>,
-    asked: u32,
-    missed: u32,
+    pub(super) asked: u32,
+    pub(super) missed: u32,
 }
 
 #[derive(Debug)]

@@ -42,8 +42,8 @@ pub(super) struct Packer<'p, 'r> {
     single_wanted: bool,
     user_rows: Rows<'p, 'r>,
     /// Only once a treatment needs it.
-    treatments: Option<Rows<'p, 'r>>,
-    template: Template<'p>,
+    pub(super) treatments: Option<Rows<'p, 'r>>,
+    pub(super) template: Template<'p>,
 }
 
 /// The treatments of a user that were left out, and the ids of the others, if

@@ -33,7 +33,7 @@ enum State {
 pub(super) struct Rows<'p, 'r> {
     inputs: &'p [InputPlan],
     fields: &'p Fields,
-    order: Order<'r>,
+    pub(super) order: Order<'r>,
     states: Vec<State>,
     /// Values of the slots that wait.
     values: Vec<Waiting<'r>>,

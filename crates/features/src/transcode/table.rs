@@ -1,5 +1,6 @@
 //! The columnar form of treatments, read in place and checked.
 
+mod column;
 mod names;
 
 use outrigger_core::Failure;
@@ -10,6 +11,7 @@ use super::{
     wire::{MAX_DEPTH, Malformed, Reader, WireType, expect},
 };
 use crate::request::{Place, Scalar, Value, float_at};
+use column::{IntegerColumn, TextColumn, collect_varints};
 
 /// A table's columns, as sent.
 #[derive(Debug, Default)]
@@ -18,8 +20,18 @@ pub(super) struct Table<'a> {
     ids: Texts<'a>,
     count: u32,
     numbers: Option<Matrix<'a>>,
+    /// As many as a table may have, together with `integers`.
     texts: Vec<TextColumn<'a>>,
     integers: Vec<IntegerColumn<'a>>,
+    /// Columns of texts and integers that were sent.
+    sent: usize,
+}
+
+/// How much of a table is kept.
+#[derive(Debug, Clone, Copy)]
+struct Most {
+    treatments: usize,
+    columns: usize,
 }
 
 /// Number columns: row-major float32.
@@ -31,22 +43,6 @@ pub(super) struct Matrix<'a> {
     validity: &'a [u8],
     /// Elements a row.
     pub(super) stride: usize,
-}
-
-#[derive(Debug, Default)]
-struct TextColumn<'a> {
-    name: &'a str,
-    values: Vec<&'a [u8]>,
-    width: u32,
-    validity: &'a [u8],
-}
-
-#[derive(Debug, Default)]
-struct IntegerColumn<'a> {
-    name: &'a str,
-    values: Vec<i64>,
-    width: u32,
-    validity: &'a [u8],
 }
 
 /// The column that a slot is filled from.
@@ -61,13 +57,18 @@ const DEPTH: u32 = MAX_DEPTH - 2;
 
 impl<'a> Table<'a> {
     /// Reads the parts of a table.
-    pub(super) fn read(parts: &Parts<'a>, max_treatments: usize) -> Result<Self, Malformed> {
+    pub(super) fn read(
+        parts: &Parts<'a>,
+        max_treatments: usize,
+        max_columns: usize,
+    ) -> Result<Self, Malformed> {
+        let most = Most { treatments: max_treatments, columns: max_columns };
         let mut table = Self::default();
         for part in parts {
             let mut rest = Reader::new(part);
             while !rest.is_empty() {
                 let (number, wire_type) = rest.key()?;
-                table.field(number, wire_type, &mut rest, max_treatments)?;
+                table.field(number, wire_type, &mut rest, most)?;
             }
         }
         Ok(table)
@@ -78,23 +79,40 @@ impl<'a> Table<'a> {
         number: u32,
         wire_type: WireType,
         rest: &mut Reader<'a>,
-        max_treatments: usize,
+        most: Most,
     ) -> Result<(), Malformed> {
         match number {
             1 => {
                 expect(wire_type, WireType::Bytes)?;
-                self.ids.read(rest, max_treatments)?;
+                self.ids.read(rest, most.treatments)?;
             }
             2 => {
                 let matrix = self.numbers.get_or_insert_default();
                 matrix.merge(rest.bytes_field(wire_type)?)?;
             }
-            3 => self.texts.push(TextColumn::read(rest.bytes_field(wire_type)?)?),
-            4 => self.integers.push(IntegerColumn::read(rest.bytes_field(wire_type)?)?),
+            3 => {
+                let column = TextColumn::read(rest.bytes_field(wire_type)?)?;
+                self.sent += 1;
+                if self.sent <= most.columns {
+                    self.texts.push(column);
+                }
+            }
+            4 => {
+                let column = IntegerColumn::read(rest.bytes_field(wire_type)?)?;
+                self.sent += 1;
+                if self.sent <= most.columns {
+                    self.integers.push(column);
+                }
+            }
             5 => self.count = rest.varint_field(wire_type)? as u32,
             _ => rest.skip(number, wire_type, DEPTH + 1)?,
         }
         Ok(())
+    }
+
+    /// How many columns were sent.
+    pub(super) fn columns(&self) -> usize {
+        self.sent + self.numbers.as_ref().map_or(0, |numbers| numbers.names.len())
     }
 
     /// The number of treatments the table says it has.
@@ -155,7 +173,7 @@ impl<'a> Matrix<'a> {
                 }
                 (2, wire_type) => self.values = rest.bytes_field(wire_type)?,
                 (3, wire_type) => {
-                    rest.varints_field(wire_type, |width| self.widths.push(width as u32))?;
+                    collect_varints(&mut rest, wire_type, &mut self.widths, |width| width as u32)?;
                 }
                 (4, wire_type) => self.validity = rest.bytes_field(wire_type)?,
                 (number, wire_type) => rest.skip(number, wire_type, DEPTH)?,
@@ -184,44 +202,6 @@ impl<'a> Matrix<'a> {
     /// The width of a column.
     fn width(&self, column: usize) -> usize {
         self.widths.get(column).map_or(1, |width| *width as usize)
-    }
-}
-
-impl<'a> TextColumn<'a> {
-    fn read(body: &'a [u8]) -> Result<Self, Malformed> {
-        let (mut column, mut rest) = (Self::default(), Reader::new(body));
-        while !rest.is_empty() {
-            match rest.key()? {
-                (1, wire_type) => column.name = rest.text_field(wire_type)?,
-                (2, wire_type) => {
-                    expect(wire_type, WireType::Bytes)?;
-                    column.values.push(rest.text_bytes()?);
-                }
-                (3, wire_type) => column.width = rest.varint_field(wire_type)? as u32,
-                (4, wire_type) => column.validity = rest.bytes_field(wire_type)?,
-                (number, wire_type) => rest.skip(number, wire_type, DEPTH)?,
-            }
-        }
-        Ok(column)
-    }
-}
-
-impl<'a> IntegerColumn<'a> {
-    fn read(body: &'a [u8]) -> Result<Self, Malformed> {
-        let (mut column, mut rest) = (Self::default(), Reader::new(body));
-        while !rest.is_empty() {
-            match rest.key()? {
-                (1, wire_type) => column.name = rest.text_field(wire_type)?,
-                (2, wire_type) => {
-                    let values = &mut column.values;
-                    rest.varints_field(wire_type, |value| values.push(value.cast_signed()))?;
-                }
-                (3, wire_type) => column.width = rest.varint_field(wire_type)? as u32,
-                (4, wire_type) => column.validity = rest.bytes_field(wire_type)?,
-                (number, wire_type) => rest.skip(number, wire_type, DEPTH)?,
-            }
-        }
-        Ok(column)
     }
 }
 

@@ -22,8 +22,8 @@ pub(super) struct Template<'p> {
     inputs: &'p [InputPlan],
     fields: &'p Fields,
     shape: Option<Shape<'p>>,
-    trusted: bool,
-    hits: u32,
+    pub(super) trusted: bool,
+    pub(super) hits: u32,
     misses: u32,
 }
 

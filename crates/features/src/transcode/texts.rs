@@ -1,13 +1,13 @@
-//! The texts of a message's repeated first field, left where they stand.
+//! The texts of a message's repeated field, left where they stand.
 
 use smallvec::SmallVec;
 
 use super::wire::{Malformed, Reader, is_text};
 
-/// The key of the field.
-const KEY: u8 = 0x0a;
+/// The key of a first field.
+const FIRST: u8 = 0x0a;
 
-/// Texts, in order. There can be very many: only runs of them are noted.
+/// The texts of a first field, in order. There can be very many: only runs of them are noted.
 #[derive(Debug, Default)]
 pub(super) struct Texts<'a> {
     /// Fields one right after the other, without the key of the first: mostly
@@ -23,19 +23,8 @@ impl<'a> Texts<'a> {
     /// # Errors
     /// The bytes are cut short, or no text.
     pub(super) fn read(&mut self, rest: &mut Reader<'a>, max: usize) -> Result<(), Malformed> {
-        let start = rest.rest();
-        loop {
-            rest.bytes()?;
-            self.len += 1;
-            if !rest.accept(KEY) {
-                break;
-            }
-        }
-        let run = &start[..start.len() - rest.rest().len()];
-        // Mostly all of it is ASCII, keys and lengths included.
-        if !run.is_ascii() && !texts(run).all(is_text) {
-            return Err(Malformed::Text);
-        }
+        let (run, count) = run(rest, FIRST)?;
+        self.len += count;
         if self.len <= max {
             self.runs.push(run);
         }
@@ -49,17 +38,39 @@ impl<'a> Texts<'a> {
 
     /// The texts, in UTF-8; at most as many as [`Self::read`] was to keep.
     pub(super) fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.runs.iter().flat_map(|run| texts(run))
+        self.runs.iter().flat_map(|run| of_run(run, FIRST))
     }
 }
 
+/// Reads a text whose `key` has just been read, and more of them if they follow: all
+/// their bytes without the first key, and how many they are.
+///
+/// # Errors
+/// The bytes are cut short, or no text.
+pub(super) fn run<'a>(rest: &mut Reader<'a>, key: u8) -> Result<(&'a [u8], usize), Malformed> {
+    let (start, mut count) = (rest.rest(), 0);
+    loop {
+        rest.bytes()?;
+        count += 1;
+        if !rest.accept(key) {
+            break;
+        }
+    }
+    let run = &start[..start.len() - rest.rest().len()];
+    // Mostly all of it is ASCII, keys and lengths included.
+    if !run.is_ascii() && !of_run(run, key).all(is_text) {
+        return Err(Malformed::Text);
+    }
+    Ok((run, count))
+}
+
 /// The texts of a run that has been read.
-fn texts(run: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn of_run(run: &[u8], key: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Reader::new(run);
     std::iter::from_fn(move || {
         let text = rest.bytes().ok()?;
         // Nothing follows the last one.
-        rest.accept(KEY);
+        rest.accept(key);
         Some(text)
     })
 }
@@ -71,7 +82,7 @@ mod tests {
     /// What is read of a message whose fields all have the key.
     fn read(message: &[u8], max: usize) -> Result<(usize, Vec<&[u8]>), Malformed> {
         let (mut texts, mut rest) = (Texts::default(), Reader::new(message));
-        while rest.accept(KEY) {
+        while rest.accept(FIRST) {
             texts.read(&mut rest, max)?;
         }
         assert!(rest.is_empty());
@@ -85,7 +96,7 @@ mod tests {
                 Ok(short) if short < 0x80 => vec![short],
                 _ => vec![text.len() as u8 | 0x80, 1],
             };
-            [&[KEY], length.as_slice(), text].concat()
+            [&[FIRST], length.as_slice(), text].concat()
         };
         texts.iter().flat_map(field).collect()
     }

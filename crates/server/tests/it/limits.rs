@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrigger_proto::{
-    outrigger::v1::{PredictRequest, WatchModelsRequest},
+    outrigger::v1::{BatchPredictRequest, PredictRequest, WatchModelsRequest},
     raw::unary,
 };
 use outrigger_testkit::engine::{Gate, Loading, Predicting, floats};
@@ -94,6 +94,17 @@ async fn more_treatments_than_allowed_are_refused() {
     stack.predictions().predict(request(&[(1.0, 1.0); 3])).await.unwrap();
     let status = stack.predictions().predict(request(&[(1.0, 1.0); 4])).await.unwrap_err();
     assert_eq!(reason(&status), "TOO_MANY_TREATMENTS");
+}
+
+#[tokio::test]
+async fn a_batch_of_too_many_users_is_refused_before_its_model_is_waited_for() {
+    let stack = Stack::start().await;
+    let requests = vec![PredictRequest::default(); 65];
+    let model = Some(by_name("offers/there-is-none"));
+    let batch = BatchPredictRequest { model, requests, ..Default::default() };
+    let status = stack.predictions().batch_predict(batch).await.unwrap_err();
+    assert_eq!(reason(&status), "REQUEST_MALFORMED");
+    assert_eq!(status.message(), "65 requests in one call, at most 64 are allowed");
 }
 
 #[tokio::test]

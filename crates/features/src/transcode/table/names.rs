@@ -26,14 +26,14 @@ impl Table<'_> {
             finder.matrix(numbers)?;
         }
         for (index, column) in self.texts.iter().enumerate() {
-            let path = format!("treatment_table.texts[{index}]");
+            let path = || format!("treatment_table.texts[{index}]");
             let found = (column.values.len(), column.width, column.validity);
-            finder.column(column.name.as_bytes(), &path, found, Source::Text(index))?;
+            finder.column(column.name.as_bytes(), path, found, Source::Text(index))?;
         }
         for (index, column) in self.integers.iter().enumerate() {
-            let path = format!("treatment_table.integers[{index}]");
+            let path = || format!("treatment_table.integers[{index}]");
             let found = (column.values.len(), column.width, column.validity);
-            finder.column(column.name.as_bytes(), &path, found, Source::Integer(index))?;
+            finder.column(column.name.as_bytes(), path, found, Source::Integer(index))?;
         }
         Ok(finder.sources)
     }
@@ -74,7 +74,7 @@ impl<'a> Finder<'_, 'a> {
         let path = "treatment_table.numbers";
         let values = || format!("{path}.values");
         self.check_size(values, matrix.values.len(), expected, "bytes")?;
-        self.check_validity(path, matrix.validity, matrix.names.len())?;
+        self.check_validity(|| path.to_owned(), matrix.validity, matrix.names.len())?;
         matrix.stride = stride as usize;
         let mut offset = 0;
         for (column, name) in matrix.names.iter().enumerate() {
@@ -91,14 +91,14 @@ impl<'a> Finder<'_, 'a> {
     fn column(
         &mut self,
         name: &'a [u8],
-        path: &str,
+        path: impl Fn() -> String,
         (found, width, validity): (usize, u32, &[u8]),
         source: Source,
     ) -> Result<(), Failure> {
         let expected = self.count as u128 * u128::from(width.max(1));
-        self.check_size(|| format!("{path}.values"), found, expected, "values")?;
-        self.check_validity(path, validity, 1)?;
-        self.place(name, || format!("{path}.name"), source, |row| is_valid(validity, row))
+        self.check_size(|| format!("{}.values", path()), found, expected, "values")?;
+        self.check_validity(&path, validity, 1)?;
+        self.place(name, || format!("{}.name", path()), source, |row| is_valid(validity, row))
     }
 
     fn place(
@@ -138,11 +138,16 @@ impl<'a> Finder<'_, 'a> {
         Err(self.place.malformed(path(), message))
     }
 
-    fn check_validity(&self, path: &str, validity: &[u8], columns: usize) -> Result<(), Failure> {
+    fn check_validity(
+        &self,
+        path: impl Fn() -> String,
+        validity: &[u8],
+        columns: usize,
+    ) -> Result<(), Failure> {
         if validity.is_empty() {
             return Ok(());
         }
         let expected = (self.count as u128 * columns as u128).div_ceil(8);
-        self.check_size(|| format!("{path}.validity"), validity.len(), expected, "bytes")
+        self.check_size(|| format!("{}.validity", path()), validity.len(), expected, "bytes")
     }
 }

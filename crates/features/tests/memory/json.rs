@@ -1,55 +1,10 @@
-//! How much memory a request in JSON takes while it becomes tensors: a small multiple of
-//! its length, whatever its author thought of.
+//! Requests in JSON.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    fmt::Write as _,
-};
+use std::fmt::Write as _;
 
 use outrigger_features::{Limits, Metadata, Plan, json};
 
-/// The system's allocator, which knows what a thread holds, and has held at most.
-struct Counting;
-
-thread_local! {
-    static HELD: Cell<usize> = const { Cell::new(0) };
-    static MOST: Cell<usize> = const { Cell::new(0) };
-}
-
-fn took(bytes: usize) {
-    HELD.set(HELD.get().wrapping_add(bytes));
-    MOST.set(MOST.get().max(HELD.get()));
-}
-
-fn gave(bytes: usize) {
-    HELD.set(HELD.get().wrapping_sub(bytes));
-}
-
-// SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
-        // SAFETY: the caller's promise is the one asked for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        gave(layout.size());
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        gave(layout.size());
-        took(size);
-        // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::most;
 
 /// How long the bodies are.
 const LENGTH: usize = 1 << 20;
@@ -84,16 +39,13 @@ fn feature(index: usize, body: &mut String) {
     write!(body, "\"{index:x}\":0").expect("a string grows");
 }
 
-/// What the whole way from a body to tensors holds at most, in bytes.
-fn most(plan: &Plan, body: &[u8]) -> usize {
-    let before = HELD.get();
-    MOST.set(before);
+/// The whole way from a body to tensors.
+fn pack(plan: &Plan, body: &[u8]) {
     if json::selector(body).is_ok()
         && let Ok(request) = json::encode_request(plan, body)
     {
         plan.pack(&[&request], &Limits::default()).ok();
     }
-    MOST.get() - before
 }
 
 /// Beginning, what is repeated, and end.
@@ -125,7 +77,7 @@ fn no_body_takes_many_times_its_length() {
     let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
     let factors = BODIES.map(|(begin, item, end)| {
         let body = filled(begin, item, end);
-        (begin, most(&plan, body.as_bytes()).div_ceil(body.len()))
+        (begin, most(|| pack(&plan, body.as_bytes())).div_ceil(body.len()))
     });
     let heavy: Vec<_> = factors.iter().filter(|(_, factor)| *factor > FACTOR).collect();
     assert!(heavy.is_empty(), "times the body's length: {heavy:?}");

@@ -1,0 +1,84 @@
+//! The requests of a batch.
+
+use outrigger_core::{Failure, Reason};
+
+use super::wire::{MAX_DEPTH, Malformed, Reader};
+use crate::{Limits, pack::check_users};
+
+/// `BatchPredictRequest.requests`.
+const REQUESTS: u32 = 4;
+
+/// The requests of an encoded `outrigger.v1.BatchPredictRequest`, where they stand in
+/// it. They are not looked into.
+///
+/// # Errors
+/// REQUEST_MALFORMED when the bytes are no message, and when it has no request or more
+/// than a call may have. Those are only counted: two bytes can make a request.
+pub fn requests<'r>(message: &'r [u8], limits: &Limits) -> Result<Vec<&'r [u8]>, Failure> {
+    let (requests, sent) = scan(message, limits.max_users).map_err(|error| {
+        Failure::new(Reason::RequestMalformed, format!("the message cannot be read: {error}"))
+    })?;
+    check_users(sent, limits)?;
+    Ok(requests)
+}
+
+/// The first `max` requests, and how many there are.
+fn scan(message: &[u8], max: usize) -> Result<(Vec<&[u8]>, usize), Malformed> {
+    let (mut rest, mut requests, mut sent) = (Reader::new(message), Vec::new(), 0);
+    while !rest.is_empty() {
+        match rest.key()? {
+            (REQUESTS, wire_type) => {
+                let request = rest.bytes_field(wire_type)?;
+                sent += 1;
+                if sent <= max {
+                    requests.push(request);
+                }
+            }
+            (number, wire_type) => rest.skip(number, wire_type, MAX_DEPTH)?,
+        }
+    }
+    Ok((requests, sent))
+}
+
+#[cfg(test)]
+mod tests {
+    use outrigger_proto::outrigger::v1::{BatchPredictRequest, PredictRequest, ResponseOptions};
+    use prost::Message as _;
+
+    use super::*;
+
+    fn batch(requests: usize) -> Vec<u8> {
+        let request =
+            |number| PredictRequest { request_id: format!("r{number}"), ..Default::default() };
+        let options = Some(ResponseOptions { top_k: 2, ..Default::default() });
+        let requests = (0..requests).map(request).collect();
+        BatchPredictRequest { requests, options, ..Default::default() }.encode_to_vec()
+    }
+
+    #[test]
+    fn requests_are_found_in_their_order() {
+        let message = batch(2);
+        let found = requests(&message, &Limits::default()).unwrap();
+        let ids = found.iter().map(|it| PredictRequest::decode(*it).unwrap().request_id);
+        assert_eq!(ids.collect::<Vec<_>>(), ["r0", "r1"]);
+    }
+
+    #[test]
+    fn no_request_and_more_than_a_call_may_have_are_refused() {
+        let limits = Limits { max_users: 2, ..Limits::default() };
+        for (sent, message) in
+            [(0, "no request in the batch"), (5, "5 requests in one call, at most 2 are allowed")]
+        {
+            let failure = requests(&batch(sent), &limits).unwrap_err();
+            assert_eq!((failure.reason, &*failure.message), (Reason::RequestMalformed, message));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_refused() {
+        for garbage in [&b"\x22\x05ab"[..], b"\x20\x01", b"\xff"] {
+            let failure = requests(garbage, &Limits::default()).unwrap_err();
+            assert!(failure.message.starts_with("the message cannot be read: "), "{failure:?}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Encoded requests.
+
+use outrigger_features::{Limits, Metadata, Plan, requests};
+use outrigger_proto::outrigger::v1::ResponseOptions;
+use prost::encoding::bytes;
+
+use crate::most;
+
+/// How long the messages are: not where vectors that double are just full.
+const LENGTH: usize = 1_100_000;
+
+/// So many times its length a message may take: most are taken as they stand.
+const FACTOR: usize = 10;
+/// The same where prost decodes: the names of outputs, and users' objects.
+const DECODED: usize = 32;
+/// So many bytes it may take whatever its length: for the treatments and columns
+/// that are kept at all.
+const FIXED: usize = 512 << 10;
+
+const METADATA: &[u8] = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+    "inputs": [
+      {"tensor": "x", "entity": "user", "dtype": "float32", "features": [
+        {"name": "x", "missing": "nan"}, {"name": "v", "length": 2, "default": [0, 0]}]},
+      {"tensor": "y", "entity": "treatment", "dtype": "float32", "features": [
+        {"name": "y", "missing": "nan"}]},
+      {"tensor": "z", "entity": "treatment", "dtype": "string", "features": [
+        {"name": "z", "default": ""}]}],
+    "outputs": [{"tensor": "s", "name": "s", "kind": "per_treatment"}]}"#;
+
+/// In which fields, one within the other, something is repeated.
+type Message = (&'static [u32], fn(usize) -> Vec<u8>);
+
+/// A field that is a message.
+fn field(number: u32, body: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    bytes::encode(number, &body.to_vec(), &mut field);
+    field
+}
+
+/// Three letters of which no two are the same.
+fn name(index: usize) -> [u8; 3] {
+    [index >> 14, index >> 7, index].map(|bits| bits as u8 & 0x7f)
+}
+
+/// A feature whose value is empty.
+fn entry(number: u32, index: usize) -> Vec<u8> {
+    field(number, &field(1, &name(index)))
+}
+
+/// The same, written as nobody does.
+fn odd_entry(number: u32, name: &[u8]) -> Vec<u8> {
+    field(number, &[&field(2, b""), &field(1, name)[..]].concat())
+}
+
+/// A message in which something is repeated until it is long.
+fn encoded(path: &[u32], repeated: fn(usize) -> Vec<u8>) -> Vec<u8> {
+    let mut message = Vec::new();
+    for index in 0.. {
+        message.extend(repeated(index));
+        if message.len() >= LENGTH {
+            break;
+        }
+    }
+    path.iter().rev().fold(message, |body, number| field(*number, &body))
+}
+
+/// Requests that want much.
+const REQUESTS: [Message; 26] = [
+    // Treatments.
+    (&[], |_| field(6, b"")),
+    (&[], |_| field(6, &entry(2, 0))),
+    (&[6], |index| entry(2, index)),
+    (&[6], |index| odd_entry(2, &name(index))),
+    (&[6], |_| odd_entry(2, b"y")),
+    (&[6, 2, 2, 6], |_| vec![0x0d, 0, 0, 0, 0]),
+    // Tables.
+    (&[], |_| field(7, b"\x50\0")),
+    (&[7], |_| field(1, b"")),
+    (&[7], |_| field(3, b"")),
+    (&[7], |index| field(3, &field(1, &name(index)))),
+    (&[7], |_| field(4, b"")),
+    (&[7, 2], |_| field(1, b"")),
+    (&[7, 2], |_| [field(1, b""), field(2, b"")].concat()),
+    (&[7, 2], |index| field(1, &name(index))),
+    (&[7, 2], |_| vec![0x18, 1]),
+    (&[7, 2, 3], |_| vec![1]),
+    (&[7, 3], |_| field(2, b"")),
+    (&[7, 3], |_| [field(2, b""), field(4, b"")].concat()),
+    (&[7, 4], |_| vec![0x10, 1]),
+    (&[7, 4], |_| field(2, b"\x01\x01")),
+    (&[7, 4, 2], |_| vec![1]),
+    // The user.
+    (&[], |_| field(4, b"\x50\0")),
+    (&[4], |index| entry(1, index)),
+    (&[4], |_| odd_entry(1, b"x")),
+    (&[4, 1, 2, 7], |_| field(1, b"")),
+    (&[4, 1, 2, 8, 1], |_| vec![1]),
+];
+
+/// Those of which parts are decoded.
+const WITH_DECODED: [Message; 3] = [
+    (&[9], |_| field(3, b"")),
+    (&[5], |index| entry(1, index)),
+    (&[5, 1, 2, 6], |_| field(1, b"")),
+];
+
+/// How many times its length a message takes, if that is more than `factor` allows.
+fn excess(message: &[u8], factor: usize, work: impl FnOnce()) -> Option<f64> {
+    let (length, most) = (message.len(), most(work));
+    (most > factor * length + FIXED).then(|| most as f64 / length as f64)
+}
+
+#[test]
+fn no_request_takes_many_times_its_length() {
+    let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
+    let taken = REQUESTS.iter().map(|it| (it, FACTOR));
+    let decoded = WITH_DECODED.iter().map(|it| (it, DECODED));
+    for ((path, repeated), factor) in taken.chain(decoded) {
+        let request = encoded(path, *repeated);
+        let excess = excess(&request, factor, || {
+            plan.pack(&[&request], &Limits::default()).ok();
+        });
+        assert_eq!(excess, None, "{:x?} in {path:?}", repeated(0));
+    }
+}
+
+#[test]
+fn no_batch_takes_many_times_its_length() {
+    let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
+    let (limits, options) = (Limits::default(), ResponseOptions::default());
+    // Requests beyond the limit are not kept at all.
+    let batches: [(Message, usize); 3] = [
+        ((&[], |_| field(4, b"")), 0),
+        ((&[4], |_| field(6, b"")), FACTOR),
+        ((&[4, 7], |_| field(3, b"")), FACTOR),
+    ];
+    for ((path, repeated), factor) in batches {
+        let batch = encoded(path, repeated);
+        let excess = excess(&batch, factor, || {
+            if let Ok(requests) = requests(&batch, &limits) {
+                plan.pack_batch(&requests, &options, &limits).ok();
+            }
+        });
+        assert_eq!(excess, None, "{:x?} in {path:?}", repeated(0));
+    }
+}
