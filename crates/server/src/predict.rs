@@ -105,8 +105,11 @@ impl Predictor {
         let BatchRouting { model, request_id, options } = routing::read(request)?;
         let options: ResponseOptions =
             options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
-        // One engine call answers all users, so one key must stand for them.
-        let routing = Routing { model, routing_key: request_id.clone(), request_id };
+        // One engine call answers all users, so one key must stand for them: the first
+        // one's. What is wrong with that request is told when all are read.
+        let first = requests.first().map(|first| routing::read(&request.slice_ref(first)));
+        let Routing { routing_key, .. } = first.and_then(Result::ok).unwrap_or_default();
+        let routing = Routing { model, routing_key, request_id };
         let lease = self.lease(call, &routing, named).await?;
         let mut attempts = Attempts::new(call, lease);
         loop {

@@ -10,9 +10,9 @@ use std::{
 
 use outrigger_core::Content;
 use outrigger_proto::outrigger::v1::{
-    AbortCanaryRequest, Arm, GetModelRequest, ListCanariesRequest, ListCanariesResponse,
-    PredictRequest, PredictResponse, PromoteCanaryRequest, canary::Phase, canary_decision::Outcome,
-    canary_service_client::CanaryServiceClient, canary_verdict::Shadowed,
+    AbortCanaryRequest, Arm, BatchPredictRequest, GetModelRequest, ListCanariesRequest,
+    ListCanariesResponse, PredictRequest, PredictResponse, PromoteCanaryRequest, canary::Phase,
+    canary_decision::Outcome, canary_service_client::CanaryServiceClient, canary_verdict::Shadowed,
 };
 use outrigger_testkit::{
     engine::{Gate, Predicting, row_sums},
@@ -23,7 +23,7 @@ use tonic::{Code, Request, transport::Channel};
 
 use crate::{
     logged::logged,
-    stack::{MODEL, Stack, channel, linear, reason, request},
+    stack::{MODEL, Stack, by_name, channel, linear, reason, request},
 };
 
 /// Long enough for anything that happens at all, on a machine that does much else.
@@ -195,6 +195,29 @@ async fn a_key_has_one_arm_and_the_response_says_which() {
         arms.push(ask(&tried.stack, "").await.expect("an answer").model.unwrap().arm());
     }
     assert!(arms.contains(&Arm::Live) && arms.contains(&Arm::Canary));
+}
+
+#[tokio::test]
+async fn a_batch_has_the_arm_of_its_first_requests_key() {
+    let tried = Tried::start(Fault::Fails).await;
+    let key = canary_key(&tried.stack).await;
+    let user = |key: &str| PredictRequest {
+        model: None,
+        routing_key: key.to_owned(),
+        ..request(&[(1.0, 2.0)])
+    };
+    for number in 0..20 {
+        let batch = BatchPredictRequest {
+            model: Some(by_name(MODEL)),
+            request_id: format!("batch-{number}"),
+            requests: vec![user(&key), user("another")],
+            options: None,
+        };
+        let answer = tried.stack.predictions().batch_predict(batch).await.expect("an answer");
+        for response in answer.into_inner().responses {
+            assert_eq!(response.model.unwrap().arm(), Arm::Canary);
+        }
+    }
 }
 
 #[tokio::test]
