@@ -292,7 +292,7 @@ pub enum Act {
 }
 
 /// Who decided, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct By {
     /// A name.
     pub who: String,

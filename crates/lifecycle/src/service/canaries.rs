@@ -18,6 +18,7 @@ use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Moment,
     fleet::{Answer, TagKey},
 };
+use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::sleep_until};
 
 pub(crate) use self::journal::CanaryRecord;
@@ -66,6 +67,15 @@ struct Unfinished {
     pair: Pair,
     progress: Progress,
     exposures: Exposures,
+    decided: Option<Decided>,
+}
+
+/// What was decided about a trial that has not ended yet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Decided {
+    Recommended,
+    Promoted(By),
 }
 
 /// A canary on trial.
@@ -241,8 +251,8 @@ impl Service {
         };
         let unfinished = self.canaries.unfinished.remove(key).filter(|it| it.pair == pair);
         let resumed = unfinished.is_some();
-        let (progress, exposures) =
-            unfinished.map(|it| (it.progress, it.exposures)).unwrap_or_default();
+        let (progress, exposures, decided) =
+            unfinished.map(|it| (it.progress, it.exposures, it.decided)).unwrap_or_default();
         tracing::info!(
             model.name = %key.name, model.tag = %key.tag, model.digest = %pair.canary,
             live = %pair.live, resumed,
@@ -258,7 +268,10 @@ impl Service {
             outcomes: Arc::new(Outcomes::new(exposures)),
             profiles: [pair.live, pair.canary]
                 .map(|digest| self.profile(&ModelKey { name: key.name.clone(), digest })),
-            promotion: Promotion::Undecided,
+            promotion: match decided {
+                Some(Decided::Recommended) => Promotion::Recommended,
+                Some(Decided::Promoted(_)) | None => Promotion::Undecided,
+            },
             failures: 0,
             fits: true,
             looking: false,
@@ -266,7 +279,10 @@ impl Service {
         };
         self.canaries.trials.insert(key.clone(), running);
         self.canaries.changed.insert(key.name.clone());
-        self.look_for_verdict(key);
+        match decided {
+            Some(Decided::Promoted(by)) => self.promote(key, by),
+            Some(Decided::Recommended) | None => self.look_for_verdict(key),
+        }
     }
 
     /// How a version says that it is tried: the configuration under and over it.
@@ -341,6 +357,17 @@ impl Service {
 }
 
 impl Running {
+    /// What a later process has to know of what was decided.
+    fn decided(&self) -> Option<Decided> {
+        match &self.promotion {
+            Promotion::Undecided => None,
+            Promotion::Recommended => Some(Decided::Recommended),
+            Promotion::Running(by) | Promotion::Told(by) | Promotion::Failed { by, .. } => {
+                Some(Decided::Promoted(by.clone()))
+            }
+        }
+    }
+
     /// Where the features of an arm are farthest from its profile, the farthest
     /// first.
     fn deviations(&self, arm: Arm, most: usize) -> Vec<Deviation> {

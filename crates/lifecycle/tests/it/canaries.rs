@@ -242,6 +242,42 @@ async fn a_person_decides_too_and_is_remembered() {
 }
 
 #[tokio::test]
+async fn a_promotion_by_hand_goes_on_in_the_next_process() {
+    let settings = with(quick(), "minimumTime", json!("3600s"));
+    let (mut rig, handle, _) = started(&settings).await;
+    let canary = rig.push("churn", "latest_canary", &model(2));
+    canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
+    rig.registry.script(Rule::on("PUT", "/manifests/").status(500));
+    handle.decide(&name("churn"), &latest(), Act::Promote, somebody()).await.expect("promoting");
+    canaries(&handle, |it| it.canaries.first().is_some_and(|it| !it.message.is_empty())).await;
+    drop(handle);
+    rig.stop().await;
+    rig.registry.behave();
+    let handle = rig.start();
+    let seen = canaries(&handle, decided(CanaryOutcome::Promoted)).await;
+    assert_eq!((seen.decisions[0].by.as_str(), seen.decisions[0].canary), ("ada", canary));
+    assert_eq!(rig.registry.digest("team/churn", "latest"), Some(canary));
+}
+
+#[tokio::test]
+async fn a_recommendation_is_given_once() {
+    let settings = with(quick(), "mode", json!("MODE_RECOMMEND"));
+    let (mut rig, handle, _) = started(&settings).await;
+    rig.push("churn", "latest_canary", &model(2));
+    let running = traffic(&handle, well);
+    canaries(&handle, is_in(CanaryPhase::Recommended)).await;
+    drop(running);
+    drop(handle);
+    rig.stop().await;
+    let handle = rig.start();
+    let seen =
+        canaries(&handle, |it| it.canaries.first().is_some_and(|canary| canary.verdict.is_some()))
+            .await;
+    assert_eq!(seen.canaries[0].phase, CanaryPhase::Recommended);
+    assert_eq!(seen.decisions.len(), 1);
+}
+
+#[tokio::test]
 async fn a_recommended_canary_waits_for_a_person() {
     let settings = with(quick(), "mode", json!("MODE_RECOMMEND"));
     let (rig, handle, live) = started(&settings).await;

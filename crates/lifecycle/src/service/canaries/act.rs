@@ -9,7 +9,7 @@ use outrigger_core::{
     tags,
 };
 
-use super::{Pair, Promotion, Running};
+use super::{Decided, Pair, Promotion, Running};
 use crate::{
     AUDIT,
     canaries::{Act, By, CanaryDecision, CanaryOutcome},
@@ -39,6 +39,9 @@ impl Service {
             }
         };
         if running.trial.settings().mode == Mode::Recommend {
+            if matches!(running.promotion, Promotion::Recommended) {
+                return;
+            }
             running.promotion = Promotion::Recommended;
             let decision = decision(key, running, CanaryOutcome::Recommended, by);
             self.decided(decision);
@@ -121,7 +124,8 @@ impl Service {
         self.reject(canary_tag.clone(), pair.canary);
     }
 
-    fn promote(&mut self, key: &TagKey, by: By) {
+    /// Has the canary become live, where this trial's mode says.
+    pub(super) fn promote(&mut self, key: &TagKey, by: By) {
         let Some(running) = self.canaries.trials.get_mut(key) else { return };
         if matches!(running.promotion, Promotion::Running(_)) {
             return;
@@ -199,11 +203,9 @@ impl Service {
     /// is; it is not tried again when something else answers.
     pub(super) fn note_promoted(&mut self, key: &TagKey) {
         let Some(running) = self.end(key) else { return };
-        let by = match &running.promotion {
-            Promotion::Running(by) | Promotion::Told(by) | Promotion::Failed { by, .. } => {
-                by.clone()
-            }
-            Promotion::Undecided | Promotion::Recommended => {
+        let by = match running.decided() {
+            Some(Decided::Promoted(by)) => by,
+            Some(Decided::Recommended) | None => {
                 By { who: "registry".to_owned(), why: "the tag was moved to the canary".to_owned() }
             }
         };

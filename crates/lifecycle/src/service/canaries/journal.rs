@@ -6,7 +6,7 @@ use outrigger_canary::{Exposures, Progress};
 use outrigger_core::{Digest, ModelName, Moment, Tag, fleet::TagKey};
 use serde::{Deserialize, Serialize};
 
-use super::{Pair, Unfinished};
+use super::{Decided, Pair, Unfinished};
 use crate::{canaries::CanaryDecision, jobs::Done, service::Service, world::blocking};
 
 /// How often the time that trials have lasted is written down.
@@ -21,7 +21,7 @@ pub(in crate::service) struct Journal {
 }
 
 /// What is worth writing at once when it changes.
-type Shape = (Vec<(TagKey, u64, usize)>, usize, Option<std::time::SystemTime>);
+type Shape = (Vec<(TagKey, u64, usize, bool)>, usize, Option<std::time::SystemTime>);
 
 /// Trials and decisions, as they are written.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -41,6 +41,28 @@ struct TrialRecord {
     progress: Progress,
     #[serde(default)]
     exposures: Exposures,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    decided: Option<Decided>,
+}
+
+impl TrialRecord {
+    fn of(
+        key: &TagKey,
+        pair: Pair,
+        progress: Progress,
+        exposures: &Exposures,
+        decided: Option<Decided>,
+    ) -> Self {
+        Self {
+            model: key.name.clone(),
+            tag: key.tag.clone(),
+            live: pair.live,
+            canary: pair.canary,
+            progress,
+            exposures: exposures.clone(),
+            decided,
+        }
+    }
 }
 
 impl Service {
@@ -48,9 +70,9 @@ impl Service {
     pub(in crate::service) fn remember_canaries(&mut self, record: CanaryRecord) {
         self.canaries.decisions = record.decisions;
         let trials = record.trials.into_iter().map(|trial| {
-            let TrialRecord { model, tag, live, canary, progress, exposures } = trial;
+            let TrialRecord { model, tag, live, canary, progress, exposures, decided } = trial;
             let pair = Pair { live, canary };
-            (TagKey { name: model, tag }, Unfinished { pair, progress, exposures })
+            (TagKey { name: model, tag }, Unfinished { pair, progress, exposures, decided })
         });
         self.canaries.unfinished = trials.collect();
     }
@@ -79,27 +101,26 @@ impl Service {
 
     fn shape(&self) -> Shape {
         let trials = self.canaries.trials.iter();
-        let trials = trials.map(|(key, it)| (key.clone(), it.number, it.trial.step())).collect();
+        let trials = trials
+            .map(|(key, it)| (key.clone(), it.number, it.trial.step(), it.decided().is_some()));
         let decisions = &self.canaries.decisions;
-        (trials, decisions.len(), decisions.front().map(|latest| latest.at))
+        (trials.collect(), decisions.len(), decisions.front().map(|latest| latest.at))
     }
 
     fn canary_record(&self, now: Moment) -> CanaryRecord {
-        let record = |key: &TagKey, pair: Pair, progress, exposures: &Exposures| TrialRecord {
-            model: key.name.clone(),
-            tag: key.tag.clone(),
-            live: pair.live,
-            canary: pair.canary,
-            progress,
-            exposures: exposures.clone(),
-        };
-        let trials = self.canaries.trials.iter();
-        let trials = trials
-            .map(|(key, it)| record(key, it.pair, it.trial.progress(now), it.outcomes.exposures()));
+        let trials = self.canaries.trials.iter().map(|(key, it)| {
+            TrialRecord::of(
+                key,
+                it.pair,
+                it.trial.progress(now),
+                it.outcomes.exposures(),
+                it.decided(),
+            )
+        });
         // Those that have not gone on yet may do so in the next process.
-        let unfinished = self.canaries.unfinished.iter();
-        let unfinished =
-            unfinished.map(|(key, it)| record(key, it.pair, it.progress.clone(), &it.exposures));
+        let unfinished = self.canaries.unfinished.iter().map(|(key, it)| {
+            TrialRecord::of(key, it.pair, it.progress.clone(), &it.exposures, it.decided.clone())
+        });
         CanaryRecord {
             trials: trials.chain(unfinished).collect(),
             decisions: self.canaries.decisions.clone(),
