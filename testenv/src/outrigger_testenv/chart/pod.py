@@ -15,6 +15,7 @@ from pathlib import Path
 
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart.render import Object, Rendered, containers
+from outrigger_testenv.chart.root import Root, may_mount
 from outrigger_testenv.chart.user import as_rendered
 from outrigger_testenv.processes import Process, free_ports
 from outrigger_testenv.stack import LIBRARY_ENV, engine_program, library
@@ -27,10 +28,11 @@ _PROGRAMS = {"outrigger": lambda: [outrigger()], "tensorflow_model_server": engi
 class LocalPod:
     """The containers of one pod, started and stopped in a kubelet's order.
 
-    Two things are not as in a cluster: the paths of mounted volumes are directories below
-    `directory`, and ports are free ones of this machine. With root's rights a container has
-    the user of its security context, an arbitrary one where that names none, and no
-    capabilities; without them it has ours. Containers that values add are left out.
+    One thing is not as in a cluster: ports are free ones of this machine. With root's rights a
+    container has a root filesystem of its own with the volumes at their paths, the user of its
+    security context, an arbitrary one where that names none, and no capabilities; without them
+    it has our user, and directories below `directory` in place of the volumes' paths.
+    Containers that values add are left out.
 
     `volumes` gives the content of volumes that the chart does not make: Secrets, images.
     """
@@ -51,6 +53,7 @@ class LocalPod:
         }
         for each in wanted:
             self._fill(each)
+        self._roots = itertools.count()
         self.processes = {
             each["name"]: Process(each["name"], self._command(each), self._log(each["name"]))
             for each in self._containers()
@@ -123,33 +126,63 @@ class LocalPod:
                     local = self._local(text, self.rendered.container("outrigger"))
                     (self._volumes[volume["name"]] / name).write_text(local)
 
-    def _local(self, text: str, container: Object) -> str:
-        mounts = {
-            each["mountPath"]: str(self._volumes[each["name"]])
+    def _mounts(self, container: Object) -> dict[str, Path]:
+        """The directories that stand for its volumes, by path."""
+        return {
+            each["mountPath"]: self._volumes[each["name"]]
             for each in container.get("volumeMounts", [])
             if each["name"] in self._volumes
         }
-        paths = "|".join(sorted(map(re.escape, mounts), key=len, reverse=True))
+
+    def _local(self, text: str, container: Object) -> str:
+        mounts = {} if may_mount() else self._mounts(container)
+        # The longest first; of none, nothing.
+        paths = "|".join(sorted(map(re.escape, mounts), key=len, reverse=True)) or "(?!)"
         ports = "|".join(map(str, self.ports))
         pattern = re.compile(rf"(?<![\w.-])({paths})(?=[/\s\"']|$)|(?<![\w.])({ports})(?!\w)")
         return pattern.sub(
-            lambda hit: mounts[hit[1]] if hit[1] else str(self.ports[int(hit[2])]), text
+            lambda hit: str(mounts[hit[1]]) if hit[1] else str(self.ports[int(hit[2])]), text
         )
 
     def _command(self, container: Object) -> list[str]:
-        variables = {
-            each["name"]: self._local(each.get("value", ""), container)
-            for each in container.get("env", [])
-        }
         program, *arguments = [*container["command"], *container["args"]]
+        command = [*map(str, _PROGRAMS[program]()), *arguments]
+        return self._within(container, command, _runtime(program))
+
+    def _within(
+        self, container: Object, command: list[str], further: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """A command as the container runs it. `further` variables name paths of this machine."""
+        enter, places = self._enter(container, [command[0], *(further or {}).values()])
+        variables = {
+            **{each["name"]: each.get("value", "") for each in container.get("env", [])},
+            **(further or {}),
+        }
+        local = (self._local(places.get(each, each), container) for each in command)
         return [
+            *enter,
             *as_rendered(self.rendered.pod["securityContext"], container["securityContext"]),
             # An image's working directory and a container's environment.
             *("env", "--chdir=/", "-i", f"PATH={os.environ['PATH']}"),
-            *(f"{name}={value}" for name, value in {**variables, **_runtime(program)}.items()),
-            *(map(str, _PROGRAMS[program]())),
-            *(self._local(each, container) for each in arguments),
+            *(
+                f"{name}={self._local(places.get(value, value), container)}"
+                for name, value in variables.items()
+            ),
+            *local,
         ]
+
+    def _enter(self, container: Object, needed: list[str]) -> tuple[list[str], dict[str, str]]:
+        """What to put before a command, and where what is `needed` of this machine is then."""
+        if not may_mount():
+            return [], {}
+        # Where no volume is.
+        places = {path: f"/opt/{at}" for at, path in enumerate(needed) if path.startswith("/")}
+        brought = {place: Path(path) for path, place in places.items()}
+        root = Root(
+            self.directory / "roots" / str(next(self._roots)),
+            {**brought, **self._mounts(container)},
+        )
+        return root.enter(), places
 
     def _log(self, name: str) -> Path:
         return self.directory / f"{name}.log"
@@ -201,7 +234,7 @@ class LocalPod:
         self.processes[container["name"]].stop(grace)
 
     def _exec(self, action: Object, container: Object) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([self._local(part, container) for part in action["command"]])
+        return subprocess.Popen(self._within(container, action["command"]))
 
 
 def _runtime(program: str) -> dict[str, str]:

@@ -1,0 +1,60 @@
+"""The root filesystem of a container that runs as a process of this machine."""
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+# Of this machine, for every container: shells and libraries, the authorities that an image
+# has, and what the kernel shows.
+_SHARED = ("/usr", "/etc/ssl", "/dev", "/proc", "/sys")
+_LINKS = ("bin", "lib", "lib64", "sbin")
+# Binds a source to a target for each pair of arguments, up to `--`; becomes the rest.
+_BIND = (
+    'while [ "$1" != -- ]; do mount --rbind "$1" "$2" || exit 125; shift 2; done; shift; exec "$@"'
+)
+
+
+class Root:
+    """A directory that becomes `/`, with files and directories of this machine in their places.
+
+    Nobody but root may write to it, apart from what `mounts`, sources by absolute path, bring.
+    """
+
+    def __init__(self, directory: Path, mounts: Mapping[str, Path]):
+        self._directory = directory
+        self._mounts = {**{path: Path(path) for path in _SHARED}, **mounts}
+        directory.mkdir(parents=True)
+        directory.chmod(0o755)
+        for name in _LINKS:
+            (directory / name).symlink_to(Path("usr") / name)
+        for path, source in self._mounts.items():
+            target = self._target(path)
+            if source.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.touch()
+
+    def enter(self) -> list[str]:
+        """What to put before a command, which then runs in the same process."""
+        pairs = [(str(source), str(self._target(path))) for path, source in self._mounts.items()]
+        bound = [part for pair in pairs for part in pair]
+        unshared = ["unshare", "--mount", "--propagation", "private"]
+        return [*unshared, "sh", "-c", _BIND, "sh", *bound, "--", "chroot", str(self._directory)]
+
+    def _target(self, path: str) -> Path:
+        return self._directory / path.lstrip("/")
+
+
+@functools.cache
+def may_mount() -> bool:
+    """Whether processes can be given another root filesystem: that takes root's rights."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return False
+    with tempfile.TemporaryDirectory() as directory:
+        command = [*Root(Path(directory) / "root", {}).enter(), "true"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
