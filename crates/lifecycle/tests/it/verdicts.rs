@@ -35,6 +35,13 @@ fn list(digest: Digest) -> String {
     format!("sha256-{}", digest.hex())
 }
 
+/// Waits until something is attached to the canary.
+async fn told_of(rig: &Rig, canary: Digest) {
+    while rig.registry.digest("team/churn", &list(canary)).is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test]
 async fn what_one_rolls_back_the_others_give_up() {
     for lists in [false, true] {
@@ -74,9 +81,7 @@ async fn a_canary_has_another_chance_against_another_live_version() {
     canaries(&one, is_in(CanaryPhase::WarmingUp)).await;
     decide(&one, Act::Abort).await;
     let canary = first.registry.digest("team/churn", "latest_canary").expect("pushed");
-    while first.registry.digest("team/churn", &list(canary)).is_none() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    told_of(&first, canary).await;
     let next = first.push("churn", "latest", &model(3));
     let two = started(&mut second).await;
     let seen = canaries(&two, is_in(CanaryPhase::WarmingUp)).await;
@@ -91,9 +96,7 @@ async fn what_one_promotes_others_follow_and_do_not_try_again() {
     canaries(&one, is_in(CanaryPhase::WarmingUp)).await;
     decide(&one, Act::Promote).await;
     canaries(&one, decided(CanaryOutcome::Promoted)).await;
-    while first.registry.digest("team/churn", &list(canary)).is_none() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    told_of(&first, canary).await;
     // What replaces it is not replaced by it, in a process that knows of nothing.
     let next = first.push("churn", "latest", &model(3));
     let two = started(&mut second).await;
