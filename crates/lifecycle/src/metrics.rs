@@ -223,7 +223,7 @@ pub const METRICS: &[Metric] = &[
         name: CANARY_VERDICTS,
         kind: MetricKind::Counter,
         labels: &["operation", "outcome"],
-        help: "Rollbacks shared through the registry: publish (other control planes are told: ok \
+        help: "Decisions shared through the registry: publish (other control planes are told: ok \
                or a reason) and look (they are listened to: found, none or a reason).",
     },
 ];
