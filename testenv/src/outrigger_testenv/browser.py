@@ -56,9 +56,8 @@ class Browser:
     def __enter__(self) -> "Page":
         self.process.start()
         try:
-            self.process.wait_until(lambda: self._port_file.exists() and self._targets())
-            page = next(each for each in self._targets() if each["type"] == "page")
-            self._page = Page(page["webSocketDebuggerUrl"])
+            self.process.wait_until(lambda: self._page_url() is not None)
+            self._page = Page(self._page_url())
         except BaseException:
             self.process.kill()
             raise
@@ -68,13 +67,26 @@ class Browser:
         self._page.close()
         self.process.kill()
 
-    def _targets(self) -> list[dict[str, Any]]:
-        port = self._port_file.read_text().split()[0]
+    def _page_url(self) -> str | None:
+        """Where to speak to its page, as soon as it has one."""
+        port = self._port()
+        if port is None:
+            return None
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=5) as answer:
-                return json.load(answer)
+                targets: list[dict[str, Any]] = json.load(answer)
         except OSError:
-            return []
+            return None
+        pages = (each for each in targets if each["type"] == "page")
+        return next((each["webSocketDebuggerUrl"] for each in pages), None)
+
+    def _port(self) -> str | None:
+        """The first of the file's two lines: the file is there before it is written."""
+        try:
+            lines = self._port_file.read_text().split()
+        except FileNotFoundError:
+            return None
+        return lines[0] if len(lines) == 2 else None
 
 
 class Page:
