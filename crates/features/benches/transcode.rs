@@ -22,7 +22,10 @@ use prost::Message;
 use serde_json::json;
 
 const TREATMENTS: usize = 1000;
-const REPEATS: usize = 21;
+/// The fewest turns of a figure, and the least time that they are spread over:
+/// what shares the machine slows it for tenths of seconds.
+const LEAST_TURNS: usize = 21;
+const LEAST_TIME: Duration = Duration::from_secs(2);
 const WORDS: [&str; 12] = [
     "phone",
     "web",
@@ -237,7 +240,7 @@ impl Bench {
         if !self.names.is_empty() && !self.names.iter().any(|wanted| wanted == name) {
             return;
         }
-        let mut turn = |number| {
+        let mut turn = |number: usize| {
             // A machine that gets slower is not held against the same side each time.
             if number % 2 == 0 {
                 let one = time(&mut one, ones);
@@ -247,8 +250,12 @@ impl Bench {
                 Turn { one: time(&mut one, ones), other }
             }
         };
-        // The first turn warms up.
-        let turns: Vec<_> = (0..=REPEATS).map(&mut turn).skip(1).collect();
+        turn(0); // Warms up.
+        let begin = Instant::now();
+        let turns: Vec<_> = (1..)
+            .take_while(|number| *number <= LEAST_TURNS || begin.elapsed() < LEAST_TIME)
+            .map(turn)
+            .collect();
         if self.json { print_json(name, bytes, &turns) } else { print(name, bytes, turns) }
     }
 }
@@ -267,10 +274,11 @@ impl Turn {
 
 fn print(name: &str, bytes: usize, mut turns: Vec<Turn>) {
     turns.sort_by(|one, other| one.ratio().total_cmp(&other.ratio()));
-    let median = &turns[REPEATS / 2];
-    let (low, high) = (turns[REPEATS / 4].ratio(), turns[REPEATS - 1 - REPEATS / 4].ratio());
+    let count = turns.len();
+    let median = &turns[count / 2];
+    let (low, high) = (turns[count / 4].ratio(), turns[count - 1 - count / 4].ratio());
     println!(
-        "# {name}: {:.1?} over {:.1?}, {bytes} bytes; half of {REPEATS} turns within {low:.2} to {high:.2}",
+        "# {name}: {:.1?} over {:.1?}, {bytes} bytes; half of {count} turns within {low:.2} to {high:.2}",
         median.one, median.other,
     );
     println!("bench {name} {:.2} x", median.ratio());

@@ -104,7 +104,7 @@ _CANARY_PATH = Figure(
     MICROSECONDS,
     canary.path,
     at_most(2),
-    lambda _: 15,
+    lambda _: 80,
 )
 
 FIGURES = (
