@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use outrigger_net::Workers;
+use outrigger_net::{Scheduling, Workers};
 use outrigger_proto::tensorflow::serving::{
     ModelConfig, ModelConfigList, ModelServerConfig, model_server_config,
 };
@@ -157,7 +157,7 @@ impl Engine {
     /// # Errors
     /// If there are no threads to serve connections.
     pub async fn serve(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
-        let workers = Workers::start(cores()).map_err(Error::Process)?;
+        let workers = Workers::start(cores(), Scheduling::Batch).map_err(Error::Process)?;
         let services = Services::new(Arc::clone(&self.surface));
         let closing = CancellationToken::new();
         let mut servers = JoinSet::new();

@@ -9,14 +9,17 @@
 //!   from a short read that there is no more.
 //! - [`Corked`] keeps small writes together until its [`Cork`] is pulled, which
 //!   [`Cork::pulled_after`] does whenever the connection has done what it could.
-//! - [`Workers`] are threads with a runtime each, over which connections are spread.
+//! - [`Workers`] are threads with a runtime each, over which connections are spread; how
+//!   they are scheduled is their [`Scheduling`].
 
 mod ahead;
 mod cork;
+mod schedule;
 mod stream;
 mod workers;
 
 pub use ahead::ReadAhead;
 pub use cork::{Cork, Corked};
+pub use schedule::Scheduling;
 pub use stream::{Socket, Stream};
 pub use workers::{Seat, Seats, Workers};

@@ -15,6 +15,8 @@ use std::{
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 
+use crate::Scheduling;
+
 /// Threads with a runtime each. What begins on one of them stays there: a caller's
 /// connection, its requests, and the connection to the engine they go out on. No
 /// request has to wake another thread, which costs as much as reading it does.
@@ -27,11 +29,11 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts `count` threads.
+    /// Starts `count` threads, scheduled as far as the system lets them.
     ///
     /// # Errors
     /// No thread, or no runtime for one.
-    pub fn start(count: usize) -> io::Result<Self> {
+    pub fn start(count: usize, scheduling: Scheduling) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let (alive, ended) = mpsc::channel();
         let mut runtimes = Vec::new();
@@ -40,6 +42,8 @@ impl Workers {
             runtimes.push(runtime.handle().clone());
             let (stop, alive) = (stop.clone(), alive.clone());
             let run = move || {
+                // They serve as well where it is forbidden.
+                let _ = scheduling.apply();
                 runtime.block_on(stop.cancelled());
                 runtime.shutdown_background();
                 drop(alive);
@@ -117,16 +121,32 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::schedule::tests::policy;
+
+    /// What is so on the seat's thread.
+    fn on<T: Send + 'static>(seat: &Seat, what: fn() -> T) -> T {
+        let (tell, told) = std::sync::mpsc::channel();
+        seat.runtime().spawn(async move { tell.send(what()) });
+        told.recv().expect("the worker runs")
+    }
 
     fn thread_of(seat: &Seat) -> thread::ThreadId {
-        let (tell, told) = std::sync::mpsc::channel();
-        seat.runtime().spawn(async move { tell.send(thread::current().id()) });
-        told.recv().expect("the worker runs")
+        on(seat, || thread::current().id())
+    }
+
+    #[test]
+    fn threads_are_scheduled_as_asked_for() {
+        for (scheduling, expected) in
+            [(Scheduling::Normal, libc::SCHED_OTHER), (Scheduling::Batch, libc::SCHED_BATCH)]
+        {
+            let workers = Workers::start(1, scheduling).unwrap();
+            assert_eq!(on(&workers.seats().take(), policy), expected);
+        }
     }
 
     #[test]
     fn connections_are_spread_and_those_that_ended_make_room() {
-        let workers = Workers::start(2).unwrap();
+        let workers = Workers::start(2, Scheduling::Normal).unwrap();
         let mut seats: Vec<_> = (0..4).map(|_| workers.seats().take()).collect();
         let threads: Vec<_> = seats.iter().map(thread_of).collect();
         assert_eq!(threads.iter().collect::<HashSet<_>>().len(), 2);
@@ -138,7 +158,7 @@ mod tests {
 
     #[test]
     fn threads_end_with_the_workers() {
-        let workers = Workers::start(1).unwrap();
+        let workers = Workers::start(1, Scheduling::Batch).unwrap();
         let (hold, held) = std::sync::mpsc::channel::<()>();
         workers.seats().take().runtime().spawn(async move {
             std::future::pending::<()>().await;

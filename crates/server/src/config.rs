@@ -22,7 +22,7 @@ pub use self::{
     layers::{Origin, Problem},
     reference::reference_markdown,
     section::Key,
-    value::{CanarySettings, LogFormat, Period, Ratio, Size},
+    value::{CanarySettings, LogFormat, Period, Ratio, Scheduling, Size},
 };
 
 use self::{
@@ -93,6 +93,10 @@ section! {
         shutdown_grace: Period = "25s";
         /// Threads that serve predictions; 0: one a core.
         threads: u32 = "0";
+        /// How the kernel schedules them when they are woken: `batch` lets what runs on the core go
+        /// on for a moment, which costs least on cores of one's own; `normal` interrupts it, which
+        /// answers sooner on cores that are shared with busy strangers.
+        scheduling: Scheduling = "batch";
     }
 }
 
@@ -230,7 +234,7 @@ section! {
     Log {
         /// One readable line an event, or one JSON object.
         format: LogFormat = "text";
-        /// What is logged, as in `info` or `info,outrigger_lifecycle=debug`.
+        /// What is logged, as in `info` or `info,outrigger_lifecycle=debug`. Releases have no more than `debug`.
         level: String = "info";
     }
 }

@@ -30,7 +30,8 @@ impl Runtimes {
         };
         let failed = Error::system;
         Ok(Self {
-            serving: Workers::start(threads).map_err(failed("no threads for serving"))?,
+            serving: Workers::start(threads, config.scheduling.into())
+                .map_err(failed("no threads for serving"))?,
             lifecycle: runtime("lifecycle", 2).map_err(failed("no threads for lifecycle"))?,
             control: runtime("control", 1).map_err(failed("no threads for control"))?,
         })

@@ -38,6 +38,7 @@ settings! {
     Period: "duration";
     Ratio: "number, 0 to 1";
     LogFormat: "text or json";
+    Scheduling: "normal or batch";
     CanarySettings: "ModelCanaryConfig";
     Transport: "plain, server, optional or mutual";
     Option<Rights>: "list of rights";
@@ -106,6 +107,25 @@ pub enum LogFormat {
     Text,
     /// One JSON object an event.
     Json,
+}
+
+/// How the kernel schedules the threads that serve predictions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduling {
+    /// Woken, they may interrupt what runs.
+    Normal,
+    /// Woken, they wait for their turn.
+    Batch,
+}
+
+impl From<Scheduling> for outrigger_net::Scheduling {
+    fn from(scheduling: Scheduling) -> Self {
+        match scheduling {
+            Scheduling::Normal => Self::Normal,
+            Scheduling::Batch => Self::Batch,
+        }
+    }
 }
 
 impl Size {
