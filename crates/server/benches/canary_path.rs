@@ -37,7 +37,7 @@ const REQUESTS: usize = 50;
 const AT_A_TIME: usize = 16;
 /// Rounds of each model in a turn: the machine's speed changes slower than they do.
 const ROUNDS: usize = 20;
-const TURNS: usize = 40;
+const TURNS: usize = 25;
 
 /// Half of the traffic for as long as it takes: nothing of it is decided.
 const SETTINGS: &str = r#"{

@@ -1,6 +1,8 @@
 """Heap allocations of a request, as the test counts them that holds them to a limit."""
 
 import re
+from functools import cache
+from pathlib import Path
 
 from outrigger_testenv.bench.figure import Effort, Failed, Measurement
 from outrigger_testenv.bench.programs import ALLOCATIONS, output_of
@@ -10,8 +12,13 @@ from outrigger_testenv.bench.setup import Setup
 def counted(name: str, setup: Setup, effort: Effort) -> Measurement:
     """The count that the test prints under that name. Raises Failed."""
     del effort
-    output = output_of(setup.programs[ALLOCATIONS], "--nocapture")
-    return Measurement([count(name, output)])
+    return Measurement([count(name, run(setup.programs[ALLOCATIONS]))])
+
+
+@cache
+def run(program: Path) -> str:
+    """What the test prints. Raises CalledProcessError."""
+    return output_of(program, "--nocapture")
 
 
 def count(name: str, output: str) -> int:

@@ -11,7 +11,7 @@ PERCENT, REQUESTS, KILOBYTES, MEGABYTES = "%", "requests", "kB", "MB"
 NANOSECONDS, MICROSECONDS, SECONDS = "ns", "us", "s"
 
 # Starting a process, connecting, encoding requests; seconds a run.
-_START = 0.7
+_START = 0.2
 # Building a few models and loading them.
 _WARM = 8
 
@@ -25,9 +25,9 @@ def _pairs(effort: Effort) -> float:
 
 
 def _search(effort: Effort) -> float:
-    # About so many steps, and mostly what they find is held at once.
-    steps = 12
-    return steps * effort.measured * 1.2 + effort.warmup + effort.held
+    # About so many steps; what they find is not always held at once.
+    steps = 20
+    return steps * path.step_seconds(effort) * 1.2 + effort.warmup + effort.held
 
 
 def _visits(effort: Effort) -> float:
@@ -36,12 +36,12 @@ def _visits(effort: Effort) -> float:
 
 def _transcode(name: str, about: str, target: Target | None) -> Figure:
     measure = partial(transcode.ratio, name)
-    return Figure(name, about, RATIO, measure, target, lambda _: 4)
+    return Figure(name, about, RATIO, measure, target, lambda _: 3)
 
 
 def _allocations(name: str, about: str) -> Figure:
     # The test has the limit.
-    return Figure(name, about, ALLOCATIONS, partial(allocations.counted, name), None, lambda _: 2)
+    return Figure(name, about, ALLOCATIONS, partial(allocations.counted, name), None, lambda _: 7)
 
 
 def _canary(name: str, about: str, unit: str, target: Target) -> Figure:
@@ -104,7 +104,7 @@ _CANARY_PATH = Figure(
     MICROSECONDS,
     canary.path,
     at_most(2),
-    lambda _: 80,
+    lambda _: 50,
 )
 
 FIGURES = (
@@ -206,7 +206,7 @@ FIGURES = (
         MEGABYTES,
         process.idle_memory,
         at_most(40),
-        lambda effort: _WARM + effort.repeats * process.SETTLED,
+        lambda effort: _WARM + process.idle_repeats(effort) * process.SETTLED,
     ),
     Figure(
         "start-to-ready",

@@ -61,8 +61,13 @@ def cores(setup: Setup, effort: Effort) -> Measurement:
     return Measurement(samples, {"requests_per_second": _HEADLINE}, runs)
 
 
+def step_seconds(effort: Effort) -> float:
+    """How long a rate is tried: what is found is held for longer."""
+    return min(3, effort.measured)
+
+
 def highest_rate(form: str, setup: Setup, effort: Effort) -> Measurement:
     """Requests a second that are found by trying, and then held."""
-    search = find_rate(_P99, effort.measured)
+    search = find_rate(_P99, step_seconds(effort))
     report = run(setup.through(form), search, effort, effort.held)
     return Measurement([report.offered_rate], runs=[report.raw()])
