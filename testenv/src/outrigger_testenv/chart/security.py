@@ -74,9 +74,9 @@ def _pod(pod: Object) -> Iterator[str]:
 def _annotations(annotations: Mapping[str, str]) -> Iterator[str]:
     """AppArmor, as before Kubernetes 1.30."""
     for name, profile in annotations.items():
-        if name.startswith(APPARMOR_ANNOTATION):
-            if profile not in ("", "runtime/default") and not profile.startswith("localhost/"):
-                yield f"{name} is {profile}"
+        taken = profile in ("", "runtime/default") or profile.startswith("localhost/")
+        if name.startswith(APPARMOR_ANNOTATION) and not taken:
+            yield f"{name} is {profile}"
 
 
 def _user(context: Object) -> Iterator[str]:
