@@ -12,8 +12,10 @@ const LOST: &str = "outrigger_engine_connections_lost_total";
 const RETRIES: &str = "outrigger_engine_retries_total";
 const OPEN: &str = "outrigger_engine_connections";
 
-/// The outcome of a call that was answered.
+/// The outcome of a call that was answered, and of an attempt that came through.
 const OK: &str = "ok";
+/// The outcome of an attempt that did not.
+const FAILED: &str = "failed";
 
 /// Every metric of this crate.
 pub const METRICS: &[Metric] = &[
@@ -73,7 +75,15 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
+    /// With everything there from the start: the first time is a rise.
     pub(crate) fn new() -> Self {
+        for outcome in [OK, FAILED] {
+            metrics::counter!(CONNECTS, "outcome" => outcome).absolute(0);
+        }
+        for counter in [LOST, RETRIES] {
+            metrics::counter!(counter).absolute(0);
+        }
+        metrics::gauge!(OPEN).increment(0.0);
         Self {
             predict: Calls::of("predict"),
             signature: Calls::of("signature"),
@@ -148,7 +158,7 @@ pub(crate) struct Open(());
 
 impl Open {
     pub(crate) fn new() -> Self {
-        metrics::counter!(CONNECTS, "outcome" => "ok").increment(1);
+        metrics::counter!(CONNECTS, "outcome" => OK).increment(1);
         metrics::gauge!(OPEN).increment(1.0);
         Self(())
     }
@@ -166,7 +176,7 @@ pub(crate) fn retried() {
 }
 
 pub(crate) fn connect_failed() {
-    metrics::counter!(CONNECTS, "outcome" => "failed").increment(1);
+    metrics::counter!(CONNECTS, "outcome" => FAILED).increment(1);
 }
 
 #[cfg(test)]

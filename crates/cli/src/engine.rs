@@ -95,10 +95,20 @@ pub(crate) struct Arguments {
     #[arg(long = "grpc_max_threads", default_value_t = 0)]
     grpc_max_threads: usize,
 
-    /// Batching is not supported: must be false
+    /// Accepted; requests are not batched, each is computed by itself
     #[arg(long = "enable_batching", default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     enable_batching: bool,
+
+    /// File with BatchingParameters in protobuf's text format; with --enable_batching
+    /// only. It is checked, and has no further effect
+    #[arg(long = "batching_parameters_file", value_name = "PATH")]
+    batching_parameters_file: Option<PathBuf>,
+
+    /// Accepted with --enable_batching; the batching_params.pbtxt of models are not read
+    #[arg(long = "enable_per_model_batching_parameters", default_value_t = false, num_args = 0..=1,
+          default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
+    enable_per_model_batching_parameters: bool,
 
     /// Accepted; warmup requests of a model are not replayed, and logged as such
     #[arg(long = "enable_model_warmup", default_value_t = true, num_args = 0..=1,
@@ -136,7 +146,7 @@ fn log_to_stderr() {
 
 impl Arguments {
     fn options(self) -> Result<Options, Exit> {
-        self.check_unsupported()?;
+        self.check_flags()?;
         let models = match (self.model_config_file, self.model_base_path) {
             (Some(file), _) => Models::File(file),
             (None, Some(base_path)) => Models::One { name: self.model_name, base_path },
@@ -158,6 +168,8 @@ impl Arguments {
             tensorflow_intra_op_parallelism: self.tensorflow_intra_op_parallelism,
             tensorflow_inter_op_parallelism: self.tensorflow_inter_op_parallelism,
             grpc_max_threads: self.grpc_max_threads,
+            batching: self.enable_batching,
+            batching_parameters_file: self.batching_parameters_file,
             model_warmup: self.enable_model_warmup,
             serialization_as_tensor_content: self.enable_serialization_as_tensor_content,
             allow_version_labels_for_unavailable_models: self
@@ -165,11 +177,13 @@ impl Arguments {
         })
     }
 
-    fn check_unsupported(&self) -> Result<(), Exit> {
+    fn check_flags(&self) -> Result<(), Exit> {
         let problem = if self.rest_api_port != 0 {
             "--rest_api_port: this engine has no HTTP interface; leave it 0"
-        } else if self.enable_batching {
-            "--enable_batching: this engine does not batch; leave it false"
+        } else if self.batching_parameters_file.is_some() && !self.enable_batching {
+            "--batching_parameters_file is of no use without --enable_batching"
+        } else if self.enable_per_model_batching_parameters && !self.enable_batching {
+            "--enable_per_model_batching_parameters is of no use without --enable_batching"
         } else if self.model_config_file_poll_wait_seconds != 0 {
             "--model_config_file_poll_wait_seconds: the file is read once; leave it 0"
         } else {

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -98,6 +99,53 @@ fn mistakes_on_the_command_line_exit_with_64_and_failures_with_1() {
     assert_eq!(code(&["inspect", "oci:/no/such/directory:latest"]), Some(1));
     // Port 9 (discard) has no server of ours.
     assert_eq!(code(&["models", "list", "--admin", "127.0.0.1:9"]), Some(1));
+}
+
+#[test]
+fn plain_http_needs_no_authorities() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let server = std::thread::spawn(move || {
+        let (mut caller, _) = listener.accept().expect("a caller");
+        // Up to the end of the body, an empty object.
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n{}") {
+            let mut byte = [0];
+            caller.read_exact(&mut byte).expect("a request");
+            request.extend(byte);
+        }
+        caller.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").expect("an answer");
+    });
+    let scratch = tempfile::tempdir().expect("a directory");
+    let request = scratch.path().join("request.json");
+    fs::write(&request, "{}").expect("a request");
+    let output = Command::new(env!("CARGO_BIN_EXE_outrigger"))
+        .args(["predict", "--url", &url, "-o", "json", request.to_str().expect("utf-8")])
+        .env("SSL_CERT_FILE", "/nonexistent/authorities.pem")
+        .env("SSL_CERT_DIR", "/nonexistent")
+        .output()
+        .expect("the binary runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(json(&output), serde_json::json!({}));
+    server.join().expect("it was asked");
+}
+
+#[test]
+fn the_engine_takes_batching_parameters_as_tensorflow_serving_does() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let file = scratch.path().join("batching.config");
+    fs::write(&file, "max_batch_size: 64").expect("a file");
+    let parameters = format!("--batching_parameters_file={}", file.display());
+    let refused = |flags: &[&str]| {
+        let output = outrigger(&[&["engine", "--model_base_path=/nowhere"], flags].concat());
+        assert_eq!(output.status.code(), Some(64), "{flags:?}");
+        text(&output.stderr)
+    };
+    for alone in [parameters.as_str(), "--enable_per_model_batching_parameters"] {
+        assert!(refused(&[alone]).contains("without --enable_batching"), "{alone}");
+    }
+    let told = refused(&["--enable_batching", &parameters]);
+    assert!(told.contains("line 1: max_batch_size needs a message in braces"), "{told}");
 }
 
 #[test]

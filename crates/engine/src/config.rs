@@ -1,5 +1,6 @@
-//! `ModelServerConfig` from a file in protobuf's text format.
+//! Files in protobuf's text format: `ModelServerConfig`, `BatchingParameters`.
 
+mod batching;
 mod text;
 
 #[cfg(test)]
@@ -25,11 +26,13 @@ pub enum ConfigError {
         /// Why.
         source: io::Error,
     },
-    /// It is not a ModelServerConfig in text format.
-    #[error("{path} is not a text-format ModelServerConfig: line {line}: {message}")]
+    /// It is not such a message in text format.
+    #[error("{path} is not a text-format {wanted}: line {line}: {message}")]
     Parse {
         /// The file.
         path: String,
+        /// The message's name.
+        wanted: &'static str,
         /// Counted from one.
         line: usize,
         /// What is wrong there.
@@ -51,11 +54,28 @@ type Result<T> = std::result::Result<T, Problem>;
 /// # Errors
 /// If it cannot be read or parsed.
 pub fn read(path: &Path) -> std::result::Result<ModelServerConfig, ConfigError> {
+    read_as("ModelServerConfig", path, parse)
+}
+
+/// Reads a file of batching parameters, and lets the engine go without them.
+///
+/// # Errors
+/// If it cannot be read or parsed.
+pub fn check_batching(path: &Path) -> std::result::Result<(), ConfigError> {
+    read_as(batching::NAME, path, batching::check)
+}
+
+fn read_as<T>(
+    wanted: &'static str,
+    path: &Path,
+    parse: fn(&str) -> Result<T>,
+) -> std::result::Result<T, ConfigError> {
     let shown = || path.display().to_string();
     let text =
         fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown(), source })?;
     parse(&text).map_err(|Problem { line, message }| ConfigError::Parse {
         path: shown(),
+        wanted,
         line,
         message,
     })

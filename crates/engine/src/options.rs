@@ -32,6 +32,10 @@ pub struct Options {
     pub tensorflow_inter_op_parallelism: u32,
     /// Calls at once before further ones are refused; zero: four a core.
     pub grpc_max_threads: usize,
+    /// Say so when requests were to be batched, which they are not.
+    pub batching: bool,
+    /// A file with `BatchingParameters` in text format, which are only checked.
+    pub batching_parameters_file: Option<PathBuf>,
     /// Say so when a model has warmup requests, which are not replayed.
     pub model_warmup: bool,
     /// Answer with `tensor_content` instead of lists of values.
@@ -70,6 +74,8 @@ impl Options {
             tensorflow_intra_op_parallelism: 0,
             tensorflow_inter_op_parallelism: 0,
             grpc_max_threads: 0,
+            batching: false,
+            batching_parameters_file: None,
             model_warmup: true,
             serialization_as_tensor_content: false,
             allow_version_labels_for_unavailable_models: false,

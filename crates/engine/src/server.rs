@@ -137,6 +137,7 @@ impl Engine {
         if options.port == 0 && options.grpc_socket_path.is_none() {
             return Err(Error::NoAddress);
         }
+        check_batching(&options)?;
         let config = first_config(&options.models)?;
         let runtime = open(options.tensorflow.as_deref())?;
         let surface = Arc::new(surface(runtime, &options));
@@ -197,6 +198,16 @@ impl Engine {
             "listening"
         );
     }
+}
+
+fn check_batching(options: &Options) -> Result<(), ConfigError> {
+    if let Some(file) = &options.batching_parameters_file {
+        config::check_batching(file)?;
+    }
+    if options.batching {
+        tracing::warn!("this engine does not batch: each request is computed by itself");
+    }
+    Ok(())
 }
 
 fn first_config(models: &Models) -> Result<ModelServerConfig, ConfigError> {

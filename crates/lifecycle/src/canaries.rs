@@ -270,6 +270,10 @@ pub enum CanaryOutcome {
 }
 
 impl CanaryOutcome {
+    /// Every outcome.
+    pub const ALL: [Self; 5] =
+        [Self::Promoted, Self::RolledBack, Self::Recommended, Self::Refused, Self::Superseded];
+
     /// A stable lower-case name, for logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,5 +1,7 @@
 //! What this crate counts.
 
+mod begin;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use metrics::SharedString;
@@ -9,6 +11,7 @@ use outrigger_core::{
     Arm, Digest, Failure, Metric, MetricKind, ModelName, Reason, Stage, Tag, fleet::Counts,
 };
 
+pub(crate) use self::begin::{begin, trial_begins};
 use crate::{
     Replayed,
     canaries::{CanaryDecision, CanaryPhase, CanaryView},
@@ -289,11 +292,6 @@ pub(crate) fn reloaded(result: &Result<(), ReloadError>) {
         Err(ReloadError::Unavailable(_)) => "lost",
     };
     metrics::counter!(RELOADS, "outcome" => outcome).increment(1);
-}
-
-/// Makes the counter of the engine's restarts begin at 0, so that the first is a rise.
-pub(crate) fn restarts_begin() {
-    metrics::counter!(RESTARTS).absolute(0);
 }
 
 pub(crate) fn restarted() {

@@ -215,7 +215,7 @@ impl Service {
     /// # Errors
     /// [`Error::Journal`] when the store cannot be read at the start.
     pub async fn run(mut self) -> Result<(), Error> {
-        metrics::restarts_begin();
+        metrics::begin();
         self.take_over().await?;
         self.verify_later();
         let mut aside = JoinSet::new();

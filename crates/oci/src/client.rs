@@ -10,7 +10,7 @@ use crate::{
     download::download,
     layout::Layout,
     manifest::{self, Descriptor, Manifest},
-    metrics::{pulled, pushed},
+    metrics::{begin, pulled, pushed},
     partial::Partial,
     push::ImageToPush,
     registry::{Remote, Seen},
@@ -49,6 +49,7 @@ impl Client {
     /// file of certificate authorities cannot be used.
     pub fn new(config: Config) -> Result<Self, Error> {
         let transport = Transport::new(&config)?;
+        begin();
         Ok(Self { inner: Arc::new(Inner { config, transport, seen: Seen::default() }) })
     }
 

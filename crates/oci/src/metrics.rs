@@ -9,6 +9,9 @@ const PULL_BYTES: &str = "outrigger_pull_bytes_total";
 const PUSHES: &str = "outrigger_pushes_total";
 const RETRIES: &str = "outrigger_registry_retries_total";
 
+/// The outcome of what has not failed.
+const OK: &str = "ok";
+
 /// All metrics of this crate.
 pub const METRICS: &[Metric] = &[
     Metric {
@@ -38,8 +41,20 @@ pub const METRICS: &[Metric] = &[
     },
 ];
 
+/// Makes what is counted begin at 0: it is there before anything has happened, and the
+/// first time is a rise.
+pub(crate) fn begin() {
+    for operation in ["resolve", "image", "blob"] {
+        metrics::counter!(PULLS, "operation" => operation, "outcome" => OK).absolute(0);
+    }
+    metrics::counter!(PUSHES, "outcome" => OK).absolute(0);
+    for counter in [PULL_BYTES, RETRIES] {
+        metrics::counter!(counter).absolute(0);
+    }
+}
+
 fn outcome<T>(result: &Result<T, Error>) -> &'static str {
-    result.as_ref().map_or_else(Error::outcome, |_| "ok")
+    result.as_ref().map_or_else(Error::outcome, |_| OK)
 }
 
 pub(crate) fn pulled<T>(operation: &'static str, result: Result<T, Error>) -> Result<T, Error> {

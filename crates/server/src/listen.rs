@@ -102,9 +102,7 @@ impl Listener {
         let failed = |source| BindError { name, address, source };
         let socket = StdListener::bind(address).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
-        if tls.is_some() {
-            metrics::handshakes_begin(name);
-        }
+        metrics::listener_begins(name, tls.is_some());
         Ok(Self { name, socket, tls })
     }
 

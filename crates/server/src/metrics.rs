@@ -251,11 +251,12 @@ impl Drop for Counted {
 
 /// Counts a request being answered.
 pub(crate) fn in_flight(method: Method) -> Counted {
-    static GAUGES: LazyLock<[Gauge; Method::ALL.len()]> = LazyLock::new(|| {
-        Method::ALL.map(|method| metrics::gauge!(IN_FLIGHT, "method" => method.as_str()))
-    });
-    Counted::one(GAUGES[method as usize].clone())
+    Counted::one(IN_FLIGHT_OF[method as usize].clone())
 }
+
+static IN_FLIGHT_OF: LazyLock<[Gauge; Method::ALL.len()]> = LazyLock::new(|| {
+    Method::ALL.map(|method| metrics::gauge!(IN_FLIGHT, "method" => method.as_str()))
+});
 
 /// Counts an open connection.
 pub(crate) fn connection(listener: &'static str) -> Counted {
@@ -297,9 +298,12 @@ pub(crate) fn certificate_expires(at: i64) {
     metrics::gauge!(EXPIRY).set(at as f64);
 }
 
-/// Makes the counter of a listener's handshakes begin at 0.
-pub(crate) fn handshakes_begin(listener: &'static str) {
-    metrics::counter!(HANDSHAKES, "listener" => listener).absolute(0);
+/// Makes what is counted of a listener's connections begin at 0.
+pub(crate) fn listener_begins(listener: &'static str, tls: bool) {
+    metrics::gauge!(CONNECTIONS, "listener" => listener).increment(0.0);
+    if tls {
+        metrics::counter!(HANDSHAKES, "listener" => listener).absolute(0);
+    }
 }
 
 /// Counts a handshake that failed.
@@ -309,7 +313,7 @@ pub(crate) fn handshake_failed(listener: &'static str) {
 
 /// Counts a request that live answered in place of a canary.
 pub(crate) fn stood_in(by: &ServedAs) {
-    metrics::counter!(STAND_INS, "model" => by.model.text()).increment(1);
+    by.recorders().stand_ins.increment(1);
 }
 
 /// Counts a handler that panicked.
@@ -322,8 +326,13 @@ pub(crate) fn ready(ready: bool) {
     metrics::gauge!(READY).set(f64::from(u8::from(ready)));
 }
 
-/// Notes which build this is.
-pub(crate) fn build_info() {
+/// Notes which build this is, and makes what is counted begin at 0: it is there before
+/// anything has happened, and the first time is a rise.
+pub(crate) fn begin() {
+    for method in Method::ALL {
+        metrics::counter!(PANICS, "method" => method.as_str()).absolute(0);
+    }
+    LazyLock::force(&IN_FLIGHT_OF);
     metrics::gauge!(
         BUILD,
         "version" => env!("CARGO_PKG_VERSION"),

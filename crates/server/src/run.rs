@@ -65,7 +65,7 @@ pub fn start(config: Config) -> Result<Running, Error> {
             return Err(error);
         }
     };
-    metrics::build_info();
+    metrics::begin();
     let Addresses { grpc, http, health, admin } = addresses;
     tracing::info!(%grpc, %http, %health, %admin, version = env!("CARGO_PKG_VERSION"), "listening");
     let (stop, ended) = (Stop::default(), CancellationToken::new());

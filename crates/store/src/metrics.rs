@@ -1,6 +1,6 @@
 //! The store's metrics.
 
-use outrigger_core::{Metric, MetricKind};
+use outrigger_core::{Metric, MetricKind, Reason};
 
 use crate::{Error, space::Usage};
 
@@ -71,8 +71,18 @@ pub(crate) fn measured(usage: &Usage) {
     set(Kind::Tree, usage.trees.as_u64());
 }
 
-pub(crate) fn max_size(bytes: u64) {
-    metrics::gauge!(MAX_SIZE).set(bytes as f64);
+/// Notes the size, and makes what is counted begin at 0: it is there before anything
+/// has happened, and the first time is a rise.
+pub(crate) fn begin(max_size: u64) {
+    metrics::gauge!(MAX_SIZE).set(max_size as f64);
+    for kind in [Kind::Blob, Kind::Partial, Kind::Tree] {
+        metrics::counter!(EVICTIONS, "kind" => kind.as_str()).absolute(0);
+    }
+    for reason in [Reason::ImageInvalid, Reason::StoreFull] {
+        metrics::counter!(UNPACK_FAILURES, "reason" => reason.as_str()).absolute(0);
+    }
+    // To be known is enough for a histogram.
+    let _ = metrics::histogram!(UNPACKS);
 }
 
 pub(crate) fn evicted(kind: Kind) {

@@ -76,6 +76,13 @@ impl Store {
         Reservation::open(&self.inner, claim, in_use)
     }
 
+    /// Looks again at what the store takes, for those who watch.
+    pub(crate) fn note_usage(&self) {
+        if let Err(error) = self.usage() {
+            tracing::warn!(%error, "the store cannot be measured");
+        }
+    }
+
     /// What the store takes now.
     pub fn usage(&self) -> Result<Usage> {
         let claims = self.inner.claims();

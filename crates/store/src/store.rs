@@ -53,7 +53,7 @@ impl Store {
         let layout = Layout { root };
         let lock = lock(&layout)?;
         prepare(&layout)?;
-        metrics::max_size(config.max_size.as_u64());
+        metrics::begin(config.max_size.as_u64());
         let inner = Inner {
             journal: Journal::open(&layout)?,
             max_size: config.max_size,
@@ -64,7 +64,9 @@ impl Store {
             _lock: lock,
             layout,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        let store = Self { inner: Arc::new(inner) };
+        store.note_usage();
+        Ok(store)
     }
 
     /// The store's directory as this process sees it: absolute, without links.

@@ -105,10 +105,11 @@ impl Store {
             claims.protects_layer(layer)
                 || others.iter().any(|tree| tree.sidecar.layers.contains(layer))
         };
-        layers
-            .iter()
-            .filter(|layer| !wanted(layer))
-            .try_for_each(|layer| disk::remove(&layout.blob(layer)))
+        let unwanted = layers.iter().filter(|layer| !wanted(layer));
+        let removed = unwanted.map(|layer| layout.blob(layer)).try_for_each(|it| disk::remove(&it));
+        drop(claims);
+        self.note_usage();
+        removed
     }
 }
 

@@ -65,6 +65,7 @@ impl Store {
         match self.unpack_new(package, in_use) {
             Ok(tree) => {
                 metrics::unpacked(started.elapsed());
+                self.note_usage();
                 Ok(tree)
             }
             Err(error) => {

@@ -4,6 +4,7 @@ mod terms;
 
 use std::{fs, path::PathBuf, str::FromStr, time::Duration};
 
+use reqwest::redirect;
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
@@ -93,6 +94,7 @@ impl Access {
         let mut builder = reqwest::Client::builder();
         if !url.starts_with("https://") {
             self.plainly()?;
+            builder = plain(builder);
         }
         if let Some(path) = &self.ca {
             let roots = reqwest::Certificate::from_pem_bundle(&read(path)?);
@@ -152,6 +154,16 @@ impl Access {
         let token = self.token()?.map(|token| format!("Bearer {token}").parse());
         token.transpose().map_err(invalid)
     }
+}
+
+/// A client that speaks no TLS: it trusts nobody, so that a system without authorities
+/// will do, and does not let itself be sent to https.
+fn plain(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+    let redirects = redirect::Policy::custom(|attempt| match attempt.url().scheme() {
+        "https" => attempt.error("the server asks to be called over https"),
+        _ => redirect::Policy::default().redirect(attempt),
+    });
+    builder.tls_certs_only([]).redirect(redirects)
 }
 
 /// The URL with another name, which is still reached where the URL's own is.

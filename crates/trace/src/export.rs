@@ -16,7 +16,7 @@ use opentelemetry_sdk::{
 use tokio::task::spawn_blocking;
 use tonic::transport::{ClientTlsConfig, Endpoint};
 
-use crate::{Tracer, processor::Bounded};
+use crate::{Tracer, metrics, processor::Bounded};
 
 /// How long the collector may take to answer, with all attempts for a message.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,6 +105,7 @@ impl Exporter {
             .with_resource(Resource::builder_empty().with_attributes(resource).build())
             .with_span_processor(Bounded::new(exporter))
             .build();
+        metrics::begin();
         Ok((Tracer::new(&provider, config.ratio), Self(provider)))
     }
 

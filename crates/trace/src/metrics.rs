@@ -22,11 +22,25 @@ pub(crate) enum Outcome {
     Failed,
 }
 
+impl Outcome {
+    const ALL: [Self; 3] = [Self::Exported, Self::Dropped, Self::Failed];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exported => "exported",
+            Self::Dropped => "dropped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Makes what is counted begin at 0, so that the first time is a rise.
+pub(crate) fn begin() {
+    for outcome in Outcome::ALL {
+        metrics::counter!(SPANS, "outcome" => outcome.as_str()).absolute(0);
+    }
+}
+
 pub(crate) fn count(outcome: Outcome, spans: u64) {
-    let outcome = match outcome {
-        Outcome::Exported => "exported",
-        Outcome::Dropped => "dropped",
-        Outcome::Failed => "failed",
-    };
-    metrics::counter!(SPANS, "outcome" => outcome).increment(spans);
+    metrics::counter!(SPANS, "outcome" => outcome.as_str()).increment(spans);
 }

@@ -246,6 +246,25 @@ def test_digest_pinned_images():
     images = {each["name"]: each["image"] for each in containers(EVERYTHING.pod)}
     assert images["outrigger"] == f"registry.example/outrigger@sha256:{'1' * 64}"
     assert images["engine"] == f"docker.io/tensorflow/serving@sha256:{'3' * 64}"
+    for hook in EVERYTHING.of_kind("Pod"):
+        assert {each["image"] for each in containers(hook["spec"])} == {images["outrigger"]}
+
+
+@pytest.mark.parametrize("tag", ["", "2.19.1"])
+def test_a_digest_wins_over_the_tag(tag):
+    pinned = {"tag": tag, "digest": f"sha256:{'4' * 64}"}
+    values = {"image": pinned, "engine": {"image": pinned}}
+    pod = render(merge(CASES["minimal"].values, values)).pod
+    assert all(each["image"].endswith(f"@sha256:{'4' * 64}") for each in containers(pod))
+
+
+def test_notes_tell_which_images_are_not_pinned():
+    both = "Pin image.digest and engine.image.digest"
+    one = "Pin engine.image.digest"
+    assert both in MINIMAL.notes
+    digest = {"digest": f"sha256:{'4' * 64}"}
+    assert one in render(merge(CASES["minimal"].values, {"image": digest})).notes
+    assert "Pin " not in EVERYTHING.notes
 
 
 def test_no_image_is_latest(case):

@@ -85,8 +85,9 @@ def test_selectors_find_the_pods_and_only_them(case):
 
 
 def test_restricted_pod_security(case):
-    for pod in [case.rendered.pod, *(each["spec"] for each in case.rendered.of_kind("Pod"))]:
-        assert security.violations(pod) == []
+    for pod in [case.rendered.workload["spec"]["template"], *case.rendered.of_kind("Pod")]:
+        annotations = pod["metadata"].get("annotations")
+        assert security.violations(pod["spec"], annotations) == []
 
 
 @pytest.mark.skipif(shutil.which("helm") is None, reason="no helm on PATH")

@@ -71,6 +71,7 @@ def test_prometheus_answers_what_operators_ask(own_stack, tiny, prometheus):
     memory = watched.value(f'outrigger_model_memory_bytes{{model="{MODEL}",digest="{digest}"}}')
     assert memory > 0
     assert watched.value('sum(outrigger_model_cache_total{kind="tree",result="miss"})') >= 1
+    assert watched.value('outrigger_store_size_bytes{kind="tree"}') > 0, "with what came last"
     assert watched.query('outrigger_build_info{version!="",revision!="",rustc=~"1[.].+"} == 1')
     assert watched.value("process_resident_memory_bytes") > 1 << 20
     assert watched.value("time() - process_start_time_seconds") > 0

@@ -152,7 +152,10 @@ def test_a_canary_has_arms_and_bounds_that_close_in_and_a_verdict(stack, page, p
         signals = "[...document.querySelectorAll('.signal')].map((it) => it.dataset.signal).sort()"
         assert page.run(signals) == ["error_rate", "latency", "non_finite", "scores"]
         assert page.run(WIDTHS) < 1, "the bounds are closer than at first"
-        page.wait_for("document.querySelector('.tiles .spark')")
+        page.wait_for("document.querySelector('.tiles .spark .line')")
+        # What the requests took: a line, once there are two points, and the last figure.
+        page.wait_for("document.querySelector('td.latency .spark .line')")
+        page.wait_for("document.querySelector('td.latency .figure').innerText.endsWith('s')")
         picture(page, "canary-light")
         page.prefer("dark")
         picture(page, "canary-dark")

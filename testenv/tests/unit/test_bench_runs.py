@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from outrigger_testenv import browser
 from outrigger_testenv.bench import __main__ as command
+from outrigger_testenv.bench import page
 from outrigger_testenv.bench.allocations import count
 from outrigger_testenv.bench.canary import value
 from outrigger_testenv.bench.figure import QUICK, Failed, Figure, Measurement, at_least
@@ -191,6 +193,18 @@ def test_a_figure_that_fails_does_not_take_the_others_with_it(tmp_path, capsys, 
     told = capsys.readouterr()
     assert told.out.splitlines()[-1] == "bench figure-1 3.00 x"
     assert "figure-0 failed: engine: no" in told.err.splitlines()
+    assert [path.name for path in tmp_path.iterdir()] == ["figure-1.json"]
+
+
+def test_a_figure_that_takes_what_is_not_here_is_told_and_no_failure(
+    tmp_path, capsys, no_circumstances, monkeypatch
+):
+    monkeypatch.setattr(browser, "available", lambda: False)
+    both = figures(page.first_paint, lambda *_: Measurement([3.0]))
+    assert command.measure_all(both, None, QUICK, tmp_path) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-1] == "bench figure-1 3.00 x"
+    assert "figure-0 skipped: chromium is not installed" in told.err
     assert [path.name for path in tmp_path.iterdir()] == ["figure-1.json"]
 
 

@@ -53,6 +53,14 @@ impl Field {
         number.ok_or_else(|| self.problem(format!("{} needs a whole number in range", self.name)))
     }
 
+    pub(super) fn boolean(&self) -> Result<bool> {
+        match &self.value {
+            Value::Word(word) if ["true", "True", "t", "1"].contains(&word.as_str()) => Ok(true),
+            Value::Word(word) if ["false", "False", "f", "0"].contains(&word.as_str()) => Ok(false),
+            _ => Err(self.problem(format!("{} needs true or false", self.name))),
+        }
+    }
+
     pub(super) fn unknown(&self, message: &str) -> Problem {
         self.problem(format!("{message} has no field {}", self.name))
     }

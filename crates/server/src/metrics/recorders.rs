@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use metrics::{Counter, Histogram};
 
 use super::{
-    FEATURES, REQUEST_SECONDS, REQUESTS, SCORES, STAGE_SECONDS, ServedAs, Stage, TREATMENTS, USERS,
+    FEATURES, REQUEST_SECONDS, REQUESTS, SCORES, STAGE_SECONDS, STAND_INS, ServedAs, Stage,
+    TREATMENTS, USERS,
 };
 use crate::call::{Method, Surface};
 
@@ -19,6 +20,8 @@ pub(super) struct Recorders {
     pub(super) scores: Histogram,
     /// Missing, unknown, out of the vocabulary.
     pub(super) features: [Counter; 3],
+    /// Of the model's, whichever the arm.
+    pub(super) stand_ins: Counter,
 }
 
 impl Recorders {
@@ -35,6 +38,7 @@ impl Recorders {
             treatments: metrics::histogram!(TREATMENTS, "model" => model(), "arm" => arm),
             scores: metrics::histogram!(SCORES, "model" => model(), "arm" => arm),
             features: ["missing", "unknown", "out_of_vocabulary"].map(feature),
+            stand_ins: metrics::counter!(STAND_INS, "model" => model()),
         }
     }
 }

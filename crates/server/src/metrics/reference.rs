@@ -14,6 +14,10 @@ names of models that this process has served: names that callers make up never b
 the first `metrics.max_models` of them, models share the label `other`; gauges are then left out. A
 label `arm` is live, canary, pinned (a digest or a canary's own tag was asked for) or empty.
 
+What is counted is there from the start, at 0, as far as it can be known then. What is told of a model
+comes with its first request, of its canaries with their trial, of TLS, tokens and traces where they are
+configured; a reason, beyond those that alerts ask for, when it is the first time.
+
 | metric | kind | labels | |
 |---|---|---|---|
 ";

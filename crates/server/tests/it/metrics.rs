@@ -118,8 +118,6 @@ async fn the_metrics_of_the_request_path_are_all_exposed_after_traffic() {
     let (_, text) = stack.health("/metrics").await;
     let exposed = exposed(&text);
     let rare = [
-        // Only a defect in a handler brings this one out.
-        "outrigger_request_panics_total",
         // These come with TLS.
         "outrigger_tls_handshake_failures_total",
         "outrigger_tls_certificate_expiry_timestamp_seconds",

@@ -10,6 +10,13 @@
 {{- if and (include "outrigger.speaksTLS" (list . "http")) (eq (dig "http" "server" (default dict .Values.config.tls)) "mutual") }}true{{ end -}}
 {{- end -}}
 
+{{/* The values that would pin the images which go by a tag. */}}
+{{- define "outrigger.notPinned" -}}
+{{- $ours := ternary "image.digest" "" (empty .Values.image.digest) -}}
+{{- $engines := ternary "engine.image.digest" "" (empty .Values.engine.image.digest) -}}
+{{- compact (list $ours $engines) | join " and " -}}
+{{- end -}}
+
 {{/* What a caller has to bring, in words. */}}
 {{- define "outrigger.notesShown" -}}
 {{- if include "outrigger.showsCertificate" . -}}

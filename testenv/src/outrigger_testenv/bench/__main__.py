@@ -2,8 +2,8 @@
 
 A figure is a line `bench <name> <value> <unit>` on standard output, below a comment
 with its spread, and a file with every sample. Plan, progress, and a summary with the
-targets go to standard error. A target missed is told, and no failure; a figure that
-could not be measured is one.
+targets go to standard error. A target missed is told, and no failure; nor is a figure that
+takes what this machine does not have. One that could not be measured is.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from outrigger_testenv.bench.figure import FULL, QUICK, Effort, Figure
+from outrigger_testenv.bench.figure import FULL, QUICK, Effort, Figure, Skipped
 from outrigger_testenv.bench.figures import FIGURES, chosen
 from outrigger_testenv.bench.machine import commit, load_average, machine
 from outrigger_testenv.bench.programs import build
@@ -57,6 +57,9 @@ def measure_all(figures: Sequence[Figure], setup: Setup, effort: Effort, output:
         figure.file(output).unlink(missing_ok=True)
         try:
             result = measure(figure, setup, effort)
+        except Skipped as missing:
+            summary.append(f"{figure.name} skipped: {missing}")
+            _say(summary[-1])
         # The others can be measured all the same.
         except Exception as error:
             failures += 1

@@ -13,6 +13,10 @@ class Failed(RuntimeError):
     """A figure could not be measured, and why."""
 
 
+class Skipped(RuntimeError):
+    """A figure takes something that this machine does not have, and what."""
+
+
 @dataclass(frozen=True)
 class Target:
     """What a figure should reach."""
@@ -75,7 +79,7 @@ class Figure:
     name: str
     about: str
     unit: str
-    # Raises Failed.
+    # Raises Failed, and Skipped.
     measure: "Callable[[Setup, Effort], Measurement]"
     # None: told, but nothing to hold it against.
     target: Target | None

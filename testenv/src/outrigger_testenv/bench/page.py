@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from outrigger_testenv import browser
-from outrigger_testenv.bench.figure import Effort, Failed, Measurement
+from outrigger_testenv.bench.figure import Effort, Measurement, Skipped
 from outrigger_testenv.bench.setup import Setup
 from outrigger_testenv.browser import Browser, Page
 
@@ -25,7 +25,7 @@ def transferred(setup: Setup, effort: Effort) -> Measurement:
 
 def _visits(setup: Setup, effort: Effort, measure: Callable[[Page], float]) -> Measurement:
     if not browser.available():
-        raise Failed("chromium is not installed, see scripts/install-test-tools")
+        raise Skipped("chromium is not installed, see scripts/install-test-tools")
     url = f"http://{setup.stack.serve.admin}/ui"
     with (
         tempfile.TemporaryDirectory(prefix="outrigger-browser-") as directory,

@@ -1,4 +1,4 @@
-"""Rules and queries: checked with promtool, and against what the binary says it exposes."""
+"""Rules and queries: checked with promtool, and against what the binary declares and exposes."""
 
 import json
 import re
@@ -16,8 +16,49 @@ from outrigger_testenv.chart.render import Rendered
 
 # Given by Prometheus to every target of a monitor, or to histograms.
 TARGET_LABELS = {"namespace", "job", "pod", "le"}
+
+PREDICTION = "a prediction"
+IN_ENGINE = "a model in the engine"
+TRIAL = "a canary on trial"
+PROFILE = "a canary on trial whose model has a profile.json"
+TLS = "TLS"
+SECRETS = "TLS or tokens"
+TRACES = "a collector of traces"
+# What a server does not expose from its start on, by what it waits for. It cannot be known
+# before: which models there are, and what the configuration has left out.
+LATER = {
+    "outrigger_requests_total": PREDICTION,
+    "outrigger_request_duration_seconds": PREDICTION,
+    "outrigger_request_stage_duration_seconds": PREDICTION,
+    "outrigger_request_features_total": PREDICTION,
+    "outrigger_request_score": PREDICTION,
+    "outrigger_request_treatments": PREDICTION,
+    "outrigger_request_users": PREDICTION,
+    "outrigger_canary_stand_ins_total": PREDICTION,
+    "outrigger_model_memory_bytes": IN_ENGINE,
+    "outrigger_canary_decisions_total": TRIAL,
+    "outrigger_canary_requests_total": TRIAL,
+    "outrigger_canary_shadows_total": TRIAL,
+    "outrigger_canary_share": TRIAL,
+    "outrigger_canary_share_mismatch": TRIAL,
+    "outrigger_canary_starved_total": TRIAL,
+    "outrigger_canary_starving": TRIAL,
+    "outrigger_canary_time_ratio": TRIAL,
+    "outrigger_canary_skew": PROFILE,
+    "outrigger_tls_handshake_failures_total": TLS,
+    "outrigger_tls_certificate_expiry_timestamp_seconds": TLS,
+    "outrigger_secret_reloads_total": SECRETS,
+    "outrigger_trace_spans_total": TRACES,
+}
+
 _SELECTOR = re.compile(r"\b((?:outrigger|process)_\w+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
+_OPERATORS = {
+    "=": lambda wanted, value: wanted == value,
+    "!=": lambda wanted, value: wanted != value,
+    "=~": lambda wanted, value: bool(re.fullmatch(wanted, value)),
+    "!~": lambda wanted, value: not re.fullmatch(wanted, value),
+}
 _GROUPING = re.compile(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)")
 
 
@@ -33,6 +74,14 @@ class Selector:
         """The metric as it is declared: without a histogram's endings."""
         return re.sub(r"_(bucket|sum|count)$", "", self.metric)
 
+    def takes(self, labels: Mapping[str, str]) -> bool:
+        """Whether a sample of its family is meant, of whichever target and model."""
+        return all(
+            _OPERATORS[operator](value, labels.get(label, ""))
+            for label, operator, value in self.matchers
+            if label not in TARGET_LABELS | {"model"}
+        )
+
 
 def selectors(query: str) -> list[Selector]:
     """All metrics of ours in a query."""
@@ -47,8 +96,8 @@ def groupings(query: str) -> set[str]:
     return {each.strip() for each in found}
 
 
-def exposed() -> dict[str, set[str]]:
-    """Every metric that the binary can expose, with its labels."""
+def declared() -> dict[str, set[str]]:
+    """Every metric of the binary's reference page, with its labels."""
     printed = subprocess.run(
         [outrigger(), "serve", "--print-reference", "metrics"],
         capture_output=True,

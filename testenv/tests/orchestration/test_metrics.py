@@ -1,0 +1,114 @@
+"""What the reference page declares, a running server exposes; so rules and dashboard find it."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from outrigger_testenv import authority, images
+from outrigger_testenv.builder import ModelPackage
+from outrigger_testenv.chart import prometheus
+from outrigger_testenv.chart.cases import CASES
+from outrigger_testenv.chart.render import render
+from outrigger_testenv.client import request, selector
+from outrigger_testenv.errors import OutriggerError
+from outrigger_testenv.load import Load
+from outrigger_testenv.stack import merge
+from outrigger_testenv.variants import better, good
+
+MODEL = "metrics/tiny"
+AGES = range(20, 80)
+OFFERS = pd.DataFrame({"price": np.linspace(-3, 3, 7, dtype="float32")})
+# Goes on until the test ends.
+TRIAL = {"minimum_time": "3600s", "warm_up": {"requests": 200}, "ramp": {"share": 0.3}}
+
+
+def scrape(stack):
+    """The samples of each family."""
+    status, text = stack.serve.get("/metrics")
+    assert status == 200
+    return prometheus.families(text)
+
+
+def requests():
+    """Of many users, who come without a key."""
+    for age in AGES:
+        message = request({"age": age}, OFFERS)
+        message.model.CopyFrom(selector(MODEL))
+        yield message
+
+
+def profiled(package, directory):
+    """The same model, with a profile.json."""
+    shutil.copytree(package.directory, directory)
+    made = ModelPackage(directory)
+    made.write_profile(pd.DataFrame({"age": AGES}), OFFERS)
+    return made
+
+
+@pytest.fixture
+def stack(own_stack, tmp_path, needs_registry):
+    """One with all that can be configured: TLS where it is in nobody's way, traces, canaries."""
+    if not authority.available():
+        pytest.skip("needs openssl, see scripts/install-test-tools")
+    made = authority.certificate(tmp_path / "authority", "127.0.0.1")
+    tls = {"certificate": str(made.file), "key": str(made.key), "http": "server"}
+    plain = dict.fromkeys(("grpc", "health", "admin"), "plain")
+    return own_stack(
+        overrides={
+            "tls": tls | plain,
+            # Nobody has to take them.
+            "traces": {"endpoint": "http://127.0.0.1:9"},
+            "canary": {"defaults": TRIAL},
+        }
+    )
+
+
+def used(stack, package, tmp_path):
+    """The samples of the server with a canary on trial, after failures too."""
+    first = stack.push(profiled(package(good), tmp_path / "live"), MODEL)
+    client = stack.client()
+    client.load(MODEL)
+    images.push_layers(stack.registry, "models/metrics/broken", "latest", [images.tar({})])
+    for broken in (lambda: client.load("metrics/broken"), lambda: client.load("metrics/nobody")):
+        with pytest.raises(OutriggerError):
+            broken()
+    with Load(stack.serve.target, requests(), tmp_path, concurrency=2) as load:
+        load.wait_for(first)
+        canary = profiled(package(better), tmp_path / "canary")
+        load.wait_for(stack.push(canary, MODEL, "latest_canary"))
+        # Features are looked at when the trial is, once a second.
+        stack.serve.process.wait_until(lambda: "outrigger_canary_skew" in scrape(stack), 60)
+        return scrape(stack)
+
+
+def test_a_server_that_has_not_done_anything_exposes_what_it_can_know(own_stack):
+    assert set(scrape(own_stack())) == set(prometheus.declared()) - set(prometheus.LATER)
+
+
+def test_a_server_in_use_exposes_what_is_declared_and_what_rules_and_dashboard_ask_for(
+    stack, package, tmp_path
+):
+    declared, scraped = prometheus.declared(), used(stack, package, tmp_path)
+    assert set(scraped) == set(declared)
+    for family, samples in scraped.items():
+        for labels in samples:
+            assert set(labels) - {"le"} == declared[family], family
+    for asked in selectors():
+        assert any(asked.takes(labels) for labels in scraped[asked.family]), asked
+
+
+def selectors():
+    """What the rules and the dashboard ask for."""
+    values = {"monitoring": {"rules": {"disabled": []}}}
+    everything = render(merge(CASES["everything"].values, values))
+    queries = [
+        *(alert["expr"] for alert in prometheus.alerts(everything)),
+        *prometheus.dashboard_queries(prometheus.dashboard(everything)),
+    ]
+    for asked in (each for query in queries for each in prometheus.selectors(query)):
+        ways_to_fail = any(label == "reason" for label, _, _ in asked.matchers)
+        # Of a request that fails, there is nothing before it has.
+        if not (ways_to_fail and asked.family == "outrigger_requests_total"):
+            yield asked
