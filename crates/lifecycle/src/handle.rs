@@ -137,10 +137,12 @@ impl Handle {
         self.shared.canaries.clone()
     }
 
-    /// Decides about the canary of `tag` by hand. Returns when that has begun.
+    /// Decides about the canary of `tag` by hand. Returns when that has begun: an
+    /// abort, when it is sure that the registry's tag is not being moved to the canary.
     ///
     /// # Errors
-    /// `CANARY_NOT_FOUND` when none is on trial.
+    /// `CANARY_NOT_FOUND` when none is on trial; of an abort, `CANARY_PROMOTED` when it
+    /// comes too late, and the registry's failure when only that knows and does not say.
     pub async fn decide(
         &self,
         model: &ModelName,
