@@ -131,11 +131,11 @@ impl Service {
             note_mismatch(key, running);
         }
         running.fits = fits;
-        metrics::sizes_fit(&key.name, fits);
+        metrics::sizes_fit(key, fits);
         running.note_skew(key);
         note_time(key, running, conclusion, now);
         if share != before {
-            metrics::share(&key.name, share);
+            metrics::share(key, share);
             tracing::info!(
                 model.name = %key.name, model.tag = %key.tag,
                 model.digest = %running.pair.canary,
@@ -368,7 +368,7 @@ impl Running {
     fn note_skew(&self, key: &TagKey) {
         for arm in [Arm::Live, Arm::Canary] {
             if let Some(farthest) = self.deviations(arm, 1).first() {
-                metrics::skew(&key.name, arm, farthest.size());
+                metrics::skew(key, arm, farthest.size());
             }
         }
     }
@@ -384,7 +384,7 @@ fn note_time(key: &TagKey, running: &mut Running, end: Option<Conclusion>, now: 
         Some(Conclusion::Promote(Cause::Starved) | Conclusion::Rollback(Cause::Starved))
     );
     let starving = given_up || !trial.is_promising() && (said || ratio >= 1.0);
-    metrics::time_used(&key.name, ratio, starving);
+    metrics::time_used(key, ratio, starving);
     if starving && !running.starved {
         running.starved = true;
         metrics::starved(&key.name);

@@ -95,9 +95,9 @@ impl Service {
         running.promotion.retract();
         running.promotion.refuse_aborts(&not_found(key));
         self.canaries.changed.insert(key.name.clone());
-        metrics::share(&key.name, None);
-        metrics::sizes_fit(&key.name, true);
-        metrics::time_used(&key.name, 0.0, false);
+        metrics::share(key, None);
+        metrics::sizes_fit(key, true);
+        metrics::time_used(key, 0.0, false);
         Some(running)
     }
 
