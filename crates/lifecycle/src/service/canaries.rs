@@ -134,8 +134,8 @@ impl Service {
         metrics::sizes_fit(key, fits);
         running.note_skew(key);
         note_time(key, running, conclusion, now);
+        metrics::share(key, share);
         if share != before {
-            metrics::share(key, share);
             tracing::info!(
                 model.name = %key.name, model.tag = %key.tag,
                 model.digest = %running.pair.canary,

@@ -31,8 +31,12 @@ struct Tried {
 
 impl Tried {
     async fn start(model: &'static str, settings: &str) -> Self {
-        let settings = [("canary.defaults", settings), ("images.poll_interval", "1s")];
-        let stack = Stack::with(&settings).await;
+        Self::start_with(model, settings, &[]).await
+    }
+
+    async fn start_with(model: &'static str, settings: &str, others: &[(&str, &str)]) -> Self {
+        let usual = [("canary.defaults", settings), ("images.poll_interval", "1s")];
+        let stack = Stack::with(&[&usual, others].concat()).await;
         stack.publish(model, &linear(0.0)).await;
         let tried = Self { stack, model, tag: None };
         tried.ask("").await;
@@ -208,6 +212,35 @@ async fn a_canary_that_is_not_up_yet_is_seen_to_wait() {
     assert_eq!((seen.canaries[0].share, seen.canaries[0].verdict.as_ref()), (0.0, None));
     gate.open();
     tried.until(is_in(Phase::Split)).await;
+}
+
+#[tokio::test]
+async fn a_trial_that_waited_for_its_model_shows_what_it_has_seen_before() {
+    let idle = [("store.idle_ttl", "2s")];
+    let tried = Tried::start_with("trials/idle", ENDLESS, &idle).await;
+    tried.stack.publish_as(tried.model, "latest_canary", &linear(1.0)).await;
+    let requests = |it: &ListCanariesResponse| {
+        let verdict = it.canaries.first().and_then(|it| it.verdict.as_ref());
+        verdict.map_or(0, |it| it.canary_requests)
+    };
+    let before = requests(&tried.until(|it| requests(it) > 200).await);
+    while !tried.list().await.canaries.is_empty() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let share = r#"outrigger_canary_share{model="MODEL",tag="latest"}"#;
+    assert!(tried.shows(share, "0").await);
+    let end = Instant::now() + PATIENCE;
+    let seen = loop {
+        tried.ask("").await;
+        let seen = tried.list().await;
+        if requests(&seen) > 0 {
+            break seen;
+        }
+        assert!(Instant::now() < end, "{seen:#?}");
+    };
+    assert!(requests(&seen) >= before, "{seen:#?}");
+    assert_eq!(seen.decisions, []);
+    assert!(tried.shows(share, "0.5").await);
 }
 
 #[tokio::test]
