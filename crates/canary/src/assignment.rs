@@ -78,6 +78,12 @@ impl Exposures {
         let bit = 1 << (place % 64);
         word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
+
+    /// Whether the key of this draw, which is the canary's, is seen there for the first
+    /// time: live may have had it while the share was smaller. This takes a bit more.
+    pub fn first_on_canary(&self, draw: Draw) -> bool {
+        self.first(Draw(mixed(draw.0)))
+    }
 }
 
 impl Default for Exposures {
@@ -207,6 +213,19 @@ mod tests {
         assert!(draws.iter().all(|draw| !exposures.first(*draw)));
         let canary = first.iter().filter(|draw| draw.arm(share(0.1)) == Arm::Canary).count();
         assert_binomial(canary, first.len(), 0.1);
+    }
+
+    #[test]
+    fn keys_are_seen_on_the_canary_apart_from_those_that_are_seen_at_all() {
+        let exposures = Exposures::new();
+        let draws: Vec<_> = keys().map(|key| Draw::of_key("sha256:0a", &key)).collect();
+        let moved = &draws[..KEYS / 10];
+        let first = moved.iter().filter(|draw| exposures.first_on_canary(**draw)).count();
+        assert!(first > moved.len() * 9 / 10, "{first}");
+        assert!(moved.iter().all(|draw| !exposures.first_on_canary(*draw)));
+        // A key's two places have nothing to do with each other.
+        let seen = |draws: &[Draw]| draws.iter().filter(|draw| exposures.first(**draw)).count();
+        assert_binomial(seen(moved), moved.len(), 0.9858);
     }
 
     #[test]

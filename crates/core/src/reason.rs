@@ -79,6 +79,8 @@ reasons! {
     DigestNotFound = "DIGEST_NOT_FOUND", NotFound, Never;
     /// No canary of this model is on trial.
     CanaryNotFound = "CANARY_NOT_FOUND", NotFound, Never;
+    /// The canary cannot be aborted any more: the live tag names it already.
+    CanaryPromoted = "CANARY_PROMOTED", FailedPrecondition, Never;
     /// The image's label `dev.outrigger.canary` cannot be used: the canary is not tried.
     CanaryInvalid = "CANARY_INVALID", FailedPrecondition, Never;
     /// The image's reference is not under `images.allowed`.

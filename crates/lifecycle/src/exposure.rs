@@ -6,7 +6,7 @@ use outrigger_canary::Share;
 use outrigger_core::{Arm, ModelKey};
 
 /// That a routing key was given an arm. There is one log line for it, once its first
-/// request is over, however it went.
+/// request on that arm is over, however it went.
 #[derive(Debug)]
 pub(crate) struct Exposure {
     key: String,
@@ -17,16 +17,14 @@ pub(crate) struct Exposure {
 }
 
 impl Exposure {
-    /// `None` unless the log's level names it: keys may be personal.
-    pub(crate) fn logged(key: &str, model: &ModelKey, arm: Arm, share: Share) -> Option<Self> {
-        let logged = tracing::enabled!(target: "outrigger_exposure", tracing::Level::DEBUG);
-        logged.then(|| Self {
-            key: key.to_owned(),
-            model: model.clone(),
-            arm,
-            share,
-            propensity: OnceLock::new(),
-        })
+    /// Whether the log's level names exposures: keys may be personal.
+    pub(crate) fn is_logged() -> bool {
+        tracing::enabled!(target: "outrigger_exposure", tracing::Level::DEBUG)
+    }
+
+    pub(crate) fn new(key: &str, model: &ModelKey, arm: Arm, share: Share) -> Self {
+        let (key, model) = (key.to_owned(), model.clone());
+        Self { key, model, arm, share, propensity: OnceLock::new() }
     }
 
     /// Notes with which probability the model has drawn what it chose.

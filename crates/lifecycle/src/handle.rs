@@ -22,6 +22,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
+    /// Whether its leases are part of trials.
+    pub(crate) is_counted: bool,
 }
 
 pub(crate) struct Shared {
@@ -105,10 +107,17 @@ impl Handle {
                 Some(Ok(Lease::new(Arc::clone(servable), selector, asked, self.shared.clock)))
             }
             Route::Split(split) => {
-                let clock = self.shared.clock;
-                Some(Ok(Lease::of_split(split, routing_key, selector, asked, clock)))
+                let lease = if self.is_counted { Lease::of_split } else { Lease::beside_split };
+                Some(Ok(lease(split, routing_key, selector, asked, self.shared.clock)))
             }
         }
+    }
+
+    /// The same way for whoever only looks: the leases are those that a request with
+    /// the routing key gets, and no part of a trial.
+    #[must_use]
+    pub fn uncounted(&self) -> Self {
+        Self { is_counted: false, ..self.clone() }
     }
 
     /// What a request for `model` means that names neither tag nor digest.
@@ -137,10 +146,12 @@ impl Handle {
         self.shared.canaries.clone()
     }
 
-    /// Decides about the canary of `tag` by hand. Returns when that has begun.
+    /// Decides about the canary of `tag` by hand. Returns when that has begun: an
+    /// abort, when it is sure that the registry's tag is not being moved to the canary.
     ///
     /// # Errors
-    /// `CANARY_NOT_FOUND` when none is on trial.
+    /// `CANARY_NOT_FOUND` when none is on trial; of an abort, `CANARY_PROMOTED` when it
+    /// comes too late, and the registry's failure when only that knows and does not say.
     pub async fn decide(
         &self,
         model: &ModelName,

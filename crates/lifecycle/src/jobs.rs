@@ -36,8 +36,8 @@ pub(crate) enum Done {
     Pulled { origin: Origin, result: Result<Kept, Failure>, trees: Option<BTreeSet<Digest>> },
     /// A preparation.
     Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
-    /// A canary's promotion in the registry.
-    Promoted { key: TagKey, canary: Digest, result: Result<promote::Told, Failure> },
+    /// A canary's promotion in the registry, in the trial of that number.
+    Promoted { key: TagKey, number: u64, result: Result<promote::Told, Failure> },
     /// A look for what other control planes say of a trial.
     Looked { key: TagKey, number: u64, verdict: Option<verdicts::Verdict> },
     /// Versions that are up and must not be.

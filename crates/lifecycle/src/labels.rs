@@ -1,4 +1,4 @@
-//! Models' names as labels: never more than a bounded number of them.
+//! Models' names and tags as labels: never more than a bounded number of them.
 
 use std::{
     collections::HashSet,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use outrigger_core::ModelName;
+use outrigger_core::{ModelName, fleet::TagKey};
 
 /// What models without a label of their own share.
 pub const OTHER: &str = "other";
@@ -22,17 +22,29 @@ struct Labels {
 }
 
 static LABELS: LazyLock<Labels> = LazyLock::new(|| Labels::new(500));
+/// Tags that have had a canary on trial, with their models.
+static TRIALS: LazyLock<Labels> = LazyLock::new(|| Labels::new(500));
 
-/// Models that get a label of their own, in the order in which they come to serve.
+/// Models that get a label of their own, in the order in which they come to serve,
+/// and as many of their tags, in the order in which they have a canary on trial.
 /// Those that have one keep it.
 pub fn limit_models(most: usize) {
     LABELS.most.store(most, Relaxed);
+    TRIALS.most.store(most, Relaxed);
 }
 
 /// The label of a model that serves; `None`: [`OTHER`]. Names that callers make up
 /// must not come here.
 pub fn model_label(model: &ModelName) -> Option<Arc<str>> {
     LABELS.of(model.as_str())
+}
+
+/// The labels of a model and of a tag that has a canary on trial; `None`: it has none.
+pub(crate) fn trial_labels(key: &TagKey) -> Option<(Arc<str>, Arc<str>)> {
+    let TagKey { name, tag } = key;
+    let model = model_label(name)?;
+    TRIALS.of(&format!("{name}:{tag}"))?;
+    Some((model, Arc::from(tag.as_str())))
 }
 
 impl Labels {

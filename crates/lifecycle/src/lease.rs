@@ -134,6 +134,18 @@ impl Lease {
         Self { arm, split: Some(Arc::clone(split)), counted, exposure, ..lease }
     }
 
+    /// The same lease for whoever only looks: no part of the trial.
+    pub(crate) fn beside_split(
+        split: &Arc<Split>,
+        routing_key: &str,
+        selector: &Selector,
+        asked: &Arc<LastAsked>,
+        clock: Clock,
+    ) -> Self {
+        let arm = split.arm(routing_key);
+        Self { arm, ..Self::new(Arc::clone(split.servable(arm)), selector, asked, clock) }
+    }
+
     /// Whether the tag asked for has a canary on trial.
     pub fn is_tried(&self) -> bool {
         self.split.is_some()

@@ -8,14 +8,15 @@ use metrics::SharedString;
 use outrigger_backend::ReloadError;
 use outrigger_canary::{Observation, Outcome, Pair, Share};
 use outrigger_core::{
-    Arm, Digest, Failure, Metric, MetricKind, ModelName, Reason, Stage, Tag, fleet::Counts,
+    Arm, Digest, Failure, Metric, MetricKind, ModelName, Reason, Stage, Tag,
+    fleet::{Counts, TagKey},
 };
 
 pub(crate) use self::begin::{begin, trial_begins};
 use crate::{
     Replayed,
     canaries::{CanaryDecision, CanaryPhase, CanaryView},
-    labels::{OTHER, model_label},
+    labels::{OTHER, model_label, trial_labels},
     outcomes::Noted,
     signatures::Verified,
 };
@@ -149,8 +150,8 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: CANARY_SHARE,
         kind: MetricKind::Gauge,
-        labels: &["model"],
-        help: "The share of a model's traffic that its canary has.",
+        labels: &["model", "tag"],
+        help: "The share of a tag's traffic that its canary has.",
     },
     Metric {
         name: CANARY_REQUESTS,
@@ -169,7 +170,7 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: CANARY_MISMATCH,
         kind: MetricKind::Gauge,
-        labels: &["model"],
+        labels: &["model", "tag"],
         help: "1 while the sizes of a trial's arms do not fit the canary's share: requests are \
                lost or misrouted on the way, and the comparison is not to be trusted.",
     },
@@ -184,14 +185,14 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: CANARY_SKEW,
         kind: MetricKind::Gauge,
-        labels: &["model", "arm"],
+        labels: &["model", "tag", "arm"],
         help: "How far the features of an arm's requests are from the profile.json of the arm's \
                model: the largest difference of a category's share, of the last trial.",
     },
     Metric {
         name: CANARY_STARVING,
         kind: MetricKind::Gauge,
-        labels: &["model"],
+        labels: &["model", "tag"],
         help: "1 while a canary on trial will not be decided in the time it has, by the requests \
                it gets, or that time is over.",
     },
@@ -205,7 +206,7 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: CANARY_TIME,
         kind: MetricKind::Gauge,
-        labels: &["model"],
+        labels: &["model", "tag"],
         help: "How much of its maximum time a canary's trial has used, 0 to 1 and more; 0 without \
                a trial.",
     },
@@ -330,10 +331,10 @@ fn model(name: &ModelName) -> SharedString {
     model_label(name).map_or(SharedString::const_str(OTHER), SharedString::from)
 }
 
-/// Sets a gauge of a model; of one without a label of its own there is none.
-fn set(gauge: &'static str, name: &ModelName, value: f64) {
-    if let Some(label) = model_label(name) {
-        metrics::gauge!(gauge, "model" => label).set(value);
+/// Sets a gauge of a trial; of one without labels of its own there is none.
+fn set(gauge: &'static str, key: &TagKey, value: f64) {
+    if let Some((model, tag)) = trial_labels(key) {
+        metrics::gauge!(gauge, "model" => model, "tag" => tag).set(value);
     }
 }
 
@@ -344,8 +345,8 @@ pub(crate) fn canaries(canaries: &[CanaryView]) {
     }
 }
 
-pub(crate) fn share(name: &ModelName, share: Option<Share>) {
-    set(CANARY_SHARE, name, share.map_or(0.0, Share::probability));
+pub(crate) fn share(key: &TagKey, share: Option<Share>) {
+    set(CANARY_SHARE, key, share.map_or(0.0, Share::probability));
 }
 
 pub(crate) fn tried(name: &ModelName, noted: &[Noted]) {
@@ -403,14 +404,14 @@ pub(crate) fn decided(decision: &CanaryDecision) {
     .increment(1);
 }
 
-pub(crate) fn sizes_fit(name: &ModelName, fit: bool) {
-    set(CANARY_MISMATCH, name, f64::from(u8::from(!fit)));
+pub(crate) fn sizes_fit(key: &TagKey, fit: bool) {
+    set(CANARY_MISMATCH, key, f64::from(u8::from(!fit)));
 }
 
 /// Notes how much of its time a trial has used, and whether that will do.
-pub(crate) fn time_used(name: &ModelName, ratio: f64, starving: bool) {
-    set(CANARY_TIME, name, ratio);
-    set(CANARY_STARVING, name, f64::from(u8::from(starving)));
+pub(crate) fn time_used(key: &TagKey, ratio: f64, starving: bool) {
+    set(CANARY_TIME, key, ratio);
+    set(CANARY_STARVING, key, f64::from(u8::from(starving)));
 }
 
 pub(crate) fn starved(name: &ModelName) {
@@ -433,8 +434,11 @@ fn wanted(kind: &'static str, there: usize, missing: usize) {
     }
 }
 
-pub(crate) fn skew(name: &ModelName, arm: Arm, size: f64) {
-    metrics::gauge!(CANARY_SKEW, "model" => model(name), "arm" => arm.as_str()).set(size);
+pub(crate) fn skew(key: &TagKey, arm: Arm, size: f64) {
+    if let Some((model, tag)) = trial_labels(key) {
+        metrics::gauge!(CANARY_SKEW, "model" => model, "tag" => tag, "arm" => arm.as_str())
+            .set(size);
+    }
 }
 
 pub(crate) fn lost(count: u64) {

@@ -86,6 +86,11 @@ impl Outcomes {
         self.exposures.first(draw)
     }
 
+    /// Whether a key of the canary's is seen there for the first time in this trial.
+    pub(crate) fn is_first_on_canary(&self, draw: Draw) -> bool {
+        self.exposures.first_on_canary(draw)
+    }
+
     /// Which keys were seen, for a later process.
     pub(crate) fn exposures(&self) -> &Exposures {
         &self.exposures

@@ -191,7 +191,7 @@ pub fn start(
         wake_at: clock.now(),
         preloaded: false,
     };
-    Ok((Handle { shared: Arc::new(shared) }, service))
+    Ok((Handle { shared: Arc::new(shared), is_counted: true }, service))
 }
 
 fn policy(config: &Config) -> Policy {

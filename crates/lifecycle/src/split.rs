@@ -44,18 +44,35 @@ pub struct Answered<'a> {
 }
 
 impl Split {
+    /// The arm of a request with that key. Without a key it is drawn.
+    pub(crate) fn arm(&self, key: &str) -> Arm {
+        self.share.map_or(Arm::Live, |share| self.draw(key).arm(share))
+    }
+
+    fn draw(&self, key: &str) -> Draw {
+        match key {
+            "" => Draw::at_random(rand::random()),
+            key => Draw::of_key(&self.salt, key),
+        }
+    }
+
     /// The arm of a request with that key, and whether the trial counts what
-    /// becomes of it: of each key, it counts the first, and that exposes the key.
-    /// Without a key the arm is drawn.
+    /// becomes of it: of each key, it counts the first. A key is exposed to an arm by
+    /// its first request there: a share that grows gives keys of live's to the canary.
     pub(crate) fn choose(&self, key: &str) -> (Arm, bool, Option<Exposure>) {
         let Some(share) = self.share else { return (Arm::Live, true, None) };
+        let draw = self.draw(key);
+        let arm = draw.arm(share);
         if key.is_empty() {
-            return (Draw::at_random(rand::random()).arm(share), true, None);
+            return (arm, true, None);
         }
-        let draw = Draw::of_key(&self.salt, key);
-        let (arm, is_first) = (draw.arm(share), self.outcomes.is_first(draw));
-        let model = &self.servable(arm).key;
-        let exposure = is_first.then(|| Exposure::logged(key, model, arm, share)).flatten();
+        let is_first = self.outcomes.is_first(draw);
+        let is_exposed = || match arm {
+            Arm::Canary => self.outcomes.is_first_on_canary(draw),
+            _ => is_first,
+        };
+        let exposed = Exposure::is_logged() && is_exposed();
+        let exposure = exposed.then(|| Exposure::new(key, &self.servable(arm).key, arm, share));
         (arm, is_first, exposure)
     }
 

@@ -179,7 +179,8 @@ impl Client {
         self.point(reference, tag, stored).await
     }
 
-    /// The same if the tag means `from`; returns what it means in the end.
+    /// The same if the tag means `from` and `may_push` then says so; returns what it
+    /// means in the end.
     ///
     /// Registries cannot compare and set: the tag is looked up immediately before the
     /// push and after it. What somebody else pushes between the look and the push is
@@ -189,11 +190,12 @@ impl Client {
         reference: &Reference,
         tag: &Tag,
         from: Digest,
+        may_push: impl FnOnce() -> bool,
     ) -> Result<Digest, Error> {
         let stored = self.manifest(reference, &reference.selected()).await?;
         let tagged = reference.with_tag(tag.clone());
         let found = self.resolve(&tagged).await?;
-        if found != from {
+        if found != from || !may_push() {
             return Ok(found);
         }
         self.point(reference, tag, stored).await?;

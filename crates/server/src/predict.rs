@@ -151,7 +151,9 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
-        let lease = self.lease(call, &routing::read(request)?, named).await?;
+        // The first prediction for a routing key is still to come.
+        let looking = Self { models: self.models.uncounted(), ..self.clone() };
+        let lease = looking.lease(call, &routing::read(request)?, named).await?;
         let explain = || lease.plan.explain(&[request], &self.limits);
         let explained = timed(call, Stage::Decode, explain)?;
         let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };

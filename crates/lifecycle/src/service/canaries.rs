@@ -2,6 +2,7 @@
 
 mod act;
 mod journal;
+mod promotion;
 mod verdicts;
 mod view;
 
@@ -12,22 +13,24 @@ use std::{
 };
 
 use outrigger_canary::{
-    Arm, Cause, Conclusion, Decision, Deviation, Exposures, Layer, Progress, Settings, Share, Trial,
+    Arm, Cause, Conclusion, Decision, Deviation, Layer, Settings, Share, Trial,
 };
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Moment,
     fleet::{Answer, TagKey},
 };
-use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::sleep_until};
 
 pub(crate) use self::journal::CanaryRecord;
-use self::journal::Journal;
+use self::{
+    journal::{Decided, Journal, Unfinished},
+    promotion::Promotion,
+};
 
 use super::Service;
 use crate::{
     Profiled,
-    canaries::{By, CanaryDecision},
+    canaries::CanaryDecision,
     lease::Live,
     metrics,
     outcomes::{Noted, Outcomes},
@@ -46,7 +49,7 @@ pub(super) struct Canaries {
     last: u64,
     /// Names whose routes may have changed.
     changed: BTreeSet<ModelName>,
-    /// Trials of an earlier process, until they go on.
+    /// Trials of an earlier process, and of tags that nobody asks for, until they go on.
     unfinished: BTreeMap<TagKey, Unfinished>,
     /// The latest first.
     decisions: VecDeque<CanaryDecision>,
@@ -60,22 +63,6 @@ pub(super) struct Canaries {
 struct Pair {
     live: Digest,
     canary: Digest,
-}
-
-/// What an earlier process has left of a trial.
-struct Unfinished {
-    pair: Pair,
-    progress: Progress,
-    exposures: Exposures,
-    decided: Option<Decided>,
-}
-
-/// What was decided about a trial that has not ended yet.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Decided {
-    Recommended,
-    Promoted(By),
 }
 
 /// A canary on trial.
@@ -97,20 +84,6 @@ struct Running {
     looking: bool,
     /// It was found that it will not be decided in time.
     starved: bool,
-}
-
-/// How far a promotion has come.
-enum Promotion {
-    /// Nobody has decided.
-    Undecided,
-    /// It may be promoted, when somebody says so.
-    Recommended,
-    /// The registry is being told.
-    Running(By),
-    /// The registry was told, or this process answers by it soon.
-    Told(By),
-    /// The registry could not be told, and is told again then.
-    Failed { by: By, failure: Failure, retry_at: Moment },
 }
 
 /// What requests of a tag on trial get: the canary and its route, its share, and
@@ -149,19 +122,7 @@ impl Service {
 
     fn judge_one(&mut self, key: &TagKey, now: Moment) {
         let Some(running) = self.canaries.trials.get_mut(key) else { return };
-        let noted = running.outcomes.take();
-        metrics::tried(&key.name, &noted);
-        metrics::unpaired(&key.name, running.outcomes.take_unpaired());
-        metrics::lost(running.outcomes.take_lost());
-        for noted in noted {
-            match noted {
-                Noted::Outcome(share, observation) => running.trial.observe(share, &observation),
-                Noted::Pair(pair) => running.trial.observe_pair(&pair),
-                Noted::Features(share, arm, categories) => {
-                    running.trial.observe_features(share, arm, &categories);
-                }
-            }
-        }
+        running.collect(key);
         let before = running.trial.share();
         let conclusion = running.trial.tick(now);
         let fits = running.trial.verdict().is_none_or(|verdict| verdict.sample_ratio.fits);
@@ -170,11 +131,11 @@ impl Service {
             note_mismatch(key, running);
         }
         running.fits = fits;
-        metrics::sizes_fit(&key.name, fits);
+        metrics::sizes_fit(key, fits);
         running.note_skew(key);
         note_time(key, running, conclusion, now);
+        metrics::share(key, share);
         if share != before {
-            metrics::share(&key.name, share);
             tracing::info!(
                 model.name = %key.name, model.tag = %key.tag,
                 model.digest = %running.pair.canary,
@@ -204,17 +165,23 @@ impl Service {
                 self.renew_trial(&key, now);
             }
         }
+        if !changed.is_empty() {
+            self.canaries.unfinished.retain(|key, _| self.fleet.tag(key).is_some());
+        }
     }
 
     fn renew_trial(&mut self, key: &TagKey, now: Moment) {
         let named = self.fleet.canary(key).map(|(tag, digest)| (tag.clone(), digest));
         let live = self.live_digest(key);
         if let Some(running) = self.canaries.trials.get(key) {
-            let same = named.as_ref().is_some_and(|named| named.1 == running.pair.canary);
-            match live {
-                Some(live) if live == running.pair.canary => return self.note_promoted(key),
-                Some(live) if live != running.pair.live => self.supersede(key, "the tag has moved"),
-                _ if !same => self.supersede(key, "the canary's tag has moved, or nobody asks"),
+            let pair = running.pair;
+            match (live, &named) {
+                (Some(live), _) if live == pair.canary => return self.note_promoted(key),
+                (Some(live), _) if live != pair.live => self.supersede(key, "the tag has moved"),
+                (_, None) => return self.pause(key, now),
+                (_, Some((_, named))) if *named != pair.canary => {
+                    self.supersede(key, "the canary's tag has moved");
+                }
                 _ => return,
             }
         }
@@ -223,11 +190,26 @@ impl Service {
             return;
         }
         if canary == live {
-            return self.retire(key, canary_tag, canary);
+            return self.note_live(key, canary_tag, canary, now);
         }
-        if self.ready(&ModelKey { name: key.name.clone(), digest: canary }, now).is_some() {
+        // Without live there is nothing to compare with, nor to stand in.
+        let up = |digest| self.ready(&ModelKey { name: key.name.clone(), digest }, now).is_some();
+        if up(live) && up(canary) {
             self.begin(key, canary_tag, Pair { live, canary }, now);
         }
+    }
+
+    /// Nobody asks for the tag: its trial goes on when somebody does.
+    fn pause(&mut self, key: &TagKey, now: Moment) {
+        if let Some(running) = self.canaries.trials.get_mut(key) {
+            running.collect(key);
+        }
+        let Some(running) = self.end(key) else { return };
+        tracing::info!(
+            model.name = %key.name, model.tag = %key.tag, model.digest = %running.pair.canary,
+            "nobody asks for the tag: its canary's trial waits until somebody does"
+        );
+        self.canaries.unfinished.insert(key.clone(), running.unfinished(now));
     }
 
     /// What answers for the tag. It stays known while the engine is away.
@@ -250,14 +232,13 @@ impl Service {
             Err(failure) => return self.refuse(key, &canary_tag, pair, &failure),
         };
         let unfinished = self.canaries.unfinished.remove(key).filter(|it| it.pair == pair);
-        let resumed = unfinished.is_some();
-        let (progress, exposures, decided) =
-            unfinished.map(|it| (it.progress, it.exposures, it.decided)).unwrap_or_default();
         tracing::info!(
             model.name = %key.name, model.tag = %key.tag, model.digest = %pair.canary,
-            live = %pair.live, resumed,
+            live = %pair.live, resumed = unfinished.is_some(),
             "a canary is on trial"
         );
+        let Unfinished { progress, exposures, decided, .. } =
+            unfinished.unwrap_or_else(|| Unfinished::new(pair));
         self.canaries.last += 1;
         let running = Running {
             number: self.canaries.last,
@@ -281,7 +262,7 @@ impl Service {
         self.canaries.trials.insert(key.clone(), running);
         self.canaries.changed.insert(key.name.clone());
         match decided {
-            Some(Decided::Promoted(by)) => self.promote(key, by),
+            Some(Decided::Promoted(by)) => self.promote_again(key, by),
             Some(Decided::Recommended) | None => self.look_for_verdict(key),
         }
     }
@@ -358,13 +339,19 @@ impl Service {
 }
 
 impl Running {
-    /// What a later process has to know of what was decided.
-    fn decided(&self) -> Option<Decided> {
-        match &self.promotion {
-            Promotion::Undecided => None,
-            Promotion::Recommended => Some(Decided::Recommended),
-            Promotion::Running(by) | Promotion::Told(by) | Promotion::Failed { by, .. } => {
-                Some(Decided::Promoted(by.clone()))
+    /// Has the trial know what requests have done.
+    fn collect(&mut self, key: &TagKey) {
+        let noted = self.outcomes.take();
+        metrics::tried(&key.name, &noted);
+        metrics::unpaired(&key.name, self.outcomes.take_unpaired());
+        metrics::lost(self.outcomes.take_lost());
+        for noted in noted {
+            match noted {
+                Noted::Outcome(share, observation) => self.trial.observe(share, &observation),
+                Noted::Pair(pair) => self.trial.observe_pair(&pair),
+                Noted::Features(share, arm, categories) => {
+                    self.trial.observe_features(share, arm, &categories);
+                }
             }
         }
     }
@@ -382,7 +369,7 @@ impl Running {
     fn note_skew(&self, key: &TagKey) {
         for arm in [Arm::Live, Arm::Canary] {
             if let Some(farthest) = self.deviations(arm, 1).first() {
-                metrics::skew(&key.name, arm, farthest.size());
+                metrics::skew(key, arm, farthest.size());
             }
         }
     }
@@ -398,7 +385,7 @@ fn note_time(key: &TagKey, running: &mut Running, end: Option<Conclusion>, now: 
         Some(Conclusion::Promote(Cause::Starved) | Conclusion::Rollback(Cause::Starved))
     );
     let starving = given_up || !trial.is_promising() && (said || ratio >= 1.0);
-    metrics::time_used(&key.name, ratio, starving);
+    metrics::time_used(key, ratio, starving);
     if starving && !running.starved {
         running.starved = true;
         metrics::starved(&key.name);

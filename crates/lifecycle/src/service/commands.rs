@@ -32,8 +32,7 @@ impl Service {
                 done.send(()).ok();
             }
             Some(Command::Decide { model, tag, act, by, done }) => {
-                let result = self.decide(&TagKey { name: model, tag }, act, by);
-                done.send(result).ok();
+                self.decide(&TagKey { name: model, tag }, act, by, done);
             }
             Some(Command::Unload { model, selector, delete, done }) => {
                 let result = self.unload(model, selector, delete);
@@ -82,7 +81,7 @@ impl Service {
                 }
                 self.verify_later();
             }
-            Done::Promoted { key, canary, result } => self.told(&key, canary, result),
+            Done::Promoted { key, number, result } => self.told(&key, number, result),
             Done::Prepared { key, attempt, result } => {
                 if let Err(Fault::Failed(failure)) = &result {
                     note_failure(&key, "preparing", failure);

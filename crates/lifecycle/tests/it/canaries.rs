@@ -17,7 +17,7 @@ use crate::rig::{
 };
 
 /// Decides in seconds, from a few hundred requests.
-fn quick() -> Value {
+pub(crate) fn quick() -> Value {
     json!({
         "minimumTime": "0.1s", "minimumRequests": 100,
         "warmUp": {"requests": 100},
@@ -31,13 +31,13 @@ fn quick() -> Value {
     })
 }
 
-fn with(mut settings: Value, key: &str, value: Value) -> Value {
+pub(crate) fn with(mut settings: Value, key: &str, value: Value) -> Value {
     settings[key] = value;
     settings
 }
 
 /// With `churn:latest` served, and canaries tried by `settings`.
-async fn started(settings: &Value) -> (Rig, Handle, Digest) {
+pub(crate) async fn started(settings: &Value) -> (Rig, Handle, Digest) {
     let mut rig = Rig::new().await;
     rig.config.canary.defaults = Layer::from_json(settings).expect("a configuration");
     let live = rig.push("churn", "latest", &model(1));
@@ -47,13 +47,25 @@ async fn started(settings: &Value) -> (Rig, Handle, Digest) {
 }
 
 /// Requests without a key, whose outcome is decided by the version that is asked.
-fn traffic(handle: &Handle, outcome: impl Fn(&Lease) -> Outcome + Send + 'static) -> JoinSet<()> {
+pub(crate) fn traffic(
+    handle: &Handle,
+    outcome: impl Fn(&Lease) -> Outcome + Send + 'static,
+) -> JoinSet<()> {
+    traffic_of("churn", handle, outcome)
+}
+
+/// The same for any model.
+pub(crate) fn traffic_of(
+    model: &'static str,
+    handle: &Handle,
+    outcome: impl Fn(&Lease) -> Outcome + Send + 'static,
+) -> JoinSet<()> {
     let mut running = JoinSet::new();
     let handle = handle.clone();
     running.spawn(async move {
         loop {
             for _ in 0..50 {
-                let lease = acquire(&handle, "churn").await.expect("served all the time");
+                let lease = acquire(&handle, model).await.expect("served all the time");
                 lease.observe(Duration::from_millis(10), outcome(&lease));
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -62,7 +74,7 @@ fn traffic(handle: &Handle, outcome: impl Fn(&Lease) -> Outcome + Send + 'static
     running
 }
 
-fn well(_: &Lease) -> Outcome {
+pub(crate) fn well(_: &Lease) -> Outcome {
     Outcome::Scored(rand::random())
 }
 
@@ -72,6 +84,20 @@ fn latest() -> Tag {
 
 async fn serving(handle: &Handle) -> Digest {
     acquire(handle, "churn").await.expect("served").key.digest
+}
+
+/// The arms of many users, and how many of them a trial counts.
+pub(crate) async fn arms(handle: &Handle) -> (BTreeMap<String, Arm>, usize) {
+    let (mut arms, mut counted) = (BTreeMap::new(), 0);
+    for number in 0..200 {
+        let key = format!("user-{number}");
+        let deadline = Instant::now() + PATIENCE;
+        let lease = handle.acquire(&name("churn"), &tag("latest"), &key, deadline).await;
+        let lease = lease.expect("served");
+        counted += usize::from(lease.is_counted());
+        arms.insert(key, lease.arm());
+    }
+    (arms, counted)
 }
 
 #[tokio::test]
@@ -193,19 +219,7 @@ async fn keys_keep_their_arm_and_the_trial_goes_on_in_the_next_process() {
     .await;
     drop(running);
     let before = before.canaries[0].verdict.clone().expect("it was split");
-    let arms = |handle: Handle| async move {
-        let (mut arms, mut counted) = (BTreeMap::new(), 0);
-        for number in 0..200 {
-            let key = format!("user-{number}");
-            let deadline = Instant::now() + PATIENCE;
-            let lease = handle.acquire(&name("churn"), &tag("latest"), &key, deadline).await;
-            let lease = lease.expect("served");
-            counted += usize::from(lease.is_counted());
-            arms.insert(key, lease.arm());
-        }
-        (arms, counted)
-    };
-    let (first, counted) = arms(handle.clone()).await;
+    let (first, counted) = arms(&handle).await;
     assert!(first.values().filter(|arm| **arm == Arm::Canary).count() > 50);
     assert!(counted > 190, "{counted}: hardly any of them passes for another");
     drop(handle);
@@ -214,7 +228,7 @@ async fn keys_keep_their_arm_and_the_trial_goes_on_in_the_next_process() {
     let after = canaries(&handle, is_in(CanaryPhase::Split)).await;
     until(&handle, |it| stage(it, "churn", canary) == Some(Stage::Available)).await;
     canaries(&handle, |it| it.canaries[0].verdict.is_some()).await;
-    assert_eq!(arms(handle.clone()).await, (first, 0), "each key has counted before");
+    assert_eq!(arms(&handle).await, (first, 0), "each key has counted before");
     let seen = canaries(&handle, |it| it.canaries[0].verdict.is_some()).await;
     let verdict = seen.canaries[0].verdict.as_ref().expect("judged");
     assert!(verdict.canary >= before.canary && verdict.live >= before.live, "{after:?}");

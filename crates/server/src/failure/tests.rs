@@ -6,6 +6,7 @@ const TABLE: &[(Reason, Code, u16)] = &[
     (Reason::TagNotFound, Code::NotFound, 404),
     (Reason::DigestNotFound, Code::NotFound, 404),
     (Reason::CanaryNotFound, Code::NotFound, 404),
+    (Reason::CanaryPromoted, Code::FailedPrecondition, 409),
     (Reason::CanaryInvalid, Code::FailedPrecondition, 409),
     (Reason::ImageNotAllowed, Code::PermissionDenied, 403),
     (Reason::ImageInvalid, Code::FailedPrecondition, 409),

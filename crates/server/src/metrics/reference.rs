@@ -11,8 +11,9 @@ This page is generated from the code: `outrigger serve --print-reference metrics
 
 `/metrics` on the health listener shows these in Prometheus' text format. A label `model` holds only
 names of models that this process has served: names that callers make up never become labels. Beyond
-the first `metrics.max_models` of them, models share the label `other`; gauges are then left out. A
-label `arm` is live, canary, pinned (a digest or a canary's own tag was asked for) or empty.
+the first `metrics.max_models` of them, models share the label `other`; gauges are then left out. So
+are those with a label `tag` beyond as many tags that have had a canary on trial. A label `arm` is
+live, canary, pinned (a digest or a canary's own tag was asked for) or empty.
 
 What is counted is there from the start, at 0, as far as it can be known then. What is told of a model
 comes with its first request, of its canaries with their trial, of TLS, tokens and traces where they are

@@ -121,27 +121,6 @@ impl Tried {
     }
 }
 
-#[tokio::test]
-async fn a_canary_that_gets_too_few_requests_is_told_of() {
-    let settings = r#"{
-        "minimumTime": "1s", "maximumTime": "2s", "minimumRequests": "1000000000",
-        "warmUp": {"requests": 100}, "onStarved": "ON_STARVED_CONTINUE"
-    }"#;
-    let stack = Stack::with(&[("canary.defaults", settings), ("images.poll_interval", "1s")]).await;
-    ask(&stack, "").await.expect("an answer");
-    stack.publish_as(MODEL, "latest_canary", &linear(1.0)).await;
-    let end = Instant::now() + PATIENCE;
-    let starved = format!("outrigger_canary_starved_total{{model=\"{MODEL}\"}} 1");
-    loop {
-        ask(&stack, "").await.expect("an answer");
-        let (_, text) = stack.health("/metrics").await;
-        if text.contains(&starved) {
-            break;
-        }
-        assert!(Instant::now() < end, "{text}");
-    }
-}
-
 fn each_score(mut answer: Predicting, change: impl Fn(f32) -> f32) -> Predicting {
     let Predicting::Outputs(tensors) = &mut answer else { return answer };
     for tensor in tensors {
@@ -154,7 +133,7 @@ fn each_score(mut answer: Predicting, change: impl Fn(f32) -> f32) -> Predicting
     answer
 }
 
-fn service(address: std::net::SocketAddr) -> CanaryServiceClient<Channel> {
+pub(crate) fn service(address: std::net::SocketAddr) -> CanaryServiceClient<Channel> {
     CanaryServiceClient::new(channel(address))
 }
 

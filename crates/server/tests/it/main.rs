@@ -15,4 +15,5 @@ mod shutdown;
 mod stack;
 mod tls;
 mod traces;
+mod trials;
 mod ui;

@@ -20,6 +20,8 @@ pub struct Rule {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Effect {
     pub(super) status: Option<u16>,
+    pub(super) said: Option<u16>,
+    pub(super) answered_after: Option<Gate>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Option<Bytes>,
     pub(super) cut_after: Option<usize>,
@@ -87,6 +89,20 @@ impl Rule {
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
         self.effect.status = Some(status);
+        self
+    }
+
+    /// Does what it is asked, and answers this status all the same.
+    #[must_use]
+    pub fn done_but_says(mut self, status: u16) -> Self {
+        self.effect.said = Some(status);
+        self
+    }
+
+    /// Does what it is asked, and answers once the gate opens.
+    #[must_use]
+    pub fn answered_after(mut self, gate: &Gate) -> Self {
+        self.effect.answered_after = Some(gate.clone());
         self
     }
 

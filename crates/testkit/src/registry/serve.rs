@@ -6,7 +6,7 @@ use axum::{
     Router,
     body::Body,
     extract::{Request as Incoming, State as Extract},
-    http::{HeaderMap, Method, StatusCode, Uri},
+    http::{HeaderMap, Method, StatusCode, Uri, request::Parts},
     response::Response,
     serve::Listener,
 };
@@ -39,19 +39,10 @@ async fn handle(Extract(shared): Extract<Arc<Shared>>, request: Incoming) -> Res
     let Ok(body) = axum::body::to_bytes(body, MAX_BODY).await else {
         return Response::new(Body::empty());
     };
-    let mut state = shared.lock();
-    state.requests.push(recorded(&head.method, &head.uri, &head.headers, &body));
-    let path = head.uri.path();
-    let rule = state
-        .rules
-        .iter_mut()
-        .find_map(|rule| rule.take(head.method.as_str(), path).then(|| rule.effect.clone()));
-    let effect = rule.unwrap_or_default();
-    let answer = match effect.status {
-        Some(status) => Answer::status(status),
-        None => state.answer(&head.method, &head.uri, &head.headers, body),
-    };
-    drop(state);
+    let (answer, effect) = shared.lock().take(&head, body);
+    if let Some(gate) = &effect.answered_after {
+        gate.passed().await;
+    }
     answer.respond(&head.method, &head.headers, effect)
 }
 
@@ -70,6 +61,23 @@ fn recorded(method: &Method, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> Re
 }
 
 impl State {
+    /// Does what is asked, as far as a rule lets it.
+    fn take(&mut self, head: &Parts, body: Bytes) -> (Answer, Effect) {
+        let Parts { method, uri, headers, .. } = head;
+        self.requests.push(recorded(method, uri, headers, &body));
+        let rule = self
+            .rules
+            .iter_mut()
+            .find_map(|rule| rule.take(method.as_str(), uri.path()).then(|| rule.effect.clone()));
+        let effect = rule.unwrap_or_default();
+        let answer = match effect.status {
+            Some(status) => Answer::status(status),
+            None => self.answer(method, uri, headers, body),
+        };
+        let answer = effect.said.map_or(answer, Answer::status);
+        (answer, effect)
+    }
+
     fn answer(&mut self, method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Answer {
         if uri.path() == "/token" {
             return self.token(uri, headers, &body);

@@ -1,6 +1,6 @@
 //! What is done about canaries: rollback, promotion, the log of both.
 
-use std::{sync::Arc, time::SystemTime};
+use std::time::SystemTime;
 
 use outrigger_canary::{Cause, Conclusion, Mode};
 use outrigger_core::{
@@ -9,71 +9,72 @@ use outrigger_core::{
     tags,
 };
 
-use super::{Decided, Pair, Promotion, Running};
+use super::{
+    Pair, Running,
+    promotion::{Promotion, promoted},
+};
 use crate::{
     AUDIT,
     canaries::{Act, By, CanaryDecision, CanaryOutcome},
-    jobs::{Done, promote},
+    handle::Reply,
     metrics,
     service::Service,
-    world::defect,
 };
 
 /// Decisions that are remembered.
 const DECISIONS: usize = 500;
 
 impl Service {
-    /// Does what the judge says.
+    /// Does what the judge says, as far as nobody has decided otherwise. Harm that is
+    /// proved is told again and again: also after a promotion that comes to nothing.
     pub(super) fn conclude(&mut self, key: &TagKey, conclusion: Conclusion) {
         let Some(running) = self.canaries.trials.get_mut(key) else { return };
-        let by = match conclusion {
-            Conclusion::Promote(cause) => By::judge(reason(running, cause)),
-            Conclusion::Rollback(cause) => {
-                let by = By::judge(reason(running, cause));
-                match cause {
-                    Cause::Proved => self.roll_back(key, by),
-                    // Others may have the traffic that is missing here.
-                    Cause::Starved => drop(self.give_up(key, by)),
-                }
-                return;
+        let (Conclusion::Promote(cause) | Conclusion::Rollback(cause)) = conclusion;
+        let by = By::judge(reason(running, cause));
+        match conclusion {
+            Conclusion::Rollback(Cause::Proved) if running.promotion.retract() => {
+                self.roll_back(key, by);
             }
-        };
-        if running.trial.settings().mode == Mode::Recommend {
-            if matches!(running.promotion, Promotion::Recommended) {
-                return;
+            _ if running.promotion.by().is_some() => {}
+            // Others may have the traffic that is missing here.
+            Conclusion::Rollback(_) => drop(self.give_up(key, by)),
+            Conclusion::Promote(_) if running.trial.settings().mode == Mode::Recommend => {
+                self.recommend(key, by);
             }
-            running.promotion = Promotion::Recommended;
-            let decision = decision(key, running, CanaryOutcome::Recommended, by);
-            self.decided(decision);
-        } else {
-            self.promote(key, by);
+            Conclusion::Promote(_) => self.promote(key, by),
         }
     }
 
-    /// Decides by hand.
-    ///
-    /// # Errors
-    /// CANARY_NOT_FOUND.
-    pub(in crate::service) fn decide(
-        &mut self,
-        key: &TagKey,
-        act: Act,
-        by: By,
-    ) -> Result<(), Failure> {
+    fn recommend(&mut self, key: &TagKey, by: By) {
+        let Some(running) = self.canaries.trials.get_mut(key) else { return };
+        if matches!(running.promotion, Promotion::Recommended) {
+            return;
+        }
+        running.promotion = Promotion::Recommended;
+        let decision = decision(key, running, CanaryOutcome::Recommended, by);
+        self.decided(decision);
+    }
+
+    /// Decides by hand. Replies CANARY_NOT_FOUND without a trial, and when it is too
+    /// late for that CANARY_PROMOTED; where only the registry knows, later.
+    pub(in crate::service) fn decide(&mut self, key: &TagKey, act: Act, by: By, done: Reply) {
         if !self.canaries.trials.contains_key(key) {
-            let message = format!("no canary of {}:{} is on trial", key.name, key.tag);
-            return Err(Failure::new(Reason::CanaryNotFound, message));
+            // Whoever asked may have gone.
+            done.send(Err(not_found(key))).ok();
+            return;
         }
         match act {
-            Act::Promote => self.promote(key, by),
-            Act::Abort => self.roll_back(key, by),
+            Act::Promote => {
+                self.promote(key, by);
+                done.send(Ok(())).ok();
+            }
+            Act::Abort => self.abort(key, by, done),
         }
         self.show_canaries(self.clock.now());
-        Ok(())
     }
 
     /// Takes the canary's traffic away here, and has others do so.
-    fn roll_back(&mut self, key: &TagKey, by: By) {
+    pub(super) fn roll_back(&mut self, key: &TagKey, by: By) {
         if let Some((running, decision)) = self.give_up(key, by) {
             self.publish_verdict(&running, &decision);
         }
@@ -88,13 +89,15 @@ impl Service {
         Some((running, decision))
     }
 
-    /// Ends a trial: its tag is not split any more.
-    fn end(&mut self, key: &TagKey) -> Option<Running> {
-        let running = self.canaries.trials.remove(key)?;
+    /// Ends a trial: its tag is not split any more, and nothing is pushed for it.
+    pub(super) fn end(&mut self, key: &TagKey) -> Option<Running> {
+        let mut running = self.canaries.trials.remove(key)?;
+        running.promotion.retract();
+        running.promotion.refuse_aborts(&not_found(key));
         self.canaries.changed.insert(key.name.clone());
-        metrics::share(&key.name, None);
-        metrics::sizes_fit(&key.name, true);
-        metrics::time_used(&key.name, 0.0, false);
+        metrics::share(key, None);
+        metrics::sizes_fit(key, true);
+        metrics::time_used(key, 0.0, false);
         Some(running)
     }
 
@@ -124,95 +127,40 @@ impl Service {
         self.reject(canary_tag.clone(), pair.canary);
     }
 
-    /// Has the canary become live, where this trial's mode says.
-    pub(super) fn promote(&mut self, key: &TagKey, by: By) {
-        let Some(running) = self.canaries.trials.get_mut(key) else { return };
-        if matches!(running.promotion, Promotion::Running(_)) {
-            return;
-        }
-        if running.trial.settings().mode == Mode::Local {
-            let canary = running.pair.canary;
-            running.promotion = Promotion::Told(by);
-            return self.apply(Event::Tag(key.clone(), tags::Event::Promote(canary)));
-        }
-        let Pair { live, canary } = running.pair;
-        running.promotion = Promotion::Running(by);
-        let world = Arc::clone(&self.world);
-        let done = {
-            let key = key.clone();
-            move |result| Done::Promoted { key, canary, result }
-        };
-        let key = key.clone();
-        self.jobs.start(done.clone()(Err(defect())), async move {
-            done(promote::promote(&world, &key, live, canary).await)
-        });
-    }
-
-    /// What became of telling the registry.
-    pub(in crate::service) fn told(
-        &mut self,
-        key: &TagKey,
-        canary: Digest,
-        result: Result<promote::Told, Failure>,
-    ) {
-        let now = self.clock.now();
-        let Some(running) = self.canaries.trials.get_mut(key) else { return };
-        let Promotion::Running(by) = &running.promotion else { return };
-        if running.pair.canary != canary {
-            return;
-        }
-        let by = by.clone();
-        match result {
-            Ok(told) => {
-                if let promote::Told::Elsewhere(digest) = told {
-                    tracing::warn!(
-                        model.name = %key.name, model.tag = %key.tag,
-                        model.digest = %canary, registry = %digest,
-                        "the canary is not promoted: the tag has moved in the meantime"
-                    );
-                }
-                running.promotion = Promotion::Told(by);
-                self.apply(Event::Tag(key.clone(), tags::Event::Retry));
-            }
-            Err(failure) => {
-                tracing::warn!(
-                    model.name = %key.name, model.tag = %key.tag, model.digest = %canary,
-                    reason = %failure.reason, error = %failure.message,
-                    "the canary cannot be promoted in the registry"
-                );
-                let failures = running.failures + 1;
-                let delay = self.fleet.policy().backoff.delay(failures, rand::random(), None);
-                running.failures = failures;
-                running.promotion = Promotion::Failed { by, failure, retry_at: now + delay };
-            }
-        }
-        self.show_canaries(now);
-    }
-
-    /// Tells the registry again, when that is due.
-    pub(super) fn retry_promotion(&mut self, key: &TagKey, now: Moment) {
-        let Some(running) = self.canaries.trials.get(key) else { return };
-        if let Promotion::Failed { by, retry_at, .. } = &running.promotion
-            && *retry_at <= now
-        {
-            self.promote(key, by.clone());
-        }
-    }
-
     /// The canary answers for the tag: the end of a good trial. Its tag stays where it
     /// is; it is not tried again when something else answers.
     pub(super) fn note_promoted(&mut self, key: &TagKey) {
+        if let Some(running) = self.canaries.trials.get_mut(key) {
+            running.promotion.refuse_aborts(&promoted(key));
+        }
         let Some(running) = self.end(key) else { return };
-        let by = match running.decided() {
-            Some(Decided::Promoted(by)) => by,
-            Some(Decided::Recommended) | None => {
-                By { who: "registry".to_owned(), why: "the tag was moved to the canary".to_owned() }
-            }
-        };
+        let by = running.promotion.by().cloned().unwrap_or_else(|| By {
+            who: "registry".to_owned(),
+            why: "the tag was moved to the canary".to_owned(),
+        });
         let decision = decision(key, &running, CanaryOutcome::Promoted, by);
         self.decided(decision.clone());
         self.reject(running.canary_tag.clone(), running.pair.canary);
         self.publish_verdict(&running, &decision);
+    }
+
+    /// What the canary's tag names answers already, which a trial that waited to go on
+    /// has ended with.
+    pub(super) fn note_live(
+        &mut self,
+        key: &TagKey,
+        canary_tag: TagKey,
+        canary: Digest,
+        now: Moment,
+    ) {
+        let waiting = self.canaries.unfinished.get(key).map(|it| it.pair);
+        match waiting.filter(|pair| pair.canary == canary) {
+            Some(pair) => {
+                self.begin(key, canary_tag, pair, now);
+                self.note_promoted(key);
+            }
+            None => self.retire(key, canary_tag, canary),
+        }
     }
 
     /// What has been live is no canary of what came after it.
@@ -242,6 +190,11 @@ impl Service {
         self.canaries.decisions.push_front(decision);
         self.canaries.decisions.truncate(DECISIONS);
     }
+}
+
+fn not_found(key: &TagKey) -> Failure {
+    let message = format!("no canary of {}:{} is on trial", key.name, key.tag);
+    Failure::new(Reason::CanaryNotFound, message)
 }
 
 fn reason(running: &Running, cause: Cause) -> String {

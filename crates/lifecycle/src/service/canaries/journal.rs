@@ -6,8 +6,13 @@ use outrigger_canary::{Exposures, Progress};
 use outrigger_core::{Digest, ModelName, Moment, Tag, fleet::TagKey};
 use serde::{Deserialize, Serialize};
 
-use super::{Decided, Pair, Unfinished};
-use crate::{canaries::CanaryDecision, jobs::Done, service::Service, world::blocking};
+use super::{Pair, Promotion, Running};
+use crate::{
+    canaries::{By, CanaryDecision},
+    jobs::Done,
+    service::Service,
+    world::blocking,
+};
 
 /// How often the time that trials have lasted is written down.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -45,23 +50,51 @@ struct TrialRecord {
     decided: Option<Decided>,
 }
 
-impl TrialRecord {
-    fn of(
-        key: &TagKey,
-        pair: Pair,
-        progress: Progress,
-        exposures: &Exposures,
-        decided: Option<Decided>,
-    ) -> Self {
-        Self {
-            model: key.name.clone(),
-            tag: key.tag.clone(),
-            live: pair.live,
-            canary: pair.canary,
-            progress,
-            exposures: exposures.clone(),
-            decided,
+/// A trial that may go on where it was.
+#[derive(Clone)]
+pub(super) struct Unfinished {
+    pub(super) pair: Pair,
+    pub(super) progress: Progress,
+    pub(super) exposures: Exposures,
+    pub(super) decided: Option<Decided>,
+}
+
+/// What was decided about a trial that has not ended yet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Decided {
+    Recommended,
+    Promoted(By),
+}
+
+impl Unfinished {
+    /// One that has seen nothing yet.
+    pub(super) fn new(pair: Pair) -> Self {
+        let (progress, exposures) = (Progress::default(), Exposures::new());
+        Self { pair, progress, exposures, decided: None }
+    }
+}
+
+impl Running {
+    /// What is needed to go on.
+    pub(super) fn unfinished(&self, now: Moment) -> Unfinished {
+        Unfinished {
+            pair: self.pair,
+            progress: self.trial.progress(now),
+            exposures: self.outcomes.exposures().clone(),
+            decided: match &self.promotion {
+                Promotion::Recommended => Some(Decided::Recommended),
+                promotion => promotion.by().cloned().map(Decided::Promoted),
+            },
         }
+    }
+}
+
+impl TrialRecord {
+    fn of(key: &TagKey, unfinished: Unfinished) -> Self {
+        let Unfinished { pair: Pair { live, canary }, progress, exposures, decided } = unfinished;
+        let TagKey { name: model, tag } = key.clone();
+        Self { model, tag, live, canary, progress, exposures, decided }
     }
 }
 
@@ -102,25 +135,17 @@ impl Service {
     fn shape(&self) -> Shape {
         let trials = self.canaries.trials.iter();
         let trials = trials
-            .map(|(key, it)| (key.clone(), it.number, it.trial.step(), it.decided().is_some()));
+            .map(|(key, it)| (key.clone(), it.number, it.trial.step(), it.promotion.is_decided()));
         let decisions = &self.canaries.decisions;
         (trials.collect(), decisions.len(), decisions.front().map(|latest| latest.at))
     }
 
     fn canary_record(&self, now: Moment) -> CanaryRecord {
-        let trials = self.canaries.trials.iter().map(|(key, it)| {
-            TrialRecord::of(
-                key,
-                it.pair,
-                it.trial.progress(now),
-                it.outcomes.exposures(),
-                it.decided(),
-            )
-        });
+        let trials = self.canaries.trials.iter();
+        let trials = trials.map(|(key, it)| TrialRecord::of(key, it.unfinished(now)));
         // Those that have not gone on yet may do so in the next process.
-        let unfinished = self.canaries.unfinished.iter().map(|(key, it)| {
-            TrialRecord::of(key, it.pair, it.progress.clone(), &it.exposures, it.decided.clone())
-        });
+        let unfinished = self.canaries.unfinished.iter();
+        let unfinished = unfinished.map(|(key, it)| TrialRecord::of(key, it.clone()));
         CanaryRecord {
             trials: trials.chain(unfinished).collect(),
             decisions: self.canaries.decisions.clone(),

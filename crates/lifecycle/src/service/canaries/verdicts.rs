@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use outrigger_canary::Mode;
 use outrigger_core::{
+    Digest,
     fleet::{Event, TagKey},
     tags,
 };
@@ -73,19 +74,29 @@ impl Service {
         let running = self.canaries.trials.get_mut(key).filter(|it| it.number == number);
         let Some(running) = running else { return };
         running.looking = false;
-        // What the registry is being told already cannot be taken back.
+        let Some(verdict) = verdict else { return };
         let told = matches!(running.promotion, Promotion::Running(_) | Promotion::Told(_));
-        let Some(verdict) = verdict.filter(|_| !told) else { return };
         if verdict.outcome == CanaryOutcome::RolledBack {
-            let why = format!("rolled back elsewhere by {}: {}", verdict.by, verdict.reason);
-            self.give_up(key, By { who: "registry".to_owned(), why });
-        } else if verdict.live == running.pair.live && running.trial.share().is_some() {
+            // Else it is found again, if the promotion comes to nothing.
+            if running.promotion.retract() {
+                let why = format!("rolled back elsewhere by {}: {}", verdict.by, verdict.reason);
+                self.give_up(key, By { who: "registry".to_owned(), why });
+            }
+        } else if !told {
+            self.promoted_elsewhere(key, verdict.live);
+        }
+        self.show_canaries(self.clock.now());
+    }
+
+    /// Others have promoted the canary, against `live`.
+    fn promoted_elsewhere(&mut self, key: &TagKey, live: Digest) {
+        let Some(running) = self.canaries.trials.get(key) else { return };
+        if live == running.pair.live && running.trial.share().is_some() {
             // While it was tried here: the tag moves, if it has not moved already.
             self.apply(Event::Tag(key.clone(), tags::Event::Retry));
         } else {
             let (canary_tag, canary) = (running.canary_tag.clone(), running.pair.canary);
             self.retire(key, canary_tag, canary);
         }
-        self.show_canaries(self.clock.now());
     }
 }

@@ -136,12 +136,14 @@ fn phase(running: &Running) -> (CanaryPhase, String) {
         Promotion::Undecided if running.trial.share().is_none() => CanaryPhase::WarmingUp,
         Promotion::Undecided => CanaryPhase::Split,
         Promotion::Recommended => CanaryPhase::Recommended,
-        Promotion::Running(_) | Promotion::Told(_) | Promotion::Failed { .. } => {
-            CanaryPhase::Promoting
-        }
+        Promotion::Running(_)
+        | Promotion::Told(_)
+        | Promotion::Overtaken(_)
+        | Promotion::Failed { .. } => CanaryPhase::Promoting,
     };
     let message = match &running.promotion {
         Promotion::Failed { failure, .. } => failure.to_string(),
+        Promotion::Overtaken(_) => "the tag has moved in the meantime".to_owned(),
         _ => String::new(),
     };
     (phase, message)

@@ -1,0 +1,160 @@
+//! When trials begin, wait, go on and give way to others.
+
+use std::time::Duration;
+
+use outrigger_canary::{Layer, Outcome};
+use outrigger_core::{Digest, Stage};
+use outrigger_lifecycle::{Canaries, CanaryOutcome, CanaryPhase, Handle, VerdictView};
+use outrigger_testkit::engine::{Gate, Loading};
+use serde_json::json;
+
+use crate::{
+    canaries::{arms, quick, started, traffic, traffic_of, well, with},
+    rig::{Rig, acquire, canaries, decided, is_in, model, name, stage, until},
+};
+
+/// With `churn:latest` served, which is idle after a second, and its canary judged.
+async fn tried() -> (Rig, Handle, [Digest; 2], VerdictView) {
+    let mut rig = Rig::new().await;
+    rig.config.idle_ttl = Duration::from_secs(1);
+    let settings = with(quick(), "minimumTime", json!("3600s"));
+    rig.config.canary.defaults = Layer::from_json(&settings).expect("a configuration");
+    let live = rig.push("churn", "latest", &model(1));
+    let canary = rig.push("churn", "latest_canary", &model(2));
+    let handle = rig.start();
+    let _traffic = traffic(&handle, well);
+    let seen = canaries(&handle, |it| judged(it).is_some_and(|it| it.canary > 100)).await;
+    let verdict = judged(&seen).expect("judged").clone();
+    (rig, handle, [live, canary], verdict)
+}
+
+fn judged(seen: &Canaries) -> Option<&VerdictView> {
+    seen.canaries.first()?.verdict.as_ref()
+}
+
+async fn idle(handle: &Handle, digests: [Digest; 2]) {
+    for digest in digests {
+        until(handle, |it| stage(it, "churn", digest) == Some(Stage::Downloaded)).await;
+    }
+    canaries(handle, |it| it.canaries.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_trial_of_a_model_that_nobody_asked_for_goes_on_where_it_was() {
+    for restarted in [false, true] {
+        let (mut rig, mut handle, digests, before) = tried().await;
+        let (first, counted) = arms(&handle).await;
+        assert!(counted > 190, "{counted}: hardly any of them passes for another");
+        idle(&handle, digests).await;
+        if restarted {
+            drop(handle);
+            rig.stop().await;
+            handle = rig.start();
+        }
+        acquire(&handle, "churn").await.expect("served");
+        canaries(&handle, is_in(CanaryPhase::Split)).await;
+        assert_eq!(arms(&handle).await, (first, 0), "each key has counted before");
+        let seen = canaries(&handle, |it| judged(it).is_some()).await;
+        let after = judged(&seen).expect("judged");
+        assert!(after.canary >= before.canary && after.live >= before.live, "{after:?}");
+        assert_eq!(seen.decisions, [], "nothing has ended");
+    }
+}
+
+#[tokio::test]
+async fn a_trial_that_waited_ends_with_the_move_of_the_tag() {
+    let (rig, handle, [live, canary], _) = tried().await;
+    idle(&handle, [live, canary]).await;
+    rig.registry.tag("team/churn", "latest", canary);
+    while acquire(&handle, "churn").await.expect("served").key.digest != canary {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let seen = canaries(&handle, decided(CanaryOutcome::Promoted)).await;
+    let decision = &seen.decisions[0];
+    assert_eq!((decision.live, decision.canary), (Some(live), canary));
+    assert_eq!((seen.decisions.len(), decision.by.as_str()), (1, "registry"));
+}
+
+#[tokio::test]
+async fn a_trial_goes_on_once_live_is_up_as_well() {
+    let (mut rig, handle, live) = started(&quick()).await;
+    let canary = rig.push("churn", "latest_canary", &model(2));
+    canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
+    drop(handle);
+    rig.stop().await;
+    let gate = Gate::closed();
+    let held = gate.clone();
+    rig.engine.on_load(move |load| match std::fs::read_link(&load.path) {
+        Ok(tree) if tree.ends_with(live.hex()) => Loading::Held(held.clone()),
+        _ => Loading::Normal,
+    });
+    rig.engine.restart().await.expect("it comes back");
+    let handle = rig.start();
+    until(&handle, |it| stage(it, "churn", canary) == Some(Stage::Available)).await;
+    let no_live = "nothing answers for the tag yet";
+    let seen = canaries(&handle, |it| {
+        let canary = it.canaries.first();
+        canary.is_some_and(|it| it.phase != CanaryPhase::Waiting || it.message == no_live)
+    })
+    .await;
+    assert_eq!(seen.canaries[0].phase, CanaryPhase::Waiting);
+    gate.open();
+    canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
+}
+
+#[tokio::test]
+async fn what_one_models_canary_does_is_nothing_to_anothers() {
+    let (rig, handle, _) = started(&quick()).await;
+    let upsell = rig.push("upsell", "latest", &model(3));
+    acquire(&handle, "upsell").await.expect("served");
+    let good = rig.push("churn", "latest_canary", &model(2));
+    let bad = rig.push("upsell", "latest_canary", &model(4));
+    let _churn = traffic(&handle, well);
+    let _upsell = traffic_of("upsell", &handle, move |lease| match lease.key.digest == bad {
+        true => Outcome::Failed,
+        false => well(lease),
+    });
+    let seen = canaries(&handle, |it| it.decisions.len() == 2).await;
+    let of = |model: &str| {
+        let decision = seen.decisions.iter().find(|it| it.model == name(model));
+        let decision = decision.expect("decided");
+        (decision.canary, decision.outcome, decision.by.as_str())
+    };
+    assert_eq!(of("churn"), (good, CanaryOutcome::Promoted, "judge"));
+    assert_eq!(of("upsell"), (bad, CanaryOutcome::RolledBack, "judge"));
+    assert_eq!(rig.registry.digest("team/churn", "latest"), Some(good));
+    assert_eq!(rig.registry.digest("team/upsell", "latest"), Some(upsell));
+}
+
+#[tokio::test]
+async fn a_canary_tag_that_moves_begins_a_trial_that_knows_nothing_of_the_last() {
+    let mut settings = with(quick(), "minimumTime", json!("3600s"));
+    settings["signals"]["errorRate"] = json!({"tolerance": 0.8, "margin": 0.9});
+    let (rig, handle, live) = started(&settings).await;
+    let first = rig.push("churn", "latest_canary", &model(2));
+    let _traffic = traffic(&handle, move |lease| match lease.key.digest == first {
+        true if rand::random_bool(0.5) => Outcome::Failed,
+        _ => well(lease),
+    });
+    let judged_as = |digest: Digest| {
+        move |it: &Canaries| {
+            let canary = it.canaries.first().filter(|it| it.canary == digest);
+            canary.and_then(|it| it.verdict.as_ref()).is_some_and(|it| it.canary > 100)
+        }
+    };
+    let errors = |seen: &Canaries| judged(seen).expect("judged").findings[0].canary;
+    let seen = canaries(&handle, judged_as(first)).await;
+    assert!(errors(&seen) > 0.0);
+    let second = rig.push("churn", "latest_canary", &model(3));
+    let seen = canaries(&handle, judged_as(second)).await;
+    assert_eq!(errors(&seen), 0.0, "that is what the first one did");
+    assert!(arms(&handle).await.1 > 190, "none of the keys has counted");
+    // And back: to one that was not rejected, only left.
+    rig.registry.tag("team/churn", "latest_canary", first);
+    let seen = canaries(&handle, judged_as(first)).await;
+    assert!(errors(&seen) > 0.0);
+    assert!(arms(&handle).await.1 > 190, "nor in that one");
+    let ended = seen.decisions.iter().map(|it| (it.outcome, it.live, it.canary));
+    let expected = [second, first].map(|it| (CanaryOutcome::Superseded, Some(live), it));
+    assert_eq!(ended.collect::<Vec<_>>(), expected);
+}
