@@ -11,7 +11,7 @@ WORKDIR /src
 COPY . .
 # The commit: the context is no repository.
 ARG REVISION=unknown
-RUN OUTRIGGER_REVISION="${REVISION}" cargo build --profile dist --locked --package outrigger-cli \
+RUN OUTRIGGER_REVISION="${REVISION}" deploy/image/build --locked \
     && deploy/image/rootfs target/dist/outrigger /rootfs
 
 FROM scratch

@@ -65,8 +65,18 @@ build: ## the release binary
 	$(CARGO) build --release --package outrigger-cli
 
 .PHONY: dist
-dist: ## the binary as it is shipped: optimised as a whole, which takes minutes
-	$(CARGO) build --profile dist --package outrigger-cli
+dist: export CARGO := $(CARGO)
+dist: ## the binary as it is shipped: optimised as a whole and by profile, which takes minutes
+	deploy/image/build
+
+# No program of the build shall count anything.
+.PHONY: profile
+profile: venv tools ## what `dist` is optimised for, written anew; needs llvm-profdata (Debian's llvm-19)
+	LLVM_PROFILE_FILE=/dev/null RUSTFLAGS=-Cprofile-generate \
+	  $(CARGO) build --profile dist --target-dir $(TARGET)/training --package outrigger-cli
+	OUTRIGGER_BIN=$(abspath $(TARGET)/training/dist/outrigger) \
+	  $(PY) -m outrigger_testenv.bench.training --output $(TARGET)/training/serving.profdata
+	gzip --best --no-name --stdout $(TARGET)/training/serving.profdata > deploy/image/serving.profdata.gz
 
 .PHONY: image
 image: export CARGO := $(CARGO)

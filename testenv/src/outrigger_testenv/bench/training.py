@@ -1,0 +1,82 @@
+"""`make profile`: what a binary that counts its branches does while it serves.
+
+Given to the compiler, it lays out what runs side by side, and what does not apart
+(profile-guided optimization, https://doc.rust-lang.org/rustc/profile-guided-optimization.html).
+What was not seen is optimized for size: all that has to be fast is here.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from outrigger_testenv.bench.figure import Effort
+from outrigger_testenv.bench.generator import CLOSED_LOOP, Side, run
+from outrigger_testenv.bench.setup import TENSORFLOW, THREADS
+from outrigger_testenv.binary import outrigger
+from outrigger_testenv.builder import ModelPackage
+from outrigger_testenv.everything import everything
+from outrigger_testenv.reference import reference_model
+from outrigger_testenv.stack import Stack
+
+FORMS = ("columnar", "kv", "json")
+_EFFORT = Effort(repeats=1, warmup=0.5, measured=6, held=0)
+# It need not be the compiler's own, but may not be older than what that writes.
+_MERGE = os.environ.get("LLVM_PROFDATA", "llvm-profdata-19")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs OUTRIGGER_BIN, and writes what it counted. 0, or an exception."""
+    parser = argparse.ArgumentParser(prog="make profile", description=__doc__)
+    parser.add_argument("--output", type=Path, required=True, help="the profile to be written")
+    output = parser.parse_args(arguments).output
+    with tempfile.TemporaryDirectory(prefix="outrigger-training-") as directory:
+        counts = Path(directory) / "counts"
+        # A file each for eight processes at a time; further ones add to them.
+        os.environ.update(TENSORFLOW, LLVM_PROFILE_FILE=str(counts / "%8m.profraw"))
+        packages = {
+            "reference": reference_model(Path(directory) / "reference"),
+            "everything": everything(Path(directory) / "everything"),
+        }
+        serve(packages)
+        judge()
+        subprocess.run([_MERGE, "merge", "--sparse", "--output", output, counts], check=True)
+    return 0
+
+
+def serve(packages: dict[str, ModelPackage]) -> None:
+    """Pulls the models and answers all forms of requests for them."""
+    with Stack(threads=THREADS) as stack:
+        client, http = stack.client(), stack.serve.http.removeprefix("http://")
+        for model, package in packages.items():
+            digest = stack.push(package, model)
+            client.load(model)
+            client.wait_until_serving(model, digest)
+            for form in FORMS:
+                address = http if form == "json" else stack.serve.target
+                arguments = ["--server", address, "--model", model, "--form", form]
+                _ask(f"{model}, {form}", arguments, package)
+            (version,) = client.model(model).versions
+            direct = ["--direct", stack.engine.endpoint, "--servable", version.servable]
+            _ask(f"{model}, direct", direct, package)
+        # Those that are killed write nothing.
+        for part in (stack.serve, stack.engine):
+            part.process.stop()
+
+
+def judge() -> None:
+    """Decides on simulated canaries."""
+    command = [outrigger(), "canary", "simulate", "--rate", "200", "--runs", "20"]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
+
+def _ask(name: str, arguments: Sequence[str], package: ModelPackage) -> None:
+    side = Side(name, [*arguments, "--package", str(package.directory)], {})
+    print(f"{name}: {run(side, CLOSED_LOOP, _EFFORT).throughput:.0f}/s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
