@@ -5,6 +5,7 @@ mod arm;
 mod comparison;
 mod deviation;
 mod features;
+mod pace;
 mod pairs;
 pub mod sketch;
 mod window;
@@ -19,6 +20,7 @@ pub use arm::ArmStatistics;
 pub use comparison::{ComparedCategory, ComparedFeature, Comparison};
 pub use deviation::Deviation;
 pub use features::Features;
+pub(crate) use pace::Pace;
 pub use pairs::Pairs;
 pub use window::Window;
 
@@ -36,6 +38,30 @@ pub struct Stage {
     pub live: ArmStatistics,
     /// The arm on trial.
     pub canary: ArmStatistics,
+}
+
+impl Stage {
+    /// An arm that takes part in the comparison.
+    fn arm_mut(&mut self, arm: Arm) -> Option<&mut ArmStatistics> {
+        match arm {
+            Arm::Live => Some(&mut self.live),
+            Arm::Canary => Some(&mut self.canary),
+            Arm::Pinned => None,
+        }
+    }
+
+    /// Counts a request on that scale.
+    pub(crate) fn record(&mut self, reference: &Reference, observation: &Observation) {
+        if let Some(arm) = self.arm_mut(observation.arm) {
+            arm.record(reference, observation);
+        }
+    }
+}
+
+impl Merge for u64 {
+    fn merge(&mut self, other: &Self) {
+        *self += other;
+    }
 }
 
 impl Merge for Stage {
@@ -165,11 +191,7 @@ fn arm_of(
     share: Share,
     arm: Arm,
 ) -> Option<&mut ArmStatistics> {
-    match arm {
-        Arm::Live => Some(&mut stages.entry(share).or_default().live),
-        Arm::Canary => Some(&mut stages.entry(share).or_default().canary),
-        Arm::Pinned => None,
-    }
+    (arm != Arm::Pinned).then(|| stages.entry(share).or_default())?.arm_mut(arm)
 }
 
 /// Keys that are numbers are not for every format.

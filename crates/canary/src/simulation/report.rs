@@ -2,11 +2,11 @@
 
 use std::{fmt, time::Duration};
 
-use outrigger_core::Arm;
+use outrigger_core::{Arm, Moment};
 use serde::Serialize;
 
 use super::{Effect, Logged, Traffic, Trial, seconds};
-use crate::{Decider, Decision, Observation, Reference, Share, Verdict};
+use crate::{Course, Decider, Decision, Observation, Reference, Share, Verdict, statistics::Pace};
 
 /// A canary on trial: how it ended, and how the evidence came together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -101,19 +101,22 @@ impl Report {
     ) -> Self {
         let reference = Reference::new(sample, decider.config().quantile());
         let mut trial = Trial::new(decider, reference);
-        let (mut trace, mut elapsed) = (Vec::new(), Duration::ZERO);
-        for (share, observation, time) in requests {
-            elapsed = time;
-            let decision = trial.see(share, &observation, elapsed);
+        let (mut trace, mut course) = (Vec::new(), Course::from(Duration::ZERO));
+        let mut pace = Pace::new(Moment::default());
+        for (share, observation, elapsed) in requests {
+            let now = Moment::at(elapsed);
+            pace.count(now);
+            course = Course { elapsed, pace: pace.per_second(now) };
+            let decision = trial.see(share, &observation, course);
             if decision != Decision::Continue {
                 break;
             }
             let canary = trial.canary();
             if observation.arm == Arm::Canary && canary >= 16 && canary.is_power_of_two() {
-                trace.push(decider.verdict(trial.statistics(), elapsed));
+                trace.push(decider.verdict(trial.statistics(), course));
             }
         }
-        let verdict = decider.verdict(trial.statistics(), elapsed);
+        let verdict = decider.verdict(trial.statistics(), course);
         Self { verdict, trace, power: Vec::new() }
     }
 

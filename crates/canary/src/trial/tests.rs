@@ -39,7 +39,7 @@ impl Bench {
             };
             let latency =
                 Duration::from_millis(10) + Duration::from_millis(40).mul_f64(draw(0.732));
-            self.trial.observe(share, &Observation { arm, latency, outcome });
+            self.trial.observe(share, &Observation { arm, latency, outcome }, self.now);
         }
         self.now = self.now + Duration::from_secs(1);
         self.trial.tick(self.now)
@@ -156,6 +156,49 @@ fn a_share_that_is_to_grow_starves_nothing() {
     let conclusion =
         Bench::new(&settings(serde_json::json!({"share": 0.001}))).run(Outcome::Scored).1;
     assert_eq!(conclusion, Conclusion::Rollback(Cause::Starved));
+}
+
+/// The canary's end within minutes of so many requests, if there is one.
+fn minutes(bench: &mut Bench, minutes: u64, requests: u64) -> Option<Conclusion> {
+    (0..minutes).find_map(|_| {
+        bench.now = bench.now + Duration::from_secs(59);
+        bench.second(requests, Outcome::Scored)
+    })
+}
+
+#[test]
+fn neither_a_quiet_beginning_nor_a_quiet_night_starves_a_canary() {
+    // 100,000 requests are needed, of a day's 1,440 minutes; a tenth of them has to pass.
+    let off = serde_json::json!({"off": true});
+    let settings = serde_json::json!({
+        "minimumRequests": 50_000, "maximumTime": "86400s", "ramp": {"share": 0.5},
+        "signals": {"errorRate": {"margin": 0.1}, "latency": {"limits": off},
+                    "scoreDrift": off, "nonFinite": {"limits": off}}});
+    let after = |course: &[(u64, u64)]| {
+        let mut bench = Bench::new(&settings);
+        bench.second(1000, Outcome::Scored);
+        course.iter().find_map(|(time, requests)| minutes(&mut bench, *time, *requests))
+    };
+    let starved = Some(Conclusion::Rollback(Cause::Starved));
+    assert_eq!(after(&[(150, 30)]), starved, "it always was quiet");
+    assert_eq!(after(&[(10, 600), (140, 10)]), starved, "only the beginning was not");
+    assert_eq!(after(&[(84, 30), (90, 100)]), None, "only the beginning was quiet");
+    assert_eq!(after(&[(120, 600), (120, 0)]), None, "only the last two hours are");
+}
+
+#[test]
+fn what_happened_lately_is_told_beside_all_that_happened() {
+    let mut bench = Bench::new(&serde_json::json!({"minimumTime": "3600s"}));
+    assert_eq!(bench.trial.lately(bench.now).map(|_| ()), None, "nothing is split yet");
+    bench.second(1000, Outcome::Scored);
+    bench.second(1000, Outcome::Scored);
+    let lately = |bench: &Bench| bench.trial.lately(bench.now).unwrap().live;
+    let total = |bench: &Bench| bench.trial.statistics().unwrap().arm(Arm::Live);
+    assert_eq!(lately(&bench), total(&bench));
+    let before = total(&bench).requests();
+    bench.now = bench.now + Duration::from_secs(600);
+    bench.second(100, Outcome::Scored);
+    assert_eq!(lately(&bench).requests(), total(&bench).requests() - before);
 }
 
 #[test]

@@ -155,7 +155,9 @@ impl Service {
         metrics::lost(running.outcomes.take_lost());
         for noted in noted {
             match noted {
-                Noted::Outcome(share, observation) => running.trial.observe(share, &observation),
+                Noted::Outcome(share, observation) => {
+                    running.trial.observe(share, &observation, now);
+                }
                 Noted::Pair(pair) => running.trial.observe_pair(&pair),
                 Noted::Features(share, arm, categories) => {
                     running.trial.observe_features(share, arm, &categories);
