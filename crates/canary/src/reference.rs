@@ -24,6 +24,10 @@ pub struct Reference {
 impl Reference {
     /// How many requests make a good reference.
     pub const REQUESTS: usize = 1000;
+    /// Fewer make none.
+    pub const LEAST: usize = 100;
+    /// More are not needed by any.
+    pub const MOST: usize = 10_000;
 
     /// From requests that live answered, whose arm does not matter, and the
     /// latency quantile that is watched. Without any, what takes more than

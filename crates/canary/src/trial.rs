@@ -10,12 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Course, Decider, Decision, Observation, OnStarved, Pair, Ramp, Reference, Settings, Share,
-    Statistics, Step, Verdict,
+    Statistics, Step, Verdict, WarmUp,
     statistics::{Pace, Stage, Window},
 };
-
-/// Fewer requests of live make no scale to compare the arms on.
-const LEAST: usize = 100;
 
 /// One canary against one live version.
 ///
@@ -156,7 +153,9 @@ impl Trial {
     /// Counts a request that is over `now`. One without a share was not split.
     pub fn observe(&mut self, share: Option<Share>, observation: &Observation, now: Moment) {
         match (&mut self.phase, share) {
-            (Phase::WarmUp(sample), _) if sample.len() < Reference::REQUESTS => {
+            (Phase::WarmUp(sample), _)
+                if (sample.len() as u64) < self.settings.warm_up.requests =>
+            {
                 sample.push(*observation);
             }
             (Phase::Split(split), Some(share)) => split.observe(share, observation, now),
@@ -188,7 +187,7 @@ impl Trial {
         let overdue = self.spent(now) >= self.settings.judge.maximum_time;
         match decision {
             Decision::Rollback => Some(Conclusion::Rollback(Cause::Proved)),
-            Decision::Promote if self.is_fully_ramped() => self.promote(Cause::Proved),
+            Decision::Promote if self.is_fully_ramped(now) => self.promote(Cause::Proved),
             Decision::Starved => self.starved(),
             _ if overdue => self.starved(),
             _ => {
@@ -217,9 +216,9 @@ impl Trial {
     /// Whether enough is known of live.
     fn is_measured(&self, now: Moment) -> bool {
         let Phase::WarmUp(sample) = &self.phase else { return false };
-        let wanted = self.settings.warm_up.requests.min(Reference::REQUESTS as u64);
-        sample.len() as u64 >= wanted
-            || (sample.len() >= LEAST && self.spent(now) >= self.settings.warm_up.time)
+        let WarmUp { requests, time } = self.settings.warm_up;
+        sample.len() as u64 >= requests
+            || (sample.len() >= Reference::LEAST && self.spent(now) >= time)
     }
 
     fn split(&mut self, now: Moment) {
@@ -265,7 +264,7 @@ impl Trial {
         let Phase::Split(split) = &self.phase else { return false };
         let requests = split.statistics.requests().1 - split.step_requests;
         match &self.settings.ramp {
-            Ramp::Steps(steps) => steps.get(self.step).is_some_and(|step| {
+            Ramp::Steps(steps) => steps.get(self.step).is_none_or(|step| {
                 split.step_time.elapsed(now) >= step.time && requests >= step.requests
             }),
             Ramp::Evidence { requests: needed, .. } => {
@@ -284,8 +283,9 @@ impl Trial {
 
     /// Whether it has passed all the steps that it has to. Evidence enough to
     /// promote it is evidence enough.
-    fn is_fully_ramped(&self) -> bool {
-        matches!(self.settings.ramp, Ramp::Evidence { .. }) || !self.has_further_step()
+    fn is_fully_ramped(&self, now: Moment) -> bool {
+        matches!(self.settings.ramp, Ramp::Evidence { .. })
+            || !self.has_further_step() && self.is_step_over(now)
     }
 
     /// How far the ramp has come.

@@ -72,6 +72,34 @@ fn live_is_measured_before_the_traffic_is_split() {
 }
 
 #[test]
+fn as_much_is_measured_of_live_as_was_asked_for() {
+    let mut settings = quick();
+    settings["warmUp"] = serde_json::json!({"requests": 3000, "time": "3600s"});
+    let mut bench = Bench::new(&settings);
+    let shares = [(); 3].map(|()| {
+        bench.second(1000, Outcome::Scored);
+        bench.trial.share().is_some()
+    });
+    assert_eq!(shares, [false, false, true]);
+}
+
+#[test]
+fn the_last_step_holds_the_promotion_as_the_others_hold_the_next_step() {
+    let ended = |step: serde_json::Value| {
+        let steps = serde_json::json!({"steps": {"steps": [step]}});
+        let mut bench = Bench::new(&serde_json::json!({
+            "minimumTime": "1s", "minimumRequests": 1, "ramp": steps}));
+        let (seconds, conclusion) = bench.run(Outcome::Scored);
+        assert_eq!(conclusion, Conclusion::Promote(Cause::Proved));
+        seconds
+    };
+    let soon = ended(serde_json::json!({"share": 0.5}));
+    assert!(soon < 100, "{soon}");
+    assert!(ended(serde_json::json!({"share": 0.5, "time": "300s"})) >= 300);
+    assert!(ended(serde_json::json!({"share": 0.5, "requests": 150_000})) >= 299);
+}
+
+#[test]
 fn a_good_canary_is_promoted_and_told_so_once() {
     let mut bench = Bench::new(&quick());
     let (_, conclusion) = bench.run(Outcome::Scored);
@@ -204,7 +232,7 @@ fn what_happened_lately_is_told_beside_all_that_happened() {
 #[test]
 fn a_later_process_goes_on_where_it_was() {
     let ramp = serde_json::json!({
-        "steps": {"steps": [{"share": 0.1, "time": "5s"}, {"share": 0.5, "time": "60s"}]}});
+        "steps": {"steps": [{"share": 0.1, "time": "5s"}, {"share": 0.5}]}});
     let settings = serde_json::json!({"minimumTime": "60s", "maximumTime": "600s", "ramp": ramp});
     let mut bench = Bench::new(&settings);
     for _ in 0..20 {
