@@ -21,7 +21,7 @@ mod verdict;
 
 pub use outrigger_core::Arm;
 
-pub use assignment::{Draw, Exposures, assign};
+pub use assignment::{Draw, Exposures};
 pub use config::{Config, LatencyLimits, Limits, NonFiniteLimits, SkewLimits};
 pub use decider::{Course, Decider};
 pub use label::{LABEL, Layer};

@@ -57,11 +57,6 @@ impl Reference {
         Self { slow, edges, below, ranks }
     }
 
-    /// Latency, in seconds, above which an answer is slow.
-    pub fn slow(&self) -> f64 {
-        sketch::edge(self.slow)
-    }
-
     /// The bin of the latency sketch that ends where answers begin to be slow.
     pub(crate) fn slow_bin(&self) -> i32 {
         self.slow
