@@ -250,14 +250,17 @@ fn arm_of(
     (arm != Arm::Pinned).then(|| stages.entry(share).or_default())?.arm_mut(arm)
 }
 
-/// Statistics as they are written. Keys that are numbers are not for every format.
+/// Keys that are numbers are not for every format.
+type SavedStages = Vec<(Share, Stage)>;
+
+/// Statistics as they are written.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     reference: Arc<Reference>,
-    stages: Vec<(Share, Stage)>,
+    stages: SavedStages,
     /// What other replicas have seen on scales of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    others: Vec<(Arc<Reference>, Vec<(Share, Stage)>)>,
+    others: Vec<(Arc<Reference>, SavedStages)>,
     pairs: Pairs,
 }
 
