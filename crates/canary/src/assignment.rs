@@ -8,20 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Share;
 
-/// Gives a request with a routing key to an arm: the same one for the same salt and
-/// key, in every process and on every machine. A share that grows only adds keys to
-/// the canary's.
-pub fn assign(salt: &str, routing_key: &str, share: Share) -> Arm {
-    Draw::of_key(salt, routing_key).arm(share)
-}
-
 /// What chance has drawn for a request: a place between 0 and 1, in 2^64ths. The
 /// canary has those below its share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Draw(u64);
 
 impl Draw {
-    /// That of a routing key. Another salt is another draw, so that not always the
+    /// That of a routing key: the same for the same salt and key, in every process and
+    /// on every machine. Another salt is another draw, so that not always the
     /// same users try what is new: the canary's digest makes a good one.
     pub fn of_key(salt: &str, routing_key: &str) -> Self {
         let [salt, key] = [salt, routing_key].map(|text| farmhash::fingerprint64(text.as_bytes()));
@@ -35,7 +29,8 @@ impl Draw {
         Self(bits)
     }
 
-    /// The arm, while the canary has `share`.
+    /// The arm, while the canary has `share`. A share that grows only adds draws to the
+    /// canary's.
     pub fn arm(self, share: Share) -> Arm {
         let millionth = (u128::from(self.0) * u128::from(Share::WHOLE)) >> 64;
         if millionth < u128::from(share.millionths()) { Arm::Canary } else { Arm::Live }
@@ -143,7 +138,7 @@ mod tests {
     }
 
     fn on_canary(salt: &str, share: Share) -> Vec<bool> {
-        keys().map(|key| assign(salt, &key, share) == Arm::Canary).collect()
+        keys().map(|key| Draw::of_key(salt, &key).arm(share) == Arm::Canary).collect()
     }
 
     /// Whether so many of `of` keys is within three standard deviations of a share.

@@ -78,15 +78,22 @@ pub struct SkewLimits {
 impl Limits {
     /// What is wrong with them, if they are that signal's.
     pub(crate) fn problem(self, signal: Signal) -> Option<String> {
-        let Self { tolerance, margin } = self;
-        let valid = tolerance >= 0.0 && tolerance <= margin && margin > 0.0 && margin.is_finite();
-        (!valid).then(|| {
-            format!("{signal}: the margin must be above 0, and the tolerance between 0 and it")
-        })
+        let (Self { tolerance, margin }, key) = (self, signal.key());
+        let (least, most) = signal.margins();
+        if !(least..=most).contains(&margin) {
+            Some(format!("{key}.margin: must be from {least} to {most}, not {margin}"))
+        } else if !(0.0..=margin).contains(&tolerance) {
+            Some(format!("{key}.tolerance: must be from 0 to the margin {margin}, not {tolerance}"))
+        } else {
+            None
+        }
     }
 }
 
 impl Config {
+    /// No trial lasts longer: a year.
+    pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
     /// The latency quantile that is watched; the 95th percentile if none is.
     pub fn quantile(&self) -> f64 {
         self.latency.map_or(0.95, |latency| latency.quantile)
@@ -100,9 +107,10 @@ impl Config {
                 problems.push(problem);
             }
         };
+        let confidence = self.confidence;
         require(
-            self.confidence > 0.5 && self.confidence < 1.0,
-            "confidence must be above 0.5 and below 1".to_owned(),
+            confidence > 0.5 && confidence < 1.0,
+            format!("confidence: must be above 0.5 and below 1, not {confidence}"),
         );
         for (signal, limits) in self.limits() {
             let problem = limits.problem(signal);
@@ -111,16 +119,21 @@ impl Config {
         let quantile = self.quantile();
         require(
             quantile > 0.0 && quantile < 1.0,
-            "latency: the quantile must be above 0 and below 1".to_owned(),
+            format!("signals.latency.quantile: must be above 0 and below 1, not {quantile}"),
         );
         let expected = self.non_finite.and_then(|non_finite| non_finite.expected).unwrap_or(0.5);
         require(
             expected > 0.0 && expected < 1.0,
-            "non-finite: the expected rate must be above 0 and below 1".to_owned(),
+            format!("signals.non_finite.expected: must be above 0 and below 1, not {expected}"),
+        );
+        let (minimum, maximum) = (self.minimum_time, self.maximum_time);
+        require(
+            maximum > Duration::ZERO && maximum <= Self::LONGEST,
+            format!("maximum_time: must be above 0s and at most {:?}", Self::LONGEST),
         );
         require(
-            self.minimum_time <= self.maximum_time,
-            "the minimum time must not be longer than the maximum time".to_owned(),
+            minimum <= maximum,
+            format!("minimum_time: {minimum:?} is longer than maximum_time, {maximum:?}"),
         );
         problems
     }
@@ -186,7 +199,13 @@ mod tests {
             ..Config::default()
         };
         let problems = config.problems().join("; ");
-        for expected in ["confidence", "error rate:", "latency: the margin", "quantile", "time"] {
+        for expected in [
+            "confidence",
+            "error_rate.tolerance",
+            "latency.limits.margin",
+            "latency.quantile",
+            "minimum_time",
+        ] {
             assert!(problems.contains(expected), "{expected} in {problems}");
         }
         assert_eq!(config.problems().len(), 5);

@@ -9,6 +9,34 @@ use crate::{
     verdict::{Decision, Finding, SampleRatio, State, Verdict},
 };
 
+/// How far a trial has come, and what traffic there is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Course {
+    /// How long the canary has been on trial.
+    pub elapsed: Duration,
+    /// Requests a second of late, on both arms; of several replicas, on all of them.
+    pub pace: f64,
+}
+
+/// Of late there were not more requests than before.
+impl From<Duration> for Course {
+    fn from(elapsed: Duration) -> Self {
+        Self { elapsed, pace: 0.0 }
+    }
+}
+
+impl Course {
+    /// How many times the requests seen by now there will be when `maximum` has
+    /// passed: at the traffic of late, or at that of the whole trial if that is more.
+    /// A quiet hour is not taken for all that is to come, and neither is a quiet
+    /// beginning.
+    fn growth(self, requests: u64, maximum: Duration) -> f64 {
+        let steady = maximum.as_secs_f64() / self.elapsed.as_secs_f64();
+        let to_come = self.pace * maximum.saturating_sub(self.elapsed).as_secs_f64();
+        steady.max(1.0 + to_come / f64::max(requests as f64, 1.0))
+    }
+}
+
 /// Decides from statistics, which may be those of one replica or the sum of
 /// several. It may be asked as often as one likes: the errors it makes are
 /// bounded over all the times that it is asked.
@@ -36,14 +64,15 @@ impl Decider {
         self.watched.iter().any(|watched| watched.harmful(statistics))
     }
 
-    /// What is to be done after `elapsed` time of trial, with the figures.
-    pub fn verdict(&self, statistics: &Statistics, elapsed: Duration) -> Verdict {
+    /// What is to be done at this time of the trial, with the figures.
+    pub fn verdict(&self, statistics: &Statistics, course: impl Into<Course>) -> Verdict {
+        let course = course.into();
         let findings = self.watched.iter().map(|watched| finding(watched, statistics));
         let findings: Vec<_> = findings.collect();
         let (live, canary) = statistics.requests();
         Verdict {
-            decision: self.decide(statistics, elapsed),
-            elapsed,
+            decision: self.decide(statistics, course),
+            elapsed: course.elapsed,
             live,
             canary,
             findings,
@@ -51,13 +80,14 @@ impl Decider {
         }
     }
 
-    /// What is to be done after `elapsed` time of trial.
-    pub fn decide(&self, statistics: &Statistics, elapsed: Duration) -> Decision {
+    /// What is to be done at this time of the trial.
+    pub fn decide(&self, statistics: &Statistics, course: impl Into<Course>) -> Decision {
+        let course = course.into();
         if self.harmful(statistics) {
             Decision::Rollback
-        } else if self.promising(statistics, elapsed) && self.harmless(statistics) {
+        } else if self.promising(statistics, course.elapsed) && self.harmless(statistics) {
             Decision::Promote
-        } else if self.starved(statistics, elapsed) {
+        } else if self.starved(statistics, course) {
             Decision::Starved
         } else {
             Decision::Continue
@@ -76,17 +106,18 @@ impl Decider {
     }
 
     /// Whether it will not be decided in time: not even if from now on the canary
-    /// does exactly what live does, at the traffic seen so far. That is only told
-    /// after a tenth of the time, when the traffic is known.
-    fn starved(&self, statistics: &Statistics, elapsed: Duration) -> bool {
+    /// does exactly what live does, at the traffic of late or of the whole trial. That
+    /// is only told after a tenth of the time, when the traffic is known.
+    fn starved(&self, statistics: &Statistics, course: Course) -> bool {
         let maximum = self.config.maximum_time;
-        if elapsed >= maximum {
+        if course.elapsed >= maximum {
             return true;
         }
-        if elapsed < maximum / 10 {
+        if course.elapsed < maximum / 10 {
             return false;
         }
-        let forecast = statistics.forecast(maximum.as_secs_f64() / elapsed.as_secs_f64());
+        let (live, canary) = statistics.requests();
+        let forecast = statistics.forecast(course.growth(live + canary, maximum));
         !(self.promising(&forecast, maximum) && self.harmless(&forecast))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use outrigger_proto::outrigger::v1::{FILE_DESCRIPTOR_SET, ModelCanaryConfig};
 use prost_reflect::{
-    DescriptorPool, DynamicMessage, MessageDescriptor, ReflectMessage as _, Value,
+    DescriptorPool, DynamicMessage, Kind, MessageDescriptor, ReflectMessage as _, Value,
 };
 
 use crate::settings::InvalidSettings;
@@ -31,13 +31,21 @@ impl Default for Layer {
 }
 
 impl Layer {
-    /// Reads protobuf's JSON form. Unknown keys are refused.
+    /// Reads protobuf's JSON form. Keys and names that are not known are refused.
     ///
     /// # Errors
     /// It is no such message.
     pub fn from_json(json: &serde_json::Value) -> Result<Self, InvalidSettings> {
         let read = DynamicMessage::deserialize(DESCRIPTOR.clone(), json);
-        read.map(Self).map_err(|error| InvalidSettings::one(error.to_string()))
+        Self::known(read.map_err(|error| InvalidSettings::one(error.to_string()))?)
+    }
+
+    /// The layer, unless there is something in it that only a later version knows: it
+    /// would be tried otherwise than it says.
+    fn known(message: DynamicMessage) -> Result<Self, InvalidSettings> {
+        let mut problems = Vec::new();
+        unknown(&message, "", &mut problems);
+        if problems.is_empty() { Ok(Self(message)) } else { Err(InvalidSettings(problems)) }
     }
 
     /// Reads a label: the JSON form, or base64 of the binary form.
@@ -47,14 +55,16 @@ impl Layer {
     pub fn from_label(label: &str) -> Result<Self, InvalidSettings> {
         let label = label.trim();
         if label.starts_with('{') {
-            let json = serde_json::from_str(label);
-            let json = json.map_err(|error| InvalidSettings::one(format!("not JSON: {error}")))?;
-            return Self::from_json(&json);
+            // From the text itself: its errors tell the place.
+            let mut json = serde_json::Deserializer::from_str(label);
+            let read = DynamicMessage::deserialize(DESCRIPTOR.clone(), &mut json)
+                .and_then(|message| json.end().map(|()| message));
+            return Self::known(read.map_err(|error| InvalidSettings::one(error.to_string()))?);
         }
         let neither = || InvalidSettings::one("neither JSON nor base64 of a message".to_owned());
         let bytes = STANDARD.decode(label).map_err(|_| neither())?;
         let message = DynamicMessage::decode(DESCRIPTOR.clone(), bytes.as_slice());
-        message.map(Self).map_err(|_| neither())
+        Self::known(message.map_err(|_| neither())?)
     }
 
     /// This layer with `above` over it.
@@ -67,6 +77,32 @@ impl Layer {
     /// The message.
     pub fn message(&self) -> ModelCanaryConfig {
         self.0.transcode_to().expect("it is that message")
+    }
+}
+
+/// Tells of fields and names of choices that are not in the schema.
+fn unknown(message: &DynamicMessage, path: &str, problems: &mut Vec<String>) {
+    let within = |name: &str| if path.is_empty() { name.into() } else { format!("{path}.{name}") };
+    for field in message.unknown_fields() {
+        problems.push(format!("{}: no such field", within(&format!("#{}", field.number()))));
+    }
+    for (field, value) in message.fields() {
+        let path = within(field.name());
+        match (field.kind(), value) {
+            (Kind::Enum(choices), Value::EnumNumber(number))
+                if choices.get_value(*number).is_none() =>
+            {
+                problems.push(format!("{path}: there is no choice of the number {number}"));
+            }
+            (_, Value::Message(message)) => unknown(message, &path, problems),
+            (_, Value::List(all)) => {
+                let messages = all.iter().map(Value::as_message).enumerate();
+                for (at, message) in messages.filter_map(|(at, it)| Some((at, it?))) {
+                    unknown(message, &format!("{path}[{at}]"), problems);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -106,6 +142,38 @@ mod tests {
         assert_eq!(Layer::from_label(&encoded), Ok(read));
         for bad in ["", "{", "{\"shares\": 1}", "{\"confidence\": \"high\"}", "@@", "AAAA"] {
             assert!(Layer::from_label(bad).is_err() || bad.is_empty(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_only_a_later_version_knows_is_refused() {
+        let unknown = |label: &str| Layer::from_label(label).unwrap_err().to_string();
+        for (label, told) in [
+            (r#"{"shares": 1}"#, "'shares' at line 1 column"),
+            (r#"{"signals": {"latency": {"off": true}}}"#, "'off'"),
+            (r#"{"mode": "MODE_BOLD"}"#, "'MODE_BOLD'"),
+            (r#"{"mode": 9}"#, "mode: there is no choice of the number 9"),
+            (r#"{"ramp": {"share": 0.1, "evidence": {"first": 0.1}}}"#, "oneof 'kind'"),
+            (r#"{"confidence": 0.9, "confidence": 0.99}"#, "confidence"),
+            (r#"{"confidence": "high"}"#, "invalid float literal at line 1 column 21"),
+            (r#"{"confidence": 0.9} and more"#, "trailing"),
+        ] {
+            assert!(unknown(label).contains(told), "{told} in {} of {label}", unknown(label));
+        }
+        // Field 99 of the message, of its ramp, and of the second step; mode 9; an on_starved
+        // that is a text.
+        for (bytes, told) in [
+            (vec![0x98, 0x06, 1], Some("#99: no such field")),
+            (vec![0x12, 3, 0x98, 0x06, 1], Some("ramp.#99: no such field")),
+            (
+                vec![0x12, 9, 0x12, 7, 0x0a, 0, 0x0a, 3, 0x98, 0x06, 1],
+                Some("ramp.steps.steps[1].#99: no such field"),
+            ),
+            (vec![0x08, 9], Some("mode: there is no choice of the number 9")),
+            (vec![0x4a, 1, b'x'], None),
+        ] {
+            let refused = unknown(&STANDARD.encode(bytes));
+            assert!(refused.contains(told.unwrap_or("neither JSON nor")), "{told:?} in {refused}");
         }
     }
 

@@ -21,9 +21,9 @@ mod verdict;
 
 pub use outrigger_core::Arm;
 
-pub use assignment::{Draw, Exposures, assign};
+pub use assignment::{Draw, Exposures};
 pub use config::{Config, LatencyLimits, Limits, NonFiniteLimits, SkewLimits};
-pub use decider::Decider;
+pub use decider::{Course, Decider};
 pub use label::{LABEL, Layer};
 pub use observation::{Observation, Outcome, Pair};
 pub use profile::{Entity, Feature, FeatureValue, InvalidProfile, Profile};

@@ -1,6 +1,6 @@
 //! What live was like before the comparison began.
 
-use std::time::Duration;
+use std::{cmp::Ordering, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,10 @@ pub struct Reference {
 impl Reference {
     /// How many requests make a good reference.
     pub const REQUESTS: usize = 1000;
+    /// Fewer make none.
+    pub const LEAST: usize = 100;
+    /// More are not needed by any.
+    pub const MOST: usize = 10_000;
 
     /// From requests that live answered, whose arm does not matter, and the
     /// latency quantile that is watched. Without any, what takes more than
@@ -53,11 +57,6 @@ impl Reference {
         Self { slow, edges, below, ranks }
     }
 
-    /// Latency, in seconds, above which an answer is slow.
-    pub fn slow(&self) -> f64 {
-        sketch::edge(self.slow)
-    }
-
     /// The bin of the latency sketch that ends where answers begin to be slow.
     pub(crate) fn slow_bin(&self) -> i32 {
         self.slow
@@ -77,6 +76,28 @@ impl Reference {
     pub(crate) fn bin(&self, score: f64) -> usize {
         // All of them, side by side: a binary search waits for each comparison.
         self.edges.iter().map(|edge| usize::from(*edge < score)).sum()
+    }
+
+    /// The same with as many bins as there may be: edges stand for several, with nothing
+    /// in between. `None` if it has as many already, or no edge.
+    pub(crate) fn refined(&self) -> Option<Self> {
+        let few = (1..BINS - 1).contains(&self.edges.len());
+        let refined = |values: &[f64]| {
+            (0..BINS - 1).map(|edge| values[edge * values.len() / (BINS - 1)]).collect()
+        };
+        few.then(|| Self::of(self.slow, refined(&self.edges), refined(&self.below)))
+    }
+
+    /// Into which bin of [`Self::refined`] the scores of a bin fall.
+    pub(crate) fn refined_bin(&self, bin: usize) -> usize {
+        (bin * (BINS - 1)).div_ceil(self.edges.len())
+    }
+
+    /// An order of scales, whichever it is.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        let bits = |numbers: &'_ [f64]| numbers.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
+        let key = |it: &Self| (it.slow, bits(&it.edges), bits(&it.below));
+        key(self).cmp(&key(other))
     }
 
     /// Where each bin ranks in live, from -1/2 to 1/2.
@@ -118,7 +139,7 @@ impl TryFrom<Saved> for Reference {
     type Error = &'static str;
 
     fn try_from(Saved { slow, edges, below }: Saved) -> Result<Self, Self::Error> {
-        let ascend = edges.len() < BINS && edges.is_sorted_by(|a, b| a < b);
+        let ascend = edges.len() < BINS && edges.is_sorted() && !edges.iter().any(|it| it.is_nan());
         let shares = below.is_sorted() && below.iter().all(|share| (0.0..=1.0).contains(share));
         if ascend && shares && edges.len() == below.len() && sketch::is_bin(slow) {
             Ok(Self::of(slow, edges, below))

@@ -1,5 +1,8 @@
 //! How one canary is tried.
 
+#[cfg(test)]
+mod tests;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use outrigger_proto::outrigger::v1::{ModelCanaryConfig, model_canary_config as wire};
@@ -51,18 +54,18 @@ pub enum Ramp {
 pub struct Step {
     /// The canary's.
     pub share: Share,
-    /// At least.
+    /// The next one, or the promotion, comes no earlier,
     pub time: Duration,
-    /// On the canary, at least.
+    /// and not with fewer requests on the canary.
     pub requests: u64,
 }
 
 /// What is measured of live before the split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmUp {
-    /// So many requests,
+    /// So many requests, from [`Reference::LEAST`] to [`Reference::MOST`],
     pub requests: u64,
-    /// or fewer after this time.
+    /// or fewer after this time, but no less than [`Reference::LEAST`].
     pub time: Duration,
 }
 
@@ -151,15 +154,12 @@ impl TryFrom<&ModelCanaryConfig> for Settings {
     /// All problems at once.
     fn try_from(config: &ModelCanaryConfig) -> Result<Self, InvalidSettings> {
         let mut problems = Problems::default();
-        let warm_up = config.warm_up.unwrap_or_default();
         let signals = config.signals.unwrap_or_default();
+        let judge = judge(config, &mut problems);
         let settings = Self {
-            judge: judge(config, &mut problems),
-            ramp: ramp(config.ramp.as_ref(), &mut problems),
-            warm_up: WarmUp {
-                requests: warm_up.requests.unwrap_or(Reference::REQUESTS as u64),
-                time: problems.time("warm_up.time", warm_up.time, Duration::from_secs(60)),
-            },
+            ramp: ramp(config.ramp.as_ref(), judge.maximum_time, &mut problems),
+            judge,
+            warm_up: warm_up(config.warm_up.unwrap_or_default(), &mut problems),
             mode: match config.mode() {
                 wire::Mode::Unspecified | wire::Mode::Registry => Mode::Registry,
                 wire::Mode::Recommend => Mode::Recommend,
@@ -210,6 +210,17 @@ fn judge(config: &ModelCanaryConfig, problems: &mut Problems) -> Config {
     }
 }
 
+fn warm_up(given: wire::WarmUp, problems: &mut Problems) -> WarmUp {
+    let requests = given.requests.unwrap_or(Reference::REQUESTS as u64);
+    let (least, most) = (Reference::LEAST as u64, Reference::MOST as u64);
+    if !(least..=most).contains(&requests) {
+        let problem = format!("warm_up.requests: must be from {least} to {most}, not {requests}");
+        problems.0.push(problem);
+    }
+    let time = problems.time("warm_up.time", given.time, Duration::from_secs(60));
+    WarmUp { requests, time }
+}
+
 /// A signal's limits; `None` if it is not watched.
 fn limits(given: Option<wire::Limits>, usual: Option<Limits>) -> Option<Limits> {
     let Some(given) = given else { return usual };
@@ -238,22 +249,23 @@ const USUAL_SHARE: f64 = 0.1;
 /// Requests before the share doubles, when nobody says otherwise.
 const USUAL_EVIDENCE: u64 = 500;
 
-fn ramp(given: Option<&wire::Ramp>, problems: &mut Problems) -> Ramp {
+/// Each step has statistics of its own.
+const MOST_STEPS: usize = 100;
+
+fn ramp(given: Option<&wire::Ramp>, maximum_time: Duration, problems: &mut Problems) -> Ramp {
     let constant = |share| Ramp::Steps(vec![Step { share, time: Duration::ZERO, requests: 0 }]);
     match given.and_then(|ramp| ramp.kind.as_ref()) {
         None => constant(problems.share("ramp.share", USUAL_SHARE)),
         Some(wire::ramp::Kind::Share(share)) => constant(problems.share("ramp.share", *share)),
         Some(wire::ramp::Kind::Steps(steps)) => {
-            if steps.steps.is_empty() {
-                problems.0.push("ramp.steps: there is none".to_owned());
-            }
-            Ramp::Steps(steps.steps.iter().map(|step| problems.step(step)).collect())
+            Ramp::Steps(problems.steps(&steps.steps, maximum_time))
         }
         Some(wire::ramp::Kind::Evidence(evidence)) => {
             let first = problems.share("ramp.evidence.first", evidence.first);
             let most = problems.share("ramp.evidence.most", evidence.most);
-            if most < first {
-                problems.0.push("ramp.evidence: most is less than first".to_owned());
+            if evidence.most < evidence.first {
+                let below = format!("{} is below first, {}", evidence.most, evidence.first);
+                problems.0.push(format!("ramp.evidence.most: {below}"));
             }
             let requests = if evidence.requests == 0 { USUAL_EVIDENCE } else { evidence.requests };
             Ramp::Evidence { first, most, requests }
@@ -275,8 +287,13 @@ impl Problems {
 
     fn time(&mut self, key: &str, given: Option<WireDuration>, usual: Duration) -> Duration {
         let Some(given) = given else { return usual };
-        given.try_into().unwrap_or_else(|_| {
-            self.0.push(format!("{key}: must not be negative"));
+        let (longest, seconds) = (Config::LONGEST, given.seconds as f64);
+        // Far beyond them, the conversion itself would overflow.
+        let near = given.seconds.unsigned_abs() <= longest.as_secs();
+        let time = near.then(|| Duration::try_from(given).ok()).flatten();
+        time.filter(|time| *time <= longest).unwrap_or_else(|| {
+            let seconds = seconds + f64::from(given.nanos) / 1e9;
+            self.0.push(format!("{key}: must be from 0s to {longest:?}, not {seconds}s"));
             usual
         })
     }
@@ -284,142 +301,43 @@ impl Problems {
     fn shadow(&mut self, settings: &Settings) {
         let shadow = settings.shadow;
         if !(0.0..=1.0).contains(&shadow) {
-            self.0.push(format!("shadow: must lie between 0 and 1, not be {shadow}"));
+            self.0.push(format!("shadow: must be from 0 to 1, not {shadow}"));
         } else if settings.judge.disagreement.is_some() && shadow == 0.0 {
             self.0.push("signals.disagreement: nothing is compared without a shadow".to_owned());
         }
     }
 
-    fn step(&mut self, step: &wire::Step) -> Step {
+    /// The steps of a ramp, which all have to fit into the time of the trial.
+    fn steps(&mut self, given: &[wire::Step], maximum_time: Duration) -> Vec<Step> {
+        const KEY: &str = "ramp.steps.steps";
+        if !(1..=MOST_STEPS).contains(&given.len()) {
+            self.0.push(format!("{KEY}: must be from 1 to {MOST_STEPS}, not {}", given.len()));
+            return Vec::new();
+        }
+        let steps = given.iter().enumerate();
+        let steps: Vec<_> =
+            steps.map(|(at, step)| self.step(&format!("{KEY}[{at}]"), step)).collect();
+        // What is taken from a user again was not drawn anew.
+        for (at, pair) in given.windows(2).enumerate() {
+            let [before, share] = [pair[0].share, pair[1].share];
+            if share < before {
+                let after = format!("must not be below the one before, {before}");
+                self.0.push(format!("{KEY}[{}].share: {after}, not {share}", at + 1));
+            }
+        }
+        let time: Duration = steps.iter().map(|step| step.time).sum();
+        if time >= maximum_time {
+            let within = format!("must be over before maximum_time, {maximum_time:?}");
+            self.0.push(format!("{KEY}: {within}, and take {time:?}"));
+        }
+        steps
+    }
+
+    fn step(&mut self, key: &str, step: &wire::Step) -> Step {
         Step {
-            share: self.share("ramp.steps.share", step.share),
-            time: self.time("ramp.steps.time", step.time, Duration::ZERO),
+            share: self.share(&format!("{key}.share"), step.share),
+            time: self.time(&format!("{key}.time"), step.time, Duration::ZERO),
             requests: step.requests,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::Layer;
-
-    fn read(json: &serde_json::Value) -> Result<Settings, InvalidSettings> {
-        Settings::try_from(&Layer::from_json(json)?.message())
-    }
-
-    #[test]
-    fn what_is_left_out_is_as_usual() {
-        let settings = Settings::default();
-        assert_eq!(settings.judge, Config::default());
-        assert_eq!(settings.mode, Mode::Registry);
-        let tenth = Step { share: Share::new(0.1).unwrap(), time: Duration::ZERO, requests: 0 };
-        assert_eq!(settings.ramp, Ramp::Steps(vec![tenth]));
-    }
-
-    #[test]
-    fn what_is_given_replaces_it() {
-        let settings = read(&json!({
-            "mode": "MODE_LOCAL",
-            "onStarved": "ON_STARVED_CONTINUE",
-            "minimumTime": "1s",
-            "signals": {
-                "errorRate": {"margin": 0.2},
-                "latency": {"quantile": 0.5, "limits": {"off": false}},
-                "scoreDrift": {"off": true},
-            },
-        }))
-        .unwrap();
-        assert_eq!(settings.judge.error_rate, Some(Limits { tolerance: 0.0, margin: 0.2 }));
-        assert_eq!(settings.judge.quantile(), 0.5);
-        assert_eq!(settings.judge.scores, None);
-        assert_eq!(settings.judge.minimum_time, Duration::from_secs(1));
-        assert_eq!((settings.mode, settings.on_starved), (Mode::Local, OnStarved::Continue));
-    }
-
-    #[test]
-    fn disagreement_is_watched_when_it_is_named_and_there_is_a_shadow() {
-        let settings = read(&json!({"shadow": 0.2})).unwrap();
-        assert_eq!((settings.shadow, settings.judge), (0.2, Config::default()));
-        let both = json!({"shadow": 1, "signals": {"disagreement": {"margin": 0.3}}});
-        let settings = read(&both).unwrap();
-        assert_eq!(settings.judge.disagreement, Some(Limits { tolerance: 0.1, margin: 0.3 }));
-        let settings = settings.of_distributions().unwrap();
-        assert_eq!((settings.shadow, settings.judge.disagreement), (0.0, None));
-        for wrong in [json!({"shadow": 1.5}), json!({"signals": {"disagreement": {}}})] {
-            let told = read(&wrong).unwrap_err().to_string();
-            assert!(told.contains("shadow"), "{told}");
-        }
-    }
-
-    fn profile() -> Option<Arc<Profile>> {
-        let profile = br#"{"schema": "outrigger.dev/profile/v1", "features": []}"#;
-        Some(Arc::new(Profile::parse(profile).unwrap()))
-    }
-
-    /// Settings that watch what is `named` and nothing else.
-    fn only(named: &serde_json::Value) -> Result<Settings, InvalidSettings> {
-        let off = json!({"off": true});
-        let mut signals = json!({
-            "errorRate": off, "latency": {"limits": off}, "scoreDrift": off,
-            "nonFinite": {"limits": off},
-        });
-        let named = named.as_object().unwrap().clone();
-        signals.as_object_mut().unwrap().extend(named);
-        read(&json!({"shadow": 0.5, "signals": signals}))
-    }
-
-    #[test]
-    fn each_signal_may_be_watched_alone_and_none_may_not() {
-        for named in [
-            json!({"errorRate": {}}),
-            json!({"latency": {}}),
-            json!({"scoreDrift": {}}),
-            json!({"nonFinite": {}}),
-            json!({"disagreement": {}}),
-            json!({"skew": {}}),
-        ] {
-            let settings = only(&named).and_then(|settings| settings.against(profile()));
-            assert!(settings.unwrap().judge.watches(), "{named}");
-        }
-        assert!(only(&json!({})).unwrap_err().to_string().contains("none is watched"));
-    }
-
-    #[test]
-    fn of_a_model_that_draws_something_has_to_be_watched() {
-        let drawing = |named| {
-            let settings = only(&named).and_then(|settings| settings.against(profile()));
-            settings.unwrap().of_distributions()
-        };
-        assert!(drawing(json!({"skew": {}, "disagreement": {}})).is_ok());
-        let told = drawing(json!({"disagreement": {}})).unwrap_err().to_string();
-        assert!(told.contains("draws"), "{told}");
-    }
-
-    #[test]
-    fn skew_is_watched_when_it_is_named_and_needs_a_profile() {
-        assert_eq!(read(&json!({})).unwrap().against(profile()).unwrap().judge.skew, None);
-        let settings = read(&json!({"signals": {"skew": {"tolerance": 0.03}}})).unwrap();
-        let told = settings.clone().against(None).unwrap_err().to_string();
-        assert!(told.contains("profile.json"), "{told}");
-        let skew = settings.against(profile()).unwrap().judge.skew.unwrap();
-        assert_eq!(skew.limits, Limits { tolerance: 0.03, margin: 0.1 });
-        assert!(read(&json!({"signals": {"skew": {"margin": 0.01}}})).is_err());
-    }
-
-    #[test]
-    fn all_that_is_wrong_is_told_at_once() {
-        let wrong = read(&json!({
-            "confidence": 2,
-            "ramp": {"evidence": {"first": 0.5, "most": 1.5}},
-            "minimumTime": "-1s",
-        }));
-        let told = wrong.unwrap_err().to_string();
-        for part in ["confidence", "ramp.evidence.most", "minimum_time"] {
-            assert!(told.contains(part), "{part} in {told}");
-        }
-        assert!(read(&json!({"ramp": {"steps": {}}})).is_err());
     }
 }

@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "f64", into = "f64")]
 pub struct Share(u32);
 
-/// A share must lie between 0 and 1, without either: one of the arms would
-/// have nothing to be compared with.
+/// Neither all nor nothing: one of the arms would have nothing to be compared with.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("a share must lie between 0 and 1, not be {0}")]
+#[error("must be from 0.000001 to 0.999999, not {0}")]
 pub struct InvalidShare(f64);
 
 impl Share {

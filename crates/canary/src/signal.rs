@@ -44,6 +44,24 @@ impl Signal {
         if self == Self::ErrorRate { 3.0 } else { 1.0 }
     }
 
+    /// Its limits' key in a label.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Self::ErrorRate => "signals.error_rate",
+            Self::Latency => "signals.latency.limits",
+            Self::Scores => "signals.score_drift",
+            Self::NonFinite => "signals.non_finite.limits",
+            Self::Disagreement => "signals.disagreement",
+            Self::Skew => "signals.skew",
+        }
+    }
+
+    /// The least margin and the most. All but latencies are compared by shares. The
+    /// bins that latencies are counted in tell no less than 2 % apart.
+    pub(crate) fn margins(self) -> (f64, f64) {
+        if self == Self::Latency { (0.021, 1000.0) } else { (0.000_001, 0.999_999) }
+    }
+
     /// A figure of one arm, in the unit people think in.
     pub(crate) fn figure(self, value: f64) -> String {
         match self {

@@ -8,9 +8,9 @@ mod trial;
 
 use std::time::Duration;
 
-pub use log::Logged;
+pub use log::{Log, Logged, TooShort};
 pub use random::Random;
-pub use report::{Power, Report, TooShort};
+pub use report::{Power, Report};
 pub use traffic::{Effect, Generated, Live, Traffic};
 pub use trial::{Ending, Trial};
 

@@ -5,6 +5,7 @@ mod arm;
 mod comparison;
 mod deviation;
 mod features;
+mod pace;
 mod pairs;
 pub mod sketch;
 mod window;
@@ -12,13 +13,14 @@ mod window;
 use std::{collections::BTreeMap, sync::Arc};
 
 use outrigger_core::Arm;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::{Observation, Pair, Profile, Reference, Share};
 pub use arm::ArmStatistics;
 pub use comparison::{ComparedCategory, ComparedFeature, Comparison};
 pub use deviation::Deviation;
 pub use features::Features;
+pub(crate) use pace::Pace;
 pub use pairs::Pairs;
 pub use window::Window;
 
@@ -38,6 +40,30 @@ pub struct Stage {
     pub canary: ArmStatistics,
 }
 
+impl Stage {
+    /// An arm that takes part in the comparison.
+    fn arm_mut(&mut self, arm: Arm) -> Option<&mut ArmStatistics> {
+        match arm {
+            Arm::Live => Some(&mut self.live),
+            Arm::Canary => Some(&mut self.canary),
+            Arm::Pinned => None,
+        }
+    }
+
+    /// Counts a request on that scale.
+    pub(crate) fn record(&mut self, reference: &Reference, observation: &Observation) {
+        if let Some(arm) = self.arm_mut(observation.arm) {
+            arm.record(reference, observation);
+        }
+    }
+}
+
+impl Merge for u64 {
+    fn merge(&mut self, other: &Self) {
+        *self += other;
+    }
+}
+
 impl Merge for Stage {
     fn merge(&mut self, other: &Self) {
         self.live.merge(&other.live);
@@ -47,38 +73,58 @@ impl Merge for Stage {
 
 /// Everything the judge knows of a canary. What was written goes on where it was,
 /// after a restart or in another replica.
+///
+/// Replicas that have measured live by themselves have scales of their own. What they
+/// have seen is kept apart by scale, as it is by share, and the evidence of all is
+/// multiplied: each replica's arms are compared with each other only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Saved")]
+#[serde(try_from = "Saved", into = "Saved")]
 pub struct Statistics {
-    reference: Arc<Reference>,
-    #[serde(serialize_with = "as_pairs")]
-    stages: BTreeMap<Share, Stage>,
+    /// In order, each once; at least one.
+    scales: Vec<Scale>,
     pairs: Pairs,
 }
 
-/// Statistics taken on different scales cannot be added up.
+/// What was measured on one scale.
+#[derive(Debug, Clone, PartialEq)]
+struct Scale {
+    reference: Arc<Reference>,
+    stages: BTreeMap<Share, Stage>,
+}
+
+/// Both arms while the canary had one share, as one scale has measured them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured<'s> {
+    pub(crate) reference: &'s Reference,
+    pub(crate) share: Share,
+    pub(crate) stage: &'s Stage,
+}
+
+/// Scores were sorted into other bins than those of their scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the statistics were taken with different references")]
-pub struct DifferentReference;
+#[error("scores were not counted on the scale that they were counted with")]
+pub struct NotOnScale;
 
 impl Statistics {
     /// Nothing seen yet.
     pub fn new(reference: Arc<Reference>) -> Self {
-        Self { reference, stages: BTreeMap::new(), pairs: Pairs::default() }
+        let scale = Scale { reference, stages: BTreeMap::new() };
+        Self { scales: vec![scale], pairs: Pairs::default() }
     }
 
     /// Counts a request that was assigned while the canary had `share`.
     /// Memory grows with the number of different shares.
     pub fn record(&mut self, share: Share, observation: &Observation) {
-        if let Some(arm) = arm_of(&mut self.stages, share, observation.arm) {
-            arm.record(&self.reference, observation);
+        let Scale { reference, stages } = &mut self.scales[0];
+        if let Some(arm) = arm_of(stages, share, observation.arm) {
+            arm.record(reference, observation);
         }
     }
 
     /// Counts the features of a request: for each feature of the profile, the
     /// category that its value is in ([`Feature::category`](crate::Feature::category)).
     pub fn record_features(&mut self, share: Share, arm: Arm, categories: &[usize]) {
-        if let Some(arm) = arm_of(&mut self.stages, share, arm) {
+        if let Some(arm) = arm_of(&mut self.scales[0].stages, share, arm) {
             arm.record_features(categories);
         }
     }
@@ -88,29 +134,20 @@ impl Statistics {
         self.pairs.record(pair);
     }
 
-    /// Adds what another replica has seen.
-    ///
-    /// # Errors
-    /// When it measured on another scale.
-    pub fn merge(&mut self, other: &Self) -> Result<(), DifferentReference> {
-        if self.reference != other.reference {
-            return Err(DifferentReference);
-        }
-        for (share, stage) in &other.stages {
-            self.stages.entry(*share).or_default().merge(stage);
-        }
-        self.pairs.merge(&other.pairs);
-        Ok(())
-    }
-
-    /// The scale.
+    /// The scale that is recorded on.
     pub fn reference(&self) -> &Reference {
-        &self.reference
+        &self.scales[0].reference
     }
 
-    /// The arms, by the share that the canary had.
+    /// The arms, by the scale and by the share that the canary had.
     pub fn stages(&self) -> impl Iterator<Item = (Share, &Stage)> + Clone {
-        self.stages.iter().map(|(share, stage)| (*share, stage))
+        self.measured().map(|it| (it.share, it.stage))
+    }
+
+    pub(crate) fn measured(&self) -> impl Iterator<Item = Measured<'_>> + Clone {
+        self.scales.iter().flat_map(|Scale { reference, stages }| {
+            stages.iter().map(move |(share, stage)| Measured { reference, share: *share, stage })
+        })
     }
 
     /// The requests that both arms answered.
@@ -121,7 +158,7 @@ impl Statistics {
     /// One arm over all shares.
     pub fn arm(&self, arm: Arm) -> ArmStatistics {
         let mut whole = ArmStatistics::default();
-        for stage in self.stages.values() {
+        for (_, stage) in self.stages() {
             match arm {
                 Arm::Live => whole.merge(&stage.live),
                 Arm::Canary => whole.merge(&stage.canary),
@@ -138,8 +175,7 @@ impl Statistics {
 
     /// How many requests live and the canary were assigned.
     pub fn requests(&self) -> (u64, u64) {
-        let stages = self.stages.values();
-        stages.fold((0, 0), |(live, canary), stage| {
+        self.stages().fold((0, 0), |(live, canary), (_, stage)| {
             (live + stage.live.requests(), canary + stage.canary.requests())
         })
     }
@@ -148,7 +184,7 @@ impl Statistics {
     /// on the canary does exactly what live has done so far.
     pub(crate) fn forecast(&self, factor: f64) -> Self {
         let mut forecast = self.clone();
-        for stage in forecast.stages.values_mut() {
+        for stage in forecast.scales.iter_mut().flat_map(|scale| scale.stages.values_mut()) {
             let live = stage.live.requests().max(1) as f64;
             let to_come = stage.canary.requests() as f64 * (factor - 1.0) / live;
             stage.canary.foresee(&stage.live.scaled(to_come), factor);
@@ -159,44 +195,101 @@ impl Statistics {
     }
 }
 
+impl Merge for Statistics {
+    /// What was seen on the same scale adds up; other scales are added. Memory grows
+    /// with the number of different ones.
+    fn merge(&mut self, other: &Self) {
+        let mut scales: Vec<_> =
+            self.scales.drain(..).chain(other.scales.iter().cloned()).collect();
+        if scales.iter().any(|scale| scale.reference != scales[0].reference) {
+            scales.iter_mut().for_each(Scale::refine);
+        }
+        scales.sort_by(|a, b| a.reference.order(&b.reference));
+        self.scales = scales;
+        self.scales.dedup_by(|next, first| {
+            let same = next.reference == first.reference;
+            if same {
+                first.add(&next.stages);
+            }
+            same
+        });
+        self.pairs.merge(&other.pairs);
+    }
+}
+
+impl Scale {
+    fn add(&mut self, stages: &BTreeMap<Share, Stage>) {
+        for (share, stage) in stages {
+            self.stages.entry(*share).or_default().merge(stage);
+        }
+    }
+
+    /// Gives it as many score bins as any scale has, so that its edges have the
+    /// places of the others'.
+    fn refine(&mut self) {
+        let Some(refined) = self.reference.refined() else { return };
+        for stage in self.stages.values_mut() {
+            stage.live.refine(&self.reference);
+            stage.canary.refine(&self.reference);
+        }
+        self.reference = Arc::new(refined);
+    }
+
+    fn is_sound(&self) -> bool {
+        let mut arms = self.stages.values().flat_map(|stage| [&stage.live, &stage.canary]);
+        arms.all(|arm| arm.is_on_scale_of(&self.reference))
+    }
+}
+
 /// An arm that takes part in the comparison, while the canary has `share`.
 fn arm_of(
     stages: &mut BTreeMap<Share, Stage>,
     share: Share,
     arm: Arm,
 ) -> Option<&mut ArmStatistics> {
-    match arm {
-        Arm::Live => Some(&mut stages.entry(share).or_default().live),
-        Arm::Canary => Some(&mut stages.entry(share).or_default().canary),
-        Arm::Pinned => None,
-    }
+    (arm != Arm::Pinned).then(|| stages.entry(share).or_default())?.arm_mut(arm)
 }
 
 /// Keys that are numbers are not for every format.
-fn as_pairs<S: Serializer>(
-    stages: &BTreeMap<Share, Stage>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(stages)
-}
+type SavedStages = Vec<(Share, Stage)>;
 
-/// Statistics as they were written, before they are known to be of one trial.
-#[derive(Deserialize)]
+/// Statistics as they are written.
+#[derive(Serialize, Deserialize)]
 struct Saved {
     reference: Arc<Reference>,
-    stages: Vec<(Share, Stage)>,
+    stages: SavedStages,
+    /// What other replicas have seen on scales of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<(Arc<Reference>, SavedStages)>,
     pairs: Pairs,
 }
 
-impl TryFrom<Saved> for Statistics {
-    type Error = DifferentReference;
+impl From<Statistics> for Saved {
+    fn from(statistics: Statistics) -> Self {
+        let scales = statistics.scales.into_iter();
+        let mut scales =
+            scales.map(|Scale { reference, stages }| (reference, stages.into_iter().collect()));
+        let (reference, stages) = scales.next().expect("there is at least one");
+        Self { reference, stages, others: scales.collect(), pairs: statistics.pairs }
+    }
+}
 
-    fn try_from(Saved { reference, stages, pairs }: Saved) -> Result<Self, Self::Error> {
-        let arms = stages.iter().flat_map(|(_, stage)| [&stage.live, &stage.canary]);
-        if arms.into_iter().all(|arm| arm.is_on_scale_of(&reference)) {
-            Ok(Self { reference, stages: stages.into_iter().collect(), pairs })
-        } else {
-            Err(DifferentReference)
-        }
+impl TryFrom<Saved> for Statistics {
+    type Error = NotOnScale;
+
+    fn try_from(Saved { reference, stages, others, pairs }: Saved) -> Result<Self, NotOnScale> {
+        let scales = [(reference, stages)].into_iter().chain(others).map(|(reference, stages)| {
+            let scale = Scale { reference, stages: stages.into_iter().collect() };
+            scale.is_sound().then_some(scale).ok_or(NotOnScale)
+        });
+        let alone = |scale| Self { scales: vec![scale], pairs: Pairs::default() };
+        let mut scales = scales.map(|scale| scale.map(alone));
+        let first = scales.next().expect("there is at least one")?;
+        let mut all = scales.try_fold(first, |mut all, scale| {
+            all.merge(&scale?);
+            Ok(all)
+        })?;
+        all.pairs = pairs;
+        Ok(all)
     }
 }

@@ -9,12 +9,10 @@ use outrigger_core::{Arm, Moment};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Decider, Decision, Observation, OnStarved, Pair, Ramp, Reference, Settings, Share, Statistics,
-    Step, Verdict,
+    Course, Decider, Decision, Observation, OnStarved, Pair, Ramp, Reference, Settings, Share,
+    Statistics, Step, Verdict, WarmUp,
+    statistics::{Pace, Stage, Window},
 };
-
-/// Fewer requests of live make no scale to compare the arms on.
-const LEAST: usize = 100;
 
 /// One canary against one live version.
 ///
@@ -43,6 +41,10 @@ enum Phase {
 struct Split {
     time: Stopwatch,
     statistics: Statistics,
+    /// What both arms did lately, for people to see. The judge's evidence never
+    /// forgets: a test that began anew would err as often each time.
+    lately: Window<Stage>,
+    pace: Pace,
     /// Of this step of the ramp, and with how many requests it began.
     step_time: Stopwatch,
     step_requests: u64,
@@ -54,6 +56,32 @@ struct Split {
 struct Stopwatch {
     before: Duration,
     since: Moment,
+}
+
+impl Split {
+    /// What was seen by an earlier process, if there was one. What happened lately is
+    /// known anew soon enough.
+    fn begin(seen: SplitProgress, now: Moment) -> Self {
+        Self {
+            time: Stopwatch::start(seen.spent, now),
+            statistics: seen.statistics,
+            lately: Window::new(Duration::from_secs(30), 10),
+            pace: Pace::new(now),
+            step_time: Stopwatch::start(seen.step_spent, now),
+            step_requests: seen.step_requests,
+            verdict: None,
+        }
+    }
+
+    fn observe(&mut self, share: Share, observation: &Observation, now: Moment) {
+        self.statistics.record(share, observation);
+        self.lately.at(now).record(self.statistics.reference(), observation);
+        self.pace.count(now);
+    }
+
+    fn course(&self, now: Moment) -> Course {
+        Course { elapsed: self.time.elapsed(now), pace: self.pace.per_second(now) }
+    }
 }
 
 impl Stopwatch {
@@ -110,13 +138,7 @@ impl Trial {
     pub fn new(settings: Arc<Settings>, progress: Progress, now: Moment) -> Self {
         let phase = match progress.split {
             None => Phase::WarmUp(Vec::new()),
-            Some(split) => Phase::Split(Box::new(Split {
-                time: Stopwatch::start(split.spent, now),
-                statistics: split.statistics,
-                step_time: Stopwatch::start(split.step_spent, now),
-                step_requests: split.step_requests,
-                verdict: None,
-            })),
+            Some(seen) => Phase::Split(Box::new(Split::begin(seen, now))),
         };
         Self {
             decider: Decider::new(settings.judge.clone()),
@@ -128,13 +150,15 @@ impl Trial {
         }
     }
 
-    /// Counts a request. One without a share was not split.
-    pub fn observe(&mut self, share: Option<Share>, observation: &Observation) {
+    /// Counts a request that is over `now`. One without a share was not split.
+    pub fn observe(&mut self, share: Option<Share>, observation: &Observation, now: Moment) {
         match (&mut self.phase, share) {
-            (Phase::WarmUp(sample), _) if sample.len() < Reference::REQUESTS => {
+            (Phase::WarmUp(sample), _)
+                if (sample.len() as u64) < self.settings.warm_up.requests =>
+            {
                 sample.push(*observation);
             }
-            (Phase::Split(split), Some(share)) => split.statistics.record(share, observation),
+            (Phase::Split(split), Some(share)) => split.observe(share, observation, now),
             _ => {}
         }
     }
@@ -163,7 +187,7 @@ impl Trial {
         let overdue = self.spent(now) >= self.settings.judge.maximum_time;
         match decision {
             Decision::Rollback => Some(Conclusion::Rollback(Cause::Proved)),
-            Decision::Promote if self.is_fully_ramped() => self.promote(Cause::Proved),
+            Decision::Promote if self.is_fully_ramped(now) => self.promote(Cause::Proved),
             Decision::Starved => self.starved(),
             _ if overdue => self.starved(),
             _ => {
@@ -192,34 +216,34 @@ impl Trial {
     /// Whether enough is known of live.
     fn is_measured(&self, now: Moment) -> bool {
         let Phase::WarmUp(sample) = &self.phase else { return false };
-        let wanted = self.settings.warm_up.requests.min(Reference::REQUESTS as u64);
-        sample.len() as u64 >= wanted
-            || (sample.len() >= LEAST && self.spent(now) >= self.settings.warm_up.time)
+        let WarmUp { requests, time } = self.settings.warm_up;
+        sample.len() as u64 >= requests
+            || (sample.len() >= Reference::LEAST && self.spent(now) >= time)
     }
 
     fn split(&mut self, now: Moment) {
         let Phase::WarmUp(sample) = &self.phase else { return };
         let reference = Reference::new(sample, self.settings.judge.quantile());
-        self.phase = Phase::Split(Box::new(Split {
-            time: Stopwatch::start(Duration::ZERO, now),
+        let nothing = SplitProgress {
+            spent: Duration::ZERO,
             statistics: Statistics::new(Arc::new(reference)),
-            step_time: Stopwatch::start(Duration::ZERO, now),
+            step_spent: Duration::ZERO,
             step_requests: 0,
-            verdict: None,
-        }));
+        };
+        self.phase = Phase::Split(Box::new(Split::begin(nothing, now)));
     }
 
     /// The judge's word, which is kept.
     fn judge(&mut self, now: Moment) -> Decision {
         let grows = self.step > 0 || self.has_further_step();
         let Phase::Split(split) = &mut self.phase else { return Decision::Continue };
-        let elapsed = split.time.elapsed(now);
-        let mut verdict = self.decider.verdict(&split.statistics, elapsed);
+        let course = split.course(now);
+        let mut verdict = self.decider.verdict(&split.statistics, course);
         // The judge takes the traffic to stay as it was, and a larger share brings more:
         // then nothing is known before the time is over.
         if grows
             && verdict.decision == Decision::Starved
-            && elapsed < self.settings.judge.maximum_time
+            && course.elapsed < self.settings.judge.maximum_time
         {
             verdict.decision = Decision::Continue;
         }
@@ -240,7 +264,7 @@ impl Trial {
         let Phase::Split(split) = &self.phase else { return false };
         let requests = split.statistics.requests().1 - split.step_requests;
         match &self.settings.ramp {
-            Ramp::Steps(steps) => steps.get(self.step).is_some_and(|step| {
+            Ramp::Steps(steps) => steps.get(self.step).is_none_or(|step| {
                 split.step_time.elapsed(now) >= step.time && requests >= step.requests
             }),
             Ramp::Evidence { requests: needed, .. } => {
@@ -259,8 +283,9 @@ impl Trial {
 
     /// Whether it has passed all the steps that it has to. Evidence enough to
     /// promote it is evidence enough.
-    fn is_fully_ramped(&self) -> bool {
-        matches!(self.settings.ramp, Ramp::Evidence { .. }) || !self.has_further_step()
+    fn is_fully_ramped(&self, now: Moment) -> bool {
+        matches!(self.settings.ramp, Ramp::Evidence { .. })
+            || !self.has_further_step() && self.is_step_over(now)
     }
 
     /// How far the ramp has come.
@@ -298,6 +323,15 @@ impl Trial {
         match &self.phase {
             Phase::WarmUp(_) => None,
             Phase::Split(split) => Some(&split.statistics),
+        }
+    }
+
+    /// What both arms did in about the last five minutes, since this process began at
+    /// most; `None` before the split.
+    pub fn lately(&self, now: Moment) -> Option<Stage> {
+        match &self.phase {
+            Phase::WarmUp(_) => None,
+            Phase::Split(split) => Some(split.lately.total(now)),
         }
     }
 

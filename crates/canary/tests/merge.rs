@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outrigger_canary::{Observation, Outcome, Pair, Reference, Share, Statistics};
+use outrigger_canary::{
+    Config, Decider, Decision, Merge, Observation, Outcome, Pair, Reference, Share, Statistics,
+    simulation::{Effect, Generated, Live, Traffic},
+};
 use outrigger_core::Arm;
 use proptest::prelude::*;
 
@@ -54,7 +57,11 @@ fn reference() -> Arc<Reference> {
 }
 
 fn statistics(all: &[Seen]) -> Statistics {
-    let mut statistics = Statistics::new(reference());
+    on_scale(reference(), all)
+}
+
+fn on_scale(reference: Arc<Reference>, all: &[Seen]) -> Statistics {
+    let mut statistics = Statistics::new(reference);
     record(&mut statistics, all);
     statistics
 }
@@ -72,8 +79,9 @@ fn record(statistics: &mut Statistics, all: &[Seen]) {
 }
 
 fn sum(parts: &[&Statistics]) -> Statistics {
-    let mut sum = Statistics::new(reference());
-    parts.iter().for_each(|part| sum.merge(part).expect("one reference"));
+    let (first, others) = parts.split_first().expect("at least one");
+    let mut sum = (*first).clone();
+    others.iter().for_each(|part| sum.merge(part));
     sum
 }
 
@@ -117,9 +125,121 @@ fn statistics_on_another_scale_than_their_own_are_refused() {
     assert!(serde_json::from_value::<Statistics>(written).is_err());
 }
 
+/// Scales of replicas: as usual, of other scores and latencies, of few different scores,
+/// and of none.
+fn scales() -> [Arc<Reference>; 4] {
+    let scale = |slow: u64, score: &dyn Fn(u64) -> Outcome| {
+        let sample = (0..500).map(|number| Observation {
+            arm: Arm::Live,
+            latency: Duration::from_millis(slow + number),
+            outcome: score(number),
+        });
+        Arc::new(Reference::new(&sample.collect::<Vec<_>>(), 0.95))
+    };
+    [
+        reference(),
+        scale(900, &|number| Outcome::Scored(1.0 - number as f64 / 400.0)),
+        scale(5, &|number| Outcome::Scored((number % 3) as f64 / 2.0)),
+        scale(5, &|_| Outcome::Empty),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn statistics_on_different_scales_add_up_in_any_order(
+        seen in [(); 5].map(|()| prop::collection::vec(seen(), 0..40)),
+    ) {
+        let [usual, other, few, none] = scales();
+        let of = [&usual, &other, &few, &none, &few];
+        let parts: Vec<_> =
+            of.iter().zip(&seen).map(|(scale, seen)| on_scale(Arc::clone(scale), seen)).collect();
+        let [a, b, c, d, e] = std::array::from_fn(|part| &parts[part]);
+        let whole = sum(&[a, b, c, d, e]);
+        prop_assert_eq!(&sum(&[e, d, c, b, a]), &whole);
+        prop_assert_eq!(&sum(&[&sum(&[c, e]), &sum(&[d, &sum(&[b, a])])]), &whole);
+        let count = |all: &[&Statistics]| all.iter().map(|it| it.requests().0).sum::<u64>();
+        prop_assert_eq!(whole.requests().0, count(&[a, b, c, d, e]));
+        let written = serde_json::to_string(&whole).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<Statistics>(&written).unwrap(), &whole);
+    }
+}
+
+/// A replica that has measured live by itself.
+struct Replica {
+    traffic: Traffic,
+    statistics: Statistics,
+}
+
+impl Replica {
+    /// One whose live takes `latency`, and which has measured `sample` requests of it.
+    fn new(latency: Duration, effect: Effect, sample: usize, seed: u64) -> Self {
+        let live = Live::Generated(Generated { latency, ..Generated::default() });
+        let share = Share::new(0.1).expect("a share");
+        let mut traffic = Traffic::new(share, live, effect, seed);
+        let reference = Reference::new(&traffic.before(sample), 0.95);
+        Self { traffic, statistics: Statistics::new(Arc::new(reference)) }
+    }
+
+    fn serve(&mut self, requests: u64) {
+        for _ in 0..requests {
+            self.statistics.record(self.traffic.share, &self.traffic.request());
+        }
+    }
+}
+
+/// What is decided of a canary by what all replicas have seen, and after how many requests
+/// on it. They are looked at together after every thousand.
+fn decided(replicas: &mut [Replica]) -> (Decision, u64) {
+    let decider = Decider::new(Config::default());
+    for _ in 0..400 {
+        let each = 1000 / replicas.len() as u64;
+        replicas.iter_mut().for_each(|replica| replica.serve(each));
+        let all: Vec<_> = replicas.iter().map(|replica| &replica.statistics).collect();
+        let all = sum(&all);
+        let decision = decider.decide(&all, Duration::from_secs(3600));
+        if decision != Decision::Continue {
+            return (decision, all.requests().1);
+        }
+    }
+    panic!("it is never decided");
+}
+
 #[test]
-fn scales_do_not_mix() {
-    let mut statistics = statistics(&[]);
-    let other = Statistics::new(Arc::new(Reference::new(&[], 0.5)));
-    assert!(statistics.merge(&other).is_err());
+fn replicas_with_scales_of_their_own_decide_together_as_one_would() {
+    const MS: Duration = Duration::from_millis(1);
+    let none = Effect::NONE;
+    for (effect, expected) in [
+        (none, Decision::Promote),
+        (Effect { errors: 0.02, ..none }, Decision::Rollback),
+        (Effect { latency: 1.5, ..none }, Decision::Rollback),
+        (Effect { shift: 0.25, ..none }, Decision::Rollback),
+    ] {
+        let median = |replicas: &dyn Fn(u64) -> Vec<Replica>| {
+            let mut requests = [1, 2, 3, 4, 5].map(|seed| {
+                let (decision, requests) = decided(&mut replicas(10 * seed));
+                assert_eq!(decision, expected, "{effect:?}");
+                requests
+            });
+            requests.sort_unstable();
+            requests[2] as f64
+        };
+        let one = median(&|seed| vec![Replica::new(20 * MS, effect, 1000, seed)]);
+        let alike = median(&|seed| {
+            vec![
+                Replica::new(20 * MS, effect, 1000, seed),
+                Replica::new(20 * MS, effect, 1000, seed + 1),
+            ]
+        });
+        let different = median(&|seed| {
+            vec![
+                Replica::new(20 * MS, effect, 1000, seed),
+                // On a slower machine, of which it knows less.
+                Replica::new(50 * MS, effect, 100, seed + 1),
+            ]
+        });
+        for replicas in [alike, different] {
+            let ratio = replicas / one;
+            assert!((0.5..2.0).contains(&ratio), "{effect:?}: {one} and {replicas}");
+        }
+    }
 }

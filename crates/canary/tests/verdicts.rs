@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use outrigger_canary::{
-    Config, Decider, Decision, Finding, LatencyLimits, Limits, Observation, Outcome, Pair, Profile,
-    Reference, Share, Signal, SkewLimits, State, Statistics, Verdict,
+    Config, Decider, Decision, Finding, LatencyLimits, Limits, Merge, Observation, Outcome, Pair,
+    Profile, Reference, Share, Signal, SkewLimits, State, Statistics, Verdict,
     simulation::{Effect, Generated, Live, Traffic},
 };
 use outrigger_core::Arm;
@@ -128,7 +128,7 @@ fn replicas_together_see_what_none_of_them_sees() {
         let mut replica = Statistics::new(reference.clone());
         (0..2500).for_each(|_| replica.record(traffic.share, &traffic.request()));
         assert_eq!(decider.decide(&replica, HOUR), Decision::Continue);
-        all.merge(&replica).unwrap();
+        all.merge(&replica);
     }
     assert_eq!(decider.decide(&all, HOUR), Decision::Rollback);
 }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use outrigger_canary::{
-    Arm, Config, Decider, LatencyLimits, Limits, NonFiniteLimits, Observation, Reference, Share,
-    simulation::{Effect, Generated, Live, Logged, Report, Traffic},
+    Config, Decider, LatencyLimits, Limits, NonFiniteLimits, Reference, Share,
+    simulation::{Effect, Generated, Live, Log, Logged, Report, Traffic},
 };
 
 use crate::exit::{self, Exit, Output};
@@ -38,8 +38,9 @@ pub(crate) enum Command {
 ///
 ///   {"time": 1764241200.25, "arm": "canary", "latency_ms": 18.2, "score": 0.41}
 ///
-/// with "error": true or "non_finite": true in place of the score, and "share"
-/// where the canary's share of the traffic changes.
+/// with "error": true or "non_finite": true in place of the score, "share" where
+/// the canary's share of the traffic changes, and the routing "key" of requests that
+/// have one: of each key the first counts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   outrigger canary simulate --rate 200 --share 5% --canary-latency 1.2
@@ -187,18 +188,13 @@ fn generated(decider: &Decider, arguments: &Simulate) -> Result<Report, Exit> {
 }
 
 fn logged(decider: &Decider, arguments: &Simulate, path: &Path) -> Result<Report, Exit> {
-    let log = read(path)?;
-    let report = Report::logged(decider, &log, arguments.share, arguments.reference)
+    let log = Log::new(read(path)?, arguments.reference)
         .map_err(|error| Exit::Usage(format!("{}: {error}", path.display())))?;
-    let observations = log.iter().map(|logged| logged.observation);
-    let live: Vec<Observation> = observations.filter(|seen| seen.arm == Arm::Live).collect();
-    let (first, last) =
-        (log.first().map(|logged| logged.time), log.last().map(|logged| logged.time));
-    let time = last.unwrap_or_default().saturating_sub(first.unwrap_or_default());
-    if live.is_empty() || time.is_zero() {
+    let report = Report::logged(decider, &log, arguments.share);
+    let (live, Some(rate)) = (log.live(), log.rate()) else { return Ok(report) };
+    if live.is_empty() {
         return Ok(report);
     }
-    let rate = (log.len() - 1) as f64 / time.as_secs_f64();
     let traffic =
         Traffic::new(arguments.share, Live::Logged(live.into()), Effect::NONE, arguments.seed);
     Ok(report.with_power(decider, &traffic, rate, arguments.runs, arguments.most))

@@ -289,6 +289,17 @@ fn a_log_is_judged_as_it_was() {
     let report = json(&simulate(&["--runs", "2", "--most", "500", "-o", "json"]));
     assert_eq!(report["verdict"]["decision"], "rollback", "{report:#}");
 
+    // Of one user, who is slow on the canary and comes back all the time, the first counts.
+    let by_one_user = |number: u32| {
+        let mut line = line(number);
+        line["key"] =
+            if number.is_multiple_of(7) { "slow".into() } else { number.to_string().into() };
+        line.to_string()
+    };
+    fs::write(&path, (0..3000).map(by_one_user).collect::<Vec<_>>().join("\n")).expect("a log");
+    let report = json(&simulate(&["--runs", "2", "--most", "500", "-o", "json"]));
+    assert_eq!(report["verdict"]["canary"], 1, "{report:#}");
+
     fs::write(&path, "{}").expect("a log");
     let output = simulate(&[]);
     assert_eq!(output.status.code(), Some(64));

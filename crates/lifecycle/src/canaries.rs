@@ -4,9 +4,9 @@ use std::{collections::VecDeque, time::Duration, time::SystemTime};
 
 use outrigger_canary::{
     Arm, Deviation, Finding, Trial, Verdict,
-    statistics::{Comparison, Pairs},
+    statistics::{ArmStatistics, Comparison, Pairs},
 };
-use outrigger_core::{Digest, ModelName, Tag};
+use outrigger_core::{Digest, ModelName, Moment, Tag};
 use serde::{Deserialize, Serialize};
 
 /// The canaries of followed tags, and what was decided.
@@ -41,8 +41,66 @@ pub struct CanaryView {
     pub elapsed: Duration,
     /// What the judge said last; `None` before the split.
     pub verdict: Option<VerdictView>,
+    /// What live and the canary did; empty before the split.
+    pub arms: Vec<ArmView>,
     /// The features of the arms whose models have a profile.
     pub features: Vec<(Arm, Comparison)>,
+}
+
+/// What one arm did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArmView {
+    /// `live` or `canary`.
+    pub arm: &'static str,
+    /// Since the split.
+    pub trial: FiguresView,
+    /// In about the last five minutes, since this process began at most.
+    pub lately: FiguresView,
+}
+
+/// What requests did during some time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct FiguresView {
+    /// How many there were.
+    pub requests: u64,
+    /// Those that were not answered.
+    pub failed: u64,
+    /// Those that were answered with NaN or an infinity.
+    pub non_finite: u64,
+    /// Seconds that half of them did not exceed; `None` without any.
+    pub latency_median: Option<f64>,
+    /// Seconds that 95 of 100 did not exceed.
+    pub latency_p95: Option<f64>,
+    /// The median of the scores, one a request; `None` without any.
+    pub score_median: Option<f64>,
+}
+
+impl ArmView {
+    /// What both arms of a trial did; nothing before the split.
+    pub(crate) fn of(trial: &Trial, now: Moment) -> Vec<Self> {
+        let (Some(seen), Some(lately)) = (trial.statistics(), trial.lately(now)) else {
+            return Vec::new();
+        };
+        let arm = |arm: Arm, lately: &ArmStatistics| Self {
+            arm: arm.as_str(),
+            trial: FiguresView::from(&seen.arm(arm)),
+            lately: FiguresView::from(lately),
+        };
+        vec![arm(Arm::Live, &lately.live), arm(Arm::Canary, &lately.canary)]
+    }
+}
+
+impl From<&ArmStatistics> for FiguresView {
+    fn from(arm: &ArmStatistics) -> Self {
+        Self {
+            requests: arm.requests(),
+            failed: arm.failed(),
+            non_finite: arm.non_finite(),
+            latency_median: arm.latency().quantile(0.5),
+            latency_p95: arm.latency().quantile(0.95),
+            score_median: arm.scores().quantile(0.5),
+        }
+    }
 }
 
 /// How far a canary has come.

@@ -35,8 +35,8 @@ mod watched;
 mod world;
 
 pub use canaries::{
-    Act, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, DeviationView,
-    FindingView, ShadowedView, VerdictView,
+    Act, ArmView, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView,
+    DeviationView, FiguresView, FindingView, ShadowedView, VerdictView,
 };
 pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;

@@ -3,12 +3,12 @@
 use outrigger_canary::{Entity, statistics::ComparedFeature};
 use outrigger_core::{Arm, Digest};
 use outrigger_lifecycle::{
-    Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, DeviationView, FindingView,
-    ShadowedView, VerdictView,
+    ArmView, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, DeviationView,
+    FiguresView, FindingView, ShadowedView, VerdictView,
 };
 use outrigger_proto::outrigger::v1::{
     self as wire, Canary, CanaryVerdict, ListCanariesResponse,
-    canary::{Category, Feature, Phase},
+    canary::{self, Category, Feature, Figures, Phase},
     canary_decision::Outcome,
     canary_verdict::{Deviation, Finding, Shadowed},
 };
@@ -44,6 +44,26 @@ fn canary(view: &CanaryView, with_features: bool) -> Canary {
         elapsed: Duration::try_from(view.elapsed).ok(),
         verdict: view.verdict.as_ref().map(verdict),
         features: features.collect(),
+        arms: view.arms.iter().map(arm).collect(),
+    }
+}
+
+fn arm(view: &ArmView) -> canary::Arm {
+    canary::Arm {
+        arm: view.arm.to_owned(),
+        trial: Some(figures(&view.trial)),
+        lately: Some(figures(&view.lately)),
+    }
+}
+
+fn figures(view: &FiguresView) -> Figures {
+    Figures {
+        requests: view.requests,
+        failed: view.failed,
+        non_finite: view.non_finite,
+        latency_median: view.latency_median,
+        latency_p95: view.latency_p95,
+        score_median: view.score_median,
     }
 }
 

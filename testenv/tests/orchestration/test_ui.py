@@ -213,6 +213,7 @@ def test_a_canary_shows_shadowed_requests_and_features_that_differ(stack, page):
       return [told, opened, canary().querySelector('details').open];
     }})()""")
     assert "Shadowed 800 requests: both put the same first in 99 %" in told
+    assert "live, last 5 minutes\t4,000\t12\t0\t20.1 ms\t45.5 ms\t0.41" in told
     assert "Feature skew channel: missing" in told and "in [0 %, unknown]" in told
     assert "canary channel: missing: 12 % of 400 requests instead of 2 %" in opened
     assert still_open, "told again, as every second, what was opened stays open"
@@ -231,9 +232,12 @@ SHADOWED = """async () => {
     shadowed: { requests: 800, agreement: 0.99, median: 0.001, lower: -0.02, upper: 0.03 },
     deviations: [{ arm: 'canary', place: 'channel: missing', expected: 0.02, seen: 0.12,
       requests: 400 }] };
+  const figures = { requests: 4000, failed: 12, non_finite: 0, latency_median: 0.0201,
+    latency_p95: 0.0455, score_median: 0.41 };
   const canary = { id: 'a', model: 'team/churn', tag: 'latest', canary_tag: 'latest_canary',
     live: null, canary: 'sha256:0123456789abcdef', phase: 'split', message: '', share: 0.1,
-    elapsed: 60, verdict, points: { skew: [[1, 0.2, 0, null], [60, 0.1, 0, null]] } };
+    elapsed: 60, verdict, arms: [{ arm: 'live', trial: figures, lately: figures }],
+    points: { skew: [[1, 0.2, 0, null], [60, 0.1, 0, null]] } };
   const state = { canaries: new Map(), decisions: [] };
   return () => {
     takeAll(state, { canaries: [canary], decisions: [] });

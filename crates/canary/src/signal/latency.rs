@@ -1,6 +1,9 @@
 //! The latency at a quantile: how much longer the canary takes.
 
-use std::f64::consts::{LN_2, LN_10};
+use std::{
+    collections::BTreeSet,
+    f64::consts::{LN_2, LN_10},
+};
 
 use super::{Difference, Needed, Test};
 use crate::{
@@ -11,7 +14,7 @@ use crate::{
         mixture::Prior,
         proportion,
     },
-    statistics::{ArmStatistics, sketch},
+    statistics::{ArmStatistics, Measured, sketch},
 };
 
 /// The latency at a quantile.
@@ -83,9 +86,7 @@ impl Latency {
 
     /// Where live's quantile of before lies now.
     fn reach(&self, statistics: &Statistics) -> Reach {
-        let mut slow = Tally::default();
-        slower_than(statistics, 0).for_each(|table| slow.add(table.live));
-        match slow.rate() / (1.0 - self.quantile) {
+        match slow(statistics).rate() / (1.0 - self.quantile) {
             ..0.5 => Reach::Beyond,
             0.5..=1.5 => Reach::AtQuantile,
             _ => Reach::Within,
@@ -96,38 +97,54 @@ impl Latency {
     /// bins above live's, while the canary has had its present share: over several
     /// shares, the arms' requests are not of the same times.
     fn quantile_is(&self, side: Side, statistics: &Statistics, steps: i32, needed: f64) -> bool {
-        let count = statistics.stages().count() as f64;
-        let Some((_, stage)) = statistics.stages().last() else { return false };
+        let shares: BTreeSet<_> = statistics.stages().map(|(share, _)| share).collect();
+        let Some(present) = shares.last() else { return false };
+        let count = shares.len() as f64;
         // The k-th share has a part of 1 / k(k + 1), and each quantile half of that.
         let needed = needed + (count * (count + 1.0)).ln() + LN_2;
-        let live = |side, bin| self.evidence(&stage.live, side, bin) >= needed;
+        let now = || statistics.stages().filter(|(share, _)| share == present);
+        let live =
+            |side, bin| self.evidence(now().map(|(_, stage)| &stage.live), side, bin) >= needed;
         let bound = match side {
             Side::Less => highest(sketch::FIRST, sketch::LAST, |bin| live(Side::More, bin)),
             Side::More => {
                 highest(-sketch::LAST, -sketch::FIRST, |bin| live(Side::Less, -bin)).map(|bin| -bin)
             }
         };
-        bound.is_some_and(|bin| self.evidence(&stage.canary, side, bin + steps) >= needed)
+        let canary = |bin| self.evidence(now().map(|(_, stage)| &stage.canary), side, bin);
+        bound.is_some_and(|bin| canary(bin + steps) >= needed)
     }
 
     /// The evidence that the quantile of an arm lies above, or below, the upper edge
     /// of a bin.
-    fn evidence(&self, arm: &ArmStatistics, side: Side, bin: i32) -> f64 {
-        let slower = [(arm.slower_than(bin), 1.0 - self.quantile)];
-        proportion::log_evidence(slower.into_iter(), side)
+    fn evidence<'s>(
+        &self,
+        arm: impl Iterator<Item = &'s ArmStatistics>,
+        side: Side,
+        bin: i32,
+    ) -> f64 {
+        let mut slower = Tally::default();
+        arm.for_each(|replica| slower.add(replica.slower_than(bin)));
+        proportion::log_evidence([(slower, 1.0 - self.quantile)].into_iter(), side)
     }
 }
 
 /// How often live took longer than it did before, and the canary than what lies
 /// `steps` bins above that.
 fn slower_than(statistics: &Statistics, steps: i32) -> impl Iterator<Item = Table> + Clone {
-    let slow = statistics.reference().slow_bin();
-    statistics.stages().map(move |(share, stage)| Table {
+    statistics.measured().map(move |Measured { reference, share, stage }| Table {
         share: share.probability(),
         guess: 0.0,
-        live: stage.live.slower_than(slow),
-        canary: stage.canary.slower_than(slow + steps),
+        live: stage.live.slower_than(reference.slow_bin()),
+        canary: stage.canary.slower_than(reference.slow_bin() + steps),
     })
+}
+
+/// Live's requests that took longer than it did before.
+fn slow(statistics: &Statistics) -> Tally {
+    let mut slow = Tally::default();
+    slower_than(statistics, 0).for_each(|table| slow.add(table.live));
+    slow
 }
 
 fn proved<T>(tables: impl Fn() -> T, side: Side, needed: f64) -> bool
@@ -155,10 +172,10 @@ impl Test for Latency {
             crate::Merge::merge(&mut canary, stage.canary.latency());
         }
         // The quantile that is compared: the one where live's of before lies now.
-        let slow =
-            live.above(statistics.reference().slow_bin()) as f64 / live.count().max(1) as f64;
-        let level =
-            if self.reach(statistics) == Reach::Beyond { self.quantile } else { 1.0 - slow };
+        let level = match self.reach(statistics) {
+            Reach::Beyond => self.quantile,
+            Reach::AtQuantile | Reach::Within => 1.0 - slow(statistics).rate(),
+        };
         let at = |sketch: &sketch::Sketch| sketch.quantile(level).unwrap_or(0.0);
         let (live, canary) = (at(&live), at(&canary));
         let more = |steps: i32| self.is_more(statistics, steps, needed.harm);

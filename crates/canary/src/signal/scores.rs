@@ -14,6 +14,7 @@ use crate::{
         rank::{self, Ranks},
     },
     reference::BINS,
+    statistics::Measured,
 };
 
 /// The distribution of the scores, by its Kolmogorov-Smirnov distance from
@@ -55,7 +56,7 @@ impl Test for Scores {
 
     fn within(&self, statistics: &Statistics, margin: f64, needed: f64) -> bool {
         // Without a bin to compare nothing is proved.
-        !statistics.reference().below().is_empty()
+        edges(statistics) > 0
             && estimates(statistics).all(|(_, difference, _)| difference.abs() < margin)
             && estimates(statistics).all(|(edge, ..)| {
                 evidence(statistics, edge, Side::Less, margin) >= needed
@@ -93,14 +94,25 @@ impl Test for Scores {
     }
 }
 
+/// What was measured on scales that tell scores apart. The edges of several have the
+/// same places: each stands for the same share of live's earlier scores.
+fn scored(statistics: &Statistics) -> impl Iterator<Item = Measured<'_>> + Clone {
+    statistics.measured().filter(|measured| !measured.reference.edges().is_empty())
+}
+
+/// How many edges are compared.
+fn edges(statistics: &Statistics) -> usize {
+    scored(statistics).next().map_or(0, |measured| measured.reference.edges().len())
+}
+
 fn towards(difference: f64) -> Side {
     if difference > 0.0 { Side::More } else { Side::Less }
 }
 
 fn ranks(statistics: &Statistics) -> impl Iterator<Item = Ranks<'_>> {
-    statistics.stages().map(|(share, stage)| Ranks {
+    scored(statistics).map(|Measured { reference, share, stage }| Ranks {
         share: share.probability(),
-        ranks: statistics.reference().ranks(),
+        ranks: reference.ranks(),
         live: stage.live.score_bins(),
         canary: stage.canary.score_bins(),
     })
@@ -109,16 +121,15 @@ fn ranks(statistics: &Statistics) -> impl Iterator<Item = Ranks<'_>> {
 /// What the edges need beside the signal's evidence: 1/4 of its budget is divided
 /// among them and their two sides.
 fn for_edges(statistics: &Statistics) -> f64 {
-    (8.0 * statistics.reference().below().len() as f64).ln()
+    (8.0 * edges(statistics) as f64).ln()
 }
 
 /// For each edge the difference of the shares at or below it, and about half the
 /// square of its distance from nothing in standard errors.
 fn estimates(statistics: &Statistics) -> impl Iterator<Item = (usize, f64, f64)> {
-    let below = statistics.reference().below();
     let (mut sums, mut squares, mut information) = ([0.0; BINS], [0.0; BINS], 0.0);
-    for (share, stage) in statistics.stages() {
-        let share = share.probability();
+    for Measured { reference, share, stage } in scored(statistics) {
+        let (share, below) = (share.probability(), reference.below());
         for (arm, bins) in
             [(1.0 - share, stage.canary.score_bins()), (-share, stage.live.score_bins())]
         {
@@ -136,8 +147,8 @@ fn estimates(statistics: &Statistics) -> impl Iterator<Item = (usize, f64, f64)>
         }
     }
     let over = |sum: f64, whole: f64| if whole > 0.0 { sum / whole } else { 0.0 };
-    let edges = sums.into_iter().zip(squares).take(below.len()).enumerate();
-    edges.map(move |(edge, (sum, square))| {
+    let estimates = sums.into_iter().zip(squares).take(edges(statistics)).enumerate();
+    estimates.map(move |(edge, (sum, square))| {
         (edge, over(sum, information), over(sum * sum, 2.0 * square))
     })
 }
@@ -149,9 +160,9 @@ fn evidence(statistics: &Statistics, edge: usize, side: Side, null: f64) -> f64 
         events: bins.iter().take(edge + 1).sum(),
         requests: bins.iter().sum(),
     };
-    let tables = statistics.stages().map(|(share, stage)| Table {
+    let tables = scored(statistics).map(|Measured { reference, share, stage }| Table {
         share: share.probability(),
-        guess: statistics.reference().below()[edge],
+        guess: reference.below()[edge],
         live: up_to(stage.live.score_bins()),
         canary: up_to(stage.canary.score_bins()),
     });

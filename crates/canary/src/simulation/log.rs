@@ -5,7 +5,7 @@ use std::time::Duration;
 use outrigger_core::Arm;
 use serde::Deserialize;
 
-use crate::{Observation, Outcome, Share};
+use crate::{Draw, Exposures, Observation, Outcome, Share};
 
 /// A request as it was logged:
 ///
@@ -16,15 +16,76 @@ use crate::{Observation, Outcome, Share};
 /// `time` is in seconds, since whenever; `arm` is `live` or `canary`. An answer
 /// has a `score`, or `"non_finite": true`, or neither if there was nothing to
 /// score; `"error": true` is no answer. `share` is the canary's share of the traffic
-/// at that time.
+/// at that time, `key` the routing key, if there was one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Logged {
     /// When it came.
     pub time: Duration,
     /// The canary's share, if it was logged.
     pub share: Option<Share>,
+    /// What tells its routing key from others, if it had one.
+    pub key: Option<Draw>,
     /// What came of it.
     pub observation: Observation,
+}
+
+/// A trial that was logged.
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// What live did before.
+    pub(super) sample: Vec<Observation>,
+    /// The requests that count, in the order of time.
+    pub(super) trial: Vec<Logged>,
+}
+
+/// There are not enough requests of live to begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{needed} requests of live are needed to begin with, there are {found}")]
+pub struct TooShort {
+    needed: usize,
+    found: usize,
+}
+
+impl Log {
+    /// From requests in the order of time. The first `reference` requests of live
+    /// only set the scale, and the trial begins after them. From then on, of each key
+    /// the first request counts, as in a server.
+    ///
+    /// # Errors
+    /// Live does not have as many.
+    pub fn new(
+        requests: impl IntoIterator<Item = Logged>,
+        reference: usize,
+    ) -> Result<Self, TooShort> {
+        let (mut sample, mut trial) = (Vec::new(), Vec::new());
+        let exposures = Exposures::new();
+        for request in requests {
+            if sample.len() < reference {
+                let before = Some(request.observation).filter(|seen| seen.arm == Arm::Live);
+                sample.extend(before);
+            } else if request.key.is_none_or(|key| exposures.first(key)) {
+                trial.push(request);
+            }
+        }
+        match sample.len() {
+            found if found < reference => Err(TooShort { needed: reference, found }),
+            _ => Ok(Self { sample, trial }),
+        }
+    }
+
+    /// All that live did.
+    pub fn live(&self) -> Vec<Observation> {
+        let trial = self.trial.iter().map(|request| request.observation);
+        let live = trial.filter(|seen| seen.arm == Arm::Live);
+        self.sample.iter().copied().chain(live).collect()
+    }
+
+    /// Requests a second during the trial; `None` if it took no time.
+    pub fn rate(&self) -> Option<f64> {
+        let (first, last) = (self.trial.first()?, self.trial.last()?);
+        let time = last.time.saturating_sub(first.time);
+        (!time.is_zero()).then(|| (self.trial.len() - 1) as f64 / time.as_secs_f64())
+    }
 }
 
 impl Logged {
@@ -51,6 +112,7 @@ impl Logged {
         Ok(Self {
             time: duration("time", line.time)?,
             share: line.share,
+            key: line.key.filter(|key| !key.is_empty()).map(|key| Draw::of_key("", &key)),
             observation: Observation {
                 arm,
                 latency: duration("latency_ms", line.latency_ms / 1e3)?,
@@ -72,6 +134,7 @@ struct Line {
     non_finite: bool,
     score: Option<f64>,
     share: Option<Share>,
+    key: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -97,6 +160,7 @@ mod tests {
         let expected = Logged {
             time: Duration::from_millis(1500),
             share: Share::new(0.1).ok(),
+            key: None,
             observation: Observation {
                 arm: Arm::Live,
                 latency: Duration::from_micros(18_200),
@@ -104,6 +168,34 @@ mod tests {
             },
         };
         assert_eq!(Logged::parse(line), Ok(expected));
+    }
+
+    #[test]
+    fn of_each_key_the_first_request_in_the_trial_counts() {
+        let request = |(number, arm, key): (usize, &str, &str)| {
+            let line = format!(
+                r#"{{"time": {number}, "arm": "{arm}", "latency_ms": {number}, "key": "{key}"}}"#
+            );
+            Logged::parse(&line).unwrap()
+        };
+        let lines = [
+            (0, "live", "anna"),
+            (1, "canary", "bert"),
+            (2, "live", "anna"),
+            (3, "live", "anna"),
+            (4, "canary", "bert"),
+            (5, "live", "anna"),
+            (6, "canary", "bert"),
+            (7, "live", ""),
+            (8, "live", ""),
+        ];
+        let log = Log::new(lines.map(request), 2).unwrap();
+        assert_eq!(log.sample.len(), 2, "before the trial, nobody is drawn");
+        let times = log.trial.iter().map(|request| request.time.as_secs());
+        assert_eq!(times.collect::<Vec<_>>(), [3, 4, 7, 8]);
+        assert_eq!((log.live().len(), log.rate()), (5, Some(0.6)));
+        let short = Log::new(lines.map(request), 8).unwrap_err().to_string();
+        assert_eq!(short, "8 requests of live are needed to begin with, there are 6");
     }
 
     #[test]

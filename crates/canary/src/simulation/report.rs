@@ -2,11 +2,11 @@
 
 use std::{fmt, time::Duration};
 
-use outrigger_core::Arm;
+use outrigger_core::{Arm, Moment};
 use serde::Serialize;
 
-use super::{Effect, Logged, Traffic, Trial, seconds};
-use crate::{Decider, Decision, Observation, Reference, Share, Verdict};
+use super::{Effect, Log, Traffic, Trial, seconds};
+use crate::{Course, Decider, Decision, Observation, Reference, Share, Verdict, statistics::Pace};
 
 /// A canary on trial: how it ended, and how the evidence came together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,14 +40,6 @@ pub struct Power {
     pub rate: f64,
 }
 
-/// There are not enough requests of live to begin with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{needed} requests of live are needed to begin with, there are {found}")]
-pub struct TooShort {
-    needed: usize,
-    found: usize,
-}
-
 /// Each request with the canary's share and the time since the trial began.
 type Timed = (Share, Observation, Duration);
 
@@ -67,31 +59,14 @@ impl Report {
         Self::of(decider, &sample, requests)
     }
 
-    /// What was logged, in its order. The first `reference` requests of live set
-    /// the scale, and the trial begins after them. `share` is the canary's where
-    /// the log does not say.
-    ///
-    /// # Errors
-    /// When live does not have as many.
-    pub fn logged(
-        decider: &Decider,
-        log: &[Logged],
-        share: Share,
-        reference: usize,
-    ) -> Result<Self, TooShort> {
-        let live = log.iter().enumerate().filter(|(_, logged)| logged.observation.arm == Arm::Live);
-        let (places, sample): (Vec<_>, Vec<_>) =
-            live.map(|(place, logged)| (place, logged.observation)).take(reference).unzip();
-        if sample.len() < reference {
-            return Err(TooShort { needed: reference, found: sample.len() });
-        }
-        let (_, trial) = log.split_at(places.last().map_or(0, |last| last + 1));
-        let start = trial.first().map_or(Duration::ZERO, |first| first.time);
-        let requests = trial.iter().map(|logged| {
+    /// What was logged. `share` is the canary's where the log does not say.
+    pub fn logged(decider: &Decider, log: &Log, share: Share) -> Self {
+        let start = log.trial.first().map_or(Duration::ZERO, |first| first.time);
+        let requests = log.trial.iter().map(|logged| {
             let elapsed = logged.time.saturating_sub(start);
             (logged.share.unwrap_or(share), logged.observation, elapsed)
         });
-        Ok(Self::of(decider, &sample, requests))
+        Self::of(decider, &log.sample, requests)
     }
 
     fn of(
@@ -101,19 +76,22 @@ impl Report {
     ) -> Self {
         let reference = Reference::new(sample, decider.config().quantile());
         let mut trial = Trial::new(decider, reference);
-        let (mut trace, mut elapsed) = (Vec::new(), Duration::ZERO);
-        for (share, observation, time) in requests {
-            elapsed = time;
-            let decision = trial.see(share, &observation, elapsed);
+        let (mut trace, mut course) = (Vec::new(), Course::from(Duration::ZERO));
+        let mut pace = Pace::new(Moment::default());
+        for (share, observation, elapsed) in requests {
+            let now = Moment::at(elapsed);
+            pace.count(now);
+            course = Course { elapsed, pace: pace.per_second(now) };
+            let decision = trial.see(share, &observation, course);
             if decision != Decision::Continue {
                 break;
             }
             let canary = trial.canary();
             if observation.arm == Arm::Canary && canary >= 16 && canary.is_power_of_two() {
-                trace.push(decider.verdict(trial.statistics(), elapsed));
+                trace.push(decider.verdict(trial.statistics(), course));
             }
         }
-        let verdict = decider.verdict(trial.statistics(), elapsed);
+        let verdict = decider.verdict(trial.statistics(), course);
         Self { verdict, trace, power: Vec::new() }
     }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use outrigger_core::Arm;
 
 use super::{Traffic, seconds};
-use crate::{Decider, Decision, Observation, Reference, Share, Statistics};
+use crate::{Course, Decider, Decision, Observation, Reference, Share, Statistics};
 
 /// Every so many of the canary's requests it is asked for more than harm.
 /// Promotion can wait for that.
@@ -36,15 +36,20 @@ impl<'d> Trial<'d> {
         Self { decider, statistics: Statistics::new(Arc::new(reference)), canary: 0 }
     }
 
-    /// Takes note of a request, after `elapsed` time, and says what is to be done.
-    pub fn see(&mut self, share: Share, observation: &Observation, elapsed: Duration) -> Decision {
+    /// Takes note of a request, at this time of the trial, and says what is to be done.
+    pub fn see(
+        &mut self,
+        share: Share,
+        observation: &Observation,
+        course: impl Into<Course>,
+    ) -> Decision {
         self.statistics.record(share, observation);
         if observation.arm != Arm::Canary {
             return Decision::Continue;
         }
         self.canary += 1;
         if self.canary.is_multiple_of(FULL_LOOK) {
-            self.decider.decide(&self.statistics, elapsed)
+            self.decider.decide(&self.statistics, course)
         } else if self.decider.harmful(&self.statistics) {
             Decision::Rollback
         } else {

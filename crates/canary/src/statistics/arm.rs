@@ -6,7 +6,7 @@ use super::{
     Features, Merge,
     sketch::{Sketch, scaled},
 };
-use crate::{Observation, Outcome, Reference, evidence::events::Tally};
+use crate::{Observation, Outcome, Reference, evidence::events::Tally, reference::BINS};
 
 /// What one arm did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,16 @@ impl ArmStatistics {
     /// Whether its scores were sorted into the bins of `reference`.
     pub(super) fn is_on_scale_of(&self, reference: &Reference) -> bool {
         self.score_bins.is_empty() || self.score_bins.len() == reference.edges().len() + 1
+    }
+
+    /// Sorts its scores, which are in the bins of `coarse`, into those of that scale
+    /// refined.
+    pub(super) fn refine(&mut self, coarse: &Reference) {
+        let bins = std::mem::take(&mut self.score_bins);
+        for (bin, count) in bins.into_iter().enumerate() {
+            self.score_bins.resize(BINS, 0);
+            self.score_bins[coarse.refined_bin(bin)] += count;
+        }
     }
 
     pub(super) fn record_features(&mut self, categories: &[usize]) {

@@ -42,6 +42,12 @@ impl<S: Merge + Default> Window<S> {
         total
     }
 
+    /// From when on everything is remembered `now`.
+    pub fn since(&self, now: Moment) -> Moment {
+        let nanoseconds = self.oldest(self.number(now)) * self.slot.as_nanos();
+        Moment::at(Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)))
+    }
+
     fn number(&self, now: Moment) -> u128 {
         now.elapsed().as_nanos() / self.slot.as_nanos()
     }
@@ -84,6 +90,8 @@ mod tests {
         }
         let seen = [25, 29, 30, 40, 50, 1000].map(|second| window.total(at(second)).0);
         assert_eq!(seen, [4, 4, 2, 1, 0, 0]);
+        let since = [25, 29, 30, 1000].map(|second| window.since(at(second)));
+        assert_eq!(since, [0, 0, 10, 980].map(at));
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Bench {
             };
             let latency =
                 Duration::from_millis(10) + Duration::from_millis(40).mul_f64(draw(0.732));
-            self.trial.observe(share, &Observation { arm, latency, outcome });
+            self.trial.observe(share, &Observation { arm, latency, outcome }, self.now);
         }
         self.now = self.now + Duration::from_secs(1);
         self.trial.tick(self.now)
@@ -69,6 +69,34 @@ fn live_is_measured_before_the_traffic_is_split() {
     let mut bench = Bench::new(&quick());
     bench.second(1000, Outcome::Scored);
     assert!(bench.trial.share().is_some(), "enough at once");
+}
+
+#[test]
+fn as_much_is_measured_of_live_as_was_asked_for() {
+    let mut settings = quick();
+    settings["warmUp"] = serde_json::json!({"requests": 3000, "time": "3600s"});
+    let mut bench = Bench::new(&settings);
+    let shares = [(); 3].map(|()| {
+        bench.second(1000, Outcome::Scored);
+        bench.trial.share().is_some()
+    });
+    assert_eq!(shares, [false, false, true]);
+}
+
+#[test]
+fn the_last_step_holds_the_promotion_as_the_others_hold_the_next_step() {
+    let ended = |step: serde_json::Value| {
+        let steps = serde_json::json!({"steps": {"steps": [step]}});
+        let mut bench = Bench::new(&serde_json::json!({
+            "minimumTime": "1s", "minimumRequests": 1, "ramp": steps}));
+        let (seconds, conclusion) = bench.run(Outcome::Scored);
+        assert_eq!(conclusion, Conclusion::Promote(Cause::Proved));
+        seconds
+    };
+    let soon = ended(serde_json::json!({"share": 0.5}));
+    assert!(soon < 100, "{soon}");
+    assert!(ended(serde_json::json!({"share": 0.5, "time": "300s"})) >= 300);
+    assert!(ended(serde_json::json!({"share": 0.5, "requests": 150_000})) >= 299);
 }
 
 #[test]
@@ -158,10 +186,53 @@ fn a_share_that_is_to_grow_starves_nothing() {
     assert_eq!(conclusion, Conclusion::Rollback(Cause::Starved));
 }
 
+/// The canary's end within minutes of so many requests, if there is one.
+fn minutes(bench: &mut Bench, minutes: u64, requests: u64) -> Option<Conclusion> {
+    (0..minutes).find_map(|_| {
+        bench.now = bench.now + Duration::from_secs(59);
+        bench.second(requests, Outcome::Scored)
+    })
+}
+
+#[test]
+fn neither_a_quiet_beginning_nor_a_quiet_night_starves_a_canary() {
+    // 100,000 requests are needed, of a day's 1,440 minutes; a tenth of them has to pass.
+    let off = serde_json::json!({"off": true});
+    let settings = serde_json::json!({
+        "minimumRequests": 50_000, "maximumTime": "86400s", "ramp": {"share": 0.5},
+        "signals": {"errorRate": {"margin": 0.1}, "latency": {"limits": off},
+                    "scoreDrift": off, "nonFinite": {"limits": off}}});
+    let after = |course: &[(u64, u64)]| {
+        let mut bench = Bench::new(&settings);
+        bench.second(1000, Outcome::Scored);
+        course.iter().find_map(|(time, requests)| minutes(&mut bench, *time, *requests))
+    };
+    let starved = Some(Conclusion::Rollback(Cause::Starved));
+    assert_eq!(after(&[(150, 30)]), starved, "it always was quiet");
+    assert_eq!(after(&[(10, 600), (140, 10)]), starved, "only the beginning was not");
+    assert_eq!(after(&[(84, 30), (90, 100)]), None, "only the beginning was quiet");
+    assert_eq!(after(&[(120, 600), (120, 0)]), None, "only the last two hours are");
+}
+
+#[test]
+fn what_happened_lately_is_told_beside_all_that_happened() {
+    let mut bench = Bench::new(&serde_json::json!({"minimumTime": "3600s"}));
+    assert_eq!(bench.trial.lately(bench.now).map(|_| ()), None, "nothing is split yet");
+    bench.second(1000, Outcome::Scored);
+    bench.second(1000, Outcome::Scored);
+    let lately = |bench: &Bench| bench.trial.lately(bench.now).unwrap().live;
+    let total = |bench: &Bench| bench.trial.statistics().unwrap().arm(Arm::Live);
+    assert_eq!(lately(&bench), total(&bench));
+    let before = total(&bench).requests();
+    bench.now = bench.now + Duration::from_secs(600);
+    bench.second(100, Outcome::Scored);
+    assert_eq!(lately(&bench).requests(), total(&bench).requests() - before);
+}
+
 #[test]
 fn a_later_process_goes_on_where_it_was() {
     let ramp = serde_json::json!({
-        "steps": {"steps": [{"share": 0.1, "time": "5s"}, {"share": 0.5, "time": "60s"}]}});
+        "steps": {"steps": [{"share": 0.1, "time": "5s"}, {"share": 0.5}]}});
     let settings = serde_json::json!({"minimumTime": "60s", "maximumTime": "600s", "ramp": ramp});
     let mut bench = Bench::new(&settings);
     for _ in 0..20 {

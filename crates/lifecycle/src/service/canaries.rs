@@ -122,7 +122,7 @@ impl Service {
 
     fn judge_one(&mut self, key: &TagKey, now: Moment) {
         let Some(running) = self.canaries.trials.get_mut(key) else { return };
-        running.collect(key);
+        running.collect(key, now);
         let before = running.trial.share();
         let conclusion = running.trial.tick(now);
         let fits = running.trial.verdict().is_none_or(|verdict| verdict.sample_ratio.fits);
@@ -202,7 +202,7 @@ impl Service {
     /// Nobody asks for the tag: its trial goes on when somebody does.
     fn pause(&mut self, key: &TagKey, now: Moment) {
         if let Some(running) = self.canaries.trials.get_mut(key) {
-            running.collect(key);
+            running.collect(key, now);
         }
         let Some(running) = self.end(key) else { return };
         tracing::info!(
@@ -340,14 +340,16 @@ impl Service {
 
 impl Running {
     /// Has the trial know what requests have done.
-    fn collect(&mut self, key: &TagKey) {
+    fn collect(&mut self, key: &TagKey, now: Moment) {
         let noted = self.outcomes.take();
         metrics::tried(&key.name, &noted);
         metrics::unpaired(&key.name, self.outcomes.take_unpaired());
         metrics::lost(self.outcomes.take_lost());
         for noted in noted {
             match noted {
-                Noted::Outcome(share, observation) => self.trial.observe(share, &observation),
+                Noted::Outcome(share, observation) => {
+                    self.trial.observe(share, &observation, now);
+                }
                 Noted::Pair(pair) => self.trial.observe_pair(&pair),
                 Noted::Features(share, arm, categories) => {
                     self.trial.observe_features(share, arm, &categories);

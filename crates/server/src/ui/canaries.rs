@@ -6,7 +6,9 @@ use std::{
 };
 
 use outrigger_core::Digest;
-use outrigger_lifecycle::{Canaries, CanaryDecision, CanaryView, FindingView, VerdictView};
+use outrigger_lifecycle::{
+    ArmView, Canaries, CanaryDecision, CanaryView, FindingView, VerdictView,
+};
 use serde::Serialize;
 
 use super::{models::short_digest, overview::milliseconds, topic::Topic};
@@ -199,6 +201,7 @@ struct Canary {
     /// Seconds.
     elapsed: f64,
     verdict: Option<VerdictView>,
+    arms: Vec<ArmView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     points: Option<BTreeMap<String, Vec<Point>>>,
 }
@@ -235,6 +238,7 @@ fn keyed(view: &CanaryView) -> (Key, Canary) {
         share: view.share,
         elapsed: view.elapsed.as_secs_f64(),
         verdict: view.verdict.clone(),
+        arms: view.arms.clone(),
         points: None,
     };
     (key, canary)

@@ -262,6 +262,24 @@ async fn a_mistake_of_the_callers_is_no_failure_of_the_canary() {
 }
 
 #[tokio::test]
+async fn what_each_arm_did_is_told_of_the_whole_trial_and_of_late() {
+    let tried = Tried::start(Fault::Fails).await;
+    let counted = |it: &ListCanariesResponse| it.canaries[0].verdict.clone();
+    let seen = tried.until(|it| counted(it).is_some_and(|it| it.canary_requests > 20)).await;
+    let verdict = counted(&seen).unwrap();
+    let arms = &seen.canaries[0].arms;
+    let names: Vec<_> = arms.iter().map(|it| it.arm.as_str()).collect();
+    assert_eq!(names, ["live", "canary"]);
+    for (arm, requests) in arms.iter().zip([verdict.live_requests, verdict.canary_requests]) {
+        let trial = arm.trial.unwrap();
+        assert_eq!((trial.requests, trial.failed, trial.non_finite), (requests, 0, 0));
+        assert!(trial.latency_median > Some(0.0) && trial.latency_median <= trial.latency_p95);
+        assert!(trial.score_median.is_some());
+        assert_eq!(arm.lately, Some(trial), "all of it was of late");
+    }
+}
+
+#[tokio::test]
 async fn canaries_are_decided_about_on_the_admin_listener_and_by_somebody() {
     let lines = logged();
     let tried = Tried::start(Fault::Fails).await;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use outrigger_proto::outrigger::v1::{
     Canary, CanaryDecision, CanaryVerdict, ListCanariesResponse,
-    canary::Phase,
+    canary::{Arm, Figures, Phase},
     canary_decision::Outcome,
     canary_verdict::{Deviation, Shadowed},
 };
@@ -50,7 +50,36 @@ fn canary_lines(text: &mut String, canary: &Canary) -> std::fmt::Result {
         ));
         writeln!(text, "  {:.1}% of the traffic, on trial for {elapsed}", 100.0 * canary.share)?;
     }
+    arm_lines(text, &canary.arms)?;
     canary.verdict.iter().try_for_each(|verdict| verdict_lines(text, verdict))
+}
+
+fn arm_lines(text: &mut String, arms: &[Arm]) -> std::fmt::Result {
+    if arms.is_empty() {
+        return Ok(());
+    }
+    let mut table =
+        Table::new(&["ARM", "SINCE", "REQUESTS", "FAILED", "NAN", "LATENCY", "95TH", "SCORE"]);
+    for it in arms {
+        let figures = [("the split", &it.trial), ("5 minutes", &it.lately)];
+        for (since, figures) in figures {
+            let figures = figures.iter().flat_map(figure_cells);
+            table.row([it.arm.clone(), since.to_owned()].into_iter().chain(figures));
+        }
+    }
+    table.to_string().lines().try_for_each(|line| writeln!(text, "    {line}"))
+}
+
+fn figure_cells(figures: &Figures) -> [String; 6] {
+    let counts = [figures.requests, figures.failed, figures.non_finite];
+    let [requests, failed, non_finite] = counts.map(|count| count.to_string());
+    let [median, p95] = [figures.latency_median, figures.latency_p95]
+        .map(|seconds| known(seconds, |seconds| format!("{:.1}ms", 1e3 * seconds)));
+    [requests, failed, non_finite, median, p95, known(figures.score_median, figure)]
+}
+
+fn known(value: Option<f64>, written: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), written)
 }
 
 fn verdict_lines(text: &mut String, verdict: &CanaryVerdict) -> std::fmt::Result {
@@ -146,6 +175,17 @@ mod tests {
             tag: "latest".to_owned(),
             phase: Phase::Split.into(),
             verdict: Some(verdict),
+            arms: vec![Arm {
+                arm: "canary".to_owned(),
+                trial: Some(Figures { requests: 120, ..Figures::default() }),
+                lately: Some(Figures {
+                    requests: 45,
+                    failed: 2,
+                    latency_p95: Some(0.0605),
+                    score_median: Some(0.41),
+                    ..Figures::default()
+                }),
+            }],
             ..Canary::default()
         };
         let decision = CanaryDecision {
@@ -164,6 +204,7 @@ mod tests {
             "?",
             "97.5%",
             "channel: missing in 40.0%",
+            "canary  5 minutes  45        2       0    -        60.5ms  0.4100",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

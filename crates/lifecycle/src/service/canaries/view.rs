@@ -10,7 +10,9 @@ use outrigger_core::{
 
 use super::{PERIOD, Promotion, Running};
 use crate::{
-    canaries::{Canaries, CanaryOutcome, CanaryPhase, CanaryView, DeviationView, VerdictView},
+    canaries::{
+        ArmView, Canaries, CanaryOutcome, CanaryPhase, CanaryView, DeviationView, VerdictView,
+    },
     metrics,
     service::Service,
 };
@@ -65,6 +67,7 @@ impl Service {
             share: trial.and_then(|it| it.share()).map_or(0.0, Share::probability),
             elapsed: trial.map_or(Duration::ZERO, |trial| trial.spent(now)),
             verdict: running.and_then(Running::verdict),
+            arms: trial.map(|trial| ArmView::of(trial, now)).unwrap_or_default(),
             features: running.map(Running::features).unwrap_or_default(),
         }
     }

@@ -82,6 +82,7 @@ export function card(canary, { heading }) {
     canary.message && h("p", { class: "trouble wrap" }, canary.message),
     arms(canary),
     verdict && h("p", { class: "verdict", "data-decision": verdict.decision }, h("b", {}, verdict.decision), ` ${why(verdict)}`),
+    happened(canary.arms),
     verdict && figures(verdict, canary.points),
     verdict && h("p", { class: "quiet legend" }, "Line and band: the canary's difference from live, and where it surely lies, over the time on trial. In the green it is harmless; dashed is the margin."));
 }
@@ -107,6 +108,18 @@ function arms({ live, canary, share, elapsed, verdict }) {
       h("span", { class: "quiet" }, share > 0 ? `${percent(share)} of the traffic, on trial for ${duration(elapsed)}` : "no share of the traffic")),
     verdict && !verdict.shares_fit && h("p", { class: "trouble" }, `The arms' sizes do not fit the share: ${percent(verdict.expected_share)} was drawn, ${percent(verdict.seen_share)} came. Requests are lost or misrouted; do not trust the comparison.`),
   ];
+}
+
+/** What each arm did since the split, and what it does now. */
+function happened(arms) {
+  if (!arms?.length) return null;
+  const time = (seconds) => (seconds === null ? "–" : latency(seconds * 1000));
+  const row = (name, when, { requests, failed, non_finite, latency_median, latency_p95, score_median }) => h("tr", {},
+    h("th", { scope: "row" }, `${name}, ${when}`),
+    [count(requests), count(failed), count(non_finite), time(latency_median), time(latency_p95), number(score_median)].map((cell) => h("td", {}, cell)));
+  return h("div", { class: "happened" }, h("table", {},
+    h("thead", {}, h("tr", {}, ["", "requests", "failed", "NaN", "median latency", "95th percentile", "median score"].map((name) => h("th", { scope: "col" }, name)))),
+    h("tbody", {}, arms.flatMap(({ arm, trial, lately }) => [row(arm, "since the split", trial), row(arm, "last 5 minutes", lately)]))));
 }
 
 function figures({ findings, shadowed, deviations }, points) {
