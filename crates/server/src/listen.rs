@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    future::pending,
     io,
     net::{SocketAddr, TcpListener as StdListener},
     sync::Arc,
@@ -29,7 +30,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use tower::ServiceExt as _;
 
-use crate::{caller::Peer, metrics, runtimes::Seats, tls::Acceptor};
+use crate::{
+    caller::Peer,
+    metrics,
+    runtimes::Seats,
+    tls::{Acceptor, Vouched},
+};
 
 /// Connections of one listener; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 8192;
@@ -46,6 +52,8 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// For the first byte of a connection, and the headers of an HTTP/1 request.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(15);
+/// For what is under way when nobody vouches for a caller any more.
+const LAST_ANSWERS: Duration = Duration::from_secs(60);
 /// After a failed accept: out of file descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -198,14 +206,14 @@ impl<A: App> Conversation<A> {
             if matches!(self.stop.run_until_cancelled(first).await, Some(Ok(Ok(1)))) {
                 let socket = Corked::new(stream);
                 let cork = socket.cork();
-                self.converse(socket, &cork, Peer::new(from, None)).await;
+                self.converse(socket, &cork, Peer::new(from, None), None).await;
             }
             return;
         };
         let socket = Corked::new(stream);
         let cork = socket.cork();
         let handshake = cork.pulled_after(Box::pin(tls.shake(socket)));
-        let (stream, identity) = match self.stop.run_until_cancelled(handshake).await {
+        let (stream, identity, vouched) = match self.stop.run_until_cancelled(handshake).await {
             Some(Ok(shaken)) => shaken,
             Some(Err(error)) => return self.unshaken(from, &error),
             None => return,
@@ -215,7 +223,7 @@ impl<A: App> Conversation<A> {
         let first = timeout(HEADERS_TIMEOUT, stream.fill_buf());
         let first = self.stop.run_until_cancelled(first).await;
         if matches!(first, Some(Ok(Ok(read))) if !read.is_empty()) {
-            self.converse(stream, &cork, Peer::new(from, identity)).await;
+            self.converse(stream, &cork, Peer::new(from, identity), vouched).await;
         }
     }
 
@@ -225,9 +233,15 @@ impl<A: App> Conversation<A> {
         tracing::debug!(listener = self.listener, peer = %from, %error, "a handshake failed");
     }
 
-    /// Serves what comes in on `stream`, whose socket `cork` is of.
-    async fn converse<S>(&self, stream: S, cork: &Cork<TcpStream>, peer: Peer)
-    where
+    /// Serves what comes in on `stream`, whose socket `cork` is of, for as long as its
+    /// caller is `vouched` for, if that takes anybody.
+    async fn converse<S>(
+        &self,
+        stream: S,
+        cork: &Cork<TcpStream>,
+        peer: Peer,
+        vouched: Option<Vouched>,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = service_fn(|request| {
@@ -237,14 +251,25 @@ impl<A: App> Conversation<A> {
         });
         let connection = self.builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
-        let ended = tokio::select! {
-            ended = cork.pulled_after(connection.as_mut()) => ended,
-            () = self.stop.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                cork.pulled_after(connection).await
+        let over = async {
+            match vouched {
+                Some(vouched) => vouched.over().await,
+                None => pending().await,
             }
         };
-        if let Err(error) = ended {
+        let ended = tokio::select! {
+            ended = cork.pulled_after(connection.as_mut()) => Some(ended),
+            () = self.stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                Some(cork.pulled_after(connection).await)
+            }
+            () = over => {
+                connection.as_mut().graceful_shutdown();
+                // What would go on for ever, as a watch does, is cut off.
+                timeout(LAST_ANSWERS, cork.pulled_after(connection)).await.ok()
+            }
+        };
+        if let Some(Err(error)) = ended {
             // Peers go away as they like.
             tracing::debug!(error = %error, "a connection broke");
         }

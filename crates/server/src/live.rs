@@ -9,6 +9,7 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use sha2::{Digest as _, Sha256};
 use tokio::{
+    sync::watch,
     task::{JoinError, spawn_blocking},
     time::{MissedTickBehavior, interval},
 };
@@ -60,6 +61,7 @@ pub(crate) struct Live<S: Source> {
     value: ArcSwap<S::Value>,
     /// What the files last looked like, usable or not: each state is tried once.
     seen: Mutex<Look>,
+    changes: watch::Sender<()>,
 }
 
 /// What files look like: a hash of what they hold, or why they cannot be read.
@@ -79,12 +81,23 @@ impl<S: Source> Live<S> {
             source,
             value: ArcSwap::from_pointee(value),
             seen: Mutex::new(Ok(hash(&contents))),
+            changes: watch::Sender::new(()),
         })
     }
 
     /// The value in force: no lock, and the same for as long as it is held.
     pub(crate) fn load(&self) -> Guard<Arc<S::Value>> {
         self.value.load()
+    }
+
+    /// The same, to be kept for longer.
+    pub(crate) fn load_full(&self) -> Arc<S::Value> {
+        self.value.load_full()
+    }
+
+    /// Tells of every value that comes into force from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     fn look(&self) {
@@ -103,6 +116,7 @@ impl<S: Source> Live<S> {
             Ok(value) => {
                 self.source.adopted(&value);
                 self.value.store(Arc::new(value));
+                self.changes.send_replace(());
                 tracing::info!(secret, "files have changed and are in force");
             }
             Err(error) => {

@@ -2,6 +2,7 @@
 //! and the handshake.
 
 mod certificate;
+mod vouched;
 
 use std::{
     io,
@@ -19,12 +20,14 @@ use rustls::{
     },
     server::{NoServerSessionStorage, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
+use sha2::{Digest as _, Sha256};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
+pub(crate) use self::vouched::Vouched;
 use crate::{
     caller::Identity,
     config::{self, Transport},
@@ -55,6 +58,9 @@ pub(crate) struct Terms {
 }
 
 struct Callers {
+    /// A hash of the authorities.
+    authorities: [u8; 32],
+    verifier: Arc<dyn ClientCertVerifier>,
     optional: Arc<ServerConfig>,
     mutual: Arc<ServerConfig>,
 }
@@ -92,19 +98,23 @@ impl Source for Files {
         let key = key(&self.key, pem(&self.key))?;
         let expires = certificate::expiry(&chain[0])
             .map_err(|problem| FileError::new(&self.certificate, problem))?;
-        let roots = self.authorities.as_ref().map(|path| authorities(path, pem(path)));
+        let roots = self.authorities.as_ref().map(|path| {
+            let pem = pem(path);
+            Ok((authorities(path, pem)?, Sha256::digest(pem).into()))
+        });
         let terms = |verifier: Option<Arc<dyn ClientCertVerifier>>| {
             config(verifier, chain.clone(), key.clone_key())
                 .map_err(|error| FileError::new(&self.key, error))
         };
-        let callers = |roots: RootCertStore| {
+        let callers = |(roots, authorities): (RootCertStore, [u8; 32])| {
             let unusable =
                 |error| FileError::new(self.authorities.as_ref().unwrap_or(&self.key), error);
             let verifier =
                 || WebPkiClientVerifier::builder_with_provider(roots.clone().into(), provider());
             let optional = verifier().allow_unauthenticated().build().map_err(unusable)?;
             let mutual = verifier().build().map_err(unusable)?;
-            Ok(Callers { optional: terms(Some(optional))?, mutual: terms(Some(mutual))? })
+            let (verifier, mutual) = (mutual.clone(), terms(Some(mutual))?);
+            Ok(Callers { authorities, verifier, optional: terms(Some(optional))?, mutual })
         };
         let callers = roots.transpose()?.map(callers).transpose()?;
         Ok(Terms { server: terms(None)?, callers, expires })
@@ -134,7 +144,7 @@ impl Acceptor {
     }
 
     /// Makes the handshake with what is in force now. Who the caller is comes with
-    /// it, if a certificate told.
+    /// it, and for how long that counts, if a certificate told.
     ///
     /// # Errors
     /// The peer speaks something else, does not trust us, or is not trusted, or it
@@ -142,14 +152,17 @@ impl Acceptor {
     pub(crate) async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
-    ) -> io::Result<(TlsStream<S>, Option<Identity>)> {
+    ) -> io::Result<(TlsStream<S>, Option<Identity>, Option<Vouched>)> {
+        let terms = self.files.load_full();
         // The configuration is checked: what asks for certificates has authorities.
-        let terms = self.files.load().of(self.transport).cloned();
-        let terms = terms.ok_or_else(|| io::Error::other("there are no authorities"))?;
-        let stream = timeout(HANDSHAKE, TlsAcceptor::from(terms).accept(stream)).await??;
-        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let identity = shown.and_then(certificate::identity);
-        Ok((stream, identity))
+        let config = terms.of(self.transport).cloned();
+        let config = config.ok_or_else(|| io::Error::other("there are no authorities"))?;
+        let stream = timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await??;
+        let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let identity = shown.first().and_then(certificate::identity);
+        let by = terms.callers.as_ref().filter(|_| !shown.is_empty());
+        let vouched = by.map(|callers| Vouched::new(&self.files, shown, callers.authorities));
+        Ok((stream, identity, vouched))
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, SystemTime},
 };
 
 use rcgen::{
@@ -58,6 +59,13 @@ impl Authority {
     pub(crate) fn expired(&self, common: &str) -> Pair {
         let mut params = caller(common, Vec::new());
         params.not_after = date_time_ymd(2001, 1, 1);
+        self.sign(params)
+    }
+
+    /// A caller's pair that expires after so many seconds.
+    pub(crate) fn expiring(&self, common: &str, seconds: u64) -> Pair {
+        let mut params = caller(common, Vec::new());
+        params.not_after = (SystemTime::now() + Duration::from_secs(seconds)).into();
         self.sign(params)
     }
 
@@ -175,7 +183,7 @@ pub(crate) async fn shown(address: SocketAddr, authorities: &str) -> Vec<u8> {
 pub(crate) async fn until_shown(address: SocketAddr, authorities: &str, pair: &Pair) {
     let expected = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).expect("PEM");
     while shown(address, authorities).await != expected.as_ref() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -257,6 +257,62 @@ async fn certificates_rotate_under_load_and_no_request_fails() {
     assert_eq!(failed, 0);
 }
 
+/// Predicts over one connection again and again, until a request fails.
+async fn until_refused(mut client: PredictionServiceClient<Channel>) {
+    let refused = async {
+        while client.predict(request(&[(1.0, 1.0)])).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(180), refused).await.expect("it is refused at last");
+}
+
+#[tokio::test]
+async fn open_connections_end_when_nobody_vouches_for_their_callers_any_more() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let both = format!("{}{}", old.pem, new.pem);
+    let (own, mut client_ca) = (Mount::pair(&old.server()), Mount::new(&[("ca.crt", &both)]));
+    let stack = stack(&own, Some(&client_ca), "mutual").await;
+    let client = |pair: &Pair| {
+        PredictionServiceClient::new(channel(stack.addresses.grpc, &old.pem, Some(pair)))
+    };
+    let (mut staying, mut leaving) =
+        (client(&new.caller("staying", Vec::new())), client(&old.caller("leaving", Vec::new())));
+    for client in [&mut staying, &mut leaving] {
+        client.predict(request(&[(1.0, 1.0)])).await.expect("both are vouched for");
+    }
+    let stop = AtomicBool::new(false);
+    let served = async {
+        while !stop.load(SeqCst) {
+            staying.predict(request(&[(1.0, 1.0)])).await.expect("none of its requests fails");
+        }
+    };
+    let withdrawn = async {
+        client_ca.swap(&[("ca.crt", &new.pem)]);
+        until_refused(leaving).await;
+        stop.store(true, SeqCst);
+    };
+    tokio::join!(served, withdrawn);
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_the_certificate_that_it_was_made_with() {
+    let authority = Authority::new();
+    let (own, client_ca) =
+        (Mount::pair(&authority.server()), Mount::new(&[("ca.crt", &authority.pem)]));
+    let stack = stack(&own, Some(&client_ca), "mutual").await;
+    // On a machine that is too slow for a short one, a longer one.
+    for seconds in [2, 8, 32, 128] {
+        let pair = authority.expiring("shop", seconds);
+        let channel = channel(stack.addresses.grpc, &authority.pem, Some(&pair));
+        let mut client = PredictionServiceClient::new(channel);
+        if client.predict(request(&[(1.0, 1.0)])).await.is_ok() {
+            return until_refused(client).await;
+        }
+    }
+    panic!("no handshake was made in time");
+}
+
 #[tokio::test]
 async fn a_pair_that_does_not_match_or_is_half_written_changes_nothing_and_is_counted() {
     const FAILED: &str = r#"outrigger_secret_reloads_total{secret="tls",outcome="failed"}"#;
