@@ -242,7 +242,7 @@ impl Bench {
         }
         let mut turn = |number: usize| {
             // A machine that gets slower is not held against the same side each time.
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 let one = time(&mut one, ones);
                 Turn { one, other: time(&mut other, others) }
             } else {

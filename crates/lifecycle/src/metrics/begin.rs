@@ -3,7 +3,7 @@
 //! those that alerts ask for by name.
 
 use outrigger_canary::Share;
-use outrigger_core::{Arm, ModelName, Reason, Stage};
+use outrigger_core::{Arm, Reason, Stage, fleet::TagKey};
 
 use super::{
     CACHE, CANARY_DECISIONS, CANARY_LOST, CANARY_REQUESTS, CANARY_SHADOWS, CANARY_STARVED,
@@ -56,9 +56,10 @@ pub(crate) fn begin() {
     }
 }
 
-/// What is told of a model whose canary is on trial, with the canary's share.
-pub(crate) fn trial_begins(name: &ModelName, of_traffic: Option<Share>) {
-    share(name, of_traffic);
+/// What is told of a tag whose canary is on trial, and of its model, with the canary's share.
+pub(crate) fn trial_begins(key: &TagKey, of_traffic: Option<Share>) {
+    let name = &key.name;
+    share(key, of_traffic);
     metrics::counter!(CANARY_STARVED, "model" => model(name)).absolute(0);
     for outcome in CanaryOutcome::ALL {
         let outcome = outcome.as_str();

@@ -258,7 +258,7 @@ impl Service {
             looking: false,
             starved: false,
         };
-        metrics::trial_begins(&key.name, running.trial.share());
+        metrics::trial_begins(key, running.trial.share());
         self.canaries.trials.insert(key.clone(), running);
         self.canaries.changed.insert(key.name.clone());
         match decided {
