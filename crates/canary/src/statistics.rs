@@ -139,6 +139,11 @@ impl Statistics {
         &self.scales[0].reference
     }
 
+    /// All scales that were measured on.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
+        self.scales.iter().map(|scale| &*scale.reference)
+    }
+
     /// The arms, by the scale and by the share that the canary had.
     pub fn stages(&self) -> impl Iterator<Item = (Share, &Stage)> + Clone {
         self.measured().map(|it| (it.share, it.stage))

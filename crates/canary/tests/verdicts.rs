@@ -118,6 +118,20 @@ fn a_canary_that_cannot_be_decided_in_time_starves() {
 }
 
 #[test]
+fn before_the_first_request_any_difference_is_possible() {
+    let verdict =
+        Decider::new(Config::default()).verdict(&observed(traffic(Effect::NONE, 1), 0), HOUR);
+    let bounds = |signal| {
+        let finding =
+            verdict.findings.iter().find(|it| it.signal == signal).expect("it is watched");
+        (finding.lower, finding.upper)
+    };
+    assert_eq!(bounds(Signal::Scores), (0.0, 1.0));
+    assert_eq!(bounds(Signal::ErrorRate), (-1.0, 1.0));
+    assert_eq!(bounds(Signal::Latency).1, f64::INFINITY);
+}
+
+#[test]
 fn replicas_together_see_what_none_of_them_sees() {
     let effect = Effect { errors: 0.02, ..Effect::NONE };
     let reference = Arc::new(Reference::new(&traffic(effect, 0).before(1000), 0.95));

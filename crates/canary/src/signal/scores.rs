@@ -102,7 +102,7 @@ fn scored(statistics: &Statistics) -> impl Iterator<Item = Measured<'_>> + Clone
 
 /// How many edges are compared.
 fn edges(statistics: &Statistics) -> usize {
-    scored(statistics).next().map_or(0, |measured| measured.reference.edges().len())
+    statistics.references().map(|reference| reference.edges().len()).max().unwrap_or(0)
 }
 
 fn towards(difference: f64) -> Side {
