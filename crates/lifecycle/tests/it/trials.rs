@@ -51,7 +51,7 @@ async fn a_trial_of_a_model_that_nobody_asked_for_goes_on_where_it_was() {
             rig.stop().await;
             handle = rig.start();
         }
-        acquire(&handle, "churn").await.expect("served");
+        let _traffic = traffic(&handle, well);
         canaries(&handle, is_in(CanaryPhase::Split)).await;
         assert_eq!(arms(&handle).await, (first, 0), "each key has counted before");
         let seen = canaries(&handle, |it| judged(it).is_some()).await;
