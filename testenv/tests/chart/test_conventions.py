@@ -158,7 +158,8 @@ def test_network_policy():
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     dns, registry, collector, further = policy["egress"]
     assert {each["port"] for each in dns["ports"]} == {53}
-    assert {each["port"] for each in registry["ports"]} == {443, 5000}
+    # The registries' own, and the proxy's.
+    assert [each["port"] for each in registry["ports"]] == [443, 5000, 3128]
     assert registry["to"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
     assert collector["ports"] == [{"port": 4317}]
     assert "namespaceSelector" in collector["to"][0]

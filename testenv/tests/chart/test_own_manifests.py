@@ -110,6 +110,16 @@ def test_the_pages_snippet_starts_what_the_chart_starts():
     assert snippet()["spec"]["shareProcessNamespace"] is True
 
 
+def test_the_pages_snippet_is_probed_as_the_chart_is():
+    chart = CASES["minimal"].rendered.container("outrigger")
+    ports = {each["name"]: each["containerPort"] for each in chart["ports"]}
+    (own,) = (each for each in snippet()["spec"]["initContainers"] if each["name"] == "outrigger")
+    for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+        asked = chart[kind]["httpGet"]
+        by_number = {**chart[kind], "httpGet": {**asked, "port": ports[asked["port"]]}}
+        assert own[kind] == by_number
+
+
 def test_the_pages_values_are_taken():
     values = [each for each in map(yaml.safe_load, blocks("yaml")) if "kind" not in each]
     assert values

@@ -103,9 +103,11 @@ def selectors():
     """What the rules and the dashboard ask for."""
     values = {"monitoring": {"rules": {"disabled": []}}}
     everything = render(merge(CASES["everything"].values, values))
+    board = prometheus.dashboard(everything)
     queries = [
         *(alert["expr"] for alert in prometheus.alerts(everything)),
-        *prometheus.dashboard_queries(prometheus.dashboard(everything)),
+        *prometheus.dashboard_queries(board),
+        *prometheus.dashboard_variables(board),
     ]
     for asked in (each for query in queries for each in prometheus.selectors(query)):
         ways_to_fail = any(label == "reason" for label, _, _ in asked.matchers)

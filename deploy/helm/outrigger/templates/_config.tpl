@@ -91,9 +91,9 @@
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* The port of the collector of traces. */}}
-{{- define "outrigger.collectorPort" -}}
-{{- $url := urlParse .Values.config.traces.endpoint -}}
+{{/* The port of a URL. */}}
+{{- define "outrigger.port" -}}
+{{- $url := urlParse . -}}
 {{- $usual := ternary "443" "80" (eq $url.scheme "https") -}}
 {{- default $usual (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host)) -}}
 {{- end -}}

@@ -138,6 +138,15 @@ def dashboard_queries(board: Mapping[str, Any]) -> Iterator[str]:
         yield re.sub(r"\$(namespace|job|pod|model)\b", r"some-\1", known)
 
 
+def dashboard_variables(board: Mapping[str, Any]) -> Iterator[str]:
+    """What its variables take their values from: of Grafana's label_values(selector, label)
+    the selector."""
+    for each in board["templating"]["list"]:
+        if each["type"] == "query":
+            selector = re.fullmatch(r"label_values\((.+), \w+\)", each["query"]["query"])
+            yield selector[1]
+
+
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """promtool, to its end."""
     command = [str(shutil.which("promtool")), *map(str, arguments)]

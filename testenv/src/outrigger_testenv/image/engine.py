@@ -2,7 +2,7 @@
 
 A base that stands in for the one that the Dockerfile names, which has to be pulled, has this
 machine's own programs, and as its `cargo` a script that hands out a binary that was built before,
-if it is told the revision.
+if it is told the revision, and given a profile.
 """
 
 import os
@@ -20,7 +20,8 @@ ENV PATH=/stand-in:/usr/bin:/bin
 """
 _CARGO = """\
 #!/bin/sh -eu
-[ "$*" = "build --profile dist --locked --package outrigger-cli" ]
+[ "$*" = "build --profile dist --package outrigger-cli --locked" ]
+[ -s "${{RUSTFLAGS#*-Cprofile-use=}}" ]
 [ "$OUTRIGGER_REVISION" = "{revision}" ]
 install -D /binary target/dist/outrigger
 """
