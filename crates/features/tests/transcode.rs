@@ -4,9 +4,9 @@
 #[path = "transcode/mod.rs"]
 mod transcode;
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::LazyLock};
 
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, prelude::*, sample::Index};
 use transcode::check;
 
 const CASES: u32 = 2000;
@@ -20,18 +20,40 @@ proptest! {
     fn any_call_of_any_model_is_packed_and_answered_as_by_the_plain_way(bytes in vec(any::<u8>(), 0..4000)) {
         check::generated(&bytes);
     }
+
+    #[test]
+    fn bytes_that_are_nearly_a_request_are_taken_or_refused_as_by_the_plain_way(
+        seed in any::<Index>(),
+        changes in vec((any::<Index>(), any::<u8>()), 1..8),
+        end in any::<Index>(),
+    ) {
+        let mut bytes = seed.get(&RAW).clone();
+        prop_assume!(!bytes.is_empty());
+        for (at, byte) in changes {
+            *at.get_mut(&mut bytes) = byte;
+        }
+        check::raw(&bytes);
+        bytes.truncate(end.index(bytes.len() + 1));
+        check::raw(&bytes);
+    }
 }
+
+/// What fuzzing begins with.
+static RAW: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| corpus("raw"));
 
 #[test]
 fn what_fuzzing_has_found_worth_keeping_is_done_as_by_the_plain_way() {
-    assert!(replay("generated", check::generated) > 10);
-    assert!(replay("raw", check::raw) > 10);
+    let targets: [(&str, fn(&[u8])); 2] = [("generated", check::generated), ("raw", check::raw)];
+    for (target, check) in targets {
+        let corpus = corpus(target);
+        assert!(corpus.len() > 10, "{target}");
+        corpus.iter().for_each(|bytes| check(bytes));
+    }
 }
 
-/// Runs a fuzz target over its corpus; says how many cases there are.
-fn replay(target: &str, check: fn(&[u8])) -> usize {
+/// The cases that are kept of a fuzz target, in no order.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let files = fs::read_dir(&corpus).expect("the corpus is there");
-    let cases = files.map(|file| fs::read(file.expect("readable").path()).expect("readable"));
-    cases.map(|bytes| check(&bytes)).count()
+    files.map(|file| fs::read(file.expect("readable").path()).expect("readable")).collect()
 }
