@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrigger_canary::{Layer, Outcome};
-use outrigger_core::{Digest, Stage};
+use outrigger_core::{Arm, Digest, Stage};
 use outrigger_lifecycle::{Canaries, CanaryOutcome, CanaryPhase, Handle, VerdictView};
 use outrigger_testkit::engine::{Gate, Loading};
 use serde_json::json;
@@ -59,6 +59,25 @@ async fn a_trial_of_a_model_that_nobody_asked_for_goes_on_where_it_was() {
         assert!(after.canary >= before.canary && after.live >= before.live, "{after:?}");
         assert_eq!(seen.decisions, [], "nothing has ended");
     }
+}
+
+#[tokio::test]
+async fn every_control_plane_gives_a_key_the_same_arm() {
+    let mut first = Rig::new().await;
+    let settings = with(quick(), "minimumTime", json!("3600s"));
+    first.config.canary.defaults = Layer::from_json(&settings).expect("a configuration");
+    first.push("churn", "latest", &model(1));
+    first.push("churn", "latest_canary", &model(2));
+    let mut second = first.beside();
+    let mut seen = Vec::new();
+    for rig in [&mut first, &mut second] {
+        let handle = rig.start();
+        let _traffic = traffic(&handle, well);
+        canaries(&handle, is_in(CanaryPhase::Split)).await;
+        seen.push(arms(&handle).await.0);
+    }
+    assert_eq!(seen[0], seen[1]);
+    assert!(seen[0].values().any(|arm| *arm == Arm::Canary));
 }
 
 #[tokio::test]
