@@ -104,7 +104,8 @@ section! {
     /// TLS of the listeners: once there is a certificate, each speaks as its key says. `plain` is
     /// without TLS, `server` with it; with `optional` callers may show a certificate of their own,
     /// with `mutual` they must. Files that change are in force within seconds, for new connections;
-    /// files that do not fit together change nothing.
+    /// open ones end when nobody vouches for their caller any more. Files that do not fit together
+    /// change nothing.
     Tls {
         /// PEM file of the server's certificate and those that lead up to its authority.
         certificate: Option<PathBuf> = "";
