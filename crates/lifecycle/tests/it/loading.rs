@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use outrigger_core::{Arm, Reason, Selector, Stage};
-use outrigger_lifecycle::ModelEntry;
-use outrigger_testkit::engine::{Gate, Loading};
+use outrigger_core::{Arm, Reason, Selector, Stage, Step};
+use outrigger_lifecycle::{Handle, ModelEntry};
+use outrigger_testkit::{
+    engine::{Gate, Loading, Predicting, row_sums},
+    registry,
+};
 use tokio::time::Instant;
 
 use crate::rig::{PATIENCE, Rig, acquire, acquire_within, model, name, predict, stage, tag, until};
@@ -70,6 +73,46 @@ async fn a_slow_model_delays_no_other() {
     gate.open();
     acquire(&handle, "slow").await.expect("slow, but there");
     assert_eq!(rig.engine.violations(), []);
+}
+
+/// Waits until versions are in this step, and in no other.
+async fn until_only_in(handle: &Handle, step: Option<Step>) {
+    until(handle, |it| it.steps.keys().eq(step.as_ref())).await;
+}
+
+#[tokio::test]
+async fn a_version_that_hangs_is_seen_in_the_step_that_it_hangs_in() {
+    let (rig, handle) = Rig::started_with_silent_engine().await;
+    acquire(&handle, "churn").await.expect("served");
+    until_only_in(&handle, None).await;
+    let registry = registry::Gate::new();
+    let layers = registry::Rule::get("team/slow/blobs/").answered_after(&registry);
+    rig.registry.script(layers);
+    let (loads, answers) = (Gate::closed(), Gate::closed());
+    let held = loads.clone();
+    rig.engine.on_load(move |load| match load.name.starts_with("slow") {
+        true if load.path.is_symlink() => Loading::Held(held.clone()),
+        _ => Loading::Normal,
+    });
+    let held = answers.clone();
+    rig.engine.on_predict(move |prediction| {
+        Predicting::Held(held.clone(), Box::new(row_sums(prediction)))
+    });
+    rig.push("slow", "latest", &model(2));
+    let waiting = acquire_within(&handle, "slow", Duration::from_millis(1)).await;
+    assert_eq!(waiting.expect_err("it hangs").reason, Reason::ModelLoading);
+    until_only_in(&handle, Some(Step::Pull)).await;
+    registry.open();
+    until_only_in(&handle, Some(Step::Load)).await;
+    loads.open();
+    until_only_in(&handle, Some(Step::Gate)).await;
+    answers.open();
+    let lease = acquire(&handle, "slow").await.expect("slow, but there");
+    until_only_in(&handle, None).await;
+    handle.unload(&name("slow"), &tag("latest"), false).await.expect("known");
+    until_only_in(&handle, Some(Step::Drain)).await;
+    drop(lease);
+    until_only_in(&handle, None).await;
 }
 
 #[tokio::test]
