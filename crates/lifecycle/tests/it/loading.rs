@@ -1,12 +1,13 @@
 //! Models that requests ask for.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use outrigger_core::{Arm, Reason, Selector, Stage, Step};
 use outrigger_lifecycle::{Handle, ModelEntry};
 use outrigger_testkit::{
     engine::{Gate, Loading, Predicting, row_sums},
     registry,
+    saved_model::package_dir,
 };
 use tokio::time::Instant;
 
@@ -170,19 +171,53 @@ async fn demand_while_draining_brings_the_same_servable_back() {
     until(&handle, digest_gone).await;
 }
 
-#[tokio::test]
-async fn images_in_a_layout_directory_need_no_registry() {
-    let mut rig = Rig::new().await;
-    let data = rig.dir.path().join("data");
-    outrigger_testkit::saved_model::package_dir(&data, &model(1)).expect("written");
+/// Takes models from a layout directory; pushes what a directory named `data` holds.
+async fn push_to_layout(rig: &mut Rig, name: &str) {
     let layout = format!("oci:{}", rig.dir.path().join("images").display());
     let reference: outrigger_oci::Reference =
-        format!("{layout}/churn:latest").parse().expect("valid");
+        format!("{layout}/{name}:latest").parse().expect("valid");
     let client = outrigger_oci::Client::new(Default::default()).expect("a client");
+    let data = rig.dir.path().join("data");
     let image = outrigger_oci::build::image_from_dir(&data, Default::default()).expect("built");
     client.push(&reference, &image).await.expect("pushed");
     rig.config.images.repository = Some(layout.clone());
     rig.config.images.allowed = vec![layout];
+}
+
+#[tokio::test]
+async fn images_in_a_layout_directory_need_no_registry() {
+    let mut rig = Rig::new().await;
+    package_dir(&rig.dir.path().join("data"), &model(1)).expect("written");
+    push_to_layout(&mut rig, "churn").await;
     let handle = rig.start();
     acquire(&handle, "churn").await.expect("served");
+}
+
+#[tokio::test]
+async fn a_models_batching_parameters_lie_where_the_engine_loads_it() {
+    const PARAMETERS: &str = "max_batch_size { value: 64 }\n";
+    let mut rig = Rig::new().await;
+    let data = rig.dir.path().join("data");
+    let directory = data.join("tensorflow_serving_model/model");
+    package_dir(&data, &model(1)).expect("written");
+    fs::write(directory.join("batching_params.pbtxt"), PARAMETERS).expect("written");
+    push_to_layout(&mut rig, "plain").await;
+    // As exporters write it.
+    fs::rename(&directory, data.join("7")).expect("moved");
+    fs::create_dir(&directory).expect("made");
+    fs::rename(data.join("7"), directory.join("7")).expect("moved");
+    push_to_layout(&mut rig, "numbered").await;
+    let (loads, mut loaded) = tokio::sync::mpsc::unbounded_channel();
+    rig.engine.on_load(move |load| {
+        if load.path.is_symlink() {
+            let file = load.path.join("batching_params.pbtxt");
+            loads.send(fs::read_to_string(file).ok()).expect("awaited");
+        }
+        Loading::Normal
+    });
+    let handle = rig.start();
+    for name in ["plain", "numbered"] {
+        acquire(&handle, name).await.expect("served");
+        assert_eq!(loaded.recv().await, Some(Some(PARAMETERS.to_owned())), "{name}");
+    }
 }
