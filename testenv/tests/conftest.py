@@ -1,7 +1,6 @@
 """Quiet TensorFlow, a shared stack, and what several stages use."""
 
 import os
-import shutil
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # As many as the engine gets: equal bits need equal threads.
@@ -10,8 +9,8 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
 
 import pytest
 
-from outrigger_testenv import registry
 from outrigger_testenv.stack import Stack
+from outrigger_testenv.tools import needs
 
 
 def pytest_addoption(parser):
@@ -20,6 +19,12 @@ def pytest_addoption(parser):
         metavar="DIR",
         help="the model directory that the execution stage validates (default: an example)",
     )
+
+
+def pytest_runtest_setup(item):
+    """Looks for what a test says it needs before anything is made for it."""
+    for mark in item.iter_markers("needs"):
+        needs(*mark.args)
 
 
 @pytest.fixture(scope="session")
@@ -54,17 +59,14 @@ def own_stack(request):
 
 @pytest.fixture
 def needs_registry():
-    """Skips where docker-registry could not be installed."""
-    if not registry.available():
-        pytest.skip("docker-registry is not installed, see scripts/install-test-tools")
+    """A test of the real registry."""
+    needs("docker-registry")
 
 
 @pytest.fixture
 def needs_image_tools(needs_registry):
-    """Skips where skopeo or umoci could not be installed."""
-    for tool in ("skopeo", "umoci"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed, see scripts/install-test-tools")
+    """A test of what others make of images."""
+    needs("skopeo", "umoci")
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -10,3 +10,4 @@ pub mod layers;
 pub mod registry;
 #[cfg(feature = "saved-model")]
 pub mod saved_model;
+pub mod tools;

@@ -1,7 +1,6 @@
 """Those who watch, on loopback: a real Prometheus, and a collector of traces."""
 
 import json
-import shutil
 import threading
 import urllib.parse
 import urllib.request
@@ -13,11 +12,6 @@ from typing import Any
 import grpc
 
 from outrigger_testenv.processes import Process, ProcessError
-
-
-def available() -> bool:
-    """Whether prometheus is installed."""
-    return shutil.which("prometheus") is not None
 
 
 class Prometheus:

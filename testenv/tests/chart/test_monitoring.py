@@ -4,7 +4,6 @@ That it exposes what it declares is shown on running processes, by the stage orc
 """
 
 import re
-import shutil
 
 import pytest
 import yaml
@@ -35,10 +34,7 @@ def queries(everything):
     return alerts | {f"dashboard {at}: {query}": query for at, query in enumerate(board)}
 
 
-needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None,
-    reason="promtool is not installed, see scripts/install-test-tools",
-)
+needs_promtool = pytest.mark.needs("promtool")
 
 
 @needs_promtool

@@ -1,6 +1,5 @@
 """The image, built once, and unpacked by another tool than the one that packed it."""
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from outrigger_testenv.image import sandbox
 from outrigger_testenv.image.build import build
+from outrigger_testenv.tools import needs
 
 
 @pytest.fixture(scope="session")
@@ -33,13 +33,13 @@ def built(layout):
 @pytest.fixture(scope="session")
 def root(built, layout, place):
     """Its root filesystem."""
-    if shutil.which("umoci") is None:
-        pytest.skip("umoci is not installed, see scripts/install-test-tools")
+    needs("umoci")
     return sandbox.unpack(layout, built.tag, place / "bundle")
 
 
 @pytest.fixture(scope="session")
 def needs_sandbox():
     """Skips where the image cannot be run."""
+    needs("bwrap")
     if not sandbox.available():
-        pytest.skip("bubblewrap is not installed or may not make namespaces here")
+        pytest.skip("bubblewrap may not make namespaces here")

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import shutil
 import subprocess
 
 import pytest
 
 from outrigger_testenv.image import engine, sandbox
+from outrigger_testenv.tools import needs
 
 REVISION = "0123abcd"
 
@@ -15,8 +15,9 @@ REVISION = "0123abcd"
 @pytest.fixture(scope="module")
 def bundle(place):
     """The image that buildah makes, unpacked; its configuration beside it."""
-    if not (engine.available() and shutil.which("umoci")):
-        pytest.skip("needs root, buildah and umoci, see scripts/install-test-tools")
+    needs("buildah", "umoci", "skopeo")
+    if not engine.available():
+        pytest.skip("needs root")
     layout = place / "built"
     engine.build(place / "buildah", {"REVISION": REVISION}, layout, "test")
     return sandbox.unpack(layout, "test", place / "built-bundle"), configuration(layout, "test")

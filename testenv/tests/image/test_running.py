@@ -7,12 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from outrigger_testenv import authority, registry, variants
+from outrigger_testenv import authority, variants
 from outrigger_testenv.chart.user import ARBITRARY_USER
 from outrigger_testenv.image import sandbox
 from outrigger_testenv.processes import free_ports
 from outrigger_testenv.registry import Registry
 from outrigger_testenv.stack import Stack
+from outrigger_testenv.tools import needs
 
 pytestmark = pytest.mark.usefixtures("needs_sandbox")
 
@@ -26,8 +27,7 @@ def run(root, *arguments):
 @pytest.fixture(scope="module")
 def secured(place):
     """A registry that speaks HTTPS only, with a certificate of an authority of its own."""
-    if not (authority.available() and registry.available()):
-        pytest.skip("needs openssl and docker-registry, see scripts/install-test-tools")
+    needs("openssl", "docker-registry")
     made = authority.certificate(place / "tls", "127.0.0.1")
     log = place / "registry.log"
     registry_ = Registry(place / "registry", free_ports(1)[0], log, made)

@@ -2,12 +2,9 @@
 
 import pytest
 
-from outrigger_testenv import browser
 from outrigger_testenv.browser import Browser
 
-pytestmark = pytest.mark.skipif(
-    not browser.available(), reason="chromium is not installed, see scripts/install-test-tools"
-)
+pytestmark = pytest.mark.needs("chromium")
 
 
 @pytest.mark.parametrize("written", ["", "1", "1\n"])

@@ -15,6 +15,7 @@ from outrigger_testenv.client import request, selector
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.load import Load
 from outrigger_testenv.stack import merge
+from outrigger_testenv.tools import needs
 from outrigger_testenv.variants import better, good
 
 MODEL = "metrics/tiny"
@@ -50,8 +51,7 @@ def profiled(package, directory):
 @pytest.fixture
 def stack(own_stack, tmp_path, needs_registry):
     """One with all that can be configured: TLS where it is in nobody's way, traces, canaries."""
-    if not authority.available():
-        pytest.skip("needs openssl, see scripts/install-test-tools")
+    needs("openssl")
     made = authority.certificate(tmp_path / "authority", "127.0.0.1")
     tls = {"certificate": str(made.file), "key": str(made.key), "http": "server"}
     plain = dict.fromkeys(("grpc", "health", "admin"), "plain")

@@ -10,6 +10,7 @@ from outrigger_testenv.chart.render import CHART
 from outrigger_testenv.client import request, selector
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.processes import free_ports
+from outrigger_testenv.tools import needs
 
 MODEL = "monitoring/tiny"
 USERS = pd.DataFrame({"age": [30]})
@@ -25,8 +26,7 @@ TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 @pytest.fixture
 def prometheus(tmp_path):
     """Makes one that scrapes a stack's server."""
-    if not monitoring.available():
-        pytest.skip("prometheus is not installed, see scripts/install-test-tools")
+    needs("prometheus")
     made = []
 
     def make(stack):

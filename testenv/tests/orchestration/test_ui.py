@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from outrigger_testenv import browser, images
+from outrigger_testenv import images
 from outrigger_testenv.binary import outrigger, repository
 from outrigger_testenv.browser import Browser
 from outrigger_testenv.client import request, selector
@@ -17,6 +17,7 @@ from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.load import Load
 from outrigger_testenv.variants import better, constant, good
 
+pytestmark = pytest.mark.needs("chromium")
 PICTURES = repository() / "testenv" / "build" / "ui"
 DESKTOP, PHONE = (1240, 900), (360, 740)
 # What the page and its first events may weigh.
@@ -34,10 +35,8 @@ TRIAL = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def needs_browser():
-    """Skips where Chromium could not be installed."""
-    if not browser.available():
-        pytest.skip("chromium is not installed, see scripts/install-test-tools")
+def pictures():
+    """Says where they are."""
     yield
     print(f"\npictures of the page: {PICTURES}")
 

@@ -7,7 +7,10 @@ use std::{
 };
 
 use outrigger_core::{LayerKind, Reason};
-use outrigger_testkit::registry::{docker_registry, docker_registry_with_password};
+use outrigger_testkit::{
+    registry::{docker_registry, docker_registry_with_password},
+    tools::there,
+};
 
 use crate::support::{bytes, client, client_with, image, login, reference};
 
@@ -65,13 +68,10 @@ async fn a_real_registry_with_a_password() {
     assert_eq!(client.resolve(&latest).await.unwrap(), digest);
 }
 
-/// Whether it ran; says so when the tool is missing.
+/// Whether it ran: it may be missing.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let Ok(output) = output else {
-        eprintln!("skipped: {program} cannot be run; apt install {program}");
-        return false;
-    };
+    let Some(output) = there(program, output) else { return false };
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {text}");
     true

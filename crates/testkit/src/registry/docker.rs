@@ -9,6 +9,8 @@ use std::{
 
 use tempfile::TempDir;
 
+use crate::tools::there;
+
 /// A running `docker-registry` on loopback; stopped when dropped.
 #[derive(Debug)]
 pub struct DockerRegistry {
@@ -32,7 +34,7 @@ impl Drop for DockerRegistry {
 }
 
 /// Starts `docker-registry` on a free port over an empty directory. None when
-/// it is not installed: the test then says so and does nothing.
+/// it is not installed: the test then says so and does nothing, or fails under CI.
 pub fn docker_registry() -> Option<DockerRegistry> {
     start("")
 }
@@ -66,15 +68,7 @@ fn start(htpasswd: &str) -> Option<DockerRegistry> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn();
-    let mut child = match spawned {
-        Ok(child) => child,
-        Err(error) => {
-            eprintln!(
-                "skipped: docker-registry cannot be run ({error}); apt install docker-registry"
-            );
-            return None;
-        }
-    };
+    let mut child = there("docker-registry", spawned)?;
     let host = listening(&mut child);
     Some(DockerRegistry { child, host, _directory: directory })
 }
