@@ -23,7 +23,12 @@ from outrigger_testenv.chart.render import render
 from outrigger_testenv.chart.user import ARBITRARY_USER, may_change_user
 from outrigger_testenv.client import Client, selector
 from outrigger_testenv.errors import OutriggerError
+from outrigger_testenv.processes import free_ports
+from outrigger_testenv.proxy import Proxy
+from outrigger_testenv.registry import Registry
+from outrigger_testenv.signing import Signer
 from outrigger_testenv.stack import merge
+from outrigger_testenv.tools import needs
 
 REQUEST = {
     "model": {"name": "churn"},
@@ -39,6 +44,24 @@ PRELOADED = {
     "tests": {"request": REQUEST},
 }
 BATCHING = {"enabled": True, "perModel": True, "maxBatchSize": 64, "allowedSizes": [16, 64]}
+# A registry that only the proxy leads to, with a certificate by an authority that only the
+# bundle has, and models that must be signed.
+HOST = "registry.example"
+FROM_REGISTRY = {
+    "config": {
+        "images": {
+            "repository": f"{HOST}/team",
+            "signatures": [{"prefix": HOST, "keys": ["/etc/outrigger/keys/cosign.pub"]}],
+        },
+        "models": [{"name": "churn", "preload": True}],
+    },
+    "baseline": {"reference": ""},
+    "registry": {
+        "caBundle": {"existingConfigMap": "company-ca"},
+        "signatureKeys": {"existingSecret": "cosign-keys"},
+    },
+    "proxy": {"noProxy": ".svc,10.0.0.0/8"},
+}
 # Cases of values, and what is changed of them.
 KINDS = {
     "native-sidecar": ("minimal", {"engine": {"nativeSidecar": True}}),
@@ -46,6 +69,7 @@ KINDS = {
     "arbitrary-user": ("minimal", {"openshift": True}),
     "batching": ("minimal", {"engine": {"batching": BATCHING}}),
     "secured": ("secured", {}),
+    "from-registry": ("minimal", FROM_REGISTRY),
 }
 FILES = ("ca.crt", "tls.key", "tls.crt")
 SERVICE = "demo-outrigger.models.svc"
@@ -74,6 +98,28 @@ def volumes(tmp_path_factory):
         yield {each.name: each for each in volumes.iterdir()}
 
 
+@pytest.fixture(scope="module")
+def outside(volumes, tmp_path_factory):
+    """The registry, the proxy to it, and the volumes with whom to trust; yields the last two."""
+    needs("docker-registry", "openssl")
+    directory = tmp_path_factory.mktemp("outside")
+    made = authority.certificate(directory / "authority", "127.0.0.1", HOST)
+    registry = Registry(directory / "data", free_ports(1)[0], directory / "log", made)
+    registry.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OUTRIGGER_CA", str(made.authority))
+        package = variants.tiny(directory / "tiny", 0.25)
+        digest = package.push(registry.reference("team/churn", "latest"))
+    trusted = {name: volumes["registry"].with_name(name) for name in ("ca", "keys")}
+    signer = Signer(trusted["keys"] / "cosign.pub")
+    signer.sign(registry, "team/churn", digest)
+    trusted["ca"].mkdir()
+    (trusted["ca"] / "ca.crt").write_text(made.authority.read_text())
+    with Proxy({f"{HOST}:443": registry.host}) as proxy:
+        yield proxy, trusted
+    registry.stop()
+
+
 def certificates(directory):
     """The files of the Secrets with the pods' certificate and its authority."""
     if not authority.available():
@@ -93,10 +139,14 @@ def pod(request, volumes):
     """The pod, running."""
     if request.param == "arbitrary-user" and not may_change_user():
         pytest.skip("needs root, setpriv, and binaries that others may read")
-    if request.param == "secured" and "tls" not in volumes:
-        pytest.skip("needs openssl, see scripts/install-test-tools")
+    if request.param == "secured":
+        needs("openssl")
     case, changes = KINDS[request.param]
     values = merge(merge(CASES[case].values, PRELOADED), changes)
+    if request.param == "from-registry":
+        proxy, trusted = request.getfixturevalue("outside")
+        values = merge(values, {"proxy": {"https": proxy.url}})
+        volumes = volumes | trusted
     failures = request.session.testsfailed
     with LocalPod(render(values), volumes) as made:
         yield made.start()
@@ -169,6 +219,13 @@ def test_it_answers_strangers_only_where_it_is_not_secured(pod, volumes):
     with pytest.raises(urllib.error.HTTPError) as refused:
         stranger.post()
     assert refused.value.code == 401
+
+
+def test_it_verifies_signatures_where_keys_are_mounted(pod):
+    found = r'^outrigger_signature_verifications_total\{outcome="found"\} (\d+)$'
+    (verified,) = re.findall(found, pod.get("/metrics")[1], re.MULTILINE)
+    has_keys = any(each["name"] == "keys" for each in pod.rendered.pod["volumes"])
+    assert (int(verified) > 0) == has_keys
 
 
 def test_helm_test_sends_its_requests(pod):
