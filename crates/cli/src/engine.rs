@@ -105,7 +105,8 @@ pub(crate) struct Arguments {
     #[arg(long = "batching_parameters_file", value_name = "PATH")]
     batching_parameters_file: Option<PathBuf>,
 
-    /// Accepted with --enable_batching; the batching_params.pbtxt of models are not read
+    /// With --enable_batching only. The batching_params.pbtxt of models are checked, and
+    /// have no further effect
     #[arg(long = "enable_per_model_batching_parameters", default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     enable_per_model_batching_parameters: bool,
@@ -170,6 +171,7 @@ impl Arguments {
             grpc_max_threads: self.grpc_max_threads,
             batching: self.enable_batching,
             batching_parameters_file: self.batching_parameters_file,
+            per_model_batching: self.enable_per_model_batching_parameters,
             model_warmup: self.enable_model_warmup,
             serialization_as_tensor_content: self.enable_serialization_as_tensor_content,
             allow_version_labels_for_unavailable_models: self

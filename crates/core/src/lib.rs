@@ -17,6 +17,7 @@ mod reason;
 mod servable;
 pub mod serving;
 mod stage;
+mod step;
 pub mod tags;
 mod tensor;
 
@@ -31,4 +32,5 @@ pub use policy::{Backoff, Policy};
 pub use reason::{Code, Reason, Retry};
 pub use servable::{ServableId, ServableName, Version};
 pub use stage::Stage;
+pub use step::Step;
 pub use tensor::{Content, DType, Tensor};

@@ -8,10 +8,15 @@ use std::{
 use tonic::Code;
 
 use crate::{
+    config,
     servable::Servable,
     status::Status,
     tensorflow::{Runtime, Threads},
 };
+
+/// A model's own `BatchingParameters`, in text format.
+const BATCHING: &str = "batching_params.pbtxt";
+const WARMUP: &str = "assets.extra/tf_serving_warmup_requests";
 
 /// Loads one version of one model. Called from threads that may block.
 pub trait Loader<S>: Send + Sync + 'static {
@@ -37,19 +42,40 @@ pub struct SavedModelLoader {
     runtime: Runtime,
     directory: PathBuf,
     threads: Threads,
-    mention_warmup: bool,
+    files: BesideModel,
+}
+
+/// Which files of a model are looked at that this engine makes no use of.
+#[derive(Debug, Clone, Copy)]
+pub struct BesideModel {
+    /// Its batching parameters: malformed ones fail the load.
+    pub batching: bool,
+    /// Its warmup requests: that they are not replayed is logged.
+    pub warmup: bool,
 }
 
 impl SavedModelLoader {
-    /// A loader for the SavedModel in `directory`. Its warmup requests are never
-    /// replayed; `mention_warmup` logs so when there are any.
-    pub fn new(
-        runtime: Runtime,
-        directory: PathBuf,
-        threads: Threads,
-        mention_warmup: bool,
-    ) -> Self {
-        Self { runtime, directory, threads, mention_warmup }
+    /// A loader for the SavedModel in `directory`.
+    pub fn new(runtime: Runtime, directory: PathBuf, threads: Threads, files: BesideModel) -> Self {
+        Self { runtime, directory, threads, files }
+    }
+
+    fn check_batching(&self) -> Result<(), Status> {
+        let file = self.directory.join(BATCHING);
+        if !self.files.batching || !file.exists() {
+            return Ok(());
+        }
+        config::check_batching(&file)
+            .map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))
+    }
+
+    fn mention_warmup(&self) {
+        if self.files.warmup && self.directory.join(WARMUP).exists() {
+            tracing::warn!(
+                path = %self.directory.display(),
+                "the model has warmup requests, which this engine does not replay"
+            );
+        }
     }
 }
 
@@ -67,15 +93,9 @@ impl Loader<Servable> for SavedModelLoader {
     }
 
     fn load(&self) -> Result<Servable, Status> {
+        self.check_batching()?;
         let servable = Servable::load(self.runtime, &self.directory, self.threads)?;
-        if self.mention_warmup
-            && self.directory.join("assets.extra/tf_serving_warmup_requests").exists()
-        {
-            tracing::warn!(
-                path = %self.directory.display(),
-                "the model has warmup requests, which this engine does not replay"
-            );
-        }
+        self.mention_warmup();
         Ok(servable)
     }
 

@@ -36,6 +36,8 @@ pub struct Options {
     pub batching: bool,
     /// A file with `BatchingParameters` in text format, which are only checked.
     pub batching_parameters_file: Option<PathBuf>,
+    /// Check the models' own files of such parameters; one that is malformed fails the load.
+    pub per_model_batching: bool,
     /// Say so when a model has warmup requests, which are not replayed.
     pub model_warmup: bool,
     /// Answer with `tensor_content` instead of lists of values.
@@ -76,6 +78,7 @@ impl Options {
             grpc_max_threads: 0,
             batching: false,
             batching_parameters_file: None,
+            per_model_batching: false,
             model_warmup: true,
             serialization_as_tensor_content: false,
             allow_version_labels_for_unavailable_models: false,

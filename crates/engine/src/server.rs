@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{self, ConfigError},
     connections,
-    loader::{Loader, SavedModelLoader},
+    loader::{BesideModel, Loader, SavedModelLoader},
     manager::{self, Manager},
     options::{Models, Options},
     reload::{self, Reloader, cores},
@@ -244,9 +244,9 @@ fn surface(runtime: Runtime, options: &Options) -> Surface {
         retry_interval: options.load_retry_interval,
     });
     let monitor = manager.bus().monitor();
-    let mention_warmup = options.model_warmup;
+    let files = BesideModel { batching: options.per_model_batching, warmup: options.model_warmup };
     let make_loader = move |path: &Path| -> Arc<dyn Loader<Servable>> {
-        Arc::new(SavedModelLoader::new(runtime, path.to_owned(), threads, mention_warmup))
+        Arc::new(SavedModelLoader::new(runtime, path.to_owned(), threads, files))
     };
     let config = reload::Config {
         make_loader: Arc::new(make_loader),

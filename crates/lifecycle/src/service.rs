@@ -7,6 +7,7 @@ mod effects;
 mod publish;
 mod reloads;
 mod start;
+mod steps;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,6 +35,7 @@ use self::{
     bring_ups::BringUps,
     canaries::{Arms, Canaries},
     reloads::Reloads,
+    steps::Steps,
 };
 use crate::{
     Config, Error, Handle, Replayed,
@@ -86,6 +88,7 @@ pub struct Service {
     /// Until it runs.
     worker: Option<Worker>,
     bring_ups: BringUps,
+    steps: Steps,
     reloads: Reloads,
     journal: (u64, Arc<Legacy>),
     /// Versions up to this one are of earlier processes.
@@ -183,6 +186,7 @@ pub fn start(
         aside,
         worker: Some(worker),
         bring_ups: BringUps::default(),
+        steps: Steps::default(),
         reloads: Reloads::default(),
         journal: (0, Arc::default()),
         inherited: Version(0),

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use outrigger_core::{Digest, Failure, ModelName, ServableId, Stage, Tag};
+use outrigger_core::{Digest, Failure, ModelName, ServableId, Stage, Step, Tag};
+use tokio::time::Instant;
 
 use crate::{CanaryPhase, CanaryView, Replayed};
 
@@ -15,6 +16,9 @@ pub struct Snapshot {
     pub engine: EngineView,
     /// Preloads have succeeded or failed for good, and the engine answers.
     pub ready: bool,
+    /// Since when the version that got no further for the longest time has been in each
+    /// step; one that waits for others gets further with them.
+    pub steps: BTreeMap<Step, Instant>,
 }
 
 /// A model: its tags and the versions known of it.

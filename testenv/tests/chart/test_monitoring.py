@@ -161,6 +161,19 @@ def test_the_page_has_every_alert_with_its_cause_and_remedy(everything):
         assert all((seen, cause, remedy)), alert
 
 
+def test_every_alert_that_a_page_or_a_value_names_is_one(everything):
+    alerts = {each["alert"] for each in prometheus.alerts(everything)}
+    pages = [*repository().glob("*.md"), *(repository() / "docs").glob("*.md")]
+    files = [*pages, *CHART.rglob("*.yaml"), *CHART.rglob("*.json"), *CHART.rglob("*.t*")]
+    named = {
+        (str(file.relative_to(repository())), name)
+        for file in files
+        for name in re.findall(r"\bOutrigger[A-Z]\w*", file.read_text())
+    }
+    assert len(named) > len(alerts)
+    assert [(file, name) for file, name in sorted(named) if name not in alerts] == []
+
+
 def test_panels_do_not_overlap_and_are_described(everything):
     taken = set()
     for panel in prometheus.dashboard(everything)["panels"]:

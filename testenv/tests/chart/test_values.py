@@ -137,6 +137,7 @@ def test_the_models_have_every_key_of_the_reference():
         ({"config": {"tls": {"grpc": "maybe"}}}, "/config/tls/grpc"),
         ({"config": {"auth": {"callers": {"ci": ["read"]}}}}, "/config/auth/callers"),
         ({"baseline": {"reference": "r.example/b:latest"}}, "/baseline/reference"),
+        ({"monitoring": {"rules": {"disabled": ["Absent"]}}}, "/monitoring/rules/disabled/0"),
     ],
 )
 def test_the_schema_refuses(values, complaint):
@@ -168,6 +169,10 @@ def test_the_schema_refuses(values, complaint):
         ),
         ({"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 0}}, "autoscaling"),
         ({"drain": {"delaySeconds": 30, "graceSeconds": 30}}, "drain.graceSeconds"),
+        (
+            {"monitoring": {"rules": {"disabled": ["OutriggerAbsent", "OutriggerOverload"]}}},
+            "monitoring.rules.disabled: there is no alert OutriggerOverload, only OutriggerAbsent,",
+        ),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(values, complaint):

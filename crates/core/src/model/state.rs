@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Attempt, Moment, ServableId, Stage};
+use crate::{Attempt, Moment, ServableId, Stage, Step};
 
 /// Where a version stands. Each state owns only what it needs; the attempt of a
 /// state is the one whose completion ends it.
@@ -85,6 +85,21 @@ impl State {
             | Self::Leaving { .. }
             | Self::Unloading { .. } => Stage::Loaded,
             Self::Serving { .. } | Self::Draining { .. } => Stage::Available,
+        }
+    }
+
+    /// What is being done with it; `None`: it rests or serves.
+    pub fn step(&self) -> Option<Step> {
+        match self {
+            Self::New | Self::Downloaded | Self::Serving { .. } => None,
+            Self::Pulling { .. } => Some(Step::Pull),
+            Self::Preparing { .. } => Some(Step::Prepare),
+            Self::Publishing { .. } => Some(Step::Publish),
+            Self::Deleting { .. } => Some(Step::Delete),
+            Self::Loading { .. } => Some(Step::Load),
+            Self::Checking { .. } => Some(Step::Gate),
+            Self::Leaving { .. } | Self::Draining { .. } => Some(Step::Drain),
+            Self::Unloading { .. } => Some(Step::Unload),
         }
     }
 

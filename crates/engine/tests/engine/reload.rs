@@ -50,6 +50,29 @@ async fn a_directory_without_a_model_fails_in_tensorflows_words() {
 }
 
 #[tokio::test]
+async fn a_models_own_batching_parameters_are_checked_when_they_are_asked_for() {
+    const MALFORMED: &str = "max_batch_size: 8";
+    let message = "line 1: max_batch_size needs a message in braces";
+    for (per_model_batching, parameters, problem) in [
+        (true, "max_batch_size { value: 8 }", None),
+        (true, MALFORMED, Some(message)),
+        (false, MALFORMED, None),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let options = Options { batching: true, per_model_batching, ..options(root.path()) };
+        let local = Local::with(root, options).await;
+        local.write("half", 1, &affine(0.5, 2.0));
+        let file = local.root.path().join("half/1/batching_params.pbtxt");
+        fs::write(file, parameters).unwrap();
+        let loaded = local.reload(vec![local.model("half", &[1])]).await;
+        let told = loaded.err().map(|status| status.message().to_owned());
+        let fits = |told: &String| problem.is_some_and(|problem| told.contains(problem));
+        assert!(told.as_ref().map_or(problem.is_none(), fits), "{parameters}: {told:?}");
+        local.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn the_status_of_what_was_never_seen_is_not_found() {
     let local = Local::start().await;
     local.serve("half", &affine(0.5, 2.0)).await;

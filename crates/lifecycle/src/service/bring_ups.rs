@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outrigger_core::{
-    ModelKey, ModelName,
+    ModelKey, ModelName, Step,
     model::{ModelMachine, State},
 };
 use outrigger_trace::{Parent, Span, SpanKind, Tracer};
@@ -88,14 +88,7 @@ impl BringUp {
     }
 }
 
-/// What a state is a step of, on the way into service.
+/// What is done in a state, on the way into service.
 fn step(state: &State) -> Option<&'static str> {
-    match state {
-        State::Pulling { .. } => Some("pull"),
-        State::Preparing { .. } => Some("prepare"),
-        State::Publishing { .. } => Some("publish"),
-        State::Loading { .. } => Some("load"),
-        State::Checking { .. } => Some("gate"),
-        _ => None,
-    }
+    state.step().filter(|step| step.leads_up()).map(Step::as_str)
 }

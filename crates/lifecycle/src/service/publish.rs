@@ -42,6 +42,7 @@ impl Service {
         self.publish_routes(&changed, now);
         self.note_stages(&changed, now);
         self.trace_bring_ups(&changed);
+        self.note_steps(&changed, now);
         self.forget_prepared();
         if !changed.is_empty() {
             self.show_canaries(now);
@@ -173,7 +174,11 @@ impl Service {
         let views: Vec<_> = views
             .filter(|(name, view)| last.models.get(*name).map(|it| &**it) != view.as_ref())
             .collect();
-        if views.is_empty() && engine == last.engine && ready == last.ready {
+        let steps = self.steps.oldest().into_iter();
+        let steps: BTreeMap<_, _> =
+            steps.map(|(step, since)| (step, self.clock.instant(since))).collect();
+        let others = engine == last.engine && ready == last.ready && steps == last.steps;
+        if views.is_empty() && others {
             return;
         }
         let mut models = last.models.clone();
@@ -183,7 +188,7 @@ impl Service {
                 None => drop(models.remove(name)),
             }
         }
-        self.outside.snapshot.send_replace(Arc::new(Snapshot { models, engine, ready }));
+        self.outside.snapshot.send_replace(Arc::new(Snapshot { models, engine, ready, steps }));
     }
 
     fn engine_view(&self) -> EngineView {

@@ -1,10 +1,14 @@
 //! Models that requests ask for.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
-use outrigger_core::{Arm, Reason, Selector, Stage};
-use outrigger_lifecycle::ModelEntry;
-use outrigger_testkit::engine::{Gate, Loading};
+use outrigger_core::{Arm, Reason, Selector, Stage, Step};
+use outrigger_lifecycle::{Handle, ModelEntry};
+use outrigger_testkit::{
+    engine::{Gate, Loading, Predicting, row_sums},
+    registry,
+    saved_model::package_dir,
+};
 use tokio::time::Instant;
 
 use crate::rig::{PATIENCE, Rig, acquire, acquire_within, model, name, predict, stage, tag, until};
@@ -72,6 +76,46 @@ async fn a_slow_model_delays_no_other() {
     assert_eq!(rig.engine.violations(), []);
 }
 
+/// Waits until versions are in this step, and in no other.
+async fn until_only_in(handle: &Handle, step: Option<Step>) {
+    until(handle, |it| it.steps.keys().eq(step.as_ref())).await;
+}
+
+#[tokio::test]
+async fn a_version_that_hangs_is_seen_in_the_step_that_it_hangs_in() {
+    let (rig, handle) = Rig::started_with_silent_engine().await;
+    acquire(&handle, "churn").await.expect("served");
+    until_only_in(&handle, None).await;
+    let registry = registry::Gate::new();
+    let layers = registry::Rule::get("team/slow/blobs/").answered_after(&registry);
+    rig.registry.script(layers);
+    let (loads, answers) = (Gate::closed(), Gate::closed());
+    let held = loads.clone();
+    rig.engine.on_load(move |load| match load.name.starts_with("slow") {
+        true if load.path.is_symlink() => Loading::Held(held.clone()),
+        _ => Loading::Normal,
+    });
+    let held = answers.clone();
+    rig.engine.on_predict(move |prediction| {
+        Predicting::Held(held.clone(), Box::new(row_sums(prediction)))
+    });
+    rig.push("slow", "latest", &model(2));
+    let waiting = acquire_within(&handle, "slow", Duration::from_millis(1)).await;
+    assert_eq!(waiting.expect_err("it hangs").reason, Reason::ModelLoading);
+    until_only_in(&handle, Some(Step::Pull)).await;
+    registry.open();
+    until_only_in(&handle, Some(Step::Load)).await;
+    loads.open();
+    until_only_in(&handle, Some(Step::Gate)).await;
+    answers.open();
+    let lease = acquire(&handle, "slow").await.expect("slow, but there");
+    until_only_in(&handle, None).await;
+    handle.unload(&name("slow"), &tag("latest"), false).await.expect("known");
+    until_only_in(&handle, Some(Step::Drain)).await;
+    drop(lease);
+    until_only_in(&handle, None).await;
+}
+
 #[tokio::test]
 async fn models_of_one_image_share_one_pull() {
     let mut rig = Rig::new().await;
@@ -127,19 +171,53 @@ async fn demand_while_draining_brings_the_same_servable_back() {
     until(&handle, digest_gone).await;
 }
 
-#[tokio::test]
-async fn images_in_a_layout_directory_need_no_registry() {
-    let mut rig = Rig::new().await;
-    let data = rig.dir.path().join("data");
-    outrigger_testkit::saved_model::package_dir(&data, &model(1)).expect("written");
+/// Takes models from a layout directory; pushes what a directory named `data` holds.
+async fn push_to_layout(rig: &mut Rig, name: &str) {
     let layout = format!("oci:{}", rig.dir.path().join("images").display());
     let reference: outrigger_oci::Reference =
-        format!("{layout}/churn:latest").parse().expect("valid");
+        format!("{layout}/{name}:latest").parse().expect("valid");
     let client = outrigger_oci::Client::new(Default::default()).expect("a client");
+    let data = rig.dir.path().join("data");
     let image = outrigger_oci::build::image_from_dir(&data, Default::default()).expect("built");
     client.push(&reference, &image).await.expect("pushed");
     rig.config.images.repository = Some(layout.clone());
     rig.config.images.allowed = vec![layout];
+}
+
+#[tokio::test]
+async fn images_in_a_layout_directory_need_no_registry() {
+    let mut rig = Rig::new().await;
+    package_dir(&rig.dir.path().join("data"), &model(1)).expect("written");
+    push_to_layout(&mut rig, "churn").await;
     let handle = rig.start();
     acquire(&handle, "churn").await.expect("served");
+}
+
+#[tokio::test]
+async fn a_models_batching_parameters_lie_where_the_engine_loads_it() {
+    const PARAMETERS: &str = "max_batch_size { value: 64 }\n";
+    let mut rig = Rig::new().await;
+    let data = rig.dir.path().join("data");
+    let directory = data.join("tensorflow_serving_model/model");
+    package_dir(&data, &model(1)).expect("written");
+    fs::write(directory.join("batching_params.pbtxt"), PARAMETERS).expect("written");
+    push_to_layout(&mut rig, "plain").await;
+    // As exporters write it.
+    fs::rename(&directory, data.join("7")).expect("moved");
+    fs::create_dir(&directory).expect("made");
+    fs::rename(data.join("7"), directory.join("7")).expect("moved");
+    push_to_layout(&mut rig, "numbered").await;
+    let (loads, mut loaded) = tokio::sync::mpsc::unbounded_channel();
+    rig.engine.on_load(move |load| {
+        if load.path.is_symlink() {
+            let file = load.path.join("batching_params.pbtxt");
+            loads.send(fs::read_to_string(file).ok()).expect("awaited");
+        }
+        Loading::Normal
+    });
+    let handle = rig.start();
+    for name in ["plain", "numbered"] {
+        acquire(&handle, name).await.expect("served");
+        assert_eq!(loaded.recv().await, Some(Some(PARAMETERS.to_owned())), "{name}");
+    }
 }

@@ -1,7 +1,8 @@
-//! What is looked up when somebody asks: the process's own figures, and the memory
-//! of versions, whose series end with them.
+//! What is looked up when somebody asks: the process's own figures, the memory of
+//! versions, whose series end with them, and how long they have been in a step.
 
 mod process;
+mod steps;
 mod versions;
 
 use std::fmt::Write as _;
@@ -17,6 +18,7 @@ const MOST_FILES: &str = "process_max_fds";
 const STARTED: &str = "process_start_time_seconds";
 const THREADS: &str = "process_threads";
 const MEMORY: &str = "outrigger_model_memory_bytes";
+const STEP_AGE: &str = "outrigger_model_step_age_seconds";
 
 /// What is looked up.
 pub(super) const METRICS: &[Metric] = &[
@@ -65,6 +67,14 @@ pub(super) const METRICS: &[Metric] = &[
                files: an engine does not tell. Only versions that are there now have a series; \
                those of models that share a label are added up under the digest other.",
     },
+    Metric {
+        name: STEP_AGE,
+        kind: MetricKind::Gauge,
+        labels: &["step"],
+        help: "How long a version has been in a step (pull, prepare, publish, load, gate, drain, \
+               unload, delete) and got no further: that of the longest time, 0 while none is in \
+               it. One that waits behind others counts from when the last of them was through.",
+    },
 ];
 
 /// All of it in Prometheus' text format.
@@ -79,6 +89,12 @@ pub(super) fn render(snapshot: &Snapshot) -> String {
         (labels, bytes as f64)
     });
     family(&mut text, MEMORY, memory);
+    let ages = steps::ages(snapshot).into_iter();
+    family(
+        &mut text,
+        STEP_AGE,
+        ages.map(|(step, age)| (format!("{{step=\"{}\"}}", step.as_str()), age)),
+    );
     text
 }
 
@@ -102,16 +118,35 @@ fn family(text: &mut String, name: &str, series: impl IntoIterator<Item = (Strin
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use outrigger_core::Step;
+    use tokio::time::Instant;
+
     use super::*;
 
     #[test]
     fn the_process_tells_of_itself() {
         let text = render(&Snapshot::default());
-        for metric in METRICS.iter().filter(|metric| metric.name != MEMORY) {
+        for metric in METRICS.iter().filter(|metric| metric.labels.is_empty()) {
             let value = text.lines().find_map(|line| line.strip_prefix(metric.name)).map(str::trim);
             let value: f64 = value.unwrap_or_else(|| panic!("{}", metric.name)).parse().unwrap();
             assert!(value >= 0.0, "{}: {value}", metric.name);
         }
         assert!(!text.contains(MEMORY), "no version, no series");
+    }
+
+    #[test]
+    fn every_step_is_told_of_with_the_time_that_a_version_has_been_in_it() {
+        let second = Duration::from_secs(1);
+        let began = Instant::now().checked_sub(second).expect("the machine is up for longer");
+        let steps = [(Step::Gate, began)].into();
+        let text = render(&Snapshot { steps, ..Snapshot::default() });
+        for step in Step::ALL {
+            let series = format!("{STEP_AGE}{{step=\"{}\"}} ", step.as_str());
+            let age = text.lines().find_map(|line| line.strip_prefix(&series)).expect(&series);
+            let age: f64 = age.parse().unwrap();
+            assert_eq!(age >= second.as_secs_f64(), step == Step::Gate, "{series}{age}");
+        }
     }
 }

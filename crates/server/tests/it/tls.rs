@@ -1,6 +1,7 @@
 //! TLS of the listeners: who trusts whom, rotation, and peers that misbehave.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -12,6 +13,7 @@ use outrigger_proto::outrigger::v1::{
     ListModelsRequest, model_service_client::ModelServiceClient,
     prediction_service_client::PredictionServiceClient,
 };
+use outrigger_server::Addresses;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -152,68 +154,104 @@ async fn both_protocols_are_offered() {
     assert_eq!(old.get(&url).send().await.unwrap().version(), reqwest::Version::HTTP_11);
 }
 
+/// The listeners, each asked for what it is there for.
+const LISTENERS: [&str; 4] = ["grpc", "http", "health", "admin"];
+
 /// Callers that send one request after the other until told to stop.
 #[derive(Clone)]
 struct Load {
-    address: [std::net::SocketAddr; 2],
+    addresses: [SocketAddr; 4],
     authorities: Arc<str>,
     stop: Arc<AtomicBool>,
-    kept: Arc<AtomicUsize>,
-    new: Arc<AtomicUsize>,
+    /// Answers of each listener, over new connections and over kept ones.
+    answers: Arc<[[AtomicUsize; 2]; 4]>,
     failed: Arc<AtomicUsize>,
 }
 
+/// A caller of one listener.
+enum Caller {
+    Predict(PredictionServiceClient<Channel>),
+    Post(reqwest::Client, String),
+    Get(reqwest::Client, String),
+    List(ModelServiceClient<Channel>),
+}
+
 impl Load {
-    fn note(&self, count: &AtomicUsize, failed: Option<String>) {
-        count.fetch_add(1, SeqCst);
-        if let Some(failed) = failed {
-            self.failed.fetch_add(1, SeqCst);
-            eprintln!("failed: {failed}");
+    fn new(at: Addresses, authorities: &Arc<str>) -> Self {
+        Self {
+            addresses: [at.grpc, at.http, at.health, at.admin],
+            authorities: Arc::clone(authorities),
+            stop: Arc::default(),
+            answers: Arc::default(),
+            failed: Arc::default(),
         }
     }
 
-    /// Waits for so many answers on either kind of connection.
+    /// Waits for so many answers of each listener on either kind of connection.
     async fn until_answered(&self, answers: usize) {
-        while self.kept.load(SeqCst) < answers || self.new.load(SeqCst) < answers {
+        while self.answers.iter().flatten().any(|count| count.load(SeqCst) < answers) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    fn channel(&self) -> Channel {
-        channel(self.address[0], &self.authorities, None)
+    /// All answers over new connections, and over kept ones.
+    fn answered(&self) -> [usize; 2] {
+        [0, 1].map(|keep| self.answers.iter().map(|of| of[keep].load(SeqCst)).sum())
     }
 
-    async fn grpc(self, keep: bool) {
-        let mut client = PredictionServiceClient::new(self.channel());
-        while !self.stop.load(SeqCst) {
-            if !keep {
-                client = PredictionServiceClient::new(self.channel());
-            }
-            let failed = client.predict(request(&[(1.0, 1.0)])).await.err();
-            let count = if keep { &self.kept } else { &self.new };
-            self.note(count, failed.map(|status| format!("{status:?}")));
+    /// A caller that has no connection yet.
+    fn caller(&self, listener: usize) -> Caller {
+        let address = self.addresses[listener];
+        let channel = || channel(address, &self.authorities, None);
+        let client = || http(&self.authorities, None);
+        match LISTENERS[listener] {
+            "grpc" => Caller::Predict(PredictionServiceClient::new(channel())),
+            "http" => Caller::Post(client(), format!("https://{address}/v1/predict")),
+            "health" => Caller::Get(client(), format!("https://{address}/healthz")),
+            _ => Caller::List(ModelServiceClient::new(channel())),
         }
     }
 
-    async fn http(self, keep: bool) {
-        let body = json!({
-            "model": {"name": MODEL},
-            "user": {"u0": 0.5},
-            "treatments": [{"id": "a", "features": {"t0": 1, "t1": 2.5}}],
-        });
-        let url = format!("https://{}/v1/predict", self.address[1]);
-        let mut client = http(&self.authorities, None);
+    async fn ask(self, listener: usize, keep: bool) {
+        let mut caller = self.caller(listener);
         while !self.stop.load(SeqCst) {
             if !keep {
-                client = http(&self.authorities, None);
+                caller = self.caller(listener);
             }
-            let failed = match client.post(&url).json(&body).send().await {
-                Ok(answer) if answer.status().is_success() => None,
-                Ok(answer) => Some(answer.status().to_string()),
-                Err(error) => Some(format!("{error:?}")),
-            };
-            let count = if keep { &self.kept } else { &self.new };
-            self.note(count, failed);
+            if let Err(failed) = caller.ask().await {
+                self.failed.fetch_add(1, SeqCst);
+                eprintln!("{} failed: {failed}", LISTENERS[listener]);
+            }
+            self.answers[listener][usize::from(keep)].fetch_add(1, SeqCst);
+        }
+    }
+}
+
+impl Caller {
+    async fn ask(&mut self) -> Result<(), String> {
+        let answer = match self {
+            Self::Predict(client) => {
+                let answer = client.predict(request(&[(1.0, 1.0)])).await;
+                return answer.map(drop).map_err(|status| format!("{status:?}"));
+            }
+            Self::List(client) => {
+                let answer = client.list_models(ListModelsRequest {}).await;
+                return answer.map(drop).map_err(|status| format!("{status:?}"));
+            }
+            Self::Post(client, url) => {
+                let body = json!({
+                    "model": {"name": MODEL},
+                    "user": {"u0": 0.5},
+                    "treatments": [{"id": "a", "features": {"t0": 1, "t1": 2.5}}],
+                });
+                client.post(&*url).json(&body).send().await
+            }
+            Self::Get(client, url) => client.get(&*url).send().await,
+        };
+        match answer {
+            Ok(answer) if answer.status().is_success() => Ok(()),
+            Ok(answer) => Err(answer.status().to_string()),
+            Err(error) => Err(format!("{error:?}")),
         }
     }
 }
@@ -225,32 +263,26 @@ async fn certificates_rotate_under_load_and_no_request_fails() {
     let trusted: Arc<str> = format!("{}{}", authorities[0].pem, authorities[1].pem).into();
     let mut mount = Mount::pair(&authorities[0].server());
     let stack = stack(&mount, None, "server").await;
-    let load = Load {
-        address: [stack.addresses.grpc, stack.addresses.http],
-        authorities: Arc::clone(&trusted),
-        stop: Arc::default(),
-        kept: Arc::default(),
-        new: Arc::default(),
-        failed: Arc::default(),
-    };
+    let load = Load::new(stack.addresses, &trusted);
     let mut callers = JoinSet::new();
-    for keep in [true, false] {
-        for _ in 0..2 {
-            callers.spawn(load.clone().grpc(keep));
-            callers.spawn(load.clone().http(keep));
+    for listener in 0..LISTENERS.len() {
+        for keep in [true, false].repeat(2) {
+            callers.spawn(load.clone().ask(listener, keep));
         }
     }
     for rotation in 1..=ROTATIONS {
         let pair = authorities[rotation % 2].server();
         mount.swap(&files(&pair));
-        until_shown(stack.addresses.grpc, &trusted, &pair).await;
-        until_shown(stack.addresses.http, &trusted, &pair).await;
-        load.until_answered(50 * rotation).await;
+        for (name, address) in LISTENERS.iter().zip(load.addresses) {
+            let shown = until_shown(address, &trusted, &pair);
+            let shown = tokio::time::timeout(Duration::from_secs(180), shown).await;
+            shown.unwrap_or_else(|_| panic!("{name} shows the old certificate"));
+        }
+        load.until_answered(25 * rotation).await;
     }
     load.stop.store(true, SeqCst);
     callers.join_all().await;
-    let (kept, new) = (load.kept.load(SeqCst), load.new.load(SeqCst));
-    let failed = load.failed.load(SeqCst);
+    let ([new, kept], failed) = (load.answered(), load.failed.load(SeqCst));
     println!(
         "bench tls-rotation {failed} failed requests of {kept} on kept connections and {new} on new ones, {ROTATIONS} rotations"
     );

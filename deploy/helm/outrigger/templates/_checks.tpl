@@ -42,6 +42,17 @@
 {{- fail "autoscaling: by CPU, by requests in flight, or both" -}}
 {{- end -}}
 {{- end -}}
+{{- $alerts := list -}}
+{{- range (.Files.Get "monitoring/alerts.yaml" | fromYaml).groups -}}
+{{- range .rules -}}
+{{- $alerts = append $alerts .alert -}}
+{{- end -}}
+{{- end -}}
+{{- range $values.monitoring.rules.disabled -}}
+{{- if not (has . $alerts) -}}
+{{- fail (printf "monitoring.rules.disabled: there is no alert %s, only %s" . (join ", " $alerts)) -}}
+{{- end -}}
+{{- end -}}
 {{- if le (int $values.drain.graceSeconds) (int $values.drain.delaySeconds) -}}
 {{- fail "drain.graceSeconds: it includes delaySeconds, and must be more" -}}
 {{- end -}}
