@@ -31,13 +31,17 @@ demo: venv build tools ## see the whole system work; DATA=path takes the MineTha
 	@$(PY) -m outrigger_testenv.demo $(if $(DATA),--data '$(DATA)')
 
 .PHONY: test
-test: test-rust test-python ## all tests, Rust and Python
+test: test-rust test-fuzz test-python ## all tests, Rust and Python, and a moment of fuzzing
 
 # The engine's tests run in its own directory: they need to be told where the library is.
 .PHONY: test-rust
 test-rust: export OUTRIGGER_TENSORFLOW ?= $(abspath $(VENV))
 test-rust: venv tools ## the Rust tests
 	$(CARGO) test --workspace
+
+.PHONY: test-fuzz
+test-fuzz: ## the transcoder on its corpus, and fuzzed for half a minute
+	fuzz/run 15
 
 .PHONY: test-python
 test-python: venv build tools ## the tests on real processes, of the chart and of the image

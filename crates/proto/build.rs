@@ -22,12 +22,13 @@ fn main() -> Result<()> {
 
     let all = protox::compile(PUBLIC.iter().chain(&ENGINE), [&root])?;
     tonic_prost_build::configure()
+        .build_transport(false)
         .bytes(".tensorflow")
         .bytes(".outrigger.v1.Matrix")
         .bytes(".outrigger.v1.ExplainedTensor")
         .compile_fds(all)?;
 
-    manual::Builder::new().compile(&[outrigger_raw(), engine_raw()]);
+    manual::Builder::new().build_transport(false).compile(&[outrigger_raw(), engine_raw()]);
     Ok(())
 }
 

@@ -133,6 +133,13 @@ struct SplitProgress {
     step_requests: u64,
 }
 
+impl Progress {
+    /// How long it has been on trial.
+    pub fn spent(&self) -> Duration {
+        self.spent
+    }
+}
+
 impl Trial {
     /// A trial that begins, or goes on where an earlier process has left it.
     pub fn new(settings: Arc<Settings>, progress: Progress, now: Moment) -> Self {

@@ -20,6 +20,8 @@ pub struct TagMachine {
     accompanies: bool,
     /// What was tried as a canary and is not wanted any more.
     rejected: Option<Digest>,
+    /// The registry has it no more, and has not had it since.
+    removed: bool,
     /// When the registry names the first, the second answers: it was promoted in
     /// this process alone.
     promoted: Option<(Digest, Digest)>,
@@ -60,6 +62,10 @@ pub enum Event {
     /// That digest takes over without a word from the registry, until the
     /// registry names another one than it does now.
     Promote(Digest),
+    /// The registry says for certain that it has no such tag any more, which was a
+    /// canary's. Nothing is its canary until it names something again; requests for
+    /// it are answered as long as there are any.
+    Removed,
     /// [`Effect::Resolve`] ended.
     Resolved(Attempt, Result<Digest, Failure>),
     /// A version of the model has become available.
@@ -87,6 +93,7 @@ impl TagMachine {
             configured,
             accompanies: false,
             rejected: None,
+            removed: false,
             promoted: None,
             asked_at: Some(now),
             registry: None,
@@ -141,6 +148,9 @@ impl TagMachine {
                 let named = self.registry.or(self.serving);
                 self.promoted = named.map(|named| (named, digest));
             }
+            Event::Removed => {
+                (self.registry, self.rejected, self.removed) = (None, None, true);
+            }
             Event::Resolved(attempt, result) => {
                 if self.lookup != Lookup::Running(attempt) {
                     return (effects, Outcome::late(attempt, self.last));
@@ -162,6 +172,7 @@ impl TagMachine {
         match result {
             Ok(digest) => {
                 self.trouble = None;
+                self.removed = false;
                 self.checked_at = Some(c.now);
                 self.lookup = Lookup::Due(c.now + spread(c.policy.poll_interval, c.jitter));
                 if self.registry.replace(digest) != Some(digest) {
@@ -199,6 +210,9 @@ impl TagMachine {
     }
 
     fn settle(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
+        if self.removed && !self.is_wanted(c.policy, c.now) {
+            self.serving = None;
+        }
         let Lookup::Due(at) = self.lookup else { return };
         if at <= c.now && self.is_followed(c.policy, c.now) {
             let attempt = self.last.begin();
@@ -227,6 +241,18 @@ impl TagMachine {
     /// What was tried as a canary and is not wanted any more.
     pub fn rejected(&self) -> Option<Digest> {
         self.rejected
+    }
+
+    /// What it names as the canary of another tag; `None`: nothing, or it is no
+    /// canary's.
+    pub fn canary(&self) -> Option<Digest> {
+        self.registry.or(self.serving).filter(|_| self.accompanies && !self.removed)
+    }
+
+    /// What answers for it in a later process, before the registry is asked. One that
+    /// was removed is only served as long as it is asked for here.
+    pub fn last_known_good(&self) -> Option<Digest> {
+        self.serving.filter(|_| !self.removed || self.configured)
     }
 
     /// What the registry named, and what was promoted in its place.

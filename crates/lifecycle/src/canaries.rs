@@ -106,7 +106,7 @@ impl From<&ArmStatistics> for FiguresView {
 /// How far a canary has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CanaryPhase {
-    /// One of the two versions is not up.
+    /// One of the two versions is not up, or nobody asks for the tag.
     Waiting,
     /// Live alone is measured.
     WarmingUp,
@@ -323,7 +323,7 @@ pub enum CanaryOutcome {
     Recommended,
     /// It was not tried.
     Refused,
-    /// One of the two tags has moved on.
+    /// One of the two tags has moved on, or the canary's is gone.
     Superseded,
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod gate;
 pub(crate) mod prepare;
 pub(crate) mod promote;
 pub(crate) mod pull;
+pub(crate) mod removal;
 pub(crate) mod verdicts;
 
 use std::{
@@ -14,7 +15,7 @@ use std::{
 };
 
 use outrigger_core::{
-    Attempt, Digest, Failure, ModelKey,
+    Attempt, Digest, Failure, ModelKey, Moment,
     fleet::{Event, TagKey},
     model::Fault,
 };
@@ -40,6 +41,9 @@ pub(crate) enum Done {
     Promoted { key: TagKey, number: u64, result: Result<promote::Told, Failure> },
     /// A look for what other control planes say of a trial.
     Looked { key: TagKey, number: u64, verdict: Option<verdicts::Verdict> },
+    /// A look for a canary's tag that was not found, last found at that time, and for
+    /// what the live tag names.
+    Missed { canary: TagKey, found_at: Option<Moment>, result: Result<Option<Digest>, Failure> },
     /// Versions that are up and must not be.
     Verified(Vec<(ModelKey, Failure)>),
     /// A passage through the gate, with what had to be prepared for it and the warm-up

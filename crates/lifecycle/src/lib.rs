@@ -50,7 +50,8 @@ pub use replay::Replayed;
 pub use service::{Service, start};
 pub use signatures::Signed;
 pub use snapshot::{
-    EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
+    EngineView, FailureView, ModelView, Snapshot, TagCanaryView, TagView, TransitionView,
+    VersionView,
 };
 pub use split::Answered;
 

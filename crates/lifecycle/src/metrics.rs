@@ -144,8 +144,8 @@ pub const METRICS: &[Metric] = &[
         name: CANARIES,
         kind: MetricKind::Gauge,
         labels: &["phase"],
-        help: "Canaries of followed tags, by phase (waiting, warming_up, split, promoting, \
-               recommended, rejected).",
+        help: "Canaries, by phase (waiting, warming_up, split, promoting, recommended, rejected). \
+               Waiting are those, too, whose trial goes on when somebody asks for the tag.",
     },
     Metric {
         name: CANARY_SHARE,

@@ -2,13 +2,16 @@
 
 use std::{
     cell::Cell,
-    collections::VecDeque,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        Arc,
+        atomic::{
+            AtomicBool, AtomicUsize,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
 };
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 
 /// Requests that are kept of a model,
@@ -18,18 +21,17 @@ const BYTES: usize = 4 << 20;
 /// Once there are enough, a thread offers one in so many.
 const EVERY: u32 = 128;
 
-/// A few of a model's latest requests.
+/// A few of a model's latest requests. Threads share no lock for them: each request
+/// that is kept takes the place of the oldest.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     /// Something had to make room.
     full: AtomicBool,
-    kept: Mutex<Kept>,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    requests: VecDeque<Bytes>,
-    bytes: usize,
+    places: [ArcSwapOption<Bytes>; MOST],
+    /// How many were kept so far: the next one's place.
+    count: AtomicUsize,
+    /// What lies in all places, and what is on its way there.
+    bytes: AtomicUsize,
 }
 
 impl Recent {
@@ -38,32 +40,41 @@ impl Recent {
         if self.full.load(Relaxed) && !is_due() {
             return;
         }
-        let Ok(mut kept) = self.kept.try_lock() else { return };
-        if kept.keep(request) {
-            self.full.store(true, Relaxed);
+        if request.len() <= BYTES {
+            // Not a part of what was received, which would be kept with it.
+            self.keep(Bytes::copy_from_slice(request));
         }
     }
 
     /// Those that are kept, the oldest first.
     pub(crate) fn requests(&self) -> Vec<Bytes> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.requests.iter().cloned().collect()
+        let oldest = self.count.load(SeqCst);
+        let places = (oldest..oldest + MOST).map(|place| self.places[place % MOST].load_full());
+        places.flatten().map(|request| Bytes::clone(&request)).collect()
     }
-}
 
-impl Kept {
-    /// Keeps a request; `true` if there is no room for another.
-    fn keep(&mut self, request: &Bytes) -> bool {
-        if request.len() > BYTES {
-            return false;
+    fn keep(&self, request: Bytes) {
+        let size = request.len();
+        // Counted first: of two that are kept at once, one sees what both take.
+        self.bytes.fetch_add(size, SeqCst);
+        let place = self.count.fetch_add(1, SeqCst);
+        self.put(place, Some(Arc::new(request)));
+        let mut others = place + 1..place + MOST;
+        while self.bytes.load(SeqCst) > BYTES
+            && let Some(oldest) = others.next()
+        {
+            self.put(oldest, None);
         }
-        // Not a part of what was received, which would be kept with it.
-        self.requests.push_back(Bytes::copy_from_slice(request));
-        self.bytes += request.len();
-        while self.requests.len() > MOST || self.bytes > BYTES {
-            self.bytes -= self.requests.pop_front().map_or(0, |oldest| oldest.len());
+        let room = BYTES.saturating_sub(self.bytes.load(SeqCst));
+        if place + 1 >= MOST || room < size {
+            self.full.store(true, Relaxed);
         }
-        self.requests.len() == MOST || self.bytes + request.len() > BYTES
+    }
+
+    fn put(&self, place: usize, request: Option<Arc<Bytes>>) {
+        if let Some(before) = self.places[place % MOST].swap(request) {
+            self.bytes.fetch_sub(before.len(), SeqCst);
+        }
     }
 }
 
@@ -79,6 +90,8 @@ fn is_due() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -104,5 +117,30 @@ mod tests {
             recent.offer(&Bytes::from(vec![0; BYTES / 3]));
         }
         assert_eq!(recent.requests().len(), 3);
+    }
+
+    #[test]
+    fn threads_that_keep_at_once_keep_whole_requests_within_the_bounds() {
+        let recent = Recent::default();
+        let sizes = [1, 1000, BYTES / 5, BYTES / 2, BYTES];
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let recent = &recent;
+                scope.spawn(move || {
+                    for turn in 0..40 {
+                        let size = sizes[(thread + turn) % sizes.len()];
+                        recent.keep(Bytes::from(vec![size.to_le_bytes()[0]; size]));
+                        for request in recent.requests() {
+                            let filled = request.len().to_le_bytes()[0];
+                            assert!(request.iter().step_by(997).all(|byte| *byte == filled));
+                        }
+                    }
+                });
+            }
+        });
+        let kept = recent.requests();
+        let bytes: usize = kept.iter().map(Bytes::len).sum();
+        assert!((1..=MOST).contains(&kept.len()) && bytes <= BYTES, "{} of {bytes}", kept.len());
+        assert_eq!(bytes, recent.bytes.load(SeqCst), "what is counted is what there is");
     }
 }

@@ -67,6 +67,26 @@ impl Client {
         }
     }
 
+    /// Whether there certainly is no such tag or digest as `reference` names. Unlike
+    /// [`Error::TagNotFound`], which any server on the way may be the cause of, this
+    /// is the registry's own word, or that of a layout's index.
+    ///
+    /// # Errors
+    /// The registry does not say.
+    pub async fn is_missing(&self, reference: &Reference) -> Result<bool, Error> {
+        let selector = reference.selected();
+        match self.place(reference)? {
+            Place::Remote(remote) => {
+                retrying(self.retries(), || remote.is_missing(&selector)).await
+            }
+            Place::Layout(layout) => match blocking(move || layout.resolve(&selector)).await {
+                Ok(_) => Ok(false),
+                Err(Error::TagNotFound { .. } | Error::DigestNotFound { .. }) => Ok(true),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
     /// The image that `reference` means, for this machine's platform: manifest
     /// and configuration, verified. Layers are fetched apart.
     pub async fn image(&self, reference: &Reference) -> Result<Image, Error> {

@@ -125,6 +125,18 @@ impl<'a> Remote<'a> {
         Ok(not_found(self.repository, selector))
     }
 
+    /// Whether the registry says itself that there is no such tag or digest: a "not
+    /// found" without its words may be that of something before it.
+    pub(crate) async fn is_missing(&self, selector: &Selector) -> Result<bool, Error> {
+        let response = self.manifest_call(Method::GET, selector).await?;
+        if response.status() != StatusCode::NOT_FOUND {
+            return Ok(false);
+        }
+        // NOT_FOUND is Harbor's word for both.
+        let code = self.error_code(response).await;
+        Ok(matches!(code.as_deref(), Some("MANIFEST_UNKNOWN" | "NAME_UNKNOWN" | "NOT_FOUND")))
+    }
+
     pub(crate) async fn manifest(&self, selector: &Selector) -> Result<Stored, Error> {
         let response = self.manifest_call(Method::GET, selector).await?;
         let response = self.found(response, selector).await?;

@@ -90,7 +90,7 @@ fn digest(digest: Option<Digest>) -> String {
     digest.map(|digest| digest.to_string()).unwrap_or_default()
 }
 
-fn phase(phase: CanaryPhase) -> Phase {
+pub(crate) fn phase(phase: CanaryPhase) -> Phase {
     match phase {
         CanaryPhase::Waiting => Phase::Waiting,
         CanaryPhase::WarmingUp => Phase::WarmingUp,

@@ -27,7 +27,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-
 use tower::ServiceExt as _;
 
 use crate::{

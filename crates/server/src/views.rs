@@ -4,15 +4,15 @@ use std::{sync::Arc, time::SystemTime};
 
 use outrigger_core::{Failure, ModelName, Reason, Stage};
 use outrigger_lifecycle::{
-    FailureView, Handle, ModelView, Replayed, TagView, TransitionView, VersionView,
+    FailureView, Handle, ModelView, Replayed, TagCanaryView, TagView, TransitionView, VersionView,
 };
 use outrigger_proto::outrigger::v1::{
-    self as wire, Model, ModelVersion, Tag, Transition, model_version,
+    self as wire, Model, ModelVersion, Tag, TagCanary, Transition, model_version,
 };
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use crate::routing;
+use crate::{canary_views::phase, routing};
 
 /// Whether the transitions of versions are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,16 @@ fn tag(name: &str, view: &TagView) -> Tag {
         registry_digest: view.registry.map(|digest| digest.to_string()).unwrap_or_default(),
         checked_at: view.checked_at.map(Timestamp::from),
         failure: view.failure.as_ref().map(failure),
+        canary: view.canary.as_ref().map(canary),
+    }
+}
+
+fn canary(view: &TagCanaryView) -> TagCanary {
+    TagCanary {
+        tag: view.tag.to_string(),
+        digest: view.digest.to_string(),
+        phase: phase(view.phase).into(),
+        message: view.message.clone(),
     }
 }
 
@@ -127,6 +137,16 @@ fn tag_json(name: &str, view: &TagView) -> Value {
         "registry_digest": view.registry,
         "checked_at": view.checked_at.map(time),
         "failure": view.failure.as_ref().map(failure_json),
+        "canary": view.canary.as_ref().map(canary_json),
+    })
+}
+
+fn canary_json(view: &TagCanaryView) -> Value {
+    json!({
+        "tag": view.tag,
+        "digest": view.digest,
+        "phase": view.phase.as_str(),
+        "message": view.message,
     })
 }
 

@@ -82,6 +82,11 @@ class Registry:
         content, media_type = self.manifest(repository, digest)
         self.put_manifest(repository, tag, content, media_type)
 
+    def remove_tag(self, repository: str, tag: str) -> None:
+        """Removes a tag on disk: docker-registry has no interface for that."""
+        repositories = self._storage / "docker" / "registry" / "v2" / "repositories"
+        shutil.rmtree(repositories / repository / "_manifests" / "tags" / tag)
+
     def put_manifest(self, repository: str, reference: str, content: bytes, kind: str) -> str:
         """Stores a manifest as it is; returns its digest."""
         request = self._request("PUT", f"{repository}/manifests/{reference}", content)

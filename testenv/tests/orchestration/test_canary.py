@@ -209,5 +209,24 @@ def test_what_one_pod_rolls_back_the_others_give_up(stack, own_stack, package):
     assert stack.registry.digest(f"models/{MODEL}", "latest") == stack.live
 
 
+def test_a_canary_whose_tag_is_removed_is_tried_no_more(stack, package, tmp_path):
+    labels = {"dev.outrigger.canary": json.dumps({"minimum_time": "3600s"})}
+    with Load(stack.serve.target, requests(), tmp_path) as load:
+        digest = stack.push(package(better), MODEL, "latest_canary", labels)
+        wait_for(stack, "split", lambda found: canary_requests(found) > 100)
+        stack.registry.remove_tag(f"models/{MODEL}", "latest_canary")
+        decision = wait_for(stack, "decided", decided)["decisions"][0]
+        load.wait_until(load.answered + 1000)
+        report = load.stop()
+    assert decision["outcome"] == "OUTCOME_SUPERSEDED"
+    assert (decision["canary_digest"], decision["by"]) == (digest, "registry")
+    assert decision["reason"] == "the canary's tag was removed"
+    assert report.failed == 0, report.first_errors
+    assert "canaries" not in status(stack)
+    # Pushed again, it is tried again.
+    stack.registry.tag(f"models/{MODEL}", digest, "latest_canary")
+    wait_for(stack, "on trial", warming_up)
+
+
 def warming_up(found):
     return any(each["phase"] == "PHASE_WARMING_UP" for each in found.get("canaries", []))

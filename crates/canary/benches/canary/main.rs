@@ -67,11 +67,12 @@ fn main() {
     let harm = regressions().map(|regression| worse(&decider, &regression, canaries));
 
     // The others are slower to tell, and their harm is told well enough by fewer.
-    let compared = (canaries / 5).max(1);
+    let fewer = (canaries / 5).max(1);
     let rules = Rules::tuned();
-    for (regression, ours) in regressions().iter().zip(harm) {
-        compare(regression, &rules, compared, ours);
-    }
+    let compared = regressions().into_iter().zip(harm);
+    let ratios = compared.map(|(regression, ours)| compare(&regression, &rules, fewer, ours));
+    let least = ratios.filter(|ratio| *ratio < 1.0).count();
+    report("harm-least", least as f64, "regressions");
 }
 
 /// Canaries that do what live does.
@@ -138,8 +139,8 @@ fn bad_answers(regression: &Regression, statistics: &Statistics) -> u64 {
     bad.map(|(_, count)| count).sum()
 }
 
-/// Bad answers under each judge.
-fn compare(regression: &Regression, rules: &Rules, canaries: u64, ours: f64) {
+/// Bad answers under each judge; returns ours over the fewest of the others.
+fn compare(regression: &Regression, rules: &Rules, canaries: u64, ours: f64) -> f64 {
     let name = regression.name;
     report(&format!("{name}-harm-ours"), ours, "answers");
     let mean = |harm: fn(Rule, &Regression, u64) -> u64, rule: Rule| {
@@ -156,7 +157,9 @@ fn compare(regression: &Regression, rules: &Rules, canaries: u64, ours: f64) {
         report(&format!("{name}-harm-{judge}"), harm, "answers");
         best = best.min(harm);
     }
-    report(&format!("{name}-harm-ratio"), ours / best, "x");
+    let ratio = ours / best;
+    report(&format!("{name}-harm-ratio"), ratio, "x");
+    ratio
 }
 
 /// Bad answers before the canary is rolled back by a rule, or its trial ends.

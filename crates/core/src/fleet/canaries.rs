@@ -19,13 +19,16 @@ pub(super) struct Canaries {
 impl Canaries {
     /// The tags that name the canary of `key`, those that count more first.
     fn of(&mut self, key: &TagKey) -> &[TagKey] {
+        if !self.of.contains_key(key) {
+            self.of.insert(key.clone(), self.named(key).collect());
+        }
+        &self.of[key]
+    }
+
+    fn named(&self, key: &TagKey) -> impl Iterator<Item = TagKey> {
         let default_tag = self.default_tags.get(&key.name).unwrap_or(&self.default_tag);
-        let is_default = key.tag == *default_tag;
-        let named = || {
-            let tags = key.tag.canaries(is_default);
-            tags.map(|tag| TagKey { name: key.name.clone(), tag }).collect()
-        };
-        self.of.entry(key.clone()).or_insert_with(named)
+        let tags = key.tag.canaries(key.tag == *default_tag);
+        tags.map(|tag| TagKey { name: key.name.clone(), tag })
     }
 }
 
@@ -45,8 +48,8 @@ impl Fleet {
         let named = || {
             let named = self.canaries.as_ref()?.of.get(key)?;
             Some(named.iter().filter_map(|key| {
-                let tag = self.tags.get(key).filter(|tag| tag.is_accompanying())?;
-                Some((key, tag, tag.registry().or(tag.serving())?))
+                let tag = self.tags.get(key)?;
+                Some((key, tag, tag.canary()?))
             }))
         };
         let is_new = |(_, tag, digest): &(&TagKey, &TagMachine, Digest)| {
@@ -54,6 +57,22 @@ impl Fleet {
         };
         let (key, _, digest) = named()?.find(is_new).or_else(|| named()?.next())?;
         Some((key, digest))
+    }
+
+    /// The tag that names, or last named, `canary` as the one of `key`, whether or not
+    /// that is followed.
+    pub fn canary_tag(&self, key: &TagKey, canary: Digest) -> Option<TagKey> {
+        let named = |key: &TagKey| {
+            let tag = self.tags.get(key);
+            tag.is_some_and(|tag| tag.registry().or(tag.serving()) == Some(canary))
+        };
+        self.canaries.as_ref()?.named(key).find(named)
+    }
+
+    /// The followed tag whose canary `canary` names.
+    pub fn accompanied(&self, canary: &TagKey) -> Option<&TagKey> {
+        let of = &self.canaries.as_ref()?.of;
+        of.iter().find_map(|(key, named)| named.contains(canary).then_some(key))
     }
 
     /// Has the canaries of followed tags looked for, and no others. Of a tag that

@@ -223,7 +223,8 @@ impl Fleet {
 
     /// What a later process should know of this one.
     pub fn legacy(&self) -> super::Legacy {
-        let served = |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.serving()?));
+        let served =
+            |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.last_known_good()?));
         let loaded = self.models.values().filter_map(|model| {
             let id = model.state().servable().filter(|_| model.state().in_engine())?;
             Some((model.key().clone(), id.clone()))

@@ -355,6 +355,56 @@ fn a_rejected_canary_that_somebody_asks_for_is_served() {
 }
 
 #[test]
+fn a_canary_whose_tag_is_removed_goes_and_may_come_back() {
+    let mut bench = with_canaries();
+    let canary = Digest::of(b"canary");
+    bench.canary_becomes(canary);
+    bench.canaries.clear();
+    bench.pass(bench.fleet.policy().poll_interval * 3);
+    assert!(bench.fleet.canary(&tag("a")).is_some(), "not found is not gone");
+    bench.handle(Event::Tag(canary_of("a"), tags::Event::Removed));
+    assert_eq!(bench.fleet.canary(&tag("a")), None);
+    assert!(!bench.fleet.legacy().tags.contains_key(&canary_of("a")));
+    bench.pass(bench.fleet.policy().poll_interval * 3);
+    assert!(!bench.is_up(canary));
+    bench.canary_becomes(canary);
+    assert_eq!(bench.fleet.canary(&tag("a")), Some((&canary_of("a"), canary)));
+    assert!(bench.is_up(canary));
+}
+
+#[test]
+fn a_rejected_canary_is_forgotten_with_its_tag() {
+    let mut bench = with_canaries();
+    let canary = Digest::of(b"canary");
+    bench.canary_becomes(canary);
+    bench.handle(Event::Tag(canary_of("a"), tags::Event::Reject(canary)));
+    bench.canaries.clear();
+    bench.handle(Event::Tag(canary_of("a"), tags::Event::Removed));
+    assert_eq!(bench.fleet.legacy().rejected, BTreeMap::new());
+    bench.canary_becomes(canary);
+    assert!(bench.is_up(canary), "it was pushed anew");
+}
+
+#[test]
+fn a_removed_canary_is_served_to_those_who_ask_for_it() {
+    let mut bench = with_canaries();
+    let canary = Digest::of(b"canary");
+    bench.canary_becomes(canary);
+    bench.handle(Event::Ask(name("a"), Selector::Tag(canary_of("a").tag)));
+    bench.canaries.clear();
+    bench.handle(Event::Tag(canary_of("a"), tags::Event::Removed));
+    bench.pass(bench.fleet.policy().poll_interval * 3);
+    assert_eq!(bench.fleet.canary(&tag("a")), None);
+    assert!(bench.is_up(canary));
+    let idle_ttl = bench.fleet.policy().idle_ttl;
+    for _ in 0..4 {
+        bench.pass(idle_ttl / 3);
+        bench.handle(Event::Ask(name("a"), latest()));
+    }
+    assert!(!bench.is_up(canary), "nobody does");
+}
+
+#[test]
 fn what_was_promoted_here_answers_until_the_registry_names_another() {
     let mut bench = with_canaries();
     let canary = Digest::of(b"canary");

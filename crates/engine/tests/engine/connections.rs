@@ -20,8 +20,7 @@ use crate::{
 const PREDICT: &str = "tensorflow.serving.PredictionService/Predict";
 
 async fn connect(local: &Local) -> PredictionServiceClient<Channel> {
-    let socket = format!("unix:{}", local.root.path().join("engine.sock").display());
-    PredictionServiceClient::connect(socket).await.expect("it listens")
+    PredictionServiceClient::new(local.connect().await)
 }
 
 #[tokio::test]

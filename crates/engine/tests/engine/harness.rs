@@ -50,6 +50,10 @@ pub(crate) fn options(root: &Path) -> Options {
     }
 }
 
+fn endpoint(socket: &Path) -> Endpoint {
+    Endpoint::from_shared(format!("unix:{}", socket.display())).expect("a path")
+}
+
 impl Local {
     /// An engine with an empty list of models.
     pub(crate) async fn start() -> Self {
@@ -67,11 +71,15 @@ impl Local {
             let stopped = async { stopped.await.unwrap_or(()) };
             engine.serve(stopped).await.expect("the transport works");
         });
-        let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display()));
-        let channel = endpoint.expect("a path").connect_lazy();
+        let channel = endpoint(&socket).connect_lazy();
         let predictions = PredictionServiceClient::new(channel.clone());
         let models = ModelServiceClient::new(channel);
         Self { root, predictions, models, stop, server }
+    }
+
+    /// A connection of its own.
+    pub(crate) async fn connect(&self) -> Channel {
+        endpoint(&self.root.path().join("engine.sock")).connect().await.expect("it listens")
     }
 
     /// Stops the engine, and returns when it has.

@@ -243,8 +243,7 @@ async fn wrong_requests_are_refused_in_the_words_of_tensorflow_serving() {
 async fn bytes_that_are_no_request_are_refused() {
     use outrigger_proto::raw::serving::prediction_service_client::PredictionServiceClient;
     let local = Local::start().await;
-    let socket = format!("unix:{}", local.root.path().join("engine.sock").display());
-    let mut client = PredictionServiceClient::connect(socket).await.unwrap();
+    let mut client = PredictionServiceClient::new(local.connect().await);
     let status = client.predict(bytes::Bytes::from_static(b"garbage")).await.unwrap_err();
     assert_eq!(status.code(), Code::Internal);
 }

@@ -3,6 +3,7 @@
 mod act;
 mod journal;
 mod promotion;
+mod removal;
 mod verdicts;
 mod view;
 

@@ -74,6 +74,7 @@ impl Service {
             }
             Done::Pulled { origin, result, trees } => self.pulled(&origin, result, trees),
             Done::Looked { key, number, verdict } => self.looked(&key, number, verdict),
+            Done::Missed { canary, found_at, result } => self.missed(&canary, found_at, result),
             Done::Verified(revoked) => {
                 for (key, failure) in revoked {
                     note_failure(&key, "verifying it again", &failure);

@@ -44,10 +44,11 @@ impl Service {
         self.trace_bring_ups(&changed);
         self.note_steps(&changed, now);
         self.forget_prepared();
-        self.publish_snapshot(&changed, now);
         if !changed.is_empty() {
             self.show_canaries(now);
         }
+        changed.extend(self.take_changed_trials());
+        self.publish_snapshot(&changed, now);
     }
 
     /// Names that may look different since the last time.
@@ -210,7 +211,7 @@ impl Service {
             !nobody || tag.registry().or(tag.serving()).is_some()
         };
         let tags = self.fleet.tags_of(name).filter(named);
-        let tags = tags.map(|(key, tag)| (key.tag.clone(), self.tag_view(tag, now)));
+        let tags = tags.map(|(key, tag)| (key.tag.clone(), self.tag_view(key, tag, now)));
         let mut view =
             ModelView { image: String::new(), tags: tags.collect(), versions: versions.collect() };
         if view.tags.is_empty() && view.versions.is_empty() {
@@ -252,13 +253,14 @@ impl Service {
         told.max()
     }
 
-    fn tag_view(&self, tag: &TagMachine, now: Moment) -> TagView {
+    fn tag_view(&self, key: &TagKey, tag: &TagMachine, now: Moment) -> TagView {
         TagView {
             serving: tag.serving(),
             registry: tag.registry(),
             followed: tag.is_followed(self.fleet.policy(), now),
             checked_at: tag.checked_at().map(|at| self.clock.wall(at)),
             failure: tag.trouble().map(|trouble| self.failure_view(trouble)),
+            canary: self.canary_of(key),
         }
     }
 

@@ -7,6 +7,7 @@ mod failures;
 mod idle;
 mod loading;
 mod promotions;
+mod removals;
 mod restart;
 mod rig;
 mod signatures;

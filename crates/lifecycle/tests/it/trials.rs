@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use outrigger_canary::{Layer, Outcome};
-use outrigger_core::{Arm, Digest, Stage};
-use outrigger_lifecycle::{Canaries, CanaryOutcome, CanaryPhase, Handle, VerdictView};
+use outrigger_core::{Arm, Digest, Selector, Stage};
+use outrigger_lifecycle::{Canaries, CanaryOutcome, CanaryPhase, Handle, Snapshot, VerdictView};
 use outrigger_testkit::engine::{Gate, Loading};
 use serde_json::json;
 
 use crate::{
     canaries::{arms, quick, started, traffic, traffic_of, well, with},
-    rig::{Rig, acquire, canaries, decided, is_in, model, name, stage, until},
+    rig::{PATIENCE, Rig, acquire, canaries, decided, is_in, model, name, stage, until},
 };
 
 /// With `churn:latest` served, which is idle after a second, and its canary judged.
@@ -36,7 +36,24 @@ async fn idle(handle: &Handle, digests: [Digest; 2]) {
     for digest in digests {
         until(handle, |it| stage(it, "churn", digest) == Some(Stage::Downloaded)).await;
     }
-    canaries(handle, |it| it.canaries.is_empty()).await;
+    waits_for_requests(handle).await;
+}
+
+/// Waits until the trial is shown to wait for somebody to ask for its tag.
+async fn waits_for_requests(handle: &Handle) {
+    let why = "nobody asks for churn:latest: its trial goes on with the next request";
+    let seen = canaries(handle, |it| it.canaries.first().is_some_and(|it| it.message == why)).await;
+    let canary = &seen.canaries[0];
+    assert_eq!((canary.phase, canary.share), (CanaryPhase::Waiting, 0.0));
+    assert!(canary.elapsed > Duration::ZERO, "it has been on trial before");
+    let latest = "latest".parse().expect("a valid tag");
+    let told = |it: &Snapshot| {
+        let told = it.models.get(&name("churn"))?.tags.get(&latest)?.canary.clone()?;
+        Some((told.tag.to_string(), told.digest, told.phase, told.message))
+    };
+    let expected =
+        ("latest_canary".to_owned(), canary.canary, CanaryPhase::Waiting, why.to_owned());
+    until(handle, |it| told(it) == Some(expected.clone())).await;
 }
 
 #[tokio::test]
@@ -50,6 +67,7 @@ async fn a_trial_of_a_model_that_nobody_asked_for_goes_on_where_it_was() {
             drop(handle);
             rig.stop().await;
             handle = rig.start();
+            waits_for_requests(&handle).await;
         }
         let _traffic = traffic(&handle, well);
         canaries(&handle, is_in(CanaryPhase::Split)).await;
@@ -59,6 +77,27 @@ async fn a_trial_of_a_model_that_nobody_asked_for_goes_on_where_it_was() {
         assert!(after.canary >= before.canary && after.live >= before.live, "{after:?}");
         assert_eq!(seen.decisions, [], "nothing has ended");
     }
+}
+
+#[tokio::test]
+async fn a_trial_without_one_of_its_versions_says_so_and_goes_on() {
+    let settings = with(quick(), "minimumTime", json!("3600s"));
+    let (rig, handle, _) = started(&settings).await;
+    let canary = rig.push("churn", "latest_canary", &model(2));
+    let running = traffic(&handle, well);
+    canaries(&handle, is_in(CanaryPhase::Split)).await;
+    drop(running);
+    let digest = Selector::Digest(canary);
+    handle.unload(&name("churn"), &digest, false).await.expect("known");
+    let seen = canaries(&handle, is_in(CanaryPhase::Waiting)).await;
+    let view = &seen.canaries[0];
+    assert_eq!((view.message.as_str(), view.share), ("the canary was unloaded by hand", 0.0));
+    assert!(view.verdict.is_some(), "what was seen is not lost");
+    acquire(&handle, "churn").await.expect("live answers");
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    handle.load(&name("churn"), &digest, deadline).await.expect("up again");
+    let seen = canaries(&handle, is_in(CanaryPhase::Split)).await;
+    assert_eq!((seen.canaries[0].share, seen.decisions.len()), (0.5, 0));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use outrigger_testkit::{
     tools::there,
 };
 
-use crate::support::{bytes, client, client_with, image, login, reference};
+use crate::support::{NAME, bytes, client, client_with, image, login, reference};
 
 #[tokio::test]
 async fn an_image_goes_to_a_real_registry_and_back() {
@@ -49,6 +49,18 @@ async fn a_tag_of_a_real_registry_moves_and_what_is_missing_is_told_apart() {
     assert_eq!(reason(":nope").await, Reason::TagNotFound);
     let missing = format!("@{}", outrigger_core::Digest::of(b"x"));
     assert_eq!(reason(&missing).await, Reason::DigestNotFound);
+}
+
+#[tokio::test]
+async fn a_real_registry_says_that_a_tag_is_gone() {
+    let Some(registry) = docker_registry() else { return };
+    let (client, latest) = (client(registry.host()), reference(registry.host(), ":latest"));
+    assert!(client.is_missing(&latest).await.unwrap(), "nor is there a repository");
+    let digest = client.push(&latest, &image(&[b"one"])).await.unwrap();
+    assert!(!client.is_missing(&latest).await.unwrap());
+    registry.remove_tag(NAME, "latest");
+    assert!(client.is_missing(&latest).await.unwrap());
+    assert!(!client.is_missing(&latest.with_digest(digest)).await.unwrap());
 }
 
 #[tokio::test]

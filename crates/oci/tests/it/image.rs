@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrigger_core::{Digest, LayerKind, Reason};
-use outrigger_oci::{Client, Error, Platform};
+use outrigger_oci::{Client, Error, Platform, Reference};
 use outrigger_testkit::registry::{Gate, LayerBlob, Registry, Rule};
 
 use crate::support::{CONFIG, NAME, bytes, client, config, layer_of, reference, registry_with};
@@ -56,6 +56,36 @@ async fn what_is_missing_is_told_apart() {
     assert_eq!(error.reason(), Reason::ModelNotFound);
     let known = reference(host, &format!("@{digest}"));
     assert_eq!(client.resolve(&known).await.unwrap(), digest);
+}
+
+#[tokio::test]
+async fn only_the_registrys_own_word_makes_a_missing_tag_certain() {
+    let (registry, ..) = registry_with(b"one").await;
+    let (host, client) = (registry.host(), client(registry.host()));
+    let (latest, nope) = (reference(host, ":latest"), reference(host, ":nope"));
+    assert!(!client.is_missing(&latest).await.unwrap());
+    assert!(client.is_missing(&nope).await.unwrap());
+    let other: Reference = format!("{host}/team/other:latest").parse().unwrap();
+    assert!(client.is_missing(&other).await.unwrap());
+    let harbor = r#"{"errors":[{"code":"NOT_FOUND","message":"tag nope not found"}]}"#;
+    for (status, body, said) in [
+        (404, harbor, Some(true)),
+        (404, "", Some(false)),
+        (404, "<html>404 page not found</html>", Some(false)),
+        (404, r#"{"errors":[{"code":"DENIED","message":"no"}]}"#, Some(false)),
+        (403, harbor, None),
+        (429, harbor, None),
+        (500, harbor, None),
+        (503, "", None),
+    ] {
+        registry.behave();
+        registry.script(Rule::get("/manifests/nope").status(status).body(body));
+        let result = client.is_missing(&nope).await;
+        match said {
+            Some(said) => assert_eq!(result.unwrap(), said, "{status} {body}"),
+            None => assert!(!result.is_ok_and(|missing| missing), "{status} {body}"),
+        }
+    }
 }
 
 #[tokio::test]

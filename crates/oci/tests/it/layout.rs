@@ -51,12 +51,15 @@ async fn what_is_missing_is_told_apart() {
     let client = client("unused.example");
     let missing = client.resolve(&latest).await.unwrap_err();
     assert!(matches!(missing, Error::RepositoryNotFound { .. }), "{missing:?}");
+    client.is_missing(&latest).await.expect_err("the volume may only not be there now");
     let by_digest = latest.with_digest(Digest::of(b"x"));
     let missing = client.image(&by_digest).await.unwrap_err();
     assert!(matches!(missing, Error::RepositoryNotFound { .. }), "{missing:?}");
     client.push(&latest, &image(&[b"one"])).await.unwrap();
     let tag = client.resolve(&latest.with_tag("nope".parse().unwrap())).await.unwrap_err();
     assert_eq!(tag.reason(), Reason::TagNotFound);
+    assert!(client.is_missing(&latest.with_tag("nope".parse().unwrap())).await.unwrap());
+    assert!(!client.is_missing(&latest).await.unwrap());
     assert_eq!(client.image(&by_digest).await.unwrap_err().reason(), Reason::DigestNotFound);
     assert_eq!(client.resolve(&by_digest).await.unwrap_err().reason(), Reason::DigestNotFound);
 }

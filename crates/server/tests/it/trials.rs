@@ -224,9 +224,14 @@ async fn a_trial_that_waited_for_its_model_shows_what_it_has_seen_before() {
         verdict.map_or(0, |it| it.canary_requests)
     };
     let before = requests(&tried.until(|it| requests(it) > 200).await);
-    while !tried.list().await.canaries.is_empty() {
+    let mut seen = tried.list().await;
+    while !is_in(Phase::Waiting)(&seen) {
         tokio::time::sleep(Duration::from_millis(50)).await;
+        seen = tried.list().await;
     }
+    let why = "nobody asks for trials/idle:latest: its trial goes on with the next request";
+    assert_eq!(seen.canaries[0].message, why);
+    assert!(seen.canaries[0].elapsed.is_some_and(|it| (it.seconds, it.nanos) > (0, 0)));
     let share = r#"outrigger_canary_share{model="MODEL",tag="latest"}"#;
     assert!(tried.shows(share, "0").await);
     let end = Instant::now() + PATIENCE;

@@ -16,13 +16,20 @@ use crate::tools::there;
 pub struct DockerRegistry {
     child: Child,
     host: String,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl DockerRegistry {
     /// `127.0.0.1:PORT`, as in references; to be listed for plain HTTP.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Removes a tag from its files: it has no interface for that.
+    pub fn remove_tag(&self, name: &str, tag: &str) {
+        let repositories = self.directory.path().join("docker/registry/v2/repositories");
+        let tag = repositories.join(name).join("_manifests/tags").join(tag);
+        fs::remove_dir_all(tag).expect("the tag is there");
     }
 }
 
@@ -70,7 +77,7 @@ fn start(htpasswd: &str) -> Option<DockerRegistry> {
         .spawn();
     let mut child = there("docker-registry", spawned)?;
     let host = listening(&mut child);
-    Some(DockerRegistry { child, host, _directory: directory })
+    Some(DockerRegistry { child, host, directory })
 }
 
 /// Reads the port from the log, and the rest of the log so that it never

@@ -133,7 +133,7 @@ fn decision_line(text: &mut String, decision: &CanaryDecision) -> std::fmt::Resu
     writeln!(text, "  {at:>8} ago  {model}:{tag} {digest} {outcome} by {by}: {reason}")
 }
 
-fn phase(phase: Phase) -> &'static str {
+pub(crate) fn phase(phase: Phase) -> &'static str {
     phase.as_str_name().trim_start_matches("PHASE_")
 }
 

@@ -7,11 +7,11 @@ use std::{
 
 use bytesize::ByteSize;
 use outrigger_proto::outrigger::v1::{
-    Failure, Model, ModelVersion, Replay, Tag, model_version::State,
+    Failure, Model, ModelVersion, Replay, Tag, TagCanary, model_version::State,
 };
 use prost_types::Timestamp;
 
-use crate::output::Table;
+use crate::{canaries::render::phase, output::Table};
 
 /// One line a version: the answer to "what is there".
 pub fn list(models: &[Model]) -> String {
@@ -54,7 +54,15 @@ fn tag_lines(text: &mut String, tag: &Tag) -> std::fmt::Result {
         write!(text, ", is {} in the registry", short(&tag.registry_digest))?;
     }
     writeln!(text)?;
+    tag.canary.iter().try_for_each(|canary| canary_line(text, canary))?;
     tag.failure.iter().try_for_each(|failure| failure_lines(text, failure))
+}
+
+fn canary_line(text: &mut String, canary: &TagCanary) -> std::fmt::Result {
+    let TagCanary { tag, digest, message, .. } = canary;
+    let (phase, digest) = (phase(canary.phase()), short(digest));
+    let separator = if message.is_empty() { "" } else { ": " };
+    writeln!(text, "    canary   {tag} {digest} {phase}{separator}{message}")
 }
 
 fn version_lines(text: &mut String, version: &ModelVersion) -> std::fmt::Result {
@@ -120,6 +128,8 @@ pub(crate) fn age(at: &Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use outrigger_proto::outrigger::v1::canary::Phase;
+
     use super::*;
 
     fn churn() -> Model {
@@ -144,6 +154,12 @@ mod tests {
             name: "latest".to_owned(),
             serving_digest: good.digest.clone(),
             registry_digest: bad.digest.clone(),
+            canary: Some(TagCanary {
+                tag: "latest_canary".to_owned(),
+                digest: bad.digest.clone(),
+                phase: Phase::Waiting.into(),
+                message: "nobody asks".to_owned(),
+            }),
             ..Tag::default()
         };
         Model { name: "churn".to_owned(), tags: vec![tag], versions: vec![good, bad] }
@@ -163,6 +179,7 @@ mod tests {
         let text = why(&churn());
         assert!(text.contains("serves aaaaaaaaaaaa, is bbbbbbbbbbbb in the registry"), "{text}");
         assert!(text.contains("case 2, treatment 0: 0.5 instead of 0.4"), "{text}");
+        assert!(text.contains("latest_canary bbbbbbbbbbbb WAITING: nobody asks"), "{text}");
         assert!(text.contains("3.0 MiB"), "{text}");
         assert!(text.contains("15 recent requests answered, 0 skipped, 1 failed"), "{text}");
     }

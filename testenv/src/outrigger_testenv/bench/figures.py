@@ -7,7 +7,7 @@ from outrigger_testenv.bench.figure import FULL, Effort, Figure, Target, at_leas
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE
 
 RATIO, RATE, MILLISECONDS, CORES, ALLOCATIONS = "x", "/s", "ms", "cores", "allocations"
-PERCENT, REQUESTS, KILOBYTES, MEGABYTES = "%", "requests", "kB", "MB"
+PERCENT, REQUESTS, REGRESSIONS, KILOBYTES, MEGABYTES = "%", "requests", "regressions", "kB", "MB"
 NANOSECONDS, MICROSECONDS, SECONDS = "ns", "us", "s"
 
 # Starting a process, connecting, encoding requests; seconds a run.
@@ -94,6 +94,12 @@ _CANARY_FIGURES = (
     *_worse("scores-shifted", "scores moved by a quarter of a standard deviation", 1000),
     *_worse("scores-constant", "constant scores", 200),
     *_worse("nan", "NaN in 0.5 % of the answers", 1500),
+    _canary(
+        "canary-harm-least",
+        "of these five, those with less harm than under any of the usual judges",
+        REGRESSIONS,
+        at_least(4),
+    ),
     _canary("canary-request", "what a request pays for being compared", NANOSECONDS, at_most(2000)),
 )
 _CANARIES = len(_CANARY_FIGURES)

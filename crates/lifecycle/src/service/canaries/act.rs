@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     AUDIT,
-    canaries::{Act, By, CanaryDecision, CanaryOutcome},
+    canaries::{Act, By, CanaryDecision, CanaryOutcome, VerdictView},
     handle::Reply,
     metrics,
     service::Service,
@@ -51,7 +51,8 @@ impl Service {
             return;
         }
         running.promotion = Promotion::Recommended;
-        let decision = decision(key, running, CanaryOutcome::Recommended, by);
+        let decision =
+            decision(key, running.pair, CanaryOutcome::Recommended, by, running.verdict());
         self.decided(decision);
     }
 
@@ -83,7 +84,8 @@ impl Service {
     /// Takes the canary's traffic away, for as long as its tag stays where it is.
     pub(super) fn give_up(&mut self, key: &TagKey, by: By) -> Option<(Running, CanaryDecision)> {
         let running = self.end(key)?;
-        let decision = decision(key, &running, CanaryOutcome::RolledBack, by);
+        let decision =
+            decision(key, running.pair, CanaryOutcome::RolledBack, by, running.verdict());
         self.decided(decision.clone());
         self.reject(running.canary_tag.clone(), running.pair.canary);
         Some((running, decision))
@@ -113,17 +115,8 @@ impl Service {
         pair: Pair,
         failure: &Failure,
     ) {
-        self.decided(CanaryDecision {
-            at: SystemTime::now(),
-            model: key.name.clone(),
-            tag: key.tag.clone(),
-            live: Some(pair.live),
-            canary: pair.canary,
-            outcome: CanaryOutcome::Refused,
-            by: "judge".to_owned(),
-            reason: failure.to_string(),
-            verdict: None,
-        });
+        let by = By::judge(failure.to_string());
+        self.decided(decision(key, pair, CanaryOutcome::Refused, by, None));
         self.reject(canary_tag.clone(), pair.canary);
     }
 
@@ -138,7 +131,7 @@ impl Service {
             who: "registry".to_owned(),
             why: "the tag was moved to the canary".to_owned(),
         });
-        let decision = decision(key, &running, CanaryOutcome::Promoted, by);
+        let decision = decision(key, running.pair, CanaryOutcome::Promoted, by, running.verdict());
         self.decided(decision.clone());
         self.reject(running.canary_tag.clone(), running.pair.canary);
         self.publish_verdict(&running, &decision);
@@ -172,8 +165,18 @@ impl Service {
     /// What was compared is not what there is any more.
     pub(super) fn supersede(&mut self, key: &TagKey, why: &str) {
         let Some(running) = self.end(key) else { return };
+        self.superseded(key, running.pair, why, running.verdict());
+    }
+
+    /// The same for a trial that waited to go on.
+    pub(super) fn supersede_waiting(&mut self, key: &TagKey, why: &str) {
+        let Some(waiting) = self.canaries.unfinished.remove(key) else { return };
+        self.superseded(key, waiting.pair, why, None);
+    }
+
+    fn superseded(&mut self, key: &TagKey, pair: Pair, why: &str, verdict: Option<VerdictView>) {
         let by = By { who: "registry".to_owned(), why: why.to_owned() };
-        self.decided(decision(key, &running, CanaryOutcome::Superseded, by));
+        self.decided(decision(key, pair, CanaryOutcome::Superseded, by, verdict));
     }
 
     /// Says once what was decided, and remembers it.
@@ -205,16 +208,22 @@ fn reason(running: &Running, cause: Cause) -> String {
     }
 }
 
-fn decision(key: &TagKey, running: &Running, outcome: CanaryOutcome, by: By) -> CanaryDecision {
+fn decision(
+    key: &TagKey,
+    pair: Pair,
+    outcome: CanaryOutcome,
+    by: By,
+    verdict: Option<VerdictView>,
+) -> CanaryDecision {
     CanaryDecision {
         at: SystemTime::now(),
         model: key.name.clone(),
         tag: key.tag.clone(),
-        live: Some(running.pair.live),
-        canary: running.pair.canary,
+        live: Some(pair.live),
+        canary: pair.canary,
         outcome,
         by: by.who,
         reason: by.why,
-        verdict: running.verdict(),
+        verdict,
     }
 }

@@ -40,8 +40,10 @@ impl Service {
         });
     }
 
-    /// The registry was asked for `canary_tag`: time to ask for verdicts as well.
+    /// The registry was asked for `canary_tag`: time to ask for verdicts as well, and
+    /// whether the tag is gone if it was not found.
     pub(in crate::service) fn canary_polled(&mut self, canary_tag: &TagKey) {
+        self.look_for_removal(canary_tag);
         let trials = self.canaries.trials.iter();
         let theirs = trials.filter(|(_, running)| running.canary_tag == *canary_tag);
         let keys: Vec<_> = theirs.map(|(key, _)| key.clone()).collect();

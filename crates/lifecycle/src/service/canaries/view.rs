@@ -1,20 +1,22 @@
 //! Canaries as others see them.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
-use outrigger_canary::{Arm, Share, statistics::Comparison};
+use outrigger_canary::{Arm, Share, Trial, statistics::Comparison};
 use outrigger_core::{
     Digest, ModelKey, Moment,
     fleet::{Answer, TagKey},
+    model::ModelMachine,
 };
 
-use super::{PERIOD, Promotion, Running};
+use super::{PERIOD, Pair, Promotion, Running};
 use crate::{
     canaries::{
         ArmView, Canaries, CanaryOutcome, CanaryPhase, CanaryView, DeviationView, VerdictView,
     },
     metrics,
     service::Service,
+    snapshot::TagCanaryView,
 };
 
 impl Service {
@@ -25,21 +27,44 @@ impl Service {
             let live = tag.serving();
             (live != Some(canary)).then(|| self.canary_view(key, live, canary_tag, canary, now))
         });
+        let mut canaries: Vec<_> = named.collect();
+        // Where nobody asks, time changes nothing.
+        let nothing = self.canaries.trials.is_empty() && canaries.is_empty();
+        canaries.extend(self.idle_views(now));
+        canaries.sort_by(|a, b| (&a.model, &a.tag).cmp(&(&b.model, &b.tag)));
         let decisions = self.canaries.decisions.clone();
-        let shown = Arc::new(Canaries { canaries: named.collect(), decisions });
+        let shown = Arc::new(Canaries { canaries, decisions });
         metrics::canaries(&shown.canaries);
-        self.canaries.shown.send_if_modified(|last| {
-            let changed = *last != shown;
-            last.clone_from(&shown);
-            changed
-        });
-        let nothing = self.canaries.trials.is_empty() && shown.canaries.is_empty();
+        let last = self.canaries.shown.borrow().clone();
+        self.note_phases(&last, &shown);
+        if last != shown {
+            self.canaries.shown.send_replace(shown);
+        }
         self.canaries.judge_at = match self.canaries.judge_at {
             _ if nothing => None,
             Some(at) if at > now => Some(at),
             _ => Some(now + PERIOD),
         };
         self.keep_canaries(now);
+    }
+
+    /// What was shown last of a tag's canary.
+    pub(in crate::service) fn canary_of(&self, key: &TagKey) -> Option<TagCanaryView> {
+        let shown = self.canaries.shown.borrow();
+        let mut canaries = shown.canaries.iter();
+        let canary = canaries.find(|it| (&it.model, &it.tag) == (&key.name, &key.tag));
+        canary.map(TagCanaryView::of)
+    }
+
+    /// The models whose canaries have come further look different as well.
+    fn note_phases(&mut self, last: &Canaries, shown: &Canaries) {
+        let phases = |of: &Canaries| -> BTreeSet<_> {
+            let canaries = of.canaries.iter();
+            canaries.map(|it| (it.model.clone(), it.tag.clone(), TagCanaryView::of(it))).collect()
+        };
+        let (last, shown) = (phases(last), phases(shown));
+        let changed = last.symmetric_difference(&shown);
+        self.canaries.changed.extend(changed.map(|(model, ..)| model.clone()));
     }
 
     fn canary_view(
@@ -51,11 +76,15 @@ impl Service {
         now: Moment,
     ) -> CanaryView {
         let running = self.canaries.trials.get(key).filter(|it| it.pair.canary == canary);
+        let standstill = running.and_then(|running| self.standstill(key, running, now));
         let (phase, message) = match running {
-            Some(running) => phase(running),
+            Some(running) => phase(running, standstill.as_deref()),
             None => self.untried(key, canary_tag, canary, now),
         };
         let trial = running.map(|running| &running.trial);
+        let waiting = self.canaries.unfinished.get(key).filter(|it| it.pair.canary == canary);
+        let spent = trial.map(|trial| trial.spent(now));
+        let share = trial.filter(|_| standstill.is_none()).and_then(Trial::share);
         CanaryView {
             model: key.name.clone(),
             tag: key.tag.clone(),
@@ -64,8 +93,8 @@ impl Service {
             canary,
             phase,
             message,
-            share: trial.and_then(|it| it.share()).map_or(0.0, Share::probability),
-            elapsed: trial.map_or(Duration::ZERO, |trial| trial.spent(now)),
+            share: share.map_or(0.0, Share::probability),
+            elapsed: spent.or(waiting.map(|it| it.progress.spent())).unwrap_or_default(),
             verdict: running.and_then(Running::verdict),
             arms: trial.map(|trial| ArmView::of(trial, now)).unwrap_or_default(),
             features: running.map(Running::features).unwrap_or_default(),
@@ -96,15 +125,56 @@ impl Service {
             };
             return (CanaryPhase::Rejected, message);
         }
-        let version = ModelKey { name: key.name.clone(), digest: canary };
-        let message = match self.fleet.answer_digest(&version, now) {
+        let message = self.not_up(key, "the canary", canary, now);
+        let message = message.unwrap_or_else(|| "nothing answers for the tag yet".to_owned());
+        (CanaryPhase::Waiting, message)
+    }
+
+    /// Why a trial that has begun gets no requests; `None`: it does.
+    fn standstill(&self, key: &TagKey, running: &Running, now: Moment) -> Option<String> {
+        let Pair { live, canary } = running.pair;
+        let not_up = |what, digest| self.not_up(key, what, digest, now);
+        not_up("live", live).or_else(|| not_up("the canary", canary))
+    }
+
+    /// Why a version of a model is not up; `None`: it is.
+    fn not_up(&self, key: &TagKey, what: &str, digest: Digest, now: Moment) -> Option<String> {
+        let version = ModelKey { name: key.name.clone(), digest };
+        if self.fleet.model(&version).is_some_and(ModelMachine::is_suspended) {
+            return Some(format!("{what} was unloaded by hand"));
+        }
+        match self.fleet.answer_digest(&version, now) {
             Answer::Waiting(Some(failure))
             | Answer::Retrying(failure, _)
-            | Answer::Refused(failure) => failure.to_string(),
-            Answer::Waiting(None) => "the canary is being brought up".to_owned(),
-            Answer::Ready(..) => "nothing answers for the tag yet".to_owned(),
-        };
-        (CanaryPhase::Waiting, message)
+            | Answer::Refused(failure) => Some(format!("{what} is not up: {failure}")),
+            Answer::Waiting(None) => Some(format!("{what} is being brought up")),
+            Answer::Ready(..) => None,
+        }
+    }
+
+    /// The trials that wait for somebody to ask for their tags.
+    fn idle_views(&self, now: Moment) -> impl Iterator<Item = CanaryView> {
+        self.canaries.unfinished.iter().filter_map(move |(key, waiting)| {
+            let tag = self.fleet.tag(key).filter(|it| !it.is_followed(self.fleet.policy(), now))?;
+            let canary_tag = self.fleet.canary_tag(key, waiting.pair.canary)?;
+            Some(CanaryView {
+                model: key.name.clone(),
+                tag: key.tag.clone(),
+                canary_tag: canary_tag.tag,
+                live: tag.serving(),
+                canary: waiting.pair.canary,
+                phase: CanaryPhase::Waiting,
+                message: format!(
+                    "nobody asks for {}:{}: its trial goes on with the next request",
+                    key.name, key.tag
+                ),
+                share: 0.0,
+                elapsed: waiting.progress.spent(),
+                verdict: None,
+                arms: Vec::new(),
+                features: Vec::new(),
+            })
+        })
     }
 }
 
@@ -133,9 +203,10 @@ impl Running {
     }
 }
 
-/// The phase of a canary on trial.
-fn phase(running: &Running) -> (CanaryPhase, String) {
+/// The phase of a canary on trial, which may be at a standstill.
+fn phase(running: &Running, standstill: Option<&str>) -> (CanaryPhase, String) {
     let phase = match &running.promotion {
+        Promotion::Undecided if standstill.is_some() => CanaryPhase::Waiting,
         Promotion::Undecided if running.trial.share().is_none() => CanaryPhase::WarmingUp,
         Promotion::Undecided => CanaryPhase::Split,
         Promotion::Recommended => CanaryPhase::Recommended,
@@ -147,7 +218,7 @@ fn phase(running: &Running) -> (CanaryPhase, String) {
     let message = match &running.promotion {
         Promotion::Failed { failure, .. } => failure.to_string(),
         Promotion::Overtaken(_) => "the tag has moved in the meantime".to_owned(),
-        _ => String::new(),
+        _ => standstill.unwrap_or_default().to_owned(),
     };
     (phase, message)
 }
