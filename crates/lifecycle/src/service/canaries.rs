@@ -200,6 +200,12 @@ impl Service {
         }
     }
 
+    /// The registry was asked for a tag: that of a canary, or the one that it is of.
+    pub(super) fn tag_polled(&mut self, key: &TagKey) {
+        self.canary_polled(key);
+        self.live_polled(key);
+    }
+
     /// Nobody asks for the tag: its trial goes on when somebody does.
     fn pause(&mut self, key: &TagKey, now: Moment) {
         if let Some(running) = self.canaries.trials.get_mut(key) {

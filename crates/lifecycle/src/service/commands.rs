@@ -70,7 +70,7 @@ impl Service {
                     _ => None,
                 };
                 self.apply(event);
-                polled.iter().for_each(|key| self.canary_polled(key));
+                polled.iter().for_each(|key| self.tag_polled(key));
             }
             Done::Pulled { origin, result, trees } => self.pulled(&origin, result, trees),
             Done::Looked { key, number, verdict } => self.looked(&key, number, verdict),

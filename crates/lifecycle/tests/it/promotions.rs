@@ -191,3 +191,32 @@ async fn a_canary_whose_live_tag_has_moved_elsewhere_can_be_aborted() {
     canaries(&trial.handle, is_in(CanaryPhase::Rejected)).await;
     assert_eq!(trial.tagged(), Some(next));
 }
+
+#[tokio::test]
+async fn a_tag_that_is_moved_on_before_the_promotion_is_seen_ends_the_trial() {
+    for elsewhere in [false, true] {
+        let trial = Trial::start(&json!({})).await;
+        let registry = &trial.rig.registry;
+        let (push, look) = (Gate::new(), Gate::new());
+        registry.script(Rule::on("PUT", LIVE).times(1).answered_after(&push));
+        trial.promote().await;
+        trial.asked("PUT", LIVE).await;
+        registry.forget_requests();
+        // That the push has come through is the last that we hear of it.
+        registry.script(Rule::head(LIVE).times(1).answered_after(&look));
+        push.open();
+        trial.asked("HEAD", LIVE).await;
+        if elsewhere {
+            // It cannot be served, so that live goes on.
+            registry.push_image("team/churn", "latest", &[], "{}");
+        } else {
+            registry.tag("team/churn", "latest", trial.live);
+        }
+        look.open();
+        let seen = canaries(&trial.handle, decided(CanaryOutcome::Promoted)).await;
+        assert_eq!((seen.decisions.len(), seen.decisions[0].by.as_str()), (1, "ada"));
+        canaries(&trial.handle, is_in(CanaryPhase::Rejected)).await;
+        let served = acquire(&trial.handle, "churn").await.expect("served");
+        assert_eq!(served.key.digest, trial.live);
+    }
+}

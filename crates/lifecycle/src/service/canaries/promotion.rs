@@ -30,8 +30,9 @@ pub(super) enum Promotion {
     Recommended,
     /// The registry is being told.
     Running(Telling),
-    /// The registry was told, or this process answers by it soon.
-    Told(By),
+    /// The registry was told, or this process answers by it soon. `missed`: the tag
+    /// was looked up since, and named something else.
+    Told { by: By, missed: bool },
     /// The registry's tag has moved elsewhere: the trial ends when that answers.
     Overtaken(By),
     /// The registry could not be told, and is told again then. If `unsure`, it may
@@ -50,6 +51,10 @@ pub(super) struct Telling {
 }
 
 impl Promotion {
+    fn told(by: By) -> Self {
+        Self::Told { by, missed: false }
+    }
+
     /// Whether it is decided, or up to a person to decide.
     pub(super) fn is_decided(&self) -> bool {
         !matches!(self, Self::Undecided)
@@ -60,7 +65,7 @@ impl Promotion {
         match self {
             Self::Undecided | Self::Recommended => None,
             Self::Running(Telling { by, .. })
-            | Self::Told(by)
+            | Self::Told { by, .. }
             | Self::Overtaken(by)
             | Self::Failed { by, .. } => Some(by),
         }
@@ -71,7 +76,7 @@ impl Promotion {
     pub(super) fn retract(&self) -> bool {
         match self {
             Self::Running(telling) => telling.push.cancel(),
-            Self::Told(_) => false,
+            Self::Told { .. } => false,
             _ => true,
         }
     }
@@ -89,7 +94,7 @@ impl Service {
     pub(super) fn promote(&mut self, key: &TagKey, by: By) {
         let Some(running) = self.canaries.trials.get(key) else { return };
         match running.promotion {
-            Promotion::Running(_) | Promotion::Told(_) => {}
+            Promotion::Running(_) | Promotion::Told { .. } => {}
             Promotion::Failed { unsure, .. } => self.tell(key, by, unsure),
             _ => self.tell(key, by, false),
         }
@@ -104,7 +109,7 @@ impl Service {
         let Some(running) = self.canaries.trials.get_mut(key) else { return };
         let Pair { live, canary } = running.pair;
         if running.trial.settings().mode == Mode::Local {
-            running.promotion = Promotion::Told(by);
+            running.promotion = Promotion::told(by);
             return self.apply(Event::Tag(key.clone(), tags::Event::Promote(canary)));
         }
         let push = Arc::<Push>::default();
@@ -131,7 +136,7 @@ impl Service {
         }
         let Some(running) = self.canaries.trials.get_mut(key) else { return };
         match &mut running.promotion {
-            Promotion::Told(_) => refuse(vec![(by, done)], &promoted(key)),
+            Promotion::Told { .. } => refuse(vec![(by, done)], &promoted(key)),
             Promotion::Running(telling) if !telling.push.cancel() || telling.unsure => {
                 telling.aborts.push((by, done));
             }
@@ -164,7 +169,7 @@ impl Service {
         };
         match result {
             Ok(Told::Promoted) => {
-                running.promotion = Promotion::Told(by);
+                running.promotion = Promotion::told(by);
                 refuse(aborts, &promoted(key));
                 self.apply(Event::Tag(key.clone(), tags::Event::Retry));
             }
@@ -189,6 +194,32 @@ impl Service {
             }
         }
         self.show_canaries(now);
+    }
+
+    /// The tag `key` was looked up. Where it names the canary no more that it was moved
+    /// to, somebody has moved it on.
+    pub(super) fn live_polled(&mut self, key: &TagKey) {
+        let Some(running) = self.canaries.trials.get_mut(key) else { return };
+        let Some(tag) = self.fleet.tag(key).filter(|tag| tag.trouble().is_none()) else { return };
+        let moved_on = tag.registry() != Some(running.pair.canary);
+        match &mut running.promotion {
+            // There, the registry is not told.
+            _ if running.trial.settings().mode == Mode::Local => {}
+            // This look may have begun before the tag was moved.
+            Promotion::Told { missed: missed @ false, .. } if moved_on => {
+                *missed = true;
+                self.apply(Event::Tag(key.clone(), tags::Event::Retry));
+            }
+            Promotion::Told { missed: true, .. } if moved_on => {
+                tracing::warn!(
+                    model.name = %key.name, model.tag = %key.tag,
+                    model.digest = %running.pair.canary,
+                    "the canary was promoted, and the tag was moved on before that was seen here"
+                );
+                self.note_promoted(key);
+            }
+            _ => {}
+        }
     }
 
     /// The registry is told again later.

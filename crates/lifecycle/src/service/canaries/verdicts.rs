@@ -40,9 +40,9 @@ impl Service {
         });
     }
 
-    /// The registry was asked for `canary_tag`: time to ask for verdicts as well, and
-    /// whether the tag is gone if it was not found.
-    pub(in crate::service) fn canary_polled(&mut self, canary_tag: &TagKey) {
+    /// `canary_tag` was looked up: time to ask for verdicts as well, and whether the tag
+    /// is gone if it was not found.
+    pub(super) fn canary_polled(&mut self, canary_tag: &TagKey) {
         self.look_for_removal(canary_tag);
         let trials = self.canaries.trials.iter();
         let theirs = trials.filter(|(_, running)| running.canary_tag == *canary_tag);
@@ -77,7 +77,7 @@ impl Service {
         let Some(running) = running else { return };
         running.looking = false;
         let Some(verdict) = verdict else { return };
-        let told = matches!(running.promotion, Promotion::Running(_) | Promotion::Told(_));
+        let told = matches!(running.promotion, Promotion::Running(_) | Promotion::Told { .. });
         if verdict.outcome == CanaryOutcome::RolledBack {
             // Else it is found again, if the promotion comes to nothing.
             if running.promotion.retract() {

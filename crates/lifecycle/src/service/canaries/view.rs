@@ -211,7 +211,7 @@ fn phase(running: &Running, standstill: Option<&str>) -> (CanaryPhase, String) {
         Promotion::Undecided => CanaryPhase::Split,
         Promotion::Recommended => CanaryPhase::Recommended,
         Promotion::Running(_)
-        | Promotion::Told(_)
+        | Promotion::Told { .. }
         | Promotion::Overtaken(_)
         | Promotion::Failed { .. } => CanaryPhase::Promoting,
     };
