@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use outrigger_canary::{Layer, Outcome};
-use outrigger_core::{Arm, Digest, Selector, Stage};
-use outrigger_lifecycle::{Canaries, CanaryOutcome, CanaryPhase, Handle, Snapshot, VerdictView};
+use outrigger_core::{Arm, Digest, Reason, Selector, Stage};
+use outrigger_lifecycle::{
+    Act, Canaries, CanaryOutcome, CanaryPhase, Handle, Snapshot, VerdictView,
+};
 use outrigger_testkit::engine::{Gate, Loading};
 use serde_json::json;
 
 use crate::{
     canaries::{arms, quick, started, traffic, traffic_of, well, with},
-    rig::{PATIENCE, Rig, acquire, canaries, decided, is_in, model, name, stage, until},
+    rig::{PATIENCE, Rig, acquire, canaries, decided, is_in, model, name, somebody, stage, until},
 };
 
 /// With `churn:latest` served, which is idle after a second, and its canary judged.
@@ -76,6 +78,30 @@ async fn a_trial_of_a_model_that_nobody_asked_for_goes_on_where_it_was() {
         let after = judged(&seen).expect("judged");
         assert!(after.canary >= before.canary && after.live >= before.live, "{after:?}");
         assert_eq!(seen.decisions, [], "nothing has ended");
+    }
+}
+
+#[tokio::test]
+async fn a_trial_that_waits_for_requests_can_be_aborted_and_stays_so() {
+    for restarted in [false, true] {
+        let (mut rig, mut handle, digests, _) = tried().await;
+        idle(&handle, digests).await;
+        if restarted {
+            drop(handle);
+            rig.stop().await;
+            handle = rig.start();
+            waits_for_requests(&handle).await;
+        }
+        let latest = "latest".parse().expect("a valid tag");
+        let promoting = handle.decide(&name("churn"), &latest, Act::Promote, somebody()).await;
+        assert_eq!(promoting.expect_err("nobody asks").reason, Reason::CanaryNotFound);
+        handle.decide(&name("churn"), &latest, Act::Abort, somebody()).await.expect("aborted");
+        let seen = canaries(&handle, |it| it.canaries.is_empty()).await;
+        let decided = seen.decisions.iter().map(|it| (it.outcome, it.by.as_str(), it.canary));
+        assert!(decided.eq([(CanaryOutcome::RolledBack, "ada", digests[1])]), "{seen:?}");
+        acquire(&handle, "churn").await.expect("served");
+        let seen = canaries(&handle, |it| !it.canaries.is_empty()).await;
+        assert_eq!((seen.canaries[0].phase, seen.decisions.len()), (CanaryPhase::Rejected, 1));
     }
 }
 

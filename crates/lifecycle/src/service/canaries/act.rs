@@ -59,6 +59,9 @@ impl Service {
     /// Decides by hand. Replies CANARY_NOT_FOUND without a trial, and when it is too
     /// late for that CANARY_PROMOTED; where only the registry knows, later.
     pub(in crate::service) fn decide(&mut self, key: &TagKey, act: Act, by: By, done: Reply) {
+        if act == Act::Abort {
+            self.wake(key);
+        }
         if !self.canaries.trials.contains_key(key) {
             // Whoever asked may have gone.
             done.send(Err(not_found(key))).ok();
@@ -72,6 +75,14 @@ impl Service {
             Act::Abort => self.abort(key, by, done),
         }
         self.show_canaries(self.clock.now());
+    }
+
+    /// Has a trial that waits for requests go on, so that it can be ended.
+    fn wake(&mut self, key: &TagKey) {
+        let Some(pair) = self.canaries.unfinished.get(key).map(|it| it.pair) else { return };
+        if let Some(canary_tag) = self.fleet.canary_tag(key, pair.canary) {
+            self.begin(key, canary_tag, pair, self.clock.now());
+        }
     }
 
     /// Takes the canary's traffic away here, and has others do so.
