@@ -51,7 +51,15 @@ impl Predictor {
     pub(super) async fn run(&self, call: Call) -> Result<Vec<Tensor>, Error> {
         let deadline = call.deadline;
         let _place = self.place(deadline).await?;
-        timeout_at(deadline, self.predict(call)).await.unwrap_or(Err(Error::DeadlineExceeded))
+        let answer = timeout_at(deadline, self.predict(call)).await;
+        match answer.unwrap_or(Err(Error::DeadlineExceeded)) {
+            // The engine was told the deadline, and may have given the call up by itself
+            // before anybody here looked.
+            Err(Error::Cancelled { .. }) if deadline <= Instant::now() => {
+                Err(Error::DeadlineExceeded)
+            }
+            answer => answer,
+        }
     }
 
     /// A place among the calls in flight, first come, first served. Requests come

@@ -137,6 +137,28 @@ async fn a_call_ends_at_its_deadline_and_makes_room() {
     harness.client.predict(call(&id, &[[1.0, 1.0]], patient())).await.expect("answered");
 }
 
+/// The engine knows the deadline too, and gives the call up by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deadline_that_the_engine_saw_first_is_one_all_the_same() {
+    let harness = Harness::tcp(|_| {});
+    let id = id("m", 1);
+    harness.serve(std::slice::from_ref(&id)).await;
+    harness.engine.on_predict(|_| {
+        let answer = Predicting::Outputs(vec![floats("scores", &[0], [])]);
+        Predicting::Held(Gate::closed(), Box::new(answer))
+    });
+    let deadline = within(Duration::from_millis(200));
+    let mut answer = std::pin::pin!(harness.client.predict(call(&id, &[], deadline)));
+    tokio::select! {
+        answer = &mut answer => panic!("it is held: {answer:?}"),
+        () = harness.arrived(1) => {}
+    }
+    // The thread that waits for the answer is busy, and looks when both have said so.
+    std::thread::sleep(Duration::from_millis(500));
+    let error = answer.await.expect_err("it is held");
+    assert!(matches!(error, Error::DeadlineExceeded), "{error}");
+}
+
 #[tokio::test]
 async fn a_deadline_that_has_passed_sends_nothing() {
     let harness = Harness::tcp(|_| {});
