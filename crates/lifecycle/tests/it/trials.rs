@@ -41,6 +41,15 @@ async fn idle(handle: &Handle, digests: [Digest; 2]) {
     waits_for_requests(handle).await;
 }
 
+/// The next process, in which the trial waits as well.
+async fn restart(rig: &mut Rig, handle: Handle) -> Handle {
+    drop(handle);
+    rig.stop().await;
+    let handle = rig.start();
+    waits_for_requests(&handle).await;
+    handle
+}
+
 /// Waits until the trial is shown to wait for somebody to ask for its tag.
 async fn waits_for_requests(handle: &Handle) {
     let why = "nobody asks for churn:latest: its trial goes on with the next request";
@@ -66,10 +75,7 @@ async fn a_trial_of_a_model_that_nobody_asked_for_goes_on_where_it_was() {
         assert!(counted > 190, "{counted}: hardly any of them passes for another");
         idle(&handle, digests).await;
         if restarted {
-            drop(handle);
-            rig.stop().await;
-            handle = rig.start();
-            waits_for_requests(&handle).await;
+            handle = restart(&mut rig, handle).await;
         }
         let _traffic = traffic(&handle, well);
         canaries(&handle, is_in(CanaryPhase::Split)).await;
@@ -87,10 +93,7 @@ async fn a_trial_that_waits_for_requests_can_be_aborted_and_stays_so() {
         let (mut rig, mut handle, digests, _) = tried().await;
         idle(&handle, digests).await;
         if restarted {
-            drop(handle);
-            rig.stop().await;
-            handle = rig.start();
-            waits_for_requests(&handle).await;
+            handle = restart(&mut rig, handle).await;
         }
         let latest = "latest".parse().expect("a valid tag");
         let promoting = handle.decide(&name("churn"), &latest, Act::Promote, somebody()).await;
