@@ -6,6 +6,7 @@
 //! not.
 
 mod answer;
+mod names;
 mod output;
 mod packed;
 mod packer;
@@ -22,6 +23,7 @@ use crate::{
     pack::{Call, Options, Trace, check_size, check_users, refuse_too_many},
 };
 pub use answer::answer;
+pub(crate) use names::Names;
 pub use packed::{Packed, UserRows};
 use packer::Packer;
 use view::View;

@@ -145,7 +145,7 @@ impl<'a> Reader<'_, 'a> {
             Some(&slot) => rows.for_each(|row| {
                 self.rows[row * self.names.len() + slot] = Some(value(row));
             }),
-            None => self.unknown.add(name, rows.count()),
+            None => self.unknown.add(name.as_bytes(), rows.count()),
         }
     }
 

@@ -5,10 +5,9 @@ use std::{collections::HashMap, sync::Arc};
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{self, PredictRequest, predict_request::User};
 
-use super::table;
+use super::{Names, table};
 use crate::{
     pack::refuse_too_many,
-    plan::Names,
     request::{Place, Value, object},
     transcode::Unknown,
 };
@@ -117,8 +116,8 @@ fn read_user<'a>(
         None => {}
         Some(User::UserFeatures(map)) => read_map(&map.features, &names.user, &mut row, unknown),
         Some(User::UserObject(user)) => {
-            object::leaves(user, &mut |path, value| {
-                match names.user.get(path) {
+            object::leaves(user, usize::MAX - 1, &mut |path, value| {
+                match names.user.get(str::from_utf8(path).unwrap_or_default()) {
                     Some(&slot) if row[slot].is_some() => {
                         return Err(object::given_twice(path, place));
                     }
@@ -156,7 +155,7 @@ fn read_map<'a>(
         let value = Value::of(value);
         match names.get(name.as_str()) {
             Some(&slot) => row[slot] = value,
-            None => unknown.add(name, usize::from(value.is_some())),
+            None => unknown.add(name.as_bytes(), usize::from(value.is_some())),
         }
     }
 }

@@ -54,10 +54,20 @@ impl Fields {
         self.fields.len()
     }
 
+    /// Which input has the feature of that name.
+    pub(crate) fn input_of(&self, feature: &str) -> Option<usize> {
+        self.keys.find(feature.as_bytes()).map(|slot| self.fields[slot].input)
+    }
+
+    /// Bytes of the longest name.
+    pub(crate) fn longest_name(&self) -> usize {
+        self.keys.longest()
+    }
+
     /// Refuses an object that gives a feature by two ways.
     pub(super) fn check_object(&self, object: &Struct, place: &Place) -> Result<(), Failure> {
         let mut given = vec![false; self.fields.len()];
-        object::leaves(object, &mut |path, _| match self.keys.find(path.as_bytes()) {
+        object::leaves(object, self.longest_name(), &mut |path, _| match self.keys.find(path) {
             Some(slot) if std::mem::replace(&mut given[slot], true) => {
                 Err(object::given_twice(path, place))
             }

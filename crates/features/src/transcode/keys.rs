@@ -19,6 +19,8 @@ pub(crate) struct Keys {
     table: Vec<Option<Key>>,
     factor: u64,
     shift: u32,
+    /// Bytes of the longest name.
+    longest: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -96,7 +98,9 @@ impl Keys {
     /// The table by one hash function, and how many names are not in their place.
     fn with_factor(names: &[&Arc<str>], factor: u64) -> (usize, Self) {
         let size = (names.len() * 4).next_power_of_two().max(4);
-        let mut keys = Self { table: vec![None; size], factor, shift: 64 - size.trailing_zeros() };
+        let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
+        let shift = 64 - size.trailing_zeros();
+        let mut keys = Self { table: vec![None; size], factor, shift, longest };
         let mut collisions = 0;
         for (slot, name) in names.iter().enumerate() {
             let probe = Probe::of(name.as_bytes());
@@ -110,6 +114,11 @@ impl Keys {
         (collisions, keys)
     }
 
+    /// How many bytes the longest name has.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest
+    }
+
     #[inline]
     fn start(&self, probe: &Probe, name: &[u8]) -> usize {
         // The high bits of a product depend on all of its factors' bits.
@@ -117,9 +126,13 @@ impl Keys {
         ((digest ^ digest >> 32).wrapping_mul(self.factor) >> self.shift) as usize
     }
 
-    /// The position of a name, whose probe this is.
+    /// The position of a name, whose probe this is. A name too long to be there is not
+    /// looked at.
     #[inline]
     pub(super) fn find_probe(&self, probe: &Probe, name: &[u8]) -> Option<usize> {
+        if probe.length > self.longest {
+            return None;
+        }
         let mut at = self.start(probe, name);
         loop {
             let key = self.table.get(at)?.as_ref()?;
@@ -162,6 +175,15 @@ mod tests {
         let keys = keys(&["a_long_name_1_of_many", "a_long_name_2_of_many"]);
         assert_eq!(keys.find(b"a_long_name_2_of_many"), Some(1));
         assert_eq!(keys.find(b"a_long_name_3_of_many"), None);
+    }
+
+    #[test]
+    fn a_name_longer_than_all_is_not_looked_for() {
+        let name = "a_name_of_more_than_16_bytes";
+        let mut keys = keys(&["a", name]);
+        assert_eq!((keys.longest(), keys.find(name.as_bytes())), (name.len(), Some(1)));
+        keys.longest -= 1;
+        assert_eq!(keys.find(name.as_bytes()), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::{
     table::Table,
     tally::{BadFeature, Tally},
     template::Template,
-    unknown::Unknown,
+    unknown::{self, Unknown},
     wire::Malformed,
 };
 use crate::{
@@ -124,7 +124,8 @@ impl<'p, 'r> Packer<'p, 'r> {
                 let Plan { inputs, fields, .. } = self.plan;
                 let mut rows = Rows::new(inputs, &fields.user, self.traced);
                 rows.begin(row);
-                object::leaves(object, &mut |path, value| {
+                let longest = fields.user.longest_name().max(unknown::NAME_BYTES);
+                object::leaves(object, longest, &mut |path, value| {
                     rows.leaf(path, value, unknown, buffers);
                     Ok(())
                 })?;

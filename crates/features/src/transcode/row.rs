@@ -132,12 +132,12 @@ impl<'p, 'r> Rows<'p, 'r> {
     /// Notes a leaf of a user's object.
     pub(super) fn leaf(
         &mut self,
-        path: &str,
+        path: &[u8],
         value: Value<'r>,
         unknown: &mut Unknown,
         buffers: &mut [Buffer],
     ) {
-        match self.fields.keys.find(path.as_bytes()) {
+        match self.fields.keys.find(path) {
             Some(slot) => self.set(slot, Some(value), buffers),
             None => unknown.add(path, 1),
         }

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+/// As many names are kept, the first in their order, and as many bytes of each.
+const NAMES: usize = 1000;
+pub(super) const NAME_BYTES: usize = 256;
+
 /// Features that the model does not name.
 #[derive(Debug, Default)]
 pub(crate) struct Unknown {
@@ -17,13 +21,15 @@ impl Unknown {
     }
 
     /// Counts `count` values of the feature `name`.
-    pub(crate) fn add(&mut self, name: &str, count: usize) {
+    pub(crate) fn add(&mut self, name: &[u8], count: usize) {
         self.count += count as u64;
         if let Some(names) = &mut self.names
             && count > 0
-            && !names.contains(name)
         {
-            names.insert(name.to_owned());
+            names.insert(kept(name));
+            if names.len() > NAMES {
+                names.pop_last();
+            }
         }
     }
 
@@ -31,9 +37,19 @@ impl Unknown {
     pub(super) fn add_row(&mut self, row: &mut Strangers<'_>) {
         row.keep_last();
         for (key, sent) in &row.keys {
-            self.add(&String::from_utf8_lossy(key), usize::from(*sent));
+            self.add(key, usize::from(*sent));
         }
     }
+}
+
+/// A name, or its beginning if it is long.
+fn kept(name: &[u8]) -> String {
+    let Some(beginning) = name.get(..NAME_BYTES).filter(|it| it.len() < name.len()) else {
+        return String::from_utf8_lossy(name).into_owned();
+    };
+    // All of the beginning, but for a character that is cut in two.
+    let whole = beginning.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    format!("{whole}…")
 }
 
 /// The keys of one row that the model does not name, and whether they had a
@@ -96,6 +112,29 @@ mod tests {
         unknown.add_row(&mut row);
         assert_eq!(unknown.count, 2);
         assert_eq!(Vec::from_iter(unknown.names.expect("named")), ["a", "c"]);
+    }
+
+    #[test]
+    fn of_very_many_names_the_first_are_kept() {
+        let mut unknown = Unknown::new(true);
+        for name in (0..3 * NAMES).map(|index| format!("{index:04}")).rev() {
+            unknown.add(name.as_bytes(), 1);
+        }
+        assert_eq!(unknown.count, 3 * NAMES as u64);
+        assert!(
+            unknown.names.expect("named").into_iter().eq((0..NAMES).map(|it| format!("{it:04}")))
+        );
+    }
+
+    #[test]
+    fn of_a_long_name_the_beginning_is_kept() {
+        let just_so = "x".repeat(NAME_BYTES);
+        let cut_in_two = "x".repeat(NAME_BYTES - 1) + "é";
+        let mut unknown = Unknown::new(true);
+        unknown.add(just_so.as_bytes(), 1);
+        unknown.add(cut_in_two.as_bytes(), 1);
+        let cut = "x".repeat(NAME_BYTES - 1) + "…";
+        assert_eq!(Vec::from_iter(unknown.names.expect("named")), [just_so, cut]);
     }
 
     #[test]

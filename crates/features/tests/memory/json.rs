@@ -82,3 +82,15 @@ fn no_body_takes_many_times_its_length() {
     let heavy: Vec<_> = factors.iter().filter(|(_, factor)| *factor > FACTOR).collect();
     assert!(heavy.is_empty(), "times the body's length: {heavy:?}");
 }
+
+#[test]
+fn no_name_is_written_for_every_feature_below_it() {
+    /// Short enough for a name that is written for every feature not to fill the memory.
+    const LENGTH: usize = 1 << 15;
+    let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
+    let features: Vec<_> = (0..LENGTH / 14).map(|index| format!("\"{index:x}\":0")).collect();
+    let (name, features) = ("x".repeat(LENGTH / 2), features.join(","));
+    let body = format!(r#"{{"model":{{"name":"m"}},"user":{{"{name}":{{{features}}}}}}}"#);
+    let most = most(|| pack(&plan, body.as_bytes()));
+    assert!(most <= FACTOR * body.len(), "{most} bytes for a body of {}", body.len());
+}

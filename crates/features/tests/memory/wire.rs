@@ -104,6 +104,16 @@ const WITH_DECODED: [Message; 3] = [
     (&[5, 1, 2, 6], |_| field(1, b"")),
 ];
 
+/// A user whose features are all part of one whose name is half of the message.
+fn below_a_long_name() -> Vec<u8> {
+    /// Short enough for a name that is kept for every feature not to fill the memory.
+    const LENGTH: usize = 1 << 15;
+    let leaf = |index| field(1, &[&field(1, &name(index)), &field(2, b"\x20\x01")[..]].concat());
+    let leaves = (0..LENGTH / 2 / leaf(0).len()).flat_map(leaf).collect::<Vec<_>>();
+    let outer = [field(1, &[b'x'; LENGTH / 2]), field(2, &field(5, &leaves))].concat();
+    field(5, &field(1, &outer))
+}
+
 /// How many times its length a message takes, if that is more than `factor` allows.
 fn excess(message: &[u8], factor: usize, work: impl FnOnce()) -> Option<f64> {
     let (length, most) = (message.len(), most(work));
@@ -122,6 +132,16 @@ fn no_request_takes_many_times_its_length() {
         });
         assert_eq!(excess, None, "{:x?} in {path:?}", repeated(0));
     }
+}
+
+#[test]
+fn no_name_is_kept_for_every_feature_below_it() {
+    let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
+    let request = below_a_long_name();
+    let excess = excess(&request, DECODED, || {
+        plan.explain(&[&request], &Limits::default()).expect("packs");
+    });
+    assert_eq!(excess, None);
 }
 
 #[test]
