@@ -7,9 +7,11 @@
 
 mod answer;
 mod names;
+mod object;
 mod output;
 mod packed;
 mod packer;
+mod plain;
 mod table;
 mod view;
 
@@ -26,6 +28,7 @@ pub use answer::answer;
 pub(crate) use names::Names;
 pub use packed::{Packed, UserRows};
 use packer::Packer;
+pub(crate) use plain::Plain;
 use view::View;
 
 /// As [`Plan::pack`].

@@ -5,10 +5,10 @@ use std::{collections::HashMap, sync::Arc};
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{self, PredictRequest, predict_request::User};
 
-use super::{Names, table};
+use super::{Names, object, plain::value_of, table};
 use crate::{
     pack::refuse_too_many,
-    request::{Place, Value, object},
+    request::{Place, Value, given_twice},
     transcode::Unknown,
 };
 
@@ -116,13 +116,13 @@ fn read_user<'a>(
         None => {}
         Some(User::UserFeatures(map)) => read_map(&map.features, &names.user, &mut row, unknown),
         Some(User::UserObject(user)) => {
-            object::leaves(user, usize::MAX - 1, &mut |path, value| {
-                match names.user.get(str::from_utf8(path).unwrap_or_default()) {
+            object::leaves(user, &mut |path, value| {
+                match names.user.get(path) {
                     Some(&slot) if row[slot].is_some() => {
-                        return Err(object::given_twice(path, place));
+                        return Err(given_twice(path, place));
                     }
                     Some(&slot) => row[slot] = Some(value),
-                    None => unknown.add(path, 1),
+                    None => unknown.add(path.as_bytes(), 1),
                 }
                 Ok(())
             })?;
@@ -152,7 +152,7 @@ fn read_map<'a>(
     unknown: &mut Unknown,
 ) {
     for (name, value) in map {
-        let value = Value::of(value);
+        let value = value_of(value);
         match names.get(name.as_str()) {
             Some(&slot) => row[slot] = value,
             None => unknown.add(name.as_bytes(), usize::from(value.is_some())),
