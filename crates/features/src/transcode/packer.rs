@@ -87,6 +87,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         options: Options,
         place: &Place,
     ) -> Result<(), Stop> {
+        self.begin_request();
         self.add_user(part, &mut unknown, place)?;
         let (errors, ids) = match &part.table {
             Some(table) => self.add_columns(part, table, &options, place)?,
@@ -108,6 +109,14 @@ impl<'p, 'r> Packer<'p, 'r> {
         self.add_computed(user.kept(), user.request_id);
         self.users.push(user);
         Ok(())
+    }
+
+    /// One user's habits are not another's.
+    fn begin_request(&mut self) {
+        self.template.begin_request();
+        for rows in self.treatments.iter_mut().chain([&mut self.user_rows]) {
+            rows.order.begin_request();
+        }
     }
 
     fn add_user(
