@@ -334,6 +334,8 @@ fn put_options<E: Error>(encoder: &mut Encoder<'_>, options: Option<Small>) -> R
 }
 
 fn put(part: PredictRequest, encoder: &mut Encoder<'_>) {
+    // A long message need not double its room for a short part of it.
+    encoder.message.reserve_exact(part.encoded_len());
     part.encode(&mut encoder.message).expect("a vector grows");
 }
 

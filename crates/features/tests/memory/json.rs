@@ -52,7 +52,7 @@ fn pack(plan: &Plan, body: &[u8]) {
 type Body = (&'static str, fn(usize, &mut String), &'static str);
 
 /// Bodies that want much.
-const BODIES: [Body; 13] = [
+const BODIES: [Body; 15] = [
     (r#"{"model":{"name":"m"},"treatments":["#, |_, body| body.push_str("{}"), "]}"),
     (
         r#"{"model":{"name":"m"},"treatments":["#,
@@ -62,6 +62,12 @@ const BODIES: [Body; 13] = [
     (r#"{"model":{"name":"m"},"treatments":[{"features":{"#, feature, "}}]}"),
     (r#"{"model":{"name":"m"},"user":{"#, feature, "}}"),
     (r#"{"model":{"name":"m"},"user":{"a":{"b":{"#, feature, "}}}}"),
+    (r#"{"model":{"name":"m"},"user":{"#, |_, body| body.push_str(r#""":0"#), "}}"),
+    (
+        r#"{"model":{"name":"m"},"treatments":[{"features":{"#,
+        |_, body| body.push_str(r#""":0"#),
+        "}}]}",
+    ),
     (r#"{"model":{"name":"m"},"user":{"v":["#, |_, body| body.push('0'), "]}}"),
     (r#"{"model":{"name":"m"},"user":{"v":["#, |_, body| body.push_str(r#""""#), "]}}"),
     (r#"{"model":{"name":"m"},"user":{"v":["#, |_, body| body.push_str("[]"), "]}}"),
