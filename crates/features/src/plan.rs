@@ -1,6 +1,6 @@
 //! The plan: a model's metadata compiled for packing and answering.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use outrigger_core::{DType, Failure};
@@ -21,15 +21,9 @@ use crate::{
 pub struct Plan {
     pub(crate) metadata: Metadata,
     pub(crate) inputs: Vec<InputPlan>,
-    pub(crate) names: Names,
     pub(crate) fields: EntityFields,
-}
-
-/// Positions of the model's features within a row, by name.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    pub(crate) user: HashMap<Arc<str>, usize>,
-    pub(crate) treatment: HashMap<Arc<str>, usize>,
+    #[cfg(any(test, feature = "reference"))]
+    pub(crate) names: crate::reference::Names,
 }
 
 /// Where the features of either entity go.
@@ -53,15 +47,17 @@ impl Plan {
     /// Compiles a model's metadata.
     pub fn compile(metadata: Metadata) -> Self {
         let inputs: Vec<_> = metadata.inputs.iter().map(InputPlan::compile).collect();
-        let names = Names {
-            user: positions(&metadata, Entity::User),
-            treatment: positions(&metadata, Entity::Treatment),
-        };
         let fields = EntityFields {
             user: Fields::new(&inputs, Entity::User),
             treatment: Fields::new(&inputs, Entity::Treatment),
         };
-        Self { metadata, inputs, names, fields }
+        Self {
+            #[cfg(any(test, feature = "reference"))]
+            names: crate::reference::Names::of(&metadata),
+            metadata,
+            inputs,
+            fields,
+        }
     }
 
     /// Reads, checks and compiles what a model package holds.
@@ -135,20 +131,13 @@ impl Plan {
 
     /// The element type of the tensor that holds a feature, if the model names it.
     pub(crate) fn dtype_of(&self, entity: Entity, feature: &str) -> Option<DType> {
-        let names = match entity {
-            Entity::User => &self.names.user,
-            Entity::Treatment => &self.names.treatment,
-            Entity::TreatmentCount | Entity::Seed => return None,
-        };
-        let mut slot = *names.get(feature)?;
-        let inputs = self.inputs.iter().filter(|input| input.entity == entity);
-        for input in inputs {
-            if slot < input.columns.len() {
-                return Some(input.dtype);
-            }
-            slot -= input.columns.len();
-        }
-        None
+        let input = self.fields.of(entity)?.input_of(feature)?;
+        Some(self.inputs[input].dtype)
+    }
+
+    /// Bytes of the longest name of an entity's features.
+    pub(crate) fn longest_name(&self, entity: Entity) -> usize {
+        self.fields.of(entity).map_or(0, Fields::longest_name)
     }
 
     /// The tensors a packed call needs of the engine: its `output_filter`, in
@@ -160,6 +149,16 @@ impl Plan {
             .filter(|(index, _)| wanted(index))
             .map(|(_, output)| output.tensor.clone())
             .collect()
+    }
+}
+
+impl EntityFields {
+    fn of(&self, entity: Entity) -> Option<&Fields> {
+        match entity {
+            Entity::User => Some(&self.user),
+            Entity::Treatment => Some(&self.treatment),
+            Entity::TreatmentCount | Entity::Seed => None,
+        }
     }
 }
 
@@ -185,10 +184,4 @@ impl InputPlan {
         };
         sizes.into_iter().map(|size| i64::try_from(size).expect("sizes are limited")).collect()
     }
-}
-
-fn positions(metadata: &Metadata, entity: Entity) -> HashMap<Arc<str>, usize> {
-    let inputs = metadata.inputs_of(entity);
-    let features = inputs.flat_map(|(_, input)| &input.features);
-    features.map(|feature| feature.name.clone()).zip(0..).collect()
 }

@@ -6,9 +6,12 @@
 //! not.
 
 mod answer;
+mod names;
+mod object;
 mod output;
 mod packed;
 mod packer;
+mod plain;
 mod table;
 mod view;
 
@@ -22,8 +25,10 @@ use crate::{
     pack::{Call, Options, Trace, check_size, check_users, refuse_too_many},
 };
 pub use answer::answer;
+pub(crate) use names::Names;
 pub use packed::{Packed, UserRows};
 use packer::Packer;
+pub(crate) use plain::Plain;
 use view::View;
 
 /// As [`Plan::pack`].

@@ -1,7 +1,6 @@
 //! What requests are made of, however they are read: raw values, and where in
 //! the whole call they stand.
 
-pub(crate) mod object;
 mod value;
 
 use outrigger_core::{Failure, Reason};
@@ -53,4 +52,10 @@ impl Place {
         };
         Failure::new(Reason::RequestMalformed, message)
     }
+}
+
+/// The failure of a user's feature that is there by two ways, as `{"a.b": 1}` and as
+/// `{"a": {"b": 2}}`: a map has no order that could decide.
+pub(crate) fn given_twice(feature: &str, place: &Place) -> Failure {
+    place.malformed(format!("user[{feature:?}]"), "given twice")
 }

@@ -11,13 +11,17 @@
 //! 4. Columns of numbers are copied as a block ([`columns`]).
 //!
 //! All of them give what decoding the message with prost would give; what is
-//! written in unusual ways is decoded in general where it stands.
+//! written in unusual ways is put together in general ([`merged`]).
 
 mod batch;
 mod columns;
 mod entry;
 mod fields;
 mod keys;
+mod lasts;
+mod lists;
+mod merged;
+mod object;
 mod order;
 mod packer;
 mod request;
@@ -37,6 +41,7 @@ use crate::{
     pack::{Call, Options, Trace, check_size, max_columns, refuse_columns, refuse_too_many},
     request::Place,
 };
+use merged::Merged;
 use packer::Packer;
 use request::{Request, User};
 use table::{Source, Table};
@@ -44,6 +49,7 @@ use table::{Source, Table};
 pub use batch::requests;
 pub(crate) use fields::Fields;
 pub(crate) use keys::Keys;
+pub(crate) use object::element;
 pub(crate) use unknown::Unknown;
 pub(crate) use wire::Reader;
 use wire::{MAX_DEPTH, Malformed};
@@ -52,6 +58,8 @@ use wire::{MAX_DEPTH, Malformed};
 #[derive(Debug)]
 struct Part<'a> {
     request: Request<'a>,
+    /// The features of a user that is an object, by their slots.
+    object: Vec<(usize, Merged<'a>)>,
     table: Option<Table<'a>>,
     /// For every slot, its column of the table.
     sources: Vec<Option<Source>>,
@@ -131,12 +139,12 @@ fn read_all<'p, 'r>(
     let copied = |part: &&Part<'_>| call.shared.is_none() || part.table.is_none();
     let rows = parts.iter().filter(copied).map(|part| part.count).sum();
     let mut packer = Packer::new(plan, call, parts.len(), rows);
-    for (index, part) in parts.iter_mut().enumerate() {
+    for (index, mut part) in parts.into_iter().enumerate() {
         let (place, mut unknown) = (call.place(index), Unknown::new(call.traced));
         part.match_names(plan, &mut unknown, &place)?;
         let own = part.request.options.as_ref();
         let options = Options::read(own, part.request.has_model, call.batch, plan, &place)?;
-        packer.add(part, unknown, options, &place)?;
+        packer.add(&mut part, unknown, options, &place)?;
     }
     Ok(packer)
 }
@@ -146,10 +154,10 @@ impl<'a> Part<'a> {
     fn read(bytes: &'a [u8], plan: &Plan, limits: &Limits, place: &Place) -> Result<Self, Stop> {
         let max = limits.max_treatments;
         let request = Request::scan(bytes, max)?;
-        let (table, sources, count) = (None, Vec::new(), request.sent);
+        let (object, table, sources, count) = (Vec::new(), None, Vec::new(), request.sent);
         refuse_too_many(count, max, "treatments", place)?;
         let Some(parts) = &request.table else {
-            return Ok(Self { request, table, sources, count });
+            return Ok(Self { request, object, table, sources, count });
         };
         if count > 0 {
             let message = "treatments and treatment_table exclude each other";
@@ -160,19 +168,19 @@ impl<'a> Part<'a> {
         refuse_columns(table.columns(), max_columns, place)?;
         let count = table.count(place)?;
         refuse_too_many(count, max, "treatment_table", place)?;
-        Ok(Self { request, table: Some(table), sources, count })
+        Ok(Self { request, object, table: Some(table), sources, count })
     }
 
-    /// Checks the names of an object and of a table, as far as they must be
-    /// different, and the sizes of a table's columns.
+    /// Finds the features of an object and of a table, whose names must be different,
+    /// and checks the sizes of a table's columns.
     fn match_names(
         &mut self,
         plan: &Plan,
         unknown: &mut Unknown,
         place: &Place,
-    ) -> Result<(), Failure> {
-        if let User::Object(object) = &self.request.user {
-            plan.fields.user.check_object(object, place)?;
+    ) -> Result<(), Stop> {
+        if let User::Object(parts) = &self.request.user {
+            self.object = object::features(parts, &plan.fields.user, unknown, place)?;
         }
         if let Some(table) = &mut self.table {
             self.sources = table.sources(self.count, &plan.fields.treatment, unknown, place)?;

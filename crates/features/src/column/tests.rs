@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     metadata::Metadata,
+    reference::Plain,
     request::{Scalar, Value},
 };
 
@@ -187,18 +188,23 @@ fn vectors_have_exactly_their_length() {
     let packed = expected.clone();
     let texts = ["1".to_owned(), "2".to_owned()];
     for value in [
-        Value::Floats(&[1.0, 2.0]),
-        Value::Reals(&[1.0, 2.0]),
+        Value::Plain(Plain::Floats(&[1.0, 2.0])),
+        Value::Plain(Plain::Reals(&[1.0, 2.0])),
         Value::Integers(&[1, 2]),
         Value::PackedFloats(&packed),
     ] {
         assert_eq!(write(&vector, DType::Float32, Some(value)), Ok(expected.clone()));
     }
     assert_eq!(write(&vector, DType::Float32, None), Ok(expected));
-    for value in [Value::Floats(&[1.0]), Value::Floats(&[]), one(Scalar::Real(1.0))] {
+    for value in
+        [Value::PackedFloats(&packed[..4]), Value::PackedFloats(&[]), one(Scalar::Real(1.0))]
+    {
         assert_eq!(reason(&vector, DType::Float32, value), Reason::FeatureLength);
     }
-    assert_eq!(reason(&vector, DType::Float32, Value::Texts(&texts)), Reason::FeatureType);
+    assert_eq!(
+        reason(&vector, DType::Float32, Value::Plain(Plain::Texts(&texts))),
+        Reason::FeatureType
+    );
 }
 
 #[test]

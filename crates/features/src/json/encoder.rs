@@ -7,7 +7,7 @@ use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{PredictRequest, Value, value::Kind};
 use prost::{
     Message as _,
-    encoding::{self, WireType, encode_key, encode_varint},
+    encoding::{self, WireType, encode_key, encode_varint, encoded_len_varint, key_len},
 };
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -40,8 +40,10 @@ struct Encoder<'p> {
     message: Vec<u8>,
     /// The user or the treatment that is being read.
     part: Vec<u8>,
-    /// The feature that is being read.
+    /// The feature that is being read; one whose name is too long, without the end.
     feature: String,
+    /// How many numbers are names of features in this part.
+    numbers: usize,
     /// The features of this part, as far as the model has them.
     given: HashSet<String>,
 }
@@ -62,6 +64,7 @@ where
         message: Vec::new(),
         part: Vec::new(),
         feature: String::new(),
+        numbers: 0,
         given: HashSet::new(),
     };
     match (Part { encoder: &mut encoder, what: What::Request }).deserialize(json) {
@@ -113,6 +116,7 @@ impl Encoder<'_> {
         put_header(field, self.part.len(), &mut self.message);
         self.message.append(&mut self.part);
         self.given.clear();
+        self.numbers = 0;
     }
 
     fn text(&mut self, what: What, text: &str) {
@@ -121,24 +125,34 @@ impl Encoder<'_> {
             What::RequestId => (2, &mut self.message),
             _ => (3, &mut self.message),
         };
-        put_header(field, text.len(), to);
-        to.extend_from_slice(text.as_bytes());
+        put_text(field, text, to);
     }
 
     /// Adds the feature to its part.
     fn put_feature<E: Error>(&mut self, entity: Entity, kind: Kind) -> Result<(), E> {
-        let known = self.plan.dtype_of(entity, &self.feature).is_some();
-        if known && !self.given.insert(self.feature.clone()) {
+        if self.plan.dtype_of(entity, &self.feature).is_none() {
+            self.put_unknown(entity);
+            return Ok(());
+        }
+        if !self.given.insert(self.feature.clone()) {
             let (path, message) = (self.feature_path(), "given twice".into());
             return Err(self.fail(malformed(Wrong { path, message })));
         }
-        let value = Value { kind: Some(kind) };
-        let length = encoding::string::encoded_len(1, &self.feature)
-            + encoding::message::encoded_len(2, &value);
-        put_header(features_field(entity), length, &mut self.part);
-        encoding::string::encode(1, &self.feature, &mut self.part);
-        encoding::message::encode(2, &value, &mut self.part);
+        put_entry(entity, &self.feature, kind, &mut self.part);
         Ok(())
+    }
+
+    /// Adds a feature that the model does not name. It will only be counted: any value
+    /// does, and a number for a name, since paths of many features take much room.
+    fn put_unknown(&mut self, entity: Entity) {
+        let name = loop {
+            self.numbers += 1;
+            let name = self.numbers.to_string();
+            if self.plan.dtype_of(entity, &name).is_none() {
+                break name;
+            }
+        };
+        put_entry(entity, &name, Kind::Flag(true), &mut self.part);
     }
 
     fn feature_path(&self) -> String {
@@ -320,6 +334,8 @@ fn put_options<E: Error>(encoder: &mut Encoder<'_>, options: Option<Small>) -> R
 }
 
 fn put(part: PredictRequest, encoder: &mut Encoder<'_>) {
+    // A long message need not double its room for a short part of it.
+    encoder.message.reserve_exact(part.encoded_len());
     part.encode(&mut encoder.message).expect("a vector grows");
 }
 
@@ -364,9 +380,11 @@ fn features<'de, A: MapAccess<'de>>(
     entity: Entity,
     mut members: A,
 ) -> Result<(), A::Error> {
-    let parent = encoder.feature.len();
+    let (parent, longest) = (encoder.feature.len(), encoder.plan.longest_name(entity));
     while let Some(key) = members.next_key::<String>()? {
-        push_key(&mut encoder.feature, &key);
+        if parent <= longest {
+            push_key(&mut encoder.feature, &key);
+        }
         members.next_value_seed(Part { encoder, what: What::Feature(entity) })?;
         encoder.feature.truncate(parent);
     }
@@ -381,8 +399,8 @@ fn list<'de, A: SeqAccess<'de>>(
 ) -> Result<(), A::Error> {
     let Some(dtype) = encoder.plan.dtype_of(entity, &encoder.feature) else {
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        // Not a feature of the model, so nobody minds; it counts as one value.
-        return encoder.put_feature(entity, Kind::Flag(true));
+        encoder.put_unknown(entity);
+        return Ok(());
     };
     let mut list = List::default();
     while let Some(element) = items.next_element()? {
@@ -407,6 +425,20 @@ fn push_key(path: &mut String, key: &str) {
 /// The field of an entity's map of features.
 fn features_field(entity: Entity) -> u32 {
     if entity == Entity::User { 1 } else { 2 }
+}
+
+/// Adds an entry to an entity's map of features.
+fn put_entry(entity: Entity, feature: &str, kind: Kind, to: &mut Vec<u8>) {
+    let value = Value { kind: Some(kind) };
+    let key = key_len(1) + encoded_len_varint(feature.len() as u64) + feature.len();
+    put_header(features_field(entity), key + encoding::message::encoded_len(2, &value), to);
+    put_text(1, feature, to);
+    encoding::message::encode(2, &value, to);
+}
+
+fn put_text(field: u32, text: &str, to: &mut Vec<u8>) {
+    put_header(field, text.len(), to);
+    to.extend_from_slice(text.as_bytes());
 }
 
 fn put_header(field: u32, length: usize, to: &mut Vec<u8>) {

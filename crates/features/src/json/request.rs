@@ -13,6 +13,8 @@ use crate::{
 };
 
 /// The encoded `outrigger.v1.PredictRequest` that a request's JSON form stands for.
+/// Features that the model does not name are in it to be counted: by other names, and
+/// without their values.
 ///
 /// # Errors
 /// REQUEST_MALFORMED with the path of what is wrong; FEATURE_TYPE or FEATURE_LENGTH for

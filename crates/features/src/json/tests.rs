@@ -85,6 +85,21 @@ fn lists_of_flags_are_for_bool_features_of_whichever_input() {
 }
 
 #[test]
+fn features_that_the_model_does_not_name_are_counted_under_no_name_of_it() {
+    let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+        "inputs": [{"tensor": "x", "entity": "treatment", "dtype": "float32", "features": [{"name": "2", "missing": "nan"}]}],
+        "outputs": [{"tensor": "y", "name": "y", "kind": "per_treatment"}]}"#;
+    let plan = Plan::compile(crate::Metadata::parse(json).expect("valid"));
+    let strange =
+        json!({"a": 1, "b": {"c": "text", "d": null}, "e": [1, "a", {}], "f": {"g": [2]}});
+    let treatments = json!([{"features": strange}, {"features": strange}]);
+    let packed =
+        pack_json(&plan, json!({"user": strange, "treatments": treatments})).expect("packs");
+    assert_eq!(packed.tensors[0].content, floats(&[f32::NAN; 2]));
+    assert_eq!(packed.counts.unknown, 3 * 4);
+}
+
+#[test]
 fn nested_objects_are_dotted_paths() {
     let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
         "inputs": [{"tensor": "x", "entity": "user", "dtype": "float32", "features": [{"name": "a.b.c", "required": true}]}],

@@ -8,6 +8,7 @@ use std::{
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{Matrix, TreatmentTable};
 
+use super::Plain;
 use crate::{
     pack::{max_columns, refuse_columns},
     request::{Place, Scalar, Value, float_at},
@@ -52,7 +53,7 @@ pub(super) fn read<'a>(
         let shape = Shape { path, width: column.width, found: column.values.len() };
         reader.column(&column.name, &shape, &column.validity, |row, width| match width {
             1 => Value::One(Scalar::Text(column.values[row].as_bytes())),
-            _ => Value::Texts(&column.values[row * width..(row + 1) * width]),
+            _ => Value::Plain(Plain::Texts(&column.values[row * width..(row + 1) * width])),
         })?;
     }
     for (index, column) in table.integers.iter().enumerate() {
@@ -145,7 +146,7 @@ impl<'a> Reader<'_, 'a> {
             Some(&slot) => rows.for_each(|row| {
                 self.rows[row * self.names.len() + slot] = Some(value(row));
             }),
-            None => self.unknown.add(name, rows.count()),
+            None => self.unknown.add(name.as_bytes(), rows.count()),
         }
     }
 

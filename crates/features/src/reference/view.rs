@@ -5,11 +5,10 @@ use std::{collections::HashMap, sync::Arc};
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{self, PredictRequest, predict_request::User};
 
-use super::table;
+use super::{Names, object, plain::value_of, table};
 use crate::{
     pack::refuse_too_many,
-    plan::Names,
-    request::{Place, Value, object},
+    request::{Place, Value, given_twice},
     transcode::Unknown,
 };
 
@@ -120,10 +119,10 @@ fn read_user<'a>(
             object::leaves(user, &mut |path, value| {
                 match names.user.get(path) {
                     Some(&slot) if row[slot].is_some() => {
-                        return Err(object::given_twice(path, place));
+                        return Err(given_twice(path, place));
                     }
                     Some(&slot) => row[slot] = Some(value),
-                    None => unknown.add(path, 1),
+                    None => unknown.add(path.as_bytes(), 1),
                 }
                 Ok(())
             })?;
@@ -153,10 +152,10 @@ fn read_map<'a>(
     unknown: &mut Unknown,
 ) {
     for (name, value) in map {
-        let value = Value::of(value);
+        let value = value_of(value);
         match names.get(name.as_str()) {
             Some(&slot) => row[slot] = value,
-            None => unknown.add(name, usize::from(value.is_some())),
+            None => unknown.add(name.as_bytes(), usize::from(value.is_some())),
         }
     }
 }

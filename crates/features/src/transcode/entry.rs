@@ -1,26 +1,15 @@
 //! One map entry of features: its key and its value.
 
-use outrigger_proto::outrigger::v1;
-use prost::Message;
-
 use super::{
+    merged::{self, ListKind, Merged, Piece},
     schema,
-    wire::{MAX_DEPTH, Malformed, Reader},
+    wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 use crate::request::{Scalar, Value};
 
 /// What may still nest within an entry: the request, the treatment (or the
 /// user's features) and the entry are three levels.
 const DEPTH: u32 = MAX_DEPTH - 2;
-
-/// An entry on its own, for prost.
-#[derive(Clone, PartialEq, Message)]
-struct Decoded {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(message, optional, tag = "2")]
-    value: Option<v1::Value>,
-}
 
 /// The key of an entry that is a key and a float32, and the float's bits: by far
 /// the most frequent entries. The key's text is not checked.
@@ -40,27 +29,40 @@ pub(super) fn usual(body: &[u8]) -> Option<(&[u8], Option<Value<'_>>)> {
     Some((key, value(rest)?))
 }
 
-/// Any entry, decoded in general.
+/// The key and the value of any entry.
 ///
 /// # Errors
 /// It is no such message.
 #[cold]
-pub(super) fn any(body: &[u8]) -> Result<(&[u8], v1::Value), Malformed> {
+pub(super) fn any(body: &[u8]) -> Result<(&[u8], Merged<'_>), Malformed> {
     schema::ENTRY.validate(body, DEPTH)?;
-    let decoded = Decoded::decode(body).map_err(|_| Malformed::Truncated)?;
-    Ok((last_key(body)?, decoded.value.unwrap_or_default()))
+    merged::entry(body, field)
 }
 
-/// The last key of an entry that has been validated.
-fn last_key(body: &[u8]) -> Result<&[u8], Malformed> {
-    let (mut rest, mut key) = (Reader::new(body), &[][..]);
-    while !rest.is_empty() {
-        match rest.key()? {
-            (1, wire_type) => key = rest.bytes_field(wire_type)?,
-            (number, wire_type) => rest.skip(number, wire_type, DEPTH)?,
+/// Reads a field of an `outrigger.v1.Value`.
+fn field<'r>(
+    number: u32,
+    wire_type: WireType,
+    rest: &mut Reader<'r>,
+) -> Result<Option<Piece<'r>>, Malformed> {
+    Ok(Some(match number {
+        1 => {
+            let number = f32::from_le_bytes(rest.fixed32_field(wire_type)?);
+            Piece::One(Scalar::Real(number.into()))
         }
-    }
-    Ok(key)
+        2 => Piece::One(Scalar::Text(rest.bytes_field(wire_type)?)),
+        3 => Piece::One(Scalar::Integer(rest.varint_field(wire_type)?.cast_signed())),
+        4 => Piece::One(Scalar::Flag(rest.varint_field(wire_type)? != 0)),
+        5 => Piece::One(Scalar::Real(f64::from_le_bytes(rest.fixed64_field(wire_type)?))),
+        6 => Piece::List(ListKind::Numbers, rest.bytes_field(wire_type)?),
+        7 => Piece::List(ListKind::Texts, rest.bytes_field(wire_type)?),
+        8 => Piece::List(ListKind::Integers, rest.bytes_field(wire_type)?),
+        9 => Piece::List(ListKind::Reals, rest.bytes_field(wire_type)?),
+        _ => {
+            rest.skip(number, wire_type, DEPTH)?;
+            return Ok(None);
+        }
+    }))
 }
 
 /// The key of an entry that begins with it, and what follows.

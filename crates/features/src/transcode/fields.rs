@@ -1,15 +1,13 @@
 //! Where the features of an entity's rows go.
 
-use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::ValueOrigin;
-use prost_types::Struct;
 
 use super::{keys::Keys, tally::BadFeature};
 use crate::{
     column::{Buffer, Column},
     metadata::Entity,
     plan::InputPlan,
-    request::{Place, Value, object},
+    request::Value,
 };
 
 /// An entity's features in the order of metadata.json; a feature's position
@@ -54,15 +52,14 @@ impl Fields {
         self.fields.len()
     }
 
-    /// Refuses an object that gives a feature by two ways.
-    pub(super) fn check_object(&self, object: &Struct, place: &Place) -> Result<(), Failure> {
-        let mut given = vec![false; self.fields.len()];
-        object::leaves(object, &mut |path, _| match self.keys.find(path.as_bytes()) {
-            Some(slot) if std::mem::replace(&mut given[slot], true) => {
-                Err(object::given_twice(path, place))
-            }
-            _ => Ok(()),
-        })
+    /// Which input has the feature of that name.
+    pub(crate) fn input_of(&self, feature: &str) -> Option<usize> {
+        self.keys.find(feature.as_bytes()).map(|slot| self.fields[slot].input)
+    }
+
+    /// Bytes of the longest name.
+    pub(crate) fn longest_name(&self) -> usize {
+        self.keys.longest()
     }
 }
 

@@ -11,14 +11,16 @@ pub(super) struct Probe {
 }
 
 /// Names and their positions: an open table, built once a model and never
-/// changed, with the best of a few hash functions: for the number of features
-/// that models have, one without collisions. Requests only look up, so no choice
-/// of keys can make it slower than its longest run.
+/// changed, with the best of a few hash functions: for some forty names mostly
+/// one without collisions, for hundreds one with few. Requests only look up, so
+/// no choice of keys can make it slower than its longest run.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     table: Vec<Option<Key>>,
     factor: u64,
     shift: u32,
+    /// Bytes of the longest name.
+    longest: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -96,7 +98,9 @@ impl Keys {
     /// The table by one hash function, and how many names are not in their place.
     fn with_factor(names: &[&Arc<str>], factor: u64) -> (usize, Self) {
         let size = (names.len() * 4).next_power_of_two().max(4);
-        let mut keys = Self { table: vec![None; size], factor, shift: 64 - size.trailing_zeros() };
+        let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
+        let shift = 64 - size.trailing_zeros();
+        let mut keys = Self { table: vec![None; size], factor, shift, longest };
         let mut collisions = 0;
         for (slot, name) in names.iter().enumerate() {
             let probe = Probe::of(name.as_bytes());
@@ -110,6 +114,11 @@ impl Keys {
         (collisions, keys)
     }
 
+    /// How many bytes the longest name has.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest
+    }
+
     #[inline]
     fn start(&self, probe: &Probe, name: &[u8]) -> usize {
         // The high bits of a product depend on all of its factors' bits.
@@ -117,9 +126,13 @@ impl Keys {
         ((digest ^ digest >> 32).wrapping_mul(self.factor) >> self.shift) as usize
     }
 
-    /// The position of a name, whose probe this is.
+    /// The position of a name, whose probe this is. A name too long to be there is not
+    /// looked at.
     #[inline]
     pub(super) fn find_probe(&self, probe: &Probe, name: &[u8]) -> Option<usize> {
+        if probe.length > self.longest {
+            return None;
+        }
         let mut at = self.start(probe, name);
         loop {
             let key = self.table.get(at)?.as_ref()?;
@@ -162,6 +175,35 @@ mod tests {
         let keys = keys(&["a_long_name_1_of_many", "a_long_name_2_of_many"]);
         assert_eq!(keys.find(b"a_long_name_2_of_many"), Some(1));
         assert_eq!(keys.find(b"a_long_name_3_of_many"), None);
+    }
+
+    /// How many steps from its place a name is found.
+    fn steps(keys: &Keys, name: &Arc<str>) -> usize {
+        let start = keys.start(&Probe::of(name.as_bytes()), name.as_bytes());
+        let table = keys.table.iter().cycle().skip(start).flat_map(|key| key.as_ref());
+        table.take_while(|key| key.name != *name).count()
+    }
+
+    #[test]
+    fn few_of_many_names_are_not_in_their_place() {
+        for (begin, end) in [("feature_", ""), ("user_profile_", "_of_all"), ("", "_30_days_ago")] {
+            for (count, most) in [(20, 0), (100, 6), (300, 18)] {
+                let name = |number| format!("{begin}{number:03}{end}").into();
+                let names: Vec<Arc<str>> = (0..count).map(name).collect();
+                let keys = Keys::new(names.iter());
+                let steps: usize = names.iter().map(|name| steps(&keys, name)).sum();
+                assert!(steps <= most, "{steps} for {count} names like {:?}", names[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_longer_than_all_is_not_looked_for() {
+        let name = "a_name_of_more_than_16_bytes";
+        let mut keys = keys(&["a", name]);
+        assert_eq!((keys.longest(), keys.find(name.as_bytes())), (name.len(), Some(1)));
+        keys.longest -= 1;
+        assert_eq!(keys.find(name.as_bytes()), None);
     }
 
     #[test]

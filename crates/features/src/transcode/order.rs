@@ -12,7 +12,8 @@ const FEW: u32 = 32;
 /// So many keys that the model does not name have a place in the order.
 const STRANGERS: usize = 32;
 
-/// The order of keys, learned from the first row of a call.
+/// The order of keys, learned from the first row of a call, or of the request after one
+/// that had others.
 #[derive(Debug)]
 pub(super) struct Order<'r> {
     learning: bool,
@@ -44,6 +45,16 @@ impl<'r> Order<'r> {
             asked: 0,
             missed: 0,
         }
+    }
+
+    /// Begins with the next request, which may keep to the order better or worse than the
+    /// one before. What has turned out wrong is learned anew.
+    pub(super) fn begin_request(&mut self) {
+        if !self.learning && !self.trusted {
+            self.learning = true;
+            self.expected.clear();
+        }
+        (self.asked, self.missed) = (0, 0);
     }
 
     /// Begins with the next row.
@@ -158,6 +169,24 @@ mod tests {
         }
         assert!(!order.trusted);
         assert_eq!(order.missed, FEW + 1);
+    }
+
+    #[test]
+    fn an_order_that_was_wrong_is_learned_anew_from_the_next_request() {
+        let mut order = Order::new(NAMES.len());
+        row(&mut order, &["a", "b", "c"]);
+        for _ in 0..40 {
+            row(&mut order, &["c", "b", "a"]);
+        }
+        assert!(!order.trusted);
+        order.begin_request();
+        for _ in 0..3 {
+            assert_eq!(row(&mut order, &["c", "b", "a"]), [Some(2), Some(1), Some(0)]);
+        }
+        assert_eq!((order.trusted, order.asked, order.missed), (true, 6, 0));
+        order.begin_request();
+        assert_eq!(row(&mut order, &["c", "b"]), [Some(2), Some(1)]);
+        assert_eq!((order.asked, order.missed), (2, 0), "what was right is kept");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{
     metadata::Entity,
     pack::{Call, Options, Trace, any_single, finish},
     plan::InputPlan,
-    request::{Place, object},
+    request::Place,
 };
 
 /// Appends users one after the other; pads at the end, when T is known.
@@ -82,12 +82,13 @@ impl<'p, 'r> Packer<'p, 'r> {
     /// of the request.
     pub(super) fn add(
         &mut self,
-        part: &Part<'r>,
+        part: &mut Part<'r>,
         mut unknown: Unknown,
         options: Options,
         place: &Place,
     ) -> Result<(), Stop> {
-        self.add_user(&part.request.user, &mut unknown, place)?;
+        self.begin_request();
+        self.add_user(part, &mut unknown, place)?;
         let (errors, ids) = match &part.table {
             Some(table) => self.add_columns(part, table, &options, place)?,
             None => self.add_treatments(part, &mut unknown, &options, place)?,
@@ -110,37 +111,34 @@ impl<'p, 'r> Packer<'p, 'r> {
         Ok(())
     }
 
+    /// One user's habits are not another's.
+    fn begin_request(&mut self) {
+        self.template.begin_request();
+        for rows in self.treatments.iter_mut().chain([&mut self.user_rows]) {
+            rows.order.begin_request();
+        }
+    }
+
     fn add_user(
         &mut self,
-        user: &User<'r>,
+        part: &mut Part<'r>,
         unknown: &mut Unknown,
         place: &Place,
     ) -> Result<(), Stop> {
         let row = self.users.len();
         resize(&mut self.buffers, self.plan, Entity::User, row + 1);
-        let buffers = &mut self.buffers;
-        let added = match user {
-            User::Object(object) => {
-                let Plan { inputs, fields, .. } = self.plan;
-                let mut rows = Rows::new(inputs, &fields.user, self.traced);
-                rows.begin(row);
-                object::leaves(object, &mut |path, value| {
-                    rows.leaf(path, value, unknown, buffers);
-                    Ok(())
-                })?;
-                rows.finish(buffers, &mut self.tally)
+        let (rows, buffers) = (&mut self.user_rows, &mut self.buffers);
+        rows.begin(row);
+        if let User::Features(parts) = &part.request.user {
+            for part in parts {
+                rows.read(part, buffers)?;
             }
-            User::Features(parts) => {
-                let rows = &mut self.user_rows;
-                rows.begin(row);
-                for part in parts {
-                    rows.read(part, buffers)?;
-                }
-                rows.count_unknown(unknown);
-                rows.finish(buffers, &mut self.tally)
-            }
-        };
-        added.map_err(|bad| bad.of_user(place).into())
+        }
+        for (slot, value) in part.object.drain(..) {
+            rows.set_merged(slot, value, buffers)?;
+        }
+        rows.count_unknown(unknown);
+        rows.finish(buffers, &mut self.tally).map_err(|bad| bad.of_user(place).into())
     }
 
     fn add_treatments(

@@ -2,7 +2,6 @@
 
 use outrigger_proto::outrigger::v1::ResponseOptions;
 use prost::Message;
-use prost_types::Struct;
 use smallvec::SmallVec;
 
 use super::{
@@ -33,7 +32,8 @@ pub(super) struct Request<'a> {
 pub(super) enum User<'a> {
     /// Parts of one map; none if there is no user.
     Features(Parts<'a>),
-    Object(Box<Struct>),
+    /// Parts of one object, which have been validated.
+    Object(Parts<'a>),
 }
 
 impl Default for User<'_> {
@@ -56,7 +56,7 @@ pub(super) fn count_treatments(message: &[u8]) -> usize {
 
 /// Adds a part of a message that was sent in several; there can be very many
 /// that are empty.
-fn add_part<'a>(parts: &mut Parts<'a>, part: &'a [u8]) {
+pub(super) fn add_part<'a>(parts: &mut Parts<'a>, part: &'a [u8]) {
     if !part.is_empty() {
         parts.push(part);
     }
@@ -137,13 +137,11 @@ impl<'a> Request<'a> {
             // Nobody will read them, but they must be well-formed.
             parts.iter().try_for_each(|part| FEATURES.validate(part, MAX_DEPTH - 1))?;
         }
-        if !matches!(self.user, User::Object(_)) {
-            self.user = User::Object(Box::default());
-        }
         match &mut self.user {
-            User::Object(object) => object.merge(body).map_err(|_| Malformed::Truncated),
-            _ => Ok(()),
+            User::Object(parts) => add_part(parts, body),
+            user => *user = User::Object(Parts::from_slice(&[body])),
         }
+        Ok(())
     }
 
     fn merge_options(&mut self, body: &'a [u8]) -> Result<(), Malformed> {

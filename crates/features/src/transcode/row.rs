@@ -1,13 +1,14 @@
 //! One row of features: from map entries to elements of the tensors.
 
-use outrigger_proto::outrigger::v1;
-
 use super::{
     entry,
     fields::Fields,
+    lasts::Lasts,
+    lists::{List, Lists},
+    merged::Merged,
     order::Order,
     tally::{BadFeature, Tally},
-    unknown::{Strangers, Unknown},
+    unknown::{Stranger, Unknown},
     wire::{MAX_DEPTH, Malformed, Reader},
 };
 use crate::{
@@ -37,8 +38,9 @@ pub(super) struct Rows<'p, 'r> {
     states: Vec<State>,
     /// Values of the slots that wait.
     values: Vec<Waiting<'r>>,
-    odd: Vec<v1::Value>,
-    unknown: Strangers<'r>,
+    /// Lists that are not taken as they stand.
+    lists: Lists,
+    unknown: Lasts<Stranger<'r>>,
     /// Whether values may be written before the end of the row; not if their
     /// origins are of interest.
     early: bool,
@@ -49,8 +51,7 @@ pub(super) struct Rows<'p, 'r> {
 #[derive(Debug, Clone, Copy)]
 enum Waiting<'r> {
     Value(Value<'r>),
-    /// An index into `odd`.
-    Odd(usize),
+    List(List),
 }
 
 impl<'p, 'r> Rows<'p, 'r> {
@@ -61,9 +62,9 @@ impl<'p, 'r> Rows<'p, 'r> {
             fields,
             order: Order::new(width),
             states: vec![State::Absent; width],
-            values: vec![Waiting::Odd(0); width],
-            odd: Vec::new(),
-            unknown: Strangers::default(),
+            values: vec![Waiting::Value(Value::One(Scalar::Other)); width],
+            lists: Lists::default(),
+            unknown: Lasts::default(),
             early: !traced,
             row: 0,
         }
@@ -74,7 +75,7 @@ impl<'p, 'r> Rows<'p, 'r> {
         self.row = row;
         self.order.restart();
         self.states.fill(State::Absent);
-        self.odd.clear();
+        self.lists.clear();
         self.unknown.clear();
     }
 
@@ -112,35 +113,21 @@ impl<'p, 'r> Rows<'p, 'r> {
         if let Some((key, bits)) = entry::number(body) {
             match self.order.find(key, &self.fields.keys)? {
                 Some(slot) => self.set_number(slot, bits, buffers),
-                None => self.unknown.push(key, true),
+                None => self.unknown.push(Stranger { key, sent: true }),
             }
         } else if let Some((key, value)) = entry::usual(body) {
             match self.order.find(key, &self.fields.keys)? {
                 Some(slot) => self.set(slot, value, buffers),
-                None => self.unknown.push(key, value.is_some()),
+                None => self.unknown.push(Stranger { key, sent: value.is_some() }),
             }
         } else {
             let (key, value) = entry::any(body)?;
             match self.order.find(key, &self.fields.keys)? {
-                Some(slot) => self.set_odd(slot, value),
-                None => self.unknown.push(key, value.kind.is_some()),
+                Some(slot) => self.set_merged(slot, value, buffers)?,
+                None => self.unknown.push(Stranger { key, sent: value.is_sent() }),
             }
         }
         Ok(())
-    }
-
-    /// Notes a leaf of a user's object.
-    pub(super) fn leaf(
-        &mut self,
-        path: &str,
-        value: Value<'r>,
-        unknown: &mut Unknown,
-        buffers: &mut [Buffer],
-    ) {
-        match self.fields.keys.find(path.as_bytes()) {
-            Some(slot) => self.set(slot, Some(value), buffers),
-            None => unknown.add(path, 1),
-        }
     }
 
     /// Notes a slot's value, in the place of one sent before.
@@ -173,10 +160,23 @@ impl<'p, 'r> Rows<'p, 'r> {
         };
     }
 
-    fn set_odd(&mut self, slot: usize, value: v1::Value) {
-        self.values[slot] = Waiting::Odd(self.odd.len());
-        self.states[slot] = if value.kind.is_some() { State::Waiting } else { State::Absent };
-        self.odd.push(value);
+    /// Notes a slot's value that may have been sent in parts.
+    pub(super) fn set_merged(
+        &mut self,
+        slot: usize,
+        value: Merged<'r>,
+        buffers: &mut [Buffer],
+    ) -> Result<(), Malformed> {
+        match value {
+            Merged::One(scalar) => self.set(slot, Some(Value::One(scalar)), buffers),
+            Merged::List(kind, parts) => {
+                self.values[slot] = Waiting::List(self.lists.add(kind, &parts)?);
+                self.states[slot] = State::Waiting;
+            }
+            // No feature is an object.
+            Merged::Absent | Merged::Object(_) => self.set(slot, None, buffers),
+        }
+        Ok(())
     }
 
     /// Counts the keys of the row that the model does not name.
@@ -222,7 +222,7 @@ impl<'p, 'r> Rows<'p, 'r> {
     fn value(&self, slot: usize) -> Option<Value<'_>> {
         match (self.states[slot], self.values[slot]) {
             (State::Waiting, Waiting::Value(value)) => Some(value),
-            (State::Waiting, Waiting::Odd(index)) => Value::of(&self.odd[index]),
+            (State::Waiting, Waiting::List(list)) => Some(self.lists.get(list)),
             _ => None,
         }
     }

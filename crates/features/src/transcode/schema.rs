@@ -1,7 +1,7 @@
 //! Whether bytes are a message of a kind, read without building it. What the
 //! transcoder does not read itself is held against this.
 
-use super::wire::{Malformed, Reader, WireType, expect};
+use super::wire::{Malformed, Reader, WireType};
 
 /// The fields of a message, by number.
 pub(super) struct Schema(&'static [(u32, Kind)]);
@@ -110,22 +110,14 @@ impl Kind {
         match self {
             Self::Varint => rest.varint_field(wire_type).map(drop),
             Self::Varints => rest.varints_field(wire_type, drop),
-            Self::Fixed32 | Self::Fixed64 => self.validate_fixed(rest, wire_type),
-            Self::Fixed32s => rest.skip_fixed(wire_type, WireType::Fixed32, 4),
-            Self::Fixed64s => rest.skip_fixed(wire_type, WireType::Fixed64, 8),
+            Self::Fixed32 => rest.fixed32_field(wire_type).map(drop),
+            Self::Fixed32s => rest.fixed_field(wire_type, WireType::Fixed32, 4).map(drop),
+            Self::Fixed64 => rest.fixed64_field(wire_type).map(drop),
+            Self::Fixed64s => rest.fixed_field(wire_type, WireType::Fixed64, 8).map(drop),
             Self::Text => rest.text_field(wire_type).map(drop),
             Self::Bytes => rest.bytes_field(wire_type).map(drop),
             Self::Message(schema) => schema.validate_nested(rest.bytes_field(wire_type)?, depth),
             Self::Entry(schema) => schema.validate_nested(rest.bytes()?, depth),
         }
-    }
-
-    fn validate_fixed(&self, rest: &mut Reader<'_>, found: WireType) -> Result<(), Malformed> {
-        let (wire_type, size) = match self {
-            Self::Fixed64 => (WireType::Fixed64, 8),
-            _ => (WireType::Fixed32, 4),
-        };
-        expect(found, wire_type)?;
-        rest.skip_fixed(found, wire_type, size)
     }
 }

@@ -16,11 +16,12 @@ use shape::Shape;
 /// As many misses are allowed before any hit.
 const FEW: u32 = 4;
 
-/// The template of a call's treatments, as long as there is use for one.
+/// The template of a call's treatments, as long as there is use for one in a request.
 #[derive(Debug)]
 pub(super) struct Template<'p> {
     inputs: &'p [InputPlan],
     fields: &'p Fields,
+    traced: bool,
     shape: Option<Shape<'p>>,
     pub(super) trusted: bool,
     pub(super) hits: u32,
@@ -30,7 +31,13 @@ pub(super) struct Template<'p> {
 impl<'p> Template<'p> {
     /// Only for calls that are not traced: nothing is said about origins.
     pub(super) fn new(inputs: &'p [InputPlan], fields: &'p Fields, traced: bool) -> Self {
-        Self { inputs, fields, shape: None, trusted: !traced, hits: 0, misses: 0 }
+        Self { inputs, fields, traced, shape: None, trusted: !traced, hits: 0, misses: 0 }
+    }
+
+    /// Begins with the next request, which may keep to its order better or worse than the
+    /// one before.
+    pub(super) fn begin_request(&mut self) {
+        (self.trusted, self.hits, self.misses) = (!self.traced, 0, 0);
     }
 
     /// Writes a treatment's features, if it is like the one before; says its id,

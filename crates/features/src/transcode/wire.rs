@@ -200,20 +200,37 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads over the values of a repeated field of `size` bytes each: one, or
-    /// packed many.
-    pub(super) fn skip_fixed(
+    /// The values of a repeated field of `size` bytes each: one, or packed many.
+    pub(super) fn fixed_field(
         &mut self,
         wire_type: WireType,
         single: WireType,
         size: usize,
-    ) -> Result<(), Malformed> {
+    ) -> Result<&'a [u8], Malformed> {
         if wire_type != WireType::Bytes {
             expect(wire_type, single)?;
-            return self.take(size).map(drop);
+            return self.take(size);
         }
-        let packed = self.bytes()?.len();
-        if packed.is_multiple_of(size) { Ok(()) } else { Err(Malformed::Truncated) }
+        let packed = self.bytes()?;
+        if packed.len().is_multiple_of(size) { Ok(packed) } else { Err(Malformed::Truncated) }
+    }
+
+    /// The value of a field that must have four bytes.
+    pub(super) fn fixed32_field(&mut self, wire_type: WireType) -> Result<[u8; 4], Malformed> {
+        expect(wire_type, WireType::Fixed32)?;
+        self.chunk()
+    }
+
+    /// The value of a field that must have eight bytes.
+    pub(super) fn fixed64_field(&mut self, wire_type: WireType) -> Result<[u8; 8], Malformed> {
+        expect(wire_type, WireType::Fixed64)?;
+        self.chunk()
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (chunk, rest) = self.rest.split_first_chunk().ok_or(Malformed::Truncated)?;
+        self.rest = rest;
+        Ok(*chunk)
     }
 }
 

@@ -52,7 +52,7 @@ fn pack(plan: &Plan, body: &[u8]) {
 type Body = (&'static str, fn(usize, &mut String), &'static str);
 
 /// Bodies that want much.
-const BODIES: [Body; 13] = [
+const BODIES: [Body; 15] = [
     (r#"{"model":{"name":"m"},"treatments":["#, |_, body| body.push_str("{}"), "]}"),
     (
         r#"{"model":{"name":"m"},"treatments":["#,
@@ -62,6 +62,12 @@ const BODIES: [Body; 13] = [
     (r#"{"model":{"name":"m"},"treatments":[{"features":{"#, feature, "}}]}"),
     (r#"{"model":{"name":"m"},"user":{"#, feature, "}}"),
     (r#"{"model":{"name":"m"},"user":{"a":{"b":{"#, feature, "}}}}"),
+    (r#"{"model":{"name":"m"},"user":{"#, |_, body| body.push_str(r#""":0"#), "}}"),
+    (
+        r#"{"model":{"name":"m"},"treatments":[{"features":{"#,
+        |_, body| body.push_str(r#""":0"#),
+        "}}]}",
+    ),
     (r#"{"model":{"name":"m"},"user":{"v":["#, |_, body| body.push('0'), "]}}"),
     (r#"{"model":{"name":"m"},"user":{"v":["#, |_, body| body.push_str(r#""""#), "]}}"),
     (r#"{"model":{"name":"m"},"user":{"v":["#, |_, body| body.push_str("[]"), "]}}"),
@@ -81,4 +87,16 @@ fn no_body_takes_many_times_its_length() {
     });
     let heavy: Vec<_> = factors.iter().filter(|(_, factor)| *factor > FACTOR).collect();
     assert!(heavy.is_empty(), "times the body's length: {heavy:?}");
+}
+
+#[test]
+fn no_name_is_written_for_every_feature_below_it() {
+    /// Short enough for a name that is written for every feature not to fill the memory.
+    const LENGTH: usize = 1 << 15;
+    let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
+    let features: Vec<_> = (0..LENGTH / 14).map(|index| format!("\"{index:x}\":0")).collect();
+    let (name, features) = ("x".repeat(LENGTH / 2), features.join(","));
+    let body = format!(r#"{{"model":{{"name":"m"}},"user":{{"{name}":{{{features}}}}}}}"#);
+    let most = most(|| pack(&plan, body.as_bytes()));
+    assert!(most <= FACTOR * body.len(), "{most} bytes for a body of {}", body.len());
 }

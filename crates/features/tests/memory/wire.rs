@@ -11,7 +11,7 @@ const LENGTH: usize = 1_100_000;
 
 /// So many times its length a message may take: most are taken as they stand.
 const FACTOR: usize = 10;
-/// The same where prost decodes: the names of outputs, and users' objects.
+/// The same where prost decodes: the names of outputs.
 const DECODED: usize = 32;
 /// So many bytes it may take whatever its length: for the treatments and columns
 /// that are kept at all.
@@ -65,7 +65,7 @@ fn encoded(path: &[u32], repeated: fn(usize) -> Vec<u8>) -> Vec<u8> {
 }
 
 /// Requests that want much.
-const REQUESTS: [Message; 26] = [
+const REQUESTS: [Message; 35] = [
     // Treatments.
     (&[], |_| field(6, b"")),
     (&[], |_| field(6, &entry(2, 0))),
@@ -95,14 +95,37 @@ const REQUESTS: [Message; 26] = [
     (&[4], |_| odd_entry(1, b"x")),
     (&[4, 1, 2, 7], |_| field(1, b"")),
     (&[4, 1, 2, 8, 1], |_| vec![1]),
+    (&[4, 1], |_| field(2, &field(7, &field(1, b"")))),
+    // The user as an object.
+    (&[5], |index| entry(1, index)),
+    (&[5], |_| odd_entry(1, b"x")),
+    (&[5, 1], |index| field(2, &field(5, &entry(1, index)))),
+    (&[5, 1, 2], |index| field(5, &entry(1, index))),
+    (&[5, 1, 2], |_| field(6, &field(1, b""))),
+    (&[5, 1, 2, 5], |index| entry(1, index)),
+    (&[5, 1, 2, 6], |_| field(1, b"")),
+    (&[5, 1, 2, 6], |_| field(1, &field(5, &field(1, b"")))),
 ];
 
 /// Those of which parts are decoded.
-const WITH_DECODED: [Message; 3] = [
-    (&[9], |_| field(3, b"")),
-    (&[5], |index| entry(1, index)),
-    (&[5, 1, 2, 6], |_| field(1, b"")),
-];
+const WITH_DECODED: [Message; 1] = [(&[9], |_| field(3, b""))];
+
+/// A user whose features are all part of one whose name is half of the message.
+fn below_a_long_name() -> Vec<u8> {
+    /// Short enough for a name that is kept for every feature not to fill the memory.
+    const LENGTH: usize = 1 << 15;
+    let leaf = |index| field(1, &[&field(1, &name(index)), &field(2, b"\x20\x01")[..]].concat());
+    let leaves = (0..LENGTH / 2 / leaf(0).len()).flat_map(leaf).collect::<Vec<_>>();
+    let outer = [field(1, &[b'x'; LENGTH / 2]), field(2, &field(5, &leaves))].concat();
+    field(5, &field(1, &outer))
+}
+
+/// A user whose feature `v` has the value before its key: what nobody does.
+fn odd_value((path, repeated): Message) -> Vec<u8> {
+    let (user, path) = path.split_first().expect("a user");
+    let value = field(2, &encoded(path, repeated));
+    field(*user, &field(1, &[value, field(1, b"v")].concat()))
+}
 
 /// How many times its length a message takes, if that is more than `factor` allows.
 fn excess(message: &[u8], factor: usize, work: impl FnOnce()) -> Option<f64> {
@@ -122,6 +145,40 @@ fn no_request_takes_many_times_its_length() {
         });
         assert_eq!(excess, None, "{:x?} in {path:?}", repeated(0));
     }
+}
+
+#[test]
+fn no_list_written_oddly_takes_many_times_its_length() {
+    let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
+    let lists: [Message; 9] = [
+        (&[4, 6], |_| vec![0x0d, 0, 0, 0, 0]),
+        (&[4, 7], |_| field(1, b"")),
+        (&[4], |_| field(7, &field(1, b""))),
+        (&[4, 8], |_| vec![0x0a, 1, 1]),
+        (&[4, 8, 1], |_| vec![1]),
+        (&[4], |_| field(8, &[8, 1])),
+        (&[5, 6], |_| field(1, b"")),
+        (&[5, 6], |_| field(1, &[0x20, 1])),
+        (&[5], |_| field(6, &field(1, b""))),
+    ];
+    for (path, repeated) in lists {
+        let request = odd_value((path, repeated));
+        let excess = excess(&request, FACTOR, || {
+            let refused = plan.pack(&[&request], &Limits::default()).expect_err("too long");
+            assert_eq!(refused.reason.as_str(), "FEATURE_LENGTH");
+        });
+        assert_eq!(excess, None, "{:x?} in {path:?}", repeated(0));
+    }
+}
+
+#[test]
+fn no_name_is_kept_for_every_feature_below_it() {
+    let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
+    let request = below_a_long_name();
+    let excess = excess(&request, FACTOR, || {
+        plan.explain(&[&request], &Limits::default()).expect("packs");
+    });
+    assert_eq!(excess, None);
 }
 
 #[test]

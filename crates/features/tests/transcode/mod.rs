@@ -4,5 +4,6 @@ mod answers;
 pub(crate) mod check;
 mod entropy;
 mod models;
+mod objects;
 mod requests;
 mod wire;

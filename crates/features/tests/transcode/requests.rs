@@ -10,6 +10,7 @@ use prost_types::{ListValue, Struct, Value, value::Kind};
 use super::{
     entropy::Entropy,
     models::{self, Sent, Taste, WORDS},
+    objects,
     wire::{Style, bytes, entries, float, noise},
 };
 
@@ -76,7 +77,7 @@ fn user(metadata: &Metadata, style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec
     let features = models::features(metadata, Entity::User);
     let times = if style == Style::Odd && entropy.chance(60) { 1 + entropy.below(3) } else { 1 };
     let mut one = |_| match entropy.chance(50) {
-        true => wrap(5, &object(&features, entropy).encode_to_vec()),
+        true => wrap(5, &objects::encoded(&object(&features, entropy), style, entropy)),
         false => wrap(4, &entries(1, &features, style, entropy).concat()),
     };
     (0..times).map(&mut one).collect()
@@ -100,6 +101,10 @@ fn object(features: &[Sent], entropy: &mut Entropy<'_>) -> Struct {
                 let fields = [(inner.to_owned(), value)].into();
                 let inner = Value { kind: Some(Kind::StructValue(Struct { fields })) };
                 object.fields.insert(outer.to_owned(), inner);
+                if entropy.chance(8) {
+                    // By a second way, which is one too many.
+                    object.fields.insert(sent.name.clone(), leaf(sent.taste, entropy));
+                }
             }
             _ => drop(object.fields.insert(sent.name.clone(), value)),
         }
@@ -109,7 +114,10 @@ fn object(features: &[Sent], entropy: &mut Entropy<'_>) -> Struct {
         let deep = (0..depth).fold(leaf(Taste::Number, entropy), |inner, _| Value {
             kind: Some(Kind::StructValue(Struct { fields: [("d".to_owned(), inner)].into() })),
         });
-        object.fields.insert("deep".into(), deep);
+        // Of a long name, only the beginning is told.
+        let name =
+            if depth.is_multiple_of(2) { "deep".into() } else { format!("x{}", "é".repeat(140)) };
+        object.fields.insert(name, deep);
     }
     object
 }

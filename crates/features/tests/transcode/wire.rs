@@ -36,7 +36,13 @@ pub(crate) fn bytes(out: &mut Vec<u8>, number: u32, body: &[u8]) {
 }
 
 /// A length-delimited field whose length may take more bytes than it needs.
-fn field(out: &mut Vec<u8>, number: u32, body: &[u8], style: Style, entropy: &mut Entropy<'_>) {
+pub(crate) fn field(
+    out: &mut Vec<u8>,
+    number: u32,
+    body: &[u8],
+    style: Style,
+    entropy: &mut Entropy<'_>,
+) {
     if style != Style::Odd || !entropy.chance(12) {
         return bytes(out, number, body);
     }

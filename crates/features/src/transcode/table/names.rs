@@ -119,7 +119,7 @@ impl<'a> Finder<'_, 'a> {
         }
         if slot.is_none() {
             let count = (0..self.count).filter(|row| present(*row)).count();
-            self.unknown.add(&String::from_utf8_lossy(name), count);
+            self.unknown.add(name, count);
         }
         Ok(())
     }

@@ -1,0 +1,96 @@
+//! Lists put together from their parts, written as common libraries write them: so
+//! they take no more room than they did.
+
+use prost::encoding::encode_varint;
+
+use super::{
+    merged::ListKind,
+    object,
+    wire::{MAX_DEPTH, Malformed, Reader, WireType},
+};
+use crate::request::Value;
+
+/// The lists of one row.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    bytes: Vec<u8>,
+}
+
+/// Where a list stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct List {
+    kind: ListKind,
+    start: usize,
+    end: usize,
+    count: usize,
+}
+
+impl Lists {
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Adds a list that has been validated.
+    pub(super) fn add(&mut self, kind: ListKind, parts: &[&[u8]]) -> Result<List, Malformed> {
+        let (start, mut count) = (self.bytes.len(), 0);
+        for part in parts {
+            let mut rest = Reader::new(part);
+            while !rest.is_empty() {
+                match rest.key()? {
+                    (1, wire_type) => {
+                        count += elements(kind, wire_type, &mut rest, &mut self.bytes)?
+                    }
+                    (number, wire_type) => rest.skip(number, wire_type, MAX_DEPTH)?,
+                }
+            }
+        }
+        Ok(List { kind, start, end: self.bytes.len(), count })
+    }
+
+    pub(super) fn get(&self, list: List) -> Value<'_> {
+        let (bytes, count) = (&self.bytes[list.start..list.end], list.count);
+        match list.kind {
+            ListKind::Numbers => Value::PackedFloats(bytes),
+            ListKind::Reals => Value::PackedReals(bytes),
+            ListKind::Integers => Value::PackedIntegers(bytes, count),
+            ListKind::Texts => Value::EncodedTexts(bytes, count),
+            ListKind::Values => Value::Mixed(bytes, count),
+        }
+    }
+}
+
+/// Writes the elements of one field; says how many.
+fn elements(
+    kind: ListKind,
+    wire_type: WireType,
+    rest: &mut Reader<'_>,
+    to: &mut Vec<u8>,
+) -> Result<usize, Malformed> {
+    let mut fixed = |single, size| {
+        let elements = rest.fixed_field(wire_type, single, size)?;
+        to.extend_from_slice(elements);
+        Ok(elements.len() / size)
+    };
+    match kind {
+        ListKind::Numbers => return fixed(WireType::Fixed32, 4),
+        ListKind::Reals => return fixed(WireType::Fixed64, 8),
+        ListKind::Integers => {
+            let mut count = 0;
+            rest.varints_field(wire_type, |integer| {
+                encode_varint(integer, to);
+                count += 1;
+            })?;
+            return Ok(count);
+        }
+        ListKind::Texts => put_text(0x0a, rest.bytes_field(wire_type)?, to),
+        ListKind::Values => object::put_element(rest.bytes_field(wire_type)?, to)?,
+    }
+    Ok(1)
+}
+
+/// Writes a text behind the key of its field.
+pub(super) fn put_text(key: u8, text: &[u8], to: &mut Vec<u8>) {
+    to.push(key);
+    encode_varint(text.len() as u64, to);
+    to.extend_from_slice(text);
+}

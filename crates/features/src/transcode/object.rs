@@ -1,0 +1,122 @@
+//! A user given as a nested object, read where it stands: the path to a leaf, joined by
+//! dots, is its feature's name; a list is a vector; null is absence.
+
+mod entries;
+mod path;
+
+use super::{
+    Stop,
+    fields::Fields,
+    lists::put_text,
+    merged::{ListKind, Merged, Piece},
+    unknown::{self, Unknown},
+    wire::{MAX_DEPTH, Malformed, Reader, WireType},
+};
+use crate::request::{Place, Scalar, given_twice};
+use entries::entries;
+use path::Path;
+
+/// The features of an object that has been validated, by their slots. Those that the
+/// model does not name are counted.
+///
+/// # Errors
+/// A feature is given by two ways.
+pub(super) fn features<'r>(
+    object: &[&'r [u8]],
+    fields: &Fields,
+    unknown: &mut Unknown,
+    place: &Place,
+) -> Result<Vec<(usize, Merged<'r>)>, Stop> {
+    let path = Path::new(fields.longest_name().max(unknown::NAME_BYTES));
+    let given = vec![false; fields.len()];
+    let mut walk = Walk { fields, unknown, place, path, given, found: Vec::new() };
+    walk.descend(object)?;
+    Ok(walk.found)
+}
+
+/// The way through an object's leaves, in the order of keys.
+struct Walk<'w, 'r> {
+    fields: &'w Fields,
+    unknown: &'w mut Unknown,
+    place: &'w Place,
+    path: Path,
+    /// For every slot, whether it has been found.
+    given: Vec<bool>,
+    found: Vec<(usize, Merged<'r>)>,
+}
+
+impl<'r> Walk<'_, 'r> {
+    /// Nesting is bounded where objects are validated.
+    fn descend(&mut self, object: &[&'r [u8]]) -> Result<(), Stop> {
+        for entry in entries(object)? {
+            let (key, value) = entry.read()?;
+            let parent = self.path.push(key);
+            match value {
+                Merged::Absent => {}
+                Merged::Object(parts) => self.descend(&parts)?,
+                value => self.leaf(value)?,
+            }
+            self.path.truncate(parent);
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, value: Merged<'r>) -> Result<(), Stop> {
+        let path = self.path.bytes();
+        let Some(slot) = self.fields.keys.find(path) else {
+            self.unknown.add(path, 1);
+            return Ok(());
+        };
+        if std::mem::replace(&mut self.given[slot], true) {
+            return Err(given_twice(&String::from_utf8_lossy(path), self.place).into());
+        }
+        self.found.push((slot, value));
+        Ok(())
+    }
+}
+
+/// Reads a field of a `google.protobuf.Value`.
+fn field<'r>(
+    number: u32,
+    wire_type: WireType,
+    rest: &mut Reader<'r>,
+) -> Result<Option<Piece<'r>>, Malformed> {
+    Ok(Some(match number {
+        1 => {
+            rest.varint_field(wire_type)?;
+            Piece::Null
+        }
+        2 => Piece::One(Scalar::Real(f64::from_le_bytes(rest.fixed64_field(wire_type)?))),
+        3 => Piece::One(Scalar::Text(rest.bytes_field(wire_type)?)),
+        4 => Piece::One(Scalar::Flag(rest.varint_field(wire_type)? != 0)),
+        5 => Piece::Object(rest.bytes_field(wire_type)?),
+        6 => Piece::List(ListKind::Values, rest.bytes_field(wire_type)?),
+        _ => {
+            rest.skip(number, wire_type, MAX_DEPTH)?;
+            return Ok(None);
+        }
+    }))
+}
+
+/// Writes an element of a list, so that [`element`] reads it.
+pub(super) fn put_element(value: &[u8], to: &mut Vec<u8>) -> Result<(), Malformed> {
+    match Merged::of(value, field)? {
+        Merged::One(Scalar::Real(real)) => {
+            to.push(0x11);
+            to.extend_from_slice(&real.to_le_bytes());
+        }
+        Merged::One(Scalar::Text(text)) => put_text(0x1a, text, to),
+        Merged::One(Scalar::Flag(flag)) => to.extend_from_slice(&[0x20, flag.into()]),
+        _ => to.extend_from_slice(&[0x08, 0]),
+    }
+    Ok(())
+}
+
+/// Reads the next element of a list.
+pub(crate) fn element<'r>(rest: &mut Reader<'r>) -> Option<Scalar<'r>> {
+    let (number, wire_type) = rest.key().ok()?;
+    match field(number, wire_type, rest).ok()?? {
+        Piece::One(scalar) => Some(scalar),
+        _ => Some(Scalar::Other),
+    }
+}

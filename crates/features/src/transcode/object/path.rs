@@ -1,0 +1,69 @@
+//! The way to a leaf.
+
+/// A path, no more of it than tells that it is too long to be of interest: an object may
+/// have very many leaves, and its own name may be very long.
+#[derive(Debug)]
+pub(super) struct Path {
+    bytes: Vec<u8>,
+    longest: usize,
+}
+
+impl Path {
+    /// An empty path, of which `longest` bytes and one more are kept.
+    pub(super) fn new(longest: usize) -> Self {
+        Self { bytes: Vec::new(), longest }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Goes down to a key; says how long the path was.
+    pub(super) fn push(&mut self, key: &[u8]) -> usize {
+        let parent = self.bytes.len();
+        let dot: &[u8] = if parent > 0 { b"." } else { b"" };
+        for part in [dot, key] {
+            let room = (self.longest + 1).saturating_sub(self.bytes.len());
+            self.bytes.extend_from_slice(&part[..part.len().min(room)]);
+        }
+        parent
+    }
+
+    /// Goes back up to where the path was so long.
+    pub(super) fn truncate(&mut self, parent: usize) {
+        self.bytes.truncate(parent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_joined_by_dots() {
+        let mut path = Path::new(100);
+        let parents = ["", "a", "bc"].map(|key| path.push(key.as_bytes()));
+        assert_eq!((path.bytes(), parents), (&b"a.bc"[..], [0, 0, 1]));
+        path.truncate(1);
+        path.push(b"d");
+        assert_eq!(path.bytes(), b"a.d");
+    }
+
+    #[test]
+    fn no_more_of_a_path_is_kept_than_tells_that_it_is_too_long() {
+        for (keys, longest, kept) in [
+            (&["a", "b", "c"][..], 5, "a.b.c"),
+            (&["a", "b", "cd"], 5, "a.b.cd"),
+            (&["a", "b", "cdefgh"], 5, "a.b.cd"),
+            (&["a", "b", "c", "d"], 5, "a.b.c."),
+            (&["abcdefgh", "b", "c"], 5, "abcdef"),
+            (&["ab", "c"], 0, "a"),
+        ] {
+            let mut path = Path::new(longest);
+            for key in keys {
+                path.push(key.as_bytes());
+            }
+            assert_eq!(path.bytes(), kept.as_bytes(), "{keys:?}");
+        }
+    }
+}
