@@ -1,5 +1,7 @@
 //! Listeners: bound before anything else, and connections that end in order.
 
+mod arriving;
+
 use std::{
     convert::Infallible,
     future::pending,
@@ -12,7 +14,7 @@ use std::{
 use axum::{
     BoxError, Router,
     body::{Bytes, HttpBody as Body},
-    http::{Request, Response},
+    http::{Request, Response, Version},
 };
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -29,6 +31,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
+pub(crate) use self::arriving::Arriving;
 use crate::{
     caller::Peer,
     metrics,
@@ -65,7 +68,7 @@ pub(crate) trait App: Clone + Send + Sync + 'static {
     fn answer(
         self,
         peer: Peer,
-        request: Request<Incoming>,
+        request: Request<Arriving>,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
@@ -73,7 +76,7 @@ pub(crate) trait App: Clone + Send + Sync + 'static {
 impl App for Router {
     type Body = axum::body::Body;
 
-    async fn answer(self, peer: Peer, mut request: Request<Incoming>) -> Response<Self::Body> {
+    async fn answer(self, peer: Peer, mut request: Request<Arriving>) -> Response<Self::Body> {
         request.extensions_mut().insert(peer);
         self.oneshot(request).await.unwrap_or_else(|never| match never {})
     }
@@ -243,7 +246,9 @@ impl<A: App> Conversation<A> {
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = service_fn(|request| {
+        let service = service_fn(|request: Request<Incoming>| {
+            let shares = request.version() == Version::HTTP_2;
+            let request = request.map(|body| Arriving::new(body, shares));
             // On the heap: it has kilobytes, and hyper and tokio hand it on a dozen times.
             let answer = Box::pin(self.app.clone().answer(peer.clone(), request));
             async { Ok::<_, Infallible>(answer.await) }
