@@ -49,6 +49,12 @@ const FRAME: u32 = 1 << 20;
 /// Bytes of a request's headers, as HTTP/2 counts them: gRPC's are a few hundred.
 const HEADERS: u32 = 16 << 10;
 const STREAMS: u32 = 1024;
+/// Requests that are given up before they have been looked at, as after a moment in
+/// which the machine did something else: all that a caller may have open at once. Such
+/// requests are not open any more, and would without a bound pile up as fast as they
+/// can be sent and reset, which is the "rapid reset" attack: beyond it the caller loses
+/// its connection.
+const GIVEN_UP: usize = STREAMS as usize;
 /// A peer that does not answer a ping is gone.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -291,6 +297,7 @@ fn protocol() -> Builder<TokioExecutor> {
         .max_frame_size(FRAME)
         .max_header_list_size(HEADERS)
         .max_concurrent_streams(STREAMS)
+        .max_pending_accept_reset_streams(GIVEN_UP)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT);

@@ -60,3 +60,17 @@ async fn bodies_of_refused_requests_may_come_late() {
     gate.open();
     assert_predicted(&caller.answer(1).await.unwrap());
 }
+
+#[tokio::test]
+async fn requests_given_up_together_take_no_other_with_them() {
+    const GIVEN_UP: u32 = 30;
+    let stack = Stack::start().await;
+    let mut caller = caller(&stack).await;
+    let given_up = (0..GIVEN_UP).map(|number| 1 + 2 * number);
+    let given_up =
+        given_up.flat_map(|stream| [Frame::request(stream, PREDICT), Frame::cancel(stream)]);
+    let last = 1 + 2 * GIVEN_UP;
+    let frames: Vec<_> = given_up.chain(prediction(last)).collect();
+    caller.send(&frames).await.unwrap();
+    assert_predicted(&caller.answer(last).await.unwrap());
+}
