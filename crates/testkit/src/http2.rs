@@ -1,14 +1,14 @@
 //! HTTP/2 as it goes over the wire, for what libraries do not tell or do: what a peer
 //! announces, and single frames ([RFC 9113](https://www.rfc-editor.org/rfc/rfc9113)).
 
-mod caller;
 mod frame;
+mod peer;
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-pub use self::{caller::Caller, frame::Frame};
+pub use self::{frame::Frame, peer::Peer};
 
 /// What a client says first: its preface, and settings that change nothing.
 pub const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -62,10 +62,10 @@ pub async fn of_server(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Anno
     };
     loop {
         let frame = Frame::read(stream).await?;
-        match (frame.stream, frame.kind) {
-            (0, SETTINGS) => announced.read(&frame.payload),
+        match (frame.stream(), frame.kind()) {
+            (0, SETTINGS) => announced.read(frame.payload()),
             (0, WINDOW_UPDATE) => {
-                let (more, _) = frame.payload.as_chunks::<4>();
+                let (more, _) = frame.payload().as_chunks::<4>();
                 announced.connection_window +=
                     more.iter().copied().map(u32::from_be_bytes).sum::<u32>();
                 return Ok(announced);

@@ -36,6 +36,12 @@ pub(super) const FRAME: u32 = 1 << 20;
 pub(super) const PING_AFTER: Duration = Duration::from_secs(30);
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Answers to calls that were given up: as many as come. h2 soon forgets such calls,
+/// takes for the peer's error what still comes in for them, and would after 1024 of
+/// those in a connection's life close it, under all calls that are on it. The bound is
+/// for servers, against hostile clients.
+pub(super) const LATE_ANSWERS: Option<usize> = None;
+
 /// Requests a server takes at once before it has said how many it does: what
 /// RFC 9113 recommends that it allow at least.
 const FIRST_STREAMS: usize = 100;
@@ -69,7 +75,8 @@ impl Sender for Predictions {
             .initial_max_send_streams(FIRST_STREAMS)
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_frame_size(FRAME);
+            .max_frame_size(FRAME)
+            .max_local_error_reset_streams(LATE_ANSWERS);
         let (sender, connection) = builder.handshake(stream).await?;
         Ok((Self(sender.clone()), Box::pin(drive(connection, sender, traffic))))
     }

@@ -20,16 +20,16 @@ use crate::{
     peer::{Arrived, Peer, headers, status},
 };
 
-fn one() -> Call {
+pub(crate) fn one() -> Call {
     call(&id("m", 1), &[[1.0, 2.0]], patient())
 }
 
-fn scores() -> Tensor {
+pub(crate) fn scores() -> Tensor {
     floats("scores", &[1, 300], (0..300_u16).map(f32::from))
 }
 
 /// [`scores`] as a message with its prefix.
-fn framed() -> Bytes {
+pub(crate) fn framed() -> Bytes {
     let outputs = HashMap::from([("scores".to_owned(), to_proto(&scores()))]);
     prefixed(&PredictResponse { outputs, model_spec: None }.encode_to_vec())
 }

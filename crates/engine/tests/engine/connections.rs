@@ -12,7 +12,7 @@ use outrigger_proto::{
     },
 };
 use outrigger_testkit::{
-    http2::{Caller, Frame},
+    http2::{Frame, Peer},
     saved_model::affine,
 };
 use prost::Message as _;
@@ -72,7 +72,7 @@ async fn calls_given_up_together_take_no_other_with_them() {
     let local = Local::start().await;
     local.serve("half", &affine(0.5, 2.0)).await;
     let stream = UnixStream::connect(local.root.path().join("engine.sock")).await.unwrap();
-    let mut caller = Caller::on(stream).await.unwrap();
+    let mut caller = Peer::client(stream).await.unwrap();
     let path = format!("/{PREDICT}");
     let given_up = (0..GIVEN_UP).map(|number| 1 + 2 * number);
     let given_up =

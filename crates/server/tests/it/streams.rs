@@ -1,7 +1,7 @@
 //! Requests of one connection: what becomes of some is nothing to the others.
 
 use outrigger_proto::{outrigger::v1::PredictResponse, raw::unary};
-use outrigger_testkit::http2::{Caller, Frame};
+use outrigger_testkit::http2::{Frame, Peer};
 use prost::Message as _;
 use tokio::net::TcpStream;
 
@@ -13,10 +13,10 @@ use crate::{
 const PREDICT: &str = "/outrigger.v1.PredictionService/Predict";
 
 /// A connection to `stack`.
-async fn caller(stack: &Stack) -> Caller<TcpStream> {
+async fn caller(stack: &Stack) -> Peer<TcpStream> {
     let stream = TcpStream::connect(stack.addresses.grpc).await.unwrap();
     stream.set_nodelay(true).unwrap();
-    Caller::on(stream).await.unwrap()
+    Peer::client(stream).await.unwrap()
 }
 
 /// A prediction's request.

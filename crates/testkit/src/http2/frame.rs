@@ -25,11 +25,10 @@ const LITERAL: u8 = 0;
 /// A frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// 0 for the connection itself.
-    pub(super) stream: u32,
-    pub(super) kind: u8,
+    kind: u8,
     flags: u8,
-    pub(super) payload: Vec<u8>,
+    stream: u32,
+    payload: Vec<u8>,
 }
 
 impl Frame {
@@ -43,18 +42,29 @@ impl Frame {
             ("content-type", "application/grpc"),
             ("te", "trailers"),
         ];
+        Self::headers(stream, &fields)
+    }
+
+    /// The head of a gRPC answer that is a success, whose body follows.
+    pub fn success(stream: u32) -> Self {
+        let fields =
+            [(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "0")];
+        Self::headers(stream, &fields)
+    }
+
+    fn headers(stream: u32, fields: &[(&str, &str)]) -> Self {
         let payload = fields.iter().flat_map(|(name, value)| literal(name, value)).collect();
-        Self { stream, kind: HEADERS, flags: END_HEADERS, payload }
+        Self { kind: HEADERS, flags: END_HEADERS, stream, payload }
     }
 
     /// A body, whole.
     pub fn body(stream: u32, payload: Vec<u8>) -> Self {
-        Self { stream, kind: DATA, flags: END_STREAM, payload }
+        Self { kind: DATA, flags: END_STREAM, stream, payload }
     }
 
     /// That a request is given up.
     pub fn cancel(stream: u32) -> Self {
-        Self { stream, kind: RST_STREAM, flags: 0, payload: CANCEL.to_be_bytes().to_vec() }
+        Self { kind: RST_STREAM, flags: 0, stream, payload: CANCEL.to_be_bytes().to_vec() }
     }
 
     /// What a ping is to be answered with.
@@ -70,7 +80,7 @@ impl Frame {
         let [a, b, c, kind, flags, stream @ ..] = head;
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         from.read_exact(&mut payload).await?;
-        Ok(Self { stream: u32::from_be_bytes(stream), kind, flags, payload })
+        Ok(Self { kind, flags, stream: u32::from_be_bytes(stream), payload })
     }
 
     /// The frame as it goes over the wire.
@@ -79,6 +89,29 @@ impl Frame {
         assert_eq!(length[0], 0, "a length has 24 bits");
         let head = [&length[1..], &[self.kind, self.flags], &self.stream.to_be_bytes()];
         [&head.concat()[..], &self.payload].concat()
+    }
+
+    pub(super) fn kind(&self) -> u8 {
+        self.kind
+    }
+
+    /// The stream it belongs to; 0 is the connection itself.
+    pub fn stream(&self) -> u32 {
+        self.stream
+    }
+
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// Whether it is the head of a request or of an answer.
+    pub fn is_head(&self) -> bool {
+        self.kind == HEADERS
+    }
+
+    /// Whether it gives a request up.
+    pub fn is_cancel(&self) -> bool {
+        self.kind == RST_STREAM
     }
 
     /// Whether it is a piece of a body.
