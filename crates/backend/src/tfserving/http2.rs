@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt as _;
 use h2::{
-    Ping, PingPong, SendStream,
+    Ping, PingPong,
     client::{Builder, Connection, ResponseFuture, SendRequest},
 };
 use http::Request;
@@ -51,13 +51,16 @@ const FIRST_STREAMS: usize = 100;
 pub(super) struct Predictions(SendRequest<Segments>);
 
 impl Predictions {
-    /// Queues a request; its body goes to the stream. On an error nothing of it
-    /// has left.
+    /// Queues a request. On an error nothing of it has left.
     pub(super) fn send(
         &mut self,
         head: Request<()>,
-    ) -> Result<(ResponseFuture, SendStream<Segments>), h2::Error> {
-        self.0.send_request(head, false)
+        body: Segments,
+    ) -> Result<ResponseFuture, h2::Error> {
+        let (response, mut stream) = self.0.send_request(head, false)?;
+        // If the stream has ended meanwhile, the response says why.
+        drop(stream.send_data(body, true));
+        Ok(response)
     }
 }
 

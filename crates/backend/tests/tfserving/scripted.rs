@@ -3,7 +3,7 @@
 use std::{fmt::Debug, pin::pin};
 
 use futures::future::{Either, join, join_all, select};
-use outrigger_backend::{Backend as _, Config, TfServing};
+use outrigger_backend::{Backend as _, Config, Error, TfServing};
 use outrigger_testkit::http2::{Frame, Peer};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -82,4 +82,34 @@ async fn answers_to_calls_given_up_may_come_late() {
     }
     answer(&mut connection, first[0]).await;
     assert_eq!(kept.await.expect("answered"), [scores()]);
+}
+
+#[tokio::test]
+async fn a_call_beyond_an_engines_farewell_is_made_again() {
+    let engine = Engine::start().await;
+    let client = engine.client(1);
+    let answered = async {
+        let mut connection = engine.connection().await;
+        streams(&mut connection, 1, Frame::is_head).await;
+        connection.send(&[Frame::farewell(0)]).await.expect("the connection stays");
+        let mut connection = engine.connection().await;
+        let again = streams(&mut connection, 1, Frame::is_head).await;
+        answer(&mut connection, again[0]).await;
+        Ok(connection)
+    };
+    let (result, _open) = tokio::try_join!(client.predict(one()), answered).expect("answered");
+    assert_eq!(result, [scores()]);
+}
+
+#[tokio::test]
+async fn a_call_that_an_engines_farewell_includes_is_not_made_again() {
+    let engine = Engine::start().await;
+    let client = engine.client(1);
+    let (result, ()) = tokio::join!(client.predict(one()), async {
+        let mut connection = engine.connection().await;
+        let begun = streams(&mut connection, 1, Frame::is_head).await;
+        connection.send(&[Frame::farewell(begun[0])]).await.expect("the connection stays");
+    });
+    let error = result.expect_err("it may have been worked on");
+    assert!(matches!(error, Error::Unavailable(_)), "{error}");
 }

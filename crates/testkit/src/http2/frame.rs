@@ -15,6 +15,8 @@ const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
+/// Why somebody goes who just does.
+const NO_ERROR: u32 = 0;
 /// `CANCEL`: the answer is not wanted any more.
 const CANCEL: u32 = 8;
 
@@ -65,6 +67,13 @@ impl Frame {
     /// That a request is given up.
     pub fn cancel(stream: u32) -> Self {
         Self { kind: RST_STREAM, flags: 0, stream, payload: CANCEL.to_be_bytes().to_vec() }
+    }
+
+    /// That no requests are taken any more, and none was looked at on the streams after
+    /// `last`.
+    pub fn farewell(last: u32) -> Self {
+        let payload = [last, NO_ERROR].map(u32::to_be_bytes).concat();
+        Self { kind: GOAWAY, flags: 0, stream: 0, payload }
     }
 
     /// What a ping is to be answered with.
