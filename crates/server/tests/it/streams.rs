@@ -14,9 +14,9 @@ const PREDICT: &str = "/outrigger.v1.PredictionService/Predict";
 
 /// A connection to `stack`.
 async fn caller(stack: &Stack) -> Peer<TcpStream> {
-    let stream = TcpStream::connect(stack.addresses.grpc).await.unwrap();
-    stream.set_nodelay(true).unwrap();
-    Peer::client(stream).await.unwrap()
+    let stream = TcpStream::connect(stack.addresses.grpc).await.expect("it listens");
+    stream.set_nodelay(true).expect("an open socket");
+    Peer::client(stream).await.expect("an open socket")
 }
 
 /// A prediction's request.
@@ -37,7 +37,8 @@ async fn overloaded(stack: &Stack) -> u64 {
     let (_, text) = stack.health("/metrics").await;
     let lines = text.lines().filter(|line| line.starts_with("outrigger_requests_total{"));
     let lines = lines.filter(|line| line.contains("reason=\"OVERLOADED\""));
-    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    let count = |line: &str| line.rsplit_once(' ').and_then(|(_, count)| count.parse::<u64>().ok());
+    lines.map(|line| count(line).expect("a count")).sum()
 }
 
 #[tokio::test]
