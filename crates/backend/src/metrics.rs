@@ -54,8 +54,8 @@ pub const METRICS: &[Metric] = &[
         name: RETRIES,
         kind: MetricKind::Counter,
         labels: &[],
-        help: "Calls to the engine made again because their connection broke before any of them \
-               had left.",
+        help: "Calls to the engine made again because it had certainly not begun with them: their \
+               connection broke before any of them had left, or it said so.",
     },
     Metric {
         name: OPEN,

@@ -25,6 +25,11 @@ const MAX_FRAME: u32 = 4 << 20;
 /// Clients bring as many streams as they like, as with TensorFlow Serving; the
 /// calls are limited.
 const MAX_STREAMS: u32 = i32::MAX as u32;
+/// Calls that are given up before they have been looked at, as after a moment in which
+/// the machine did something else: more than a client is likely to have on a connection.
+/// Without a bound they would pile up as fast as they can be sent and reset, which is
+/// the "rapid reset" attack: beyond it the client loses its connection.
+const MAX_GIVEN_UP: usize = 1024;
 /// After a failed accept: out of file descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -107,6 +112,7 @@ async fn converse(socket: impl Socket, services: Services, closing: Cancellation
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(MAX_FRAME)
         .max_concurrent_streams(MAX_STREAMS)
+        .max_pending_accept_reset_streams(MAX_GIVEN_UP)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(socket), service);
     tokio::pin!(connection);

@@ -19,7 +19,6 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http_body_util::Either;
-use hyper::body::Incoming;
 use outrigger_proto::outrigger::v1::{
     FILE_DESCRIPTOR_SET, canary_service_server::CanaryServiceServer,
     model_service_server::ModelServiceServer,
@@ -35,7 +34,7 @@ use crate::{
     call::{Method, Surface},
     caller::Peer,
     guard::{Guard, guard},
-    listen::App,
+    listen::{App, Arriving},
     predict::Predictor,
 };
 
@@ -67,7 +66,7 @@ impl Serving {
 impl App for Serving {
     type Body = Either<Reply, Body>;
 
-    async fn answer(self, peer: Peer, request: HttpRequest<Incoming>) -> HttpResponse<Self::Body> {
+    async fn answer(self, peer: Peer, request: HttpRequest<Arriving>) -> HttpResponse<Self::Body> {
         let method = Method::of(Surface::Grpc, request.uri().path());
         match method.computes() {
             true => self.prediction.answer(method, peer, request).await,

@@ -1,5 +1,7 @@
 //! Listeners: bound before anything else, and connections that end in order.
 
+mod arriving;
+
 use std::{
     convert::Infallible,
     future::pending,
@@ -12,7 +14,7 @@ use std::{
 use axum::{
     BoxError, Router,
     body::{Bytes, HttpBody as Body},
-    http::{Request, Response},
+    http::{Request, Response, Version},
 };
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -29,6 +31,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
+pub(crate) use self::arriving::Arriving;
 use crate::{
     caller::Peer,
     metrics,
@@ -46,6 +49,12 @@ const FRAME: u32 = 1 << 20;
 /// Bytes of a request's headers, as HTTP/2 counts them: gRPC's are a few hundred.
 const HEADERS: u32 = 16 << 10;
 const STREAMS: u32 = 1024;
+/// Requests that are given up before they have been looked at, as after a moment in
+/// which the machine did something else: all that a caller may have open at once. Such
+/// requests are not open any more, and would without a bound pile up as fast as they
+/// can be sent and reset, which is the "rapid reset" attack: beyond it the caller loses
+/// its connection.
+const GIVEN_UP: usize = STREAMS as usize;
 /// A peer that does not answer a ping is gone.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -65,7 +74,7 @@ pub(crate) trait App: Clone + Send + Sync + 'static {
     fn answer(
         self,
         peer: Peer,
-        request: Request<Incoming>,
+        request: Request<Arriving>,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
@@ -73,7 +82,7 @@ pub(crate) trait App: Clone + Send + Sync + 'static {
 impl App for Router {
     type Body = axum::body::Body;
 
-    async fn answer(self, peer: Peer, mut request: Request<Incoming>) -> Response<Self::Body> {
+    async fn answer(self, peer: Peer, mut request: Request<Arriving>) -> Response<Self::Body> {
         request.extensions_mut().insert(peer);
         self.oneshot(request).await.unwrap_or_else(|never| match never {})
     }
@@ -243,7 +252,9 @@ impl<A: App> Conversation<A> {
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = service_fn(|request| {
+        let service = service_fn(|request: Request<Incoming>| {
+            let shares = request.version() == Version::HTTP_2;
+            let request = request.map(|body| Arriving::new(body, shares));
             // On the heap: it has kilobytes, and hyper and tokio hand it on a dozen times.
             let answer = Box::pin(self.app.clone().answer(peer.clone(), request));
             async { Ok::<_, Infallible>(answer.await) }
@@ -286,6 +297,7 @@ fn protocol() -> Builder<TokioExecutor> {
         .max_frame_size(FRAME)
         .max_header_list_size(HEADERS)
         .max_concurrent_streams(STREAMS)
+        .max_pending_accept_reset_streams(GIVEN_UP)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT);

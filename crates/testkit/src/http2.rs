@@ -1,9 +1,14 @@
-//! HTTP/2 as it goes over the wire, for what libraries do not tell: what a peer
-//! announces ([RFC 9113](https://www.rfc-editor.org/rfc/rfc9113)).
+//! HTTP/2 as it goes over the wire, for what libraries do not tell or do: what a peer
+//! announces, and single frames ([RFC 9113](https://www.rfc-editor.org/rfc/rfc9113)).
+
+mod frame;
+mod peer;
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+pub use self::{frame::Frame, peer::Peer};
 
 /// What a client says first: its preface, and settings that change nothing.
 pub const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -56,11 +61,11 @@ pub async fn of_server(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Anno
         streams: None,
     };
     loop {
-        let (kind, payload) = frame(stream).await?;
-        match kind {
-            SETTINGS => announced.read(&payload),
-            WINDOW_UPDATE => {
-                let (more, _) = payload.as_chunks::<4>();
+        let frame = Frame::read(stream).await?;
+        match (frame.stream(), frame.kind()) {
+            (0, SETTINGS) => announced.read(frame.payload()),
+            (0, WINDOW_UPDATE) => {
+                let (more, _) = frame.payload().as_chunks::<4>();
                 announced.connection_window +=
                     more.iter().copied().map(u32::from_be_bytes).sum::<u32>();
                 return Ok(announced);
@@ -68,19 +73,6 @@ pub async fn of_server(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Anno
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
-}
-
-/// The next frame of the connection itself: its type and its payload.
-async fn frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, Vec<u8>)> {
-    let mut head = [0; 9];
-    stream.read_exact(&mut head).await?;
-    let [a, b, c, kind, _flags, on_stream @ ..] = head;
-    if on_stream != [0; 4] {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
-    stream.read_exact(&mut payload).await?;
-    Ok((kind, payload))
 }
 
 impl Announced {

@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt as _;
 use h2::{
-    Ping, PingPong, SendStream,
+    Ping, PingPong,
     client::{Builder, Connection, ResponseFuture, SendRequest},
 };
 use http::Request;
@@ -36,6 +36,12 @@ pub(super) const FRAME: u32 = 1 << 20;
 pub(super) const PING_AFTER: Duration = Duration::from_secs(30);
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Answers to calls that were given up: as many as come. h2 soon forgets such calls,
+/// takes for the peer's error what still comes in for them, and would after 1024 of
+/// those in a connection's life close it, under all calls that are on it. The bound is
+/// for servers, against hostile clients.
+pub(super) const LATE_ANSWERS: Option<usize> = None;
+
 /// Requests a server takes at once before it has said how many it does: what
 /// RFC 9113 recommends that it allow at least.
 const FIRST_STREAMS: usize = 100;
@@ -45,13 +51,16 @@ const FIRST_STREAMS: usize = 100;
 pub(super) struct Predictions(SendRequest<Segments>);
 
 impl Predictions {
-    /// Queues a request; its body goes to the stream. On an error nothing of it
-    /// has left.
+    /// Queues a request. On an error nothing of it has left.
     pub(super) fn send(
         &mut self,
         head: Request<()>,
-    ) -> Result<(ResponseFuture, SendStream<Segments>), h2::Error> {
-        self.0.send_request(head, false)
+        body: Segments,
+    ) -> Result<ResponseFuture, h2::Error> {
+        let (response, mut stream) = self.0.send_request(head, false)?;
+        // If the stream has ended meanwhile, the response says why.
+        drop(stream.send_data(body, true));
+        Ok(response)
     }
 }
 
@@ -69,7 +78,8 @@ impl Sender for Predictions {
             .initial_max_send_streams(FIRST_STREAMS)
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_frame_size(FRAME);
+            .max_frame_size(FRAME)
+            .max_local_error_reset_streams(LATE_ANSWERS);
         let (sender, connection) = builder.handshake(stream).await?;
         Ok((Self(sender.clone()), Box::pin(drive(connection, sender, traffic))))
     }

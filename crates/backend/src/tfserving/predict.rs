@@ -1,6 +1,7 @@
 //! The way of a prediction.
 
-use h2::client::ResponseFuture;
+use h2::{Reason, RecvStream};
+use http::Response;
 use outrigger_core::Tensor;
 use outrigger_proto::raw::unary::PREFIX;
 use tokio::{
@@ -76,32 +77,43 @@ impl Predictor {
             return Err(Error::TooLarge { size, limit });
         }
         let request = frame(&mut call, size);
-        let (response, in_flight) = self.send(request, &call).await?;
-        // Dropped before it is complete, the answer cancels the call.
-        let response = response.await.map_err(unavailable)?;
+        let (response, in_flight) = self.ask(request, &call).await?;
         in_flight.answered();
         let message = answer::read(response, call.target.servable(), limit).await?;
         Ok(decode_response(message, &call.outputs, limit)?)
     }
 
-    /// Sends `request`, on another connection when one broke before any of it
-    /// left.
-    async fn send(
+    /// Sends `request` and waits until the answer begins; again when the engine has
+    /// certainly done nothing for it.
+    ///
+    /// Dropped before the answer is complete, it cancels the call.
+    async fn ask(
         &self,
         request: Segments,
         call: &Call,
-    ) -> Result<(ResponseFuture, InFlight), Error> {
+    ) -> Result<(Response<RecvStream>, InFlight), Error> {
+        let mut failure = TransportError::Closed;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 metrics::retried();
             }
             let (mut sender, in_flight) = self.transport.open().await.map_err(unavailable)?;
             let head = self.head.within(remaining(call.deadline)?, &call.metadata);
-            if let Ok((response, mut stream)) = sender.send(head) {
-                stream.send_data(request, true).map_err(unavailable)?;
-                return Ok((response, in_flight));
+            let Ok(response) = sender.send(head, request.clone()) else { continue };
+            match response.await {
+                Ok(response) => return Ok((response, in_flight)),
+                Err(error) if is_untouched(&error) => failure = error.into(),
+                Err(error) => return Err(unavailable(error)),
             }
         }
-        Err(unavailable(TransportError::Closed))
+        Err(unavailable(failure))
     }
+}
+
+/// Whether the engine says that it has not begun with a request (RFC 9113, section 8.7):
+/// it has refused its stream, or said farewell with a last stream before it, which alone
+/// ends a stream with the peer's GOAWAY.
+fn is_untouched(error: &h2::Error) -> bool {
+    let is_refused = error.reason() == Some(Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || is_refused)
 }

@@ -22,7 +22,7 @@ use tower::Service;
 use super::{
     TransportError,
     connection::{Driven, InFlight, Lost, Sender, Traffic},
-    http2::{CONNECTION_WINDOW, FRAME, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW},
+    http2::{CONNECTION_WINDOW, FRAME, LATE_ANSWERS, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW},
     transport::{ATTEMPTS, Transport},
 };
 use crate::metrics;
@@ -40,6 +40,7 @@ impl Sender for SendRequest<Body> {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_frame_size(FRAME)
+            .max_local_error_reset_streams(LATE_ANSWERS)
             .keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(false);

@@ -18,21 +18,26 @@ pub fn encoded_len(call: &Call) -> usize {
 /// Writes `call` as an encoded `PredictRequest`.
 pub fn encode_request(call: &Call, out: &mut impl BufMut) {
     let mut call = call.clone();
-    let head = BytesMut::with_capacity(encoded_len(&call) - shared_len(&call));
-    out.put(encode(&mut call, head));
+    let writer = writer(&call, encoded_len(&call));
+    out.put(encode(&mut call, writer));
 }
 
 /// `call`, whose request takes `size` bytes, as a gRPC message. Takes the
 /// tensors: those that are large become part of the message as they are.
 pub(crate) fn frame(call: &mut Call, size: usize) -> Segments {
-    let mut head = BytesMut::with_capacity(PREFIX + size - shared_len(call));
-    head.put_slice(&prefix(size));
-    encode(call, head)
+    let mut writer = writer(call, PREFIX + size);
+    writer.head.put_slice(&prefix(size));
+    encode(call, writer)
 }
 
-/// What `head` holds, and after it the request.
-fn encode(call: &mut Call, head: BytesMut) -> Segments {
-    let mut out = Writer::after(head);
+/// What writes `size` bytes, those of the request among them.
+fn writer(call: &Call, size: usize) -> Writer {
+    let (bytes, payloads) = shared(call);
+    Writer::with_room(size - bytes, payloads)
+}
+
+/// What `out` holds, and after it the request.
+fn encode(call: &mut Call, mut out: Writer) -> Segments {
     out.head.put_slice(call.target.spec());
     for tensor in call.inputs.drain(..) {
         let length = tensor_len(&tensor);
@@ -47,14 +52,16 @@ fn encode(call: &mut Call, head: BytesMut) -> Segments {
     out.finish()
 }
 
-/// Bytes of the request that are not copied into it.
-fn shared_len(call: &Call) -> usize {
-    let of = |bytes: &Bytes| if Writer::shares(bytes.len()) { bytes.len() } else { 0 };
-    let contents = call.inputs.iter().map(|tensor| match &tensor.content {
-        Content::Bytes(bytes) => of(bytes),
-        Content::Strings(strings) => strings.iter().map(of).sum(),
-    });
-    contents.sum()
+/// The bytes and the number of the payloads that are not copied into the request.
+fn shared(call: &Call) -> (usize, usize) {
+    let sum = |(bytes, payloads): (usize, usize), payload: &Bytes| match payload.len() {
+        length if Writer::shares(length) => (bytes + length, payloads + 1),
+        _ => (bytes, payloads),
+    };
+    call.inputs.iter().fold((0, 0), |so_far, tensor| match &tensor.content {
+        Content::Bytes(bytes) => sum(so_far, bytes),
+        Content::Strings(strings) => strings.iter().fold(so_far, sum),
+    })
 }
 
 /// The request's field `model_spec`: name, version (wrapped), signature.

@@ -20,16 +20,16 @@ use crate::{
     peer::{Arrived, Peer, headers, status},
 };
 
-fn one() -> Call {
+pub(crate) fn one() -> Call {
     call(&id("m", 1), &[[1.0, 2.0]], patient())
 }
 
-fn scores() -> Tensor {
+pub(crate) fn scores() -> Tensor {
     floats("scores", &[1, 300], (0..300_u16).map(f32::from))
 }
 
 /// [`scores`] as a message with its prefix.
-fn framed() -> Bytes {
+pub(crate) fn framed() -> Bytes {
     let outputs = HashMap::from([("scores".to_owned(), to_proto(&scores()))]);
     prefixed(&PredictResponse { outputs, model_spec: None }.encode_to_vec())
 }
@@ -166,6 +166,45 @@ async fn an_answer_that_breaks_off_says_nothing_about_the_connection() {
         arrived.answer(headers(StatusCode::OK), &[framed()], Some(status(0, "")));
     });
     result.expect("answered");
+}
+
+#[tokio::test]
+async fn a_call_that_an_engine_does_not_take_is_made_again() {
+    let mut peer = Peer::start().await;
+    let client = peer.client();
+    let (treatments, deadline) = ([[1.0, 2.0]; 1000], patient());
+    let call = call(&id("m", 1), &treatments, deadline);
+    let mut message = Vec::with_capacity(encoded_len(&call));
+    encode_request(&call, &mut message);
+    let answered = async {
+        // The whole of it has gone out, or nothing but the head.
+        let mut first = peer.next().await;
+        first.body().await;
+        first.refuse();
+        peer.next().await.refuse();
+        let mut arrived = peer.next().await;
+        assert!(arrived.body().await == prefixed(&message), "other bytes");
+        arrived.answer(headers(StatusCode::OK), &[framed()], Some(status(0, "")));
+        Ok(())
+    };
+    let (result, ()) = tokio::try_join!(client.predict(call), answered).expect("answered");
+    assert_eq!(result, [scores()]);
+}
+
+#[tokio::test]
+async fn a_call_that_an_engine_never_takes_is_given_up() {
+    let mut peer = Peer::start().await;
+    let client = peer.client();
+    let refusing = async {
+        loop {
+            peer.next().await.refuse();
+        }
+    };
+    let error = tokio::select! {
+        result = client.predict(one()) => result.expect_err("nobody takes it"),
+        () = refusing => unreachable!(),
+    };
+    assert!(matches!(error, Error::Unavailable(_)), "{error}");
 }
 
 #[tokio::test]

@@ -6,4 +6,5 @@ mod harness;
 mod outage;
 mod peer;
 mod predict;
+mod scripted;
 mod semantics;

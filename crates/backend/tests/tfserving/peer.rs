@@ -138,6 +138,11 @@ impl Arrived {
         stream.send_reset(Reason::INTERNAL_ERROR);
     }
 
+    /// Says that nobody has looked at the request.
+    pub(crate) fn refuse(mut self) {
+        self.respond.send_reset(Reason::REFUSED_STREAM);
+    }
+
     /// Waits until the caller gives the request up.
     pub(crate) async fn given_up(&mut self) -> Reason {
         let reset = std::future::poll_fn(|context| self.respond.poll_reset(context));

@@ -2,13 +2,21 @@
 
 use futures::{StreamExt as _, stream};
 use http_body_util::StreamBody;
-use hyper::body::Frame;
+use hyper::body;
 use outrigger_engine::Options;
-use outrigger_proto::tensorflow::{
-    TensorProto, serving::prediction_service_client::PredictionServiceClient,
+use outrigger_proto::{
+    raw::unary,
+    tensorflow::{
+        TensorProto,
+        serving::{PredictResponse, prediction_service_client::PredictionServiceClient},
+    },
 };
-use outrigger_testkit::saved_model::affine;
-use tokio::task::JoinSet;
+use outrigger_testkit::{
+    http2::{Frame, Peer},
+    saved_model::affine,
+};
+use prost::Message as _;
+use tokio::{net::UnixStream, task::JoinSet};
 use tonic::{Code, transport::Channel};
 
 use crate::{
@@ -59,6 +67,31 @@ async fn a_call_given_up_leaves_its_connection_usable() {
 }
 
 #[tokio::test]
+async fn calls_given_up_together_take_no_other_with_them() {
+    const GIVEN_UP: u32 = 30;
+    let local = Local::start().await;
+    local.serve("half", &affine(0.5, 2.0)).await;
+    let stream = UnixStream::connect(local.root.path().join("engine.sock")).await.unwrap();
+    let mut caller = Peer::client(stream).await.unwrap();
+    let path = format!("/{PREDICT}");
+    let given_up = (0..GIVEN_UP).map(|number| 1 + 2 * number);
+    let given_up =
+        given_up.flat_map(|stream| [Frame::request(stream, &path), Frame::cancel(stream)]);
+    let last = 1 + 2 * GIVEN_UP;
+    let message = request("half", [("x", column(&[3.0]))]).encode_to_vec();
+    let body = unary::framed(&message).to_vec();
+    let frames: Vec<_> =
+        given_up.chain([Frame::request(last, &path), Frame::body(last, body)]).collect();
+    caller.send(&frames).await.unwrap();
+    let body = caller.answer(last).await.unwrap();
+    let (_, message) = body.split_first_chunk::<{ unary::PREFIX }>().expect("a message");
+    let answer = PredictResponse::decode(message).expect("a response");
+    assert_eq!(answer.outputs["y"].float_val, [3.5]);
+    drop(caller);
+    local.stop().await;
+}
+
+#[tokio::test]
 async fn more_answers_than_the_socket_takes_arrive_whole() {
     let local = Local::start().await;
     local.serve("same", &identity(1)).await;
@@ -85,7 +118,7 @@ async fn more_answers_than_the_socket_takes_arrive_whole() {
 #[tokio::test]
 async fn a_message_that_does_not_end_is_given_up_at_the_deadline() {
     let local = Local::start().await;
-    let beginning = Frame::data(bytes::Bytes::from_static(b"\0\0\0\0\x09four"));
+    let beginning = body::Frame::data(bytes::Bytes::from_static(b"\0\0\0\0\x09four"));
     let body = stream::iter([Ok::<_, std::convert::Infallible>(beginning)]);
     let body = StreamBody::new(body.chain(stream::pending()));
     let code = raw::send(local.root.path(), PREDICT, body, "20m").await;

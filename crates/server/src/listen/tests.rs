@@ -1,10 +1,11 @@
-use axum::extract::DefaultBodyLimit;
-use h2::{Ping, client};
+use axum::{extract::DefaultBodyLimit, http::StatusCode};
+use h2::{Ping, Reason, SendStream, client};
 use outrigger_testkit::http2::{self, Announced};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     runtime::Handle,
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
+    time::Instant,
 };
 
 use super::*;
@@ -84,4 +85,46 @@ async fn requests_as_large_as_the_windows_are_sent_without_waiting() {
     }
     drop(sender);
     connection.await.unwrap().unwrap();
+}
+
+/// The body of a request that has been answered without it; its connection lives as
+/// long as the set.
+async fn answered(served: &Served) -> (SendStream<Bytes>, JoinSet<()>) {
+    let (mut sender, connection) = client::handshake(served.connect().await).await.unwrap();
+    let mut driver = JoinSet::new();
+    driver.spawn(async { connection.await.unwrap() });
+    let request = Request::post(format!("http://{}/", served.address)).body(()).unwrap();
+    let (answer, body) = sender.send_request(request, false).unwrap();
+    assert_eq!(answer.await.unwrap().status(), StatusCode::NOT_FOUND);
+    (body, driver)
+}
+
+async fn reset(body: &mut SendStream<Bytes>) -> Reason {
+    std::future::poll_fn(|context| body.poll_reset(context)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_body_after_its_answer_is_taken_in_until_it_is_too_long() {
+    let served = Served::by(Router::new());
+    let (mut body, _driver) = answered(&served).await;
+    let mut sent = 0;
+    body.reserve_capacity(FRAME as usize);
+    while let Some(room) = std::future::poll_fn(|context| body.poll_capacity(context)).await {
+        let piece = vec![0; room.unwrap()];
+        sent += piece.len();
+        body.send_data(piece.into(), false).unwrap();
+        body.reserve_capacity(FRAME as usize);
+    }
+    assert_eq!(reset(&mut body).await, Reason::NO_ERROR);
+    assert!(sent > arriving::MOST, "after {sent} bytes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_after_its_answer_is_not_waited_for_for_ever() {
+    let served = Served::by(Router::new());
+    let (mut body, _driver) = answered(&served).await;
+    let answered = Instant::now();
+    let reset = timeout(arriving::LONGEST * 2, reset(&mut body)).await;
+    assert_eq!(reset.expect("it is over"), Reason::NO_ERROR);
+    assert!(answered.elapsed() >= arriving::LONGEST, "after {:?}", answered.elapsed());
 }

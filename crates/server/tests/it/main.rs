@@ -13,6 +13,7 @@ mod models;
 mod predict;
 mod shutdown;
 mod stack;
+mod streams;
 mod tls;
 mod traces;
 mod trials;

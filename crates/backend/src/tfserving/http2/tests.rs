@@ -47,7 +47,7 @@ async fn answers_as_large_as_the_windows_are_sent_without_waiting() {
         let mut engine = builder.handshake::<_, Bytes>(theirs).await.expect("HTTP/2");
         let mut begun = Vec::new();
         for _ in 0..CONNECTION_WINDOW / STREAM_WINDOW {
-            let request = sender.send(Request::new(())).expect("open");
+            let request = sender.send(Request::new(()), Segments::default()).expect("open");
             let (_, mut respond) = engine.accept().await.expect("open").expect("a request");
             let mut answer = respond.send_response(Response::new(()), false).expect("open");
             answer.reserve_capacity(STREAM_WINDOW as usize);

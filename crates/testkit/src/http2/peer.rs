@@ -1,0 +1,77 @@
+//! A peer that sends what it is told, and reads frame by frame.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
+
+use super::{Frame, HELLO, PREFACE};
+
+/// One side of a connection.
+#[derive(Debug)]
+pub struct Peer<S>(BufReader<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
+    /// Begins a connection as its client.
+    ///
+    /// # Errors
+    /// The stream's.
+    pub async fn client(mut stream: S) -> io::Result<Self> {
+        stream.write_all(HELLO).await?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Begins a connection as its server.
+    ///
+    /// # Errors
+    /// The stream's.
+    pub async fn server(mut stream: S) -> io::Result<Self> {
+        let (_, settings) = HELLO.split_at(PREFACE);
+        stream.read_exact(&mut [0; PREFACE]).await?;
+        stream.write_all(settings).await?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Sends `frames` in one piece.
+    ///
+    /// # Errors
+    /// The stream's.
+    pub async fn send(&mut self, frames: &[Frame]) -> io::Result<()> {
+        let bytes = frames.iter().flat_map(Frame::bytes).collect::<Vec<_>>();
+        self.0.write_all(&bytes).await
+    }
+
+    /// The next frame; pings are answered by the way.
+    ///
+    /// # Errors
+    /// The stream's; and when the peer takes no more requests, what it says then.
+    pub async fn next(&mut self) -> io::Result<Frame> {
+        loop {
+            let frame = Frame::read(&mut self.0).await?;
+            if frame.is_farewell() {
+                return Err(io::Error::other(String::from_utf8_lossy(frame.payload())));
+            }
+            match frame.pong() {
+                Some(pong) => self.send(&[pong]).await?,
+                None => return Ok(frame),
+            }
+        }
+    }
+
+    /// The body of the answer on `stream`. What comes for other streams before its end
+    /// is thrown away.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub async fn answer(&mut self, stream: u32) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let frame = self.next().await?;
+            if frame.stream() == stream && frame.is_data() {
+                body.extend_from_slice(frame.payload());
+            }
+            if frame.stream() == stream && frame.is_end() {
+                return Ok(body);
+            }
+        }
+    }
+}
