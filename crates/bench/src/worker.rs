@@ -108,6 +108,8 @@ impl Worker {
         let mut turn = self.share.0 + self.in_flight;
         let mut under_way: FuturesUnordered<_> = (self.share.0..turn).map(start).collect();
         while let Some(done) = under_way.next().await {
+            // Connections have their turn also when requests fail at once.
+            consume_budget().await;
             if done.ended < window.end {
                 under_way.push(start(turn));
                 turn += 1;

@@ -1,6 +1,7 @@
 //! The load generator before servers that do as they are told.
 
 mod control_plane;
+mod departures;
 mod engine;
 mod find_rate;
 mod open_loop;

@@ -13,6 +13,7 @@ use std::{
 
 use axum::{Router, http::StatusCode, routing::post};
 use bytes::Bytes;
+use futures::StreamExt as _;
 use outrigger_backend::{Backend as _, Config, ServedModel, ServingConfig, TfServing};
 use outrigger_bench::{
     Endpoint, Form, Job, Load, Report, Servable, Shape, Source, Target, read_plan,
@@ -67,6 +68,8 @@ struct Seen {
     script: Box<Script>,
     count: AtomicU64,
     messages: Mutex<Vec<Bytes>>,
+    /// Connections over gRPC.
+    callers: AtomicU64,
 }
 
 impl ControlPlane {
@@ -77,16 +80,33 @@ impl ControlPlane {
 
     /// Starts one.
     pub(crate) fn start(script: impl Fn(u64) -> Turn + Send + Sync + 'static) -> Self {
+        Self::serve(tonic::transport::Server::builder(), script)
+    }
+
+    /// Starts one that answers everything and sends gRPC connections away at this
+    /// age, as a server does that shuts down: what was sent before is answered.
+    pub(crate) fn restless(age: Duration) -> Self {
+        let server = tonic::transport::Server::builder().max_connection_age(age);
+        Self::serve(server, |_| Turn::Answered)
+    }
+
+    fn serve(
+        mut server: tonic::transport::Server,
+        script: impl Fn(u64) -> Turn + Send + Sync + 'static,
+    ) -> Self {
         let runtime =
             Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let (count, messages) = (AtomicU64::new(0), Mutex::default());
-        let seen = Arc::new(Seen { script: Box::new(script), count, messages });
+        let (count, messages, callers) = Default::default();
+        let seen = Arc::new(Seen { script: Box::new(script), count, messages, callers });
         let listen = || runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
         let (grpc, http) = (listen(), listen());
         let addresses = (grpc.local_addr().expect("bound"), http.local_addr().expect("bound"));
         let service = PredictionServiceServer::new(Surface(Arc::clone(&seen)));
-        let server = tonic::transport::Server::builder().add_service(service);
-        runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(grpc)));
+        let counting = Arc::clone(&seen);
+        let incoming = TcpListenerStream::new(grpc).inspect(move |_| {
+            counting.callers.fetch_add(1, Ordering::Relaxed);
+        });
+        runtime.spawn(server.add_service(service).serve_with_incoming(incoming));
         let over_http = Arc::clone(&seen);
         let predict = post(|body: Bytes| async move { over_http.answer_json(body).await });
         let router = Router::new().route("/v1/predict", predict);
@@ -97,6 +117,11 @@ impl ControlPlane {
     /// The messages that came, in order.
     pub(crate) fn messages(&self) -> Vec<Bytes> {
         self.seen.messages.lock().expect("no test has panicked").clone()
+    }
+
+    /// How many connections over gRPC there have been.
+    pub(crate) fn callers(&self) -> u64 {
+        self.seen.callers.load(Ordering::Relaxed)
     }
 }
 
