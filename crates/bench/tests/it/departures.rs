@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outrigger_bench::{Job, Load};
 
-use crate::servers::{ControlPlane, Package, model_job, run};
+use crate::servers::{ControlPlane, Package, model_job, rate, run};
 
 const AGE: Duration = Duration::from_millis(100);
 
@@ -17,4 +17,15 @@ fn a_closed_loop_comes_back_on_new_connections() {
     // One to try the requests on, one to begin with, and one that is made when the loop
     // has ended.
     assert!(server.callers() > 3, "{report}");
+}
+
+#[test]
+fn nobody_fails_because_a_server_sends_its_connections_away() {
+    let server = ControlPlane::restless(AGE);
+    for load in [Load::Max, rate(1000.0)] {
+        let job = model_job(server.grpc, &Package::linear(), None, load);
+        let report = run(&Job { duration: Duration::from_secs(1), ..job });
+        assert!(report.ok > 0 && report.errors.is_empty(), "{report}");
+    }
+    assert!(server.callers() > 6, "{}", server.callers());
 }
