@@ -31,7 +31,7 @@ impl Connection {
     /// # Errors
     /// The first attempt failed.
     pub(crate) async fn open(server: &Server) -> Result<Self, Failure> {
-        let (link, driver) = Link::open(server).await?;
+        let (link, driver) = stream::soon(Link::open(server)).await?;
         let current = Arc::new(Current::new(None));
         begin(&current, 0, link, driver);
         tokio::spawn(keep(server.clone(), Arc::clone(&current)));
@@ -91,7 +91,7 @@ async fn keep(server: Server, current: Arc<Current>) {
         drop(watched.wait_for(Option::is_none).await);
         // None that ends at once is made over and over.
         sleep_until(begun + stream::RETRY).await;
-        if let Ok((link, driver)) = Link::open(&server).await {
+        if let Ok((link, driver)) = stream::soon(Link::open(&server)).await {
             begin(&current, number, link, driver);
         }
     }

@@ -44,9 +44,10 @@ pub(crate) async fn prepare(job: &Job) -> Result<Prepared, Error> {
     let client = Client::open(&job.server, method.protocol(), 1).await;
     let client = client.map_err(|failure| job.unreachable(failure))?;
     let bodies = encode(job, &client, &requests).await?;
+    let first = job.timeout.max(FIRST);
     for body in &bodies {
-        let message = method.message(&job.server, job.timeout.max(FIRST), body);
-        let answer = client.call(0, &message).await.map_err(Error::Refused)?;
+        let message = method.message(&job.server, first, body);
+        let answer = client.call(0, &message, first).await.map_err(Error::Refused)?;
         answer::check(method, answer, users, treatments).map_err(Error::Refused)?;
     }
     let messages = bodies.iter().map(|body| method.message(&job.server, job.timeout, body));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use tokio::{task::coop::consume_budget, time::timeout};
+use tokio::task::coop::consume_budget;
 
 use crate::{
     arrivals::{Arrivals, Schedule},
@@ -17,10 +17,6 @@ use crate::{
     tally::{Done, Tally, Window},
     timer::Timer,
 };
-
-/// How much longer an answer may take than the server was told: it then says
-/// itself that the time is over.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// When requests are sent.
 #[derive(Debug, Clone, Copy)]
@@ -122,8 +118,7 @@ impl Worker {
     async fn exchange(&self, turn: usize, due: Instant) -> Done {
         let sent = Instant::now();
         let message = &self.messages[turn % self.messages.len()];
-        let answer = timeout(self.timeout + PATIENCE, self.client.call(turn, message)).await;
-        let answer = answer.unwrap_or_else(|_| Err(Failure::timeout()));
+        let answer = self.client.call(turn, message, self.timeout).await;
         let outcome = answer.map(|body| body.len());
         Done { due, sent, ended: Instant::now(), outcome }
     }
