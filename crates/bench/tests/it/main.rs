@@ -5,5 +5,6 @@ mod departures;
 mod engine;
 mod find_rate;
 mod open_loop;
+mod options;
 mod outcomes;
 mod servers;

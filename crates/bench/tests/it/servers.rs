@@ -44,6 +44,8 @@ pub(crate) const TREATMENTS: usize = 3;
 pub(crate) enum Turn {
     /// It gets its scores.
     Answered,
+    /// It gets so many scores.
+    Scored(usize),
     /// It is refused.
     Refused(Status),
     /// It gets these bytes.
@@ -134,6 +136,7 @@ impl Seen {
     async fn answer(&self, message: Bytes, scores: Vec<u8>) -> Result<Response<Bytes>, Status> {
         match (self.script)(self.take(message)) {
             Turn::Answered => Ok(Response::new(scores.into())),
+            Turn::Scored(count) => Ok(Response::new(scored(count).encode_to_vec().into())),
             Turn::Refused(status) => Err(status),
             Turn::Garbled(bytes) => Ok(Response::new(Bytes::from_static(bytes))),
             Turn::Forgotten => std::future::pending().await,
@@ -144,9 +147,10 @@ impl Seen {
 impl Seen {
     /// As the gRPC surface; what is garbled is a proxy's word.
     async fn answer_json(&self, body: Bytes) -> (StatusCode, String) {
-        let scores = json!({"scores": vec![json!({"score": 0}); TREATMENTS]});
+        let scores = |count| json!({"scores": vec![json!({"score": 0}); count]}).to_string();
         match (self.script)(self.take(body)) {
-            Turn::Answered => (StatusCode::OK, scores.to_string()),
+            Turn::Answered => (StatusCode::OK, scores(TREATMENTS)),
+            Turn::Scored(count) => (StatusCode::OK, scores(count)),
             Turn::Refused(status) => {
                 let reason = status.get_details_error_info().map(|info| info.reason);
                 let error = json!({"error": {"reason": reason, "message": status.message()}});
@@ -182,7 +186,11 @@ impl PredictionService for Surface {
 }
 
 fn scores() -> PredictResponse {
-    let list = ScoreList { values: vec![0.0; TREATMENTS], ..Default::default() };
+    scored(TREATMENTS)
+}
+
+fn scored(count: usize) -> PredictResponse {
+    let list = ScoreList { values: vec![0.0; count], ..Default::default() };
     PredictResponse { output: Some(Output::Scores(list)), ..Default::default() }
 }
 
