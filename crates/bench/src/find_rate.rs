@@ -100,8 +100,6 @@ impl<M: FnMut(Pace, Duration) -> Result<Measured, Error>> Search<M> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::{failure::Failure, tally::Tally};
 
@@ -118,7 +116,12 @@ mod tests {
         tally.answered = (throughput * duration.as_secs_f64()) as u64;
         let nanoseconds = u64::try_from(latency.as_nanos()).unwrap();
         tally.latency.record_n(nanoseconds, 100).unwrap();
-        Measured { tally, duration, cpu_seconds_per_request: BTreeMap::new() }
+        measured(tally, duration)
+    }
+
+    fn measured(tally: Tally, duration: Duration) -> Measured {
+        let (cpu_seconds_per_request, ended_processes) = Default::default();
+        Measured { tally, duration, cpu_seconds_per_request, ended_processes }
     }
 
     /// A server that is late above `capacity`, and sooner when that lasts longer
@@ -158,10 +161,7 @@ mod tests {
 
     #[test]
     fn silence_is_not_held() {
-        let silent = |_, duration| {
-            let tally = Tally::default();
-            Ok(Measured { tally, duration, cpu_seconds_per_request: BTreeMap::new() })
-        };
+        let silent = |_, duration| Ok(measured(Tally::default(), duration));
         assert!(matches!(GOAL.find(silent), Err(Error::NotHeld(_))));
     }
 }

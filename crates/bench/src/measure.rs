@@ -43,7 +43,9 @@ pub(crate) struct Measurement {
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) duration: Duration,
-    pub(crate) cpu_seconds_per_request: BTreeMap<String, f64>,
+    pub(crate) cpu_seconds_per_request: BTreeMap<String, Option<f64>>,
+    /// Processes that have ended meanwhile.
+    pub(crate) ended_processes: Vec<String>,
 }
 
 impl Measured {
@@ -57,7 +59,7 @@ impl Measurement {
     /// Sends the prepared requests, and waits for all answers.
     ///
     /// # Errors
-    /// The server has gone, or a process whose CPU time is wanted.
+    /// The server has gone.
     pub(crate) fn run(
         &self,
         job: &Job,
@@ -74,17 +76,17 @@ impl Measurement {
             .into_iter()
             .map(|(runtime, worker)| thread::spawn(move || work(&runtime, worker, begin, window)))
             .collect();
-        let times = self.watch(job, window, &tallies, observer);
+        let (before, after) = self.watch(job, window, &tallies, observer);
         for thread in threads {
             thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         }
-        let (before, after) = times?;
         let mut tally = Tally::default();
         for other in &tallies {
             tally.merge(&other.lock().unwrap_or_else(PoisonError::into_inner));
         }
         let cpu_seconds_per_request = after.per_request(&before, tally.ended);
-        Ok(Measured { tally, duration: self.duration, cpu_seconds_per_request })
+        let ended_processes = after.ended();
+        Ok(Measured { tally, duration: self.duration, cpu_seconds_per_request, ended_processes })
     }
 
     /// A worker with its connections, and the runtime they live in.
@@ -118,9 +120,9 @@ impl Measurement {
         window: Window,
         tallies: &[Arc<Mutex<Tally>>],
         observer: &mut Observer<'_>,
-    ) -> Result<(Times, Times), Error> {
+    ) -> (Times, Times) {
         sleep_until(window.start);
-        let before = Times::read(&job.processes)?;
+        let before = Times::read(&job.processes);
         let mut progress = Progress::new(self.pace.rate(), self.duration);
         let mut tick = window.start + TICK;
         while tick < window.end {
@@ -130,7 +132,7 @@ impl Measurement {
             tick += TICK;
         }
         sleep_until(window.end);
-        Ok((before, Times::read(&job.processes)?))
+        (before, Times::read(&job.processes))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a run has shown.
 
+mod problem;
 mod text;
 
 use std::collections::BTreeMap;
@@ -36,8 +37,9 @@ pub struct Report {
     /// How late the client itself was: from when a request was due to when it
     /// was sent. Part of the latency.
     pub send_delay_ms: Quantiles,
-    /// CPU time, user and system, by process; `client` is the load generator.
-    pub cpu_seconds_per_request: BTreeMap<String, f64>,
+    /// CPU time, user and system, by process; `client` is the load generator. None of
+    /// a process that has ended meanwhile.
+    pub cpu_seconds_per_request: BTreeMap<String, Option<f64>>,
     /// The mean size of a request's body.
     pub request_bytes: f64,
     /// The mean size of an answer's message.
@@ -46,6 +48,9 @@ pub struct Report {
     pub treatments: Option<usize>,
     /// Users a request.
     pub users: usize,
+    /// Processes that have ended during the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ended_processes: Vec<String>,
     /// How the rate was found; none where it was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -103,7 +108,7 @@ impl Report {
         measured: Measured,
     ) -> Self {
         let (throughput, errors) = (measured.throughput(), measured.tally.errors());
-        let Measured { tally, duration, cpu_seconds_per_request } = measured;
+        let Measured { tally, duration, cpu_seconds_per_request, ended_processes } = measured;
         let sizes: usize = prepared.messages.iter().map(|message| message.body.len()).sum();
         let failures = tally.failures.into_iter();
         Self {
@@ -123,13 +128,9 @@ impl Report {
             response_bytes: tally.response_bytes as f64 / tally.ok.max(1) as f64,
             treatments: prepared.treatments,
             users: prepared.users,
+            ended_processes,
             steps: Vec::new(),
         }
-    }
-
-    /// The number of requests that failed.
-    pub fn failed(&self) -> u64 {
-        self.requests - self.ok
     }
 }
 

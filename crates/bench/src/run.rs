@@ -1,8 +1,7 @@
 //! Runs: one measurement, or as many as it takes to find a rate.
 
 use crate::{
-    Error, Job, Load, Observer, Report,
-    cpu::Times,
+    Error, Job, Load, Observer, Report, cpu,
     find_rate::Goal,
     measure::{Measurement, runtime},
     prepare::prepare,
@@ -16,7 +15,7 @@ use crate::{
 /// Failures during the run are counted, and no error.
 pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
     // A process that is not there is told before anything is sent.
-    Times::read(&job.processes)?;
+    cpu::find(&job.processes)?;
     let prepared = runtime()?.block_on(prepare(job))?;
     let mut measure = |pace, warmup, duration| {
         Measurement { pace, warmup, duration }.run(job, &prepared, observer)

@@ -4,8 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use outrigger_bench::{
-    Arrivals, Error, Form, Job, Load, Process, Progress, Report, Servable, Server, Shape, Source,
-    Target, Tls,
+    Arrivals, Error, Form, Job, Load, Process, Progress, Servable, Server, Shape, Source, Target,
+    Tls,
 };
 use outrigger_tools::{Access, ModelArgument, Terms};
 
@@ -213,7 +213,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Output::Text => exit::print(&report)?,
         Output::Json => exit::print_json(&serde_json::json!(report))?,
     }
-    outcome(&report)
+    report.problem().map_or(Ok(()), |problem| Err(Exit::Failed(problem)))
 }
 
 /// A line on standard error, where that is a terminal.
@@ -225,14 +225,6 @@ fn progress_bar(quiet: bool) -> ProgressBar {
 
 fn failed(error: Error) -> Exit {
     if error.is_usage() { Exit::usage(error) } else { Exit::failed(error) }
-}
-
-/// A run with failures is one, however fast it was.
-fn outcome(report: &Report) -> Result<(), Exit> {
-    match report.failed() {
-        0 => Ok(()),
-        failed => Err(Exit::Failed(format!("{failed} of {} requests failed", report.requests))),
-    }
 }
 
 impl Arguments {

@@ -26,7 +26,12 @@ impl fmt::Display for Report {
         writeln!(f, "latency     {}", self.latency_ms)?;
         writeln!(f, "send delay  {}", self.send_delay_ms)?;
         for (process, seconds) in &self.cpu_seconds_per_request {
-            writeln!(f, "cpu         {:.1} µs a request: {process}", seconds * 1e6)?;
+            match seconds {
+                Some(seconds) => {
+                    writeln!(f, "cpu         {:.1} µs a request: {process}", seconds * 1e6)?;
+                }
+                None => writeln!(f, "cpu         not known: {process}")?,
+            }
         }
         let (request, response) = (self.request_bytes, self.response_bytes);
         writeln!(f, "bytes       {request:.0} a request, {response:.0} an answer")

@@ -1,0 +1,18 @@
+//! What a run has not shown, or what it has shown that is not well.
+
+use super::Report;
+
+impl Report {
+    /// Why the run is no success; none if it is one.
+    pub fn problem(&self) -> Option<String> {
+        let failed = self.requests - self.ok;
+        if failed > 0 {
+            return Some(format!("{failed} of {} requests failed", self.requests));
+        }
+        if !self.ended_processes.is_empty() {
+            let ended = self.ended_processes.join(", ");
+            return Some(format!("{ended} has ended during the run: its CPU time is not known"));
+        }
+        None
+    }
+}
