@@ -33,7 +33,7 @@ impl Times {
         Self(others.chain([(CLIENT.to_owned(), Some(own()))]).collect())
     }
 
-    /// Seconds a request since `earlier`, by process.
+    /// Seconds a request since `earlier`, by process; none if there was no request.
     pub(crate) fn per_request(
         &self,
         earlier: &Self,
@@ -41,7 +41,7 @@ impl Times {
     ) -> BTreeMap<String, Option<f64>> {
         let since = |name: &String| {
             let spent = self.0[name]?.saturating_sub(earlier.0[name]?);
-            Some(spent.as_secs_f64() / requests.max(1) as f64)
+            (requests > 0).then(|| spent.as_secs_f64() / requests as f64)
         };
         self.0.keys().map(|name| (name.clone(), since(name))).collect()
     }

@@ -32,18 +32,18 @@ pub struct Report {
     pub errors: BTreeMap<String, u64>,
     /// What the first failure of each reason said.
     pub error_messages: BTreeMap<String, String>,
-    /// Of the requests that were answered, from when they were due.
-    pub latency_ms: Quantiles,
-    /// How late the client itself was: from when a request was due to when it
-    /// was sent. Part of the latency.
-    pub send_delay_ms: Quantiles,
+    /// Of the requests that were answered, from when they were due; none if none was.
+    pub latency_ms: Option<Quantiles>,
+    /// How late the client itself was: from when a request was due to when it was
+    /// handed to a connection. Part of the latency. None if none was sent.
+    pub send_delay_ms: Option<Quantiles>,
     /// CPU time, user and system, by process; `client` is the load generator. None of
-    /// a process that has ended meanwhile.
+    /// a process that has ended meanwhile, and of all if no request was over.
     pub cpu_seconds_per_request: BTreeMap<String, Option<f64>>,
     /// The mean size of a request's body.
     pub request_bytes: f64,
-    /// The mean size of an answer's message.
-    pub response_bytes: f64,
+    /// The mean size of an answer's message; none if there was none.
+    pub response_bytes: Option<f64>,
     /// Treatments a user; none where requests differ.
     pub treatments: Option<usize>,
     /// Users a request.
@@ -80,8 +80,8 @@ pub struct Step {
     pub duration_seconds: f64,
     /// Answers a second.
     pub throughput: f64,
-    /// The 99th percentile of the latency.
-    pub p99_ms: f64,
+    /// The 99th percentile of the latency; none if no request was answered.
+    pub p99_ms: Option<f64>,
     /// Requests that failed, by reason.
     pub errors: BTreeMap<String, u64>,
     /// Whether the rate was held.
@@ -125,7 +125,7 @@ impl Report {
             send_delay_ms: Quantiles::of(&tally.delay),
             cpu_seconds_per_request,
             request_bytes: sizes as f64 / prepared.messages.len().max(1) as f64,
-            response_bytes: tally.response_bytes as f64 / tally.ok.max(1) as f64,
+            response_bytes: (tally.ok > 0).then(|| tally.response_bytes as f64 / tally.ok as f64),
             treatments: prepared.treatments,
             users: prepared.users,
             ended_processes,
@@ -141,7 +141,7 @@ impl Step {
             offered_rate: pace.rate(),
             duration_seconds: measured.duration.as_secs_f64(),
             throughput: measured.throughput(),
-            p99_ms: Quantiles::of(&measured.tally.latency).p99,
+            p99_ms: Quantiles::of(&measured.tally.latency).map(|latency| latency.p99),
             errors: measured.tally.errors(),
             held,
         }
@@ -149,16 +149,17 @@ impl Step {
 }
 
 impl Quantiles {
-    fn of(nanoseconds: &Histogram<u64>) -> Self {
+    /// Those of what was recorded, if anything was.
+    fn of(nanoseconds: &Histogram<u64>) -> Option<Self> {
         let millis = |value: f64| value / 1e6;
         let quantile = |q| millis(nanoseconds.value_at_quantile(q) as f64);
-        Self {
+        (!nanoseconds.is_empty()).then(|| Self {
             p50: quantile(0.5),
             p90: quantile(0.9),
             p99: quantile(0.99),
             p999: quantile(0.999),
             max: millis(nanoseconds.max() as f64),
             mean: millis(nanoseconds.mean()),
-        }
+        })
     }
 }

@@ -25,7 +25,7 @@ use crate::{
 /// rate at which no request fails and the 99th percentile of the latency stays
 /// under --p99.
 ///
-/// Exit code 1 if a request failed, or no rate was found.
+/// Exit code 1 if a request failed, none was answered, or no rate was found.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   outrigger bench --server 127.0.0.1:9000 --model churn --package churn/ --rate 500

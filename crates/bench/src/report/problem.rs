@@ -5,6 +5,9 @@ use super::Report;
 impl Report {
     /// Why the run is no success; none if it is one.
     pub fn problem(&self) -> Option<String> {
+        if self.ok == 0 {
+            return Some(format!("none of {} requests was answered", self.requests));
+        }
         let failed = self.requests - self.ok;
         if failed > 0 {
             return Some(format!("{failed} of {} requests failed", self.requests));

@@ -8,6 +8,7 @@ use std::{
 
 use outrigger_bench::{Error, Form, Job, Load, Process};
 use outrigger_testkit::engine::{Predicting, Received, floats};
+use serde_json::Value::Null;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -44,6 +45,27 @@ fn an_answer_that_does_not_come_is_given_up() {
     let job = model_job(server.http, &Package::linear(), Some(Form::Json), rate(50.0));
     let report = run(&Job { timeout: Duration::from_millis(100), ..job });
     assert_eq!(report.errors, [("CLIENT_TIMEOUT".to_owned(), 25)].into(), "{report}");
+}
+
+#[test]
+fn what_nobody_answered_has_no_latency() {
+    let server = ControlPlane::start(|n| match n {
+        0 | 1 => Turn::Answered,
+        _ => Turn::Refused(overloaded()),
+    });
+    let refused = run(&model_job(server.grpc, &Package::linear(), None, rate(100.0)));
+    assert_eq!(refused.problem().expect("nothing"), "none of 50 requests was answered");
+    let report = json_of(&refused);
+    assert_eq!((&report["latency_ms"], &report["response_bytes"]), (&Null, &Null), "{report}");
+    assert!(report["send_delay_ms"]["p99"].is_number(), "{report}");
+    // The first is due before the window, the second after it.
+    let server = ControlPlane::willing();
+    let job = model_job(server.grpc, &Package::linear(), None, rate(0.5));
+    let report = run(&Job { warmup: Duration::from_millis(100), ..job });
+    assert_eq!(report.problem().expect("nothing"), "none of 0 requests was answered");
+    assert!(report.to_string().contains("latency     none\nsend delay  none\n"), "{report}");
+    let report = json_of(&report);
+    assert_eq!((&report["latency_ms"], &report["send_delay_ms"]), (&Null, &Null), "{report}");
 }
 
 #[test]

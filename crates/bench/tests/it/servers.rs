@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use outrigger_backend::{Backend as _, Config, ServedModel, ServingConfig, TfServing};
 use outrigger_bench::{
-    Endpoint, Form, Job, Load, Report, Servable, Shape, Source, Target, read_plan,
+    Endpoint, Form, Job, Load, Quantiles, Report, Servable, Shape, Source, Target, read_plan,
 };
 use outrigger_core::{ServableName, Version};
 use outrigger_proto::{
@@ -310,6 +310,16 @@ pub(crate) fn rate(rate: f64) -> Load {
 /// Runs a job that comes about.
 pub(crate) fn run(job: &Job) -> Report {
     outrigger_bench::run(job, &mut |_| {}).expect("a report")
+}
+
+/// The latency of what was answered.
+pub(crate) fn latency_ms(report: &Report) -> Quantiles {
+    report.latency_ms.expect("requests were answered")
+}
+
+/// How late requests were sent.
+pub(crate) fn send_delay_ms(report: &Report) -> Quantiles {
+    report.send_delay_ms.expect("requests were sent")
 }
 
 /// The report as it is printed.
