@@ -28,35 +28,37 @@ pub(crate) struct Goal {
     pub(crate) arrivals: Arrivals,
 }
 
-/// A rate that was held, and how it was found.
+/// How a search ended.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) rate: f64,
+    /// The rate that was confirmed, if one was.
+    pub(crate) rate: Option<f64>,
+    /// Its confirmation; without one, the last measurement there was.
     pub(crate) measured: Measured,
     pub(crate) steps: Vec<Step>,
+    /// Why the search did not get to its end.
+    pub(crate) abandoned: Option<Error>,
 }
 
 impl Goal {
     /// Finds the rate; `measure` tries one for a while.
     ///
     /// # Errors
-    /// Those of `measure`, and [`Error::NotHeld`].
+    /// That of the first measurement. What a later one says ends the search.
     pub(crate) fn find(
         self,
-        measure: impl FnMut(Pace, Duration) -> Result<Measured, Error>,
+        mut measure: impl FnMut(Pace, Duration) -> Result<Measured, Error>,
     ) -> Result<Found, Error> {
-        let mut search = Search { goal: self, measure, steps: Vec::new() };
-        let estimate = search.measure(Phase::Estimate, Pace::Closed)?;
-        let found = highest(estimate.throughput(), |rate| search.holds(rate))?;
-        let mut rate = found.ok_or_else(|| search.not_held())?;
-        for _ in 0..CONFIRMATIONS {
-            let measured = search.measure(Phase::Confirm, search.pace(rate))?;
-            if self.is_kept_by(&measured) {
-                return Ok(Found { rate, measured, steps: search.steps });
-            }
-            rate *= LOWERED;
-        }
-        Err(search.not_held())
+        let last = measure(Pace::Closed, self.step)?;
+        let estimate = last.throughput();
+        let held = self.is_kept_by(&last);
+        let steps = vec![Step::new(Phase::Estimate, Pace::Closed, &last, held)];
+        let mut search = Search { goal: self, measure, last, steps };
+        let (rate, abandoned) = match search.run(estimate) {
+            Ok(rate) => (rate, None),
+            Err(error) => (None, Some(error)),
+        };
+        Ok(Found { rate, measured: search.last, steps: search.steps, abandoned })
     }
 
     /// Whether requests were answered, none failed, and the latency stayed where
@@ -70,31 +72,34 @@ impl Goal {
 struct Search<M> {
     goal: Goal,
     measure: M,
+    last: Measured,
     steps: Vec<Step>,
 }
 
 impl<M: FnMut(Pace, Duration) -> Result<Measured, Error>> Search<M> {
-    fn holds(&mut self, rate: f64) -> Result<bool, Error> {
-        let measured = self.measure(Phase::Search, self.pace(rate))?;
-        Ok(self.goal.is_kept_by(&measured))
+    /// The rate that is confirmed, if one is.
+    fn run(&mut self, estimate: f64) -> Result<Option<f64>, Error> {
+        let found = highest(estimate, |rate| self.holds(rate, Phase::Search))?;
+        let Some(mut rate) = found else { return Ok(None) };
+        for _ in 0..CONFIRMATIONS {
+            if self.holds(rate, Phase::Confirm)? {
+                return Ok(Some(rate));
+            }
+            rate *= LOWERED;
+        }
+        Ok(None)
     }
 
-    fn measure(&mut self, phase: Phase, pace: Pace) -> Result<Measured, Error> {
+    fn holds(&mut self, rate: f64, phase: Phase) -> Result<bool, Error> {
+        let pace = Pace::Open { rate, arrivals: self.goal.arrivals };
         let duration = match phase {
             Phase::Estimate | Phase::Search => self.goal.step,
             Phase::Confirm => self.goal.duration,
         };
-        let measured = (self.measure)(pace, duration)?;
-        self.steps.push(Step::new(phase, pace, &measured, self.goal.is_kept_by(&measured)));
-        Ok(measured)
-    }
-
-    fn pace(&self, rate: f64) -> Pace {
-        Pace::Open { rate, arrivals: self.goal.arrivals }
-    }
-
-    fn not_held(&self) -> Error {
-        Error::NotHeld(self.steps.last().expect("the estimate is one").clone())
+        self.last = (self.measure)(pace, duration)?;
+        let held = self.goal.is_kept_by(&self.last);
+        self.steps.push(Step::new(phase, pace, &self.last, held));
+        Ok(held)
     }
 }
 
@@ -139,7 +144,8 @@ mod tests {
     #[test]
     fn what_is_found_is_confirmed_and_lowered_until_it_holds() {
         let found = GOAL.find(|pace, duration| Ok(server(1000.0, pace, duration))).unwrap();
-        assert!((1000.0 / 1.2..=1000.0 / 1.1).contains(&found.rate), "{}", found.rate);
+        let rate = found.rate.unwrap();
+        assert!((1000.0 / 1.2..=1000.0 / 1.1).contains(&rate), "{rate}");
         let phase = |phase| found.steps.iter().filter(move |step| step.phase == phase);
         assert_eq!(phase(Phase::Estimate).count(), 1);
         assert!(phase(Phase::Search).all(|step| step.held == (step.offered_rate <= Some(1000.0))));
@@ -150,18 +156,36 @@ mod tests {
 
     #[test]
     fn a_rate_with_one_failure_is_not_held() {
-        let error = GOAL.find(|_, duration| {
+        let found = GOAL.find(|_, duration| {
             let mut measured = answers(10.0, duration, Duration::from_millis(1));
             measured.tally.fail(Failure::timeout());
             Ok(measured)
         });
-        let Err(Error::NotHeld(step)) = error else { panic!("none is held") };
-        assert_eq!((step.held, step.errors["CLIENT_TIMEOUT"]), (false, 1));
+        let found = found.unwrap();
+        let refused = |step: &Step| !step.held && step.errors["CLIENT_TIMEOUT"] == 1;
+        assert!(found.rate.is_none() && found.steps.iter().all(refused), "{found:?}");
     }
 
     #[test]
     fn silence_is_not_held() {
         let silent = |_, duration| Ok(measured(Tally::default(), duration));
-        assert!(matches!(GOAL.find(silent), Err(Error::NotHeld(_))));
+        let found = GOAL.find(silent).unwrap();
+        assert_eq!((found.rate, found.abandoned.is_none()), (None, true), "{found:?}");
+    }
+
+    #[test]
+    fn what_was_tried_before_a_server_has_gone_is_kept() {
+        let gone = || Error::Request("gone".to_owned());
+        let steps_before = |end: usize| {
+            let mut left = end;
+            GOAL.find(|pace, duration| {
+                left = left.checked_sub(1).ok_or_else(gone)?;
+                Ok(server(1000.0, pace, duration))
+            })
+        };
+        assert!(steps_before(0).is_err());
+        let found = steps_before(3).unwrap();
+        assert_eq!((found.rate, found.steps.len()), (None, 3));
+        assert_eq!(found.abandoned.unwrap().to_string(), "gone");
     }
 }

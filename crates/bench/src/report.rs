@@ -19,7 +19,8 @@ pub struct Report {
     pub form: &'static str,
     /// How long was measured, without the warm-up.
     pub duration_seconds: f64,
-    /// Requests due a second; none in a closed loop.
+    /// Requests due a second; none in a closed loop, or where no rate was found: all that
+    /// is measured is then of the last step.
     pub offered_rate: Option<f64>,
     /// Requests that count: due within the measured time, in a closed loop
     /// over within it.
@@ -54,6 +55,9 @@ pub struct Report {
     /// How the rate was found; none where it was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// Why the search for a rate did not get to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub abandoned: Option<String>,
 }
 
 /// A distribution in milliseconds.
@@ -130,6 +134,7 @@ impl Report {
             users: prepared.users,
             ended_processes,
             steps: Vec::new(),
+            abandoned: None,
         }
     }
 }

@@ -32,8 +32,9 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
             // A step's warm-up should not take longer than the step.
             let found =
                 goal.find(|pace, duration| measure(pace, job.warmup.min(duration / 5), duration))?;
-            let report = Report::new("find-rate", Some(found.rate), &prepared, found.measured);
-            Ok(Report { steps: found.steps, ..report })
+            let abandoned = found.abandoned.map(|error| error.to_string());
+            let report = Report::new("find-rate", found.rate, &prepared, found.measured);
+            Ok(Report { steps: found.steps, abandoned, ..report })
         }
     }
 }

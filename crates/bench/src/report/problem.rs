@@ -5,6 +5,12 @@ use super::Report;
 impl Report {
     /// Why the run is no success; none if it is one.
     pub fn problem(&self) -> Option<String> {
+        if let Some(reason) = &self.abandoned {
+            return Some(format!("the search has not got to its end: {reason}"));
+        }
+        if let (Some(step), None) = (self.steps.last(), self.offered_rate) {
+            return Some(format!("no rate is held; the last one tried: {step}"));
+        }
         if self.ok == 0 {
             return Some(format!("none of {} requests was answered", self.requests));
         }

@@ -15,8 +15,10 @@ impl fmt::Display for Report {
         if let Some(treatments) = self.treatments {
             writeln!(f, "treatments  {treatments} a user")?;
         }
-        if let Some(rate) = self.offered_rate {
-            writeln!(f, "offered     {rate:.1} requests/s")?;
+        match self.offered_rate {
+            Some(rate) => writeln!(f, "offered     {rate:.1} requests/s")?,
+            None if self.steps.is_empty() => {}
+            None => writeln!(f, "offered     no rate was found")?,
         }
         writeln!(f, "throughput  {:.1} requests/s", self.throughput)?;
         writeln!(f, "requests    {}, {} ok", self.requests, self.ok)?;
