@@ -7,14 +7,13 @@ use crate::{
     Arrivals, Error,
     measure::Measured,
     report::{Phase, Step},
-    search::highest,
+    search::{highest, lasting},
     worker::Pace,
 };
 
-/// How often a rate that was found is lowered when it is not confirmed, and to
-/// which part.
-const CONFIRMATIONS: usize = 4;
-const LOWERED: f64 = 0.9;
+/// Which part of the requests must be answered while others become due: fewer, and
+/// they queue up somewhere.
+const ANSWERED: f64 = 0.99;
 
 /// What a rate must keep, and how it is tried.
 #[derive(Debug, Clone, Copy)]
@@ -53,25 +52,31 @@ impl Goal {
         let estimate = last.throughput();
         let held = self.is_kept_by(&last);
         let steps = vec![Step::new(Phase::Estimate, Pace::Closed, &last, held)];
-        let mut search = Search { goal: self, measure, last, steps };
+        let mut search = Search { goal: self, measure, confirmed: None, last, steps };
         let (rate, abandoned) = match search.run(estimate) {
             Ok(rate) => (rate, None),
             Err(error) => (None, Some(error)),
         };
-        Ok(Found { rate, measured: search.last, steps: search.steps, abandoned })
+        let measured = search.confirmed.filter(|_| rate.is_some()).unwrap_or(search.last);
+        Ok(Found { rate, measured, steps: search.steps, abandoned })
     }
 
-    /// Whether requests were answered, none failed, and the latency stayed where
-    /// it should.
+    /// Whether requests were answered, as fast as they came, none failed, and the
+    /// latency stayed where it should.
     fn is_kept_by(&self, Measured { tally, .. }: &Measured) -> bool {
         let p99 = Duration::from_nanos(tally.latency.value_at_quantile(0.99));
-        tally.ok > 0 && tally.failed() == 0 && p99 < self.p99
+        // One may always be under way.
+        let kept_up = (tally.answered + 1) as f64 >= tally.ok as f64 * ANSWERED;
+        tally.ok > 0 && tally.failed() == 0 && kept_up && p99 < self.p99
     }
 }
 
 struct Search<M> {
     goal: Goal,
     measure: M,
+    /// The last confirmation that held.
+    confirmed: Option<Measured>,
+    /// The last measurement of another kind.
     last: Measured,
     steps: Vec<Step>,
 }
@@ -79,15 +84,10 @@ struct Search<M> {
 impl<M: FnMut(Pace, Duration) -> Result<Measured, Error>> Search<M> {
     /// The rate that is confirmed, if one is.
     fn run(&mut self, estimate: f64) -> Result<Option<f64>, Error> {
-        let found = highest(estimate, |rate| self.holds(rate, Phase::Search))?;
-        let Some(mut rate) = found else { return Ok(None) };
-        for _ in 0..CONFIRMATIONS {
-            if self.holds(rate, Phase::Confirm)? {
-                return Ok(Some(rate));
-            }
-            rate *= LOWERED;
+        match highest(estimate, |rate| self.holds(rate, Phase::Search))? {
+            Some(found) => lasting(found, |rate| self.holds(rate, Phase::Confirm)),
+            None => Ok(None),
         }
-        Ok(None)
     }
 
     fn holds(&mut self, rate: f64, phase: Phase) -> Result<bool, Error> {
@@ -96,9 +96,14 @@ impl<M: FnMut(Pace, Duration) -> Result<Measured, Error>> Search<M> {
             Phase::Estimate | Phase::Search => self.goal.step,
             Phase::Confirm => self.goal.duration,
         };
-        self.last = (self.measure)(pace, duration)?;
-        let held = self.goal.is_kept_by(&self.last);
-        self.steps.push(Step::new(phase, pace, &self.last, held));
+        let measured = (self.measure)(pace, duration)?;
+        let held = self.goal.is_kept_by(&measured);
+        self.steps.push(Step::new(phase, pace, &measured, held));
+        if held && phase == Phase::Confirm {
+            self.confirmed = Some(measured);
+        } else {
+            self.last = measured;
+        }
         Ok(held)
     }
 }
@@ -115,12 +120,13 @@ mod tests {
         arrivals: Arrivals::Fixed,
     };
 
-    /// As many answers a second, each this late.
-    fn answers(throughput: f64, duration: Duration, latency: Duration) -> Measured {
-        let mut tally = Tally { ok: 100, ..Tally::default() };
-        tally.answered = (throughput * duration.as_secs_f64()) as u64;
+    /// So many requests a second, so many of them answered meanwhile, each this late.
+    fn answers(rate: f64, throughput: f64, duration: Duration, latency: Duration) -> Measured {
+        let [ok, answered] =
+            [rate, throughput].map(|rate| (rate * duration.as_secs_f64()).round() as u64);
+        let mut tally = Tally { ok, answered, ..Tally::default() };
         let nanoseconds = u64::try_from(latency.as_nanos()).unwrap();
-        tally.latency.record_n(nanoseconds, 100).unwrap();
+        tally.latency.record_n(nanoseconds, ok).unwrap();
         measured(tally, duration)
     }
 
@@ -129,15 +135,17 @@ mod tests {
         Measured { tally, duration, cpu_seconds_per_request, ended_processes }
     }
 
+    const FAST: Duration = Duration::from_millis(1);
+    const SLOW: Duration = Duration::from_millis(20);
+
     /// A server that is late above `capacity`, and sooner when that lasts longer
     /// than a step.
     fn server(capacity: f64, pace: Pace, duration: Duration) -> Measured {
-        let (fast, slow) = (Duration::from_millis(1), Duration::from_millis(20));
         let bound = if duration > GOAL.step { capacity / 1.1 } else { capacity };
         match pace.rate() {
-            None => answers(capacity * 1.5, duration, slow),
-            Some(rate) if rate > bound => answers(capacity, duration, slow),
-            Some(rate) => answers(rate, duration, fast),
+            None => answers(capacity * 1.5, capacity * 1.5, duration, SLOW),
+            Some(rate) if rate > bound => answers(rate, rate, duration, SLOW),
+            Some(rate) => answers(rate, rate, duration, FAST),
         }
     }
 
@@ -145,25 +153,37 @@ mod tests {
     fn what_is_found_is_confirmed_and_lowered_until_it_holds() {
         let found = GOAL.find(|pace, duration| Ok(server(1000.0, pace, duration))).unwrap();
         let rate = found.rate.unwrap();
-        assert!((1000.0 / 1.2..=1000.0 / 1.1).contains(&rate), "{rate}");
+        assert!((1000.0 / 1.1 / 1.031..=1000.0 / 1.1).contains(&rate), "{rate}");
+        assert_eq!(found.measured.tally.ok, (rate * 10.0).round() as u64);
         let phase = |phase| found.steps.iter().filter(move |step| step.phase == phase);
         assert_eq!(phase(Phase::Estimate).count(), 1);
         assert!(phase(Phase::Search).all(|step| step.held == (step.offered_rate <= Some(1000.0))));
         let confirmed: Vec<_> = phase(Phase::Confirm).map(|step| step.held).collect();
-        assert!(confirmed.len() > 1 && confirmed.ends_with(&[false, true]), "{confirmed:?}");
+        assert!((3..=8).contains(&confirmed.len()) && !confirmed[0], "{confirmed:?}");
         assert_eq!(found.measured.duration, GOAL.duration);
     }
 
     #[test]
     fn a_rate_with_one_failure_is_not_held() {
         let found = GOAL.find(|_, duration| {
-            let mut measured = answers(10.0, duration, Duration::from_millis(1));
+            let mut measured = answers(10.0, 10.0, duration, FAST);
             measured.tally.fail(Failure::timeout());
             Ok(measured)
         });
         let found = found.unwrap();
         let refused = |step: &Step| !step.held && step.errors["CLIENT_TIMEOUT"] == 1;
         assert!(found.rate.is_none() && found.steps.iter().all(refused), "{found:?}");
+    }
+
+    #[test]
+    fn a_rate_that_answers_do_not_keep_up_with_is_not_held() {
+        // A queue that has not grown to the bound of the latency yet.
+        let found = GOAL.find(|pace, duration| {
+            let due = pace.rate().unwrap_or(2000.0);
+            Ok(answers(due, due.min(1000.0), duration, FAST))
+        });
+        let rate = found.unwrap().rate.unwrap();
+        assert!((1000.0 / 1.031..=1000.0 / ANSWERED + 1.0).contains(&rate), "{rate}");
     }
 
     #[test]
