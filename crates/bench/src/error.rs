@@ -30,6 +30,9 @@ pub enum Error {
     /// The first request failed, before the run.
     #[error("the first request failed: {0}")]
     Refused(Failure),
+    /// It was stopped before there was something to report.
+    #[error("interrupted")]
+    Interrupted,
     /// This machine has no thread, timer or runtime left.
     #[error("cannot run: {0}")]
     System(#[from] io::Error),

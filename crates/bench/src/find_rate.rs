@@ -63,11 +63,11 @@ impl Goal {
 
     /// Whether requests were answered, as fast as they came, none failed, and the
     /// latency stayed where it should.
-    fn is_kept_by(&self, Measured { tally, .. }: &Measured) -> bool {
+    fn is_kept_by(&self, Measured { tally, interrupted, .. }: &Measured) -> bool {
         let p99 = Duration::from_nanos(tally.latency.value_at_quantile(0.99));
         // One may always be under way.
         let kept_up = (tally.answered + 1) as f64 >= tally.ok as f64 * ANSWERED;
-        tally.ok > 0 && tally.failed() == 0 && kept_up && p99 < self.p99
+        !interrupted && tally.ok > 0 && tally.failed() == 0 && kept_up && p99 < self.p99
     }
 }
 
@@ -84,6 +84,7 @@ struct Search<M> {
 impl<M: FnMut(Pace, Duration) -> Result<Measured, Error>> Search<M> {
     /// The rate that is confirmed, if one is.
     fn run(&mut self, estimate: f64) -> Result<Option<f64>, Error> {
+        self.go_on()?;
         match highest(estimate, |rate| self.holds(rate, Phase::Search))? {
             Some(found) => lasting(found, |rate| self.holds(rate, Phase::Confirm)),
             None => Ok(None),
@@ -103,8 +104,15 @@ impl<M: FnMut(Pace, Duration) -> Result<Measured, Error>> Search<M> {
             self.confirmed = Some(measured);
         } else {
             self.last = measured;
+            self.go_on()?;
         }
         Ok(held)
+    }
+
+    /// # Errors
+    /// The last measurement was to be the last of all.
+    fn go_on(&self) -> Result<(), Error> {
+        if self.last.interrupted { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
@@ -131,8 +139,8 @@ mod tests {
     }
 
     fn measured(tally: Tally, duration: Duration) -> Measured {
-        let (cpu_seconds_per_request, ended_processes) = Default::default();
-        Measured { tally, duration, cpu_seconds_per_request, ended_processes }
+        let (cpu_seconds_per_request, ended_processes, interrupted) = Default::default();
+        Measured { tally, duration, cpu_seconds_per_request, ended_processes, interrupted }
     }
 
     const FAST: Duration = Duration::from_millis(1);

@@ -3,7 +3,7 @@
 mod problem;
 mod text;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Not};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -52,6 +52,9 @@ pub struct Report {
     /// Processes that have ended during the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ended_processes: Vec<String>,
+    /// Whether it was stopped before its time.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub interrupted: bool,
     /// How the rate was found; none where it was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -112,7 +115,7 @@ impl Report {
         measured: Measured,
     ) -> Self {
         let (throughput, errors) = (measured.throughput(), measured.tally.errors());
-        let Measured { tally, duration, cpu_seconds_per_request, ended_processes } = measured;
+        let Measured { tally, duration, cpu_seconds_per_request, .. } = measured;
         let sizes: usize = prepared.messages.iter().map(|message| message.body.len()).sum();
         let failures = tally.failures.into_iter();
         Self {
@@ -132,7 +135,8 @@ impl Report {
             response_bytes: (tally.ok > 0).then(|| tally.response_bytes as f64 / tally.ok as f64),
             treatments: prepared.treatments,
             users: prepared.users,
-            ended_processes,
+            ended_processes: measured.ended_processes,
+            interrupted: measured.interrupted,
             steps: Vec::new(),
             abandoned: None,
         }

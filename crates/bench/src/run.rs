@@ -18,7 +18,12 @@ use crate::{
 pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
     // A process that is not there is told before anything is sent.
     cpu::find(&job.processes)?;
-    let prepared = runtime()?.block_on(prepare(job))?;
+    let prepared = runtime()?.block_on(async {
+        tokio::select! {
+            prepared = prepare(job) => prepared,
+            _ = job.stop.requested() => Err(Error::Interrupted),
+        }
+    })?;
     let mut measure = |pace, warmup, duration| {
         Measurement { pace, warmup, duration }.run(job, &prepared, observer)
     };

@@ -2,11 +2,12 @@
 
 use std::{
     io,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt as _, stream::FuturesUnordered};
+use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use tokio::task::coop::consume_budget;
 
 use crate::{
@@ -14,6 +15,7 @@ use crate::{
     client::Client,
     failure::Failure,
     message::Message,
+    stop::Stop,
     tally::{Done, Tally, Window},
     timer::Timer,
 };
@@ -49,6 +51,7 @@ pub(crate) struct Worker {
     /// Its number, and the number of all.
     pub(crate) share: (usize, usize),
     pub(crate) tally: Arc<Mutex<Tally>>,
+    pub(crate) stop: Stop,
 }
 
 impl Worker {
@@ -66,7 +69,8 @@ impl Worker {
         }
     }
 
-    async fn open_loop(&self, mut schedule: Schedule, window: Window) -> io::Result<()> {
+    async fn open_loop(&self, mut schedule: Schedule, mut window: Window) -> io::Result<()> {
+        let mut stopped = pin!(self.stop.requested().fuse());
         let mut timer = Timer::new()?;
         let mut under_way = FuturesUnordered::new();
         let mut turn = self.share.0;
@@ -88,8 +92,9 @@ impl Worker {
                 return Ok(());
             }
             tokio::select! {
-                // Answers first: they are what is measured.
+                // Answers before the timer: they are what is measured.
                 biased;
+                moment = &mut stopped => window.cut(moment),
                 Some(done) = under_way.next() => {
                     let due = done.due;
                     self.tally().add(done, due, &window);
@@ -99,13 +104,23 @@ impl Worker {
         }
     }
 
-    async fn closed_loop(&self, window: Window) {
+    async fn closed_loop(&self, mut window: Window) {
+        let mut stopped = pin!(self.stop.requested().fuse());
         let start = |turn| self.exchange(turn, Instant::now());
         let mut turn = self.share.0 + self.in_flight;
         let mut under_way: FuturesUnordered<_> = (self.share.0..turn).map(start).collect();
-        while let Some(done) = under_way.next().await {
+        loop {
             // Connections have their turn also when requests fail at once.
             consume_budget().await;
+            let done = tokio::select! {
+                biased;
+                moment = &mut stopped => {
+                    window.cut(moment);
+                    continue;
+                }
+                done = under_way.next() => done,
+            };
+            let Some(done) = done else { return };
             if done.ended < window.end {
                 under_way.push(start(turn));
                 turn += 1;

@@ -3,8 +3,11 @@
 use super::Report;
 
 impl Report {
-    /// Why the run is no success; none if it is one.
+    /// Why the run is no success; none if it is one, or was stopped before it could be.
     pub fn problem(&self) -> Option<String> {
+        if self.interrupted {
+            return None;
+        }
         if let Some(reason) = &self.abandoned {
             return Some(format!("the search has not got to its end: {reason}"));
         }

@@ -10,7 +10,8 @@ impl fmt::Display for Report {
         for step in &self.steps {
             writeln!(f, "{step}")?;
         }
-        writeln!(f, "{mode}, {form}, {duration_seconds} s")?;
+        let interrupted = if self.interrupted { ", interrupted" } else { "" };
+        writeln!(f, "{mode}, {form}, {duration_seconds} s{interrupted}")?;
         writeln!(f, "users       {users} a request")?;
         if let Some(treatments) = self.treatments {
             writeln!(f, "treatments  {treatments} a user")?;

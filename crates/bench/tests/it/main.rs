@@ -8,3 +8,4 @@ mod open_loop;
 mod options;
 mod outcomes;
 mod servers;
+mod stops;

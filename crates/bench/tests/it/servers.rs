@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use outrigger_backend::{Backend as _, Config, ServedModel, ServingConfig, TfServing};
 use outrigger_bench::{
-    Endpoint, Form, Job, Load, Quantiles, Report, Servable, Shape, Source, Target, read_plan,
+    Endpoint, Form, Job, Load, Quantiles, Report, Servable, Shape, Source, Stop, Target, read_plan,
 };
 use outrigger_core::{ServableName, Version};
 use outrigger_proto::{
@@ -299,6 +299,7 @@ fn job(server: String, target: Target, package: &Package, load: Load) -> Job {
         // Only a test that waits for an end in error gets there.
         timeout: Duration::from_secs(60),
         processes: Vec::new(),
+        stop: Stop::default(),
     }
 }
 
