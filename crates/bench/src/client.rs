@@ -1,8 +1,15 @@
 //! The connections of one thread.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use crate::{failure::Failure, grpc::Connection, http1::Pool, message::Message, server::Server};
+
+/// How much longer an answer may take than the server was told: it then says
+/// itself that the time is over.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// How messages travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,11 +55,55 @@ impl Client {
         Ok(Self::Grpc(open))
     }
 
-    /// Sends a message, the connections taking turns, and waits for its answer.
-    pub(crate) async fn call(&self, turn: usize, message: &Message) -> Result<Bytes, Failure> {
+    /// Sends a message, the connections taking turns, and waits for its answer, a little
+    /// longer than the `told` time.
+    pub(crate) async fn call(
+        &self,
+        turn: usize,
+        message: &Message,
+        told: Duration,
+    ) -> Result<Bytes, Failure> {
+        let answer = timeout(told + PATIENCE, self.exchange(turn, message)).await;
+        answer.unwrap_or_else(|_| Err(Failure::timeout()))
+    }
+
+    async fn exchange(&self, turn: usize, message: &Message) -> Result<Bytes, Failure> {
         match self {
             Self::Grpc(connections) => connections[turn % connections.len()].call(message).await,
             Self::Http1(pool) => pool.call(message).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use outrigger_backend::Endpoint;
+
+    use super::*;
+
+    /// The system takes connections for it, and nobody answers them.
+    fn mute() -> (TcpListener, Server) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        (listener, address.parse::<Endpoint>().unwrap().into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_answers_no_handshake_is_given_up() {
+        let (_listener, server) = mute();
+        let failure = Client::open(&server, Protocol::Grpc, 1).await.unwrap_err();
+        assert_eq!(failure.to_string(), "CONNECTION_LOST: it says nothing for 5s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_answers_no_request_is_given_up() {
+        let (_listener, server) = mute();
+        let client = Client::open(&server, Protocol::Http1, 1).await.unwrap();
+        let told = Duration::from_secs(60);
+        let message = Message::json(&server, told, b"{}");
+        let failure = client.call(0, &message, told).await.unwrap_err();
+        assert_eq!(failure, Failure::timeout());
     }
 }

@@ -1,6 +1,6 @@
 //! The CPU time of processes, our own among them.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, fs, io, time::Duration};
 
 use rustix::{
     param::clock_ticks_per_second,
@@ -22,29 +22,43 @@ pub struct Process {
 }
 
 /// CPU time since the start of each process, user and system, of all its
-/// threads.
+/// threads; none of one that has ended.
 #[derive(Debug)]
-pub(crate) struct Times(BTreeMap<String, Duration>);
+pub(crate) struct Times(BTreeMap<String, Option<Duration>>);
 
 impl Times {
     /// The times as they are now.
-    ///
-    /// # Errors
-    /// A process is not there.
-    pub(crate) fn read(processes: &[Process]) -> Result<Self, Error> {
-        let others = processes.iter().map(|process| Ok((process.name.clone(), of(process)?)));
-        let ours = Ok((CLIENT.to_owned(), own()));
-        others.chain([ours]).collect::<Result<_, _>>().map(Self)
+    pub(crate) fn read(processes: &[Process]) -> Self {
+        let others = processes.iter().map(|process| (process.name.clone(), of(process).ok()));
+        Self(others.chain([(CLIENT.to_owned(), Some(own()))]).collect())
     }
 
-    /// Seconds a request since `earlier`, by process.
-    pub(crate) fn per_request(&self, earlier: &Self, requests: u64) -> BTreeMap<String, f64> {
-        let since = |(name, time): (&String, &Duration)| {
-            let spent = time.saturating_sub(earlier.0.get(name).copied().unwrap_or_default());
-            (name.clone(), spent.as_secs_f64() / requests.max(1) as f64)
+    /// Seconds a request since `earlier`, by process; none if there was no request.
+    pub(crate) fn per_request(
+        &self,
+        earlier: &Self,
+        requests: u64,
+    ) -> BTreeMap<String, Option<f64>> {
+        let since = |name: &String| {
+            let spent = self.0[name]?.saturating_sub(earlier.0[name]?);
+            (requests > 0).then(|| spent.as_secs_f64() / requests as f64)
         };
-        self.0.iter().map(since).collect()
+        self.0.keys().map(|name| (name.clone(), since(name))).collect()
     }
+
+    /// The processes that have ended.
+    pub(crate) fn ended(&self) -> Vec<String> {
+        let ended = self.0.iter().filter(|(_, time)| time.is_none());
+        ended.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// Makes sure that all processes are there.
+///
+/// # Errors
+/// One of them is not.
+pub(crate) fn find(processes: &[Process]) -> Result<(), Error> {
+    processes.iter().try_for_each(|process| of(process).map(drop))
 }
 
 fn own() -> Duration {
@@ -55,11 +69,15 @@ fn own() -> Duration {
 /// `utime` and `stime` of /proc/PID/stat: fields 14 and 15 of proc(5).
 fn of(process: &Process) -> Result<Duration, Error> {
     let path = format!("/proc/{}/stat", process.id);
-    let text =
-        fs::read_to_string(&path).map_err(|source| Error::File { path: path.into(), source })?;
+    let error = |source| Error::File { path: path.clone().into(), source };
+    let text = fs::read_to_string(&path).map_err(error)?;
     // The command's name, field 2, may hold spaces and parentheses.
-    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
-    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let mut fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
+    // What has ended stays listed until its parent has asked for its exit code.
+    if matches!(fields.next(), Some("Z" | "X")) {
+        return Err(error(io::Error::new(io::ErrorKind::NotFound, "it has ended")));
+    }
+    let ticks: u64 = fields.skip(10).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Ok(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
 }
 
@@ -70,20 +88,21 @@ mod tests {
     #[test]
     fn a_busy_process_is_seen_under_its_name() {
         let ourselves = Process { name: "it".to_owned(), id: std::process::id() };
-        let before = Times::read(std::slice::from_ref(&ourselves)).unwrap();
+        let before = Times::read(std::slice::from_ref(&ourselves));
         let target = own() + Duration::from_millis(100);
         while own() < target {}
-        let after = Times::read(&[ourselves]).unwrap();
+        let after = Times::read(&[ourselves]);
         let spent = after.per_request(&before, 10);
-        assert!(spent["client"] >= 0.01, "{spent:?}");
+        let [client, it] = ["client", "it"].map(|name| spent[name].unwrap());
+        assert!(client >= 0.01, "{spent:?}");
         // Counted in ticks of a hundredth of a second, and read one after the other while
         // other tests run.
-        assert!(spent["it"] >= 0.008 && spent["it"] - spent["client"] < 0.05, "{spent:?}");
+        assert!(it >= 0.008 && it - client < 0.05, "{spent:?}");
     }
 
     #[test]
     fn a_process_that_is_not_there_is_an_error() {
         let gone = Process { name: "gone".to_owned(), id: u32::MAX };
-        assert!(Times::read(&[gone]).unwrap_err().to_string().contains("/proc/4294967295/stat"));
+        assert!(find(&[gone]).unwrap_err().to_string().contains("/proc/4294967295/stat"));
     }
 }

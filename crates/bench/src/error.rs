@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{failure::Failure, report::Step};
+use crate::failure::Failure;
 
 /// Why a run did not come about.
 #[derive(Debug, thiserror::Error)]
@@ -30,9 +30,9 @@ pub enum Error {
     /// The first request failed, before the run.
     #[error("the first request failed: {0}")]
     Refused(Failure),
-    /// Even the lowest rate, or the one that was found, was not held.
-    #[error("no rate is held; the last one tried: {0}")]
-    NotHeld(Step),
+    /// It was stopped before there was something to report.
+    #[error("interrupted")]
+    Interrupted,
     /// This machine has no thread, timer or runtime left.
     #[error("cannot run: {0}")]
     System(#[from] io::Error),

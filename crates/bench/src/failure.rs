@@ -1,6 +1,6 @@
 //! Why a request failed, as it is counted.
 
-use std::{borrow::Cow, io};
+use std::{borrow::Cow, io, time::Duration};
 
 use http::{HeaderMap, StatusCode};
 use outrigger_core::causes;
@@ -38,6 +38,11 @@ impl Failure {
     /// The connection broke, or could not be made.
     pub(crate) fn lost(error: impl std::error::Error) -> Self {
         Self::new("CONNECTION_LOST", causes(&error))
+    }
+
+    /// A connection did not come about in time.
+    pub(crate) fn silence(limit: Duration) -> Self {
+        Self::new("CONNECTION_LOST", format!("it says nothing for {limit:?}"))
     }
 
     /// An answer that is none.

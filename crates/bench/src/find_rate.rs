@@ -7,14 +7,13 @@ use crate::{
     Arrivals, Error,
     measure::Measured,
     report::{Phase, Step},
-    search::highest,
+    search::{highest, lasting},
     worker::Pace,
 };
 
-/// How often a rate that was found is lowered when it is not confirmed, and to
-/// which part.
-const CONFIRMATIONS: usize = 4;
-const LOWERED: f64 = 0.9;
+/// Which part of the requests must be answered while others become due: fewer, and
+/// they queue up somewhere.
+const ANSWERED: f64 = 0.99;
 
 /// What a rate must keep, and how it is tried.
 #[derive(Debug, Clone, Copy)]
@@ -28,80 +27,97 @@ pub(crate) struct Goal {
     pub(crate) arrivals: Arrivals,
 }
 
-/// A rate that was held, and how it was found.
+/// How a search ended.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) rate: f64,
+    /// The rate that was confirmed, if one was.
+    pub(crate) rate: Option<f64>,
+    /// Its confirmation; without one, the last measurement there was.
     pub(crate) measured: Measured,
     pub(crate) steps: Vec<Step>,
+    /// Why the search did not get to its end.
+    pub(crate) abandoned: Option<Error>,
 }
 
 impl Goal {
     /// Finds the rate; `measure` tries one for a while.
     ///
     /// # Errors
-    /// Those of `measure`, and [`Error::NotHeld`].
+    /// That of the first measurement. What a later one says ends the search.
     pub(crate) fn find(
         self,
-        measure: impl FnMut(Pace, Duration) -> Result<Measured, Error>,
+        mut measure: impl FnMut(Pace, Duration) -> Result<Measured, Error>,
     ) -> Result<Found, Error> {
-        let mut search = Search { goal: self, measure, steps: Vec::new() };
-        let estimate = search.measure(Phase::Estimate, Pace::Closed)?;
-        let found = highest(estimate.throughput(), |rate| search.holds(rate))?;
-        let mut rate = found.ok_or_else(|| search.not_held())?;
-        for _ in 0..CONFIRMATIONS {
-            let measured = search.measure(Phase::Confirm, search.pace(rate))?;
-            if self.is_kept_by(&measured) {
-                return Ok(Found { rate, measured, steps: search.steps });
-            }
-            rate *= LOWERED;
-        }
-        Err(search.not_held())
+        let last = measure(Pace::Closed, self.step)?;
+        let estimate = last.throughput();
+        let held = self.is_kept_by(&last);
+        let steps = vec![Step::new(Phase::Estimate, Pace::Closed, &last, held)];
+        let mut search = Search { goal: self, measure, confirmed: None, last, steps };
+        let (rate, abandoned) = match search.run(estimate) {
+            Ok(rate) => (rate, None),
+            Err(error) => (None, Some(error)),
+        };
+        let measured = search.confirmed.filter(|_| rate.is_some()).unwrap_or(search.last);
+        Ok(Found { rate, measured, steps: search.steps, abandoned })
     }
 
-    /// Whether requests were answered, none failed, and the latency stayed where
-    /// it should.
-    fn is_kept_by(&self, Measured { tally, .. }: &Measured) -> bool {
+    /// Whether requests were answered, as fast as they came, none failed, and the
+    /// latency stayed where it should.
+    fn is_kept_by(&self, Measured { tally, interrupted, .. }: &Measured) -> bool {
         let p99 = Duration::from_nanos(tally.latency.value_at_quantile(0.99));
-        tally.ok > 0 && tally.failed() == 0 && p99 < self.p99
+        // One may always be under way.
+        let kept_up = (tally.answered + 1) as f64 >= tally.ok as f64 * ANSWERED;
+        !interrupted && tally.ok > 0 && tally.failed() == 0 && kept_up && p99 < self.p99
     }
 }
 
 struct Search<M> {
     goal: Goal,
     measure: M,
+    /// The last confirmation that held.
+    confirmed: Option<Measured>,
+    /// The last measurement of another kind.
+    last: Measured,
     steps: Vec<Step>,
 }
 
 impl<M: FnMut(Pace, Duration) -> Result<Measured, Error>> Search<M> {
-    fn holds(&mut self, rate: f64) -> Result<bool, Error> {
-        let measured = self.measure(Phase::Search, self.pace(rate))?;
-        Ok(self.goal.is_kept_by(&measured))
+    /// The rate that is confirmed, if one is.
+    fn run(&mut self, estimate: f64) -> Result<Option<f64>, Error> {
+        self.go_on()?;
+        match highest(estimate, |rate| self.holds(rate, Phase::Search))? {
+            Some(found) => lasting(found, |rate| self.holds(rate, Phase::Confirm)),
+            None => Ok(None),
+        }
     }
 
-    fn measure(&mut self, phase: Phase, pace: Pace) -> Result<Measured, Error> {
+    fn holds(&mut self, rate: f64, phase: Phase) -> Result<bool, Error> {
+        let pace = Pace::Open { rate, arrivals: self.goal.arrivals };
         let duration = match phase {
             Phase::Estimate | Phase::Search => self.goal.step,
             Phase::Confirm => self.goal.duration,
         };
         let measured = (self.measure)(pace, duration)?;
-        self.steps.push(Step::new(phase, pace, &measured, self.goal.is_kept_by(&measured)));
-        Ok(measured)
+        let held = self.goal.is_kept_by(&measured);
+        self.steps.push(Step::new(phase, pace, &measured, held));
+        if held && phase == Phase::Confirm {
+            self.confirmed = Some(measured);
+        } else {
+            self.last = measured;
+            self.go_on()?;
+        }
+        Ok(held)
     }
 
-    fn pace(&self, rate: f64) -> Pace {
-        Pace::Open { rate, arrivals: self.goal.arrivals }
-    }
-
-    fn not_held(&self) -> Error {
-        Error::NotHeld(self.steps.last().expect("the estimate is one").clone())
+    /// # Errors
+    /// The last measurement was to be the last of all.
+    fn go_on(&self) -> Result<(), Error> {
+        if self.last.interrupted { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::{failure::Failure, tally::Tally};
 
@@ -112,56 +128,92 @@ mod tests {
         arrivals: Arrivals::Fixed,
     };
 
-    /// As many answers a second, each this late.
-    fn answers(throughput: f64, duration: Duration, latency: Duration) -> Measured {
-        let mut tally = Tally { ok: 100, ..Tally::default() };
-        tally.answered = (throughput * duration.as_secs_f64()) as u64;
+    /// So many requests a second, so many of them answered meanwhile, each this late.
+    fn answers(rate: f64, throughput: f64, duration: Duration, latency: Duration) -> Measured {
+        let [ok, answered] =
+            [rate, throughput].map(|rate| (rate * duration.as_secs_f64()).round() as u64);
+        let mut tally = Tally { ok, answered, ..Tally::default() };
         let nanoseconds = u64::try_from(latency.as_nanos()).unwrap();
-        tally.latency.record_n(nanoseconds, 100).unwrap();
-        Measured { tally, duration, cpu_seconds_per_request: BTreeMap::new() }
+        tally.latency.record_n(nanoseconds, ok).unwrap();
+        measured(tally, duration)
     }
+
+    fn measured(tally: Tally, duration: Duration) -> Measured {
+        let (cpu_seconds_per_request, ended_processes, interrupted) = Default::default();
+        Measured { tally, duration, cpu_seconds_per_request, ended_processes, interrupted }
+    }
+
+    const FAST: Duration = Duration::from_millis(1);
+    const SLOW: Duration = Duration::from_millis(20);
 
     /// A server that is late above `capacity`, and sooner when that lasts longer
     /// than a step.
     fn server(capacity: f64, pace: Pace, duration: Duration) -> Measured {
-        let (fast, slow) = (Duration::from_millis(1), Duration::from_millis(20));
         let bound = if duration > GOAL.step { capacity / 1.1 } else { capacity };
         match pace.rate() {
-            None => answers(capacity * 1.5, duration, slow),
-            Some(rate) if rate > bound => answers(capacity, duration, slow),
-            Some(rate) => answers(rate, duration, fast),
+            None => answers(capacity * 1.5, capacity * 1.5, duration, SLOW),
+            Some(rate) if rate > bound => answers(rate, rate, duration, SLOW),
+            Some(rate) => answers(rate, rate, duration, FAST),
         }
     }
 
     #[test]
     fn what_is_found_is_confirmed_and_lowered_until_it_holds() {
         let found = GOAL.find(|pace, duration| Ok(server(1000.0, pace, duration))).unwrap();
-        assert!((1000.0 / 1.2..=1000.0 / 1.1).contains(&found.rate), "{}", found.rate);
+        let rate = found.rate.unwrap();
+        assert!((1000.0 / 1.1 / 1.031..=1000.0 / 1.1).contains(&rate), "{rate}");
+        assert_eq!(found.measured.tally.ok, (rate * 10.0).round() as u64);
         let phase = |phase| found.steps.iter().filter(move |step| step.phase == phase);
         assert_eq!(phase(Phase::Estimate).count(), 1);
         assert!(phase(Phase::Search).all(|step| step.held == (step.offered_rate <= Some(1000.0))));
         let confirmed: Vec<_> = phase(Phase::Confirm).map(|step| step.held).collect();
-        assert!(confirmed.len() > 1 && confirmed.ends_with(&[false, true]), "{confirmed:?}");
+        assert!((3..=8).contains(&confirmed.len()) && !confirmed[0], "{confirmed:?}");
         assert_eq!(found.measured.duration, GOAL.duration);
     }
 
     #[test]
     fn a_rate_with_one_failure_is_not_held() {
-        let error = GOAL.find(|_, duration| {
-            let mut measured = answers(10.0, duration, Duration::from_millis(1));
+        let found = GOAL.find(|_, duration| {
+            let mut measured = answers(10.0, 10.0, duration, FAST);
             measured.tally.fail(Failure::timeout());
             Ok(measured)
         });
-        let Err(Error::NotHeld(step)) = error else { panic!("none is held") };
-        assert_eq!((step.held, step.errors["CLIENT_TIMEOUT"]), (false, 1));
+        let found = found.unwrap();
+        let refused = |step: &Step| !step.held && step.errors["CLIENT_TIMEOUT"] == 1;
+        assert!(found.rate.is_none() && found.steps.iter().all(refused), "{found:?}");
+    }
+
+    #[test]
+    fn a_rate_that_answers_do_not_keep_up_with_is_not_held() {
+        // A queue that has not grown to the bound of the latency yet.
+        let found = GOAL.find(|pace, duration| {
+            let due = pace.rate().unwrap_or(2000.0);
+            Ok(answers(due, due.min(1000.0), duration, FAST))
+        });
+        let rate = found.unwrap().rate.unwrap();
+        assert!((1000.0 / 1.031..=1000.0 / ANSWERED + 1.0).contains(&rate), "{rate}");
     }
 
     #[test]
     fn silence_is_not_held() {
-        let silent = |_, duration| {
-            let tally = Tally::default();
-            Ok(Measured { tally, duration, cpu_seconds_per_request: BTreeMap::new() })
+        let silent = |_, duration| Ok(measured(Tally::default(), duration));
+        let found = GOAL.find(silent).unwrap();
+        assert_eq!((found.rate, found.abandoned.is_none()), (None, true), "{found:?}");
+    }
+
+    #[test]
+    fn what_was_tried_before_a_server_has_gone_is_kept() {
+        let gone = || Error::Request("gone".to_owned());
+        let steps_before = |end: usize| {
+            let mut left = end;
+            GOAL.find(|pace, duration| {
+                left = left.checked_sub(1).ok_or_else(gone)?;
+                Ok(server(1000.0, pace, duration))
+            })
         };
-        assert!(matches!(GOAL.find(silent), Err(Error::NotHeld(_))));
+        assert!(steps_before(0).is_err());
+        let found = steps_before(3).unwrap();
+        assert_eq!((found.rate, found.steps.len()), (None, 3));
+        assert_eq!(found.abandoned.unwrap().to_string(), "gone");
     }
 }

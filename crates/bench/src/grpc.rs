@@ -1,27 +1,29 @@
 //! gRPC over HTTP/2, as thin as it gets: h2's streams, one chunk a request, and
 //! of the answer only what tells whether it is one.
 
+mod link;
+
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
-use h2::{
-    RecvStream,
-    client::{self, SendRequest},
+use h2::{Reason, RecvStream};
+use http::Response;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
 };
-use tokio::{sync::watch, time::sleep};
 
-use crate::{client::Protocol, failure::Failure, message::Message, server::Server, stream};
-
-/// Windows hold several megabyte answers, so that none waits for an update.
-const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 32 << 20;
-const FRAME: u32 = 1 << 20;
-
-type Sender = SendRequest<Bytes>;
+use self::link::{Driver, Link};
+use crate::{failure::Failure, message::Message, server::Server, stream};
 
 /// A connection that comes back by itself.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    sender: watch::Receiver<Option<Sender>>,
+    current: Arc<Current>,
 }
+
+/// The link that new requests go to, with its number; none while it is being made.
+type Current = watch::Sender<Option<(u64, Link)>>;
 
 impl Connection {
     /// Connects, and keeps connected for as long as the runtime lives.
@@ -29,38 +31,82 @@ impl Connection {
     /// # Errors
     /// The first attempt failed.
     pub(crate) async fn open(server: &Server) -> Result<Self, Failure> {
-        let (sender, driver) = connect(server).await?;
-        let (publish, receiver) = watch::channel(Some(sender));
-        tokio::spawn(keep(server.clone(), driver, publish));
-        Ok(Self { sender: receiver })
+        let (link, driver) = stream::soon(Link::open(server)).await?;
+        let current = Arc::new(Current::new(None));
+        begin(&current, 0, link, driver);
+        tokio::spawn(keep(server.clone(), Arc::clone(&current)));
+        Ok(Self { current })
     }
 
     /// Sends a request and waits for its answer's message, without its frame.
-    /// Waits as well while the connection is being made again.
+    /// Waits as well while the connection is being made again. A request that a server
+    /// which shuts down has not looked at goes to the next one, as with all gRPC clients.
     pub(crate) async fn call(&self, message: &Message) -> Result<Bytes, Failure> {
-        let mut sender = self.sender().await?;
-        let (answer, mut body) =
-            sender.send_request(message.head.clone(), false).map_err(Failure::of_stream)?;
-        body.send_data(message.body.clone(), true).map_err(Failure::of_stream)?;
-        let (head, body) = answer.await.map_err(Failure::of_stream)?.into_parts();
-        if head.status != http::StatusCode::OK {
-            return Err(Failure::of_http(head.status, b""));
+        loop {
+            let (number, mut link) = self.link().await;
+            match link.send(message).await {
+                Ok(answer) => return read(answer).await,
+                Err(error) if is_farewell(&error) => end(&self.current, number),
+                Err(error) => return Err(Failure::of_stream(error)),
+            }
         }
-        if head.headers.contains_key("grpc-status") {
-            let failure = Failure::of_grpc(&head.headers);
-            return Err(failure.unwrap_or_else(|| Failure::invalid("an answer without a message")));
-        }
-        receive(body).await
     }
 
-    async fn sender(&self) -> Result<Sender, Failure> {
-        if let Some(sender) = &*self.sender.borrow() {
-            return Ok(sender.clone());
+    async fn link(&self) -> (u64, Link) {
+        if let Some(link) = &*self.current.borrow() {
+            return link.clone();
         }
-        let mut receiver = self.sender.clone();
-        let sender = receiver.wait_for(Option::is_some).await.map_err(Failure::lost)?;
-        Ok(sender.clone().expect("just waited for"))
+        let mut current = self.current.subscribe();
+        let link = current.wait_for(Option::is_some).await.expect("its sender is here");
+        link.clone().expect("just waited for")
     }
+}
+
+/// Whether a server took no more requests when this one came.
+fn is_farewell(error: &h2::Error) -> bool {
+    error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR)
+}
+
+/// Makes a link the current one. It answers what was sent on it also when it is that
+/// no more.
+fn begin(current: &Arc<Current>, number: u64, link: Link, driver: Driver) {
+    current.send_replace(Some((number, link)));
+    let current = Arc::clone(current);
+    tokio::spawn(async move {
+        driver.await;
+        end(&current, number);
+    });
+}
+
+/// Takes no more requests for a link.
+fn end(current: &Current, number: u64) {
+    current.send_if_modified(|link| link.take_if(|(other, _)| *other == number).is_some());
+}
+
+/// Makes a new link whenever there is none.
+async fn keep(server: Server, current: Arc<Current>) {
+    let mut watched = current.subscribe();
+    for number in 1.. {
+        let begun = Instant::now();
+        drop(watched.wait_for(Option::is_none).await);
+        // None that ends at once is made over and over.
+        sleep_until(begun + stream::RETRY).await;
+        if let Ok((link, driver)) = stream::soon(Link::open(&server)).await {
+            begin(&current, number, link, driver);
+        }
+    }
+}
+
+async fn read(answer: Response<RecvStream>) -> Result<Bytes, Failure> {
+    let (head, body) = answer.into_parts();
+    if head.status != http::StatusCode::OK {
+        return Err(Failure::of_http(head.status, b""));
+    }
+    if head.headers.contains_key("grpc-status") {
+        let failure = Failure::of_grpc(&head.headers);
+        return Err(failure.unwrap_or_else(|| Failure::invalid("an answer without a message")));
+    }
+    receive(body).await
 }
 
 async fn receive(mut body: RecvStream) -> Result<Bytes, Failure> {
@@ -91,33 +137,4 @@ fn unframed(mut body: Bytes) -> Result<Bytes, Failure> {
         }
         _ => Err(Failure::invalid("an answer that is not one plain message")),
     }
-}
-
-type Driver = futures::future::BoxFuture<'static, ()>;
-
-/// Drives a connection, and the ones after it.
-async fn keep(server: Server, driver: Driver, publish: watch::Sender<Option<Sender>>) {
-    driver.await;
-    publish.send_replace(None);
-    loop {
-        if let Ok((sender, driver)) = connect(&server).await {
-            publish.send_replace(Some(sender));
-            driver.await;
-            publish.send_replace(None);
-        }
-        sleep(stream::RETRY).await;
-    }
-}
-
-async fn connect(server: &Server) -> Result<(Sender, Driver), Failure> {
-    let stream = stream::connect(server, Protocol::Grpc).await?;
-    let mut builder = client::Builder::new();
-    builder
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(FRAME)
-        .enable_push(false);
-    let (sender, connection) = builder.handshake(stream).await.map_err(Failure::of_stream)?;
-    // How it ends, the requests on it tell.
-    Ok((sender, Box::pin(async { drop(connection.await) })))
 }

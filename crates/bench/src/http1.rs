@@ -27,7 +27,7 @@ impl Pool {
     pub(crate) async fn open(server: &Server, connections: usize) -> Result<Self, Failure> {
         let mut idle = Vec::with_capacity(connections);
         for _ in 0..connections {
-            idle.push(connect(server).await?);
+            idle.push(stream::soon(connect(server)).await?);
         }
         Ok(Self { server: server.clone(), idle: Mutex::new(idle) })
     }
@@ -61,7 +61,7 @@ impl Pool {
     /// A new connection; a failure takes its time, so that a closed loop does not
     /// spin on a server that is gone.
     async fn connect(&self) -> Result<Connection, Failure> {
-        let connected = connect(&self.server).await;
+        let connected = stream::soon(connect(&self.server)).await;
         if connected.is_err() {
             sleep(stream::RETRY).await;
         }

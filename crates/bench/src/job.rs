@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use outrigger_features::Plan;
 use outrigger_proto::outrigger::v1::ModelSelector;
 
-use crate::{Arrivals, Error, Failure, Form, Process, Servable, Server, Source, worker::Pace};
+use crate::{
+    Arrivals, Error, Failure, Form, Process, Servable, Server, Source, Stop, worker::Pace,
+};
 
 /// A load generator's task.
 #[derive(Debug, Clone)]
@@ -38,6 +40,8 @@ pub struct Job {
     pub timeout: Duration,
     /// Processes whose CPU time to tell.
     pub processes: Vec<Process>,
+    /// Ends the run before its time.
+    pub stop: Stop,
 }
 
 /// What answers requests.

@@ -28,6 +28,7 @@ mod run;
 mod search;
 mod servable;
 mod server;
+mod stop;
 mod stream;
 mod tally;
 mod timer;
@@ -48,4 +49,5 @@ pub use self::{
     run::run,
     servable::Servable,
     server::{Server, Tls},
+    stop::Stop,
 };

@@ -43,12 +43,19 @@ pub(crate) struct Measurement {
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) duration: Duration,
-    pub(crate) cpu_seconds_per_request: BTreeMap<String, f64>,
+    pub(crate) cpu_seconds_per_request: BTreeMap<String, Option<f64>>,
+    /// Processes that have ended meanwhile.
+    pub(crate) ended_processes: Vec<String>,
+    /// Whether it was stopped before its time.
+    pub(crate) interrupted: bool,
 }
 
 impl Measured {
     /// Answers a second.
     pub(crate) fn throughput(&self) -> f64 {
+        if self.duration.is_zero() {
+            return 0.0;
+        }
         self.tally.answered as f64 / self.duration.as_secs_f64()
     }
 }
@@ -57,7 +64,7 @@ impl Measurement {
     /// Sends the prepared requests, and waits for all answers.
     ///
     /// # Errors
-    /// The server has gone, or a process whose CPU time is wanted.
+    /// The server has gone.
     pub(crate) fn run(
         &self,
         job: &Job,
@@ -69,22 +76,26 @@ impl Measurement {
         let tallies: Vec<_> = workers.iter().map(|(_, worker)| Arc::clone(&worker.tally)).collect();
         let begin = Instant::now() + LEAD;
         let start = begin + self.warmup;
-        let window = Window { start, end: start + self.duration };
+        let mut window = Window { start, end: start + self.duration };
         let threads: Vec<_> = workers
             .into_iter()
             .map(|(runtime, worker)| thread::spawn(move || work(&runtime, worker, begin, window)))
             .collect();
-        let times = self.watch(job, window, &tallies, observer);
+        let times = runtime()?.block_on(self.watch(job, window, &tallies, observer));
         for thread in threads {
             thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         }
-        let (before, after) = times?;
+        let (before, after) = times;
         let mut tally = Tally::default();
         for other in &tallies {
             tally.merge(&other.lock().unwrap_or_else(PoisonError::into_inner));
         }
         let cpu_seconds_per_request = after.per_request(&before, tally.ended);
-        Ok(Measured { tally, duration: self.duration, cpu_seconds_per_request })
+        let ended_processes = after.ended();
+        job.stop.moment().into_iter().for_each(|moment| window.cut(moment));
+        let duration = window.duration();
+        let interrupted = duration < self.duration;
+        Ok(Measured { tally, duration, cpu_seconds_per_request, ended_processes, interrupted })
     }
 
     /// A worker with its connections, and the runtime they live in.
@@ -106,31 +117,31 @@ impl Measurement {
             timeout: job.timeout,
             share: (index, job.threads),
             tally: Arc::default(),
+            stop: job.stop.clone(),
         };
         Ok((runtime, worker))
     }
 
     /// Reads CPU times at both ends of the window and tells of progress in
     /// between.
-    fn watch(
+    async fn watch(
         &self,
         job: &Job,
         window: Window,
         tallies: &[Arc<Mutex<Tally>>],
         observer: &mut Observer<'_>,
-    ) -> Result<(Times, Times), Error> {
-        sleep_until(window.start);
-        let before = Times::read(&job.processes)?;
+    ) -> (Times, Times) {
+        job.stop.before(window.start).await;
+        let before = Times::read(&job.processes);
         let mut progress = Progress::new(self.pace.rate(), self.duration);
         let mut tick = window.start + TICK;
-        while tick < window.end {
-            sleep_until(tick);
+        while tick < window.end && !job.stop.before(tick).await {
             progress.update(tick - window.start, tallies);
             observer(&progress);
             tick += TICK;
         }
-        sleep_until(window.end);
-        Ok((before, Times::read(&job.processes)?))
+        job.stop.before(window.end).await;
+        (before, Times::read(&job.processes))
     }
 }
 
@@ -159,8 +170,4 @@ async fn keep_ticking() {
 /// A thread's part of `all`, at least 1.
 fn share(all: usize, index: usize, threads: usize) -> usize {
     (all / threads + usize::from(index < all % threads)).max(1)
-}
-
-fn sleep_until(moment: Instant) {
-    thread::sleep(moment.saturating_duration_since(Instant::now()));
 }

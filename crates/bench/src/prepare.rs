@@ -44,10 +44,11 @@ pub(crate) async fn prepare(job: &Job) -> Result<Prepared, Error> {
     let client = Client::open(&job.server, method.protocol(), 1).await;
     let client = client.map_err(|failure| job.unreachable(failure))?;
     let bodies = encode(job, &client, &requests).await?;
-    for body in &bodies {
-        let message = method.message(&job.server, job.timeout.max(FIRST), body);
-        let answer = client.call(0, &message).await.map_err(Error::Refused)?;
-        answer::check(method, answer, users, treatments).map_err(Error::Refused)?;
+    let first = job.timeout.max(FIRST);
+    for (body, scores) in bodies.iter().zip(&requests.scores) {
+        let message = method.message(&job.server, first, body);
+        let answer = client.call(0, &message, first).await.map_err(Error::Refused)?;
+        answer::check(method, answer, users, scores).map_err(Error::Refused)?;
     }
     let messages = bodies.iter().map(|body| method.message(&job.server, job.timeout, body));
     let messages = messages.collect();

@@ -1,8 +1,9 @@
 //! What a run has shown.
 
+mod problem;
 mod text;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Not};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -18,7 +19,8 @@ pub struct Report {
     pub form: &'static str,
     /// How long was measured, without the warm-up.
     pub duration_seconds: f64,
-    /// Requests due a second; none in a closed loop.
+    /// Requests due a second; none in a closed loop, or where no rate was found: all that
+    /// is measured is then of the last step.
     pub offered_rate: Option<f64>,
     /// Requests that count: due within the measured time, in a closed loop
     /// over within it.
@@ -31,24 +33,34 @@ pub struct Report {
     pub errors: BTreeMap<String, u64>,
     /// What the first failure of each reason said.
     pub error_messages: BTreeMap<String, String>,
-    /// Of the requests that were answered, from when they were due.
-    pub latency_ms: Quantiles,
-    /// How late the client itself was: from when a request was due to when it
-    /// was sent. Part of the latency.
-    pub send_delay_ms: Quantiles,
-    /// CPU time, user and system, by process; `client` is the load generator.
-    pub cpu_seconds_per_request: BTreeMap<String, f64>,
+    /// Of the requests that were answered, from when they were due; none if none was.
+    pub latency_ms: Option<Quantiles>,
+    /// How late the client itself was: from when a request was due to when it was
+    /// handed to a connection. Part of the latency. None if none was sent.
+    pub send_delay_ms: Option<Quantiles>,
+    /// CPU time, user and system, by process; `client` is the load generator. None of
+    /// a process that has ended meanwhile, and of all if no request was over.
+    pub cpu_seconds_per_request: BTreeMap<String, Option<f64>>,
     /// The mean size of a request's body.
     pub request_bytes: f64,
-    /// The mean size of an answer's message.
-    pub response_bytes: f64,
+    /// The mean size of an answer's message; none if there was none.
+    pub response_bytes: Option<f64>,
     /// Treatments a user; none where requests differ.
     pub treatments: Option<usize>,
     /// Users a request.
     pub users: usize,
+    /// Processes that have ended during the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ended_processes: Vec<String>,
+    /// Whether it was stopped before its time.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub interrupted: bool,
     /// How the rate was found; none where it was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// Why the search for a rate did not get to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub abandoned: Option<String>,
 }
 
 /// A distribution in milliseconds.
@@ -75,8 +87,8 @@ pub struct Step {
     pub duration_seconds: f64,
     /// Answers a second.
     pub throughput: f64,
-    /// The 99th percentile of the latency.
-    pub p99_ms: f64,
+    /// The 99th percentile of the latency; none if no request was answered.
+    pub p99_ms: Option<f64>,
     /// Requests that failed, by reason.
     pub errors: BTreeMap<String, u64>,
     /// Whether the rate was held.
@@ -103,7 +115,7 @@ impl Report {
         measured: Measured,
     ) -> Self {
         let (throughput, errors) = (measured.throughput(), measured.tally.errors());
-        let Measured { tally, duration, cpu_seconds_per_request } = measured;
+        let Measured { tally, duration, cpu_seconds_per_request, .. } = measured;
         let sizes: usize = prepared.messages.iter().map(|message| message.body.len()).sum();
         let failures = tally.failures.into_iter();
         Self {
@@ -120,16 +132,14 @@ impl Report {
             send_delay_ms: Quantiles::of(&tally.delay),
             cpu_seconds_per_request,
             request_bytes: sizes as f64 / prepared.messages.len().max(1) as f64,
-            response_bytes: tally.response_bytes as f64 / tally.ok.max(1) as f64,
+            response_bytes: (tally.ok > 0).then(|| tally.response_bytes as f64 / tally.ok as f64),
             treatments: prepared.treatments,
             users: prepared.users,
+            ended_processes: measured.ended_processes,
+            interrupted: measured.interrupted,
             steps: Vec::new(),
+            abandoned: None,
         }
-    }
-
-    /// The number of requests that failed.
-    pub fn failed(&self) -> u64 {
-        self.requests - self.ok
     }
 }
 
@@ -140,7 +150,7 @@ impl Step {
             offered_rate: pace.rate(),
             duration_seconds: measured.duration.as_secs_f64(),
             throughput: measured.throughput(),
-            p99_ms: Quantiles::of(&measured.tally.latency).p99,
+            p99_ms: Quantiles::of(&measured.tally.latency).map(|latency| latency.p99),
             errors: measured.tally.errors(),
             held,
         }
@@ -148,16 +158,17 @@ impl Step {
 }
 
 impl Quantiles {
-    fn of(nanoseconds: &Histogram<u64>) -> Self {
+    /// Those of what was recorded, if anything was.
+    fn of(nanoseconds: &Histogram<u64>) -> Option<Self> {
         let millis = |value: f64| value / 1e6;
         let quantile = |q| millis(nanoseconds.value_at_quantile(q) as f64);
-        Self {
+        (!nanoseconds.is_empty()).then(|| Self {
             p50: quantile(0.5),
             p90: quantile(0.9),
             p99: quantile(0.99),
             p999: quantile(0.999),
             max: millis(nanoseconds.max() as f64),
             mean: millis(nanoseconds.mean()),
-        }
+        })
     }
 }

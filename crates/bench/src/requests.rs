@@ -7,6 +7,7 @@ mod wire;
 
 use std::{
     fs,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -87,6 +88,8 @@ pub(crate) struct Requests {
     /// Treatments a user, where all have as many.
     pub(crate) treatments: Option<usize>,
     pub(crate) all: Vec<Request>,
+    /// How many scores a user each of them gets.
+    pub(crate) scores: Vec<RangeInclusive<usize>>,
 }
 
 /// One of them.
@@ -164,7 +167,9 @@ fn generate(plan: &Plan, shape: &Shape, form: Form) -> Result<Requests, Error> {
         Form::Json => Request::Json(json::request(&sample())),
     };
     let all = (0..shape.distinct).map(&mut request).collect();
-    Ok(Requests { form, users: shape.users, treatments: Some(shape.treatments), all })
+    let Shape { treatments, users, distinct, .. } = *shape;
+    let scores = vec![treatments..=treatments; distinct];
+    Ok(Requests { form, users, treatments: Some(treatments), all, scores })
 }
 
 fn encoded(users: usize, mut request: impl FnMut() -> Vec<u8>) -> Request {
@@ -176,9 +181,10 @@ fn read(files: &[PathBuf], job: &Job, form: Option<Form>) -> Result<Requests, Er
     let first = contents.first().ok_or_else(|| Error::Request("no request".to_owned()))?;
     let (form, treatments) = (form.unwrap_or(first.form()), first.treatments());
     let same = contents.iter().all(|content| content.treatments() == treatments);
+    let scores = contents.iter().map(Content::scores).collect();
     let all = contents.into_iter().map(|content| of_file(content, form, job));
     let all = all.collect::<Result<_, _>>()?;
-    Ok(Requests { form, users: 1, treatments: same.then_some(treatments), all })
+    Ok(Requests { form, users: 1, treatments: same.then_some(treatments), all, scores })
 }
 
 fn of_file(content: Content, form: Form, job: &Job) -> Result<Request, Error> {

@@ -1,8 +1,9 @@
 //! Runs: one measurement, or as many as it takes to find a rate.
 
+use std::time::Duration;
+
 use crate::{
-    Error, Job, Load, Observer, Report,
-    cpu::Times,
+    Error, Job, Load, Observer, Report, cpu,
     find_rate::Goal,
     measure::{Measurement, runtime},
     prepare::prepare,
@@ -16,8 +17,13 @@ use crate::{
 /// Failures during the run are counted, and no error.
 pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
     // A process that is not there is told before anything is sent.
-    Times::read(&job.processes)?;
-    let prepared = runtime()?.block_on(prepare(job))?;
+    cpu::find(&job.processes)?;
+    let prepared = runtime()?.block_on(async {
+        tokio::select! {
+            prepared = prepare(job) => prepared,
+            _ = job.stop.requested() => Err(Error::Interrupted),
+        }
+    })?;
     let mut measure = |pace, warmup, duration| {
         Measurement { pace, warmup, duration }.run(job, &prepared, observer)
     };
@@ -30,11 +36,13 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
         Load::Max => Ok(Report::new("max", None, &prepared, once(Pace::Closed)?)),
         Load::FindRate { p99, step, arrivals } => {
             let goal = Goal { p99, step, duration: job.duration, arrivals };
-            // A step's warm-up should not take longer than the step.
-            let found =
-                goal.find(|pace, duration| measure(pace, job.warmup.min(duration / 5), duration))?;
-            let report = Report::new("find-rate", Some(found.rate), &prepared, found.measured);
-            Ok(Report { steps: found.steps, ..report })
+            // A step's warm-up should be short beside the step, but its window begin when
+            // the first answers are in: only then are there as many as requests.
+            let warmup = |duration: Duration| job.warmup.min(duration / 5).max(p99);
+            let found = goal.find(|pace, duration| measure(pace, warmup(duration), duration))?;
+            let abandoned = found.abandoned.map(|error| error.to_string());
+            let report = Report::new("find-rate", found.rate, &prepared, found.measured);
+            Ok(Report { steps: found.steps, abandoned, ..report })
         }
     }
 }

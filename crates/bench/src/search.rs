@@ -6,6 +6,42 @@ const PRECISION: f64 = 1.03;
 const GROWTH: f64 = 1.3;
 /// Nobody asks for less, in requests a second.
 const LEAST: f64 = 0.1;
+/// How often a rate is lowered that did not last.
+const LOWERED: usize = 4;
+
+/// What is known of the rate that is searched for.
+#[derive(Debug, Default)]
+struct Bounds {
+    /// The highest rate that has held.
+    low: Option<f64>,
+    /// Higher ones that have not, from the highest down, and how often.
+    high: Vec<(f64, usize)>,
+}
+
+impl Bounds {
+    fn learn(&mut self, rate: f64, held: bool) {
+        match self.high.last_mut() {
+            Some((lowest, times)) if *lowest == rate && !held => *times += 1,
+            _ if !held => self.high.push((rate, 1)),
+            _ => {
+                self.high.retain(|(high, _)| *high > rate);
+                self.low = Some(rate);
+            }
+        }
+    }
+
+    /// What to try next; none if the rate is known. What has not held once may have
+    /// been disturbed: before it bounds what is told, it is tried again.
+    fn next(&self) -> Option<f64> {
+        match (self.low, self.high.last()) {
+            (None, None) => None,
+            (None, Some((high, _))) => Some(high / GROWTH).filter(|rate| *rate >= LEAST),
+            (Some(low), None) => Some(low * GROWTH),
+            (Some(low), Some((high, _))) if apart(low, *high) => Some(middle(low, *high)),
+            (Some(_), Some((high, times))) => (*times == 1).then_some(*high),
+        }
+    }
+}
 
 /// The highest rate that `holds`, to 3 percent, tried from `first` on; none if
 /// not even one request in ten seconds is held. Whatever holds is assumed to
@@ -17,72 +53,52 @@ pub(crate) fn highest<E>(
     first: f64,
     mut holds: impl FnMut(f64) -> Result<bool, E>,
 ) -> Result<Option<f64>, E> {
-    let mut low = first.max(LEAST);
-    let mut high = low;
-    if holds(low)? {
-        loop {
-            high *= GROWTH;
-            if !holds(high)? {
-                break;
-            }
-            low = high;
-        }
-    } else {
-        loop {
-            low /= GROWTH;
-            if low < LEAST {
-                return Ok(None);
-            }
-            if holds(low)? {
-                break;
-            }
-            high = low;
-        }
+    let mut bounds = Bounds::default();
+    let mut next = Some(first.max(LEAST));
+    while let Some(rate) = next {
+        bounds.learn(rate, holds(rate)?);
+        next = bounds.next();
     }
-    while high / low > PRECISION {
-        let middle = (low * high).sqrt();
-        if holds(middle)? {
-            low = middle;
-        } else {
-            high = middle;
-        }
+    Ok(bounds.low)
+}
+
+/// The highest rate up to `found` that `lasts`, to 3 percent. It is lowered by ever
+/// more while it does not, and then raised again as far as it does. None if a third
+/// less does not last either.
+///
+/// # Errors
+/// The first of `lasts`.
+pub(crate) fn lasting<E>(
+    found: f64,
+    mut lasts: impl FnMut(f64) -> Result<bool, E>,
+) -> Result<Option<f64>, E> {
+    if lasts(found)? {
+        return Ok(Some(found));
     }
-    Ok(Some(low))
+    let (mut high, mut factor) = (found, PRECISION);
+    for _ in 0..LOWERED {
+        let mut low = high / factor;
+        if !lasts(low)? {
+            (high, factor) = (low, factor * factor);
+            continue;
+        }
+        while apart(low, high) {
+            let rate = middle(low, high);
+            *(if lasts(rate)? { &mut low } else { &mut high }) = rate;
+        }
+        return Ok(Some(low));
+    }
+    Ok(None)
+}
+
+fn apart(low: f64, high: f64) -> bool {
+    // Products of the factor are not exact.
+    high / low > PRECISION * 1.000_001
+}
+
+fn middle(low: f64, high: f64) -> f64 {
+    (low * high).sqrt()
 }
 
 #[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use super::*;
-
-    /// What is found from `first` on where `capacity` is held, in how many steps.
-    fn search(first: f64, capacity: f64) -> (Option<f64>, usize) {
-        let mut steps = 0;
-        let found = highest::<Infallible>(first, |rate| {
-            steps += 1;
-            Ok(rate <= capacity)
-        });
-        (found.unwrap(), steps)
-    }
-
-    #[test]
-    fn a_capacity_is_found_from_above_and_from_below() {
-        for first in [300.0, 900.0, 1000.0, 1100.0, 4000.0] {
-            let (found, steps) = search(first, 1000.0);
-            let found = found.unwrap();
-            assert!((1000.0 / PRECISION..=1000.0).contains(&found), "{found} from {first}");
-            assert!(steps <= 12, "{steps} from {first}");
-        }
-    }
-
-    #[test]
-    fn what_holds_nothing_has_no_rate() {
-        assert_eq!(search(100.0, 0.0).0, None);
-    }
-
-    #[test]
-    fn a_step_that_cannot_be_made_ends_the_search() {
-        assert_eq!(highest(100.0, |_| Err("gone")), Err("gone"));
-    }
-}
+mod tests;

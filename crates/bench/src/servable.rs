@@ -62,7 +62,7 @@ impl Servable {
             metadata_field: vec![SIGNATURES.to_owned()],
         };
         let message = Message::grpc(server, METADATA, timeout, &question.encode_to_vec());
-        let answer = client.call(0, &message).await.map_err(Error::Refused)?;
+        let answer = client.call(0, &message, timeout).await.map_err(Error::Refused)?;
         let invalid =
             |error: prost::DecodeError| Error::Request(format!("GetModelMetadata: {error}"));
         let mut answer = GetModelMetadataResponse::decode(answer).map_err(invalid)?;

@@ -1,13 +1,16 @@
 //! Byte streams to a server.
 
-use std::{io, time::Duration};
+use std::{future::Future, io, time::Duration};
 
 use outrigger_backend::Endpoint;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::{
+    net::{TcpStream, UnixStream},
+    time::timeout,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
-use crate::{client::Protocol, server::Server};
+use crate::{client::Protocol, failure::Failure, server::Server};
 
 /// A connection over TCP or a unix socket, in the clear or encrypted.
 pub(crate) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
@@ -15,6 +18,16 @@ type Socket = Either<TcpStream, UnixStream>;
 
 /// Between two attempts to connect, when one has failed.
 pub(crate) const RETRY: Duration = Duration::from_millis(20);
+
+/// For a connection to come about, handshakes included.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Gives `connecting` up when a server takes too long for it.
+pub(crate) async fn soon<T>(
+    connecting: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    timeout(LIMIT, connecting).await.unwrap_or_else(|_| Err(Failure::silence(LIMIT)))
+}
 
 /// Connects to `server`, to speak `protocol` there.
 pub(crate) async fn connect(server: &Server, protocol: Protocol) -> io::Result<Stream> {

@@ -22,6 +22,15 @@ impl Window {
     pub(crate) fn holds(&self, moment: Instant) -> bool {
         (self.start..self.end).contains(&moment)
     }
+
+    /// Ends it at `moment`, if that is sooner.
+    pub(crate) fn cut(&mut self, moment: Instant) {
+        self.end = self.end.min(moment);
+    }
+
+    pub(crate) fn duration(&self) -> Duration {
+        self.end.saturating_duration_since(self.start)
+    }
 }
 
 /// A request that is over.

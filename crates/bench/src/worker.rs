@@ -2,25 +2,23 @@
 
 use std::{
     io,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt as _, stream::FuturesUnordered};
-use tokio::{task::coop::consume_budget, time::timeout};
+use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
+use tokio::task::coop::consume_budget;
 
 use crate::{
     arrivals::{Arrivals, Schedule},
     client::Client,
     failure::Failure,
     message::Message,
+    stop::Stop,
     tally::{Done, Tally, Window},
     timer::Timer,
 };
-
-/// How much longer an answer may take than the server was told: it then says
-/// itself that the time is over.
-const PATIENCE: Duration = Duration::from_millis(200);
 
 /// When requests are sent.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +51,7 @@ pub(crate) struct Worker {
     /// Its number, and the number of all.
     pub(crate) share: (usize, usize),
     pub(crate) tally: Arc<Mutex<Tally>>,
+    pub(crate) stop: Stop,
 }
 
 impl Worker {
@@ -70,7 +69,8 @@ impl Worker {
         }
     }
 
-    async fn open_loop(&self, mut schedule: Schedule, window: Window) -> io::Result<()> {
+    async fn open_loop(&self, mut schedule: Schedule, mut window: Window) -> io::Result<()> {
+        let mut stopped = pin!(self.stop.requested().fuse());
         let mut timer = Timer::new()?;
         let mut under_way = FuturesUnordered::new();
         let mut turn = self.share.0;
@@ -92,8 +92,9 @@ impl Worker {
                 return Ok(());
             }
             tokio::select! {
-                // Answers first: they are what is measured.
+                // Answers before the timer: they are what is measured.
                 biased;
+                moment = &mut stopped => window.cut(moment),
                 Some(done) = under_way.next() => {
                     let due = done.due;
                     self.tally().add(done, due, &window);
@@ -103,11 +104,23 @@ impl Worker {
         }
     }
 
-    async fn closed_loop(&self, window: Window) {
+    async fn closed_loop(&self, mut window: Window) {
+        let mut stopped = pin!(self.stop.requested().fuse());
         let start = |turn| self.exchange(turn, Instant::now());
         let mut turn = self.share.0 + self.in_flight;
         let mut under_way: FuturesUnordered<_> = (self.share.0..turn).map(start).collect();
-        while let Some(done) = under_way.next().await {
+        loop {
+            // Connections have their turn also when requests fail at once.
+            consume_budget().await;
+            let done = tokio::select! {
+                biased;
+                moment = &mut stopped => {
+                    window.cut(moment);
+                    continue;
+                }
+                done = under_way.next() => done,
+            };
+            let Some(done) = done else { return };
             if done.ended < window.end {
                 under_way.push(start(turn));
                 turn += 1;
@@ -120,8 +133,7 @@ impl Worker {
     async fn exchange(&self, turn: usize, due: Instant) -> Done {
         let sent = Instant::now();
         let message = &self.messages[turn % self.messages.len()];
-        let answer = timeout(self.timeout + PATIENCE, self.client.call(turn, message)).await;
-        let answer = answer.unwrap_or_else(|_| Err(Failure::timeout()));
+        let answer = self.client.call(turn, message, self.timeout).await;
         let outcome = answer.map(|body| body.len());
         Done { due, sent, ended: Instant::now(), outcome }
     }

@@ -1,10 +1,12 @@
 //! `outrigger bench`: how much a server answers, how late, at what cost.
 
+mod interrupt;
+
 use std::{path::PathBuf, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use outrigger_bench::{
-    Arrivals, Error, Form, Job, Load, Process, Progress, Report, Servable, Server, Shape, Source,
+    Arrivals, Error, Form, Job, Load, Process, Progress, Servable, Server, Shape, Source, Stop,
     Target, Tls,
 };
 use outrigger_tools::{Access, ModelArgument, Terms};
@@ -25,7 +27,11 @@ use crate::{
 /// rate at which no request fails and the 99th percentile of the latency stays
 /// under --p99.
 ///
-/// Exit code 1 if a request failed, or no rate was found.
+/// Ctrl-C ends what is measured, and the report covers it; once more ends the
+/// command.
+///
+/// Exit code 1 if a request failed, none was answered, or no rate was found; 130
+/// after Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   outrigger bench --server 127.0.0.1:9000 --model churn --package churn/ --rate 500
@@ -203,6 +209,7 @@ enum ArrivalsArgument {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let (output, quiet) = (arguments.output, arguments.quiet);
     let job = arguments.job()?;
+    interrupt::heed(job.stop.clone())?;
     let bar = progress_bar(quiet);
     let report = outrigger_bench::run(&job, &mut |progress: &Progress| {
         bar.set_message(progress.to_string());
@@ -213,7 +220,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         Output::Text => exit::print(&report)?,
         Output::Json => exit::print_json(&serde_json::json!(report))?,
     }
-    outcome(&report)
+    if report.interrupted {
+        return Err(Exit::Interrupted);
+    }
+    report.problem().map_or(Ok(()), |problem| Err(Exit::Failed(problem)))
 }
 
 /// A line on standard error, where that is a terminal.
@@ -224,14 +234,10 @@ fn progress_bar(quiet: bool) -> ProgressBar {
 }
 
 fn failed(error: Error) -> Exit {
-    if error.is_usage() { Exit::usage(error) } else { Exit::failed(error) }
-}
-
-/// A run with failures is one, however fast it was.
-fn outcome(report: &Report) -> Result<(), Exit> {
-    match report.failed() {
-        0 => Ok(()),
-        failed => Err(Exit::Failed(format!("{failed} of {} requests failed", report.requests))),
+    match error {
+        Error::Interrupted => Exit::Interrupted,
+        error if error.is_usage() => Exit::usage(error),
+        error => Exit::failed(error),
     }
 }
 
@@ -253,6 +259,7 @@ impl Arguments {
             in_flight: load.in_flight,
             timeout: load.timeout,
             processes,
+            stop: Stop::default(),
         })
     }
 }

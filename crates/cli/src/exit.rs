@@ -1,5 +1,5 @@
 //! How a command prints and ends: 0, 1 for a failure, 64 for a usage or
-//! configuration error.
+//! configuration error, 130 when it was interrupted.
 
 use std::{
     fmt::Display,
@@ -8,6 +8,9 @@ use std::{
     process::ExitCode,
 };
 
+/// The exit code of a command that Ctrl-C has ended, as shells tell it.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub(crate) enum Exit {
@@ -15,6 +18,8 @@ pub(crate) enum Exit {
     Failed(String),
     /// The command line or the configuration is wrong: exit code 64.
     Usage(String),
+    /// Ctrl-C has ended it: exit code 130.
+    Interrupted,
 }
 
 impl Exit {
@@ -65,6 +70,7 @@ pub(crate) fn code(outcome: Result<(), Exit>) -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Exit::Failed(message)) => (message, 1),
         Err(Exit::Usage(message)) => (message, 64),
+        Err(Exit::Interrupted) => ("interrupted".to_owned(), INTERRUPTED),
     };
     eprintln!("outrigger: {message}");
     ExitCode::from(code)

@@ -5,11 +5,12 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    sync::mpsc::{self, Sender},
     thread,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const SCORES: &str = r#"{"scores": [{"id": "a", "score": 0.5}]}"#;
 const OVERLOADED: &str = r#"{"error": {"reason": "OVERLOADED", "message": "busy"}}"#;
@@ -26,17 +27,23 @@ fn text(bytes: &[u8]) -> String {
 /// An HTTP server that answers each connection's first request with scores, and
 /// those after it with `later`.
 fn server(later: (&'static str, &'static str)) -> SocketAddr {
+    telling_server(later, mpsc::channel().0)
+}
+
+/// The same; it tells of each answer.
+fn telling_server(later: (&'static str, &'static str), answered: Sender<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     thread::spawn(move || {
         for caller in listener.incoming().map_while(Result::ok) {
-            thread::spawn(move || converse(&caller, later));
+            let answered = answered.clone();
+            thread::spawn(move || converse(&caller, later, &answered));
         }
     });
     address
 }
 
-fn converse(mut caller: &TcpStream, later: (&str, &str)) {
+fn converse(mut caller: &TcpStream, later: (&str, &str), answered: &Sender<()>) {
     let mut reader = BufReader::new(caller);
     let mut answer = ("200 OK", SCORES);
     loop {
@@ -50,6 +57,8 @@ fn converse(mut caller: &TcpStream, later: (&str, &str)) {
         let length = body.len();
         write!(caller, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}")
             .expect("the caller is there");
+        // Not every test listens.
+        let _ = answered.send(());
         answer = later;
     }
 }
@@ -93,6 +102,27 @@ fn failed_requests_are_reported_and_exit_with_1() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(report["errors"]["OVERLOADED"].as_u64().is_some_and(|count| count > 0), "{report}");
     assert!(text(&output.stderr).contains(" of 20 requests failed"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_interrupted_run_reports_what_it_has_measured() {
+    let (answered, answers) = mpsc::channel();
+    let server = telling_server(("200 OK", SCORES), answered);
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
+    command.args(["bench", "--server", &server.to_string(), "--model", "churn", "--request"]);
+    command.arg(request(&directory)).args(["--rate", "100", "--duration", "1h", "--warmup", "0s"]);
+    let child = command.args(["-o", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the binary runs");
+    assert_eq!(answers.iter().take(20).count(), 20, "the run goes on");
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("kill runs").success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "outrigger: interrupted\n");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(report["interrupted"] == true && report["errors"] == json!({}), "{report}");
+    assert!(report["ok"].as_u64().is_some_and(|ok| ok >= 10), "{report}");
 }
 
 #[test]

@@ -10,27 +10,43 @@ impl fmt::Display for Report {
         for step in &self.steps {
             writeln!(f, "{step}")?;
         }
-        writeln!(f, "{mode}, {form}, {duration_seconds} s")?;
+        let interrupted = if self.interrupted { ", interrupted" } else { "" };
+        writeln!(f, "{mode}, {form}, {duration_seconds} s{interrupted}")?;
         writeln!(f, "users       {users} a request")?;
         if let Some(treatments) = self.treatments {
             writeln!(f, "treatments  {treatments} a user")?;
         }
-        if let Some(rate) = self.offered_rate {
-            writeln!(f, "offered     {rate:.1} requests/s")?;
+        match self.offered_rate {
+            Some(rate) => writeln!(f, "offered     {rate:.1} requests/s")?,
+            None if self.steps.is_empty() => {}
+            None => writeln!(f, "offered     no rate was found")?,
         }
         writeln!(f, "throughput  {:.1} requests/s", self.throughput)?;
         writeln!(f, "requests    {}, {} ok", self.requests, self.ok)?;
         for (reason, count) in &self.errors {
             writeln!(f, "  {count} {reason}: {}", self.error_messages[reason])?;
         }
-        writeln!(f, "latency     {}", self.latency_ms)?;
-        writeln!(f, "send delay  {}", self.send_delay_ms)?;
+        writeln!(f, "latency     {}", or_none(self.latency_ms))?;
+        writeln!(f, "send delay  {}", or_none(self.send_delay_ms))?;
         for (process, seconds) in &self.cpu_seconds_per_request {
-            writeln!(f, "cpu         {:.1} µs a request: {process}", seconds * 1e6)?;
+            match seconds {
+                Some(seconds) => {
+                    writeln!(f, "cpu         {:.1} µs a request: {process}", seconds * 1e6)?;
+                }
+                None => writeln!(f, "cpu         not known: {process}")?,
+            }
         }
-        let (request, response) = (self.request_bytes, self.response_bytes);
-        writeln!(f, "bytes       {request:.0} a request, {response:.0} an answer")
+        write!(f, "bytes       {:.0} a request", self.request_bytes)?;
+        if let Some(response) = self.response_bytes {
+            write!(f, ", {response:.0} an answer")?;
+        }
+        writeln!(f)
     }
+}
+
+/// What was measured, if anything was.
+fn or_none(quantiles: Option<Quantiles>) -> String {
+    quantiles.map_or_else(|| "none".to_owned(), |quantiles| quantiles.to_string())
 }
 
 impl fmt::Display for Step {
@@ -44,7 +60,10 @@ impl fmt::Display for Step {
         if let Some(rate) = self.offered_rate {
             write!(f, " of {rate:.1}/s")?;
         }
-        write!(f, ", p99 {:.2} ms", self.p99_ms)?;
+        match self.p99_ms {
+            Some(p99) => write!(f, ", p99 {p99:.2} ms")?,
+            None => write!(f, ", no answer")?,
+        }
         for (reason, count) in &self.errors {
             write!(f, ", {count} {reason}")?;
         }

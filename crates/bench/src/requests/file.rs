@@ -1,9 +1,9 @@
 //! A request read from a file.
 
-use std::{fs, path::Path};
+use std::{fs, ops::RangeInclusive, path::Path};
 
 use bytes::{Bytes, BytesMut};
-use outrigger_proto::outrigger::v1::PredictRequest;
+use outrigger_proto::outrigger::v1::{OnTreatmentError, PredictRequest};
 use prost::{
     DecodeError, Message as _,
     encoding::{DecodeContext, decode_key, skip_field},
@@ -22,7 +22,7 @@ pub(super) enum Content {
     /// The JSON of POST /v1/predict.
     Json(Map<String, Value>),
     /// An encoded `PredictRequest`, fields in the order of the file.
-    Encoded { bytes: Bytes, form: Form, treatments: usize },
+    Encoded { bytes: Bytes, form: Form, treatments: usize, scores: RangeInclusive<usize> },
 }
 
 impl Content {
@@ -41,6 +41,27 @@ impl Content {
             Self::Encoded { treatments, .. } => *treatments,
         }
     }
+
+    /// How many scores answer it.
+    pub(super) fn scores(&self) -> RangeInclusive<usize> {
+        match self {
+            Self::Json(request) => {
+                let option = |name| request.get("options").and_then(|options| options.get(name));
+                let best = option("top_k").and_then(Value::as_u64).unwrap_or_default();
+                let skip = option("on_treatment_error").is_some_and(|choice| choice == "skip");
+                scores(self.treatments(), best, skip)
+            }
+            Self::Encoded { scores, .. } => scores.clone(),
+        }
+    }
+}
+
+/// One a treatment, or those of the `best` if that is not 0; fewer where treatments
+/// may be skipped.
+fn scores(treatments: usize, best: u64, skip: bool) -> RangeInclusive<usize> {
+    let best = usize::try_from(best).ok().filter(|best| *best > 0);
+    let most = best.map_or(treatments, |best| best.min(treatments));
+    if skip { 0..=most } else { most..=most }
 }
 
 /// Reads a file: JSON if it begins with a brace (no message does), else an
@@ -65,7 +86,10 @@ fn encoded(bytes: &[u8]) -> Result<Content, DecodeError> {
         Some(table) => (Form::Columnar, table.ids.len().max(table.count as usize)),
         None => (Form::KeyValue, request.treatments.len()),
     };
-    Ok(Content::Encoded { bytes: without_model(bytes)?, form, treatments })
+    let options = request.options.unwrap_or_default();
+    let skip = options.on_treatment_error() == OnTreatmentError::Skip;
+    let scores = scores(treatments, options.top_k.into(), skip);
+    Ok(Content::Encoded { bytes: without_model(bytes)?, form, treatments, scores })
 }
 
 fn without_model(request: &[u8]) -> Result<Bytes, DecodeError> {
@@ -99,7 +123,8 @@ mod tests {
         let treatments = vec![Treatment { id: "a".to_owned(), ..Default::default() }];
         let request = PredictRequest { model, treatments, ..Default::default() };
         let kept = PredictRequest { model: None, ..request.clone() }.encode_to_vec();
-        let expected = Content::Encoded { bytes: kept.into(), form: Form::KeyValue, treatments: 1 };
+        let (bytes, form) = (kept.into(), Form::KeyValue);
+        let expected = Content::Encoded { bytes, form, treatments: 1, scores: 1..=1 };
         assert_eq!(content(&request.encode_to_vec()).unwrap(), expected);
     }
 

@@ -2,10 +2,10 @@
 
 use std::{thread, time::Duration};
 
-use outrigger_bench::{Arrivals, Error, Job, Load, Phase};
+use outrigger_bench::{Arrivals, Job, Load, Phase};
 use outrigger_testkit::engine::{Predicting, floats};
 
-use crate::servers::{Engine, TREATMENTS};
+use crate::servers::{Engine, TREATMENTS, latency_ms, run};
 
 /// A search for what the engine answers, one request after the other, in
 /// `each`.
@@ -22,20 +22,15 @@ fn search(engine: &Engine, each: Duration, p99: Duration, step: Duration) -> Job
 fn the_rate_that_is_found_is_not_over_the_capacity() {
     let engine = Engine::start();
     let [each, p99, step] = [5, 200, 700].map(Duration::from_millis);
-    let report = match outrigger_bench::run(&search(&engine, each, p99, step), &mut |_| {}) {
-        Ok(report) => report,
-        // A machine that is too busy with other things has no rate that it keeps.
-        Err(Error::NotHeld(step)) => return assert!(!step.held),
-        Err(error) => panic!("{error}"),
-    };
-    assert_eq!(report.mode, "find-rate");
-    let rate = report.offered_rate.expect("a rate");
+    let report = run(&search(&engine, each, p99, step));
+    assert_eq!((report.mode, report.steps[0].phase), ("find-rate", Phase::Estimate));
+    let last = report.steps.last().expect("a step");
+    // A machine that is too busy with other things has no rate that it keeps.
+    let Some(rate) = report.offered_rate else { return assert!(!last.held, "{report}") };
     // 200, and what a queue of 200 ms takes up within a step.
     assert!(rate < 280.0, "{report}");
-    assert!(report.errors.is_empty() && report.latency_ms.p99 < 200.0, "{report}");
-    assert_eq!(report.steps[0].phase, Phase::Estimate);
+    assert!(report.errors.is_empty() && latency_ms(&report).p99 < 200.0, "{report}");
     assert!(report.steps.iter().any(|step| !step.held && step.offered_rate > Some(rate)));
-    let last = report.steps.last().expect("a step");
     assert!(last.phase == Phase::Confirm && last.held && last.offered_rate == Some(rate));
 }
 
@@ -43,7 +38,10 @@ fn the_rate_that_is_found_is_not_over_the_capacity() {
 fn a_latency_that_no_rate_keeps_is_told() {
     let engine = Engine::start();
     let [each, p99, step] = [40, 20, 100].map(Duration::from_millis);
-    let error = outrigger_bench::run(&search(&engine, each, p99, step), &mut |_| {});
-    let error = error.expect_err("too slow");
-    assert!(matches!(&error, Error::NotHeld(step) if !step.held), "{error}");
+    let report = run(&search(&engine, each, p99, step));
+    assert_eq!(report.offered_rate, None, "{report}");
+    assert!(report.steps.len() > 2 && report.steps.iter().all(|step| !step.held), "{report}");
+    let problem = report.problem().expect("no rate");
+    assert!(problem.starts_with("no rate is held; the last one tried: search "), "{problem}");
+    assert!(report.to_string().contains("offered     no rate was found\n"), "{report}");
 }

@@ -1,8 +1,11 @@
 //! The load generator before servers that do as they are told.
 
 mod control_plane;
+mod departures;
 mod engine;
 mod find_rate;
 mod open_loop;
+mod options;
 mod outcomes;
 mod servers;
+mod stops;

@@ -2,11 +2,13 @@
 
 use std::{
     process::{Command, Stdio},
+    sync::Mutex,
     time::Duration,
 };
 
 use outrigger_bench::{Error, Form, Job, Load, Process};
 use outrigger_testkit::engine::{Predicting, Received, floats};
+use serde_json::Value::Null;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -43,6 +45,27 @@ fn an_answer_that_does_not_come_is_given_up() {
     let job = model_job(server.http, &Package::linear(), Some(Form::Json), rate(50.0));
     let report = run(&Job { timeout: Duration::from_millis(100), ..job });
     assert_eq!(report.errors, [("CLIENT_TIMEOUT".to_owned(), 25)].into(), "{report}");
+}
+
+#[test]
+fn what_nobody_answered_has_no_latency() {
+    let server = ControlPlane::start(|n| match n {
+        0 | 1 => Turn::Answered,
+        _ => Turn::Refused(overloaded()),
+    });
+    let refused = run(&model_job(server.grpc, &Package::linear(), None, rate(100.0)));
+    assert_eq!(refused.problem().expect("nothing"), "none of 50 requests was answered");
+    let report = json_of(&refused);
+    assert_eq!((&report["latency_ms"], &report["response_bytes"]), (&Null, &Null), "{report}");
+    assert!(report["send_delay_ms"]["p99"].is_number(), "{report}");
+    // The first is due before the window, the second after it.
+    let server = ControlPlane::willing();
+    let job = model_job(server.grpc, &Package::linear(), None, rate(0.5));
+    let report = run(&Job { warmup: Duration::from_millis(100), ..job });
+    assert_eq!(report.problem().expect("nothing"), "none of 0 requests was answered");
+    assert!(report.to_string().contains("latency     none\nsend delay  none\n"), "{report}");
+    let report = json_of(&report);
+    assert_eq!((&report["latency_ms"], &report["send_delay_ms"]), (&Null, &Null), "{report}");
 }
 
 #[test]
@@ -131,11 +154,34 @@ fn cpu_time_is_told_by_process() {
     let report = run(&Job { processes, ..engine.job(Load::Max) });
     idle.kill().expect("killed");
     idle.wait().expect("ended");
-    let cpu = &report.cpu_seconds_per_request;
-    assert!(cpu["client"] > 0.0, "{report}");
+    let [client, engine, idle] = ["client", "engine", "idle"]
+        .map(|name| report.cpu_seconds_per_request[name].expect("it has run all the time"));
+    assert!(client > 0.0, "{report}");
     // Ticks of a hundredth of a second, and other tests in this process.
-    assert!((0.3..3.0).contains(&(cpu["engine"] / cpu["client"])), "{report}");
-    assert!(cpu["idle"] < 0.3 * cpu["client"], "{report}");
+    assert!((0.3..3.0).contains(&(engine / client)), "{report}");
+    assert!(idle < 0.3 * client, "{report}");
+}
+
+#[test]
+fn a_process_that_ends_during_the_run_costs_no_more_than_its_own_figure() {
+    let mut brief = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+    let processes = vec![Process { name: "brief".to_owned(), id: brief.id() }];
+    // It ends, and nobody has asked for its exit code yet.
+    let input = Mutex::new(brief.stdin.take());
+    let server = ControlPlane::start(move |n| {
+        if n == 10 {
+            drop(input.lock().expect("no test has panicked").take());
+        }
+        Turn::Answered
+    });
+    let job = model_job(server.grpc, &Package::linear(), None, rate(100.0));
+    let report = run(&Job { processes, ..job });
+    brief.wait().expect("ended");
+    assert_eq!((report.requests, report.ok), (50, 50), "{report}");
+    assert_eq!(report.cpu_seconds_per_request["brief"], None, "{report}");
+    assert!(report.cpu_seconds_per_request["client"].is_some(), "{report}");
+    let problem = report.problem().expect("a figure is missing");
+    assert_eq!(problem, "brief has ended during the run: its CPU time is not known");
 }
 
 #[test]

@@ -13,9 +13,10 @@ use std::{
 
 use axum::{Router, http::StatusCode, routing::post};
 use bytes::Bytes;
+use futures::StreamExt as _;
 use outrigger_backend::{Backend as _, Config, ServedModel, ServingConfig, TfServing};
 use outrigger_bench::{
-    Endpoint, Form, Job, Load, Report, Servable, Shape, Source, Target, read_plan,
+    Endpoint, Form, Job, Load, Quantiles, Report, Servable, Shape, Source, Stop, Target, read_plan,
 };
 use outrigger_core::{ServableName, Version};
 use outrigger_proto::{
@@ -43,6 +44,8 @@ pub(crate) const TREATMENTS: usize = 3;
 pub(crate) enum Turn {
     /// It gets its scores.
     Answered,
+    /// It gets so many scores.
+    Scored(usize),
     /// It is refused.
     Refused(Status),
     /// It gets these bytes.
@@ -67,6 +70,8 @@ struct Seen {
     script: Box<Script>,
     count: AtomicU64,
     messages: Mutex<Vec<Bytes>>,
+    /// Connections over gRPC.
+    callers: AtomicU64,
 }
 
 impl ControlPlane {
@@ -77,16 +82,33 @@ impl ControlPlane {
 
     /// Starts one.
     pub(crate) fn start(script: impl Fn(u64) -> Turn + Send + Sync + 'static) -> Self {
+        Self::serve(tonic::transport::Server::builder(), script)
+    }
+
+    /// Starts one that answers everything and sends gRPC connections away at this
+    /// age, as a server does that shuts down: what was sent before is answered.
+    pub(crate) fn restless(age: Duration) -> Self {
+        let server = tonic::transport::Server::builder().max_connection_age(age);
+        Self::serve(server, |_| Turn::Answered)
+    }
+
+    fn serve(
+        mut server: tonic::transport::Server,
+        script: impl Fn(u64) -> Turn + Send + Sync + 'static,
+    ) -> Self {
         let runtime =
             Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let (count, messages) = (AtomicU64::new(0), Mutex::default());
-        let seen = Arc::new(Seen { script: Box::new(script), count, messages });
+        let (count, messages, callers) = Default::default();
+        let seen = Arc::new(Seen { script: Box::new(script), count, messages, callers });
         let listen = || runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
         let (grpc, http) = (listen(), listen());
         let addresses = (grpc.local_addr().expect("bound"), http.local_addr().expect("bound"));
         let service = PredictionServiceServer::new(Surface(Arc::clone(&seen)));
-        let server = tonic::transport::Server::builder().add_service(service);
-        runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(grpc)));
+        let counting = Arc::clone(&seen);
+        let incoming = TcpListenerStream::new(grpc).inspect(move |_| {
+            counting.callers.fetch_add(1, Ordering::Relaxed);
+        });
+        runtime.spawn(server.add_service(service).serve_with_incoming(incoming));
         let over_http = Arc::clone(&seen);
         let predict = post(|body: Bytes| async move { over_http.answer_json(body).await });
         let router = Router::new().route("/v1/predict", predict);
@@ -97,6 +119,11 @@ impl ControlPlane {
     /// The messages that came, in order.
     pub(crate) fn messages(&self) -> Vec<Bytes> {
         self.seen.messages.lock().expect("no test has panicked").clone()
+    }
+
+    /// How many connections over gRPC there have been.
+    pub(crate) fn callers(&self) -> u64 {
+        self.seen.callers.load(Ordering::Relaxed)
     }
 }
 
@@ -109,6 +136,7 @@ impl Seen {
     async fn answer(&self, message: Bytes, scores: Vec<u8>) -> Result<Response<Bytes>, Status> {
         match (self.script)(self.take(message)) {
             Turn::Answered => Ok(Response::new(scores.into())),
+            Turn::Scored(count) => Ok(Response::new(scored(count).encode_to_vec().into())),
             Turn::Refused(status) => Err(status),
             Turn::Garbled(bytes) => Ok(Response::new(Bytes::from_static(bytes))),
             Turn::Forgotten => std::future::pending().await,
@@ -119,9 +147,10 @@ impl Seen {
 impl Seen {
     /// As the gRPC surface; what is garbled is a proxy's word.
     async fn answer_json(&self, body: Bytes) -> (StatusCode, String) {
-        let scores = json!({"scores": vec![json!({"score": 0}); TREATMENTS]});
+        let scores = |count| json!({"scores": vec![json!({"score": 0}); count]}).to_string();
         match (self.script)(self.take(body)) {
-            Turn::Answered => (StatusCode::OK, scores.to_string()),
+            Turn::Answered => (StatusCode::OK, scores(TREATMENTS)),
+            Turn::Scored(count) => (StatusCode::OK, scores(count)),
             Turn::Refused(status) => {
                 let reason = status.get_details_error_info().map(|info| info.reason);
                 let error = json!({"error": {"reason": reason, "message": status.message()}});
@@ -157,7 +186,11 @@ impl PredictionService for Surface {
 }
 
 fn scores() -> PredictResponse {
-    let list = ScoreList { values: vec![0.0; TREATMENTS], ..Default::default() };
+    scored(TREATMENTS)
+}
+
+fn scored(count: usize) -> PredictResponse {
+    let list = ScoreList { values: vec![0.0; count], ..Default::default() };
     PredictResponse { output: Some(Output::Scores(list)), ..Default::default() }
 }
 
@@ -266,6 +299,7 @@ fn job(server: String, target: Target, package: &Package, load: Load) -> Job {
         // Only a test that waits for an end in error gets there.
         timeout: Duration::from_secs(60),
         processes: Vec::new(),
+        stop: Stop::default(),
     }
 }
 
@@ -277,6 +311,16 @@ pub(crate) fn rate(rate: f64) -> Load {
 /// Runs a job that comes about.
 pub(crate) fn run(job: &Job) -> Report {
     outrigger_bench::run(job, &mut |_| {}).expect("a report")
+}
+
+/// The latency of what was answered.
+pub(crate) fn latency_ms(report: &Report) -> Quantiles {
+    report.latency_ms.expect("requests were answered")
+}
+
+/// How late requests were sent.
+pub(crate) fn send_delay_ms(report: &Report) -> Quantiles {
+    report.send_delay_ms.expect("requests were sent")
 }
 
 /// The report as it is printed.

@@ -1,0 +1,76 @@
+use std::convert::Infallible;
+
+use super::*;
+
+const CAPACITY: f64 = 1000.0;
+const FIRST: [f64; 6] = [300.0, 900.0, 1000.0, 1100.0, 1500.0, 4000.0];
+
+/// What is found from `first` on where the n-th answer is what `holds` says.
+fn search(first: f64, holds: impl Fn(usize, f64) -> bool) -> (Option<f64>, usize) {
+    let mut steps = 0;
+    let found = highest::<Infallible>(first, |rate| {
+        steps += 1;
+        Ok(holds(steps, rate))
+    });
+    (found.unwrap(), steps)
+}
+
+fn assert_found(found: Option<f64>) {
+    let found = found.unwrap();
+    assert!((CAPACITY / PRECISION / 1.000_01..=CAPACITY).contains(&found), "{found}");
+}
+
+#[test]
+fn a_capacity_is_found_from_above_and_from_below() {
+    for first in FIRST {
+        let (found, steps) = search(first, |_, rate| rate <= CAPACITY);
+        assert_found(found);
+        assert!(steps <= 13, "{steps} from {first}");
+    }
+}
+
+#[test]
+fn one_step_that_is_disturbed_changes_nothing() {
+    for first in FIRST {
+        for disturbed in 1..=13 {
+            let (found, steps) = search(first, |n, rate| n != disturbed && rate <= CAPACITY);
+            assert_found(found);
+            assert!(steps <= 20, "{steps} from {first}, {disturbed} disturbed");
+        }
+    }
+}
+
+#[test]
+fn what_holds_nothing_has_no_rate() {
+    assert_eq!(search(100.0, |_, _| false).0, None);
+}
+
+#[test]
+fn a_step_that_cannot_be_made_ends_the_search() {
+    assert_eq!(highest(100.0, |_| Err("gone")), Err("gone"));
+    assert_eq!(lasting(100.0, |_| Err("gone")), Err("gone"));
+}
+
+#[test]
+fn a_rate_that_does_not_last_is_lowered_as_little_as_it_takes() {
+    for found in [1000.0, 1001.0, 1029.0, 1050.0, 1100.0, 1250.0, 1500.0] {
+        let (mut tried, mut held) = (0, 0.0);
+        let lasts = lasting::<Infallible>(found, |rate| {
+            tried += 1;
+            if rate <= CAPACITY {
+                held = rate;
+            }
+            Ok(rate <= CAPACITY)
+        });
+        let lasts = lasts.unwrap();
+        assert_found(lasts);
+        // The last that held is the one: its measurement is what is reported.
+        assert_eq!(lasts, Some(held));
+        assert!(tried <= if found < 1030.0 { 2 } else { 8 }, "{tried} from {found}");
+    }
+}
+
+#[test]
+fn a_rate_far_too_high_does_not_last() {
+    assert_eq!(lasting::<Infallible>(1600.0, |rate| Ok(rate <= CAPACITY)), Ok(None));
+}

@@ -1,0 +1,31 @@
+//! Connections that a server sends away, as it does when it shuts down.
+
+use std::time::Duration;
+
+use outrigger_bench::{Job, Load};
+
+use crate::servers::{ControlPlane, Package, model_job, rate, run};
+
+const AGE: Duration = Duration::from_millis(100);
+
+#[test]
+fn a_closed_loop_comes_back_on_new_connections() {
+    let server = ControlPlane::restless(AGE);
+    let job = model_job(server.grpc, &Package::linear(), None, Load::Max);
+    let duration = Duration::from_secs(1);
+    let report = run(&Job { connections: 1, in_flight: Some(4), duration, ..job });
+    // One to try the requests on, one to begin with, and one that is made when the loop
+    // has ended.
+    assert!(server.callers() > 3, "{report}");
+}
+
+#[test]
+fn nobody_fails_because_a_server_sends_its_connections_away() {
+    let server = ControlPlane::restless(AGE);
+    for load in [Load::Max, rate(1000.0)] {
+        let job = model_job(server.grpc, &Package::linear(), None, load);
+        let report = run(&Job { duration: Duration::from_secs(1), ..job });
+        assert!(report.ok > 0 && report.errors.is_empty(), "{report}");
+    }
+    assert!(server.callers() > 6, "{}", server.callers());
+}
