@@ -34,6 +34,7 @@ pub mod signature;
 mod smoke;
 mod transcode;
 mod values;
+mod vectors;
 
 pub use answer::{Answer, Best, Sample};
 pub use error::Error;
@@ -42,5 +43,5 @@ pub use metadata::{Metadata, MetadataError};
 pub use pack::{FeatureCounts, Limits, Packed, UserRows};
 pub use plan::Plan;
 pub use signature::SignatureError;
-pub use transcode::requests;
+pub use transcode::{Routing, requests};
 pub use values::{Sent, Slot};

@@ -1,5 +1,7 @@
 //! Many float32 at once, as little-endian bytes.
 
+use crate::vectors::widest;
+
 /// The bits that are all set in a NaN or an infinity, and in no other float32.
 const EXPONENT: u32 = 0x7f80_0000;
 /// The bit that makes a NaN a quiet one.
@@ -10,13 +12,29 @@ pub(crate) const fn is_finite(bits: u32) -> bool {
     bits & EXPONENT != EXPONENT
 }
 
-/// Whether all of them are finite. `bytes` holds whole elements.
-pub(crate) fn all_finite(bytes: &[u8]) -> bool {
+/// A number whose highest bit is set if the float32 is not finite; those of several
+/// are joined by "or", which costs less than to compare each.
+pub(crate) const fn overflow(bits: u32) -> u32 {
+    (bits & EXPONENT) + (EXPONENT & EXPONENT.wrapping_neg())
+}
+
+/// Whether all are finite, of which this is joined.
+pub(crate) const fn are_finite(overflows: u32) -> bool {
+    overflows >> 31 == 0
+}
+
+widest! {
+    /// Whether all of them are finite. `bytes` holds whole elements.
+    pub(crate) fn all_finite(bytes: &[u8]) -> bool = every_finite;
+}
+
+#[inline(always)]
+fn every_finite(bytes: &[u8]) -> bool {
     // Without a way out, the inner loop becomes vector instructions.
     let (elements, _) = bytes.as_chunks::<4>();
-    elements.chunks(512).all(|block| {
-        let found = |found, element: &[u8; 4]| found | !is_finite(u32::from_le_bytes(*element));
-        !block.iter().fold(false, found)
+    elements.chunks(1024).all(|block| {
+        let join = |found, element: &[u8; 4]| found | overflow(u32::from_le_bytes(*element));
+        are_finite(block.iter().fold(0, join))
     })
 }
 
@@ -27,6 +45,36 @@ pub(crate) fn quiet(bytes: &mut [u8]) {
         let value = f32::from_le_bytes(*element);
         if value.is_nan() {
             *element = (value.to_bits() | QUIET).to_le_bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_not_finite_is_found_wherever_it_stands() {
+        for count in (0..70).chain([1023, 1024, 1025, 2100]) {
+            let mut bytes = [0x3f, 0x80, 0x7f, 0x7f].repeat(count);
+            assert!(all_finite(&bytes), "{count}");
+            for (at, value) in (0..count).zip([f32::NAN, f32::INFINITY, -f32::NAN].iter().cycle()) {
+                let finite: [u8; 4] = bytes[4 * at..4 * at + 4].try_into().unwrap();
+                bytes[4 * at..4 * at + 4].copy_from_slice(&value.to_le_bytes());
+                assert!(!all_finite(&bytes), "{value} at {at} of {count}");
+                bytes[4 * at..4 * at + 4].copy_from_slice(&finite);
+            }
+        }
+    }
+
+    #[test]
+    fn every_width_of_vectors_finds_the_same() {
+        for value in [0.0, -1.5, f32::MAX, f32::MIN_POSITIVE, f32::NAN, f32::NEG_INFINITY] {
+            let bits = value.to_bits();
+            assert_eq!(are_finite(overflow(bits)), value.is_finite());
+            assert_eq!(is_finite(bits), value.is_finite());
+            let bytes = value.to_le_bytes().repeat(100);
+            assert_eq!(all_finite(&bytes), every_finite(&bytes), "{value}");
         }
     }
 }

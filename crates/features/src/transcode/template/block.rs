@@ -7,6 +7,7 @@ use super::super::fields::Fields;
 use crate::{
     column::{Buffer, floats},
     plan::InputPlan,
+    vectors::widest,
 };
 
 /// Compared at once: long enough for vector instructions, short enough to stop
@@ -86,60 +87,83 @@ impl Block {
         buffers: &mut [Buffer],
     ) -> Option<&'r [u8]> {
         let (entries, rest) = features.split_at_checked(self.bytes.len())?;
-        (self.matches(entries) && self.copy(entries, row, buffers)).then_some(rest)
+        take(self, entries, row, buffers).then_some(rest)
     }
 
     /// Whether entries, of as many bytes as these, differ in nothing but their
     /// values.
-    #[inline]
+    #[inline(always)]
     fn matches(&self, entries: &[u8]) -> bool {
-        let (steps, tail) = entries.as_chunks::<STEP>();
-        let (bytes, bytes_tail) = self.bytes.as_chunks::<STEP>();
-        let (masks, masks_tail) = self.mask.as_chunks::<STEP>();
-        let mut steps = steps.iter().zip(bytes).zip(masks);
-        let mut found = [0; STEP];
-        if let Some(((step, bytes), mask)) = steps.next() {
-            differ(&mut found, step, bytes, mask);
-        }
-        // Another order of keys shows at once.
-        if found != [0; STEP] {
-            return false;
-        }
-        // What is left is compared without a look at the result in between.
-        steps.for_each(|((step, bytes), mask)| differ(&mut found, step, bytes, mask));
-        match (entries.last_chunk(), self.bytes.last_chunk(), self.mask.last_chunk()) {
-            (Some(step), Some(bytes), Some(mask)) => differ(&mut found, step, bytes, mask),
+        let (steps, tail) = entries.as_chunks();
+        let (bytes, bytes_tail) = self.bytes.as_chunks();
+        let (masks, masks_tail) = self.mask.as_chunks();
+        // Without a look at the result in between, this becomes vector instructions.
+        let found = steps.iter().zip(bytes).zip(masks).fold([0; STEP], differ);
+        let found = match (entries.last_chunk(), self.bytes.last_chunk(), self.mask.last_chunk()) {
+            (Some(step), Some(bytes), Some(mask)) => differ(found, ((step, bytes), mask)),
             _ => {
                 let mut tail = tail.iter().zip(bytes_tail).zip(masks_tail);
                 return tail.all(|((byte, expected), mask)| (byte ^ expected) & mask == 0);
             }
-        }
+        };
         found == [0; STEP]
     }
 
-    /// Copies the values; false if one of them is not finite and has to be.
-    #[inline]
+    /// Copies the values of entries, of as many bytes as these; false if one of them
+    /// is not finite and has to be.
+    #[inline(always)]
     fn copy(&self, entries: &[u8], row: usize, buffers: &mut [Buffer]) -> bool {
-        self.runs.iter().all(|run| {
-            let (mut finite, start) = (true, row * run.width + run.to);
-            let to = buffers[run.input].floats_mut(start, run.values.len());
-            for (to, (_, from)) in to.iter_mut().zip(&self.values[run.values.clone()]) {
-                let Some(bits) = entries.get(*from..*from + 4) else { return false };
-                to.copy_from_slice(bits);
-                finite &= floats::is_finite(u32::from_le_bytes(*to));
+        assert_eq!(entries.len(), self.bytes.len());
+        for run in &self.runs {
+            let (start, values) = (row * run.width + run.to, &self.values[run.values.clone()]);
+            let to = buffers[run.input].floats_mut(start, values.len());
+            // SAFETY: `push` notes nothing but where entries of this length have values.
+            if unsafe { copy_floats(entries, values, to) } {
+                continue;
             }
-            if !finite && run.any {
-                floats::quiet(to.as_flattened_mut());
+            if !run.any {
+                return false;
             }
-            finite || run.any
-        })
+            floats::quiet(to.as_flattened_mut());
+        }
+        true
     }
 }
 
-/// Adds to `found` the bits in which a step is not as expected.
+/// Copies float32 from where they stand in `entries`; whether all are finite.
+///
+/// # Safety
+/// All of them end within `entries`. To check that for each takes as long as copying it.
 #[inline(always)]
-fn differ(found: &mut [u8; STEP], step: &[u8; STEP], bytes: &[u8; STEP], mask: &[u8; STEP]) {
+unsafe fn copy_floats(entries: &[u8], values: &[(usize, usize)], to: &mut [[u8; 4]]) -> bool {
+    let mut found = 0;
+    for (to, (_, from)) in to.iter_mut().zip(values) {
+        // SAFETY: the caller has seen to it.
+        to.copy_from_slice(unsafe { entries.get_unchecked(*from..*from + 4) });
+        found |= floats::overflow(u32::from_le_bytes(*to));
+    }
+    floats::are_finite(found)
+}
+
+widest! {
+    /// Writes the values of entries, of as many bytes as the block's; false if they
+    /// are other entries, or a value is not finite that has to be.
+    fn take(block: &Block, entries: &[u8], row: usize, buffers: &mut [Buffer]) -> bool = take_in;
+}
+
+#[inline(always)]
+fn take_in(block: &Block, entries: &[u8], row: usize, buffers: &mut [Buffer]) -> bool {
+    block.matches(entries) && block.copy(entries, row, buffers)
+}
+
+/// `found`, with the bits in which a step is not as expected.
+#[inline(always)]
+fn differ(
+    mut found: [u8; STEP],
+    ((step, bytes), mask): ((&[u8; STEP], &[u8; STEP]), &[u8; STEP]),
+) -> [u8; STEP] {
     for index in 0..STEP {
         found[index] |= (step[index] ^ bytes[index]) & mask[index];
     }
+    found
 }

@@ -1,0 +1,74 @@
+//! The same code for the vectors of several generations of processors.
+//!
+//! Releases run on every x86-64 processor, and the compiler may take for granted only
+//! what all of them have: vectors of 16 bytes. Where that costs much, a function is
+//! compiled again for those of 32 and of 64 bytes, and takes the widest there are.
+
+/// Defines functions that do what another one of the same arguments does, compiled for
+/// the widest vectors there are. That other one must be `#[inline(always)]`.
+macro_rules! widest {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $body:path;
+    )*) => {$(
+        $(#[$attribute])*
+        #[inline]
+        $visibility fn $name($($argument: $kind),*) -> $result {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512vl")]
+                fn of_64($($argument: $kind),*) -> $result {
+                    $body($($argument),*)
+                }
+                #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+                fn of_32($($argument: $kind),*) -> $result {
+                    $body($($argument),*)
+                }
+                match $crate::vectors::width() {
+                    // SAFETY: the processor has what this is compiled for.
+                    $crate::vectors::Width::Of64 => return unsafe { of_64($($argument),*) },
+                    // SAFETY: as above.
+                    $crate::vectors::Width::Of32 => return unsafe { of_32($($argument),*) },
+                    $crate::vectors::Width::Of16 => {}
+                }
+            }
+            $body($($argument),*)
+        }
+    )*};
+}
+
+pub(crate) use widest;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::{Width, width};
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use std::{arch::is_x86_feature_detected as has, sync::LazyLock};
+
+    /// How many bytes the widest vectors have.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Width {
+        Of16,
+        /// With AVX2, as x86-64-v3.
+        Of32,
+        /// With AVX-512, as x86-64-v4.
+        Of64,
+    }
+
+    /// Those of this processor.
+    #[inline]
+    pub(crate) fn width() -> Width {
+        static WIDTH: LazyLock<Width> = LazyLock::new(detect);
+        *WIDTH
+    }
+
+    fn detect() -> Width {
+        if !(has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt")) {
+            Width::Of16
+        } else if has!("avx512f") && has!("avx512bw") && has!("avx512vl") {
+            Width::Of64
+        } else {
+            Width::Of32
+        }
+    }
+}
