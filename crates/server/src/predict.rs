@@ -8,7 +8,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_backend as backend;
 use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
-use outrigger_features::{Answer, Limits, Packed, Sample, json};
+use outrigger_features::{Answer, Limits, Packed, Routing, Sample, json};
 use outrigger_lifecycle::{Answered, Handle, Lease};
 use outrigger_proto::outrigger::v1::{
     self as wire, ExplainResponse, PredictResponse, ResponseOptions, ServedModel,
@@ -24,7 +24,7 @@ use crate::{
     failure,
     limits::Limit,
     metrics::{self, Stage},
-    routing::{self, BatchRouting, Routing},
+    routing::{self, BatchRouting},
     trial::{Attempts, Terms},
 };
 
@@ -63,7 +63,7 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
-        let lease = self.lease(call, &routing::read(request)?, named).await?;
+        let lease = self.lease(call, &Routing::read(request)?, named).await?;
         let mut attempts = Attempts::new(call, lease);
         loop {
             let result = self.predict_with(call, &attempts, request).await;
@@ -107,7 +107,7 @@ impl Predictor {
             options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
         // One engine call answers all users, so one key must stand for them: the first
         // one's. What is wrong with that request is told when all are read.
-        let first = requests.first().map(|first| routing::read(&request.slice_ref(first)));
+        let first = requests.first().map(|first| Routing::read(first));
         let Routing { routing_key, .. } = first.and_then(Result::ok).unwrap_or_default();
         let routing = Routing { model, routing_key, request_id };
         let lease = self.lease(call, &routing, named).await?;
@@ -153,7 +153,7 @@ impl Predictor {
     ) -> Result<Bytes, Failure> {
         // The first prediction for a routing key is still to come.
         let looking = Self { models: self.models.uncounted(), ..self.clone() };
-        let lease = looking.lease(call, &routing::read(request)?, named).await?;
+        let lease = looking.lease(call, &Routing::read(request)?, named).await?;
         let explain = || lease.plan.explain(&[request], &self.limits);
         let explained = timed(call, Stage::Decode, explain)?;
         let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };

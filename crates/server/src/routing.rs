@@ -1,5 +1,4 @@
-//! The fields of a request that decide where it goes, read without decoding the
-//! rest.
+//! Where a request goes: the model it asks for, and which version.
 
 use bytes::Bytes;
 use outrigger_core::{Failure, ModelName, Reason, Selector};
@@ -7,19 +6,8 @@ use outrigger_lifecycle::Handle;
 use outrigger_proto::outrigger::v1::{ModelSelector, model_selector::Version};
 use prost::Message;
 
-/// The fields of `outrigger.v1.PredictRequest` that are read first; others are
-/// skipped.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Routing {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) model: Option<ModelSelector>,
-    #[prost(string, tag = "2")]
-    pub(crate) request_id: String,
-    #[prost(string, tag = "3")]
-    pub(crate) routing_key: String,
-}
-
-/// The same of `outrigger.v1.BatchPredictRequest`, its options still encoded.
+/// The fields of `outrigger.v1.BatchPredictRequest` that decide where it goes, and its
+/// options, still encoded.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct BatchRouting {
     #[prost(message, optional, tag = "1")]
@@ -87,35 +75,14 @@ pub(crate) fn invalid(field: &str, problem: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use outrigger_proto::outrigger::v1::{
-        BatchPredictRequest, PredictRequest, ResponseOptions, Treatment,
-    };
+    use outrigger_proto::outrigger::v1::{BatchPredictRequest, PredictRequest, ResponseOptions};
 
     use super::*;
 
-    fn request() -> PredictRequest {
-        let model = ModelSelector { name: "churn".into(), version: None };
-        PredictRequest {
-            model: Some(model),
-            request_id: "r1".into(),
-            routing_key: "u7".into(),
-            treatments: vec![Treatment::default(); 3],
-            options: Some(ResponseOptions { top_k: 2, ..Default::default() }),
-            ..Default::default()
-        }
-    }
-
-    #[test]
-    fn routing_fields_are_those_of_the_whole_message() {
-        let whole = request();
-        let routing: Routing = read(&whole.encode_to_vec().into()).unwrap();
-        assert_eq!(routing.model, whole.model);
-        assert_eq!((&*routing.request_id, &*routing.routing_key), ("r1", "u7"));
-    }
-
     #[test]
     fn options_of_a_batch_are_a_slice_of_it() {
-        let PredictRequest { model, options, .. } = request();
+        let options = Some(ResponseOptions { top_k: 2, ..Default::default() });
+        let model = Some(ModelSelector { name: "churn".into(), version: None });
         let requests = vec![PredictRequest::default(); 2];
         let whole = BatchPredictRequest { model, requests, options, ..Default::default() };
         let encoded = Bytes::from(whole.encode_to_vec());
@@ -128,7 +95,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_message_are_refused() {
         for garbage in [&b"\xff\xff\xff"[..], b"\x0a\x05ab", b"\x07"] {
-            let result: Result<Routing, _> = read(&Bytes::from_static(garbage));
+            let result: Result<BatchRouting, _> = read(&Bytes::from_static(garbage));
             assert_eq!(result.unwrap_err().reason, Reason::RequestMalformed);
         }
     }

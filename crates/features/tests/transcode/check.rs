@@ -4,7 +4,9 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use outrigger_core::Failure;
-use outrigger_features::{Limits, Metadata, Packed, Plan, reference};
+use outrigger_features::{Limits, Metadata, Packed, Plan, Routing, reference};
+use outrigger_proto::outrigger::v1::ModelSelector;
+use prost::Message;
 
 use super::{answers, entropy::Entropy, models, requests};
 
@@ -45,10 +47,32 @@ type Both<'r> = Option<(Packed<'r>, reference::Packed)>;
 fn both<'r>(plan: &Plan, requests: &[&'r [u8]], limits: &Limits) -> Both<'r> {
     agree(plan.explain(requests, limits), reference::explain(plan, requests, limits));
     if let [request] = requests {
+        same_routing(request);
         let shared = Bytes::copy_from_slice(request);
         same_tensors(plan.pack_shared(&shared, limits), reference::pack(plan, requests, limits));
     }
     same_tensors(plan.pack(requests, limits), reference::pack(plan, requests, limits))
+}
+
+/// The fields of a request that decide where it goes.
+#[derive(Clone, PartialEq, Message)]
+struct Head {
+    #[prost(message, optional, tag = "1")]
+    model: Option<ModelSelector>,
+    #[prost(string, tag = "2")]
+    request_id: String,
+    #[prost(string, tag = "3")]
+    routing_key: String,
+}
+
+/// Reads where a request goes both ways.
+fn same_routing(request: &[u8]) {
+    let expected = Head::decode(request).map(|Head { model, request_id, routing_key }| Routing {
+        model,
+        request_id,
+        routing_key,
+    });
+    assert_eq!(Routing::read(request).ok(), expected.ok());
 }
 
 fn same_tensors<'r>(
