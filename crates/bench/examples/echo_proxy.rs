@@ -24,6 +24,10 @@ use tonic::{
     transport::{Channel, Endpoint, Server},
 };
 
+/// As the control plane's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = env::args().skip(1).collect();

@@ -36,6 +36,8 @@ impl Window {
 /// A request that is over.
 #[derive(Debug)]
 pub(crate) struct Done {
+    /// The connection it was sent on.
+    pub(crate) connection: usize,
     /// When it should have been sent: its latency counts from there.
     pub(crate) due: Instant,
     /// When it was sent.
@@ -166,7 +168,7 @@ mod tests {
     /// milliseconds later.
     fn done(window: &Window, due: u32, outcome: Result<usize, Failure>) -> Done {
         let due = window.start + due * MS;
-        Done { due, sent: due + 20 * MS, ended: due + 30 * MS, outcome }
+        Done { connection: 0, due, sent: due + 20 * MS, ended: due + 30 * MS, outcome }
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Worker {
             let now = Instant::now();
             while schedule.due() <= now && schedule.due() < window.end {
                 if under_way.len() < self.in_flight {
-                    under_way.push(self.exchange(turn, schedule.due()));
+                    under_way.push(self.exchange(turn, turn, schedule.due()));
                 } else if window.holds(schedule.due()) {
                     self.tally().fail(Failure::saturated());
                 }
@@ -106,9 +106,10 @@ impl Worker {
 
     async fn closed_loop(&self, mut window: Window) {
         let mut stopped = pin!(self.stop.requested().fuse());
-        let start = |turn| self.exchange(turn, Instant::now());
+        let start = |connection, turn| self.exchange(connection, turn, Instant::now());
         let mut turn = self.share.0 + self.in_flight;
-        let mut under_way: FuturesUnordered<_> = (self.share.0..turn).map(start).collect();
+        let mut under_way: FuturesUnordered<_> =
+            (self.share.0..turn).map(|turn| start(turn, turn)).collect();
         loop {
             // Connections have their turn also when requests fail at once.
             consume_budget().await;
@@ -122,7 +123,8 @@ impl Worker {
             };
             let Some(done) = done else { return };
             if done.ended < window.end {
-                under_way.push(start(turn));
+                // By turns, all of them would end up waiting on the slowest connection.
+                under_way.push(start(done.connection, turn));
                 turn += 1;
             }
             let ended = done.ended;
@@ -130,12 +132,13 @@ impl Worker {
         }
     }
 
-    async fn exchange(&self, turn: usize, due: Instant) -> Done {
+    /// Sends a message on a connection; both are chosen by turns.
+    async fn exchange(&self, connection: usize, turn: usize, due: Instant) -> Done {
         let sent = Instant::now();
         let message = &self.messages[turn % self.messages.len()];
-        let answer = self.client.call(turn, message, self.timeout).await;
+        let answer = self.client.call(connection, message, self.timeout).await;
         let outcome = answer.map(|body| body.len());
-        Done { due, sent, ended: Instant::now(), outcome }
+        Done { connection, due, sent, ended: Instant::now(), outcome }
     }
 
     fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {

@@ -21,6 +21,10 @@ use outrigger_proto::outrigger::v1::{
 use prost::Message;
 use serde_json::json;
 
+/// Both sides allocate as what is shipped does.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const TREATMENTS: usize = 1000;
 /// The fewest turns of a figure, and the least time that they are spread over:
 /// what shares the machine slows it for tenths of seconds.
