@@ -4,6 +4,8 @@ use crate::vectors::widest;
 
 /// The bits that are all set in a NaN or an infinity, and in no other float32.
 const EXPONENT: u32 = 0x7f80_0000;
+/// The lowest of them: added to all of them, it carries into the sign.
+const CARRY: u32 = 0x0080_0000;
 /// The bit that makes a NaN a quiet one.
 const QUIET: u32 = 0x0040_0000;
 
@@ -15,7 +17,7 @@ pub(crate) const fn is_finite(bits: u32) -> bool {
 /// A number whose highest bit is set if the float32 is not finite; those of several
 /// are joined by "or", which costs less than to compare each.
 pub(crate) const fn overflow(bits: u32) -> u32 {
-    (bits & EXPONENT) + (EXPONENT & EXPONENT.wrapping_neg())
+    (bits & EXPONENT) + CARRY
 }
 
 /// Whether all are finite, of which this is joined.
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn every_width_of_vectors_finds_the_same() {
+    fn the_widest_vectors_find_what_the_narrowest_do() {
         for value in [0.0, -1.5, f32::MAX, f32::MIN_POSITIVE, f32::NAN, f32::NEG_INFINITY] {
             let bits = value.to_bits();
             assert_eq!(are_finite(overflow(bits)), value.is_finite());

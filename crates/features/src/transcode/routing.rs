@@ -35,11 +35,9 @@ impl Routing {
     fn scan(message: &[u8]) -> Result<Self, Malformed> {
         let (mut routing, mut rest) = (Self::default(), Reader::new(message));
         while !rest.is_empty() {
-            while rest.accept(0x32) {
+            if rest.accept(0x32) {
                 rest.bytes()?;
-            }
-            if rest.is_empty() {
-                break;
+                continue;
             }
             match rest.key()? {
                 (1, wire_type) => routing.merge_model(rest.bytes_field(wire_type)?)?,
