@@ -7,6 +7,7 @@
 mod decode;
 mod dtype;
 mod encode;
+mod fields;
 mod reader;
 mod segments;
 

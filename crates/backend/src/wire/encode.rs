@@ -3,9 +3,11 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use outrigger_core::{Content, ServableId, Tensor};
 use outrigger_proto::raw::unary::{PREFIX, prefix};
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
-use super::segments::{Segments, Writer};
+use super::{
+    fields::{field_len, int_len, put_bytes, put_header, put_int},
+    segments::{Segments, Writer},
+};
 use crate::Call;
 
 /// Bytes that [`encode_request`] will write.
@@ -108,29 +110,6 @@ fn tensor_len(tensor: &Tensor) -> usize {
 
 fn shape_len(shape: &[i64]) -> usize {
     shape.iter().map(|&size| field_len(2, int_len(1, size as u64))).sum()
-}
-
-fn int_len(tag: u32, value: u64) -> usize {
-    key_len(tag) + encoded_len_varint(value)
-}
-
-fn field_len(tag: u32, length: usize) -> usize {
-    key_len(tag) + encoded_len_varint(length as u64) + length
-}
-
-fn put_int(tag: u32, value: u64, out: &mut impl BufMut) {
-    encode_key(tag, WireType::Varint, out);
-    encode_varint(value, out);
-}
-
-fn put_header(tag: u32, length: usize, out: &mut impl BufMut) {
-    encode_key(tag, WireType::LengthDelimited, out);
-    encode_varint(length as u64, out);
-}
-
-fn put_bytes(tag: u32, bytes: &[u8], out: &mut impl BufMut) {
-    put_header(tag, bytes.len(), out);
-    out.put_slice(bytes);
 }
 
 fn put_payload(tag: u32, bytes: Bytes, out: &mut Writer) {
