@@ -2,10 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use bytes::Bytes;
 use outrigger_core::ServableId;
 
-use crate::wire;
+use crate::wire::Parts;
 
 /// A signature of a servable. Made once for all its calls: it holds what their
 /// requests have in common.
@@ -13,15 +12,26 @@ use crate::wire;
 pub struct Target {
     servable: ServableId,
     signature: Arc<str>,
-    /// Field `model_spec` of every request.
-    spec: Bytes,
+    parts: Parts,
 }
 
 impl Target {
     /// The signature of that name.
     pub fn new(servable: ServableId, signature: impl Into<Arc<str>>) -> Self {
+        Self::with_names(servable, signature, [], [])
+    }
+
+    /// The signature of that name, with the inputs and outputs that calls of it
+    /// usually name, in their order. A call is free to name others, but what these
+    /// take in a request is encoded here, and not call by call.
+    pub fn with_names(
+        servable: ServableId,
+        signature: impl Into<Arc<str>>,
+        inputs: impl IntoIterator<Item = Arc<str>>,
+        outputs: impl IntoIterator<Item = Arc<str>>,
+    ) -> Self {
         let signature = signature.into();
-        Self { spec: wire::model_spec(&servable, &signature), servable, signature }
+        Self { parts: Parts::new(&servable, &signature, inputs, outputs), servable, signature }
     }
 
     /// What is run.
@@ -34,8 +44,8 @@ impl Target {
         &self.signature
     }
 
-    pub(crate) fn spec(&self) -> &[u8] {
-        &self.spec
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
     }
 }
 

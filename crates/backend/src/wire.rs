@@ -8,12 +8,14 @@ mod decode;
 mod dtype;
 mod encode;
 mod fields;
+mod parts;
 mod reader;
 mod segments;
 
 pub use decode::{DecodeError, decode_response, decode_tensor};
+pub(crate) use encode::frame;
 pub use encode::{encode_request, encoded_len};
-pub(crate) use encode::{frame, model_spec};
+pub(crate) use parts::Parts;
 pub(crate) use segments::Segments;
 
 #[cfg(test)]

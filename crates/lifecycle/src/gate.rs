@@ -10,7 +10,7 @@ use outrigger_features::{GoldenCase, Limits, Packed, Plan};
 use prost::Message as _;
 use tokio::time::{Instant, sleep};
 
-use crate::call::call;
+use crate::call::{call, target};
 
 /// An engine that is busy for a moment is asked so many times.
 const ATTEMPTS: u32 = 4;
@@ -95,7 +95,7 @@ impl Gate<'_> {
     }
 
     pub(crate) fn target(&self) -> Arc<Target> {
-        Arc::new(Target::new(self.id.clone(), Arc::clone(self.plan.signature())))
+        target(self.id, self.plan)
     }
 
     fn deadline(&self) -> Instant {

@@ -1,19 +1,21 @@
 //! `tensorflow.serving.PredictRequest` from a [`Call`].
 
-use bytes::{BufMut, Bytes, BytesMut};
-use outrigger_core::{Content, ServableId, Tensor};
+use bytes::{BufMut, Bytes};
+use outrigger_core::{Content, Tensor};
 use outrigger_proto::raw::unary::{PREFIX, prefix};
 
 use super::{
-    fields::{field_len, int_len, put_bytes, put_header, put_int},
+    fields::{field_len, int_len, put_header, put_int, put_length},
+    parts::{put_filter, put_key, tensor_start},
     segments::{Segments, Writer},
 };
 use crate::Call;
 
 /// Bytes that [`encode_request`] will write.
 pub fn encoded_len(call: &Call) -> usize {
-    call.target.spec().len()
-        + call.inputs.iter().map(|tensor| field_len(2, entry_len(tensor))).sum::<usize>()
+    let entry = |tensor| field_len(2, entry_len(tensor, tensor_len(tensor)));
+    call.target.parts().spec().len()
+        + call.inputs.iter().map(entry).sum::<usize>()
         + call.outputs.iter().map(|name| field_len(3, name.len())).sum::<usize>()
 }
 
@@ -40,16 +42,21 @@ fn writer(call: &Call, size: usize) -> Writer {
 
 /// What `out` holds, and after it the request.
 fn encode(call: &mut Call, mut out: Writer) -> Segments {
-    out.head.put_slice(call.target.spec());
-    for tensor in call.inputs.drain(..) {
+    let parts = call.target.parts();
+    out.head.put_slice(parts.spec());
+    for (at, tensor) in call.inputs.drain(..).enumerate() {
         let length = tensor_len(&tensor);
-        put_header(2, field_len(1, tensor.name.len()) + field_len(2, length), &mut out.head);
-        put_bytes(1, tensor.name.as_bytes(), &mut out.head);
-        put_header(2, length, &mut out.head);
+        put_header(2, entry_len(&tensor, length), &mut out.head);
+        match parts.key(at, &tensor.name) {
+            Some(key) => out.head.put_slice(key),
+            None => put_key(&tensor.name, &mut out.head),
+        }
+        put_length(length, &mut out.head);
         put_tensor(tensor, &mut out);
     }
-    for name in &call.outputs {
-        put_bytes(3, name.as_bytes(), &mut out.head);
+    match parts.filter(&call.outputs) {
+        Some(filter) => out.head.put_slice(filter),
+        None => put_filter(&call.outputs, &mut out.head),
     }
     out.finish()
 }
@@ -66,28 +73,15 @@ fn shared(call: &Call) -> (usize, usize) {
     })
 }
 
-/// The request's field `model_spec`: name, version (wrapped), signature.
-pub(crate) fn model_spec(servable: &ServableId, signature: &str) -> Bytes {
-    let (name, version) = (servable.name.as_str(), servable.version.0 as u64);
-    let mut spec = BytesMut::new();
-    put_bytes(1, name.as_bytes(), &mut spec);
-    put_header(2, int_len(1, version), &mut spec);
-    put_int(1, version, &mut spec);
-    put_bytes(3, signature.as_bytes(), &mut spec);
-    let mut field = BytesMut::with_capacity(field_len(1, spec.len()));
-    put_bytes(1, &spec, &mut field);
-    field.freeze()
-}
-
-/// An entry of the map `inputs`: key, value.
-fn entry_len(tensor: &Tensor) -> usize {
-    field_len(1, tensor.name.len()) + field_len(2, tensor_len(tensor))
+/// An entry of the map `inputs`: key, and value of `length` bytes.
+fn entry_len(tensor: &Tensor, length: usize) -> usize {
+    field_len(1, tensor.name.len()) + field_len(2, length)
 }
 
 /// `TensorProto`: dtype, shape, and the elements as content or as strings.
 fn put_tensor(tensor: Tensor, out: &mut Writer) {
-    put_int(1, tensor.dtype.tensorflow() as u64, &mut out.head);
-    put_header(2, shape_len(&tensor.shape), &mut out.head);
+    out.head.put_slice(&tensor_start(tensor.dtype));
+    put_length(shape_len(&tensor.shape), &mut out.head);
     for &size in &tensor.shape {
         put_header(2, int_len(1, size as u64), &mut out.head);
         put_int(1, size as u64, &mut out.head);

@@ -17,7 +17,17 @@ pub(super) fn put_int(tag: u32, value: u64, out: &mut impl BufMut) {
 }
 
 pub(super) fn put_header(tag: u32, length: usize, out: &mut impl BufMut) {
+    put_tag(tag, out);
+    put_length(length, out);
+}
+
+/// The part of a header that does not depend on the length.
+pub(super) fn put_tag(tag: u32, out: &mut impl BufMut) {
     encode_key(tag, WireType::LengthDelimited, out);
+}
+
+/// What a header has after its tag.
+pub(super) fn put_length(length: usize, out: &mut impl BufMut) {
     encode_varint(length as u64, out);
 }
 

@@ -7,7 +7,7 @@ use outrigger_proto::tensorflow::{
     serving::{PredictRequest, PredictResponse, model_spec::VersionChoice},
     tensor_shape_proto::Dim,
 };
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, option, prelude::*};
 use prost::Message as _;
 use tokio::time::Instant;
 
@@ -87,6 +87,35 @@ fn target(model: &ModelName, version: i64, signature: &str) -> Arc<Target> {
     Arc::new(Target::new(id, signature))
 }
 
+/// Names that are known, in place of some of `names`.
+fn known(names: Vec<Arc<str>>) -> impl Strategy<Value = Vec<Arc<str>>> {
+    let others = vec(option::of("[a-z_]{1,12}"), 0..names.len() + 2);
+    others.prop_map(move |others| {
+        let pairs = others.into_iter().zip(names.iter().cloned().chain(["more".into()]));
+        pairs.map(|(other, name)| other.map_or(name, Arc::from)).collect()
+    })
+}
+
+/// A call, and the same one of a target that knows some of its names.
+fn calls_prepared() -> impl Strategy<Value = (Call, Call)> {
+    calls().prop_flat_map(|call| {
+        let inputs = call.inputs.iter().map(|tensor| tensor.name.clone()).collect();
+        let names = (known(inputs), known(call.outputs.clone()));
+        names.prop_map(move |(inputs, outputs)| {
+            let Call { target, .. } = &call;
+            let (servable, signature) = (target.servable().clone(), target.signature());
+            let target = Target::with_names(servable, signature, inputs, outputs);
+            (call.clone(), Call { target: Arc::new(target), ..call.clone() })
+        })
+    })
+}
+
+fn encoded(call: &Call) -> Bytes {
+    let mut bytes = BytesMut::new();
+    encode_request(call, &mut bytes);
+    bytes.freeze()
+}
+
 fn calls() -> impl Strategy<Value = Call> {
     let outputs = vec("[a-z]{1,9}", 0..3);
     ("[a-z/]{1,30}", any::<i64>(), "[a-z_]{0,20}", vec(tensors(), 0..4), outputs).prop_map(
@@ -116,14 +145,13 @@ fn response(tensors: &[(&str, TensorProto)]) -> Bytes {
 proptest! {
     #[test]
     fn a_request_is_what_the_generated_types_read(call in calls()) {
-        let mut bytes = BytesMut::new();
-        encode_request(&call, &mut bytes);
+        let bytes = encoded(&call);
         prop_assert_eq!(bytes.len(), encoded_len(&call));
         let mut framed = frame(&mut call.clone(), bytes.len());
         prop_assert_eq!(framed.get_u8(), 0);
         prop_assert_eq!(framed.get_u32() as usize, bytes.len());
         prop_assert_eq!(framed.copy_to_bytes(framed.remaining()), &bytes);
-        let request = PredictRequest::decode(bytes.freeze()).expect("decodes");
+        let request = PredictRequest::decode(bytes).expect("decodes");
         let spec = request.model_spec.expect("a spec");
         let servable = call.target.servable();
         prop_assert_eq!(spec.name, servable.name.as_str());
@@ -137,6 +165,12 @@ proptest! {
             let read = decode_tensor(&name, proto.encode_to_vec().into(), LIMIT);
             prop_assert_eq!(read.as_ref(), Ok(sent));
         }
+    }
+
+    #[test]
+    fn a_request_is_the_same_whatever_names_are_known((plain, prepared) in calls_prepared()) {
+        prop_assert_eq!(encoded(&prepared), encoded(&plain));
+        prop_assert_eq!(encoded_len(&prepared), encoded_len(&plain));
     }
 
     #[test]
@@ -186,6 +220,23 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_calls_usually_name_is_encoded_before() {
+    let names = |names: &[&str]| names.iter().copied().map(Arc::from).collect::<Vec<Arc<str>>>();
+    let id = ServableId {
+        name: ServableName::of(&"m".parse().expect("a valid name")),
+        version: Version(1),
+    };
+    let outputs = names(&["scores", "chances"]);
+    let target = Target::with_names(id, "", names(&["user", "treatment"]), outputs.clone());
+    let parts = target.parts();
+    assert_eq!(parts.key(1, "treatment"), Some(&b"\x0a\x09treatment\x12"[..]));
+    assert_eq!(parts.filter(&outputs), Some(&b"\x1a\x06scores\x1a\x07chances"[..]));
+    // Of others, and in another order, it has nothing.
+    assert_eq!([(0, "treatment"), (2, "user")].map(|(at, name)| parts.key(at, name)), [None; 2]);
+    assert_eq!(parts.filter(&outputs[..1]), None);
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use outrigger_backend::Target;
 use outrigger_core::{
     Attempt, Failure, ModelKey, Reason, ServableId,
     fleet::{Effect, Event, TagKey},
@@ -16,6 +15,7 @@ use outrigger_core::{
 
 use super::{Pull, Service, note_failure};
 use crate::{
+    call::target,
     jobs::{Done, Origin, disk, engine, gate, prepare, pull},
     lease::{Live, Servable},
     metrics,
@@ -211,7 +211,7 @@ impl Service {
             Arc::new(Servable {
                 key: key.clone(),
                 platform_digest: prepared.platform_digest,
-                target: Arc::new(Target::new(id.clone(), Arc::clone(prepared.plan.signature()))),
+                target: target(&id, &prepared.plan),
                 id,
                 plan: Arc::clone(&prepared.plan),
                 profile: prepared.profile.clone(),
