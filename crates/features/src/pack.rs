@@ -3,7 +3,8 @@
 pub(crate) mod finish;
 mod options;
 
-use bytes::Bytes;
+use std::slice;
+
 use outrigger_core::{Failure, Reason, Tensor};
 use outrigger_proto::outrigger::v1::{ResponseOptions, TreatmentError};
 
@@ -12,7 +13,7 @@ use crate::{
     metadata::{Entity, OutputKind},
     plan::InputPlan,
     request::Place,
-    transcode,
+    transcode::{self, Request},
 };
 pub(crate) use options::Options;
 
@@ -118,13 +119,11 @@ pub(crate) struct Call<'a> {
     /// Whether to keep the origin of every value and the names of unknown
     /// features.
     pub(crate) traced: bool,
-    /// The only request, if tensors may hold on to its bytes.
-    pub(crate) shared: Option<&'a Bytes>,
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(limits: &'a Limits) -> Self {
-        Self { limits, prefixed: false, batch: None, traced: false, shared: None }
+        Self { limits, prefixed: false, batch: None, traced: false }
     }
 
     pub(crate) fn place(&self, index: usize) -> Place {
@@ -147,6 +146,14 @@ pub(crate) fn pack<'r>(
     call: &Call<'_>,
 ) -> Result<Packed<'r>, Failure> {
     pack_traced(plan, requests, call).map(|(packed, _)| packed)
+}
+
+/// Packs one request, which has been taken apart.
+pub(crate) fn pack_request<'r>(plan: &Plan, request: &Request<'r>) -> Result<Packed<'r>, Failure> {
+    check_users(1, &request.limits)?;
+    let requests = slice::from_ref(request);
+    let packed = transcode::pack_requests(plan, requests, &Call::new(&request.limits));
+    packed.map(|(packed, _)| packed)
 }
 
 /// Packs a call; the trace is empty unless the call is traced.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use outrigger_core::{DType, Failure};
 use outrigger_proto::outrigger::v1::ResponseOptions;
 
@@ -12,7 +11,7 @@ use crate::{
     metadata::{Entity, Input},
     pack::{self, Call},
     signature,
-    transcode::Fields,
+    transcode::{Fields, Request},
 };
 
 /// How a model's requests become tensors and its outputs responses. Compiled
@@ -99,18 +98,12 @@ impl Plan {
         pack::pack(self, requests, &call)
     }
 
-    /// [`Self::pack`] for one request, whose bytes may become those of a tensor: then
-    /// the tensor keeps them from being freed.
+    /// [`Self::pack`] for one request that has been taken apart, within its limits.
     ///
     /// # Errors
     /// As [`Self::pack`].
-    pub fn pack_shared<'r>(
-        &self,
-        request: &'r Bytes,
-        limits: &Limits,
-    ) -> Result<Packed<'r>, Failure> {
-        let call = Call { shared: Some(request), ..Call::new(limits) };
-        pack::pack(self, &[request], &call)
+    pub fn pack_request<'r>(&self, request: &Request<'r>) -> Result<Packed<'r>, Failure> {
+        pack::pack_request(self, request)
     }
 
     /// Packs the requests of a `BatchPredictRequest`, whose `options` hold for

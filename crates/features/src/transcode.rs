@@ -36,6 +36,7 @@ mod unknown;
 mod wire;
 
 use outrigger_core::{Failure, Reason};
+use smallvec::SmallVec;
 
 use crate::{
     Limits, Packed, Plan,
@@ -44,22 +45,23 @@ use crate::{
 };
 use merged::Merged;
 use packer::Packer;
-use request::{Request, User};
+use request::User;
 use table::{Source, Table};
 
 pub use batch::requests;
 pub(crate) use fields::Fields;
 pub(crate) use keys::Keys;
 pub(crate) use object::element;
+pub use request::Request;
 pub use routing::Routing;
 pub(crate) use unknown::Unknown;
 pub(crate) use wire::Reader;
 use wire::{MAX_DEPTH, Malformed};
 
-/// One request of a call, taken apart.
+/// One request of a call, its table and object taken apart as well.
 #[derive(Debug)]
-struct Part<'a> {
-    request: Request<'a>,
+struct Part<'q, 'a> {
+    request: &'q Request<'a>,
     /// The features of a user that is an object, by their slots.
     object: Vec<(usize, Merged<'a>)>,
     table: Option<Table<'a>>,
@@ -96,18 +98,38 @@ impl From<Failure> for Stop {
 /// anything else that is wrong with any of them.
 pub(crate) fn pack<'r>(
     plan: &Plan,
-    requests: &[&'r [u8]],
+    messages: &[&'r [u8]],
     call: &Call<'_>,
 ) -> Result<(Packed<'r>, Trace), Failure> {
-    pack_all(plan, requests, call).map_err(|stop| {
-        // Work stopped somewhere: what comes after has not been looked at yet.
-        let mut all = requests.iter().enumerate();
-        let unreadable =
-            all.find_map(|(index, bytes)| check(bytes, call, &call.place(index)).err());
-        unreadable.unwrap_or_else(|| match stop {
-            Stop::Refused(failure) => *failure,
-            Stop::Malformed(error) => Failure::new(Reason::RequestMalformed, error.to_string()),
-        })
+    let scan = |message: &&'r [u8]| Request::scan(message, call.limits);
+    let requests: Result<SmallVec<[_; 1]>, _> = messages.iter().map(scan).collect();
+    let requests = requests.map_err(|error| refused(messages.iter().copied(), call, error))?;
+    pack_requests(plan, &requests, call)
+}
+
+/// [`pack`] for requests that have been taken apart.
+pub(crate) fn pack_requests<'r>(
+    plan: &Plan,
+    requests: &[Request<'r>],
+    call: &Call<'_>,
+) -> Result<(Packed<'r>, Trace), Failure> {
+    let packer = read_all(plan, requests, call);
+    let messages = || requests.iter().map(|request| request.message);
+    packer.map(Packer::finish).map_err(|stop| refused(messages(), call, stop))
+}
+
+/// Why a call is refused. Work stopped somewhere: what comes after has not been looked
+/// at yet.
+fn refused<'r>(
+    messages: impl IntoIterator<Item = &'r [u8]>,
+    call: &Call<'_>,
+    stop: impl Into<Stop>,
+) -> Failure {
+    let mut all = messages.into_iter().enumerate();
+    let unreadable = all.find_map(|(index, bytes)| check(bytes, call, &call.place(index)).err());
+    unreadable.unwrap_or_else(|| match stop.into() {
+        Stop::Refused(failure) => *failure,
+        Stop::Malformed(error) => Failure::new(Reason::RequestMalformed, error.to_string()),
     })
 }
 
@@ -118,44 +140,40 @@ fn check(bytes: &[u8], call: &Call<'_>, place: &Place) -> Result<(), Failure> {
     schema::REQUEST.validate(bytes, MAX_DEPTH).map_err(|error| place.undecodable(error))
 }
 
-fn pack_all<'r>(
-    plan: &Plan,
-    requests: &[&'r [u8]],
-    call: &Call<'_>,
-) -> Result<(Packed<'r>, Trace), Stop> {
-    read_all(plan, requests, call).map(Packer::finish)
-}
-
 /// A packer that has all requests of a call.
 fn read_all<'p, 'r>(
     plan: &'p Plan,
-    requests: &[&'r [u8]],
+    requests: &[Request<'r>],
     call: &Call<'p>,
 ) -> Result<Packer<'p, 'r>, Stop> {
     let mut parts = Vec::with_capacity(requests.len());
-    for (index, bytes) in requests.iter().enumerate() {
-        parts.push(Part::read(bytes, plan, call.limits, &call.place(index))?);
+    for (index, request) in requests.iter().enumerate() {
+        parts.push(Part::read(request, plan, call.limits, &call.place(index))?);
     }
     check_size(plan, parts.iter().map(|part| part.count), call.limits)?;
     // A table is mostly taken as a whole.
-    let copied = |part: &&Part<'_>| call.shared.is_none() || part.table.is_none();
+    let copied = |part: &&Part<'_, '_>| part.request.shared.is_none() || part.table.is_none();
     let rows = parts.iter().filter(copied).map(|part| part.count).sum();
     let mut packer = Packer::new(plan, call, parts.len(), rows);
     for (index, mut part) in parts.into_iter().enumerate() {
         let (place, mut unknown) = (call.place(index), Unknown::new(call.traced));
         part.match_names(plan, &mut unknown, &place)?;
-        let own = part.request.options.as_ref();
-        let options = Options::read(own, part.request.has_model, call.batch, plan, &place)?;
+        let (own, has_model) = (part.request.options.as_ref(), part.request.model.is_some());
+        let options = Options::read(own, has_model, call.batch, plan, &place)?;
         packer.add(&mut part, unknown, options, &place)?;
     }
     Ok(packer)
 }
 
-impl<'a> Part<'a> {
-    /// Takes a request apart and counts its treatments.
-    fn read(bytes: &'a [u8], plan: &Plan, limits: &Limits, place: &Place) -> Result<Self, Stop> {
+impl<'q, 'a> Part<'q, 'a> {
+    /// Takes a request's table apart and counts its treatments.
+    fn read(
+        request: &'q Request<'a>,
+        plan: &Plan,
+        limits: &Limits,
+        place: &Place,
+    ) -> Result<Self, Stop> {
         let max = limits.max_treatments;
-        let request = Request::scan(bytes, max)?;
         let (object, table, sources, count) = (Vec::new(), None, Vec::new(), request.sent);
         refuse_too_many(count, max, "treatments", place)?;
         let Some(parts) = &request.table else {

@@ -8,7 +8,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_backend as backend;
 use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
-use outrigger_features::{Answer, Limits, Packed, Routing, Sample, json};
+use outrigger_features::{Answer, Limits, Packed, Request, Routing, Sample, json};
 use outrigger_lifecycle::{Answered, Handle, Lease};
 use outrigger_proto::outrigger::v1::{
     self as wire, ExplainResponse, PredictResponse, ResponseOptions, ServedModel,
@@ -63,10 +63,11 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
-        let lease = self.lease(call, &Routing::read(request)?, named).await?;
+        let parts = Request::read(request, &self.limits)?;
+        let lease = self.lease(call, &parts.routing(), named).await?;
         let mut attempts = Attempts::new(call, lease);
         loop {
-            let result = self.predict_with(call, &attempts, request).await;
+            let result = self.predict_with(call, &attempts, request, &parts).await;
             if let Some(result) = attempts.settle(result) {
                 return result;
             }
@@ -78,9 +79,10 @@ impl Predictor {
         call: &Call,
         attempts: &Attempts<'_>,
         request: &Bytes,
+        parts: &Request<'_>,
     ) -> Result<Bytes, Failure> {
         let (lease, terms) = (attempts.lease(), attempts.terms());
-        let pack = || lease.plan.pack_shared(request, &self.limits);
+        let pack = || lease.plan.pack_request(parts);
         let packed = timed(call, Stage::Decode, pack)?;
         self.scored(call, attempts, packed, Some(request), |packed, outputs| {
             let (model, degraded) = (encoded(lease), terms.degraded());
@@ -107,8 +109,8 @@ impl Predictor {
             options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
         // One engine call answers all users, so one key must stand for them: the first
         // one's. What is wrong with that request is told when all are read.
-        let first = requests.first().map(|first| Routing::read(first));
-        let Routing { routing_key, .. } = first.and_then(Result::ok).unwrap_or_default();
+        let first = requests.first().and_then(|first| Routing::of(first));
+        let Routing { routing_key, .. } = first.unwrap_or_default();
         let routing = Routing { model, routing_key, request_id };
         let lease = self.lease(call, &routing, named).await?;
         let mut attempts = Attempts::new(call, lease);
@@ -151,9 +153,10 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
+        let parts = Request::read(request, &self.limits)?;
         // The first prediction for a routing key is still to come.
         let looking = Self { models: self.models.uncounted(), ..self.clone() };
-        let lease = looking.lease(call, &Routing::read(request)?, named).await?;
+        let lease = looking.lease(call, &parts.routing(), named).await?;
         let explain = || lease.plan.explain(&[request], &self.limits);
         let explained = timed(call, Stage::Decode, explain)?;
         let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
@@ -188,7 +191,7 @@ impl Predictor {
         let packed = timed(call, Stage::Decode, || {
             let request = json::encode_request(&lease.plan, body)?;
             let encoded = encoded.get_or_init(|| Bytes::from(request));
-            lease.plan.pack_shared(encoded, &self.limits)
+            lease.plan.pack_request(&Request::read(encoded, &self.limits)?)
         })?;
         self.scored(call, attempts, packed, encoded.get(), |packed, outputs| {
             let (model, degraded) = (Some(served(lease)), attempts.terms().degraded.clone());

@@ -3,9 +3,9 @@
 use crate::vectors::widest;
 
 /// The bits that are all set in a NaN or an infinity, and in no other float32.
-const EXPONENT: u32 = 0x7f80_0000;
+pub(crate) const EXPONENT: u32 = 0x7f80_0000;
 /// The lowest of them: added to all of them, it carries into the sign.
-const CARRY: u32 = 0x0080_0000;
+pub(crate) const CARRY: u32 = 0x0080_0000;
 /// The bit that makes a NaN a quiet one.
 const QUIET: u32 = 0x0040_0000;
 

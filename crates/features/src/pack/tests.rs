@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use outrigger_core::{Content, Reason};
 use outrigger_proto::outrigger::v1::{
     IntegerColumn, Matrix, OnTreatmentError, PredictRequest, TextColumn, TextList, Treatment,
@@ -548,6 +549,10 @@ fn vocabularies_and_unknown_features_are_counted() {
     assert_eq!(packed.counts, FeatureCounts { missing: 3, unknown: 2, out_of_vocabulary: 1 });
 }
 
+fn shared<'r>(plan: &Plan, request: &'r Bytes) -> Result<Packed<'r>, Failure> {
+    plan.pack_request(&Request::read(request, &Limits::default())?)
+}
+
 #[test]
 fn a_table_in_the_order_of_the_plan_is_not_copied() {
     let with = |names: &[&str], values: &[f32]| {
@@ -565,15 +570,15 @@ fn a_table_in_the_order_of_the_plan_is_not_copied() {
     };
     let order = ["discount", "days_live"];
     let request = with(&order, &[0.1, 3.0, 0.2, 4.0]);
-    let shared = plan.pack_shared(&request, &limits).expect("packs");
-    assert!(is_part(&request, &shared));
-    assert_eq!(shared, plan.pack(&[&request], &limits).expect("packs"));
+    let uncopied = shared(&plan, &request).expect("packs");
+    assert!(is_part(&request, &uncopied));
+    assert_eq!(uncopied, plan.pack(&[&request], &limits).expect("packs"));
     let turned = with(&["days_live", "discount"], &[3.0, 0.1, 4.0, 0.2]);
-    let copied = plan.pack_shared(&turned, &limits).expect("packs");
+    let copied = shared(&plan, &turned).expect("packs");
     assert!(!is_part(&turned, &copied));
-    assert_eq!(copied.tensors, shared.tensors);
+    assert_eq!(copied.tensors, uncopied.tensors);
     let infinite = with(&order, &[0.1, 3.0, f32::INFINITY, 4.0]);
-    let failure = plan.pack_shared(&infinite, &limits).expect_err("not finite");
+    let failure = shared(&plan, &infinite).expect_err("not finite");
     assert_eq!(failure, plan.pack(&[&infinite], &limits).expect_err("not finite"));
     assert_eq!(failure.reason, Reason::FeatureNotFinite);
 }

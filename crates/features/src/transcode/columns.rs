@@ -23,7 +23,7 @@ pub(super) struct Columns<'t, 'r, 'p> {
     pub(super) sources: &'t [Option<Source>],
     pub(super) count: usize,
     /// The only request, if tensors may hold on to its bytes.
-    pub(super) shared: Option<&'p Bytes>,
+    pub(super) shared: Option<&'r Bytes>,
 }
 
 /// `width` elements of every row of a matrix, and where they go in the row of a

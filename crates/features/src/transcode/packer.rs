@@ -1,6 +1,5 @@
 //! The requests of a call, one after the other, into the engine's tensors.
 
-use bytes::Bytes;
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
 use smallvec::SmallVec;
@@ -30,8 +29,6 @@ use crate::{
 pub(super) struct Packer<'p, 'r> {
     plan: &'p Plan,
     traced: bool,
-    /// The only request, if tensors may hold on to its bytes.
-    shared: Option<&'p Bytes>,
     /// For each input, its elements.
     buffers: Vec<Buffer>,
     tally: Tally,
@@ -61,11 +58,10 @@ impl<'p, 'r> Packer<'p, 'r> {
             Buffer::new(input.dtype, rows * input.width)
         };
         let (inputs, fields) = (&plan.inputs, &plan.fields);
-        let Call { traced, shared, .. } = *call;
+        let traced = call.traced;
         Self {
             plan,
             traced,
-            shared,
             buffers: inputs.iter().map(buffer).collect(),
             tally: Tally::new(inputs.len(), traced),
             users: Vec::with_capacity(users),
@@ -82,7 +78,7 @@ impl<'p, 'r> Packer<'p, 'r> {
     /// of the request.
     pub(super) fn add(
         &mut self,
-        part: &mut Part<'r>,
+        part: &mut Part<'_, 'r>,
         mut unknown: Unknown,
         options: Options,
         place: &Place,
@@ -121,7 +117,7 @@ impl<'p, 'r> Packer<'p, 'r> {
 
     fn add_user(
         &mut self,
-        part: &mut Part<'r>,
+        part: &mut Part<'_, 'r>,
         unknown: &mut Unknown,
         place: &Place,
     ) -> Result<(), Stop> {
@@ -143,7 +139,7 @@ impl<'p, 'r> Packer<'p, 'r> {
 
     fn add_treatments(
         &mut self,
-        part: &Part<'r>,
+        part: &Part<'_, 'r>,
         unknown: &mut Unknown,
         options: &Options,
         place: &Place,
@@ -199,13 +195,13 @@ impl<'p, 'r> Packer<'p, 'r> {
 
     fn add_columns(
         &mut self,
-        part: &Part<'r>,
+        part: &Part<'_, 'r>,
         table: &Table<'r>,
         options: &Options,
         place: &Place,
     ) -> Result<Outcome<'r>, Failure> {
         let (inputs, fields, count) = (&self.plan.inputs, &self.plan.fields.treatment, part.count);
-        let (sources, shared) = (&part.sources, self.shared);
+        let (sources, shared) = (&part.sources, part.request.shared);
         let columns = Columns { inputs, fields, table, sources, count, shared };
         if columns.append(&mut self.buffers, &mut self.tally) {
             self.treatment_rows += count;

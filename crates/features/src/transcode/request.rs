@@ -1,22 +1,33 @@
 //! The parts of a request, found without reading what is in them.
 
-use outrigger_proto::outrigger::v1::ResponseOptions;
+use bytes::Bytes;
+use outrigger_core::Failure;
+use outrigger_proto::outrigger::v1::{ModelSelector, ResponseOptions};
 use prost::Message;
 use smallvec::SmallVec;
 
 use super::{
+    Routing, refused,
     schema::{FEATURES, OBJECT, OPTIONS, SELECTOR},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
+use crate::{Limits, pack::Call};
 
 /// The parts of a message that may be sent in several: mostly one.
 pub(super) type Parts<'a> = SmallVec<[&'a [u8]; 1]>;
 
-/// A request in parts.
+/// An encoded `outrigger.v1.PredictRequest` in parts: what decides where it goes has
+/// been read, the rest only found. Nothing is copied.
 #[derive(Debug, Default)]
-pub(super) struct Request<'a> {
+pub struct Request<'a> {
+    pub(super) message: &'a [u8],
+    /// Within which it was taken apart.
+    pub(crate) limits: Limits,
+    /// The message, if tensors may hold on to its bytes.
+    pub(super) shared: Option<&'a Bytes>,
+    pub(super) model: Option<ModelSelector>,
     pub(super) request_id: &'a str,
-    pub(super) has_model: bool,
+    routing_key: &'a str,
     pub(super) user: User<'a>,
     /// The treatments, at most one more than a call may have.
     pub(super) treatments: Vec<&'a [u8]>,
@@ -63,17 +74,39 @@ pub(super) fn add_part<'a>(parts: &mut Parts<'a>, part: &'a [u8]) {
 }
 
 impl<'a> Request<'a> {
+    /// Takes a request apart. Its bytes may become those of a tensor, which then keeps
+    /// them from being freed.
+    ///
+    /// # Errors
+    /// REQUEST_MALFORMED, TOO_MANY_TREATMENTS: the bytes are no message. What is wrong
+    /// with a message's features is found when they are packed.
+    pub fn read(message: &'a Bytes, limits: &Limits) -> Result<Self, Failure> {
+        let scanned = Self::scan(message, limits);
+        let request = scanned.map_err(|error| refused([&**message], &Call::new(limits), error))?;
+        Ok(Self { shared: Some(message), ..request })
+    }
+
+    /// What decides where it goes.
+    pub fn routing(&self) -> Routing {
+        Routing {
+            model: self.model.clone(),
+            request_id: self.request_id.to_owned(),
+            routing_key: self.routing_key.to_owned(),
+        }
+    }
+
     /// Finds the parts of a request. Treatments, tables and the user's features
     /// are not looked into.
-    pub(super) fn scan(message: &'a [u8], max_treatments: usize) -> Result<Self, Malformed> {
-        let (mut request, mut rest) = (Self::default(), Reader::new(message));
+    pub(super) fn scan(message: &'a [u8], limits: &Limits) -> Result<Self, Malformed> {
+        let mut request = Self { message, limits: *limits, ..Self::default() };
+        let mut rest = Reader::new(message);
         while !rest.is_empty() {
             let (number, wire_type) = match rest.accept(0x32) {
                 true => (6, WireType::Bytes),
                 false => rest.key()?,
             };
             match number {
-                6 => request.treatment(wire_type, &mut rest, max_treatments)?,
+                6 => request.treatment(wire_type, &mut rest)?,
                 _ => request.field(number, wire_type, &mut rest)?,
             }
         }
@@ -81,13 +114,8 @@ impl<'a> Request<'a> {
     }
 
     #[inline]
-    fn treatment(
-        &mut self,
-        wire_type: WireType,
-        rest: &mut Reader<'a>,
-        max: usize,
-    ) -> Result<(), Malformed> {
-        let body = rest.bytes_field(wire_type)?;
+    fn treatment(&mut self, wire_type: WireType, rest: &mut Reader<'a>) -> Result<(), Malformed> {
+        let (body, max) = (rest.bytes_field(wire_type)?, self.limits.max_treatments);
         if self.sent == 0 {
             // Most of what follows are others of about this size.
             let others = rest.rest().len() / (body.len() + 2);
@@ -106,14 +134,10 @@ impl<'a> Request<'a> {
         wire_type: WireType,
         rest: &mut Reader<'a>,
     ) -> Result<(), Malformed> {
-        const INNER: u32 = MAX_DEPTH - 1;
         match number {
-            1 => {
-                SELECTOR.validate(rest.bytes_field(wire_type)?, INNER)?;
-                self.has_model = true;
-            }
+            1 => self.merge_model(rest.bytes_field(wire_type)?)?,
             2 => self.request_id = rest.text_field(wire_type)?,
-            3 => drop(rest.text_field(wire_type)?),
+            3 => self.routing_key = rest.text_field(wire_type)?,
             4 => self.features(rest.bytes_field(wire_type)?),
             5 => self.object(rest.bytes_field(wire_type)?)?,
             7 => add_part(self.table.get_or_insert_default(), rest.bytes_field(wire_type)?),
@@ -142,6 +166,12 @@ impl<'a> Request<'a> {
             user => *user = User::Object(Parts::from_slice(&[body])),
         }
         Ok(())
+    }
+
+    fn merge_model(&mut self, body: &[u8]) -> Result<(), Malformed> {
+        SELECTOR.validate(body, MAX_DEPTH - 1)?;
+        let model = self.model.get_or_insert_default();
+        model.merge(body).map_err(|_| Malformed::Truncated)
     }
 
     fn merge_options(&mut self, body: &'a [u8]) -> Result<(), Malformed> {

@@ -1,13 +1,9 @@
 //! The fields of a request that decide where it goes.
 
-use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::ModelSelector;
-use prost::Message as _;
 
-use super::{
-    schema::SELECTOR,
-    wire::{MAX_DEPTH, Malformed, Reader},
-};
+use super::Request;
+use crate::Limits;
 
 /// What of a request decides where it goes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -21,45 +17,21 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// Reads it from an encoded `outrigger.v1.PredictRequest`. The rest is read over:
-    /// what comes after a treatment is mostly another one.
-    ///
-    /// # Errors
-    /// REQUEST_MALFORMED when the bytes are no message.
-    pub fn read(message: &[u8]) -> Result<Self, Failure> {
-        Self::scan(message).map_err(|error| {
-            Failure::new(Reason::RequestMalformed, format!("the message cannot be read: {error}"))
-        })
-    }
-
-    fn scan(message: &[u8]) -> Result<Self, Malformed> {
-        let (mut routing, mut rest) = (Self::default(), Reader::new(message));
-        while !rest.is_empty() {
-            if rest.accept(0x32) {
-                rest.bytes()?;
-                continue;
-            }
-            match rest.key()? {
-                (1, wire_type) => routing.merge_model(rest.bytes_field(wire_type)?)?,
-                (2, wire_type) => routing.request_id = rest.text_field(wire_type)?.to_owned(),
-                (3, wire_type) => routing.routing_key = rest.text_field(wire_type)?.to_owned(),
-                (number, wire_type) => rest.skip(number, wire_type, MAX_DEPTH)?,
-            }
-        }
-        Ok(routing)
-    }
-
-    /// Takes a part of the selector, which may be sent in several.
-    fn merge_model(&mut self, body: &[u8]) -> Result<(), Malformed> {
-        SELECTOR.validate(body, MAX_DEPTH - 1)?;
-        let model = self.model.get_or_insert_default();
-        model.merge(body).map_err(|_| Malformed::Truncated)
+    /// Reads it from an encoded `outrigger.v1.PredictRequest`, of which nothing else is
+    /// kept; `None` if the bytes are no message.
+    pub fn of(message: &[u8]) -> Option<Self> {
+        Some(
+            Request::scan(message, &Limits { max_treatments: 0, ..Limits::default() })
+                .ok()?
+                .routing(),
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
     use outrigger_proto::outrigger::v1::{PredictRequest, ResponseOptions, Treatment};
+    use prost::Message as _;
 
     use super::*;
 
@@ -84,16 +56,14 @@ mod tests {
             request_id: "r1".into(),
             routing_key: "u7".into(),
         };
-        assert_eq!(Routing::read(&request.encode_to_vec()), Ok(routing("churn")));
-        assert_eq!(Routing::read(&twice), Ok(routing("fraud")));
+        assert_eq!(Routing::of(&request.encode_to_vec()), Some(routing("churn")));
+        assert_eq!(Routing::of(&twice), Some(routing("fraud")));
     }
 
     #[test]
-    fn bytes_that_are_no_message_are_refused() {
+    fn bytes_that_are_no_message_go_nowhere() {
         for garbage in [&b"\xff\xff\xff"[..], b"\x0a\x05ab", b"\x07", b"\x32\x05ab"] {
-            let failure = Routing::read(garbage).unwrap_err();
-            assert_eq!(failure.reason, Reason::RequestMalformed);
-            assert!(failure.message.starts_with("the message cannot be read: "), "{failure:?}");
+            assert_eq!(Routing::of(garbage), None);
         }
     }
 }

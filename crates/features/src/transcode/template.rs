@@ -3,6 +3,7 @@
 
 mod block;
 mod shape;
+mod windows;
 
 use super::{
     fields::Fields,

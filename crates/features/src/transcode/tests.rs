@@ -92,7 +92,9 @@ struct Ways {
 fn ways(requests: &[&[u8]]) -> Ways {
     let (plan, limits) = (plan(), Limits::default());
     let call = Call { prefixed: true, ..Call::new(&limits) };
-    let packer = read_all(&plan, requests, &call).expect("packs");
+    let scanned = requests.iter().map(|message| Request::scan(message, &limits));
+    let requests: Vec<_> = scanned.map(|request| request.expect("a message")).collect();
+    let packer = read_all(&plan, &requests, &call).expect("packs");
     let order = &packer.treatments.as_ref().expect("the first treatment has no template").order;
     Ways {
         templates: packer.template.hits,

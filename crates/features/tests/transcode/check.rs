@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use outrigger_core::Failure;
-use outrigger_features::{Limits, Metadata, Packed, Plan, Routing, reference};
-use outrigger_proto::outrigger::v1::ModelSelector;
+use outrigger_features::{Limits, Metadata, Packed, Plan, Request, Routing, reference};
+use outrigger_proto::outrigger::v1::{ModelSelector, PredictRequest};
 use prost::Message;
 
 use super::{answers, entropy::Entropy, models, requests};
@@ -49,7 +49,8 @@ fn both<'r>(plan: &Plan, requests: &[&'r [u8]], limits: &Limits) -> Both<'r> {
     if let [request] = requests {
         same_routing(request);
         let shared = Bytes::copy_from_slice(request);
-        same_tensors(plan.pack_shared(&shared, limits), reference::pack(plan, requests, limits));
+        let packed = Request::read(&shared, limits).and_then(|request| plan.pack_request(&request));
+        same_tensors(packed, reference::pack(plan, requests, limits));
     }
     same_tensors(plan.pack(requests, limits), reference::pack(plan, requests, limits))
 }
@@ -67,12 +68,12 @@ struct Head {
 
 /// Reads where a request goes both ways.
 fn same_routing(request: &[u8]) {
-    let expected = Head::decode(request).map(|Head { model, request_id, routing_key }| Routing {
-        model,
-        request_id,
-        routing_key,
-    });
-    assert_eq!(Routing::read(request).ok(), expected.ok());
+    let Some(routing) = Routing::of(request) else {
+        assert!(PredictRequest::decode(request).is_err());
+        return;
+    };
+    let Head { model, request_id, routing_key } = Head::decode(request).expect("a message");
+    assert_eq!(routing, Routing { model, request_id, routing_key });
 }
 
 fn same_tensors<'r>(

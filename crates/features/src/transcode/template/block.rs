@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::super::fields::Fields;
+use super::{super::fields::Fields, windows::Windows};
 use crate::{
     column::{Buffer, floats},
     plan::InputPlan,
@@ -24,6 +24,8 @@ pub(super) struct Block {
     /// order of slots.
     values: Vec<(usize, usize)>,
     runs: Vec<Run>,
+    /// If all of them are neighbours in this order.
+    windows: Option<Windows>,
 }
 
 /// Numbers that are neighbours in a row of a tensor.
@@ -47,6 +49,7 @@ impl Block {
             mask: Vec::with_capacity(bytes),
             values: Vec::with_capacity(values),
             runs: Vec::new(),
+            windows: None,
         }
     }
 
@@ -74,6 +77,10 @@ impl Block {
                 None => self.runs.push(Run { input, to, width, any, values: index..index + 1 }),
             }
         }
+        let positions = self.values.iter().map(|(_, position)| *position);
+        if self.runs.len() == 1 && positions.clone().is_sorted() {
+            self.windows = Windows::new(self.bytes.len(), positions);
+        }
     }
 
     /// Writes the values of the entries that `features` begin with; says what
@@ -87,7 +94,15 @@ impl Block {
         buffers: &mut [Buffer],
     ) -> Option<&'r [u8]> {
         let (entries, rest) = features.split_at_checked(self.bytes.len())?;
-        take(self, entries, row, buffers).then_some(rest)
+        let taken = match (&self.windows, self.runs.as_slice()) {
+            (Some(windows), [run]) => {
+                let to = run.place(row, buffers);
+                let finite = windows.take(entries, (&self.bytes, &self.mask), to)?;
+                finite || run.let_through(to)
+            }
+            _ => take(self, entries, row, buffers),
+        };
+        taken.then_some(rest)
     }
 
     /// Whether entries, of as many bytes as these, differ in nothing but their
@@ -114,19 +129,27 @@ impl Block {
     #[inline(always)]
     fn copy(&self, entries: &[u8], row: usize, buffers: &mut [Buffer]) -> bool {
         assert_eq!(entries.len(), self.bytes.len());
-        for run in &self.runs {
-            let (start, values) = (row * run.width + run.to, &self.values[run.values.clone()]);
-            let to = buffers[run.input].floats_mut(start, values.len());
+        self.runs.iter().all(|run| {
+            let (values, to) = (&self.values[run.values.clone()], run.place(row, buffers));
             // SAFETY: `push` notes nothing but where entries of this length have values.
-            if unsafe { copy_floats(entries, values, to) } {
-                continue;
-            }
-            if !run.any {
-                return false;
-            }
-            floats::quiet(to.as_flattened_mut());
+            unsafe { copy_floats(entries, values, to) || run.let_through(to) }
+        })
+    }
+}
+
+impl Run {
+    /// Where the numbers of a row go.
+    #[inline(always)]
+    fn place<'b>(&self, row: usize, buffers: &'b mut [Buffer]) -> &'b mut [[u8; 4]] {
+        buffers[self.input].floats_mut(row * self.width + self.to, self.values.len())
+    }
+
+    /// Whether numbers, not all of which are finite, may be so.
+    fn let_through(&self, numbers: &mut [[u8; 4]]) -> bool {
+        if self.any {
+            floats::quiet(numbers.as_flattened_mut());
         }
-        true
+        self.any
     }
 }
 

@@ -1,0 +1,199 @@
+//! Numbers that stand in the order of their tensor: a processor with AVX-512 and VBMI2
+//! moves the bytes of several by one instruction.
+
+/// Bytes of a window: a vector.
+const WIDTH: usize = 64;
+/// Bytes of a value, a float32.
+const VALUE: usize = 4;
+
+/// Entries, covered by windows that hold whole values. They overlap where a value would
+/// be cut in two.
+#[derive(Debug)]
+pub(super) struct Windows {
+    windows: Vec<Window>,
+    /// Bytes of the entries.
+    length: usize,
+    /// How many values all windows have.
+    values: usize,
+}
+
+#[derive(Debug)]
+struct Window {
+    /// Where it begins, in bytes.
+    at: usize,
+    /// The bytes of the values that are taken from it.
+    values: u64,
+    /// How many values these are.
+    count: usize,
+}
+
+impl Windows {
+    /// Windows on entries of so many bytes whose values begin at these positions,
+    /// ascending. `None` where the processor cannot use them, or they do not fit.
+    pub(super) fn new(length: usize, values: impl Iterator<Item = usize>) -> Option<Self> {
+        if length < WIDTH || !can_take() {
+            return None;
+        }
+        let mut these =
+            Self { windows: Vec::with_capacity(1 + length / (WIDTH - VALUE)), length, values: 0 };
+        let mut values = values.peekable();
+        // What is before `covered` is in a window.
+        let mut covered = 0;
+        while covered < length {
+            let at = covered.min(length - WIDTH);
+            let mut window = Window { at, values: 0, count: 0 };
+            covered = at + WIDTH;
+            while let Some(value) = values.next_if(|value| value + VALUE <= at + WIDTH) {
+                window.values |= 0b1111 << (value - at);
+                window.count += 1;
+            }
+            if let Some(cut) = values.peek() {
+                covered = covered.min(*cut);
+            }
+            these.values += window.count;
+            these.windows.push(window);
+        }
+        Some(these)
+    }
+
+    /// Copies the values of entries and says whether all are finite; `None` if a byte
+    /// differs from those of `expected` where `mask` says that it must not.
+    ///
+    /// # Panics
+    /// If there are not as many bytes and values as the windows were made for.
+    #[inline]
+    pub(super) fn take(
+        &self,
+        entries: &[u8],
+        (expected, mask): (&[u8], &[u8]),
+        to: &mut [[u8; VALUE]],
+    ) -> Option<bool> {
+        assert_eq!([entries.len(), expected.len(), mask.len()], [self.length; 3]);
+        assert_eq!(to.len(), self.values);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: there are no windows where the processor lacks what this is compiled
+        // for, and all of them are within what was just measured.
+        return unsafe { x86_64::take(&self.windows, entries, (expected, mask), to) };
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("there are no windows")
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+use x86_64::can_take;
+
+#[cfg(not(target_arch = "x86_64"))]
+fn can_take() -> bool {
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use std::{
+        arch::{is_x86_feature_detected as has, x86_64::*},
+        sync::LazyLock,
+    };
+
+    use super::{VALUE, Window};
+    use crate::column::floats;
+
+    /// Whether the processor has what [`take`] is compiled for.
+    pub(super) fn can_take() -> bool {
+        static CAN: LazyLock<bool> = LazyLock::new(|| {
+            has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512vbmi2")
+        });
+        *CAN
+    }
+
+    /// As [`super::Windows::take`].
+    ///
+    /// # Safety
+    /// Every window is within all of the bytes, and `to` has room for what they hold;
+    /// none holds more than 8 values, as the shortest entry has 11 bytes.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2")]
+    pub(super) unsafe fn take(
+        windows: &[Window],
+        entries: &[u8],
+        (expected, mask): (&[u8], &[u8]),
+        to: &mut [[u8; VALUE]],
+    ) -> Option<bool> {
+        let exponent = _mm256_set1_epi32(floats::EXPONENT.cast_signed());
+        let carry = _mm256_set1_epi32(floats::CARRY.cast_signed());
+        let (mut differs, mut overflows) = (_mm512_setzero_si512(), _mm256_setzero_si256());
+        let mut to = to.as_mut_ptr();
+        for Window { at, values, count } in windows {
+            // SAFETY: the window is within all three.
+            let [found, expected, mask] = [entries, expected, mask]
+                .map(|bytes| unsafe { _mm512_loadu_si512(bytes.as_ptr().add(*at).cast()) });
+            let differ = _mm512_and_si512(_mm512_xor_si512(found, expected), mask);
+            differs = _mm512_or_si512(differs, differ);
+            let packed = _mm512_castsi512_si256(_mm512_maskz_compress_epi8(*values, found));
+            let overflow = _mm256_add_epi32(_mm256_and_si256(packed, exponent), carry);
+            overflows = _mm256_or_si256(overflows, overflow);
+            // SAFETY: so many are stored and no more, and there is room for those of all.
+            to = unsafe {
+                _mm256_mask_storeu_epi32(to.cast(), (1 << count) - 1, packed);
+                to.add(*count)
+            };
+        }
+        let same = _mm512_test_epi8_mask(differs, differs) == 0;
+        same.then(|| _mm256_movemask_ps(_mm256_castsi256_ps(overflows)) == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Entries of these lengths, each ending with a value, and what must be the same.
+    fn entries(lengths: &[usize], bits: impl Fn(usize) -> u32) -> (Vec<u8>, Vec<u8>) {
+        let (mut bytes, mut mask) = (Vec::new(), Vec::new());
+        for (index, length) in lengths.iter().enumerate() {
+            bytes.extend((VALUE..*length).map(|at| (at * 7 + index) as u8));
+            bytes.extend(bits(index).to_le_bytes());
+            mask.resize(bytes.len() - VALUE, 0xff);
+            mask.resize(bytes.len(), 0);
+        }
+        (bytes, mask)
+    }
+
+    proptest! {
+        #[test]
+        fn values_are_copied_and_what_is_not_finite_or_differs_is_found(
+            sent in prop::collection::vec((11_usize..90, prop::bool::weighted(0.8)), 1..40),
+            odd in prop::option::of((any::<prop::sample::Index>(), 0..3_usize)),
+            changed in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let lengths: Vec<_> = sent.iter().map(|(length, _)| *length).collect();
+            let ends = lengths.iter().scan(0, |end, length| { *end += length; Some(*end) });
+            let named: Vec<_> = ends.zip(&sent).enumerate()
+                .filter(|(_, (_, (_, named)))| *named)
+                .map(|(index, (end, _))| (index, end - VALUE)).collect();
+            let (expected, mask) = entries(&lengths, |index| index as u32);
+            let Some(windows) = Windows::new(expected.len(), named.iter().map(|(_, at)| *at)) else {
+                prop_assert!(expected.len() < WIDTH || !can_take());
+                return Ok(());
+            };
+            let odd = odd.map(|(at, which)| {
+                (at.index(lengths.len()), [f32::NAN, f32::INFINITY, -f32::NAN][which])
+            });
+            let bits = |index: usize| match odd {
+                Some((at, value)) if at == index => f32::to_bits(value),
+                _ => (index as f32 * 1.5 - f32::MAX).to_bits(),
+            };
+            let (mut found, _) = entries(&lengths, bits);
+            let changed = changed.map(|at| at.index(found.len())).filter(|at| mask[*at] != 0);
+            if let Some(at) = changed {
+                found[at] ^= 0x10;
+            }
+            let mut to = vec![[0; VALUE]; named.len()];
+            let finite = windows.take(&found, (&expected, &mask), &mut to);
+            let all_finite = odd.is_none_or(|(at, _)| named.iter().all(|(index, _)| *index != at));
+            prop_assert_eq!(finite, changed.is_none().then_some(all_finite));
+            let copied: Vec<_> = named.iter().map(|(index, _)| bits(*index).to_le_bytes()).collect();
+            prop_assert_eq!(to, copied);
+        }
+    }
+}
