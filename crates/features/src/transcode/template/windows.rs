@@ -5,6 +5,9 @@
 const WIDTH: usize = 64;
 /// Bytes of a value, a float32.
 const VALUE: usize = 4;
+/// So many values are taken from one window. More there are not: the shortest entry that
+/// ends with one has 11 bytes.
+const MOST: usize = 8;
 
 /// Entries, covered by windows that hold whole values. They overlap where a value would
 /// be cut in two.
@@ -46,6 +49,9 @@ impl Windows {
             while let Some(value) = values.next_if(|value| value + VALUE <= at + WIDTH) {
                 window.values |= 0b1111 << (value - at);
                 window.count += 1;
+            }
+            if window.count > MOST {
+                return None;
             }
             if let Some(cut) = values.peek() {
                 covered = covered.min(*cut);
@@ -108,8 +114,8 @@ mod x86_64 {
     /// As [`super::Windows::take`].
     ///
     /// # Safety
-    /// Every window is within all of the bytes, and `to` has room for what they hold;
-    /// none holds more than 8 values, as the shortest entry has 11 bytes.
+    /// Every window is within all of the bytes, and has at most [`super::MOST`] values;
+    /// `to` has room for those of all.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2")]
     pub(super) unsafe fn take(
         windows: &[Window],
