@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     load: LoadArguments,
     #[command(flatten)]
-    access: access::Options,
+    access: access::Scoped,
     /// A process whose CPU time to tell, under a name of your choice; may be given
     /// several times
     #[arg(long = "pid", value_name = "NAME=PID", value_parser = process, help_heading = "Report")]
@@ -82,7 +82,7 @@ struct TargetArguments {
     #[arg(long, value_name = "DIGEST", requires = "model", conflicts_with = "tag")]
     digest: Option<String>,
     /// TensorFlow Serving: it is sent the tensors of the same requests, without a
-    /// control plane
+    /// control plane, and not what the environment says of TLS and credentials
     #[arg(
         long,
         value_name = "HOST:PORT|unix:PATH",
@@ -246,6 +246,10 @@ impl Arguments {
         let Self { target, requests, load, access, processes, .. } = self;
         let plan = requests.file().map(|file| outrigger_bench::read_plan(&file)).transpose();
         let (address, target) = target.read(requests.form)?;
+        let access = match target {
+            Target::Model { .. } => access.all,
+            Target::Servable(_) => access.explicit,
+        };
         Ok(Job {
             server: server(&address, access.into())?,
             target,

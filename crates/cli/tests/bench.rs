@@ -10,6 +10,7 @@ use std::{
     thread,
 };
 
+use outrigger_testkit::saved_model::Linear;
 use serde_json::{Value, json};
 
 const SCORES: &str = r#"{"scores": [{"id": "a", "score": 0.5}]}"#;
@@ -131,6 +132,36 @@ fn nobody_there_exits_with_1() {
     let output = short_run(([127, 0, 0, 1], 9).into(), &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("no answer from 127.0.0.1:9"));
+}
+
+#[test]
+fn the_environment_is_for_the_control_plane_and_not_for_the_engine() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let model = Linear { user: vec![1.0], treatment: vec![1.0], bias: 0.0 }.model();
+    let metadata = directory.path().join("metadata.json");
+    fs::write(&metadata, model.metadata.to_string()).expect("written");
+    let called = |arguments: &[&str], environment: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
+        command.arg("bench").args(arguments).args(["--max", "--metadata"]).arg(&metadata);
+        command.envs(environment.iter().copied());
+        let output = command.output().expect("the binary runs");
+        (output.status.code(), text(&output.stderr))
+    };
+    let direct = ["--direct", "127.0.0.1:9", "--servable", "churn"];
+    let variables = ["CA", "CERT", "KEY", "TOKEN"].map(|name| format!("OUTRIGGER_{name}_FILE"));
+    let missing = "/no/such/file";
+    let mut environment: Vec<_> =
+        variables.iter().map(|variable| (variable.as_str(), missing)).collect();
+    environment.push(("OUTRIGGER_SERVER_NAME", "outrigger.models.svc"));
+    let (code, error) = called(&direct, &environment);
+    assert!(code == Some(1) && error.contains("no answer from 127.0.0.1:9"), "{error}");
+    let server = ["--server", "127.0.0.1:9", "--model", "churn"];
+    let (code, error) = called(&server, &environment);
+    assert!(code == Some(64) && error.contains(missing), "{error}");
+    for option in ["--ca", "--token-file"] {
+        let (code, error) = called(&[&direct[..], &[option, "/not/there"]].concat(), &environment);
+        assert!(code == Some(64) && error.contains("/not/there"), "{error}");
+    }
 }
 
 #[test]
