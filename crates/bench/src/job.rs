@@ -32,9 +32,9 @@ pub struct Job {
     pub connections: usize,
     /// Threads that send.
     pub threads: usize,
-    /// Requests under way at once: in a closed loop so many, in an open loop at
-    /// most so many; those beyond fail with `CLIENT_SATURATED`.
-    /// None: 64 and 4096.
+    /// Requests under way at once, at least 1 a thread: in a closed loop so many, in an
+    /// open loop at most so many; those beyond fail with `CLIENT_SATURATED`.
+    /// None: 64 and 4096, or as many as threads.
     pub in_flight: Option<usize>,
     /// How long to wait for an answer; the server is told.
     pub timeout: Duration,
@@ -85,10 +85,27 @@ pub enum Load {
 
 impl Job {
     pub(crate) fn in_flight(&self, pace: Pace) -> usize {
-        self.in_flight.unwrap_or(match pace {
+        let usual = match pace {
             Pace::Closed => 64,
             Pace::Open { .. } => 4096,
-        })
+        };
+        self.in_flight.unwrap_or_else(|| self.threads.max(usual))
+    }
+
+    /// Makes sure that each thread has a part in everything.
+    ///
+    /// # Errors
+    /// One would have none.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Self { connections, threads, in_flight, .. } = self;
+        let parts = [("connections", Some(*connections)), ("requests under way", *in_flight)];
+        for (what, given) in parts {
+            if let Some(few) = given.filter(|given| given < threads) {
+                let error = format!("{threads} threads need at least as many {what}, not {few}");
+                return Err(Error::Options(error));
+            }
+        }
+        Ok(())
     }
 
     /// The model's features.

@@ -167,7 +167,7 @@ async fn keep_ticking() {
     }
 }
 
-/// A thread's part of `all`, at least 1.
+/// A thread's part of `all`.
 fn share(all: usize, index: usize, threads: usize) -> usize {
-    (all / threads + usize::from(index < all % threads)).max(1)
+    all / threads + usize::from(index < all % threads)
 }

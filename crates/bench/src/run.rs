@@ -13,10 +13,12 @@ use crate::{
 /// Does what `job` says; blocks for as long as that takes.
 ///
 /// # Errors
-/// Before the run: the server is not there, or refuses the first request.
+/// Before the run: the job is impossible, the server is not there, or it refuses the
+/// first request.
 /// Failures during the run are counted, and no error.
 pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
-    // A process that is not there is told before anything is sent.
+    // What cannot be is told before anything is sent.
+    job.check()?;
     cpu::find(&job.processes)?;
     let prepared = runtime()?.block_on(async {
         tokio::select! {

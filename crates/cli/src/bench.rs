@@ -171,14 +171,15 @@ struct LoadArguments {
     /// How long to send before that
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     warmup: Duration,
-    /// Connections to the server; over HTTP as many more as requests are under way
-    #[arg(long, value_name = "N", default_value = "2", value_parser = positive)]
-    connections: usize,
+    /// Connections to the server, at least one a thread; over HTTP as many more as
+    /// requests are under way [default: 2, or as many as threads]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    connections: Option<usize>,
     /// Threads that send
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     threads: usize,
-    /// Requests under way at once; in an open loop those beyond fail with
-    /// CLIENT_SATURATED [default: 64, in an open loop 4096]
+    /// Requests under way at once, at least one a thread; in an open loop those beyond
+    /// fail with CLIENT_SATURATED [default: 64, in an open loop 4096]
     #[arg(long, value_name = "N", value_parser = positive)]
     in_flight: Option<usize>,
     /// How long to wait for an answer; the server is told
@@ -258,7 +259,7 @@ impl Arguments {
             load: load.mode()?,
             duration: load.duration,
             warmup: load.warmup,
-            connections: load.connections,
+            connections: load.connections.unwrap_or(load.threads.max(2)),
             threads: load.threads,
             in_flight: load.in_flight,
             timeout: load.timeout,

@@ -190,6 +190,17 @@ fn mistakes_exit_with_64_and_say_what_is_wrong() {
     refused(&[&asked[..], &["--max", "--form", "kv"]].concat(), "metadata.json");
     refused(&[&asked[..], &["--max", "--pid", "engine"]].concat(), "NAME=PID");
     refused(&[&asked[..], &["--max", "--pid", "engine=4294967295"]].concat(), "/proc/4294967295");
+    let taken = ["--max", "--pid", "client=1"];
+    refused(&[&asked[..], &taken].concat(), "client is the name of this process itself");
+    let twice = ["--max", "--pid", "engine=1", "--pid", "engine=2"];
+    refused(&[&asked[..], &twice].concat(), "two processes are called engine");
+    let few = ["--max", "--threads", "3", "--connections", "2"];
+    refused(&[&asked[..], &few].concat(), "3 threads need at least as many connections, not 2");
+    let few = ["--max", "--threads", "3", "--in-flight", "1"];
+    refused(
+        &[&asked[..], &few].concat(),
+        "3 threads need at least as many requests under way, not 1",
+    );
     refused(&["--package", "churn", "--max"], "--server");
     refused(&["--direct", "nowhere", "--servable", "churn", "--max"], "HOST:PORT");
     refused(&["--direct", "127.0.0.1:9", "--package", "churn", "--max"], "--servable");
