@@ -5,9 +5,7 @@ use std::{sync::Arc, time::Duration};
 use outrigger_features::Plan;
 use outrigger_proto::outrigger::v1::ModelSelector;
 
-use crate::{
-    Arrivals, Error, Failure, Form, Process, Servable, Server, Source, Stop, worker::Pace,
-};
+use crate::{Arrivals, Error, Failure, Form, Process, Servable, Server, Source, Stop};
 
 /// A load generator's task.
 #[derive(Debug, Clone)]
@@ -83,12 +81,26 @@ pub enum Load {
     },
 }
 
+impl Load {
+    /// Its name in reports.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate { .. } => "rate",
+            Self::Max => "max",
+            Self::FindRate { .. } => "find-rate",
+        }
+    }
+
+    /// Whether what is reported is of an open loop.
+    pub(crate) const fn is_open(self) -> bool {
+        !matches!(self, Self::Max)
+    }
+}
+
 impl Job {
-    pub(crate) fn in_flight(&self, pace: Pace) -> usize {
-        let usual = match pace {
-            Pace::Closed => 64,
-            Pace::Open { .. } => 4096,
-        };
+    /// Requests under way at once, in an open loop or a closed one.
+    pub(crate) fn in_flight(&self, open: bool) -> usize {
+        let usual = if open { 4096 } else { 64 };
         self.in_flight.unwrap_or_else(|| self.threads.max(usual))
     }
 

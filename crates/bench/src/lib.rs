@@ -44,7 +44,7 @@ pub use self::{
     failure::Failure,
     job::{Job, Load, Target},
     progress::{Observer, Progress},
-    report::{Phase, Quantiles, Report, Step},
+    report::{Phase, Quantiles, Report, Settings, Step},
     requests::{Form, Shape, Source, read_plan},
     run::run,
     servable::Servable,

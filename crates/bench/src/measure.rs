@@ -113,7 +113,7 @@ impl Measurement {
             client,
             messages: Arc::clone(&prepared.messages),
             pace: self.pace,
-            in_flight: share(job.in_flight(self.pace), index, job.threads),
+            in_flight: share(job.in_flight(self.pace.rate().is_some()), index, job.threads),
             timeout: job.timeout,
             share: (index, job.threads),
             tally: Arc::default(),

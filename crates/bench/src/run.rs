@@ -33,9 +33,9 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
     match job.load {
         Load::Rate { rate, arrivals } => {
             let measured = once(Pace::Open { rate, arrivals })?;
-            Ok(Report::new("rate", Some(rate), &prepared, measured))
+            Ok(Report::new(job, Some(rate), &prepared, measured))
         }
-        Load::Max => Ok(Report::new("max", None, &prepared, once(Pace::Closed)?)),
+        Load::Max => Ok(Report::new(job, None, &prepared, once(Pace::Closed)?)),
         Load::FindRate { p99, step, arrivals } => {
             let goal = Goal { p99, step, duration: job.duration, arrivals };
             // A step's warm-up should be short beside the step, but its window begin when
@@ -43,7 +43,7 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
             let warmup = |duration: Duration| job.warmup.min(duration / 5).max(p99);
             let found = goal.find(|pace, duration| measure(pace, warmup(duration), duration))?;
             let abandoned = found.abandoned.map(|error| error.to_string());
-            let report = Report::new("find-rate", found.rate, &prepared, found.measured);
+            let report = Report::new(job, found.rate, &prepared, found.measured);
             Ok(Report { steps: found.steps, abandoned, ..report })
         }
     }

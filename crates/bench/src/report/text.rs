@@ -12,6 +12,7 @@ impl fmt::Display for Report {
         }
         let interrupted = if self.interrupted { ", interrupted" } else { "" };
         writeln!(f, "{mode}, {form}, {duration_seconds} s{interrupted}")?;
+        writeln!(f, "settings    {}", self.settings)?;
         writeln!(f, "users       {users} a request")?;
         if let Some(treatments) = self.treatments {
             writeln!(f, "treatments  {treatments} a user")?;

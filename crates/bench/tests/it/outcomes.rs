@@ -8,7 +8,7 @@ use std::{
 
 use outrigger_bench::{Error, Form, Job, Load, Process};
 use outrigger_testkit::engine::{Predicting, Received, floats};
-use serde_json::Value::Null;
+use serde_json::{Value::Null, json};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -195,6 +195,30 @@ fn a_process_that_is_not_there_is_told_before_the_run() {
 }
 
 #[test]
+fn a_report_says_what_was_asked_for() {
+    let server = ControlPlane::willing();
+    let job = model_job(server.grpc, &Package::linear(), Some(Form::Columnar), Load::Max);
+    let (duration, warmup) = (Duration::from_millis(100), Duration::from_millis(50));
+    let short = Job { duration, warmup, connections: 3, threads: 2, ..job };
+    let report = run(&short);
+    let expected = json!({
+        "form": "columnar",
+        "duration_seconds": 0.1,
+        "warmup_seconds": 0.05,
+        "connections": 3,
+        "threads": 2,
+        "in_flight": 64,
+    });
+    assert_eq!(json_of(&report)["settings"], expected);
+    let told = "settings    form columnar, duration 0.1 s, warm-up 0.05 s, connections 3, \
+                threads 2, in flight 64\n";
+    assert!(report.to_string().contains(told), "{report}");
+    assert_eq!(run(&Job { load: rate(100.0), ..short.clone() }).settings.in_flight, 4096);
+    let given = run(&Job { in_flight: Some(5), ..short });
+    assert_eq!(given.settings.in_flight, 5);
+}
+
+#[test]
 fn a_report_has_the_keys_that_scripts_read() {
     let server = ControlPlane::willing();
     let report = json_of(&run(&model_job(server.grpc, &Package::linear(), None, Load::Max)));
@@ -214,6 +238,7 @@ fn a_report_has_the_keys_that_scripts_read() {
         "requests",
         "response_bytes",
         "send_delay_ms",
+        "settings",
         "throughput",
         "treatments",
         "users",
