@@ -43,7 +43,7 @@ pub use self::{
     error::Error,
     failure::Failure,
     job::{Job, Load, Target},
-    progress::{Observer, Progress},
+    progress::{Figures, Observer, Progress},
     report::{Phase, Quantiles, Report, Settings, Step},
     requests::{Form, Shape, Source, read_plan},
     run::run,

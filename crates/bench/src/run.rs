@@ -26,10 +26,11 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
             _ = job.stop.requested() => Err(Error::Interrupted),
         }
     })?;
-    let mut measure = |pace, warmup, duration| {
-        Measurement { pace, warmup, duration }.run(job, &prepared, observer)
+    let mut measure = |measurement: Measurement| measurement.run(job, &prepared, observer);
+    let mut once = |pace| {
+        let (warmup, duration) = (job.warmup, job.duration);
+        measure(Measurement { phase: None, pace, warmup, duration })
     };
-    let mut once = |pace| measure(pace, job.warmup, job.duration);
     match job.load {
         Load::Rate { rate, arrivals } => {
             let measured = once(Pace::Open { rate, arrivals })?;
@@ -41,7 +42,10 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
             // A step's warm-up should be short beside the step, but its window begin when
             // the first answers are in: only then are there as many as requests.
             let warmup = |duration: Duration| job.warmup.min(duration / 5).max(p99);
-            let found = goal.find(|pace, duration| measure(pace, warmup(duration), duration))?;
+            let found = goal.find(|phase, pace, duration| {
+                let (phase, warmup) = (Some(phase), warmup(duration));
+                measure(Measurement { phase, pace, warmup, duration })
+            })?;
             let abandoned = found.abandoned.map(|error| error.to_string());
             let report = Report::new(job, found.rate, &prepared, found.measured);
             Ok(Report { steps: found.steps, abandoned, ..report })

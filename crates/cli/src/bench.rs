@@ -1,16 +1,16 @@
 //! `outrigger bench`: how much a server answers, how late, at what cost.
 
 mod interrupt;
+mod progress;
 
 use std::{path::PathBuf, time::Duration};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use outrigger_bench::{
-    Arrivals, Error, Form, Job, Load, Process, Progress, Servable, Server, Shape, Source, Stop,
-    Target, Tls,
+    Arrivals, Error, Form, Job, Load, Process, Servable, Server, Shape, Source, Stop, Target, Tls,
 };
 use outrigger_tools::{Access, ModelArgument, Terms};
 
+use self::progress::Teller;
 use crate::{
     access,
     exit::{self, Exit, Output},
@@ -55,7 +55,8 @@ pub(crate) struct Arguments {
     /// How to print it
     #[arg(short, long, value_enum, default_value_t, help_heading = "Report")]
     output: Output,
-    /// No progress on standard error, which otherwise shows on a terminal
+    /// No progress on standard error, where it otherwise shows: on a terminal every
+    /// second, elsewhere a line every 10 seconds
     #[arg(long, help_heading = "Report")]
     quiet: bool,
 }
@@ -211,11 +212,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let (output, quiet) = (arguments.output, arguments.quiet);
     let job = arguments.job()?;
     interrupt::heed(job.stop.clone())?;
-    let bar = progress_bar(quiet);
-    let report = outrigger_bench::run(&job, &mut |progress: &Progress| {
-        bar.set_message(progress.to_string());
-    });
-    bar.finish_and_clear();
+    let mut teller = Teller::new(quiet);
+    let report = outrigger_bench::run(&job, &mut |progress| teller.tell(progress));
+    teller.finish();
     let report = report.map_err(failed)?;
     match output {
         Output::Text => exit::print(&report)?,
@@ -225,13 +224,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         return Err(Exit::Interrupted);
     }
     report.problem().map_or(Ok(()), |problem| Err(Exit::Failed(problem)))
-}
-
-/// A line on standard error, where that is a terminal.
-fn progress_bar(quiet: bool) -> ProgressBar {
-    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let style = ProgressStyle::with_template("{msg}").expect("a valid template");
-    ProgressBar::with_draw_target(None, target).with_style(style)
 }
 
 fn failed(error: Error) -> Exit {
