@@ -5,7 +5,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::mpsc::{self, Sender},
     thread,
 };
@@ -25,28 +25,31 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A status and a body.
+type Answer = (&'static str, &'static str);
+
 /// An HTTP server that answers each connection's first request with scores, and
 /// those after it with `later`.
-fn server(later: (&'static str, &'static str)) -> SocketAddr {
-    telling_server(later, mpsc::channel().0)
+fn server(later: Answer) -> SocketAddr {
+    telling_server(Some(later), mpsc::channel().0)
 }
 
-/// The same; it tells of each answer.
-fn telling_server(later: (&'static str, &'static str), answered: Sender<()>) -> SocketAddr {
+/// The same, or one that never answers the later ones; it tells of each request.
+fn telling_server(later: Option<Answer>, asked: Sender<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     thread::spawn(move || {
         for caller in listener.incoming().map_while(Result::ok) {
-            let answered = answered.clone();
-            thread::spawn(move || converse(&caller, later, &answered));
+            let asked = asked.clone();
+            thread::spawn(move || converse(&caller, later, &asked));
         }
     });
     address
 }
 
-fn converse(mut caller: &TcpStream, later: (&str, &str), answered: &Sender<()>) {
+fn converse(mut caller: &TcpStream, later: Option<Answer>, asked: &Sender<()>) {
     let mut reader = BufReader::new(caller);
-    let mut answer = ("200 OK", SCORES);
+    let mut answer = Some(("200 OK", SCORES));
     loop {
         let lines = reader.by_ref().lines().map_while(Result::ok);
         let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
@@ -54,12 +57,12 @@ fn converse(mut caller: &TcpStream, later: (&str, &str), answered: &Sender<()>) 
         let Some(length) = length else { return };
         let mut body = vec![0; length.parse().expect("a length")];
         reader.read_exact(&mut body).expect("a body");
-        let (status, body) = answer;
+        // Not every test listens.
+        let _ = asked.send(());
+        let Some((status, body)) = answer else { continue };
         let length = body.len();
         write!(caller, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}")
             .expect("the caller is there");
-        // Not every test listens.
-        let _ = answered.send(());
         answer = later;
     }
 }
@@ -80,6 +83,22 @@ fn short_run(server: SocketAddr, further: &[&str]) -> Output {
     arguments.extend(["--rate", "100", "--warmup", "0s", "--duration", "200ms"]);
     arguments.extend(further);
     bench(&arguments)
+}
+
+/// A run of hours of a request over HTTP.
+fn long_run(directory: &tempfile::TempDir, server: SocketAddr, load: &[&str]) -> Child {
+    let server = server.to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
+    command.args(["bench", "--server", &server, "--model", "churn", "--request"]);
+    command.arg(request(directory)).args(["--duration", "1h", "--warmup", "0s"]).args(load);
+    command.args(["-o", "json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the binary runs")
+}
+
+/// Presses Ctrl-C.
+fn interrupt(child: &Child) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("kill runs").success());
 }
 
 #[test]
@@ -107,27 +126,40 @@ fn failed_requests_are_reported_and_exit_with_1() {
 
 #[test]
 fn an_interrupted_run_reports_what_it_has_measured() {
-    let (answered, answers) = mpsc::channel();
-    let server = telling_server(("200 OK", SCORES), answered);
+    let (asked, requests) = mpsc::channel();
+    let server = telling_server(Some(("200 OK", SCORES)), asked);
     let directory = tempfile::tempdir().expect("a directory");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
-    command.args(["bench", "--server", &server.to_string(), "--model", "churn", "--request"]);
-    command.arg(request(&directory)).args(["--rate", "100", "--duration", "1h", "--warmup", "0s"]);
-    let child = command
-        .args(["-o", "json", "--quiet"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let child = child.expect("the binary runs");
-    assert_eq!(answers.iter().take(20).count(), 20, "the run goes on");
-    let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("kill runs").success());
+    let child = long_run(&directory, server, &["--rate", "100"]);
+    assert_eq!(requests.iter().take(20).count(), 20, "the run goes on");
+    interrupt(&child);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert_eq!(text(&output.stderr), "outrigger: interrupted\n");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(report["interrupted"] == true && report["errors"] == json!({}), "{report}");
     assert!(report["ok"].as_u64().is_some_and(|ok| ok >= 10), "{report}");
+}
+
+#[test]
+fn a_second_interrupt_does_not_wait_for_answers() {
+    let (asked, requests) = mpsc::channel();
+    let server = telling_server(None, asked);
+    let closed = ["--max", "--in-flight", "1", "--connections", "1", "--timeout", "1h"];
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut child = long_run(&directory, server, &closed);
+    // One to try it, the first of the run, and one that is never answered.
+    assert_eq!(requests.iter().take(3).count(), 3, "the run goes on");
+    // Those that come before the last one was noticed count as one with it.
+    let ended = (0..10_000).any(|_| {
+        interrupt(&child);
+        child.try_wait().expect("a child").is_some()
+    });
+    if !ended {
+        child.kill().expect("killed");
+    }
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert_eq!((text(&output.stdout), text(&output.stderr)), Default::default(), "no report");
 }
 
 #[test]
