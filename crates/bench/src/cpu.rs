@@ -1,6 +1,10 @@
 //! The CPU time of processes, our own among them.
 
-use std::{collections::BTreeMap, fs, io, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    time::Duration,
+};
 
 use rustix::{
     param::clock_ticks_per_second,
@@ -53,12 +57,23 @@ impl Times {
     }
 }
 
-/// Makes sure that all processes are there.
+/// Makes sure that all processes are there, each under a name of its own.
 ///
 /// # Errors
 /// One of them is not.
 pub(crate) fn find(processes: &[Process]) -> Result<(), Error> {
-    processes.iter().try_for_each(|process| of(process).map(drop))
+    let mut names = BTreeSet::new();
+    for process in processes {
+        let name = process.name.as_str();
+        if name == CLIENT {
+            return Err(Error::Options(format!("{CLIENT} is the name of this process itself")));
+        }
+        if !names.insert(name) {
+            return Err(Error::Options(format!("two processes are called {name}")));
+        }
+        of(process)?;
+    }
+    Ok(())
 }
 
 fn own() -> Duration {

@@ -19,6 +19,9 @@ pub enum Error {
     /// A request, or what it should be made of, is of no use.
     #[error("{0}")]
     Request(String),
+    /// What was asked for does not go together.
+    #[error("{0}")]
+    Options(String),
     /// The server cannot be reached.
     #[error("no answer from {server}: {}", failure.message)]
     Unreachable {
@@ -41,6 +44,6 @@ pub enum Error {
 impl Error {
     /// Whether the fault lies with the command line or a file it names.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::File { .. } | Self::Request(_))
+        matches!(self, Self::File { .. } | Self::Options(_) | Self::Request(_))
     }
 }

@@ -46,9 +46,9 @@ impl Goal {
     /// That of the first measurement. What a later one says ends the search.
     pub(crate) fn find(
         self,
-        mut measure: impl FnMut(Pace, Duration) -> Result<Measured, Error>,
+        mut measure: impl FnMut(Phase, Pace, Duration) -> Result<Measured, Error>,
     ) -> Result<Found, Error> {
-        let last = measure(Pace::Closed, self.step)?;
+        let last = measure(Phase::Estimate, Pace::Closed, self.step)?;
         let estimate = last.throughput();
         let held = self.is_kept_by(&last);
         let steps = vec![Step::new(Phase::Estimate, Pace::Closed, &last, held)];
@@ -81,7 +81,7 @@ struct Search<M> {
     steps: Vec<Step>,
 }
 
-impl<M: FnMut(Pace, Duration) -> Result<Measured, Error>> Search<M> {
+impl<M: FnMut(Phase, Pace, Duration) -> Result<Measured, Error>> Search<M> {
     /// The rate that is confirmed, if one is.
     fn run(&mut self, estimate: f64) -> Result<Option<f64>, Error> {
         self.go_on()?;
@@ -97,7 +97,7 @@ impl<M: FnMut(Pace, Duration) -> Result<Measured, Error>> Search<M> {
             Phase::Estimate | Phase::Search => self.goal.step,
             Phase::Confirm => self.goal.duration,
         };
-        let measured = (self.measure)(pace, duration)?;
+        let measured = (self.measure)(phase, pace, duration)?;
         let held = self.goal.is_kept_by(&measured);
         self.steps.push(Step::new(phase, pace, &measured, held));
         if held && phase == Phase::Confirm {
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_found_is_confirmed_and_lowered_until_it_holds() {
-        let found = GOAL.find(|pace, duration| Ok(server(1000.0, pace, duration))).unwrap();
+        let found = GOAL.find(|_, pace, duration| Ok(server(1000.0, pace, duration))).unwrap();
         let rate = found.rate.unwrap();
         assert!((1000.0 / 1.1 / 1.031..=1000.0 / 1.1).contains(&rate), "{rate}");
         assert_eq!(found.measured.tally.ok, (rate * 10.0).round() as u64);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_rate_with_one_failure_is_not_held() {
-        let found = GOAL.find(|_, duration| {
+        let found = GOAL.find(|_, _, duration| {
             let mut measured = answers(10.0, 10.0, duration, FAST);
             measured.tally.fail(Failure::timeout());
             Ok(measured)
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_rate_that_answers_do_not_keep_up_with_is_not_held() {
         // A queue that has not grown to the bound of the latency yet.
-        let found = GOAL.find(|pace, duration| {
+        let found = GOAL.find(|_, pace, duration| {
             let due = pace.rate().unwrap_or(2000.0);
             Ok(answers(due, due.min(1000.0), duration, FAST))
         });
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn silence_is_not_held() {
-        let silent = |_, duration| Ok(measured(Tally::default(), duration));
+        let silent = |_, _, duration| Ok(measured(Tally::default(), duration));
         let found = GOAL.find(silent).unwrap();
         assert_eq!((found.rate, found.abandoned.is_none()), (None, true), "{found:?}");
     }
@@ -206,7 +206,7 @@ mod tests {
         let gone = || Error::Request("gone".to_owned());
         let steps_before = |end: usize| {
             let mut left = end;
-            GOAL.find(|pace, duration| {
+            GOAL.find(|_, pace, duration| {
                 left = left.checked_sub(1).ok_or_else(gone)?;
                 Ok(server(1000.0, pace, duration))
             })

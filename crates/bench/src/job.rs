@@ -5,9 +5,7 @@ use std::{sync::Arc, time::Duration};
 use outrigger_features::Plan;
 use outrigger_proto::outrigger::v1::ModelSelector;
 
-use crate::{
-    Arrivals, Error, Failure, Form, Process, Servable, Server, Source, Stop, worker::Pace,
-};
+use crate::{Arrivals, Error, Failure, Form, Process, Servable, Server, Source, Stop};
 
 /// A load generator's task.
 #[derive(Debug, Clone)]
@@ -32,9 +30,9 @@ pub struct Job {
     pub connections: usize,
     /// Threads that send.
     pub threads: usize,
-    /// Requests under way at once: in a closed loop so many, in an open loop at
-    /// most so many; those beyond fail with `CLIENT_SATURATED`.
-    /// None: 64 and 4096.
+    /// Requests under way at once, at least 1 a thread: in a closed loop so many, in an
+    /// open loop at most so many; those beyond fail with `CLIENT_SATURATED`.
+    /// None: 64 and 4096, or as many as threads.
     pub in_flight: Option<usize>,
     /// How long to wait for an answer; the server is told.
     pub timeout: Duration,
@@ -83,12 +81,43 @@ pub enum Load {
     },
 }
 
+impl Load {
+    /// Its name in reports.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate { .. } => "rate",
+            Self::Max => "max",
+            Self::FindRate { .. } => "find-rate",
+        }
+    }
+
+    /// Whether what is reported is of an open loop.
+    pub(crate) const fn is_open(self) -> bool {
+        !matches!(self, Self::Max)
+    }
+}
+
 impl Job {
-    pub(crate) fn in_flight(&self, pace: Pace) -> usize {
-        self.in_flight.unwrap_or(match pace {
-            Pace::Closed => 64,
-            Pace::Open { .. } => 4096,
-        })
+    /// Requests under way at once, in an open loop or a closed one.
+    pub(crate) fn in_flight(&self, open: bool) -> usize {
+        let usual = if open { 4096 } else { 64 };
+        self.in_flight.unwrap_or_else(|| self.threads.max(usual))
+    }
+
+    /// Makes sure that each thread has a part in everything.
+    ///
+    /// # Errors
+    /// One would have none.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Self { connections, threads, in_flight, .. } = self;
+        let parts = [("connections", Some(*connections)), ("requests under way", *in_flight)];
+        for (what, given) in parts {
+            if let Some(few) = given.filter(|given| given < threads) {
+                let error = format!("{threads} threads need at least as many {what}, not {few}");
+                return Err(Error::Options(error));
+            }
+        }
+        Ok(())
     }
 
     /// The model's features.

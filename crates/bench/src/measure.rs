@@ -16,11 +16,12 @@ use tokio::{
 };
 
 use crate::{
-    Error, Job,
+    Error, Job, Stop,
     client::Client,
     cpu::Times,
     prepare::Prepared,
-    progress::{Observer, Progress},
+    progress::{Figures, Observer, Progress},
+    report::Phase,
     tally::{Tally, Window},
     worker::{Pace, Worker},
 };
@@ -32,6 +33,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// What to measure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measurement {
+    /// What it is for, in a search for a rate.
+    pub(crate) phase: Option<Phase>,
     pub(crate) pace: Pace,
     /// Sent, but not counted.
     pub(crate) warmup: Duration,
@@ -113,7 +116,7 @@ impl Measurement {
             client,
             messages: Arc::clone(&prepared.messages),
             pace: self.pace,
-            in_flight: share(job.in_flight(self.pace), index, job.threads),
+            in_flight: share(job.in_flight(self.pace.rate().is_some()), index, job.threads),
             timeout: job.timeout,
             share: (index, job.threads),
             tally: Arc::default(),
@@ -122,8 +125,8 @@ impl Measurement {
         Ok((runtime, worker))
     }
 
-    /// Reads CPU times at both ends of the window and tells of progress in
-    /// between.
+    /// Reads CPU times at both ends of the window, and tells of progress before it and
+    /// in between.
     async fn watch(
         &self,
         job: &Job,
@@ -131,18 +134,37 @@ impl Measurement {
         tallies: &[Arc<Mutex<Tally>>],
         observer: &mut Observer<'_>,
     ) -> (Times, Times) {
-        job.stop.before(window.start).await;
+        let begin = window.start - self.warmup;
+        each_second(&job.stop, begin, window.start, |now| {
+            observer(&self.progress(now - begin, None));
+        })
+        .await;
         let before = Times::read(&job.processes);
-        let mut progress = Progress::new(self.pace.rate(), self.duration);
-        let mut tick = window.start + TICK;
-        while tick < window.end && !job.stop.before(tick).await {
-            progress.update(tick - window.start, tallies);
-            observer(&progress);
-            tick += TICK;
-        }
-        job.stop.before(window.end).await;
+        let mut figures = None;
+        each_second(&job.stop, window.start + TICK, window.end, |now| {
+            figures = Some(Figures::read(figures, tallies));
+            observer(&self.progress(now - window.start, figures));
+        })
+        .await;
         (before, Times::read(&job.processes))
     }
+
+    fn progress(&self, elapsed: Duration, measured: Option<Figures>) -> Progress {
+        let duration = if measured.is_some() { self.duration } else { self.warmup };
+        let (phase, offered_rate) = (self.phase, self.pace.rate());
+        Progress { phase, offered_rate, elapsed, duration, measured }
+    }
+}
+
+/// Calls `act` at `first` and every second from then on; returns at `end`, or when the
+/// run is stopped.
+async fn each_second(stop: &Stop, first: Instant, end: Instant, mut act: impl FnMut(Instant)) {
+    let mut tick = first;
+    while tick < end && !stop.before(tick).await {
+        act(tick);
+        tick += TICK;
+    }
+    stop.before(end).await;
 }
 
 /// A runtime on the calling thread.
@@ -167,7 +189,7 @@ async fn keep_ticking() {
     }
 }
 
-/// A thread's part of `all`, at least 1.
+/// A thread's part of `all`.
 fn share(all: usize, index: usize, threads: usize) -> usize {
-    (all / threads + usize::from(index < all % threads)).max(1)
+    all / threads + usize::from(index < all % threads)
 }

@@ -8,37 +8,42 @@ use std::{
 
 use hdrhistogram::Histogram;
 
-use crate::tally::Tally;
+use crate::{report::Phase, tally::Tally};
 
-/// Is told of progress once a second.
+/// Is told of progress when a warm-up begins, and once a second.
 pub type Observer<'a> = dyn FnMut(&Progress) + 'a;
 
 /// How far a measurement is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
+    /// What it is for, in a search for a rate.
+    pub phase: Option<Phase>,
     /// Requests due a second; none in a closed loop.
     pub offered_rate: Option<f64>,
-    /// What has passed of it.
+    /// What has passed of the warm-up, or of the measured time.
     pub elapsed: Duration,
-    /// How long it is.
+    /// How long that is.
     pub duration: Duration,
+    /// What was measured; none during the warm-up.
+    pub measured: Option<Figures>,
+}
+
+/// What was measured so far.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figures {
     /// Answers within the last second.
     pub answered: u64,
     /// Failures so far.
     pub failed: u64,
     /// The 99th percentile of the latency so far, in milliseconds.
     pub p99_ms: f64,
+    /// Answers so far.
     all: u64,
 }
 
-impl Progress {
-    pub(crate) fn new(offered_rate: Option<f64>, duration: Duration) -> Self {
-        let elapsed = Duration::ZERO;
-        Self { offered_rate, elapsed, duration, answered: 0, failed: 0, p99_ms: 0.0, all: 0 }
-    }
-
-    pub(crate) fn update(&mut self, elapsed: Duration, tallies: &[Arc<Mutex<Tally>>]) {
-        self.elapsed = elapsed;
+impl Figures {
+    /// The figures of now, a second after the `last`.
+    pub(crate) fn read(last: Option<Self>, tallies: &[Arc<Mutex<Tally>>]) -> Self {
         let (mut all, mut failed) = (0, 0);
         let mut latency: Option<Histogram<u64>> = None;
         for tally in tallies {
@@ -50,20 +55,26 @@ impl Progress {
                 None => latency = Some(tally.latency.clone()),
             }
         }
-        self.p99_ms = latency.map_or(0.0, |latency| latency.value_at_quantile(0.99) as f64 / 1e6);
-        self.answered = all - self.all;
-        (self.all, self.failed) = (all, failed);
+        let p99_ms = latency.map_or(0.0, |latency| latency.value_at_quantile(0.99) as f64 / 1e6);
+        Self { answered: all - last.map_or(0, |last| last.all), failed, p99_ms, all }
     }
 }
 
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { elapsed, duration, answered, failed, p99_ms, .. } = self;
-        let (elapsed, duration) = (elapsed.as_secs(), duration.as_secs());
-        write!(f, "{elapsed}/{duration} s  {answered}/s")?;
-        if let Some(rate) = self.offered_rate {
-            write!(f, " of {rate:.0}/s")?;
+        if let Some(phase) = self.phase {
+            write!(f, "{phase}  ")?;
         }
-        write!(f, "  p99 {p99_ms:.2} ms  {failed} failed")
+        if self.measured.is_none() {
+            f.write_str("warm-up ")?;
+        }
+        write!(f, "{}/{} s", self.elapsed.as_secs(), self.duration.as_secs_f64().ceil())?;
+        if let Some(rate) = self.offered_rate {
+            write!(f, "  {rate:.1}/s due")?;
+        }
+        if let Some(Figures { answered, failed, p99_ms, .. }) = self.measured {
+            write!(f, "  {answered}/s answered  p99 {p99_ms:.2} ms  {failed} failed")?;
+        }
+        Ok(())
     }
 }

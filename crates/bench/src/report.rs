@@ -1,6 +1,7 @@
 //! What a run has shown.
 
 mod problem;
+mod settings;
 mod text;
 
 use std::{collections::BTreeMap, ops::Not};
@@ -8,7 +9,8 @@ use std::{collections::BTreeMap, ops::Not};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::{measure::Measured, prepare::Prepared, worker::Pace};
+pub use self::settings::Settings;
+use crate::{Job, measure::Measured, prepare::Prepared, worker::Pace};
 
 /// The outcome of a run. As JSON it is what `outrigger bench -o json` prints.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -17,6 +19,8 @@ pub struct Report {
     pub mode: &'static str,
     /// `kv`, `columnar`, `json`, or `direct` for TensorFlow Serving itself.
     pub form: &'static str,
+    /// What it was told to be.
+    pub settings: Settings,
     /// How long was measured, without the warm-up.
     pub duration_seconds: f64,
     /// Requests due a second; none in a closed loop, or where no rate was found: all that
@@ -109,7 +113,7 @@ pub enum Phase {
 
 impl Report {
     pub(crate) fn new(
-        mode: &'static str,
+        job: &Job,
         offered_rate: Option<f64>,
         prepared: &Prepared,
         measured: Measured,
@@ -119,8 +123,9 @@ impl Report {
         let sizes: usize = prepared.messages.iter().map(|message| message.body.len()).sum();
         let failures = tally.failures.into_iter();
         Self {
-            mode,
+            mode: job.load.as_str(),
             form: prepared.form,
+            settings: Settings::new(job, prepared.form),
             duration_seconds: duration.as_secs_f64(),
             offered_rate,
             requests: tally.ok + errors.values().sum::<u64>(),

@@ -13,10 +13,12 @@ use crate::{
 /// Does what `job` says; blocks for as long as that takes.
 ///
 /// # Errors
-/// Before the run: the server is not there, or refuses the first request.
+/// Before the run: the job is impossible, the server is not there, or it refuses the
+/// first request.
 /// Failures during the run are counted, and no error.
 pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
-    // A process that is not there is told before anything is sent.
+    // What cannot be is told before anything is sent.
+    job.check()?;
     cpu::find(&job.processes)?;
     let prepared = runtime()?.block_on(async {
         tokio::select! {
@@ -24,24 +26,28 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
             _ = job.stop.requested() => Err(Error::Interrupted),
         }
     })?;
-    let mut measure = |pace, warmup, duration| {
-        Measurement { pace, warmup, duration }.run(job, &prepared, observer)
+    let mut measure = |measurement: Measurement| measurement.run(job, &prepared, observer);
+    let mut once = |pace| {
+        let (warmup, duration) = (job.warmup, job.duration);
+        measure(Measurement { phase: None, pace, warmup, duration })
     };
-    let mut once = |pace| measure(pace, job.warmup, job.duration);
     match job.load {
         Load::Rate { rate, arrivals } => {
             let measured = once(Pace::Open { rate, arrivals })?;
-            Ok(Report::new("rate", Some(rate), &prepared, measured))
+            Ok(Report::new(job, Some(rate), &prepared, measured))
         }
-        Load::Max => Ok(Report::new("max", None, &prepared, once(Pace::Closed)?)),
+        Load::Max => Ok(Report::new(job, None, &prepared, once(Pace::Closed)?)),
         Load::FindRate { p99, step, arrivals } => {
             let goal = Goal { p99, step, duration: job.duration, arrivals };
             // A step's warm-up should be short beside the step, but its window begin when
             // the first answers are in: only then are there as many as requests.
             let warmup = |duration: Duration| job.warmup.min(duration / 5).max(p99);
-            let found = goal.find(|pace, duration| measure(pace, warmup(duration), duration))?;
+            let found = goal.find(|phase, pace, duration| {
+                let (phase, warmup) = (Some(phase), warmup(duration));
+                measure(Measurement { phase, pace, warmup, duration })
+            })?;
             let abandoned = found.abandoned.map(|error| error.to_string());
-            let report = Report::new("find-rate", found.rate, &prepared, found.measured);
+            let report = Report::new(job, found.rate, &prepared, found.measured);
             Ok(Report { steps: found.steps, abandoned, ..report })
         }
     }

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 use outrigger_tools::Access;
 
 /// TLS and credentials.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "TLS and credentials")]
 pub(crate) struct Options {
     /// PEM file of the authorities that vouch for the server [default: the system's]
@@ -30,5 +31,46 @@ impl From<Options> for Access {
     fn from(options: Options) -> Self {
         let Options { ca, cert, key, server_name, token_file } = options;
         Self { ca, certificate: cert, key, server_name, token_file }
+    }
+}
+
+/// The same options, for a command that also calls servers which the environment is
+/// not about, and which must not be shown its token.
+#[derive(Debug)]
+pub(crate) struct Scoped {
+    /// From the command line and the environment.
+    pub(crate) all: Options,
+    /// From the command line alone.
+    pub(crate) explicit: Options,
+}
+
+impl FromArgMatches for Scoped {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let all = Options::from_arg_matches(matches)?;
+        let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let Options { ca, cert, key, server_name, token_file } = all.clone();
+        let explicit = Options {
+            ca: ca.filter(|_| given("ca")),
+            cert: cert.filter(|_| given("cert")),
+            key: key.filter(|_| given("key")),
+            server_name: server_name.filter(|_| given("server_name")),
+            token_file: token_file.filter(|_| given("token_file")),
+        };
+        Ok(Self { all, explicit })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Scoped {
+    fn augment_args(command: Command) -> Command {
+        Options::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Options::augment_args_for_update(command)
     }
 }

@@ -1,16 +1,16 @@
 //! `outrigger bench`: how much a server answers, how late, at what cost.
 
 mod interrupt;
+mod progress;
 
 use std::{path::PathBuf, time::Duration};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use outrigger_bench::{
-    Arrivals, Error, Form, Job, Load, Process, Progress, Servable, Server, Shape, Source, Stop,
-    Target, Tls,
+    Arrivals, Error, Form, Job, Load, Process, Servable, Server, Shape, Source, Stop, Target, Tls,
 };
 use outrigger_tools::{Access, ModelArgument, Terms};
 
+use self::progress::Teller;
 use crate::{
     access,
     exit::{self, Exit, Output},
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     load: LoadArguments,
     #[command(flatten)]
-    access: access::Options,
+    access: access::Scoped,
     /// A process whose CPU time to tell, under a name of your choice; may be given
     /// several times
     #[arg(long = "pid", value_name = "NAME=PID", value_parser = process, help_heading = "Report")]
@@ -55,7 +55,8 @@ pub(crate) struct Arguments {
     /// How to print it
     #[arg(short, long, value_enum, default_value_t, help_heading = "Report")]
     output: Output,
-    /// No progress on standard error, which otherwise shows on a terminal
+    /// No progress on standard error, where it otherwise shows: on a terminal every
+    /// second, elsewhere a line every 10 seconds
     #[arg(long, help_heading = "Report")]
     quiet: bool,
 }
@@ -82,7 +83,7 @@ struct TargetArguments {
     #[arg(long, value_name = "DIGEST", requires = "model", conflicts_with = "tag")]
     digest: Option<String>,
     /// TensorFlow Serving: it is sent the tensors of the same requests, without a
-    /// control plane
+    /// control plane, and not what the environment says of TLS and credentials
     #[arg(
         long,
         value_name = "HOST:PORT|unix:PATH",
@@ -171,14 +172,15 @@ struct LoadArguments {
     /// How long to send before that
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     warmup: Duration,
-    /// Connections to the server; over HTTP as many more as requests are under way
-    #[arg(long, value_name = "N", default_value = "2", value_parser = positive)]
-    connections: usize,
+    /// Connections to the server, at least one a thread; over HTTP as many more as
+    /// requests are under way [default: 2, or as many as threads]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    connections: Option<usize>,
     /// Threads that send
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     threads: usize,
-    /// Requests under way at once; in an open loop those beyond fail with
-    /// CLIENT_SATURATED [default: 64, in an open loop 4096]
+    /// Requests under way at once, at least one a thread; in an open loop those beyond
+    /// fail with CLIENT_SATURATED [default: 64, in an open loop 4096]
     #[arg(long, value_name = "N", value_parser = positive)]
     in_flight: Option<usize>,
     /// How long to wait for an answer; the server is told
@@ -210,11 +212,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let (output, quiet) = (arguments.output, arguments.quiet);
     let job = arguments.job()?;
     interrupt::heed(job.stop.clone())?;
-    let bar = progress_bar(quiet);
-    let report = outrigger_bench::run(&job, &mut |progress: &Progress| {
-        bar.set_message(progress.to_string());
-    });
-    bar.finish_and_clear();
+    let mut teller = Teller::new(quiet);
+    let report = outrigger_bench::run(&job, &mut |progress| teller.tell(progress));
+    teller.finish();
     let report = report.map_err(failed)?;
     match output {
         Output::Text => exit::print(&report)?,
@@ -224,13 +224,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         return Err(Exit::Interrupted);
     }
     report.problem().map_or(Ok(()), |problem| Err(Exit::Failed(problem)))
-}
-
-/// A line on standard error, where that is a terminal.
-fn progress_bar(quiet: bool) -> ProgressBar {
-    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let style = ProgressStyle::with_template("{msg}").expect("a valid template");
-    ProgressBar::with_draw_target(None, target).with_style(style)
 }
 
 fn failed(error: Error) -> Exit {
@@ -246,6 +239,10 @@ impl Arguments {
         let Self { target, requests, load, access, processes, .. } = self;
         let plan = requests.file().map(|file| outrigger_bench::read_plan(&file)).transpose();
         let (address, target) = target.read(requests.form)?;
+        let access = match target {
+            Target::Model { .. } => access.all,
+            Target::Servable(_) => access.explicit,
+        };
         Ok(Job {
             server: server(&address, access.into())?,
             target,
@@ -254,7 +251,7 @@ impl Arguments {
             load: load.mode()?,
             duration: load.duration,
             warmup: load.warmup,
-            connections: load.connections,
+            connections: load.connections.unwrap_or(load.threads.max(2)),
             threads: load.threads,
             in_flight: load.in_flight,
             timeout: load.timeout,

@@ -5,11 +5,12 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::mpsc::{self, Sender},
     thread,
 };
 
+use outrigger_testkit::saved_model::Linear;
 use serde_json::{Value, json};
 
 const SCORES: &str = r#"{"scores": [{"id": "a", "score": 0.5}]}"#;
@@ -24,28 +25,31 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A status and a body.
+type Answer = (&'static str, &'static str);
+
 /// An HTTP server that answers each connection's first request with scores, and
 /// those after it with `later`.
-fn server(later: (&'static str, &'static str)) -> SocketAddr {
-    telling_server(later, mpsc::channel().0)
+fn server(later: Answer) -> SocketAddr {
+    telling_server(Some(later), mpsc::channel().0)
 }
 
-/// The same; it tells of each answer.
-fn telling_server(later: (&'static str, &'static str), answered: Sender<()>) -> SocketAddr {
+/// The same, or one that never answers the later ones; it tells of each request.
+fn telling_server(later: Option<Answer>, asked: Sender<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     thread::spawn(move || {
         for caller in listener.incoming().map_while(Result::ok) {
-            let answered = answered.clone();
-            thread::spawn(move || converse(&caller, later, &answered));
+            let asked = asked.clone();
+            thread::spawn(move || converse(&caller, later, &asked));
         }
     });
     address
 }
 
-fn converse(mut caller: &TcpStream, later: (&str, &str), answered: &Sender<()>) {
+fn converse(mut caller: &TcpStream, later: Option<Answer>, asked: &Sender<()>) {
     let mut reader = BufReader::new(caller);
-    let mut answer = ("200 OK", SCORES);
+    let mut answer = Some(("200 OK", SCORES));
     loop {
         let lines = reader.by_ref().lines().map_while(Result::ok);
         let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
@@ -53,12 +57,12 @@ fn converse(mut caller: &TcpStream, later: (&str, &str), answered: &Sender<()>) 
         let Some(length) = length else { return };
         let mut body = vec![0; length.parse().expect("a length")];
         reader.read_exact(&mut body).expect("a body");
-        let (status, body) = answer;
+        // Not every test listens.
+        let _ = asked.send(());
+        let Some((status, body)) = answer else { continue };
         let length = body.len();
         write!(caller, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}")
             .expect("the caller is there");
-        // Not every test listens.
-        let _ = answered.send(());
         answer = later;
     }
 }
@@ -81,6 +85,22 @@ fn short_run(server: SocketAddr, further: &[&str]) -> Output {
     bench(&arguments)
 }
 
+/// A run of hours of a request over HTTP.
+fn long_run(directory: &tempfile::TempDir, server: SocketAddr, load: &[&str]) -> Child {
+    let server = server.to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
+    command.args(["bench", "--server", &server, "--model", "churn", "--request"]);
+    command.arg(request(directory)).args(["--duration", "1h", "--warmup", "0s"]).args(load);
+    command.args(["-o", "json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the binary runs")
+}
+
+/// Presses Ctrl-C.
+fn interrupt(child: &Child) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("kill runs").success());
+}
+
 #[test]
 fn a_run_without_failures_exits_with_0_and_a_report() {
     let server = server(("200 OK", SCORES));
@@ -89,7 +109,7 @@ fn a_run_without_failures_exits_with_0_and_a_report() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&report["mode"], &report["form"]), (&"rate".into(), &"json".into()));
     assert_eq!((&report["requests"], &report["ok"]), (&20.into(), &20.into()));
-    assert_eq!(text(&output.stderr), "", "no progress where there is no terminal");
+    assert_eq!(text(&output.stderr), "", "lines of progress are ten seconds apart");
     let output = short_run(server, &[]);
     let report = text(&output.stdout);
     assert!(report.contains("20, 20 ok") && report.contains("p99.9 "), "{report}");
@@ -106,17 +126,12 @@ fn failed_requests_are_reported_and_exit_with_1() {
 
 #[test]
 fn an_interrupted_run_reports_what_it_has_measured() {
-    let (answered, answers) = mpsc::channel();
-    let server = telling_server(("200 OK", SCORES), answered);
+    let (asked, requests) = mpsc::channel();
+    let server = telling_server(Some(("200 OK", SCORES)), asked);
     let directory = tempfile::tempdir().expect("a directory");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
-    command.args(["bench", "--server", &server.to_string(), "--model", "churn", "--request"]);
-    command.arg(request(&directory)).args(["--rate", "100", "--duration", "1h", "--warmup", "0s"]);
-    let child = command.args(["-o", "json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.expect("the binary runs");
-    assert_eq!(answers.iter().take(20).count(), 20, "the run goes on");
-    let id = child.id().to_string();
-    assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("kill runs").success());
+    let child = long_run(&directory, server, &["--rate", "100"]);
+    assert_eq!(requests.iter().take(20).count(), 20, "the run goes on");
+    interrupt(&child);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     assert_eq!(text(&output.stderr), "outrigger: interrupted\n");
@@ -126,11 +141,63 @@ fn an_interrupted_run_reports_what_it_has_measured() {
 }
 
 #[test]
+fn a_second_interrupt_does_not_wait_for_answers() {
+    let (asked, requests) = mpsc::channel();
+    let server = telling_server(None, asked);
+    let closed = ["--max", "--in-flight", "1", "--connections", "1", "--timeout", "1h"];
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut child = long_run(&directory, server, &closed);
+    // One to try it, the first of the run, and one that is never answered.
+    assert_eq!(requests.iter().take(3).count(), 3, "the run goes on");
+    // Those that come before the last one was noticed count as one with it.
+    let ended = (0..10_000).any(|_| {
+        interrupt(&child);
+        child.try_wait().expect("a child").is_some()
+    });
+    if !ended {
+        child.kill().expect("killed");
+    }
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert_eq!((text(&output.stdout), text(&output.stderr)), Default::default(), "no report");
+}
+
+#[test]
 fn nobody_there_exits_with_1() {
     // Port 9 (discard) has no server of ours.
     let output = short_run(([127, 0, 0, 1], 9).into(), &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("no answer from 127.0.0.1:9"));
+}
+
+#[test]
+fn the_environment_is_for_the_control_plane_and_not_for_the_engine() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let model = Linear { user: vec![1.0], treatment: vec![1.0], bias: 0.0 }.model();
+    let metadata = directory.path().join("metadata.json");
+    fs::write(&metadata, model.metadata.to_string()).expect("written");
+    let called = |arguments: &[&str], environment: &[(&str, &str)]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
+        command.arg("bench").args(arguments).args(["--max", "--metadata"]).arg(&metadata);
+        command.envs(environment.iter().copied());
+        let output = command.output().expect("the binary runs");
+        (output.status.code(), text(&output.stderr))
+    };
+    let direct = ["--direct", "127.0.0.1:9", "--servable", "churn"];
+    let variables = ["CA", "CERT", "KEY", "TOKEN"].map(|name| format!("OUTRIGGER_{name}_FILE"));
+    let missing = "/no/such/file";
+    let mut environment: Vec<_> =
+        variables.iter().map(|variable| (variable.as_str(), missing)).collect();
+    environment.push(("OUTRIGGER_SERVER_NAME", "outrigger.models.svc"));
+    let (code, error) = called(&direct, &environment);
+    assert!(code == Some(1) && error.contains("no answer from 127.0.0.1:9"), "{error}");
+    let server = ["--server", "127.0.0.1:9", "--model", "churn"];
+    let (code, error) = called(&server, &environment);
+    assert!(code == Some(64) && error.contains(missing), "{error}");
+    for option in ["--ca", "--token-file"] {
+        let (code, error) = called(&[&direct[..], &[option, "/not/there"]].concat(), &environment);
+        assert!(code == Some(64) && error.contains("/not/there"), "{error}");
+    }
 }
 
 #[test]
@@ -159,6 +226,17 @@ fn mistakes_exit_with_64_and_say_what_is_wrong() {
     refused(&[&asked[..], &["--max", "--form", "kv"]].concat(), "metadata.json");
     refused(&[&asked[..], &["--max", "--pid", "engine"]].concat(), "NAME=PID");
     refused(&[&asked[..], &["--max", "--pid", "engine=4294967295"]].concat(), "/proc/4294967295");
+    let taken = ["--max", "--pid", "client=1"];
+    refused(&[&asked[..], &taken].concat(), "client is the name of this process itself");
+    let twice = ["--max", "--pid", "engine=1", "--pid", "engine=2"];
+    refused(&[&asked[..], &twice].concat(), "two processes are called engine");
+    let few = ["--max", "--threads", "3", "--connections", "2"];
+    refused(&[&asked[..], &few].concat(), "3 threads need at least as many connections, not 2");
+    let few = ["--max", "--threads", "3", "--in-flight", "1"];
+    refused(
+        &[&asked[..], &few].concat(),
+        "3 threads need at least as many requests under way, not 1",
+    );
     refused(&["--package", "churn", "--max"], "--server");
     refused(&["--direct", "nowhere", "--servable", "churn", "--max"], "HOST:PORT");
     refused(&["--direct", "127.0.0.1:9", "--package", "churn", "--max"], "--servable");

@@ -12,6 +12,7 @@ impl fmt::Display for Report {
         }
         let interrupted = if self.interrupted { ", interrupted" } else { "" };
         writeln!(f, "{mode}, {form}, {duration_seconds} s{interrupted}")?;
+        writeln!(f, "settings    {}", self.settings)?;
         writeln!(f, "users       {users} a request")?;
         if let Some(treatments) = self.treatments {
             writeln!(f, "treatments  {treatments} a user")?;
@@ -51,12 +52,7 @@ fn or_none(quantiles: Option<Quantiles>) -> String {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let phase = match self.phase {
-            Phase::Estimate => "estimate",
-            Phase::Search => "search  ",
-            Phase::Confirm => "confirm ",
-        };
-        write!(f, "{phase}  {:.1}/s", self.throughput)?;
+        write!(f, "{:8}  {:.1}/s", self.phase, self.throughput)?;
         if let Some(rate) = self.offered_rate {
             write!(f, " of {rate:.1}/s")?;
         }
@@ -71,6 +67,16 @@ impl fmt::Display for Step {
             f.write_str(": not held")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Estimate => "estimate",
+            Self::Search => "search",
+            Self::Confirm => "confirm",
+        })
     }
 }
 

@@ -7,5 +7,6 @@ mod find_rate;
 mod open_loop;
 mod options;
 mod outcomes;
+mod progress;
 mod servers;
 mod stops;

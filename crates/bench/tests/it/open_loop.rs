@@ -43,7 +43,6 @@ fn a_stall_makes_every_request_late_that_was_due_meanwhile() {
     // A tenth of the requests, evenly late by up to the whole stall.
     assert!(latency_ms(&report).p99 >= 150.0, "{report}");
     assert!(latency_ms(&report).max >= 195.0, "{report}");
-    assert!(latency_ms(&report).p50 <= 100.0, "{report}");
 }
 
 #[test]
@@ -81,10 +80,14 @@ fn a_client_that_is_late_itself_counts_that_as_well() {
 
 #[test]
 fn answers_are_taken_even_if_more_is_due_than_can_be_sent() {
-    let (server, package) = (ControlPlane::willing(), Package::linear());
+    // A thousand a second at most, however fast the machine is.
+    let server = ControlPlane::start(|_| {
+        thread::sleep(Duration::from_millis(1));
+        Turn::Answered
+    });
     let report = run(&outrigger_bench::Job {
         in_flight: Some(100),
-        ..model_job(server.grpc, &package, None, rate(200_000.0))
+        ..model_job(server.grpc, &Package::linear(), None, rate(200_000.0))
     });
     assert!(report.throughput > 0.0, "{report}");
     assert!(report.errors.keys().eq(["CLIENT_SATURATED"]), "{report}");

@@ -8,7 +8,7 @@ use std::{
 
 use outrigger_bench::{Error, Form, Job, Load, Process};
 use outrigger_testkit::engine::{Predicting, Received, floats};
-use serde_json::Value::Null;
+use serde_json::{Value::Null, json};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -86,26 +86,30 @@ fn failures_over_http_have_their_reasons_too() {
 fn a_connection_that_breaks_comes_back() {
     let engine = Engine::start();
     let restarting = engine.engine.clone();
+    // Ended as soon as it has come back, however long that takes.
     let job = Job {
-        duration: Duration::from_secs(3),
+        duration: Duration::from_secs(60),
         timeout: Duration::from_millis(500),
         ..engine.job(rate(100.0))
     };
+    let answered = |call: &Received| matches!(call, Received::Predict { found: Code::Ok, .. });
     std::thread::scope(|scope| {
         let running = scope.spawn(|| run(&job));
-        // Once the run is under way.
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         while restarting.received().len() < 50 {
             std::thread::yield_now();
         }
         runtime.block_on(restarting.restart()).unwrap();
         engine.load();
-        assert_eq!(running.join().unwrap().requests, 300);
+        let reloaded = restarting.received().len();
+        let came_back = || restarting.received()[reloaded..].iter().any(answered);
+        while !came_back() && !running.is_finished() {
+            std::thread::yield_now();
+        }
+        job.stop.stop();
+        let report = running.join().unwrap();
+        assert!(report.interrupted && report.ok > 0, "{report}");
     });
-    let received = restarting.received();
-    let reloaded = received.iter().rposition(|call| matches!(call, Received::Reload(_)));
-    let answered = |call: &Received| matches!(call, Received::Predict { found: Code::Ok, .. });
-    assert!(received[reloaded.unwrap()..].iter().any(answered), "{received:?}");
 }
 
 #[test]
@@ -195,6 +199,30 @@ fn a_process_that_is_not_there_is_told_before_the_run() {
 }
 
 #[test]
+fn a_report_says_what_was_asked_for() {
+    let server = ControlPlane::willing();
+    let job = model_job(server.grpc, &Package::linear(), Some(Form::Columnar), Load::Max);
+    let (duration, warmup) = (Duration::from_millis(100), Duration::from_millis(50));
+    let short = Job { duration, warmup, connections: 3, threads: 2, ..job };
+    let report = run(&short);
+    let expected = json!({
+        "form": "columnar",
+        "duration_seconds": 0.1,
+        "warmup_seconds": 0.05,
+        "connections": 3,
+        "threads": 2,
+        "in_flight": 64,
+    });
+    assert_eq!(json_of(&report)["settings"], expected);
+    let told = "settings    form columnar, duration 0.1 s, warm-up 0.05 s, connections 3, \
+                threads 2, in flight 64\n";
+    assert!(report.to_string().contains(told), "{report}");
+    assert_eq!(run(&Job { load: rate(100.0), ..short.clone() }).settings.in_flight, 4096);
+    let given = run(&Job { in_flight: Some(5), ..short });
+    assert_eq!(given.settings.in_flight, 5);
+}
+
+#[test]
 fn a_report_has_the_keys_that_scripts_read() {
     let server = ControlPlane::willing();
     let report = json_of(&run(&model_job(server.grpc, &Package::linear(), None, Load::Max)));
@@ -214,6 +242,7 @@ fn a_report_has_the_keys_that_scripts_read() {
         "requests",
         "response_bytes",
         "send_delay_ms",
+        "settings",
         "throughput",
         "treatments",
         "users",
