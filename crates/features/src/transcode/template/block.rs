@@ -79,7 +79,7 @@ impl Block {
         }
         let positions = self.values.iter().map(|(_, position)| *position);
         if self.runs.len() == 1 && positions.clone().is_sorted() {
-            self.windows = Windows::new(self.bytes.len(), positions);
+            self.windows = Windows::new((&self.bytes, &self.mask), positions);
         }
     }
 
@@ -97,7 +97,7 @@ impl Block {
         let taken = match (&self.windows, self.runs.as_slice()) {
             (Some(windows), [run]) => {
                 let to = run.place(row, buffers);
-                let finite = windows.take(entries, (&self.bytes, &self.mask), to)?;
+                let finite = windows.take(entries, to)?;
                 finite || run.let_through(to)
             }
             _ => take(self, entries, row, buffers),

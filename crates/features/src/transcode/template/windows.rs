@@ -21,34 +21,49 @@ pub(super) struct Windows {
 }
 
 #[derive(Debug)]
+#[repr(align(64))]
 struct Window {
+    /// What is expected there.
+    bytes: [u8; WIDTH],
+    /// All bits set where a byte must be as expected.
+    mask: [u8; WIDTH],
     /// Where it begins, in bytes.
     at: usize,
     /// The bytes of the values that are taken from it.
     values: u64,
     /// How many values these are.
     count: usize,
+    /// As many bits.
+    stored: u8,
 }
 
 impl Windows {
-    /// Windows on entries of so many bytes whose values begin at these positions,
-    /// ascending. `None` where the processor cannot use them, or they do not fit.
-    pub(super) fn new(length: usize, values: impl Iterator<Item = usize>) -> Option<Self> {
+    /// Windows on entries that differ from `bytes` at most where `masks` has no bits, and
+    /// whose values begin at these positions, ascending. `None` where the processor
+    /// cannot use them, or they do not fit.
+    pub(super) fn new(
+        (bytes, masks): (&[u8], &[u8]),
+        values: impl Iterator<Item = usize>,
+    ) -> Option<Self> {
+        let length = bytes.len();
         if length < WIDTH || !can_take() {
             return None;
         }
-        let mut these =
-            Self { windows: Vec::with_capacity(1 + length / (WIDTH - VALUE)), length, values: 0 };
+        let windows = Vec::with_capacity(1 + length / (WIDTH - VALUE));
+        let mut these = Self { windows, length, values: 0 };
         let mut values = values.peekable();
         // What is before `covered` is in a window.
         let mut covered = 0;
         while covered < length {
             let at = covered.min(length - WIDTH);
-            let mut window = Window { at, values: 0, count: 0 };
+            let [bytes, mask] =
+                [bytes, masks].map(|all| *all[at..].first_chunk().expect("a window"));
+            let mut window = Window { bytes, mask, at, values: 0, count: 0, stored: 0 };
             covered = at + WIDTH;
             while let Some(value) = values.next_if(|value| value + VALUE <= at + WIDTH) {
                 window.values |= 0b1111 << (value - at);
                 window.count += 1;
+                window.stored = window.stored << 1 | 1;
             }
             if window.count > MOST {
                 return None;
@@ -63,23 +78,18 @@ impl Windows {
     }
 
     /// Copies the values of entries and says whether all are finite; `None` if a byte
-    /// differs from those of `expected` where `mask` says that it must not.
+    /// differs that must not.
     ///
     /// # Panics
     /// If there are not as many bytes and values as the windows were made for.
     #[inline]
-    pub(super) fn take(
-        &self,
-        entries: &[u8],
-        (expected, mask): (&[u8], &[u8]),
-        to: &mut [[u8; VALUE]],
-    ) -> Option<bool> {
-        assert_eq!([entries.len(), expected.len(), mask.len()], [self.length; 3]);
+    pub(super) fn take(&self, entries: &[u8], to: &mut [[u8; VALUE]]) -> Option<bool> {
+        assert_eq!(entries.len(), self.length);
         assert_eq!(to.len(), self.values);
         #[cfg(target_arch = "x86_64")]
         // SAFETY: there are no windows where the processor lacks what this is compiled
         // for, and all of them are within what was just measured.
-        return unsafe { x86_64::take(&self.windows, entries, (expected, mask), to) };
+        return unsafe { x86_64::take(&self.windows, entries, to) };
         #[cfg(not(target_arch = "x86_64"))]
         unreachable!("there are no windows")
     }
@@ -114,23 +124,25 @@ mod x86_64 {
     /// As [`super::Windows::take`].
     ///
     /// # Safety
-    /// Every window is within all of the bytes, and has at most [`super::MOST`] values;
-    /// `to` has room for those of all.
+    /// Every window is within the entries, and has at most [`super::MOST`] values; `to`
+    /// has room for those of all.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2")]
     pub(super) unsafe fn take(
         windows: &[Window],
         entries: &[u8],
-        (expected, mask): (&[u8], &[u8]),
         to: &mut [[u8; VALUE]],
     ) -> Option<bool> {
         let exponent = _mm256_set1_epi32(floats::EXPONENT.cast_signed());
         let carry = _mm256_set1_epi32(floats::CARRY.cast_signed());
         let (mut differs, mut overflows) = (_mm512_setzero_si512(), _mm256_setzero_si256());
         let mut to = to.as_mut_ptr();
-        for Window { at, values, count } in windows {
-            // SAFETY: the window is within all three.
-            let [found, expected, mask] = [entries, expected, mask]
-                .map(|bytes| unsafe { _mm512_loadu_si512(bytes.as_ptr().add(*at).cast()) });
+        for window in windows {
+            let Window { bytes, mask, at, values, count, stored } = window;
+            // SAFETY: the window is within the entries, and the others are as long as it is.
+            let [found, expected, mask] = unsafe {
+                let found = entries.as_ptr().add(*at);
+                [found, bytes.as_ptr(), mask.as_ptr()].map(|from| _mm512_loadu_si512(from.cast()))
+            };
             let differ = _mm512_and_si512(_mm512_xor_si512(found, expected), mask);
             differs = _mm512_or_si512(differs, differ);
             let packed = _mm512_castsi512_si256(_mm512_maskz_compress_epi8(*values, found));
@@ -138,7 +150,7 @@ mod x86_64 {
             overflows = _mm256_or_si256(overflows, overflow);
             // SAFETY: so many are stored and no more, and there is room for those of all.
             to = unsafe {
-                _mm256_mask_storeu_epi32(to.cast(), (1 << count) - 1, packed);
+                _mm256_mask_storeu_epi32(to.cast(), *stored, packed);
                 to.add(*count)
             };
         }
@@ -178,7 +190,7 @@ mod tests {
                 .filter(|(_, (_, (_, named)))| *named)
                 .map(|(index, (end, _))| (index, end - VALUE)).collect();
             let (expected, mask) = entries(&lengths, |index| index as u32);
-            let Some(windows) = Windows::new(expected.len(), named.iter().map(|(_, at)| *at)) else {
+            let Some(windows) = Windows::new((&expected, &mask), named.iter().map(|(_, at)| *at)) else {
                 prop_assert!(expected.len() < WIDTH || !can_take());
                 return Ok(());
             };
@@ -195,7 +207,7 @@ mod tests {
                 found[at] ^= 0x10;
             }
             let mut to = vec![[0; VALUE]; named.len()];
-            let finite = windows.take(&found, (&expected, &mask), &mut to);
+            let finite = windows.take(&found, &mut to);
             let all_finite = odd.is_none_or(|(at, _)| named.iter().all(|(index, _)| *index != at));
             prop_assert_eq!(finite, changed.is_none().then_some(all_finite));
             let copied: Vec<_> = named.iter().map(|(index, _)| bits(*index).to_le_bytes()).collect();
