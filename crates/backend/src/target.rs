@@ -16,15 +16,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// The signature of that name.
-    pub fn new(servable: ServableId, signature: impl Into<Arc<str>>) -> Self {
-        Self::with_names(servable, signature, [], [])
-    }
-
     /// The signature of that name, with the inputs and outputs that calls of it
     /// usually name, in their order. A call is free to name others, but what these
     /// take in a request is encoded here, and not call by call.
-    pub fn with_names(
+    pub fn new(
         servable: ServableId,
         signature: impl Into<Arc<str>>,
         inputs: impl IntoIterator<Item = Arc<str>>,

@@ -105,7 +105,7 @@ async fn predict(client: &TfServing) -> usize {
         name: ServableName::of(&"m".parse().expect("a valid name")),
         version: Version(1),
     };
-    let target = Arc::new(Target::new(id, "serving_default"));
+    let target = Arc::new(Target::new(id, "serving_default", [], []));
     let before = ALLOCATED.get();
     let calls: Vec<Call> = (0..CALLS).map(|_| call(&target)).collect();
     let built = ALLOCATED.get() - before;

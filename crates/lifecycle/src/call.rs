@@ -13,7 +13,7 @@ pub(crate) fn target(id: &ServableId, plan: &Plan) -> Arc<Target> {
     let inputs = metadata.inputs.iter().map(|input| Arc::clone(&input.tensor));
     let outputs = metadata.outputs.iter().map(|output| Arc::clone(&output.tensor));
     let signature = Arc::clone(plan.signature());
-    Arc::new(Target::with_names(id.clone(), signature, inputs, outputs))
+    Arc::new(Target::new(id.clone(), signature, inputs, outputs))
 }
 
 /// The run of `target` that `packed` needs. Takes the tensors.
@@ -69,7 +69,7 @@ mod tests {
         let target = target(&id, &plan);
         let call = call(&target, &plan, &mut packed, Instant::now());
         let inputs = call.inputs.iter().map(|tensor| Arc::clone(&tensor.name));
-        let usual = Target::with_names(id, &**plan.signature(), inputs, call.outputs.clone());
+        let usual = Target::new(id, &**plan.signature(), inputs, call.outputs.clone());
         assert!(*target == usual, "other names");
     }
 }

@@ -58,7 +58,7 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Histogram,
         labels: &["stage", "model", "arm"],
         help: "Time a prediction spent in each stage: queue (getting hold of the model), decode \
-               (request to tensors), engine, encode (scores to answer).",
+               (a request's parts to tensors), engine, encode (scores to answer).",
     },
     Metric {
         name: IN_FLIGHT,

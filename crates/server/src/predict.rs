@@ -63,6 +63,7 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
+        // Before the model is waited for: nobody waits for what is refused anyway.
         let parts = Request::read(request, &self.limits)?;
         let lease = self.lease(call, &parts.routing(), named).await?;
         let mut attempts = Attempts::new(call, lease);
@@ -153,10 +154,10 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
-        let parts = Request::read(request, &self.limits)?;
+        let routing = Request::read(request, &self.limits)?.routing();
         // The first prediction for a routing key is still to come.
         let looking = Self { models: self.models.uncounted(), ..self.clone() };
-        let lease = looking.lease(call, &parts.routing(), named).await?;
+        let lease = looking.lease(call, &routing, named).await?;
         let explain = || lease.plan.explain(&[request], &self.limits);
         let explained = timed(call, Stage::Decode, explain)?;
         let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };

@@ -84,7 +84,7 @@ fn texts() -> impl Strategy<Value = Vec<u8>> {
 
 fn target(model: &ModelName, version: i64, signature: &str) -> Arc<Target> {
     let id = ServableId { name: ServableName::of(model), version: Version(version) };
-    Arc::new(Target::new(id, signature))
+    Arc::new(Target::new(id, signature, [], []))
 }
 
 /// Names that are known, in place of some of `names`.
@@ -104,7 +104,7 @@ fn calls_prepared() -> impl Strategy<Value = (Call, Call)> {
         names.prop_map(move |(inputs, outputs)| {
             let Call { target, .. } = &call;
             let (servable, signature) = (target.servable().clone(), target.signature());
-            let target = Target::with_names(servable, signature, inputs, outputs);
+            let target = Target::new(servable, signature, inputs, outputs);
             (call.clone(), Call { target: Arc::new(target), ..call.clone() })
         })
     })
@@ -230,7 +230,7 @@ fn what_calls_usually_name_is_encoded_before() {
         version: Version(1),
     };
     let outputs = names(&["scores", "chances"]);
-    let target = Target::with_names(id, "", names(&["user", "treatment"]), outputs.clone());
+    let target = Target::new(id, "", names(&["user", "treatment"]), outputs.clone());
     let parts = target.parts();
     assert_eq!(parts.key(1, "treatment"), Some(&b"\x0a\x09treatment\x12"[..]));
     assert_eq!(parts.filter(&outputs), Some(&b"\x1a\x06scores\x1a\x07chances"[..]));

@@ -100,7 +100,7 @@ pub(crate) fn patient() -> Instant {
 pub(crate) fn call(id: &ServableId, treatments: &[[f32; 2]], deadline: Instant) -> Call {
     let count = treatments.len() as i64;
     Call {
-        target: Arc::new(Target::new(id.clone(), "serving_default")),
+        target: Arc::new(Target::new(id.clone(), "serving_default", [], [])),
         inputs: vec![
             floats("user", &[1, 1], [1.0]),
             floats("treatment", &[1, count, 2], treatments.as_flattened().iter().copied()),

@@ -17,7 +17,7 @@ use crate::{Limits, pack::Call};
 pub(super) type Parts<'a> = SmallVec<[&'a [u8]; 1]>;
 
 /// An encoded `outrigger.v1.PredictRequest` in parts: what decides where it goes has
-/// been read, the rest only found. Nothing is copied.
+/// been read, the rest only found.
 #[derive(Debug, Default)]
 pub struct Request<'a> {
     pub(super) message: &'a [u8],
@@ -29,7 +29,7 @@ pub struct Request<'a> {
     pub(super) request_id: &'a str,
     routing_key: &'a str,
     pub(super) user: User<'a>,
-    /// The treatments, at most one more than a call may have.
+    /// The treatments, at most as many as a call may have.
     pub(super) treatments: Vec<&'a [u8]>,
     /// How many there are.
     pub(super) sent: usize,

@@ -20,11 +20,8 @@ impl Routing {
     /// Reads it from an encoded `outrigger.v1.PredictRequest`, of which nothing else is
     /// kept; `None` if the bytes are no message.
     pub fn of(message: &[u8]) -> Option<Self> {
-        Some(
-            Request::scan(message, &Limits { max_treatments: 0, ..Limits::default() })
-                .ok()?
-                .routing(),
-        )
+        let limits = Limits { max_treatments: 0, ..Limits::default() };
+        Request::scan(message, &limits).ok().map(|request| request.routing())
     }
 }
 

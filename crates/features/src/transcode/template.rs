@@ -3,6 +3,7 @@
 
 mod block;
 mod shape;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod windows;
 
 use super::{

@@ -18,15 +18,24 @@ const STEP: usize = 32;
 #[derive(Debug)]
 pub(super) struct Block {
     bytes: Vec<u8>,
-    /// All bits set where a byte must be the same.
-    mask: Vec<u8>,
     /// The slots that have a value here, and where it stands; in the end in the
-    /// order of slots.
+    /// order of slots, and then those of strangers.
     values: Vec<(usize, usize)>,
     runs: Vec<Run>,
-    /// If all of them are neighbours in this order.
-    windows: Option<Windows>,
+    way: Way,
 }
+
+/// How entries are compared with the block's, and values copied.
+#[derive(Debug)]
+enum Way {
+    /// As a whole, then one by one. All bits are set where a byte must be the same.
+    Masked(Vec<u8>),
+    /// By windows: all values are one run, in its order.
+    Windows(Windows),
+}
+
+/// The slot of values that the model does not name: after all others.
+const STRANGER: usize = usize::MAX;
 
 /// Numbers that are neighbours in a row of a tensor.
 #[derive(Debug)]
@@ -46,26 +55,23 @@ impl Block {
     pub(super) fn new(bytes: usize, values: usize) -> Self {
         Self {
             bytes: Vec::with_capacity(bytes),
-            mask: Vec::with_capacity(bytes),
             values: Vec::with_capacity(values),
             runs: Vec::new(),
-            windows: None,
+            way: Way::Masked(Vec::new()),
         }
     }
 
     /// Adds an entry, which ends with its value; a stranger's is of no use.
     pub(super) fn push(&mut self, entry: &[u8], slot: Option<usize>) {
         self.bytes.extend_from_slice(entry);
-        let (start, end) = (self.bytes.len() - 4, self.bytes.len());
-        self.mask.resize(start, 0xff);
-        self.mask.resize(end, 0);
-        self.values.extend(slot.map(|slot| (slot, start)));
+        self.values.push((slot.unwrap_or(STRANGER), self.bytes.len() - 4));
     }
 
     /// Finds out which values are neighbours, once all entries are there.
     pub(super) fn finish(&mut self, inputs: &[InputPlan], fields: &Fields) {
         self.values.sort_unstable();
-        for (index, (slot, _)) in self.values.iter().enumerate() {
+        let named = self.values.iter().take_while(|(slot, _)| *slot != STRANGER);
+        for (index, (slot, _)) in named.enumerate() {
             let field = &fields.fields[*slot];
             let (input, to, width) = (field.input, field.at, field.width);
             let any = field.column(inputs).takes_non_finite();
@@ -77,10 +83,22 @@ impl Block {
                 None => self.runs.push(Run { input, to, width, any, values: index..index + 1 }),
             }
         }
-        let positions = self.values.iter().map(|(_, position)| *position);
-        if self.runs.len() == 1 && positions.clone().is_sorted() {
-            self.windows = Windows::new((&self.bytes, &self.mask), positions);
+        self.way = self.windows().map_or_else(|| Way::Masked(self.mask()), Way::Windows);
+    }
+
+    fn windows(&self) -> Option<Windows> {
+        let [run] = self.runs.as_slice() else { return None };
+        let (named, strangers) = self.values.split_at(run.values.end);
+        let [named, strangers] = [named, strangers].map(|values| values.iter().map(|(_, at)| *at));
+        Windows::new(&self.bytes, named, strangers)
+    }
+
+    fn mask(&self) -> Vec<u8> {
+        let mut mask = vec![0xff; self.bytes.len()];
+        for (_, position) in &self.values {
+            mask[*position..position + 4].fill(0);
         }
+        mask
     }
 
     /// Writes the values of the entries that `features` begin with; says what
@@ -94,13 +112,13 @@ impl Block {
         buffers: &mut [Buffer],
     ) -> Option<&'r [u8]> {
         let (entries, rest) = features.split_at_checked(self.bytes.len())?;
-        let taken = match (&self.windows, self.runs.as_slice()) {
-            (Some(windows), [run]) => {
+        let taken = match &self.way {
+            Way::Masked(mask) => take(self, mask, entries, row, buffers),
+            Way::Windows(windows) => {
+                let run = &self.runs[0];
                 let to = run.place(row, buffers);
-                let finite = windows.take(entries, to)?;
-                finite || run.let_through(to)
+                windows.take(entries, to)? || run.let_through(to)
             }
-            _ => take(self, entries, row, buffers),
         };
         taken.then_some(rest)
     }
@@ -108,13 +126,13 @@ impl Block {
     /// Whether entries, of as many bytes as these, differ in nothing but their
     /// values.
     #[inline(always)]
-    fn matches(&self, entries: &[u8]) -> bool {
+    fn matches(&self, mask: &[u8], entries: &[u8]) -> bool {
         let (steps, tail) = entries.as_chunks();
         let (bytes, bytes_tail) = self.bytes.as_chunks();
-        let (masks, masks_tail) = self.mask.as_chunks();
+        let (masks, masks_tail) = mask.as_chunks();
         // Without a look at the result in between, this becomes vector instructions.
         let found = steps.iter().zip(bytes).zip(masks).fold([0; STEP], differ);
-        let found = match (entries.last_chunk(), self.bytes.last_chunk(), self.mask.last_chunk()) {
+        let found = match (entries.last_chunk(), self.bytes.last_chunk(), mask.last_chunk()) {
             (Some(step), Some(bytes), Some(mask)) => differ(found, ((step, bytes), mask)),
             _ => {
                 let mut tail = tail.iter().zip(bytes_tail).zip(masks_tail);
@@ -171,12 +189,13 @@ unsafe fn copy_floats(entries: &[u8], values: &[(usize, usize)], to: &mut [[u8; 
 widest! {
     /// Writes the values of entries, of as many bytes as the block's; false if they
     /// are other entries, or a value is not finite that has to be.
-    fn take(block: &Block, entries: &[u8], row: usize, buffers: &mut [Buffer]) -> bool = take_in;
+    fn take(block: &Block, mask: &[u8], entries: &[u8], row: usize, buffers: &mut [Buffer])
+        -> bool = take_in;
 }
 
 #[inline(always)]
-fn take_in(block: &Block, entries: &[u8], row: usize, buffers: &mut [Buffer]) -> bool {
-    block.matches(entries) && block.copy(entries, row, buffers)
+fn take_in(block: &Block, mask: &[u8], entries: &[u8], row: usize, buffers: &mut [Buffer]) -> bool {
+    block.matches(mask, entries) && block.copy(entries, row, buffers)
 }
 
 /// `found`, with the bits in which a step is not as expected.

@@ -79,7 +79,10 @@ impl<'p> Shape<'p> {
         }
         self.strangers += u64::from(slot.is_none());
         if !matches!(self.pieces.last(), Some(Piece::Numbers(_))) {
-            self.pieces.push(Piece::Numbers(Block::new(left.min(ROOM), self.fields.fields.len())));
+            self.pieces.push(Piece::Numbers(Block::new(
+                left.min(ROOM),
+                self.fields.fields.len() + STRANGERS,
+            )));
         }
         if let Some(Piece::Numbers(block)) = self.pieces.last_mut() {
             block.push(entry, slot);

@@ -38,15 +38,16 @@ struct Window {
 }
 
 impl Windows {
-    /// Windows on entries that differ from `bytes` at most where `masks` has no bits, and
-    /// whose values begin at these positions, ascending. `None` where the processor
-    /// cannot use them, or they do not fit.
+    /// Windows on entries that differ from `bytes` in nothing but values: those that are
+    /// copied, and `others`, which begin at these positions. `None` where the processor
+    /// cannot use them, or they do not fit: the copied ones must ascend.
     pub(super) fn new(
-        (bytes, masks): (&[u8], &[u8]),
-        values: impl Iterator<Item = usize>,
+        bytes: &[u8],
+        values: impl Iterator<Item = usize> + Clone,
+        others: impl Iterator<Item = usize> + Clone,
     ) -> Option<Self> {
-        let length = bytes.len();
-        if length < WIDTH || !can_take() {
+        let (length, all) = (bytes.len(), values.clone().chain(others));
+        if length < WIDTH || !values.clone().is_sorted() || !can_take() {
             return None;
         }
         let windows = Vec::with_capacity(1 + length / (WIDTH - VALUE));
@@ -56,8 +57,8 @@ impl Windows {
         let mut covered = 0;
         while covered < length {
             let at = covered.min(length - WIDTH);
-            let [bytes, mask] =
-                [bytes, masks].map(|all| *all[at..].first_chunk().expect("a window"));
+            let bytes = *bytes[at..].first_chunk().expect("a window");
+            let mask = mask(at, all.clone());
             let mut window = Window { bytes, mask, at, values: 0, count: 0, stored: 0 };
             covered = at + WIDTH;
             while let Some(value) = values.next_if(|value| value + VALUE <= at + WIDTH) {
@@ -93,6 +94,15 @@ impl Windows {
         #[cfg(not(target_arch = "x86_64"))]
         unreachable!("there are no windows")
     }
+}
+
+/// The mask of the window at `at`, among values that begin at these positions.
+fn mask(at: usize, values: impl Iterator<Item = usize>) -> [u8; WIDTH] {
+    let mut mask = [0xff; WIDTH];
+    for value in values.filter(|value| value + VALUE > at && *value < at + WIDTH) {
+        mask[value.saturating_sub(at)..(value + VALUE - at).min(WIDTH)].fill(0);
+    }
+    mask
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -177,6 +187,19 @@ mod tests {
         (bytes, mask)
     }
 
+    #[test]
+    fn a_window_has_at_most_as_many_values_as_are_stored_at_once() {
+        let bytes: Vec<u8> = (0..=u8::MAX).collect();
+        let new = |count| Windows::new(&bytes, (0..count).map(|at| at * VALUE), [].into_iter());
+        assert!(new(MOST + 1).is_none());
+        if let Some(windows) = new(MOST) {
+            let mut to = [[0; VALUE]; MOST];
+            assert_eq!(windows.take(&bytes, &mut to), Some(true));
+            assert_eq!(to.as_flattened(), &bytes[..MOST * VALUE]);
+        }
+    }
+
+    // Without AVX-512 there are no windows, and nothing of them to test.
     proptest! {
         #[test]
         fn values_are_copied_and_what_is_not_finite_or_differs_is_found(
@@ -186,11 +209,12 @@ mod tests {
         ) {
             let lengths: Vec<_> = sent.iter().map(|(length, _)| *length).collect();
             let ends = lengths.iter().scan(0, |end, length| { *end += length; Some(*end) });
-            let named: Vec<_> = ends.zip(&sent).enumerate()
-                .filter(|(_, (_, (_, named)))| *named)
-                .map(|(index, (end, _))| (index, end - VALUE)).collect();
+            let values = ends.zip(&sent).enumerate()
+                .map(|(index, (end, (_, named)))| (index, end - VALUE, *named));
+            let (named, others): (Vec<_>, Vec<_>) = values.partition(|(_, _, named)| *named);
             let (expected, mask) = entries(&lengths, |index| index as u32);
-            let Some(windows) = Windows::new((&expected, &mask), named.iter().map(|(_, at)| *at)) else {
+            let [copied, others] = [&named, &others].map(|all| all.iter().map(|(_, at, _)| *at));
+            let Some(windows) = Windows::new(&expected, copied, others) else {
                 prop_assert!(expected.len() < WIDTH || !can_take());
                 return Ok(());
             };
@@ -208,9 +232,9 @@ mod tests {
             }
             let mut to = vec![[0; VALUE]; named.len()];
             let finite = windows.take(&found, &mut to);
-            let all_finite = odd.is_none_or(|(at, _)| named.iter().all(|(index, _)| *index != at));
+            let all_finite = odd.is_none_or(|(at, _)| named.iter().all(|(index, ..)| *index != at));
             prop_assert_eq!(finite, changed.is_none().then_some(all_finite));
-            let copied: Vec<_> = named.iter().map(|(index, _)| bits(*index).to_le_bytes()).collect();
+            let copied: Vec<_> = named.iter().map(|(index, ..)| bits(*index).to_le_bytes()).collect();
             prop_assert_eq!(to, copied);
         }
     }
