@@ -9,6 +9,7 @@ use outrigger_proto::{
     raw::outrigger::prediction_service_client::PredictionServiceClient as RawClient,
 };
 use outrigger_testkit::engine::{Predicting, Received, floats};
+use prost::Message as _;
 use tonic::{Code, Request};
 use tonic_types::StatusExt as _;
 
@@ -237,6 +238,17 @@ async fn garbage_and_requests_without_a_valid_model_are_refused_and_the_next_is_
         assert_eq!(reason(&client.predict(bad).await.unwrap_err()), "REQUEST_MALFORMED", "{name}");
     }
     client.predict(request(&[(1.0, 1.0)])).await.unwrap();
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_message_are_refused_before_their_model_is_looked_for() {
+    let stack = Stack::start().await;
+    let mut raw = RawClient::new(channel(stack.addresses.grpc));
+    let unknown = PredictRequest { model: Some(by_name("nobody")), ..request(&[]) };
+    // Options that end in the middle of a field.
+    let malformed = [unknown.encode_to_vec().as_slice(), b"\x4a\x01\xff"].concat();
+    let status = raw.predict(Bytes::from(malformed)).await.unwrap_err();
+    assert_eq!(reason(&status), "REQUEST_MALFORMED");
 }
 
 #[tokio::test]
