@@ -161,13 +161,14 @@ mod tests {
     fn what_is_found_is_confirmed_and_lowered_until_it_holds() {
         let found = GOAL.find(|_, pace, duration| Ok(server(1000.0, pace, duration))).unwrap();
         let rate = found.rate.unwrap();
-        assert!((1000.0 / 1.1 / 1.031..=1000.0 / 1.1).contains(&rate), "{rate}");
+        assert!((1000.0 / 1.3..=1000.0 / 1.1).contains(&rate), "{rate}");
         assert_eq!(found.measured.tally.ok, (rate * 10.0).round() as u64);
         let phase = |phase| found.steps.iter().filter(move |step| step.phase == phase);
         assert_eq!(phase(Phase::Estimate).count(), 1);
         assert!(phase(Phase::Search).all(|step| step.held == (step.offered_rate <= Some(1000.0))));
         let confirmed: Vec<_> = phase(Phase::Confirm).map(|step| step.held).collect();
-        assert!((3..=8).contains(&confirmed.len()) && !confirmed[0], "{confirmed:?}");
+        let (last, before) = confirmed.split_last().expect("a confirmation");
+        assert!(*last && (2..=4).contains(&before.len()) && !before.contains(&true));
         assert_eq!(found.measured.duration, GOAL.duration);
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Measurement {
     /// Sent, but not counted.
     pub(crate) warmup: Duration,
     pub(crate) duration: Duration,
+    /// Whether it is over with the first second in which a request fails.
+    pub(crate) until_failure: bool,
 }
 
 /// What was measured.
@@ -74,7 +76,8 @@ impl Measurement {
         prepared: &Prepared,
         observer: &mut Observer<'_>,
     ) -> Result<Measured, Error> {
-        let workers = (0..job.threads).map(|index| self.worker(job, prepared, index));
+        let over = Stop::default();
+        let workers = (0..job.threads).map(|index| self.worker(job, prepared, index, &over));
         let workers = workers.collect::<Result<Vec<_>, _>>()?;
         let tallies: Vec<_> = workers.iter().map(|(_, worker)| Arc::clone(&worker.tally)).collect();
         let begin = Instant::now() + LEAD;
@@ -84,7 +87,12 @@ impl Measurement {
             .into_iter()
             .map(|(runtime, worker)| thread::spawn(move || work(&runtime, worker, begin, window)))
             .collect();
-        let times = runtime()?.block_on(self.watch(job, window, &tallies, observer));
+        let times = runtime()?.block_on(async {
+            tokio::select! {
+                never = over.follow(&job.stop) => match never {},
+                times = self.watch(job, &over, window, &tallies, observer) => times,
+            }
+        });
         for thread in threads {
             thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         }
@@ -95,9 +103,9 @@ impl Measurement {
         }
         let cpu_seconds_per_request = after.per_request(&before, tally.ended);
         let ended_processes = after.ended();
-        job.stop.moment().into_iter().for_each(|moment| window.cut(moment));
+        over.moment().into_iter().for_each(|moment| window.cut(moment));
         let duration = window.duration();
-        let interrupted = duration < self.duration;
+        let interrupted = duration < self.duration && job.stop.moment().is_some();
         Ok(Measured { tally, duration, cpu_seconds_per_request, ended_processes, interrupted })
     }
 
@@ -107,6 +115,7 @@ impl Measurement {
         job: &Job,
         prepared: &Prepared,
         index: usize,
+        over: &Stop,
     ) -> Result<(Runtime, Worker), Error> {
         let runtime = runtime()?;
         let connections = share(job.connections, index, job.threads);
@@ -120,7 +129,7 @@ impl Measurement {
             timeout: job.timeout,
             share: (index, job.threads),
             tally: Arc::default(),
-            stop: job.stop.clone(),
+            stop: over.clone(),
         };
         Ok((runtime, worker))
     }
@@ -130,20 +139,25 @@ impl Measurement {
     async fn watch(
         &self,
         job: &Job,
+        over: &Stop,
         window: Window,
         tallies: &[Arc<Mutex<Tally>>],
         observer: &mut Observer<'_>,
     ) -> (Times, Times) {
         let begin = window.start - self.warmup;
-        each_second(&job.stop, begin, window.start, |now| {
+        each_second(over, begin, window.start, |now| {
             observer(&self.progress(now - begin, None));
         })
         .await;
         let before = Times::read(&job.processes);
         let mut figures = None;
-        each_second(&job.stop, window.start + TICK, window.end, |now| {
-            figures = Some(Figures::read(figures, tallies));
+        each_second(over, window.start + TICK, window.end, |now| {
+            let now_measured = Figures::read(figures, tallies);
+            figures = Some(now_measured);
             observer(&self.progress(now - window.start, figures));
+            if self.until_failure && now_measured.failed > 0 {
+                over.stop();
+            }
         })
         .await;
         (before, Times::read(&job.processes))

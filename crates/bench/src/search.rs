@@ -62,9 +62,8 @@ pub(crate) fn highest<E>(
     Ok(bounds.low)
 }
 
-/// The highest rate up to `found` that `lasts`, to 3 percent. It is lowered by ever
-/// more while it does not, and then raised again as far as it does. None if a third
-/// less does not last either.
+/// The first rate that `lasts`, from `found` down: by 3 percent, and by ever more while it
+/// does not. None if a third less does not last either.
 ///
 /// # Errors
 /// The first of `lasts`.
@@ -72,23 +71,14 @@ pub(crate) fn lasting<E>(
     found: f64,
     mut lasts: impl FnMut(f64) -> Result<bool, E>,
 ) -> Result<Option<f64>, E> {
-    if lasts(found)? {
-        return Ok(Some(found));
-    }
-    let (mut high, mut factor) = (found, PRECISION);
+    let (mut rate, mut factor) = (found, PRECISION);
     for _ in 0..LOWERED {
-        let mut low = high / factor;
-        if !lasts(low)? {
-            (high, factor) = (low, factor * factor);
-            continue;
+        if lasts(rate)? {
+            return Ok(Some(rate));
         }
-        while apart(low, high) {
-            let rate = middle(low, high);
-            *(if lasts(rate)? { &mut low } else { &mut high }) = rate;
-        }
-        return Ok(Some(low));
+        (rate, factor) = (rate / factor, factor * factor);
     }
-    Ok(None)
+    Ok(lasts(rate)?.then_some(rate))
 }
 
 fn apart(low: f64, high: f64) -> bool {

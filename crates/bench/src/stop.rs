@@ -1,6 +1,6 @@
 //! The end of a run before its time.
 
-use std::time::Instant;
+use std::{convert::Infallible, future::pending, time::Instant};
 
 use tokio::{sync::watch, time::timeout_at};
 
@@ -29,6 +29,13 @@ impl Stop {
         let mut moments = self.0.subscribe();
         let moment = moments.wait_for(Option::is_some).await.expect("its sender is here");
         moment.expect("just waited for")
+    }
+
+    /// Ends when another one does.
+    pub(crate) async fn follow(&self, other: &Self) -> Infallible {
+        other.requested().await;
+        self.stop();
+        pending().await
     }
 
     /// Waits until `moment`; sooner, and true, if it is asked for before.

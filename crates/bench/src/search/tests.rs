@@ -52,21 +52,27 @@ fn a_step_that_cannot_be_made_ends_the_search() {
 }
 
 #[test]
-fn a_rate_that_does_not_last_is_lowered_as_little_as_it_takes() {
-    for found in [1000.0, 1001.0, 1029.0, 1050.0, 1100.0, 1250.0, 1500.0] {
-        let (mut tried, mut held) = (0, 0.0);
+fn a_rate_that_does_not_last_is_lowered_until_it_does() {
+    // By 3, 6, 13 and 27 percent: ever longer steps, and never many.
+    let expected = [
+        (1000.0, 1000.0),
+        (1001.0, 971.8),
+        (1050.0, 960.9),
+        (1100.0, 894.4),
+        (1250.0, 802.3),
+        (1500.0, 962.8),
+    ];
+    for (found, expected) in expected {
+        let mut tried = Vec::new();
         let lasts = lasting::<Infallible>(found, |rate| {
-            tried += 1;
-            if rate <= CAPACITY {
-                held = rate;
-            }
+            tried.push(rate);
             Ok(rate <= CAPACITY)
         });
-        let lasts = lasts.unwrap();
-        assert_found(lasts);
-        // The last that held is the one: its measurement is what is reported.
-        assert_eq!(lasts, Some(held));
-        assert!(tried <= if found < 1030.0 { 2 } else { 8 }, "{tried} from {found}");
+        let lasts = lasts.unwrap().expect("a rate");
+        assert!((lasts - expected).abs() < 0.1, "{found} became {lasts}");
+        // The last that was tried is the one: its measurement is what is reported.
+        assert_eq!(tried.last(), Some(&lasts));
+        assert!(tried.len() <= 1 + LOWERED, "{tried:?}");
     }
 }
 

@@ -1,11 +1,19 @@
 //! The highest rate of a server whose capacity is known.
 
-use std::{thread, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
 
-use outrigger_bench::{Arrivals, Job, Load, Phase};
+use outrigger_bench::{Arrivals, Job, Load, Phase, Progress, Stop};
 use outrigger_testkit::engine::{Predicting, floats};
+use tonic::Status;
 
-use crate::servers::{Engine, TREATMENTS, latency_ms, run};
+use crate::servers::{ControlPlane, Engine, Package, TREATMENTS, Turn, latency_ms, model_job, run};
 
 /// A search for what the engine answers, one request after the other, in
 /// `each`.
@@ -44,4 +52,33 @@ fn a_latency_that_no_rate_keeps_is_told() {
     let problem = report.problem().expect("no rate");
     assert!(problem.starts_with("no rate is held; the last one tried: search "), "{problem}");
     assert!(report.to_string().contains("offered     no rate was found\n"), "{report}");
+}
+
+#[test]
+fn a_confirmation_is_over_when_a_request_fails() {
+    let failing = Arc::new(AtomicBool::new(false));
+    let fails = Arc::clone(&failing);
+    let server = ControlPlane::start(move |_| match fails.load(Relaxed) {
+        true => Turn::Refused(Status::unavailable("for a while")),
+        false => Turn::Answered,
+    });
+    let stop = Stop::default();
+    let mut observer = |progress: &Progress| match (progress.phase, progress.measured) {
+        (Some(Phase::Confirm), Some(_)) => failing.store(true, Relaxed),
+        // There is another one.
+        (Some(Phase::Confirm), None) if failing.load(Relaxed) => stop.stop(),
+        _ => {}
+    };
+    let [p99, step] = [200, 300].map(Duration::from_millis);
+    let load = Load::FindRate { p99, step, arrivals: Arrivals::Fixed };
+    let job = Job {
+        stop: stop.clone(),
+        duration: Duration::from_secs(3600),
+        warmup: Duration::ZERO,
+        ..model_job(server.grpc, &Package::linear(), None, load)
+    };
+    let report = outrigger_bench::run(&job, &mut observer).expect("a report");
+    let first = report.steps.iter().find(|step| step.phase == Phase::Confirm).expect("one");
+    assert!(!first.held && first.duration_seconds < 3600.0, "{report}");
+    assert!(!first.errors.is_empty(), "{report}");
 }
