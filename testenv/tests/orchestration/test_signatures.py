@@ -146,6 +146,11 @@ def test_what_was_verified_is_served_with_the_registry_down(signed_stack, signer
     digest = stack.push(reference, "signed/churn")
     signer.sign(stack.registry, REPOSITORY, digest)
     assert served(client) == {digest}
+    # It is written down beside the answer, not before it.
+    record = stack.directory / "store" / "journal" / "record.json"
+    client.wait_until(
+        lambda: record.exists() and digest in record.read_text(), what="the journal has it"
+    )
     stack.serve.process.kill()
     stack.engine.process.kill()
     stack.registry.stop()
