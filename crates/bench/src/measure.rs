@@ -39,8 +39,6 @@ pub(crate) struct Measurement {
     /// Sent, but not counted.
     pub(crate) warmup: Duration,
     pub(crate) duration: Duration,
-    /// Whether it is over with the first second in which a request fails.
-    pub(crate) until_failure: bool,
 }
 
 /// What was measured.
@@ -152,15 +150,20 @@ impl Measurement {
         let before = Times::read(&job.processes);
         let mut figures = None;
         each_second(over, window.start + TICK, window.end, |now| {
-            let now_measured = Figures::read(figures, tallies);
-            figures = Some(now_measured);
+            let latest = Figures::read(figures, tallies);
+            figures = Some(latest);
             observer(&self.progress(now - window.start, figures));
-            if self.until_failure && now_measured.failed > 0 {
+            if self.is_lost(latest) {
                 over.stop();
             }
         })
         .await;
         (before, Times::read(&job.processes))
+    }
+
+    /// Whether a rate is tried, and known not to be held: one failure is enough.
+    fn is_lost(&self, figures: Figures) -> bool {
+        matches!(self.phase, Some(Phase::Search | Phase::Confirm)) && figures.failed > 0
     }
 
     fn progress(&self, elapsed: Duration, measured: Option<Figures>) -> Progress {

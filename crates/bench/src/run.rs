@@ -7,7 +7,6 @@ use crate::{
     find_rate::Goal,
     measure::{Measurement, runtime},
     prepare::prepare,
-    report::Phase,
     worker::Pace,
 };
 
@@ -30,7 +29,7 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
     let mut measure = |measurement: Measurement| measurement.run(job, &prepared, observer);
     let mut once = |pace| {
         let (warmup, duration) = (job.warmup, job.duration);
-        measure(Measurement { phase: None, pace, warmup, duration, until_failure: false })
+        measure(Measurement { phase: None, pace, warmup, duration })
     };
     match job.load {
         Load::Rate { rate, arrivals } => {
@@ -44,10 +43,8 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
             // the first answers are in: only then are there as many as requests.
             let warmup = |duration: Duration| job.warmup.min(duration / 5).max(p99);
             let found = goal.find(|phase, pace, duration| {
-                // One is enough to know that a rate is not held.
-                let until_failure = phase != Phase::Estimate;
                 let (phase, warmup) = (Some(phase), warmup(duration));
-                measure(Measurement { phase, pace, warmup, duration, until_failure })
+                measure(Measurement { phase, pace, warmup, duration })
             })?;
             let abandoned = found.abandoned.map(|error| error.to_string());
             let report = Report::new(job, found.rate, &prepared, found.measured);

@@ -43,5 +43,5 @@ pub use metadata::{Metadata, MetadataError};
 pub use pack::{FeatureCounts, Limits, Packed, UserRows};
 pub use plan::Plan;
 pub use signature::SignatureError;
-pub use transcode::{Request, Routing, requests};
+pub use transcode::{Request, Routing, requests, routing_key};
 pub use values::{Sent, Slot};

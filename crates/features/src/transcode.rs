@@ -53,7 +53,7 @@ pub(crate) use fields::Fields;
 pub(crate) use keys::Keys;
 pub(crate) use object::element;
 pub use request::Request;
-pub use routing::Routing;
+pub use routing::{Routing, routing_key};
 pub(crate) use unknown::Unknown;
 pub(crate) use wire::Reader;
 use wire::{MAX_DEPTH, Malformed};

@@ -65,7 +65,7 @@ impl Predictor {
     ) -> Result<Bytes, Failure> {
         // Before the model is waited for: nobody waits for what is refused anyway.
         let parts = Request::read(request, &self.limits)?;
-        let lease = self.lease(call, &parts.routing(), named).await?;
+        let lease = self.lease(call, parts.routing(), named).await?;
         let mut attempts = Attempts::new(call, lease);
         loop {
             let result = self.predict_with(call, &attempts, request, &parts).await;
@@ -110,14 +110,13 @@ impl Predictor {
             options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
         // One engine call answers all users, so one key must stand for them: the first
         // one's. What is wrong with that request is told when all are read.
-        let first = requests.first().and_then(|first| Routing::of(first));
-        let Routing { routing_key, .. } = first.unwrap_or_default();
-        let routing = Routing { model, routing_key, request_id };
-        let lease = self.lease(call, &routing, named).await?;
+        let first = requests.first().and_then(|first| outrigger_features::routing_key(first));
+        let routing_key = first.unwrap_or_default();
+        let routing = Routing { model: model.as_ref(), request_id: &request_id, routing_key };
+        let lease = self.lease(call, routing, named).await?;
         let mut attempts = Attempts::new(call, lease);
         loop {
-            let id = &routing.request_id;
-            let result = self.batch_with(call, &attempts, id, &requests, &options).await;
+            let result = self.batch_with(call, &attempts, &request_id, &requests, &options).await;
             if let Some(result) = attempts.settle(result) {
                 return result;
             }
@@ -154,10 +153,10 @@ impl Predictor {
         request: &Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
-        let routing = Request::read(request, &self.limits)?.routing();
+        let parts = Request::read(request, &self.limits)?;
         // The first prediction for a routing key is still to come.
         let looking = Self { models: self.models.uncounted(), ..self.clone() };
-        let lease = looking.lease(call, &routing, named).await?;
+        let lease = looking.lease(call, parts.routing(), named).await?;
         let explain = || lease.plan.explain(&[request], &self.limits);
         let explained = timed(call, Stage::Decode, explain)?;
         let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
@@ -169,9 +168,9 @@ impl Predictor {
     /// # Errors
     /// As [`Self::predict`].
     pub(crate) async fn predict_json(&self, call: &Call, body: &[u8]) -> Result<Value, Failure> {
-        let json::Routing { model, request_id, routing_key } = json::selector(body)?;
+        let json::Routing { model, request_id, routing_key } = &json::selector(body)?;
         let routing = Routing { model: Some(model), request_id, routing_key };
-        let lease = self.lease(call, &routing, None).await?;
+        let lease = self.lease(call, routing, None).await?;
         let mut attempts = Attempts::new(call, lease);
         loop {
             let result = self.predict_json_with(call, &attempts, body).await;
@@ -207,14 +206,14 @@ impl Predictor {
     async fn lease(
         &self,
         call: &Call,
-        routing: &Routing,
+        routing: Routing<'_>,
         named: Option<&[u8]>,
     ) -> Result<Lease, Failure> {
-        call.asked_as(&routing.request_id);
-        let (model, selector) = routing::target(routing.model.as_ref(), &self.models)?;
+        call.asked_as(routing.request_id);
+        let (model, selector) = routing::target(routing.model, &self.models)?;
         routing::agree(named, &model)?;
         call.count_for_model(self.per_model.enter(|| model.clone())?);
-        self.acquire(call, &model, &selector, &routing.routing_key).await
+        self.acquire(call, &model, &selector, routing.routing_key).await
     }
 
     async fn acquire(

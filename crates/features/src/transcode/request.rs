@@ -27,7 +27,7 @@ pub struct Request<'a> {
     pub(super) shared: Option<&'a Bytes>,
     pub(super) model: Option<ModelSelector>,
     pub(super) request_id: &'a str,
-    routing_key: &'a str,
+    pub(super) routing_key: &'a str,
     pub(super) user: User<'a>,
     /// The treatments, at most as many as a call may have.
     pub(super) treatments: Vec<&'a [u8]>,
@@ -87,12 +87,9 @@ impl<'a> Request<'a> {
     }
 
     /// What decides where it goes.
-    pub fn routing(&self) -> Routing {
-        Routing {
-            model: self.model.clone(),
-            request_id: self.request_id.to_owned(),
-            routing_key: self.routing_key.to_owned(),
-        }
+    pub fn routing(&self) -> Routing<'_> {
+        let Self { model, request_id, routing_key, .. } = self;
+        Routing { model: model.as_ref(), request_id, routing_key }
     }
 
     /// Finds the parts of a request. Treatments, tables and the user's features

@@ -6,27 +6,27 @@ use super::Request;
 use crate::Limits;
 
 /// What of a request decides where it goes.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Routing {
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Routing<'a> {
     /// The model asked for.
-    pub model: Option<ModelSelector>,
+    pub model: Option<&'a ModelSelector>,
     /// The request's id; empty when there is none.
-    pub request_id: String,
+    pub request_id: &'a str,
     /// The key that decides on the arm; empty when there is none.
-    pub routing_key: String,
+    pub routing_key: &'a str,
 }
 
-impl Routing {
-    /// Reads it from an encoded `outrigger.v1.PredictRequest`, of which nothing else is
-    /// kept; `None` if the bytes are no message.
-    pub fn of(message: &[u8]) -> Option<Self> {
-        let limits = Limits { max_treatments: 0, ..Limits::default() };
-        Request::scan(message, &limits).ok().map(|request| request.routing())
-    }
+/// The key that decides on the arm of an encoded `outrigger.v1.PredictRequest`, empty when
+/// there is none; `None` if the bytes are no message.
+pub fn routing_key(message: &[u8]) -> Option<&str> {
+    let limits = Limits { max_treatments: 0, ..Limits::default() };
+    Request::scan(message, &limits).ok().map(|request| request.routing_key)
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use outrigger_core::Reason;
     use outrigger_proto::outrigger::v1::{PredictRequest, ResponseOptions, Treatment};
     use prost::Message as _;
 
@@ -48,19 +48,23 @@ mod tests {
         };
         let late = PredictRequest { model: model("fraud"), ..Default::default() };
         let twice = [request.encode_to_vec(), late.encode_to_vec()].concat();
-        let routing = |name| Routing {
-            model: model(name),
-            request_id: "r1".into(),
-            routing_key: "u7".into(),
-        };
-        assert_eq!(Routing::of(&request.encode_to_vec()), Some(routing("churn")));
-        assert_eq!(Routing::of(&twice), Some(routing("fraud")));
+        for (message, name) in [(request.encode_to_vec(), "churn"), (twice, "fraud")] {
+            let message = Bytes::from(message);
+            let parts = Request::read(&message, &Limits::default()).expect("a message");
+            let model = model(name);
+            let routing = Routing { model: model.as_ref(), request_id: "r1", routing_key: "u7" };
+            assert_eq!(parts.routing(), routing);
+            assert_eq!(routing_key(&message), Some("u7"));
+        }
     }
 
     #[test]
     fn bytes_that_are_no_message_go_nowhere() {
         for garbage in [&b"\xff\xff\xff"[..], b"\x0a\x05ab", b"\x07", b"\x32\x05ab"] {
-            assert_eq!(Routing::of(garbage), None);
+            assert_eq!(routing_key(garbage), None);
+            let garbage = Bytes::from_static(garbage);
+            let failure = Request::read(&garbage, &Limits::default()).unwrap_err();
+            assert_eq!(failure.reason, Reason::RequestMalformed);
         }
     }
 }

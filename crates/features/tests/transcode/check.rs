@@ -47,9 +47,10 @@ type Both<'r> = Option<(Packed<'r>, reference::Packed)>;
 fn both<'r>(plan: &Plan, requests: &[&'r [u8]], limits: &Limits) -> Both<'r> {
     agree(plan.explain(requests, limits), reference::explain(plan, requests, limits));
     if let [request] = requests {
-        same_routing(request);
         let shared = Bytes::copy_from_slice(request);
-        let packed = Request::read(&shared, limits).and_then(|request| plan.pack_request(&request));
+        let parts = Request::read(&shared, limits);
+        same_routing(request, parts.as_ref().ok().map(Request::routing));
+        let packed = parts.and_then(|parts| plan.pack_request(&parts));
         same_tensors(packed, reference::pack(plan, requests, limits));
     }
     same_tensors(plan.pack(requests, limits), reference::pack(plan, requests, limits))
@@ -66,14 +67,15 @@ struct Head {
     routing_key: String,
 }
 
-/// Reads where a request goes both ways.
-fn same_routing(request: &[u8]) {
-    let Some(routing) = Routing::of(request) else {
+/// Holds where a request goes to what is read of it the plain way.
+fn same_routing(request: &[u8], found: Option<Routing<'_>>) {
+    let Some(found) = found else {
         assert!(PredictRequest::decode(request).is_err());
         return;
     };
-    let Head { model, request_id, routing_key } = Head::decode(request).expect("a message");
-    assert_eq!(routing, Routing { model, request_id, routing_key });
+    let Head { model, request_id, routing_key } = &Head::decode(request).expect("a message");
+    assert_eq!(found, Routing { model: model.as_ref(), request_id, routing_key });
+    assert_eq!(outrigger_features::routing_key(request), Some(routing_key.as_str()));
 }
 
 fn same_tensors<'r>(
