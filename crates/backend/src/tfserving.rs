@@ -56,7 +56,7 @@ impl Config {
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
             endpoint: endpoint.into(),
-            connections: 4,
+            connections: 2,
             max_in_flight: 256,
             max_message: 64 << 20,
             connect_timeout: Duration::from_secs(1),

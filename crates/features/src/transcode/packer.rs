@@ -147,7 +147,10 @@ impl<'p, 'r> Packer<'p, 'r> {
         let before = self.treatment_rows;
         resize(&mut self.buffers, self.plan, Entity::Treatment, before + part.count);
         let (mut errors, mut ids) = (Vec::new(), options.ids(part.count));
-        for (index, body) in part.request.treatments.iter().enumerate() {
+        let (treatments, mut index) = (&part.request.treatments, 0);
+        loop {
+            index += self.add_alike(&treatments[index..], unknown, ids.as_mut());
+            let Some(body) = treatments.get(index) else { break };
             let position = u32::try_from(index).expect("treatments are limited");
             let (id, added) = self.add_treatment(body, unknown)?;
             match added {
@@ -162,23 +165,32 @@ impl<'p, 'r> Packer<'p, 'r> {
                     return Err(bad.of_treatment(index, id, &path, place).into());
                 }
             }
+            index += 1;
         }
         resize(&mut self.buffers, self.plan, Entity::Treatment, self.treatment_rows);
         Ok((errors, ids))
     }
 
+    /// Writes those treatments to the next rows that are like the one before; says how many.
+    fn add_alike(
+        &mut self,
+        treatments: &[&'r [u8]],
+        unknown: &mut Unknown,
+        ids: Option<&mut Vec<&'r [u8]>>,
+    ) -> usize {
+        let (row, buffers, tally) = (self.treatment_rows, &mut self.buffers, &mut self.tally);
+        let applied = self.template.apply(treatments, row, buffers, tally, unknown, ids);
+        self.treatment_rows += applied;
+        applied
+    }
+
     /// Writes one treatment to the next row; the row is only kept if it is good.
-    #[inline]
     fn add_treatment(
         &mut self,
         body: &'r [u8],
         unknown: &mut Unknown,
     ) -> Result<(&'r [u8], Result<(), BadFeature<'p>>), Malformed> {
         let (row, buffers, tally) = (self.treatment_rows, &mut self.buffers, &mut self.tally);
-        if let Some(id) = self.template.apply(body, row, buffers, tally, unknown) {
-            self.treatment_rows += 1;
-            return Ok((id, Ok(())));
-        }
         let Plan { inputs, fields, .. } = self.plan;
         let rows = || Rows::new(inputs, &fields.treatment, self.traced);
         let rows = self.treatments.get_or_insert_with(rows);

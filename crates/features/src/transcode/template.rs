@@ -13,8 +13,11 @@ use super::{
     wire::{Reader, is_text},
 };
 use crate::{column::Buffer, plan::InputPlan};
+use block::Block;
 use shape::Shape;
 
+/// So many treatments are written at once.
+const SEVERAL: usize = 4;
 /// As many misses are allowed before any hit.
 const FEW: u32 = 4;
 
@@ -42,33 +45,48 @@ impl<'p> Template<'p> {
         (self.trusted, self.hits, self.misses) = (!self.traced, 0, 0);
     }
 
-    /// Writes a treatment's features, if it is like the one before; says its id,
-    /// in UTF-8. `None` says nothing about the treatment, and may have written
-    /// anything to its row.
-    #[inline]
+    /// Writes treatments to the rows from `row` on, as long as they are like the one before;
+    /// says how many, and adds their ids, in UTF-8, to `ids`. The next one may be anything,
+    /// and may have written anything to the rows of those that are left.
     pub(super) fn apply<'r>(
         &mut self,
-        body: &'r [u8],
+        treatments: &[&'r [u8]],
         row: usize,
         buffers: &mut [Buffer],
         tally: &mut Tally,
         unknown: &mut Unknown,
-    ) -> Option<&'r [u8]> {
-        let shape = self.shape.as_ref()?;
-        let (id, features) = split(body)?;
-        let counts = tally.counts;
-        let strangers = shape.write(features, row, buffers, tally);
-        match strangers.filter(|_| is_text(id)) {
-            Some(strangers) => {
+        mut ids: Option<&mut Vec<&'r [u8]>>,
+    ) -> usize {
+        let Some(shape) = &self.shape else { return 0 };
+        let block = shape.block().filter(|block| block.takes_several());
+        let (mut applied, mut rest) = (0, treatments);
+        loop {
+            let row = row + applied;
+            if let Some(block) = block
+                && let Some((bodies, others)) = rest.split_first_chunk::<SEVERAL>()
+                && let Some(several) = write_several(block, bodies, row, buffers)
+            {
+                if let Some(ids) = &mut ids {
+                    ids.extend(several);
+                }
+                unknown.count += shape.strangers * SEVERAL as u64;
+                applied += SEVERAL;
+                rest = others;
+            } else if let Some((body, others)) = rest.split_first()
+                && let Some((id, strangers)) = write_one(shape, body, row, buffers, tally)
+            {
+                if let Some(ids) = &mut ids {
+                    ids.push(id);
+                }
                 unknown.count += strangers;
-                self.hits += 1;
-                Some(id)
-            }
-            None => {
-                tally.counts = counts;
-                None
+                applied += 1;
+                rest = others;
+            } else {
+                break;
             }
         }
+        self.hits += u32::try_from(applied).expect("treatments are limited");
+        applied
     }
 
     /// Takes a treatment that has just been packed in another way, and without
@@ -85,6 +103,41 @@ impl<'p> Template<'p> {
         self.shape =
             split(body).and_then(|(_, features)| Shape::of(features, self.inputs, self.fields));
     }
+}
+
+/// Writes one treatment, if it has that shape: its id, and how many of its features the
+/// model does not name.
+#[inline]
+fn write_one<'r>(
+    shape: &Shape<'_>,
+    body: &'r [u8],
+    row: usize,
+    buffers: &mut [Buffer],
+    tally: &mut Tally,
+) -> Option<(&'r [u8], u64)> {
+    let (id, features) = split(body)?;
+    let counts = tally.counts;
+    let strangers = shape.write(features, row, buffers, tally).filter(|_| is_text(id));
+    if strangers.is_none() {
+        tally.counts = counts;
+    }
+    Some((id, strangers?))
+}
+
+/// Writes several treatments at once, if all have just those features: their ids.
+#[inline]
+fn write_several<'r, const N: usize>(
+    block: &Block,
+    bodies: &[&'r [u8]; N],
+    row: usize,
+    buffers: &mut [Buffer],
+) -> Option<[&'r [u8]; N]> {
+    let (mut ids, mut features) = ([&[][..]; N], [&[][..]; N]);
+    for (index, body) in bodies.iter().enumerate() {
+        (ids[index], features[index]) = split(body)?;
+    }
+    let are_texts = ids.iter().all(|id| is_text(id));
+    (are_texts && block.write_several(features, row, buffers)).then_some(ids)
 }
 
 /// The id of a treatment that begins with one, and its features.

@@ -117,10 +117,29 @@ impl Block {
             Way::Windows(windows) => {
                 let run = &self.runs[0];
                 let to = run.place(row, buffers);
-                windows.take(entries, to)? || run.let_through(to)
+                windows.take([entries], [&mut *to])? || run.let_through(to)
             }
         };
         taken.then_some(rest)
+    }
+
+    /// Whether several treatments can be written at once.
+    pub(super) fn takes_several(&self) -> bool {
+        matches!(self.way, Way::Windows(_))
+    }
+
+    /// Writes the values of several treatments to as many rows, if all have these entries
+    /// and no others, and only finite numbers; says whether it has.
+    #[inline]
+    pub(super) fn write_several<const N: usize>(
+        &self,
+        features: [&[u8]; N],
+        row: usize,
+        buffers: &mut [Buffer],
+    ) -> bool {
+        let Way::Windows(windows) = &self.way else { return false };
+        features.iter().all(|features| features.len() == self.bytes.len())
+            && windows.take(features, self.runs[0].places(row, buffers)) == Some(true)
     }
 
     /// Whether entries, of as many bytes as these, differ in nothing but their
@@ -160,6 +179,19 @@ impl Run {
     #[inline(always)]
     fn place<'b>(&self, row: usize, buffers: &'b mut [Buffer]) -> &'b mut [[u8; 4]] {
         buffers[self.input].floats_mut(row * self.width + self.to, self.values.len())
+    }
+
+    /// Where the numbers of several rows go.
+    #[inline(always)]
+    fn places<'b, const N: usize>(
+        &self,
+        row: usize,
+        buffers: &'b mut [Buffer],
+    ) -> [&'b mut [[u8; 4]]; N] {
+        let (start, count) = (row * self.width + self.to, self.values.len());
+        let all = buffers[self.input].floats_mut(start, (N - 1) * self.width + count);
+        let mut rows = all.chunks_mut(self.width);
+        std::array::from_fn(|_| &mut rows.next().expect("N rows")[..count])
     }
 
     /// Whether numbers, not all of which are finite, may be so.

@@ -20,7 +20,7 @@ pub(super) struct Shape<'p> {
     /// Slots that no key is there for.
     absent: Vec<usize>,
     /// Numbers that the model does not name.
-    strangers: u64,
+    pub(super) strangers: u64,
 }
 
 #[derive(Debug)]
@@ -131,6 +131,14 @@ impl<'p> Shape<'p> {
             self.set(*slot, None, row, buffers, tally)?;
         }
         Some(strangers)
+    }
+
+    /// What the features of this shape are, if that is nothing but numbers to be copied.
+    pub(super) fn block(&self) -> Option<&Block> {
+        match self.pieces.as_slice() {
+            [Piece::Numbers(block)] if self.absent.is_empty() => Some(block),
+            _ => None,
+        }
     }
 
     #[inline]

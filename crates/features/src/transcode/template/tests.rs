@@ -25,8 +25,14 @@ fn apply<'r>(template: &mut Template<'_>, body: &'r [u8]) -> Option<(&'r [u8], V
     let mut buffers = [Buffer::new(DType::Float32, 3)];
     buffers[0].resize(3);
     let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
-    let id = template.apply(body, 0, &mut buffers, &mut tally, &mut unknown)?;
-    assert_eq!((tally.counts.missing, unknown.count), (2, 0));
+    let ids = &mut Vec::new();
+    let applied =
+        template.apply(&[body], 0, &mut buffers, &mut tally, &mut unknown, Some(&mut *ids));
+    let [id] = ids[..] else {
+        assert_eq!((applied, ids.len()), (0, 0));
+        return None;
+    };
+    assert_eq!((applied, tally.counts.missing, unknown.count), (1, 2, 0));
     let Buffer::Fixed { bytes, .. } = &buffers[0] else { panic!("fixed") };
     let (floats, _) = bytes.as_chunks();
     Some((id, floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()))
@@ -85,8 +91,63 @@ fn keys_that_the_model_does_not_name_are_counted_each_time() {
         let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
         let mut buffers = [Buffer::new(DType::Float32, 3)];
         buffers[0].resize(3);
-        assert!(template.apply(&stranger, 0, &mut buffers, &mut tally, &mut unknown).is_some());
+        let applied = template.apply(&[&stranger], 0, &mut buffers, &mut tally, &mut unknown, None);
+        assert_eq!(applied, 1);
         assert_eq!((tally.counts.missing, unknown.count), (3, counted));
+    }
+}
+
+/// A plan of three numbers, and a stranger's key.
+const LONG: [&str; 4] = ["the first feature", "the second feature", "a stranger", "the third"];
+
+/// A treatment of the long keys, with these numbers.
+fn long(id: &[u8], numbers: [f32; 4]) -> Vec<u8> {
+    let entries = LONG.iter().zip(numbers).map(|(key, number)| treatment("", key, number));
+    [&[0x0a, id.len() as u8], id]
+        .into_iter()
+        .map(<[u8]>::to_vec)
+        .chain(entries)
+        .collect::<Vec<_>>()
+        .concat()
+}
+
+#[test]
+fn however_many_are_alike_the_first_that_is_not_ends_them() {
+    let features =
+        [0, 1, 3].map(|index| serde_json::json!({"name": LONG[index], "required": true}));
+    let json = serde_json::json!({"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+        "inputs": [{"tensor": "t", "entity": "treatment", "dtype": "float32", "features": features}],
+        "outputs": [{"tensor": "y", "name": "y", "kind": "per_treatment"}]});
+    let plan = Plan::compile(Metadata::parse(json.to_string().as_bytes()).expect("valid"));
+    let ids: Vec<_> = (0..11).map(|index| "i".repeat(index % 5)).collect();
+    let numbers = |index: usize| [index as f32, 0.5, -1.0, -(index as f32)];
+    let good = |index: usize| long(ids[index].as_bytes(), numbers(index));
+    let odd = [
+        long(b"i", [0.0, f32::INFINITY, 0.0, 0.0]),
+        long(b"\xff", [0.0; 4]),
+        treatment("i", LONG[0], 1.0),
+        [good(0), treatment("", "one more", 1.0)].concat(),
+        b"\x0a\x7f".to_vec(),
+        Vec::new(),
+    ];
+    for (end, odd) in (0..=11).flat_map(|end| odd.iter().map(move |odd| (end, odd))) {
+        let bodies: Vec<_> =
+            (0..11).map(|index| if index == end { odd.clone() } else { good(index) }).collect();
+        let bodies: Vec<_> = bodies.iter().map(Vec::as_slice).collect();
+        let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
+        template.learn(&good(0));
+        let mut buffers = [Buffer::new(DType::Float32, 33)];
+        buffers[0].resize(33);
+        let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
+        let mut found = Vec::new();
+        let applied =
+            template.apply(&bodies, 0, &mut buffers, &mut tally, &mut unknown, Some(&mut found));
+        assert_eq!((applied, template.hits, unknown.count), (end, end as u32, end as u64));
+        assert!(found.into_iter().eq(ids[..end].iter().map(String::as_bytes)));
+        for row in 0..end {
+            let [first, second, _, third] = numbers(row).map(f32::to_le_bytes);
+            assert_eq!(buffers[0].floats_mut(3 * row, 3), [first, second, third]);
+        }
     }
 }
 
@@ -135,8 +196,8 @@ fn apply_mixed(learned: &[u8], body: &[u8]) -> (Option<(i64, i64)>, FeatureCount
     let mut buffers = [Buffer::new(DType::Float32, 2), Buffer::new(DType::Int64, 2)];
     buffers.iter_mut().for_each(|buffer| buffer.resize(2));
     let (mut tally, mut unknown) = (Tally::new(2, false), Unknown::new(false));
-    let applied = template.apply(body, 0, &mut buffers, &mut tally, &mut unknown);
-    let row = applied.map(|_| {
+    let applied = template.apply(&[body], 0, &mut buffers, &mut tally, &mut unknown, None);
+    let row = (applied == 1).then(|| {
         let Buffer::Fixed { bytes, .. } = &buffers[1] else { panic!("fixed") };
         let (integers, _) = bytes.as_chunks();
         (i64::from_le_bytes(integers[0]), i64::from_le_bytes(integers[1]))

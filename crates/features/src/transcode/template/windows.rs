@@ -78,15 +78,20 @@ impl Windows {
         Some(these)
     }
 
-    /// Copies the values of entries and says whether all are finite; `None` if a byte
-    /// differs that must not.
+    /// Copies the values of several treatments' entries, each to its row, and says whether
+    /// all of them are finite; `None` if a byte differs that must not. What is expected is
+    /// loaded once for all of them.
     ///
     /// # Panics
     /// If there are not as many bytes and values as the windows were made for.
     #[inline]
-    pub(super) fn take(&self, entries: &[u8], to: &mut [[u8; VALUE]]) -> Option<bool> {
-        assert_eq!(entries.len(), self.length);
-        assert_eq!(to.len(), self.values);
+    pub(super) fn take<const N: usize>(
+        &self,
+        entries: [&[u8]; N],
+        to: [&mut [[u8; VALUE]]; N],
+    ) -> Option<bool> {
+        assert!(entries.iter().all(|entries| entries.len() == self.length));
+        assert!(to.iter().all(|to| to.len() == self.values));
         #[cfg(target_arch = "x86_64")]
         // SAFETY: there are no windows where the processor lacks what this is compiled
         // for, and all of them are within what was just measured.
@@ -134,35 +139,37 @@ mod x86_64 {
     /// As [`super::Windows::take`].
     ///
     /// # Safety
-    /// Every window is within the entries, and has at most [`super::MOST`] values; `to`
-    /// has room for those of all.
+    /// Every window is within all entries, and has at most [`super::MOST`] values; each of
+    /// `to` has room for those of all.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2")]
-    pub(super) unsafe fn take(
+    pub(super) unsafe fn take<const N: usize>(
         windows: &[Window],
-        entries: &[u8],
-        to: &mut [[u8; VALUE]],
+        entries: [&[u8]; N],
+        to: [&mut [[u8; VALUE]]; N],
     ) -> Option<bool> {
         let exponent = _mm256_set1_epi32(floats::EXPONENT.cast_signed());
         let carry = _mm256_set1_epi32(floats::CARRY.cast_signed());
         let (mut differs, mut overflows) = (_mm512_setzero_si512(), _mm256_setzero_si256());
-        let mut to = to.as_mut_ptr();
+        let (entries, mut to) = (entries.map(<[u8]>::as_ptr), to.map(<[_]>::as_mut_ptr));
         for window in windows {
             let Window { bytes, mask, at, values, count, stored } = window;
-            // SAFETY: the window is within the entries, and the others are as long as it is.
-            let [found, expected, mask] = unsafe {
-                let found = entries.as_ptr().add(*at);
-                [found, bytes.as_ptr(), mask.as_ptr()].map(|from| _mm512_loadu_si512(from.cast()))
-            };
-            let differ = _mm512_and_si512(_mm512_xor_si512(found, expected), mask);
-            differs = _mm512_or_si512(differs, differ);
-            let packed = _mm512_castsi512_si256(_mm512_maskz_compress_epi8(*values, found));
-            let overflow = _mm256_add_epi32(_mm256_and_si256(packed, exponent), carry);
-            overflows = _mm256_or_si256(overflows, overflow);
-            // SAFETY: so many are stored and no more, and there is room for those of all.
-            to = unsafe {
-                _mm256_mask_storeu_epi32(to.cast(), *stored, packed);
-                to.add(*count)
-            };
+            // SAFETY: both are as long as a vector.
+            let [expected, mask] =
+                unsafe { [bytes, mask].map(|bytes| _mm512_loadu_si512(bytes.as_ptr().cast())) };
+            for (entries, to) in entries.iter().zip(&mut to) {
+                // SAFETY: the window is within the entries.
+                let found = unsafe { _mm512_loadu_si512(entries.add(*at).cast()) };
+                let differ = _mm512_and_si512(_mm512_xor_si512(found, expected), mask);
+                differs = _mm512_or_si512(differs, differ);
+                let packed = _mm512_castsi512_si256(_mm512_maskz_compress_epi8(*values, found));
+                let overflow = _mm256_add_epi32(_mm256_and_si256(packed, exponent), carry);
+                overflows = _mm256_or_si256(overflows, overflow);
+                // SAFETY: so many are stored and no more, and there is room for those of all.
+                *to = unsafe {
+                    _mm256_mask_storeu_epi32(to.cast(), *stored, packed);
+                    to.add(*count)
+                };
+            }
         }
         let same = _mm512_test_epi8_mask(differs, differs) == 0;
         same.then(|| _mm256_movemask_ps(_mm256_castsi256_ps(overflows)) == 0)
@@ -194,7 +201,7 @@ mod tests {
         assert!(new(MOST + 1).is_none());
         if let Some(windows) = new(MOST) {
             let mut to = [[0; VALUE]; MOST];
-            assert_eq!(windows.take(&bytes, &mut to), Some(true));
+            assert_eq!(windows.take([&bytes], [&mut to]), Some(true));
             assert_eq!(to.as_flattened(), &bytes[..MOST * VALUE]);
         }
     }
@@ -206,6 +213,7 @@ mod tests {
             sent in prop::collection::vec((11_usize..90, prop::bool::weighted(0.8)), 1..40),
             odd in prop::option::of((any::<prop::sample::Index>(), 0..3_usize)),
             changed in prop::option::of(any::<prop::sample::Index>()),
+            odd_row in 0..3_usize,
         ) {
             let lengths: Vec<_> = sent.iter().map(|(length, _)| *length).collect();
             let ends = lengths.iter().scan(0, |end, length| { *end += length; Some(*end) });
@@ -221,21 +229,23 @@ mod tests {
             let odd = odd.map(|(at, which)| {
                 (at.index(lengths.len()), [f32::NAN, f32::INFINITY, -f32::NAN][which])
             });
-            let bits = |index: usize| match odd {
-                Some((at, value)) if at == index => f32::to_bits(value),
-                _ => (index as f32 * 1.5 - f32::MAX).to_bits(),
+            let bits = |row: usize, index: usize| match odd {
+                Some((at, value)) if (row, at) == (odd_row, index) => f32::to_bits(value),
+                _ => (index as f32 * 1.5 + row as f32 - f32::MAX / 2.0).to_bits(),
             };
-            let (mut found, _) = entries(&lengths, bits);
-            let changed = changed.map(|at| at.index(found.len())).filter(|at| mask[*at] != 0);
+            let mut found = [0, 1, 2].map(|row| entries(&lengths, |index| bits(row, index)).0);
+            let changed = changed.map(|at| at.index(mask.len())).filter(|at| mask[*at] != 0);
             if let Some(at) = changed {
-                found[at] ^= 0x10;
+                found[odd_row][at] ^= 0x10;
             }
-            let mut to = vec![[0; VALUE]; named.len()];
-            let finite = windows.take(&found, &mut to);
+            let mut to = [0, 1, 2].map(|_| vec![[0; VALUE]; named.len()]);
+            let finite = windows.take(found.each_ref().map(Vec::as_slice), to.each_mut().map(Vec::as_mut_slice));
             let all_finite = odd.is_none_or(|(at, _)| named.iter().all(|(index, ..)| *index != at));
             prop_assert_eq!(finite, changed.is_none().then_some(all_finite));
-            let copied: Vec<_> = named.iter().map(|(index, ..)| bits(*index).to_le_bytes()).collect();
-            prop_assert_eq!(to, copied);
+            for (row, to) in to.iter().enumerate() {
+                let copied = named.iter().map(|(index, ..)| bits(row, *index).to_le_bytes());
+                prop_assert!(copied.eq(to.iter().copied()), "row {}: {:?}", row, to);
+            }
         }
     }
 }
