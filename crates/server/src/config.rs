@@ -163,7 +163,7 @@ section! {
         endpoint: String = "unix:/run/outrigger/engine.sock";
         /// Where the engine sees the model store, if that is not `store.path`.
         store_path: Option<PathBuf> = "";
-        /// HTTP/2 connections to it; at least one for each thread that serves.
+        /// HTTP/2 connections to it; each thread that serves has one of its own in any case.
         connections: u32 = "2";
         /// Calls to it at once; others wait, and are answered OVERLOADED if they still do at their
         /// deadline.

@@ -46,8 +46,8 @@ impl<'p> Template<'p> {
     }
 
     /// Writes treatments to the rows from `row` on, as long as they are like the one before;
-    /// says how many, and adds their ids, in UTF-8, to `ids`. The next one may be anything,
-    /// and may have written anything to the rows of those that are left.
+    /// says how many, and adds their ids, in UTF-8, to `ids`. It may have written anything to
+    /// the rows of those that are left.
     pub(super) fn apply<'r>(
         &mut self,
         treatments: &[&'r [u8]],
@@ -59,30 +59,26 @@ impl<'p> Template<'p> {
     ) -> usize {
         let Some(shape) = &self.shape else { return 0 };
         let block = shape.block().filter(|block| block.takes_several());
-        let (mut applied, mut rest) = (0, treatments);
-        loop {
-            let row = row + applied;
-            if let Some(block) = block
-                && let Some((bodies, others)) = rest.split_first_chunk::<SEVERAL>()
-                && let Some(several) = write_several(block, bodies, row, buffers)
+        let mut applied = 0;
+        'all: for bodies in treatments.chunks(SEVERAL) {
+            if let (Some(block), Some(bodies)) = (block, bodies.first_chunk::<SEVERAL>())
+                && let Some(several) = write_several(block, bodies, row + applied, buffers)
             {
                 if let Some(ids) = &mut ids {
                     ids.extend(several);
                 }
                 unknown.count += shape.strangers * SEVERAL as u64;
                 applied += SEVERAL;
-                rest = others;
-            } else if let Some((body, others)) = rest.split_first()
-                && let Some((id, strangers)) = write_one(shape, body, row, buffers, tally)
-            {
+                continue;
+            }
+            for body in bodies {
+                let written = write_one(shape, body, row + applied, buffers, tally);
+                let Some((id, strangers)) = written else { break 'all };
                 if let Some(ids) = &mut ids {
                     ids.push(id);
                 }
                 unknown.count += strangers;
                 applied += 1;
-                rest = others;
-            } else {
-                break;
             }
         }
         self.hits += u32::try_from(applied).expect("treatments are limited");

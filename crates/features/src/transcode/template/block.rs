@@ -128,8 +128,9 @@ impl Block {
         matches!(self.way, Way::Windows(_))
     }
 
-    /// Writes the values of several treatments to as many rows, if all have these entries
-    /// and no others, and only finite numbers; says whether it has.
+    /// Writes the values of several treatments to as many rows; false if one of them has
+    /// other entries, or more, or a value is not finite that has to be. The rows may then
+    /// have been written to.
     #[inline]
     pub(super) fn write_several<const N: usize>(
         &self,
@@ -138,8 +139,13 @@ impl Block {
         buffers: &mut [Buffer],
     ) -> bool {
         let Way::Windows(windows) = &self.way else { return false };
-        features.iter().all(|features| features.len() == self.bytes.len())
-            && windows.take(features, self.runs[0].places(row, buffers)) == Some(true)
+        if features.iter().any(|features| features.len() != self.bytes.len()) {
+            return false;
+        }
+        let run = &self.runs[0];
+        let mut rows = run.places(row, buffers);
+        let finite = windows.take(features, rows.each_mut().map(|row| &mut **row));
+        finite.is_some_and(|finite| finite || rows.into_iter().all(|row| run.let_through(row)))
     }
 
     /// Whether entries, of as many bytes as these, differ in nothing but their

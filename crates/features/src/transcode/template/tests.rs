@@ -152,6 +152,34 @@ fn however_many_are_alike_the_first_that_is_not_ends_them() {
 }
 
 #[test]
+fn several_may_have_values_that_are_not_finite_where_one_may() {
+    let feature = |name| serde_json::json!({"name": name, "default": 0, "allow_non_finite": true});
+    let json = serde_json::json!({"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
+        "inputs": [{"tensor": "t", "entity": "treatment", "dtype": "float32",
+            "features": LONG.map(feature)}],
+        "outputs": [{"tensor": "y", "name": "y", "kind": "per_treatment"}]});
+    let plan = Plan::compile(Metadata::parse(json.to_string().as_bytes()).expect("valid"));
+    let signalling = f32::from_bits(0x7f80_0001);
+    let bodies = [1.0, f32::INFINITY, signalling, -2.0, signalling]
+        .map(|number| long(b"i", [0.5, number, 1.5, number]));
+    let bodies = bodies.each_ref().map(Vec::as_slice);
+    let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
+    template.learn(bodies[0]);
+    let mut buffers = [Buffer::new(DType::Float32, 28)];
+    buffers[0].resize(28);
+    let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
+    // The first two rows are somebody else's.
+    let applied = template.apply(&bodies, 2, &mut buffers, &mut tally, &mut unknown, None);
+    assert_eq!(applied, 5);
+    let bits = |number: &[u8; 4]| u32::from_le_bytes(*number);
+    let found: Vec<_> = buffers[0].floats_mut(0, 28).iter().map(bits).collect();
+    let infinite = f32::INFINITY.to_bits();
+    let seconds = [1.0_f32.to_bits(), infinite, 0x7fc0_0001, (-2.0_f32).to_bits(), 0x7fc0_0001];
+    let rows = seconds.map(|bits| [0.5_f32.to_bits(), bits, 1.5_f32.to_bits(), bits]);
+    assert_eq!((&found[..8], &found[8..]), (&[0; 8][..], rows.as_flattened()));
+}
+
+#[test]
 fn there_is_no_template_any_more_when_none_fits() {
     let plan = plan();
     let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
