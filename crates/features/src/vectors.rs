@@ -9,19 +9,21 @@
 macro_rules! widest {
     ($(
         $(#[$attribute:meta])*
-        $visibility:vis fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty = $body:path;
+        $visibility:vis fn $name:ident$(<const $count:ident: usize>)?(
+            $($argument:ident: $kind:ty),*
+        ) -> $result:ty = $body:path;
     )*) => {$(
         $(#[$attribute])*
         #[inline]
-        $visibility fn $name($($argument: $kind),*) -> $result {
+        $visibility fn $name$(<const $count: usize>)?($($argument: $kind),*) -> $result {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512vl")]
-                fn of_64($($argument: $kind),*) -> $result {
+                fn of_64$(<const $count: usize>)?($($argument: $kind),*) -> $result {
                     $body($($argument),*)
                 }
                 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-                fn of_32($($argument: $kind),*) -> $result {
+                fn of_32$(<const $count: usize>)?($($argument: $kind),*) -> $result {
                     $body($($argument),*)
                 }
                 match $crate::vectors::width() {

@@ -58,7 +58,7 @@ impl<'p> Template<'p> {
         mut ids: Option<&mut Vec<&'r [u8]>>,
     ) -> usize {
         let Some(shape) = &self.shape else { return 0 };
-        let block = shape.block().filter(|block| block.takes_several());
+        let block = shape.block();
         let mut applied = 0;
         'all: for bodies in treatments.chunks(SEVERAL) {
             if let (Some(block), Some(bodies)) = (block, bodies.first_chunk::<SEVERAL>())

@@ -10,9 +10,10 @@ use crate::{
     vectors::widest,
 };
 
-/// Compared at once: long enough for vector instructions, short enough to stop
-/// early.
+/// Bytes compared at once: enough for vector instructions.
 const STEP: usize = 32;
+/// The same in words, of which the compiler makes vectors more readily than of bytes.
+const LANES: usize = STEP / size_of::<u64>();
 
 /// Entries that are a key and a float32 each.
 #[derive(Debug)]
@@ -113,19 +114,10 @@ impl Block {
     ) -> Option<&'r [u8]> {
         let (entries, rest) = features.split_at_checked(self.bytes.len())?;
         let taken = match &self.way {
-            Way::Masked(mask) => take(self, mask, entries, row, buffers),
-            Way::Windows(windows) => {
-                let run = &self.runs[0];
-                let to = run.place(row, buffers);
-                windows.take([entries], [&mut *to])? || run.let_through(to)
-            }
+            Way::Masked(mask) => take(self, mask, [entries], row, buffers),
+            Way::Windows(windows) => self.take_windows(windows, [entries], row, buffers),
         };
         taken.then_some(rest)
-    }
-
-    /// Whether several treatments can be written at once.
-    pub(super) fn takes_several(&self) -> bool {
-        matches!(self.way, Way::Windows(_))
     }
 
     /// Writes the values of several treatments to as many rows; false if one of them has
@@ -138,56 +130,82 @@ impl Block {
         row: usize,
         buffers: &mut [Buffer],
     ) -> bool {
-        let Way::Windows(windows) = &self.way else { return false };
-        if features.iter().any(|features| features.len() != self.bytes.len()) {
-            return false;
+        let fit = features.iter().all(|features| features.len() == self.bytes.len());
+        fit && match &self.way {
+            Way::Masked(mask) => take(self, mask, features, row, buffers),
+            Way::Windows(windows) => self.take_windows(windows, features, row, buffers),
         }
+    }
+
+    #[inline]
+    fn take_windows<const N: usize>(
+        &self,
+        windows: &Windows,
+        entries: [&[u8]; N],
+        row: usize,
+        buffers: &mut [Buffer],
+    ) -> bool {
         let run = &self.runs[0];
         let mut rows = run.places(row, buffers);
-        let finite = windows.take(features, rows.each_mut().map(|row| &mut **row));
-        finite.is_some_and(|finite| finite || rows.into_iter().all(|row| run.let_through(row)))
+        let finite = windows.take(entries, rows.each_mut().map(|row| &mut **row));
+        finite.is_some_and(|finite| finite || run.let_through(rows))
     }
 
-    /// Whether entries, of as many bytes as these, differ in nothing but their
-    /// values.
+    /// Whether entries, each of as many bytes as these, differ in nothing but their
+    /// values. What is expected is loaded once for all of them.
     #[inline(always)]
-    fn matches(&self, mask: &[u8], entries: &[u8]) -> bool {
-        let (steps, tail) = entries.as_chunks();
-        let (bytes, bytes_tail) = self.bytes.as_chunks();
-        let (masks, masks_tail) = mask.as_chunks();
+    fn matches<const N: usize>(&self, mask: &[u8], entries: [&[u8]; N]) -> bool {
+        let length = self.bytes.len();
+        assert!(mask.len() == length && entries.iter().all(|entries| entries.len() == length));
+        if length < STEP {
+            let same = |entries: &[u8], at| (entries[at] ^ self.bytes[at]) & mask[at] == 0;
+            return entries.iter().all(|entries| (0..length).all(|at| same(entries, at)));
+        }
         // Without a look at the result in between, this becomes vector instructions.
-        let found = steps.iter().zip(bytes).zip(masks).fold([0; STEP], differ);
-        let found = match (entries.last_chunk(), self.bytes.last_chunk(), mask.last_chunk()) {
-            (Some(step), Some(bytes), Some(mask)) => differ(found, ((step, bytes), mask)),
-            _ => {
-                let mut tail = tail.iter().zip(bytes_tail).zip(masks_tail);
-                return tail.all(|((byte, expected), mask)| (byte ^ expected) & mask == 0);
+        let mut found = [0; LANES];
+        for at in (0..length).step_by(STEP) {
+            // The last step begins in the one before.
+            let at = at.min(length - STEP);
+            let (expected, mask) = (step(&self.bytes, at), step(mask, at));
+            let mut differs = [0; LANES];
+            for entries in &entries {
+                let entries = step(entries, at);
+                for lane in 0..LANES {
+                    differs[lane] |= entries[lane] ^ expected[lane];
+                }
             }
-        };
-        found == [0; STEP]
+            for lane in 0..LANES {
+                found[lane] |= differs[lane] & mask[lane];
+            }
+        }
+        found == [0; LANES]
     }
 
-    /// Copies the values of entries, of as many bytes as these; false if one of them
+    /// Copies the values of entries, each of as many bytes as these; false if one of them
     /// is not finite and has to be.
     #[inline(always)]
-    fn copy(&self, entries: &[u8], row: usize, buffers: &mut [Buffer]) -> bool {
-        assert_eq!(entries.len(), self.bytes.len());
-        self.runs.iter().all(|run| {
-            let (values, to) = (&self.values[run.values.clone()], run.place(row, buffers));
+    fn copy<const N: usize>(
+        &self,
+        entries: [&[u8]; N],
+        row: usize,
+        buffers: &mut [Buffer],
+    ) -> bool {
+        assert!(entries.iter().all(|entries| entries.len() == self.bytes.len()));
+        for run in &self.runs {
+            let (values, mut rows) = (&self.values[run.values.clone()], run.places(row, buffers));
+            let to = rows.each_mut().map(|row| &mut **row);
             // SAFETY: `push` notes nothing but where entries of this length have values.
-            unsafe { copy_floats(entries, values, to) || run.let_through(to) }
-        })
+            let finite = unsafe { copy_floats(entries, values, to) };
+            if !finite && !run.let_through(rows) {
+                return false;
+            }
+        }
+        true
     }
 }
 
 impl Run {
-    /// Where the numbers of a row go.
-    #[inline(always)]
-    fn place<'b>(&self, row: usize, buffers: &'b mut [Buffer]) -> &'b mut [[u8; 4]] {
-        buffers[self.input].floats_mut(row * self.width + self.to, self.values.len())
-    }
-
-    /// Where the numbers of several rows go.
+    /// Where the numbers of the rows from `row` on go.
     #[inline(always)]
     fn places<'b, const N: usize>(
         &self,
@@ -201,49 +219,68 @@ impl Run {
     }
 
     /// Whether numbers, not all of which are finite, may be so.
-    fn let_through(&self, numbers: &mut [[u8; 4]]) -> bool {
+    fn let_through<const N: usize>(&self, rows: [&mut [[u8; 4]]; N]) -> bool {
         if self.any {
-            floats::quiet(numbers.as_flattened_mut());
+            rows.into_iter().for_each(|row| floats::quiet(row.as_flattened_mut()));
         }
         self.any
     }
 }
 
-/// Copies float32 from where they stand in `entries`; whether all are finite.
+/// Copies float32 from where they stand in each of `entries`; whether all are finite.
 ///
 /// # Safety
 /// All of them end within `entries`. To check that for each takes as long as copying it.
 #[inline(always)]
-unsafe fn copy_floats(entries: &[u8], values: &[(usize, usize)], to: &mut [[u8; 4]]) -> bool {
+unsafe fn copy_floats<const N: usize>(
+    entries: [&[u8]; N],
+    values: &[(usize, usize)],
+    rows: [&mut [[u8; 4]]; N],
+) -> bool {
+    assert!(rows.iter().all(|row| row.len() == values.len()));
     let mut found = 0;
-    for (to, (_, from)) in to.iter_mut().zip(values) {
-        // SAFETY: the caller has seen to it.
-        to.copy_from_slice(unsafe { entries.get_unchecked(*from..*from + 4) });
-        found |= floats::overflow(u32::from_le_bytes(*to));
+    for (index, &(_, from)) in values.iter().enumerate() {
+        for at in 0..N {
+            let to = &mut rows[at][index];
+            // SAFETY: the caller has seen to it.
+            to.copy_from_slice(unsafe { entries[at].get_unchecked(from..from + 4) });
+            found |= floats::overflow(u32::from_le_bytes(*to));
+        }
     }
     floats::are_finite(found)
 }
 
 widest! {
-    /// Writes the values of entries, of as many bytes as the block's; false if they
-    /// are other entries, or a value is not finite that has to be.
-    fn take(block: &Block, mask: &[u8], entries: &[u8], row: usize, buffers: &mut [Buffer])
-        -> bool = take_in;
+    /// Writes the values of entries, each of as many bytes as the block's, to as many rows;
+    /// false if some are other entries, or a value is not finite that has to be.
+    fn take<const N: usize>(
+        block: &Block,
+        mask: &[u8],
+        entries: [&[u8]; N],
+        row: usize,
+        buffers: &mut [Buffer]
+    ) -> bool = take_in;
 }
 
 #[inline(always)]
-fn take_in(block: &Block, mask: &[u8], entries: &[u8], row: usize, buffers: &mut [Buffer]) -> bool {
+fn take_in<const N: usize>(
+    block: &Block,
+    mask: &[u8],
+    entries: [&[u8]; N],
+    row: usize,
+    buffers: &mut [Buffer],
+) -> bool {
     block.matches(mask, entries) && block.copy(entries, row, buffers)
 }
 
-/// `found`, with the bits in which a step is not as expected.
+/// The step of `bytes` that begins at `at`.
 #[inline(always)]
-fn differ(
-    mut found: [u8; STEP],
-    ((step, bytes), mask): ((&[u8; STEP], &[u8; STEP]), &[u8; STEP]),
-) -> [u8; STEP] {
-    for index in 0..STEP {
-        found[index] |= (step[index] ^ bytes[index]) & mask[index];
+fn step(bytes: &[u8], at: usize) -> [u64; LANES] {
+    let bytes: &[u8; STEP] = bytes[at..].first_chunk().expect("a step");
+    let (lanes, _) = bytes.as_chunks();
+    let mut step = [0; LANES];
+    for lane in 0..LANES {
+        step[lane] = u64::from_ne_bytes(lanes[lane]);
     }
-    found
+    step
 }

@@ -97,58 +97,92 @@ fn keys_that_the_model_does_not_name_are_counted_each_time() {
     }
 }
 
-/// A plan of three numbers, and a stranger's key.
-const LONG: [&str; 4] = ["the first feature", "the second feature", "a stranger", "the third"];
+/// Keys of some length.
+const LONG: [&str; 4] =
+    ["the first feature", "the second feature", "a stranger", "the third feature"];
 
-/// A treatment of the long keys, with these numbers.
-fn long(id: &[u8], numbers: [f32; 4]) -> Vec<u8> {
-    let entries = LONG.iter().zip(numbers).map(|(key, number)| treatment("", key, number));
-    [&[0x0a, id.len() as u8], id]
-        .into_iter()
-        .map(<[u8]>::to_vec)
-        .chain(entries)
-        .collect::<Vec<_>>()
-        .concat()
+/// A treatment of these keys with as many numbers.
+fn numbered(id: &[u8], keys: &[&str], numbers: &[f32]) -> Vec<u8> {
+    let entries = keys.iter().zip(numbers).map(|(key, number)| treatment("", key, *number));
+    let id = [&[0x0a, id.len() as u8], id].concat();
+    std::iter::once(id).chain(entries).collect::<Vec<_>>().concat()
 }
 
-#[test]
-fn however_many_are_alike_the_first_that_is_not_ends_them() {
-    let features =
-        [0, 1, 3].map(|index| serde_json::json!({"name": LONG[index], "required": true}));
+/// A plan of tensors, each of some of these keys by their places.
+fn tensors(keys: &[&str], tensors: &[&[usize]]) -> Plan {
+    let feature = |at: &usize| serde_json::json!({"name": keys[*at], "required": true});
+    let tensor = |(name, places): (usize, &&[usize])| {
+        let features: Vec<_> = places.iter().map(feature).collect();
+        serde_json::json!({"tensor": name.to_string(), "entity": "treatment", "dtype": "float32",
+            "features": features})
+    };
+    let inputs: Vec<_> = tensors.iter().enumerate().map(tensor).collect();
     let json = serde_json::json!({"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
-        "inputs": [{"tensor": "t", "entity": "treatment", "dtype": "float32", "features": features}],
-        "outputs": [{"tensor": "y", "name": "y", "kind": "per_treatment"}]});
-    let plan = Plan::compile(Metadata::parse(json.to_string().as_bytes()).expect("valid"));
-    let ids: Vec<_> = (0..11).map(|index| "i".repeat(index % 5)).collect();
+        "inputs": inputs, "outputs": [{"tensor": "y", "name": "y", "kind": "per_treatment"}]});
+    Plan::compile(Metadata::parse(json.to_string().as_bytes()).expect("valid"))
+}
+
+/// Has treatments of these keys written to such tensors, with one among them that is
+/// not like the others.
+fn end_with_the_odd_one(keys: &[&str], places: &[&[usize]]) {
+    const COUNT: usize = 11;
+    let plan = tensors(keys, places);
+    let strangers = keys.len() - places.concat().len();
+    let ids: Vec<_> = (0..COUNT).map(|index| "i".repeat(index % 5)).collect();
     let numbers = |index: usize| [index as f32, 0.5, -1.0, -(index as f32)];
-    let good = |index: usize| long(ids[index].as_bytes(), numbers(index));
-    let odd = [
-        long(b"i", [0.0, f32::INFINITY, 0.0, 0.0]),
-        long(b"\xff", [0.0; 4]),
-        treatment("i", LONG[0], 1.0),
+    let good = |index: usize| numbered(ids[index].as_bytes(), keys, &numbers(index));
+    let another = |at: usize| {
+        let key = format!("{}X", &keys[at][..keys[at].len() - 1]);
+        let keys: Vec<_> =
+            (0..keys.len()).map(|it| if it == at { &*key } else { keys[it] }).collect();
+        numbered(b"i", &keys, &[0.0; 4])
+    };
+    let others = [
+        numbered(b"i", keys, &[0.0, f32::INFINITY, 0.0, 0.0]),
+        numbered(b"\xff", keys, &[0.0; 4]),
+        treatment("i", keys[0], 1.0),
+        numbered(b"i", &[keys[1], keys[0]], &[0.0; 2]),
         [good(0), treatment("", "one more", 1.0)].concat(),
         b"\x0a\x7f".to_vec(),
         Vec::new(),
     ];
-    for (end, odd) in (0..=11).flat_map(|end| odd.iter().map(move |odd| (end, odd))) {
+    let odd: Vec<_> = (0..keys.len()).map(another).chain(others).collect();
+    for (end, odd) in (0..=COUNT).flat_map(|end| odd.iter().map(move |odd| (end, odd))) {
         let bodies: Vec<_> =
-            (0..11).map(|index| if index == end { odd.clone() } else { good(index) }).collect();
+            (0..COUNT).map(|index| if index == end { odd.clone() } else { good(index) }).collect();
         let bodies: Vec<_> = bodies.iter().map(Vec::as_slice).collect();
         let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
         template.learn(&good(0));
-        let mut buffers = [Buffer::new(DType::Float32, 33)];
-        buffers[0].resize(33);
-        let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
+        let room = |places: &&[usize]| {
+            let mut buffer = Buffer::new(DType::Float32, 0);
+            buffer.resize(COUNT * places.len());
+            buffer
+        };
+        let mut buffers: Vec<_> = places.iter().map(room).collect();
+        let (mut tally, mut unknown) = (Tally::new(places.len(), false), Unknown::new(false));
         let mut found = Vec::new();
         let applied =
             template.apply(&bodies, 0, &mut buffers, &mut tally, &mut unknown, Some(&mut found));
-        assert_eq!((applied, template.hits, unknown.count), (end, end as u32, end as u64));
+        assert_eq!((applied, template.hits), (end, end as u32));
+        assert_eq!(unknown.count, (end * strangers) as u64);
         assert!(found.into_iter().eq(ids[..end].iter().map(String::as_bytes)));
         for row in 0..end {
-            let [first, second, _, third] = numbers(row).map(f32::to_le_bytes);
-            assert_eq!(buffers[0].floats_mut(3 * row, 3), [first, second, third]);
+            for (places, buffer) in places.iter().zip(&mut buffers) {
+                let width = places.len();
+                let expected = places.iter().map(|at| numbers(row)[*at].to_le_bytes());
+                assert!(expected.eq(buffer.floats_mut(width * row, width).iter().copied()));
+            }
         }
     }
+}
+
+#[test]
+fn however_many_are_alike_the_first_that_is_not_ends_them() {
+    // In the order of their tensor, in another one, and few enough to be shorter than what
+    // is compared at once.
+    end_with_the_odd_one(&LONG, &[&[0, 1, 3]]);
+    end_with_the_odd_one(&LONG, &[&[3, 0], &[1]]);
+    end_with_the_odd_one(&["a", "b"], &[&[0, 1]]);
 }
 
 #[test]
@@ -161,7 +195,7 @@ fn several_may_have_values_that_are_not_finite_where_one_may() {
     let plan = Plan::compile(Metadata::parse(json.to_string().as_bytes()).expect("valid"));
     let signalling = f32::from_bits(0x7f80_0001);
     let bodies = [1.0, f32::INFINITY, signalling, -2.0, signalling]
-        .map(|number| long(b"i", [0.5, number, 1.5, number]));
+        .map(|number| numbered(b"i", &LONG, &[0.5, number, 1.5, number]));
     let bodies = bodies.each_ref().map(Vec::as_slice);
     let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
     template.learn(bodies[0]);
