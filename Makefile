@@ -73,13 +73,14 @@ dist: export CARGO := $(CARGO)
 dist: ## the binary as it is shipped: optimised as a whole and by profile, which takes minutes
 	deploy/image/build
 
-# No program of the build shall count anything.
+# No program of the build shall count anything. Needs llvm-profdata (Debian's llvm-19).
 .PHONY: profile
-profile: venv tools ## what `dist` is optimised for, written anew; needs llvm-profdata (Debian's llvm-19)
+profile: venv tools ## what `dist` is optimised for, counted anew; ADD=1 keeps what another kind of processor counted
 	LLVM_PROFILE_FILE=/dev/null RUSTFLAGS=-Cprofile-generate \
 	  $(CARGO) build --profile dist --target-dir $(TARGET)/training --package outrigger-cli
 	OUTRIGGER_BIN=$(abspath $(TARGET)/training/dist/outrigger) \
-	  $(PY) -m outrigger_testenv.bench.training --output $(TARGET)/training/serving.profdata
+	  $(PY) -m outrigger_testenv.bench.training --output $(TARGET)/training/serving.profdata \
+	  $(if $(ADD),--add deploy/image/serving.profdata.gz)
 	gzip --best --no-name --stdout $(TARGET)/training/serving.profdata > deploy/image/serving.profdata.gz
 
 .PHONY: image

@@ -2,10 +2,12 @@
 
 Given to the compiler, it lays out what runs side by side, and what does not apart
 (profile-guided optimization, https://doc.rust-lang.org/rustc/profile-guided-optimization.html).
-What was not seen is optimized for size: all that has to be fast is here.
+What was not seen is optimized for size: all that has to be fast is here. What a processor
+runs depends on the vectors it has, so a profile is made of the counts of several.
 """
 
 import argparse
+import gzip
 import os
 import subprocess
 import sys
@@ -32,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs OUTRIGGER_BIN, and writes what it counted. 0, or an exception."""
     parser = argparse.ArgumentParser(prog="make profile", description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="the profile to be written")
-    output = parser.parse_args(arguments).output
+    parser.add_argument("--add", type=Path, help="another one, compressed, to be added")
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="outrigger-training-") as directory:
         counts = Path(directory) / "counts"
         # A file each for eight processes at a time; further ones add to them.
@@ -43,7 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         serve(packages)
         judge()
-        subprocess.run([_MERGE, "merge", "--sparse", "--output", output, counts], check=True)
+        merge = [_MERGE, "merge", "--sparse", "--output", options.output, counts]
+        if options.add:
+            added = Path(directory) / "added.profdata"
+            added.write_bytes(gzip.decompress(options.add.read_bytes()))
+            merge.append(added)
+        subprocess.run(merge, check=True)
     return 0
 
 
