@@ -137,6 +137,7 @@ impl Block {
         }
     }
 
+    /// As [`take`], by windows.
     #[inline]
     fn take_windows<const N: usize>(
         &self,
