@@ -24,6 +24,7 @@ mod merged;
 mod object;
 mod order;
 mod packer;
+mod prefetch;
 mod request;
 mod routing;
 mod row;

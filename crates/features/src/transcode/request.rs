@@ -7,7 +7,9 @@ use prost::Message;
 use smallvec::SmallVec;
 
 use super::{
-    Routing, refused,
+    Routing,
+    prefetch::Prefetch,
+    refused,
     schema::{FEATURES, OBJECT, OPTIONS, SELECTOR},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
@@ -96,14 +98,17 @@ impl<'a> Request<'a> {
     /// are not looked into.
     pub(super) fn scan(message: &'a [u8], limits: &Limits) -> Result<Self, Malformed> {
         let mut request = Self { message, limits: *limits, ..Self::default() };
-        let mut rest = Reader::new(message);
+        let (mut rest, mut prefetch) = (Reader::new(message), Prefetch::new(message));
         while !rest.is_empty() {
             let (number, wire_type) = match rest.accept(0x32) {
                 true => (6, WireType::Bytes),
                 false => rest.key()?,
             };
             match number {
-                6 => request.treatment(wire_type, &mut rest)?,
+                6 => {
+                    prefetch.ahead_of(message.len() - rest.rest().len());
+                    request.treatment(wire_type, &mut rest)?;
+                }
                 _ => request.field(number, wire_type, &mut rest)?,
             }
         }
