@@ -11,8 +11,10 @@ from outrigger_testenv.bench.spread import in_turns
 from outrigger_testenv.binary import outrigger
 
 TREATMENTS = 1000
-# Each is served by one thread of the control plane: two keep two cores busy.
-CONNECTIONS = 2
+# Each is served by one thread of the control plane, and sent on by one of the load
+# generator: two keep two cores busy. A single thread that sends on both has half of
+# what it writes read on the other core, however near that is.
+CONNECTIONS = THREADS = 2
 # In a closed loop: enough that engine and control plane always have a next request,
 # few enough that throughput is not measured on a queue that grows.
 IN_FLIGHT = 16
@@ -88,7 +90,8 @@ def run(side: Side, load: Load, effort: Effort, seconds: float | None = None) ->
     """One run, as long as usual or so many seconds. Raises Failed if a request does."""
     measured = effort.measured if seconds is None else seconds
     command = [str(outrigger()), "bench", *side.arguments, *load]
-    command += ["--treatments", str(TREATMENTS), "--connections", str(CONNECTIONS)]
+    command += ["--treatments", str(TREATMENTS)]
+    command += ["--connections", str(CONNECTIONS), "--threads", str(THREADS)]
     command += ["--warmup", f"{effort.warmup:g}s", "--duration", f"{measured:g}s"]
     for name, process in side.processes.items():
         command += ["--pid", f"{name}={process}"]
