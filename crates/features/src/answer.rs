@@ -44,7 +44,7 @@ impl Plan {
     /// score that is not finite. INTERNAL: the call has several requests.
     pub fn answer<'a>(
         &'a self,
-        packed: &'a Packed<'_>,
+        packed: &'a Packed,
         outputs: &'a [Tensor],
         model: &'a [u8],
     ) -> Result<Answer<'a>, Failure> {
@@ -62,7 +62,7 @@ impl Plan {
     /// SCORES_INVALID, as [`Self::answer`].
     pub fn answer_batch<'a>(
         &'a self,
-        packed: &'a Packed<'_>,
+        packed: &'a Packed,
         outputs: &'a [Tensor],
         model: &'a [u8],
         request_id: &'a str,
@@ -73,7 +73,7 @@ impl Plan {
 
     fn responses<'a>(
         &'a self,
-        packed: &'a Packed<'_>,
+        packed: &'a Packed,
         outputs: &'a [Tensor],
         model: &'a [u8],
     ) -> Result<Vec<Response<'a>>, Failure> {
@@ -89,7 +89,7 @@ impl Plan {
     /// As [`Self::answer`].
     pub fn response(
         &self,
-        packed: &Packed<'_>,
+        packed: &Packed,
         outputs: &[Tensor],
     ) -> Result<PredictResponse, Failure> {
         let written = self.answer(packed, outputs, &[])?.to_vec();

@@ -26,14 +26,14 @@ impl Plan {
         Ok(users(self, &packed, &trace))
     }
 
-    fn explain_user(&self, user: usize, packed: &Packed<'_>, trace: &Trace) -> ExplainResponse {
+    fn explain_user(&self, user: usize, packed: &Packed, trace: &Trace) -> ExplainResponse {
         let tensor = |(index, input): (usize, &InputPlan)| {
             explain_tensor(input, index, user, packed, &trace.origins[index])
         };
         ExplainResponse {
             model: None,
             tensors: self.inputs.iter().enumerate().map(tensor).collect(),
-            request_id: packed.users[user].request_id.to_owned(),
+            request_id: packed.users[user].request_id.to_string(),
             unknown_features: trace.unknown[user].clone(),
             treatment_errors: packed.users[user].errors.clone(),
         }
@@ -41,7 +41,7 @@ impl Plan {
 }
 
 /// Each user's part of a packed call.
-pub(crate) fn users(plan: &Plan, packed: &Packed<'_>, trace: &Trace) -> Vec<ExplainResponse> {
+pub(crate) fn users(plan: &Plan, packed: &Packed, trace: &Trace) -> Vec<ExplainResponse> {
     (0..packed.users.len()).map(|user| plan.explain_user(user, packed, trace)).collect()
 }
 
@@ -49,7 +49,7 @@ fn explain_tensor(
     input: &InputPlan,
     index: usize,
     user: usize,
-    packed: &Packed<'_>,
+    packed: &Packed,
     origins: &[i32],
 ) -> ExplainedTensor {
     let users = packed.users.len();

@@ -68,7 +68,7 @@ pub(crate) fn encoded(request: &PredictRequest) -> &'static [u8] {
     request.encode_to_vec().leak()
 }
 
-pub(crate) fn pack(plan: &Plan, requests: &[PredictRequest]) -> Result<Packed<'static>, Failure> {
+pub(crate) fn pack(plan: &Plan, requests: &[PredictRequest]) -> Result<Packed, Failure> {
     let encoded: Vec<_> = requests.iter().map(encoded).collect();
     plan.pack(&encoded, &Limits::default())
 }

@@ -40,7 +40,7 @@ pub use answer::{Answer, Best, Sample};
 pub use error::Error;
 pub use golden::{GoldenCase, GoldenError};
 pub use metadata::{Metadata, MetadataError};
-pub use pack::{FeatureCounts, Limits, Packed, UserRows};
+pub use pack::{FeatureCounts, Ids, Limits, Packed, UserRows};
 pub use plan::Plan;
 pub use signature::SignatureError;
 pub use transcode::{Request, Routing, requests, routing_key};

@@ -1,6 +1,7 @@
 //! Encoding: the rows of all requests of a call become the engine's tensors.
 
 pub(crate) mod finish;
+mod ids;
 mod options;
 
 use std::slice;
@@ -15,6 +16,7 @@ use crate::{
     request::Place,
     transcode::{self, Request},
 };
+pub use ids::Ids;
 pub(crate) use options::Options;
 
 /// So many columns of a table may hold what the model does not name. Each takes
@@ -51,14 +53,15 @@ pub struct FeatureCounts {
     pub out_of_vocabulary: u64,
 }
 
-/// The tensors of a call, and what is needed to answer it. What is echoed stays
-/// where it stands in the requests' bytes.
+/// The tensors of a call, and what is needed to answer it. But for the numbers of a table,
+/// which may become a tensor where they stand, nothing of it is a part of the requests: half
+/// a megabyte of key-value maps may go once it has become 80 KB of tensors.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Packed<'r> {
+pub struct Packed {
     /// One tensor for each input of metadata.json, in its order.
     pub tensors: Vec<Tensor>,
     /// The users, in the order of the requests: B of them.
-    pub users: Vec<UserRows<'r>>,
+    pub users: Vec<UserRows>,
     /// What there is to count.
     pub counts: FeatureCounts,
     /// T: the most treatments that any user kept.
@@ -68,17 +71,16 @@ pub struct Packed<'r> {
 
 /// One user's share of a packed call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct UserRows<'r> {
+pub struct UserRows {
     /// The request's id, to be echoed.
-    pub request_id: &'r str,
+    pub request_id: Box<str>,
     /// How many treatments the request has.
     pub requested: usize,
     /// The treatments left out, in the order of the request; all others are
     /// packed.
     pub errors: Vec<TreatmentError>,
-    /// The ids of the treatments packed, in UTF-8, if the response shall have
-    /// them.
-    pub ids: Option<Vec<&'r [u8]>>,
+    /// The ids of the treatments packed, if the response shall have them.
+    pub ids: Option<Ids>,
     /// How many of the best treatments to return; 0 for all.
     pub top_k: usize,
     /// The outputs to return, as positions in metadata.json; the first is the
@@ -86,7 +88,7 @@ pub struct UserRows<'r> {
     pub outputs: Vec<usize>,
 }
 
-impl UserRows<'_> {
+impl UserRows {
     /// How many treatments were packed.
     pub fn kept(&self) -> usize {
         self.requested - self.errors.len()
@@ -100,7 +102,7 @@ impl UserRows<'_> {
     }
 }
 
-impl Packed<'_> {
+impl Packed {
     /// Whether the engine has anything to compute: false if no user has a
     /// treatment and no `single` output is asked for.
     pub fn needs_engine(&self) -> bool {
@@ -140,16 +142,12 @@ pub(crate) struct Trace {
     pub(crate) unknown: Vec<Vec<String>>,
 }
 
-pub(crate) fn pack<'r>(
-    plan: &Plan,
-    requests: &[&'r [u8]],
-    call: &Call<'_>,
-) -> Result<Packed<'r>, Failure> {
+pub(crate) fn pack(plan: &Plan, requests: &[&[u8]], call: &Call<'_>) -> Result<Packed, Failure> {
     pack_traced(plan, requests, call).map(|(packed, _)| packed)
 }
 
 /// Packs one request, which has been taken apart.
-pub(crate) fn pack_request<'r>(plan: &Plan, request: &Request<'r>) -> Result<Packed<'r>, Failure> {
+pub(crate) fn pack_request(plan: &Plan, request: &Request<'_>) -> Result<Packed, Failure> {
     check_users(1, &request.limits)?;
     let requests = slice::from_ref(request);
     let packed = transcode::pack_requests(plan, requests, &Call::new(&request.limits));
@@ -157,11 +155,11 @@ pub(crate) fn pack_request<'r>(plan: &Plan, request: &Request<'r>) -> Result<Pac
 }
 
 /// Packs a call; the trace is empty unless the call is traced.
-pub(crate) fn pack_traced<'r>(
+pub(crate) fn pack_traced(
     plan: &Plan,
-    requests: &[&'r [u8]],
+    requests: &[&[u8]],
     call: &Call<'_>,
-) -> Result<(Packed<'r>, Trace), Failure> {
+) -> Result<(Packed, Trace), Failure> {
     check_users(requests.len(), call.limits)?;
     transcode::pack(plan, requests, call)
 }

@@ -93,7 +93,7 @@ impl Plan {
     /// # Errors
     /// INVALID_ARGUMENT reasons: REQUEST_MALFORMED, TOO_MANY_TREATMENTS,
     /// TOO_LARGE, or FEATURE_… naming the feature and the treatment.
-    pub fn pack<'r>(&self, requests: &[&'r [u8]], limits: &Limits) -> Result<Packed<'r>, Failure> {
+    pub fn pack(&self, requests: &[&[u8]], limits: &Limits) -> Result<Packed, Failure> {
         let call = Call { prefixed: requests.len() > 1, ..Call::new(limits) };
         pack::pack(self, requests, &call)
     }
@@ -102,7 +102,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Self::pack`].
-    pub fn pack_request<'r>(&self, request: &Request<'r>) -> Result<Packed<'r>, Failure> {
+    pub fn pack_request(&self, request: &Request<'_>) -> Result<Packed, Failure> {
         pack::pack_request(self, request)
     }
 
@@ -112,12 +112,12 @@ impl Plan {
     /// # Errors
     /// As [`Self::pack`]; also REQUEST_MALFORMED for a request that brings a
     /// model or options of its own.
-    pub fn pack_batch<'r>(
+    pub fn pack_batch(
         &self,
-        requests: &[&'r [u8]],
+        requests: &[&[u8]],
         options: &ResponseOptions,
         limits: &Limits,
-    ) -> Result<Packed<'r>, Failure> {
+    ) -> Result<Packed, Failure> {
         let call = Call { prefixed: true, batch: Some(options), ..Call::new(limits) };
         pack::pack(self, requests, &call)
     }
@@ -135,7 +135,7 @@ impl Plan {
 
     /// The tensors a packed call needs of the engine: its `output_filter`, in
     /// the order of metadata.json.
-    pub fn output_names(&self, packed: &Packed<'_>) -> Vec<Arc<str>> {
+    pub fn output_names(&self, packed: &Packed) -> Vec<Arc<str>> {
         let wanted = |index: &usize| packed.users.iter().any(|user| user.outputs.contains(index));
         let outputs = self.metadata.outputs.iter().enumerate();
         outputs

@@ -65,7 +65,7 @@ pub fn explain(
 ) -> Result<Vec<ExplainResponse>, Failure> {
     let call = Call { prefixed: requests.len() > 1, traced: true, ..Call::new(limits) };
     let (packed, trace) = pack_traced(plan, requests, &call)?;
-    Ok(explain::users(plan, &packed.borrowed(), &trace))
+    Ok(explain::users(plan, &packed.transcoded(), &trace))
 }
 
 fn pack_traced(

@@ -97,23 +97,23 @@ impl From<Failure> for Stop {
 /// # Errors
 /// As [`Plan::pack`]. A request that is too long or cannot be read comes before
 /// anything else that is wrong with any of them.
-pub(crate) fn pack<'r>(
+pub(crate) fn pack(
     plan: &Plan,
-    messages: &[&'r [u8]],
+    messages: &[&[u8]],
     call: &Call<'_>,
-) -> Result<(Packed<'r>, Trace), Failure> {
-    let scan = |message: &&'r [u8]| Request::scan(message, call.limits);
-    let requests: Result<SmallVec<[_; 1]>, _> = messages.iter().map(scan).collect();
+) -> Result<(Packed, Trace), Failure> {
+    let scanned = messages.iter().map(|message| Request::scan(message, call.limits));
+    let requests: Result<SmallVec<[_; 1]>, _> = scanned.collect();
     let requests = requests.map_err(|error| refused(messages.iter().copied(), call, error))?;
     pack_requests(plan, &requests, call)
 }
 
 /// [`pack`] for requests that have been taken apart.
-pub(crate) fn pack_requests<'r>(
+pub(crate) fn pack_requests(
     plan: &Plan,
-    requests: &[Request<'r>],
+    requests: &[Request<'_>],
     call: &Call<'_>,
-) -> Result<(Packed<'r>, Trace), Failure> {
+) -> Result<(Packed, Trace), Failure> {
     let packer = read_all(plan, requests, call);
     let messages = || requests.iter().map(|request| request.message);
     packer.map(Packer::finish).map_err(|stop| refused(messages(), call, stop))

@@ -232,25 +232,25 @@ fn expect(
 
 #[test]
 fn a_columnar_request_takes_so_many() {
-    expect(&plan(), columnar, [(15, 3), (16, 3), (16, 6)]);
+    expect(&plan(), columnar, [(16, 3), (19, 3), (19, 6)]);
 }
 
 #[test]
 fn a_key_value_request_takes_so_many() {
-    expect(&plan(), key_value, [(24, 3), (25, 3), (25, 6)]);
+    expect(&plan(), key_value, [(25, 3), (28, 3), (28, 6)]);
 }
 
 #[test]
 fn columns_in_another_order_take_no_more() {
-    expect(&plan(), reordered, [(15, 3), (16, 3), (16, 6)]);
+    expect(&plan(), reordered, [(16, 3), (19, 3), (19, 6)]);
 }
 
 #[test]
 fn a_columnar_request_of_several_types_takes_so_many() {
-    expect(&mixed_plan(), mixed_columnar, [(35, 3), (36, 3), (36, 6)]);
+    expect(&mixed_plan(), mixed_columnar, [(36, 3), (39, 3), (39, 6)]);
 }
 
 #[test]
 fn a_key_value_request_of_several_types_takes_so_many() {
-    expect(&mixed_plan(), mixed_key_value, [(40, 3), (41, 3), (41, 6)]);
+    expect(&mixed_plan(), mixed_key_value, [(41, 3), (44, 3), (44, 6)]);
 }

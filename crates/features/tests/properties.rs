@@ -183,13 +183,13 @@ fn entries(row: &Row) -> Vec<Entry> {
     pairs(row).into_iter().map(entry).collect()
 }
 
-fn pack(encoded: &[Vec<u8>]) -> Packed<'_> {
+fn pack(encoded: &[Vec<u8>]) -> Packed {
     let slices: Vec<_> = encoded.iter().map(Vec::as_slice).collect();
     PLAN.pack(&slices, &Limits::default()).expect("packs")
 }
 
 /// Tensors by their bits, so that NaN equals NaN.
-fn bits(packed: &Packed<'_>) -> Vec<(Vec<i64>, Vec<Bytes>)> {
+fn bits(packed: &Packed) -> Vec<(Vec<i64>, Vec<Bytes>)> {
     let parts = |tensor: &Tensor| match &tensor.content {
         Content::Bytes(bytes) => vec![bytes.clone()],
         Content::Strings(texts) => texts.clone(),

@@ -20,7 +20,7 @@ pub(crate) fn target(id: &ServableId, plan: &Plan) -> Arc<Target> {
 pub(crate) fn call(
     target: &Arc<Target>,
     plan: &Plan,
-    packed: &mut Packed<'_>,
+    packed: &mut Packed,
     deadline: Instant,
 ) -> Call {
     Call {

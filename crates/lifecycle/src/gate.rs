@@ -81,7 +81,7 @@ impl Gate<'_> {
         case.compare(&response).map_err(|error| Failure::because(error.reason(), &error))
     }
 
-    async fn predict(&self, packed: &mut Packed<'_>, what: &str) -> Result<Vec<Tensor>, Failure> {
+    async fn predict(&self, packed: &mut Packed, what: &str) -> Result<Vec<Tensor>, Failure> {
         let mut call = call(&self.target(), self.plan, packed, self.deadline());
         let mut attempt = 1;
         loop {

@@ -76,6 +76,8 @@ pub struct Lease {
     split: Option<Arc<Split>>,
     counted: bool,
     exposure: Option<Arc<Exposure>>,
+    /// The request, if live answers it, is one of those that are kept of the model.
+    sampled: bool,
     using: Using,
 }
 
@@ -116,7 +118,8 @@ impl Lease {
     ) -> Self {
         let (tag, arm) = chosen_by(selector);
         let using = Using::new(Arc::clone(asked), clock);
-        Self { servable, tag, arm, split: None, counted: false, exposure: None, using }
+        let (split, counted, exposure, sampled) = (None, false, None, false);
+        Self { servable, tag, arm, split, counted, exposure, sampled, using }
     }
 
     /// A lease on the side of `split` that has the routing key.
@@ -184,10 +187,24 @@ impl Lease {
         }
     }
 
-    /// Notes that the request is answered. It may be looked at once more, aside: its
-    /// caller does not wait for that.
+    /// The same lease, for a request that is kept among the model's latest if chance says
+    /// so: [`Self::answered`] does that.
+    #[must_use]
+    pub fn sampled(self) -> Self {
+        let sampled = self.arm != Arm::Pinned && self.recent.wants();
+        Self { sampled, ..self }
+    }
+
+    /// Whether the request may be asked for once more after it has been packed: for
+    /// another attempt at an answer, or by [`Self::answered`].
+    pub fn needs_request(&self) -> bool {
+        self.sampled || self.is_tried()
+    }
+
+    /// Notes that the request is answered, if it is [still needed](Self::needs_request).
+    /// It may be looked at once more, aside: its caller does not wait for that.
     pub fn answered(&self, answered: &Answered<'_>) {
-        if self.arm == Arm::Live {
+        if self.sampled && self.arm == Arm::Live {
             self.recent.offer(answered.request);
         }
         let Some(split) = self.split.as_ref().filter(|_| self.counted) else { return };
@@ -206,6 +223,7 @@ impl Lease {
             split: None,
             counted: false,
             exposure: None,
+            sampled: self.sampled,
             using: self.using.clone(),
         }
     }

@@ -5,7 +5,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicUsize,
+            AtomicUsize,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -18,15 +18,15 @@ use bytes::Bytes;
 const MOST: usize = 16;
 /// and what they may take together.
 const BYTES: usize = 4 << 20;
-/// Once there are enough, a thread offers one in so many.
+/// After as many were wanted, a thread is asked for one in so many.
 const EVERY: u32 = 128;
 
 /// A few of a model's latest requests. Threads share no lock for them: each request
 /// that is kept takes the place of the oldest.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// Something had to make room.
-    full: AtomicBool,
+    /// How many of the first ones were wanted, whatever has become of them.
+    wanted: AtomicUsize,
     places: [ArcSwapOption<Bytes>; MOST],
     /// How many were kept so far: the next one's place.
     count: AtomicUsize,
@@ -35,11 +35,15 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Keeps one in a number of requests. Never waits.
+    /// Whether the next request is to be kept until it can be offered: the first few, and
+    /// then one in a number.
+    pub(crate) fn wants(&self) -> bool {
+        let few = self.wanted.load(Relaxed) < MOST && self.wanted.fetch_add(1, Relaxed) < MOST;
+        few || is_due()
+    }
+
+    /// Keeps a request that was wanted. Never waits.
     pub(crate) fn offer(&self, request: &Bytes) {
-        if self.full.load(Relaxed) && !is_due() {
-            return;
-        }
         if request.len() <= BYTES {
             // Not a part of what was received, which would be kept with it.
             self.keep(Bytes::copy_from_slice(request));
@@ -64,10 +68,6 @@ impl Recent {
             && let Some(oldest) = others.next()
         {
             self.put(oldest, None);
-        }
-        let room = BYTES.saturating_sub(self.bytes.load(SeqCst));
-        if place + 1 >= MOST || room < size {
-            self.full.store(true, Relaxed);
         }
     }
 
@@ -98,7 +98,9 @@ mod tests {
     fn the_latest_are_kept_and_few() {
         let recent = Recent::default();
         for number in 0..100 * u64::from(EVERY) {
-            recent.offer(&Bytes::copy_from_slice(&number.to_le_bytes()));
+            if recent.wants() {
+                recent.offer(&Bytes::copy_from_slice(&number.to_le_bytes()));
+            }
         }
         let kept = recent.requests();
         assert_eq!(kept.len(), MOST);

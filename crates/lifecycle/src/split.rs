@@ -38,7 +38,7 @@ pub struct Answered<'a> {
     /// What it was packed with.
     pub limits: &'a Limits,
     /// What it was packed to.
-    pub packed: &'a Packed<'a>,
+    pub packed: &'a Packed,
     /// What the engine has returned.
     pub outputs: &'a [Tensor],
 }

@@ -55,23 +55,34 @@ impl Predictor {
     /// Scores one user's treatments: an encoded `PredictRequest` gives a framed
     /// `PredictResponse`. `named` is the model's name as given beside the request.
     ///
+    /// A request that nobody asks for again goes as soon as it is packed: key-value maps take
+    /// ten times the memory of their tensors, and in a moment in which the engine is behind,
+    /// getting that from the kernel costs more than reading them does.
+    ///
     /// # Errors
     /// Whatever the request, the model or the engine is at fault for.
     pub(crate) async fn predict(
         &self,
         call: &Call,
-        request: &Bytes,
+        request: Bytes,
         named: Option<&[u8]>,
     ) -> Result<Bytes, Failure> {
         // Before the model is waited for: nobody waits for what is refused anyway.
-        let parts = Request::read(request, &self.limits)?;
-        let lease = self.lease(call, parts.routing(), named).await?;
+        let parts = Request::read(&request, &self.limits)?;
+        let lease = self.lease(call, parts.routing(), named).await?.sampled();
         let mut attempts = Attempts::new(call, lease);
+        let mut packed = pack(call, attempts.lease(), &parts);
+        if !attempts.lease().needs_request() {
+            drop(parts);
+            drop(request);
+            return self.predict_with(call, &attempts, packed, None).await;
+        }
         loop {
-            let result = self.predict_with(call, &attempts, request, &parts).await;
+            let result = self.predict_with(call, &attempts, packed, Some(&request)).await;
             if let Some(result) = attempts.settle(result) {
                 return result;
             }
+            packed = pack(call, attempts.lease(), &parts);
         }
     }
 
@@ -79,13 +90,11 @@ impl Predictor {
         &self,
         call: &Call,
         attempts: &Attempts<'_>,
-        request: &Bytes,
-        parts: &Request<'_>,
+        packed: Result<Packed, Failure>,
+        request: Option<&Bytes>,
     ) -> Result<Bytes, Failure> {
         let (lease, terms) = (attempts.lease(), attempts.terms());
-        let pack = || lease.plan.pack_request(parts);
-        let packed = timed(call, Stage::Decode, pack)?;
-        self.scored(call, attempts, packed, Some(request), |packed, outputs| {
+        self.scored(call, attempts, packed?, request, |packed, outputs| {
             let (model, degraded) = (encoded(lease), terms.degraded());
             Ok(framed(&lease.plan.answer(packed, outputs, &model)?.degraded(&degraded)))
         })
@@ -170,7 +179,7 @@ impl Predictor {
     pub(crate) async fn predict_json(&self, call: &Call, body: &[u8]) -> Result<Value, Failure> {
         let json::Routing { model, request_id, routing_key } = &json::selector(body)?;
         let routing = Routing { model: Some(model), request_id, routing_key };
-        let lease = self.lease(call, routing, None).await?;
+        let lease = self.lease(call, routing, None).await?.sampled();
         let mut attempts = Attempts::new(call, lease);
         loop {
             let result = self.predict_json_with(call, &attempts, body).await;
@@ -240,14 +249,14 @@ impl Predictor {
     }
 
     /// Runs the model on what was packed and has the answer written down. `request`
-    /// is what was packed, if it is a single one.
+    /// is what was packed, if it is a single one and still there.
     async fn scored<T>(
         &self,
         call: &Call,
         attempts: &Attempts<'_>,
-        mut packed: Packed<'_>,
+        mut packed: Packed,
         request: Option<&Bytes>,
-        answer: impl FnOnce(&Packed<'_>, &[Tensor]) -> Result<T, Failure>,
+        answer: impl FnOnce(&Packed, &[Tensor]) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let lease = attempts.lease();
         let outputs = run(call, lease, attempts.terms(), &mut packed).await?;
@@ -264,12 +273,17 @@ impl Predictor {
     }
 }
 
+/// The tensors of a request, for what `lease` is on.
+fn pack(call: &Call, lease: &Lease, request: &Request<'_>) -> Result<Packed, Failure> {
+    timed(call, Stage::Decode, || lease.plan.pack_request(request))
+}
+
 /// Runs the model, unless there is nothing to compute. Takes the tensors.
 async fn run(
     call: &Call,
     lease: &Lease,
     terms: &Terms,
-    packed: &mut Packed<'_>,
+    packed: &mut Packed,
 ) -> Result<Vec<Tensor>, Failure> {
     let by = call.served_as();
     metrics::packed(&by, packed.users.iter().map(|user| user.kept()), &packed.counts);
@@ -305,7 +319,7 @@ async fn run(
 /// Notes what the scores are like: of each request one that is drawn, as they hang
 /// together, and a thousand would cost more than their packing. Of what cannot be
 /// read, the answer tells.
-fn sample(call: &Call, lease: &Lease, packed: &Packed<'_>, outputs: &[Tensor]) {
+fn sample(call: &Call, lease: &Lease, packed: &Packed, outputs: &[Tensor]) {
     let Ok(sample) = lease.plan.sample(packed, outputs, rand::random()) else { return };
     if let Sample::Score(score) = sample {
         metrics::score(&call.served_as(), score.into());

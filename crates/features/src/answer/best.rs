@@ -20,7 +20,7 @@ impl Plan {
     ///
     /// # Errors
     /// SCORES_INVALID, as [`Plan::answer`].
-    pub fn best(&self, packed: &Packed<'_>, outputs: &[Tensor]) -> Result<Option<Best>, Failure> {
+    pub fn best(&self, packed: &Packed, outputs: &[Tensor]) -> Result<Option<Best>, Failure> {
         let best = self
             .scores(packed, outputs)?
             .into_iter()
@@ -30,13 +30,13 @@ impl Plan {
 
     /// The score of the first user's treatment at that position of the request;
     /// `None` if it has none.
-    pub fn score_at(&self, packed: &Packed<'_>, outputs: &[Tensor], position: u32) -> Option<f32> {
+    pub fn score_at(&self, packed: &Packed, outputs: &[Tensor], position: u32) -> Option<f32> {
         let scores = self.scores(packed, outputs).ok()?;
         scores.into_iter().find(|it| it.position == position).map(|it| it.score)
     }
 
     /// The first user's treatments with their scores, in order.
-    fn scores(&self, packed: &Packed<'_>, outputs: &[Tensor]) -> Result<Vec<Best>, Failure> {
+    fn scores(&self, packed: &Packed, outputs: &[Tensor]) -> Result<Vec<Best>, Failure> {
         let checked = Outputs::check(self, packed, outputs)?;
         let Some(user) = packed.users.first() else { return Ok(Vec::new()) };
         let values = checked.values(0, 0, user.kept())?;

@@ -31,7 +31,7 @@ impl<'t> Outputs<'t> {
     /// Finds the outputs asked for and checks all but their values.
     pub(super) fn check(
         plan: &'t Plan,
-        packed: &Packed<'_>,
+        packed: &Packed,
         tensors: &'t [Tensor],
     ) -> Result<Self, Failure> {
         let wanted = packed.users.iter().flat_map(|user| user.outputs.iter().copied());
@@ -41,7 +41,7 @@ impl<'t> Outputs<'t> {
     /// The same for some of the outputs, whoever wants them.
     pub(super) fn find(
         plan: &'t Plan,
-        packed: &Packed<'_>,
+        packed: &Packed,
         tensors: &'t [Tensor],
         wanted: impl IntoIterator<Item = usize>,
     ) -> Result<Self, Failure> {
@@ -75,11 +75,7 @@ impl<'t> Outputs<'t> {
 }
 
 impl<'t> Checked<'t> {
-    fn find(
-        output: &'t Output,
-        tensors: &'t [Tensor],
-        packed: &Packed<'_>,
-    ) -> Result<Self, Failure> {
+    fn find(output: &'t Output, tensors: &'t [Tensor], packed: &Packed) -> Result<Self, Failure> {
         let name = &output.name;
         let Some(tensor) = tensors.iter().find(|tensor| tensor.name == output.tensor) else {
             return Err(invalid(name, "the engine did not return it"));

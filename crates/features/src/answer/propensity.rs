@@ -22,7 +22,7 @@ impl Plan {
     /// The propensity of what the model chose for the first user: of the treatment
     /// with the highest score, or of the answer as a whole. `None` if the model
     /// gives none, or gave none this time.
-    pub fn propensity(&self, packed: &Packed<'_>, outputs: &[Tensor]) -> Option<f32> {
+    pub fn propensity(&self, packed: &Packed, outputs: &[Tensor]) -> Option<f32> {
         let propensity = self.propensity_output()?;
         let read = |output| {
             let checked = Outputs::find(self, packed, outputs, [output]).ok()?;

@@ -16,7 +16,7 @@ pub(super) struct Response<'a> {
     model: &'a [u8],
     /// Why it is not quite what was asked for; empty if it is.
     pub(super) degraded: &'a [u8],
-    user: &'a UserRows<'a>,
+    user: &'a UserRows,
     /// The outputs asked for, the score first.
     lists: SmallVec<[List<'a>; 1]>,
     /// The rows to return, best first; `None` for all of them as they stand.
@@ -52,7 +52,7 @@ impl<'a> Response<'a> {
         plan: &'a Plan,
         outputs: &Outputs<'a>,
         index: usize,
-        user: &'a UserRows<'a>,
+        user: &'a UserRows,
         model: &'a [u8],
     ) -> Result<Self, Failure> {
         let list = |output: &usize| {
@@ -118,7 +118,7 @@ impl<'a> Response<'a> {
             wire::put_bytes(1, list.name.as_bytes(), out);
             self.write_list(2, list, out);
         }
-        wire::put_filled(5, self.user.request_id, out);
+        wire::put_filled(5, &self.user.request_id, out);
         wire::put_filled_header(6, self.degraded.len(), out);
         out.put_slice(self.degraded);
         for error in &self.user.errors {
@@ -171,15 +171,15 @@ impl<'a> Response<'a> {
     fn for_each_id(&self, mut visit: impl FnMut(&[u8])) {
         let Some(ids) = &self.user.ids else { return };
         match &self.order {
-            None => ids.iter().for_each(|id| visit(id)),
-            Some(order) => order.iter().for_each(|row| visit(ids[*row as usize])),
+            None => ids.iter().for_each(visit),
+            Some(order) => order.iter().for_each(|row| visit(ids.get(*row as usize))),
         }
     }
 }
 
 /// The positions in the request of the rows returned; none if they are all of
 /// the request's treatments, in order.
-fn indices(user: &UserRows<'_>, order: Option<&[u32]>) -> Vec<u32> {
+fn indices(user: &UserRows, order: Option<&[u32]>) -> Vec<u32> {
     match (order, user.errors.is_empty()) {
         (None, true) => Vec::new(),
         (None, false) => user.positions(),

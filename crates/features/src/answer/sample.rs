@@ -24,7 +24,7 @@ impl Plan {
     /// SCORES_INVALID: an output is missing, or has the wrong shape or type.
     pub fn sample(
         &self,
-        packed: &Packed<'_>,
+        packed: &Packed,
         outputs: &[Tensor],
         random: u64,
     ) -> Result<Sample, Failure> {

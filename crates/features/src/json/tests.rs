@@ -10,7 +10,7 @@ use crate::{
     fixtures::{encoded, everything, fields, floats, ints, plan},
 };
 
-fn pack_json(plan: &Plan, body: Value) -> Result<Packed<'static>, Failure> {
+fn pack_json(plan: &Plan, body: Value) -> Result<Packed, Failure> {
     let request = predict_request(plan, body.to_string().as_bytes())?;
     plan.pack(&[encoded(&request)], &Limits::default())
 }

@@ -348,7 +348,7 @@ fn bad_treatments_can_be_skipped() {
     let packed = pack(&plan(), &[sent.clone()]).expect("packs");
     let user = &packed.users[0];
     assert_eq!((user.requested, user.kept(), user.positions()), (3, 2, vec![0, 2]));
-    assert_eq!(user.ids, Some(vec![b"t0".as_slice(), b"t2"]));
+    assert_eq!(user.ids, Some(Ids::copied(&["t0", "t2"])));
     assert_eq!(packed.tensors[2].content, floats(&[0.1, f32::NAN, 0.3, f32::NAN]));
     assert_eq!(packed.tensors[3].content, ints(&[2]));
     assert_eq!(packed.counts.missing, 4, "the skipped treatment does not count");
@@ -549,7 +549,7 @@ fn vocabularies_and_unknown_features_are_counted() {
     assert_eq!(packed.counts, FeatureCounts { missing: 3, unknown: 2, out_of_vocabulary: 1 });
 }
 
-fn shared<'r>(plan: &Plan, request: &'r Bytes) -> Result<Packed<'r>, Failure> {
+fn shared(plan: &Plan, request: &Bytes) -> Result<Packed, Failure> {
     plan.pack_request(&Request::read(request, &Limits::default())?)
 }
 
@@ -561,7 +561,7 @@ fn a_table_in_the_order_of_the_plan_is_not_copied() {
         Bytes::from(with_table(table).encode_to_vec())
     };
     let (plan, limits) = (plan(), Limits::default());
-    let is_part = |request: &Bytes, packed: &Packed<'_>| {
+    let is_part = |request: &Bytes, packed: &Packed| {
         let tensor = packed.tensors.iter().find(|tensor| &*tensor.name == "treatment_numeric");
         let Content::Bytes(bytes) = &tensor.expect("it has one").content else {
             panic!("numbers");

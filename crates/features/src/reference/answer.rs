@@ -35,7 +35,7 @@ fn check_outputs<'t>(
     outputs: &'t [Tensor],
 ) -> Result<HashMap<usize, Checked<'t>>, Failure> {
     let mut checked = HashMap::new();
-    if !packed.borrowed().needs_engine() {
+    if !packed.transcoded().needs_engine() {
         return Ok(checked);
     }
     for index in packed.users.iter().flat_map(|user| &user.outputs) {

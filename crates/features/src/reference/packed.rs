@@ -1,4 +1,4 @@
-//! What the plain way packs: nothing of it is a part of the request.
+//! What the plain way packs, in plain types.
 
 use outrigger_core::Tensor;
 use outrigger_proto::outrigger::v1::TreatmentError;
@@ -43,10 +43,10 @@ impl Packed {
     ///
     /// # Panics
     /// A user's treatments are not just those kept and those left out.
-    pub fn borrowed(&self) -> crate::Packed<'_> {
+    pub fn transcoded(&self) -> crate::Packed {
         crate::Packed {
             tensors: self.tensors.clone(),
-            users: self.users.iter().map(UserRows::borrowed).collect(),
+            users: self.users.iter().map(UserRows::transcoded).collect(),
             counts: self.counts,
             treatments: self.treatments,
             single_wanted: self.single_wanted,
@@ -55,13 +55,12 @@ impl Packed {
 }
 
 impl UserRows {
-    fn borrowed(&self) -> crate::UserRows<'_> {
-        let ids = self.ids.as_ref();
+    fn transcoded(&self) -> crate::UserRows {
         let user = crate::UserRows {
-            request_id: &self.request_id,
+            request_id: self.request_id.as_str().into(),
             requested: self.requested,
             errors: self.errors.clone(),
-            ids: ids.map(|ids| ids.iter().map(String::as_bytes).collect()),
+            ids: self.ids.as_deref().map(crate::pack::Ids::copied),
             top_k: self.top_k,
             outputs: self.outputs.clone(),
         };

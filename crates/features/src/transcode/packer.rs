@@ -19,7 +19,7 @@ use crate::{
     Packed, Plan, UserRows,
     column::Buffer,
     metadata::Entity,
-    pack::{Call, Options, Trace, any_single, finish},
+    pack::{Call, Ids, Options, Trace, any_single, finish},
     plan::InputPlan,
     request::Place,
 };
@@ -32,7 +32,7 @@ pub(super) struct Packer<'p, 'r> {
     /// For each input, its elements.
     buffers: Vec<Buffer>,
     tally: Tally,
-    users: Vec<UserRows<'r>>,
+    users: Vec<UserRows>,
     /// Treatments of all users so far.
     treatment_rows: usize,
     unknown: Vec<Vec<String>>,
@@ -95,14 +95,14 @@ impl<'p, 'r> Packer<'p, 'r> {
         }
         self.single_wanted |= any_single(self.plan, &options.outputs);
         let user = UserRows {
-            request_id: part.request.request_id,
+            request_id: part.request.request_id.into(),
             requested: part.count,
             errors,
-            ids,
+            ids: ids.map(|ids| Ids::copied(&ids)),
             top_k: options.top_k,
             outputs: options.outputs,
         };
-        self.add_computed(user.kept(), user.request_id);
+        self.add_computed(user.kept(), &user.request_id);
         self.users.push(user);
         Ok(())
     }
@@ -262,7 +262,7 @@ impl<'p, 'r> Packer<'p, 'r> {
     }
 
     /// Pads and shapes the tensors.
-    pub(super) fn finish(self) -> (Packed<'r>, Trace) {
+    pub(super) fn finish(self) -> (Packed, Trace) {
         let Self { plan, buffers, tally, users, single_wanted, .. } = self;
         let kept: SmallVec<[_; 1]> = users.iter().map(UserRows::kept).collect();
         let treatments = kept.iter().copied().max().unwrap_or(0);

@@ -10,7 +10,7 @@ use super::entropy::Entropy;
 /// Answers a call, packed both ways, both ways as well, with outputs made of `entropy`.
 pub(crate) fn both(
     plan: &Plan,
-    packed: &Packed<'_>,
+    packed: &Packed,
     expected: &reference::Packed,
     entropy: &mut Entropy<'_>,
 ) {
@@ -55,7 +55,7 @@ fn same<M: Message + Default + PartialEq + std::fmt::Debug>(
 }
 
 /// The outputs of a model, mostly as metadata.json has them.
-fn outputs(plan: &Plan, packed: &Packed<'_>, entropy: &mut Entropy<'_>) -> Vec<Tensor> {
+fn outputs(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) -> Vec<Tensor> {
     let (users, treatments) = (packed.users.len(), packed.treatments);
     let output = |output: &outrigger_features::metadata::Output| {
         let mut shape = match output.kind {

@@ -41,10 +41,10 @@ pub(crate) fn generated(bytes: &[u8]) {
 }
 
 /// A call packed both ways, if it can be.
-type Both<'r> = Option<(Packed<'r>, reference::Packed)>;
+type Both = Option<(Packed, reference::Packed)>;
 
 /// Packs and explains a call both ways.
-fn both<'r>(plan: &Plan, requests: &[&'r [u8]], limits: &Limits) -> Both<'r> {
+fn both(plan: &Plan, requests: &[&[u8]], limits: &Limits) -> Both {
     agree(plan.explain(requests, limits), reference::explain(plan, requests, limits));
     if let [request] = requests {
         let shared = Bytes::copy_from_slice(request);
@@ -78,12 +78,12 @@ fn same_routing(request: &[u8], found: Option<Routing<'_>>) {
     assert_eq!(outrigger_features::routing_key(request), Some(routing_key.as_str()));
 }
 
-fn same_tensors<'r>(
-    found: Result<Packed<'r>, Failure>,
+fn same_tensors(
+    found: Result<Packed, Failure>,
     expected: Result<reference::Packed, Failure>,
-) -> Both<'r> {
-    let borrowed = expected.as_ref().map(reference::Packed::borrowed);
-    agree(found.clone(), borrowed.map_err(Failure::clone));
+) -> Both {
+    let transcoded = expected.as_ref().map(reference::Packed::transcoded);
+    agree(found.clone(), transcoded.map_err(Failure::clone));
     found.ok().zip(expected.ok())
 }
 

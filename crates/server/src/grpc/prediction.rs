@@ -67,7 +67,7 @@ impl Prediction {
         let message = unary::read(body, self.max_message).await.map_err(|it| unread(&it))?;
         let named = named(&head.headers);
         match method {
-            Method::Predict => self.predictor.predict(call, &message, named).await,
+            Method::Predict => self.predictor.predict(call, message, named).await,
             Method::BatchPredict => self.predictor.batch(call, &message, named).await,
             Method::Explain => self.predictor.explain(call, &message, named).await,
             Method::Models | Method::Canaries | Method::Other => {

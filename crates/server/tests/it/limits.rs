@@ -6,27 +6,14 @@ use outrigger_proto::{
     outrigger::v1::{BatchPredictRequest, PredictRequest, WatchModelsRequest},
     raw::unary,
 };
-use outrigger_testkit::engine::{Gate, Loading, Predicting, floats};
+use outrigger_testkit::engine::{Gate, Loading};
 use prost::Message as _;
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use crate::certificates::Mount;
-use crate::stack::{MODEL, Stack, by_name, linear, reason, request};
-
-/// Holds every prediction at a gate; says when one has come there.
-pub(crate) fn hold(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
-    let gate = Gate::closed();
-    let (arrived, arrivals) = mpsc::unbounded_channel();
-    let held = gate.clone();
-    stack.engine.on_predict(move |_| {
-        arrived.send(()).ok();
-        let outputs = Predicting::Outputs(vec![floats("scores", &[1, 1], [7.0])]);
-        Predicting::Held(held.clone(), Box::new(outputs))
-    });
-    (gate, arrivals)
-}
+use crate::stack::{MODEL, Stack, by_name, hold, linear, reason, request};
 
 /// Holds every load of a real model at a gate; says when one has come there.
 pub(crate) fn hold_loads(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {

@@ -14,10 +14,7 @@ use outrigger_testkit::engine::{Predicting, floats};
 use tokio::sync::watch;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-use crate::{
-    limits::hold,
-    stack::{Stack, by_name, channel, reason, request},
-};
+use crate::stack::{Stack, by_name, channel, hold, reason, request};
 
 #[tokio::test]
 async fn what_is_in_flight_is_answered_before_the_server_stops() {

@@ -10,10 +10,11 @@ use outrigger_proto::outrigger::v1::{
 };
 use outrigger_server::{Addresses, Running, config};
 use outrigger_testkit::{
-    engine::FakeEngine,
+    engine::{FakeEngine, Gate, Predicting, floats},
     saved_model::{Linear, Model, package_dir},
 };
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 use tonic::{
     Status,
     transport::{Channel, Endpoint},
@@ -125,6 +126,19 @@ impl Stack {
 /// A channel that connects when it is used.
 pub(crate) fn channel(address: std::net::SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).expect("an address").connect_lazy()
+}
+
+/// Holds every prediction at a gate; says when one has come there.
+pub(crate) fn hold(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
+    let gate = Gate::closed();
+    let (arrived, arrivals) = mpsc::unbounded_channel();
+    let held = gate.clone();
+    stack.engine.on_predict(move |_| {
+        arrived.send(()).ok();
+        let outputs = Predicting::Outputs(vec![floats("scores", &[1, 1], [7.0])]);
+        Predicting::Held(held.clone(), Box::new(outputs))
+    });
+    (gate, arrivals)
 }
 
 /// One user feature and two of a treatment. The fake engine's scores are the

@@ -5,10 +5,7 @@ use outrigger_testkit::http2::{Frame, Peer};
 use prost::Message as _;
 use tokio::net::TcpStream;
 
-use crate::{
-    limits::hold,
-    stack::{Stack, request},
-};
+use crate::stack::{Stack, hold, request};
 
 const PREDICT: &str = "/outrigger.v1.PredictionService/Predict";
 

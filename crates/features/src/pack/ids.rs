@@ -1,0 +1,52 @@
+//! The ids of a user's treatments, in memory of their own.
+
+/// Texts one behind the other. A request of which only these are still needed need not
+/// be kept, and may be ten times their size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ids {
+    /// All of them, in UTF-8.
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl Ids {
+    /// A copy of these texts, in UTF-8.
+    pub(crate) fn copied<T: AsRef<[u8]>>(ids: &[T]) -> Self {
+        let length = ids.iter().map(|id| id.as_ref().len()).sum();
+        let (mut bytes, mut ends) = (Vec::with_capacity(length), Vec::with_capacity(ids.len()));
+        for id in ids {
+            bytes.extend_from_slice(id.as_ref());
+            ends.push(bytes.len());
+        }
+        Self { bytes, ends }
+    }
+
+    /// The text at a position, in UTF-8.
+    ///
+    /// # Panics
+    /// No text is at that position.
+    pub(crate) fn get(&self, position: usize) -> &[u8] {
+        let start = position.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[position]]
+    }
+
+    /// All texts, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|position| self.get(position))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_found_where_they_were() {
+        let texts = ["a", "", "ccc", ""];
+        let ids = Ids::copied(&texts);
+        assert!(ids.iter().eq(texts.map(str::as_bytes)));
+        assert_eq!((ids.get(0), ids.get(2), ids.get(3)), (&b"a"[..], &b"ccc"[..], &b""[..]));
+        assert_eq!(Ids::copied::<&str>(&[]).iter().count(), 0);
+    }
+}

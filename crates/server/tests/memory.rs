@@ -1,0 +1,107 @@
+//! What predictions keep in memory while the engine works on them.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicIsize, Ordering::Relaxed},
+};
+
+use outrigger_proto::{
+    outrigger::v1::{PredictRequest, Treatment, Value, value::Kind},
+    raw::outrigger::prediction_service_client::PredictionServiceClient as RawClient,
+};
+use prost::Message as _;
+
+// Other tests use the rest of it.
+#[allow(dead_code)]
+#[path = "it/stack.rs"]
+mod stack;
+
+use stack::{Stack, channel, hold, request};
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Counts the blocks in use that are large enough for a request.
+struct Counting;
+
+static LARGE: AtomicIsize = AtomicIsize::new(0);
+const LARGE_FROM: usize = 1 << 20;
+
+fn count(size: usize, blocks: isize) {
+    if size >= LARGE_FROM {
+        LARGE.fetch_add(blocks, Relaxed);
+    }
+}
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 1);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(layout.size(), -1);
+        count(size, 1);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(old, layout, size) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 1);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        count(layout.size(), -1);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+/// A request of megabytes that becomes tensors of kilobytes: the model does not know of
+/// the remarks.
+fn remarked() -> PredictRequest {
+    let remark = Value { kind: Some(Kind::Text("x".repeat(3000))) };
+    let remarked = |mut treatment: Treatment| {
+        treatment.features.insert("remark".to_owned(), remark.clone());
+        treatment
+    };
+    let request = request(&[(1.0, 1.0); 1000]);
+    PredictRequest { treatments: request.treatments.into_iter().map(remarked).collect(), ..request }
+}
+
+#[tokio::test]
+async fn requests_go_once_they_are_tensors() {
+    const HELD: usize = 20;
+    let stack = Stack::start().await;
+    let client = RawClient::new(channel(stack.addresses.grpc));
+    let request = bytes::Bytes::from(remarked().encode_to_vec());
+    assert!(request.len() > 2 * LARGE_FROM);
+    // The first ones are kept, to warm the next version up with.
+    for _ in 0..16 {
+        client.clone().predict(request.clone()).await.expect("an answer");
+    }
+    let before = LARGE.load(Relaxed);
+    let (gate, mut arrivals) = hold(&stack);
+    let asked: Vec<_> = (0..HELD)
+        .map(|_| {
+            let (mut client, request) = (client.clone(), request.clone());
+            tokio::spawn(async move { client.predict(request).await })
+        })
+        .collect();
+    for _ in 0..HELD {
+        arrivals.recv().await.expect("it comes to the engine");
+    }
+    let kept = LARGE.load(Relaxed) - before;
+    // Buffers of connections may have grown.
+    assert!(kept <= 6, "{kept} blocks of megabytes for {HELD} requests in flight");
+    gate.open();
+    for asked in asked {
+        // The engine's answer is of one treatment.
+        let status = asked.await.expect("it runs").expect_err("too few scores");
+        assert_eq!(stack::reason(&status), "SCORES_INVALID");
+    }
+}
