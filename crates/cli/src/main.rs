@@ -3,6 +3,7 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod access;
+mod allocator;
 mod bench;
 mod canary;
 mod engine;
@@ -16,12 +17,6 @@ mod validate;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
-
-/// A request is up to a megabyte, and the system's allocator gives such buffers
-/// back to the kernel each time. Without huge pages (`no_thp`): with them, each
-/// thread's few kilobytes would hold megabytes.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Model serving beside TensorFlow Serving: models as OCI images, features in,
 /// scores out, no restarts.
@@ -49,6 +44,7 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
+    allocator::keep_what_is_freed();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return exit::of_clap(&error),
