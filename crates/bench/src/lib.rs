@@ -10,6 +10,7 @@
 mod answer;
 mod arrivals;
 mod client;
+mod cores;
 mod cpu;
 mod error;
 mod failure;

@@ -18,6 +18,7 @@ use tokio::{
 use crate::{
     Error, Job, Stop,
     client::Client,
+    cores,
     cpu::Times,
     prepare::Prepared,
     progress::{Figures, Observer, Progress},
@@ -190,6 +191,8 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
 }
 
 fn work(runtime: &Runtime, worker: Worker, begin: Instant, window: Window) -> io::Result<()> {
+    let (index, threads) = worker.share;
+    cores::keep_to_one(index, threads);
     runtime.spawn(keep_ticking());
     // In a task of its own: each wake of the future that a runtime blocks on is a
     // system call.
