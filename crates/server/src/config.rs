@@ -80,7 +80,7 @@ section! {
         /// The most bytes of tensors that one request may become, padding included.
         max_tensors: Size = "256MiB";
         /// Predictions worked on at once; more are answered OVERLOADED.
-        max_in_flight: u32 = "512";
+        max_in_flight: u32 = "1024";
         /// Predictions that wait for a model to come up, beside those worked on; more are answered
         /// OVERLOADED.
         max_waiting: u32 = "1024";
