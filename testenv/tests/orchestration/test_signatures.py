@@ -146,10 +146,12 @@ def test_what_was_verified_is_served_with_the_registry_down(signed_stack, signer
     digest = stack.push(reference, "signed/churn")
     signer.sign(stack.registry, REPOSITORY, digest)
     assert served(client) == {digest}
-    # It is written down beside the answer, not before it.
+    # It is written down beside the answer, not before it, and the tag last.
     record = stack.directory / "store" / "journal" / "record.json"
+    tags = {"signed/churn": {"latest": digest}}
     client.wait_until(
-        lambda: record.exists() and digest in record.read_text(), what="the journal has it"
+        lambda: record.exists() and json.loads(record.read_text())["tags"] == tags,
+        what="the journal has the tag",
     )
     stack.serve.process.kill()
     stack.engine.process.kill()
