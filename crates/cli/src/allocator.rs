@@ -24,14 +24,14 @@ const PURGE_DELAY: mi_option_t = 15;
 /// more than the reading of a request, in just the moment in which there are too many.
 const STAYS: std::ffi::c_long = 10_000;
 
-/// Blocks of these sizes are kept by the thread that frees them. mimalloc takes blocks of more
-/// than 512 KiB from a place that all threads share, and gives each one that others have
-/// just written to: it is in the caches of another core, if in any.
+/// Blocks of these sizes are kept by the thread that frees them. mimalloc has those of more than
+/// 512 KiB in an arena that all threads share, so that they wander from thread to thread; a
+/// request is then read, for a minute at a time, at a seventh of the speed.
 const LEAST: usize = 256 << 10;
 const MOST: usize = 2 << 20;
 /// So many for a thread: the requests that are read before the first of them is packed.
 const PLACES: usize = 4;
-/// Of all that are kept; of what they are asked for, at most.
+/// The alignment of what is kept. What has to have a larger one is not taken from there.
 const ALIGN: usize = 16;
 
 /// Keeps memory that was freed for up to ten seconds, for what comes next; or as long as
