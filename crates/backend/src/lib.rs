@@ -15,6 +15,8 @@ pub use error::{Error, ReloadError};
 pub use load_error::LoadError;
 /// What [`Backend::signature`] answers, for those who implement the trait.
 pub use outrigger_proto::tensorflow::SignatureDef;
+/// How the engine is reached.
+pub use outrigger_rpc::{Endpoint, InvalidEndpoint, TransportError};
 pub use placeholder::placeholder;
 pub use target::Target;
-pub use tfserving::{Config, Endpoint, InvalidEndpoint, TfServing, TransportError};
+pub use tfserving::{Config, TfServing};

@@ -17,11 +17,12 @@ use outrigger_proto::tensorflow::{
         servable_version_policy::{PolicyChoice, Specific},
     },
 };
+use outrigger_rpc::HttpService;
 use prost::Message as _;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Response, Status};
 
-use super::{Config, request, service::HttpService, status};
+use super::{Config, request, status};
 use crate::{
     Error, LoadError, ReloadError, ServedModel, ServingConfig, State, VersionStatus,
     wire::DecodeError,
@@ -39,10 +40,10 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn new(transport: HttpService, config: &Config) -> Self {
-        let origin = transport.origin();
-        let predictions = PredictionServiceClient::with_origin(transport.clone(), origin.clone());
-        let models = ModelServiceClient::with_origin(transport, origin);
+    pub(super) fn new(service: HttpService, config: &Config) -> Self {
+        let origin = service.origin();
+        let predictions = PredictionServiceClient::with_origin(service.clone(), origin.clone());
+        let models = ModelServiceClient::with_origin(service, origin);
         Self {
             models: models.max_decoding_message_size(config.max_message),
             predictions: predictions.max_decoding_message_size(config.max_message),
