@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrigger_canary::Layer;
-use outrigger_core::{Digest, ModelName, Tag};
+use outrigger_core::{Digest, EngineId, ModelName, Tag};
 use outrigger_trace::Tracer;
 
 use crate::Signed;
@@ -28,7 +28,7 @@ pub struct Config {
     pub max_unproven: usize,
     /// Retries of what failed for now: pulls, look-ups, loads, reloads.
     pub retry: Retry,
-    /// How the engine is watched.
+    /// How long engines are waited for.
     pub engine: Watch,
     /// How canaries are tried.
     pub canary: CanaryDefaults,
@@ -77,6 +77,8 @@ pub struct ModelEntry {
     pub tag: Option<Tag>,
     /// Exactly this version when a request names none; wins over `tag`.
     pub digest: Option<Digest>,
+    /// The engine that runs it; `None`: the only one that accepts its framework.
+    pub engine: Option<EngineId>,
 }
 
 /// How long to wait before trying again.
@@ -88,18 +90,12 @@ pub struct Retry {
     pub most: Duration,
 }
 
-/// How the engine is watched.
+/// How long engines are waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watch {
-    /// Between looks at its state while something is pending.
-    pub busy: Duration,
-    /// Between looks while nothing is.
-    pub steady: Duration,
     /// Requests wait this long for an engine that does not answer, then fail;
     /// and for what failed only when it is tried again this soon.
     pub patience: Duration,
-    /// After this time without an answer a reload counts as lost.
-    pub reload_limit: Duration,
     /// Deadline of one request of the golden gate.
     pub gate_timeout: Duration,
 }
@@ -142,12 +138,6 @@ impl Default for Retry {
 
 impl Default for Watch {
     fn default() -> Self {
-        Self {
-            busy: Duration::from_millis(100),
-            steady: Duration::from_secs(1),
-            patience: Duration::from_secs(5),
-            reload_limit: Duration::from_secs(600),
-            gate_timeout: Duration::from_secs(30),
-        }
+        Self { patience: Duration::from_secs(5), gate_timeout: Duration::from_secs(30) }
     }
 }

@@ -11,12 +11,12 @@ use tokio::{
 
 use crate::{
     canaries::{Act, By, Canaries},
-    clock::Clock,
     lease::{Lease, Using},
     names::Names,
     routes::{Entry, Route, Routes},
     snapshot::Snapshot,
 };
+use outrigger_run::Clock;
 
 /// The way to models. Clones share everything.
 #[derive(Clone)]

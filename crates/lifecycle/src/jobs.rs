@@ -1,7 +1,6 @@
 //! What the machines want done, each a task of its own.
 
 pub(crate) mod disk;
-pub(crate) mod engine;
 pub(crate) mod gate;
 pub(crate) mod prepare;
 pub(crate) mod promote;

@@ -10,20 +10,19 @@ use std::{
     time::Duration,
 };
 
-use outrigger_backend::{Backend, Target};
 use outrigger_canary::Outcome;
-use outrigger_core::{Arm, Digest, ModelKey, Selector, ServableId, Tag};
+use outrigger_core::{Arm, Digest, EngineId, ModelKey, Selector, ServableId, Tag};
 use outrigger_features::Plan;
 
 use crate::{
     Profiled,
-    clock::Clock,
     drains::Drains,
     exposure::Exposure,
     recent::Recent,
     routes::LastAsked,
     split::{Answered, Split},
 };
+use outrigger_run::{Clock, Run};
 
 /// A version of a model that the engine serves: everything a request needs.
 pub struct Servable {
@@ -37,10 +36,10 @@ pub struct Servable {
     pub plan: Arc<Plan>,
     /// What its features looked like at its training, if that is known.
     pub profile: Option<Arc<Profiled>>,
-    /// What calls of it name.
-    pub target: Arc<Target>,
-    /// What runs it. Failures that hint at an engine restart are noticed here.
-    pub backend: Arc<dyn Backend>,
+    /// The engine that runs it.
+    pub engine: EngineId,
+    /// The version as loaded in its engine.
+    pub run: Arc<dyn Run>,
     /// What its answers say of it, encoded once by who writes them.
     pub described: OnceLock<Box<[u8]>>,
     /// The latest requests of the model, whichever version has answered them.

@@ -8,9 +8,10 @@ mod bench;
 mod blocking;
 mod call;
 mod canaries;
-mod clock;
 mod config;
+mod courier;
 mod drains;
+mod engines;
 mod error;
 mod exposure;
 mod gate;
@@ -32,7 +33,6 @@ mod shadow;
 mod signatures;
 mod snapshot;
 mod split;
-mod watched;
 mod world;
 
 pub use canaries::{
@@ -40,12 +40,13 @@ pub use canaries::{
     DeviationView, FiguresView, FindingView, ShadowedView, VerdictView,
 };
 pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
+pub use engines::ByName as Engines;
 pub use error::Error;
-pub use gate::Gate;
+pub use gate::{Gate, bind};
 pub use handle::Handle;
 pub use labels::{OTHER, limit_models, model_label};
 pub use lease::{Lease, Servable};
-pub use package::read_model;
+pub use package::{ModelFiles, golden_cases, training_profile};
 pub use profile::Profiled;
 pub use pull::Pull;
 pub use replay::Replayed;

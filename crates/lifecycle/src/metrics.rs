@@ -5,10 +5,10 @@ mod begin;
 use std::{collections::BTreeMap, time::Duration};
 
 use metrics::SharedString;
-use outrigger_backend::ReloadError;
 use outrigger_canary::{Observation, Outcome, Pair, Share};
 use outrigger_core::{
-    Arm, Digest, Failure, Metric, MetricKind, ModelName, Reason, Stage, Tag,
+    Arm, Digest, EngineId, Failure, Metric, MetricKind, ModelName, Reason, Stage, Tag,
+    engine::Condition,
     fleet::{Counts, TagKey},
 };
 
@@ -30,7 +30,6 @@ const LOOKUPS: &str = "outrigger_tag_lookups_total";
 const SWITCHES: &str = "outrigger_tag_switches_total";
 const GATES: &str = "outrigger_model_gate_total";
 const REPLAYS: &str = "outrigger_model_replays_total";
-const RELOADS: &str = "outrigger_engine_reloads_total";
 const RESTARTS: &str = "outrigger_engine_restarts_total";
 const REACHABLE: &str = "outrigger_engine_reachable";
 const EVENTS: &str = "outrigger_machine_events_total";
@@ -108,22 +107,16 @@ pub const METRICS: &[Metric] = &[
                skipped (they are not of that version, or there was no time) or failed.",
     },
     Metric {
-        name: RELOADS,
-        kind: MetricKind::Counter,
-        labels: &["outcome"],
-        help: "Configurations sent to the engine, by outcome (ok, failed, refused, timeout, lost).",
-    },
-    Metric {
         name: RESTARTS,
         kind: MetricKind::Counter,
-        labels: &[],
-        help: "Times the engine was found to have restarted.",
+        labels: &["engine"],
+        help: "Times an engine was found to have restarted.",
     },
     Metric {
         name: REACHABLE,
         kind: MetricKind::Gauge,
-        labels: &[],
-        help: "1 when the engine answered the last time it was asked, else 0.",
+        labels: &["engine"],
+        help: "1 when an engine answered the last time it was asked, else 0.",
     },
     Metric {
         name: EVENTS,
@@ -284,19 +277,13 @@ pub(crate) fn replayed(replayed: &Replayed) {
     }
 }
 
-pub(crate) fn reloaded(result: &Result<(), ReloadError>) {
-    let outcome = match result {
-        Ok(()) => "ok",
-        Err(error) if error.was_applied() => "failed",
-        Err(ReloadError::Refused { .. }) => "refused",
-        Err(ReloadError::Timeout) => "timeout",
-        Err(ReloadError::Unavailable(_)) => "lost",
-    };
-    metrics::counter!(RELOADS, "outcome" => outcome).increment(1);
-}
-
-pub(crate) fn restarted() {
-    metrics::counter!(RESTARTS).increment(1);
+/// Records how the engines do.
+pub(crate) fn engines(engines: &BTreeMap<EngineId, Condition>) {
+    for (id, condition) in engines {
+        let reachable = f64::from(u8::from(condition.is_reachable()));
+        metrics::gauge!(REACHABLE, "engine" => id.to_string()).set(reachable);
+        metrics::counter!(RESTARTS, "engine" => id.to_string()).absolute(condition.restarts);
+    }
 }
 
 pub(crate) fn switched() {
@@ -313,12 +300,11 @@ pub(crate) fn moved(from: Stage, to: Stage, after: Duration) {
     metrics::histogram!(TIME_IN_STATE, "state" => from).record(after);
 }
 
-pub(crate) fn state(stages: &BTreeMap<Stage, usize>, reachable: bool) {
+pub(crate) fn state(stages: &BTreeMap<Stage, usize>) {
     for stage in Stage::ALL {
         let count = stages.get(&stage).copied().unwrap_or_default();
         metrics::gauge!(MODELS, "state" => stage.as_str()).set(count as f64);
     }
-    metrics::gauge!(REACHABLE).set(f64::from(u8::from(reachable)));
 }
 
 pub(crate) fn dropped(counts: Counts) {

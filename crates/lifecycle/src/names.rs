@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use outrigger_core::{Failure, ModelKey, ModelName, Reason, Selector, Tag};
+use outrigger_core::{EngineId, Failure, ModelKey, ModelName, Reason, Selector, Tag};
 use outrigger_oci::{Prefix, Reference};
 
 use crate::{
@@ -52,6 +52,11 @@ impl Names {
             }
         }
         Ok(names)
+    }
+
+    /// The engine that the configuration names for `model`.
+    pub(crate) fn engine(&self, model: &ModelName) -> Option<&EngineId> {
+        self.entries.get(model)?.configured.engine.as_ref()
     }
 
     /// What a request for `model` without tag and digest means.

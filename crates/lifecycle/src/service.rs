@@ -5,7 +5,6 @@ mod canaries;
 mod commands;
 mod effects;
 mod publish;
-mod reloads;
 mod start;
 mod steps;
 
@@ -16,16 +15,15 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use outrigger_backend::Backend;
 use outrigger_core::{
-    Digest, Failure, ModelKey, ModelName, Moment, Policy, Selector, Version,
-    fleet::{Answer, Event, Fleet, Legacy},
-    model, serving,
+    Digest, EngineId, Failure, ModelKey, ModelName, Moment, Policy, Selector, Version, Versions,
+    fleet::{Answer, Event, Fleet},
+    model,
 };
 use outrigger_oci::Client;
 use outrigger_store::Store;
 use tokio::{
-    sync::{Notify, mpsc, watch},
+    sync::{mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::{sleep_until, timeout},
 };
@@ -34,14 +32,14 @@ pub(crate) use self::canaries::CanaryRecord;
 use self::{
     bring_ups::BringUps,
     canaries::{Arms, Canaries},
-    reloads::Reloads,
     steps::Steps,
 };
 use crate::{
-    Config, Error, Handle, Replayed,
+    Config, Engines, Error, Handle, Replayed,
     aside::{Aside, Worker, aside},
-    clock::Clock,
+    courier::{Courier, Journal},
     drains::Drains,
+    engines,
     handle::{Command, Shared},
     jobs::{Done, Jobs, Kept, Origin, Prepared},
     lease::Live,
@@ -51,12 +49,14 @@ use crate::{
     routes::{LastAsked, Routes},
     signatures,
     snapshot::Snapshot,
-    watched::Watched,
     world::{World, blocking},
 };
+use outrigger_run::{self as run, Clock};
 
 /// Demands that may wait to be looked at; more are refused.
 const COMMANDS: usize = 4096;
+/// Events of engines that may wait to be looked at; an engine waits with more.
+const ENGINE_EVENTS: usize = 256;
 /// How often files that no model is known of are looked for.
 const SWEEP: Duration = Duration::from_secs(3600);
 
@@ -79,9 +79,11 @@ pub struct Service {
     asked: BTreeMap<(ModelName, Selector), Asked>,
     commands: mpsc::Receiver<Command>,
     drains: Arc<Drains>,
-    suspect: Arc<Notify>,
-    /// What requests get: the backend, watched.
-    backend: Arc<dyn Backend>,
+    couriers: BTreeMap<EngineId, Courier>,
+    /// Events of the engines.
+    engine_events: mpsc::Receiver<(EngineId, run::Event)>,
+    /// Handed to each engine's task when it starts.
+    engine_reports: mpsc::Sender<(EngineId, run::Event)>,
     outside: Outside,
     canaries: Canaries,
     aside: Aside,
@@ -89,10 +91,7 @@ pub struct Service {
     worker: Option<Worker>,
     bring_ups: BringUps,
     steps: Steps,
-    reloads: Reloads,
-    journal: (u64, Arc<Legacy>),
-    /// Versions up to this one are of earlier processes.
-    inherited: Version,
+    journal: Journal,
     sweep_at: Moment,
     /// When what is up is verified again; `None` while it is, or need not be.
     verify_at: Option<Moment>,
@@ -132,8 +131,8 @@ struct Outside {
     snapshot: watch::Sender<Arc<Snapshot>>,
     answers: BTreeMap<ModelName, Answers>,
     full: bool,
-    /// What stands in the way of all that need the engine.
-    outage: Option<Answer>,
+    /// The answer to all requests that need an engine which is down.
+    outages: BTreeMap<EngineId, Answer>,
     stages: BTreeMap<ModelName, BTreeMap<Digest, publish::Shown>>,
 }
 
@@ -145,7 +144,7 @@ pub fn start(
     config: Config,
     client: Client,
     store: Store,
-    backend: Arc<dyn Backend>,
+    engines: Engines,
 ) -> Result<(Handle, Service), Error> {
     let names = Arc::new(Names::new(&config)?);
     let signatures = signatures::policy(&config)?;
@@ -162,12 +161,17 @@ pub fn start(
         commands: sender,
         patience: config.engine.patience,
     };
-    let suspect = Arc::new(Notify::new());
+    let (engine_reports, engine_events) = mpsc::channel(ENGINE_EVENTS);
     let (aside, worker) = aside();
-    let fleet = Fleet::new(policy(&config), Version(0), clock.now());
+    let fleet = Fleet::new(policy(&config), Versions::after(Version(0)), engines.keys().cloned());
     let service = Service {
-        backend: Arc::new(Watched::new(Arc::clone(&backend), Arc::clone(&suspect))),
-        world: Arc::new(World::new(config, (names, signatures), client, store, backend)),
+        world: Arc::new(World::new(
+            config,
+            (names, signatures),
+            client,
+            store,
+            engines::Engines::new(engines),
+        )),
         clock,
         fleet,
         jobs: Jobs::default(),
@@ -180,16 +184,16 @@ pub fn start(
         asked: BTreeMap::new(),
         commands,
         drains: Arc::default(),
-        suspect,
+        couriers: BTreeMap::new(),
+        engine_events,
+        engine_reports,
         outside,
         canaries,
         aside,
         worker: Some(worker),
         bring_ups: BringUps::default(),
         steps: Steps::default(),
-        reloads: Reloads::default(),
         journal: (0, Arc::default()),
-        inherited: Version(0),
         sweep_at: clock.now() + SWEEP,
         verify_at: None,
         wake_at: clock.now(),
@@ -204,10 +208,7 @@ fn policy(config: &Config) -> Policy {
         retain: config.retain,
         backoff: outrigger_core::Backoff { first: config.retry.first, most: config.retry.most },
         poll_interval: config.images.poll_interval,
-        busy_probe: config.engine.busy,
-        steady_probe: config.engine.steady,
         patience: config.engine.patience,
-        reload_limit: config.engine.reload_limit,
         max_unproven: config.max_unproven.max(1),
         ..Policy::default()
     }
@@ -224,6 +225,7 @@ impl Service {
         self.verify_later();
         let mut aside = JoinSet::new();
         self.worker.take().map(|worker| aside.spawn(worker.run()));
+        self.start_engines(&mut aside);
         self.apply(Event::Tick);
         self.publish();
         let stop = loop {
@@ -236,7 +238,7 @@ impl Service {
                 drained = self.drains.take() => self.drained(drained),
                 done = self.jobs.next() => self.done(done),
                 command = self.commands.recv() => self.command(command),
-                () = self.suspect.notified() => self.engine(serving::Event::Suspect),
+                Some((engine, event)) = self.engine_events.recv() => self.engine(engine, event),
                 () = judging => self.judge(),
                 () = sleep_until(wake_at) => self.tick(),
             };
@@ -247,11 +249,6 @@ impl Service {
         };
         self.stop(stop).await;
         Ok(())
-    }
-
-    #[cfg(test)]
-    pub(crate) fn world(&self) -> &Arc<World> {
-        &self.world
     }
 
     fn wake_at(&mut self) -> tokio::time::Instant {
@@ -268,8 +265,27 @@ impl Service {
         None
     }
 
-    fn engine(&mut self, event: serving::Event) -> Option<Stop> {
-        self.apply(Event::Engine(event));
+    /// Starts the task of every engine, and the courier of its messages.
+    fn start_engines(&mut self, tasks: &mut JoinSet<()>) {
+        for (id, engine) in self.world.engines.iter() {
+            let (courier, deliver) = Courier::new(Arc::clone(&self.world), Arc::clone(engine));
+            self.couriers.insert(id.clone(), courier);
+            tasks.spawn(deliver);
+            tasks.spawn(Arc::clone(engine).run(run::Start {
+                engine: id.clone(),
+                clock: self.clock,
+                versions: self.fleet.versions().clone(),
+                events: self.engine_reports.clone(),
+            }));
+        }
+    }
+
+    fn engine(&mut self, engine: EngineId, event: run::Event) -> Option<Stop> {
+        match event {
+            run::Event::Version(message) => self.apply(Event::Engine(engine, message)),
+            run::Event::Condition(condition) => self.apply(Event::Condition(engine, condition)),
+            run::Event::Settled => self.sweep(),
+        }
         None
     }
 
@@ -337,7 +353,6 @@ impl Service {
     }
 
     fn apply_at(&mut self, now: Moment, event: Event) {
-        self.reloads.note(&event);
         let effects = self.fleet.handle(now, rand::random(), event);
         self.world.in_use.store(Arc::new(self.fleet.in_use(now)));
         self.note_journal();
@@ -416,6 +431,8 @@ fn note_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
 
 #[cfg(test)]
 mod tests {
+    use outrigger_core::engine::Condition;
+
     use super::*;
     use crate::bench::{churn, latest, service};
 
@@ -432,7 +449,7 @@ mod tests {
         assert!(handle.try_acquire(&churn(), &latest(), "").is_none(), "there is nothing yet");
         tokio::time::advance(moment).await;
         // Not the clock: whatever happens to come first.
-        service.apply(Event::Engine(serving::Event::Suspect));
+        service.apply(Event::Condition(EngineId::default(), Condition::default()));
         let (_, tag) = service.fleet.tags().next().expect("it was asked for");
         assert!(tag.is_followed(service.fleet.policy(), service.clock.now()));
     }

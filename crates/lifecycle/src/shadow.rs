@@ -42,8 +42,8 @@ impl Shadow {
         let Self { lease, live, .. } = self;
         let mut packed = lease.plan.pack(&[&self.request], &self.limits).ok()?;
         let deadline = Instant::now() + PATIENCE;
-        let call = call(&lease.target, &lease.plan, &mut packed, deadline);
-        let outputs = lease.backend.predict(call).await.ok()?;
+        let call = call(&lease.plan, &mut packed, deadline);
+        let outputs = lease.run.run(call).await.ok()?;
         let best = lease.plan.best(&packed, &outputs).ok().flatten();
         let score = lease.plan.score_at(&packed, &outputs, live.position);
         Some(Pair {

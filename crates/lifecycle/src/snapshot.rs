@@ -2,23 +2,32 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use outrigger_core::{Digest, Failure, ModelName, ServableId, Stage, Step, Tag};
+use outrigger_core::{Digest, EngineId, Failure, ModelName, ServableId, Stage, Step, Tag};
 use tokio::time::Instant;
 
 use crate::{CanaryPhase, CanaryView, Replayed};
 
-/// All models, the engine and whether the start is over, at one moment.
+/// All models, the engines and whether the start is over, at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
     /// The models by name.
     pub models: BTreeMap<ModelName, Arc<ModelView>>,
-    /// The engine.
-    pub engine: EngineView,
-    /// Preloads have succeeded or failed for good, and the engine answers.
+    /// The engines by name.
+    pub engines: BTreeMap<EngineId, EngineView>,
+    /// Preloads of the engines that answer have succeeded or failed for good, and an engine
+    /// outside this process answers, if there is one.
     pub ready: bool,
     /// Since when the version that got no further for the longest time has been in each
     /// step; one that waits for others gets further with them.
     pub steps: BTreeMap<Step, Instant>,
+}
+
+impl Snapshot {
+    /// Whether an engine outside this process answers, or there is none.
+    pub fn an_engine_answers(&self) -> bool {
+        let mut elsewhere = self.engines.values().filter(|it| !it.in_process).peekable();
+        elsewhere.peek().is_none() || elsewhere.any(|engine| engine.reachable)
+    }
 }
 
 /// A model: its tags and the versions known of it.
@@ -85,6 +94,8 @@ pub struct VersionView {
     pub stage: Stage,
     /// What goes on inside the stage: `idle`, `pulling`, `loading`, `backoff`…
     pub activity: &'static str,
+    /// The engine that runs it, once that is known.
+    pub engine: Option<EngineId>,
     /// Name and version in the engine, while it has them.
     pub servable: Option<ServableId>,
     /// Bytes on disk.
@@ -125,9 +136,11 @@ pub struct TransitionView {
     pub cause: String,
 }
 
-/// The engine as lifecycle sees it.
+/// An engine as lifecycle sees it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EngineView {
+    /// It runs in this process.
+    pub in_process: bool,
     /// It answered the last time it was asked.
     pub reachable: bool,
     /// Times it was found to have restarted.

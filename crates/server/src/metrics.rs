@@ -148,7 +148,8 @@ pub fn all() -> Vec<Metric> {
     let crates = [
         METRICS,
         gathered::METRICS,
-        outrigger_backend::metrics::METRICS,
+        outrigger_tfserving::metrics::METRICS,
+        outrigger_tfserving::engine::metrics::METRICS,
         outrigger_lifecycle::metrics::METRICS,
         outrigger_oci::metrics::METRICS,
         outrigger_store::metrics::METRICS,

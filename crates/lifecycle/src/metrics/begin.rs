@@ -7,8 +7,8 @@ use outrigger_core::{Arm, Reason, Stage, fleet::TagKey};
 
 use super::{
     CACHE, CANARY_DECISIONS, CANARY_LOST, CANARY_REQUESTS, CANARY_SHADOWS, CANARY_STARVED,
-    CANARY_VERDICTS, FAILURES, GATES, LOOKUPS, PULLS, RELOADS, REPLAYS, RESTARTS, SIGNATURES,
-    SWITCHES, TIME_IN_STATE, TRANSITIONS, canaries, model, share,
+    CANARY_VERDICTS, FAILURES, GATES, LOOKUPS, PULLS, REPLAYS, SIGNATURES, SWITCHES, TIME_IN_STATE,
+    TRANSITIONS, canaries, model, share,
 };
 use crate::canaries::CanaryOutcome;
 
@@ -18,19 +18,18 @@ const FULL: &str = Reason::StoreFull.as_str();
 const UNSIGNED: &str = Reason::SignatureMissing.as_str();
 
 /// Counters with the label `outcome`.
-const OUTCOMES: [(&str, &[&str]); 6] = [
+const OUTCOMES: [(&str, &[&str]); 5] = [
     (PULLS, &["ok", DENIED, FULL]),
     (LOOKUPS, &["ok", "no_canary", DENIED, UNAVAILABLE]),
     (GATES, &["ok"]),
     (REPLAYS, &["answered", "skipped", "failed"]),
-    (RELOADS, &["ok", "failed", "refused", "timeout", "lost"]),
     (SIGNATURES, &["found", "kept"]),
 ];
 
 /// Everything but what is told of single models.
 pub(crate) fn begin() {
     canaries(&[]);
-    for counter in [RESTARTS, SWITCHES, CANARY_LOST] {
+    for counter in [SWITCHES, CANARY_LOST] {
         metrics::counter!(counter).absolute(0);
     }
     for (counter, outcomes) in OUTCOMES {

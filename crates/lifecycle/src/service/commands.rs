@@ -88,7 +88,9 @@ impl Service {
                     note_failure(&key, "preparing", failure);
                 }
                 let result = result.map(|prepared| {
+                    let (engine, _) = prepared.engine.clone();
                     self.prepared.insert(key.clone(), prepared);
+                    engine
                 });
                 self.apply(Event::Model(key, model::Event::Prepared(attempt, result)));
             }

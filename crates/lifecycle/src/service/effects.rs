@@ -9,17 +9,18 @@ use outrigger_core::{
     Attempt, Failure, ModelKey, Reason, ServableId,
     fleet::{Effect, Event, TagKey},
     model::{self, Fault},
-    serving::{self, PushOutcome},
     tags,
 };
+use outrigger_run::Failed;
 
 use super::{Pull, Service, note_failure};
 use crate::{
-    call::target,
-    jobs::{Done, Origin, disk, engine, gate, prepare, pull},
+    bind,
+    courier::Journal,
+    jobs::{Done, Origin, Prepared, disk, gate, prepare, pull},
     lease::{Live, Servable},
     metrics,
-    world::defect,
+    world::{World, blocking, defect},
 };
 
 impl Service {
@@ -35,7 +36,11 @@ impl Service {
             }
             Effect::LoadFailed(key, failure) => note_failure(&key, "loading", &failure),
             Effect::Model(key, effect) => self.carry_out_model(key, effect),
-            Effect::Engine(effect) => self.carry_out_engine(effect),
+            Effect::Engine(engine, message) => {
+                if let Some(courier) = self.couriers.get(&engine) {
+                    courier.send(message, self.journal.clone());
+                }
+            }
         }
     }
 
@@ -46,47 +51,14 @@ impl Service {
             E::CancelPull(_) => self.cancel_pull(&key),
             E::Prepare(attempt) => self.prepare(key, attempt),
             E::Publish(attempt, id) => self.publish_servable(key, attempt, id),
-            E::Unpublish(id) => self.unpublish(id),
+            E::Unpublish(id) => self.unpublish(&key, id),
             E::Check(attempt, id) => self.check(key, attempt, id),
             E::Route(id, route) => self.route(key, id, route),
             // The routing table lets go of it when it is published next.
             E::Withdraw(_) => self.live.get_mut(&key).into_iter().for_each(Live::withdraw),
             E::Delete(attempt) => self.delete(key, attempt),
-            // The fleet hands these to the engine's machine itself.
+            // The fleet sends these to the engine of the version.
             E::Add(_) | E::Remove(_) => {}
-        }
-    }
-
-    fn carry_out_engine(&mut self, effect: serving::Effect) {
-        use serving::Effect as E;
-        match effect {
-            E::PublishPlaceholder(attempt, id) => self.publish_placeholder(attempt, id),
-            E::Unpublish(id) => self.unpublish(id),
-            E::Push(attempt, set) => {
-                self.reloads.begin(&self.world.config.tracer, &set);
-                let (world, journal) = (Arc::clone(&self.world), self.journal.clone());
-                let done = move |outcome| engine_event(serving::Event::Pushed(attempt, outcome));
-                self.jobs.start(done(PushOutcome::TimedOut), async move {
-                    done(engine::push(&world, set, journal).await)
-                });
-            }
-            E::Probe(attempt, names) => {
-                let world = Arc::clone(&self.world);
-                let done = move |result| engine_event(serving::Event::Probed(attempt, result));
-                self.jobs.start(done(Err(defect())), async move {
-                    done(engine::probe(&world, names).await)
-                });
-            }
-            E::Restarted => {
-                metrics::restarted();
-                tracing::warn!("the engine has restarted; its models are loaded again");
-            }
-            E::Settled => {
-                self.clean();
-                self.sweep();
-            }
-            // The fleet hands these to the models' machines itself.
-            E::Up(_) | E::Failed(..) | E::Lost(_) | E::Gone(_) => {}
         }
     }
 
@@ -155,30 +127,21 @@ impl Service {
 
     fn publish_servable(&mut self, key: ModelKey, attempt: Attempt, id: ServableId) {
         let (world, journal) = (Arc::clone(&self.world), self.journal.clone());
+        let prepared = self.prepared.get(&key).cloned();
         let done = {
             let key = key.clone();
             move |result| Done::Event(Event::Model(key, model::Event::Published(attempt, result)))
         };
         self.jobs.start(done.clone()(Err(Fault::Failed(defect()))), async move {
-            done(disk::publish(&world, &key, id, journal).await)
+            done(publish(&world, &key, id, prepared, journal).await)
         });
     }
 
-    fn publish_placeholder(&mut self, attempt: Attempt, id: ServableId) {
-        let world = Arc::clone(&self.world);
-        let done = {
-            let id = id.clone();
-            move |result| engine_event(serving::Event::PlaceholderPublished(attempt, id, result))
-        };
-        self.jobs.start(done.clone()(Err(defect())), async move {
-            done(disk::publish_placeholder(&world, id).await)
-        });
-    }
-
-    fn unpublish(&mut self, id: ServableId) {
-        let world = Arc::clone(&self.world);
+    fn unpublish(&mut self, key: &ModelKey, id: ServableId) {
+        let engine = self.fleet.engine_of(key).and_then(|engine| self.world.engines.get(engine));
+        let Some(engine) = engine.cloned() else { return };
         self.jobs.start(Done::Nothing, async move {
-            disk::unpublish(&world, id).await;
+            engine.unpublish(id).await;
             Done::Nothing
         });
     }
@@ -211,11 +174,11 @@ impl Service {
             Arc::new(Servable {
                 key: key.clone(),
                 platform_digest: prepared.platform_digest,
-                target: target(&id, &prepared.plan),
+                engine: prepared.engine.0.clone(),
+                run: bind(&*prepared.engine.1, &id, &prepared.plan),
                 id,
                 plan: Arc::clone(&prepared.plan),
                 profile: prepared.profile.clone(),
-                backend: Arc::clone(&self.backend),
                 described: OnceLock::new(),
                 recent: Arc::clone(self.recent.entry(key.name.clone()).or_default()),
                 route: route.into(),
@@ -224,18 +187,22 @@ impl Service {
         });
         self.live.insert(key, Live::new(servable));
     }
-
-    /// Removes what earlier processes have left in the engine's directories.
-    fn clean(&mut self) {
-        let (world, last) = (Arc::clone(&self.world), self.inherited);
-        let keep = self.fleet.serving().mentioned();
-        self.jobs.start(Done::Nothing, async move {
-            disk::clean(&world, last, keep).await;
-            Done::Nothing
-        });
-    }
 }
 
-fn engine_event(event: serving::Event) -> Done {
-    Done::Event(Event::Engine(event))
+/// Publishes the files of `key` as `id`, once `journal` is on disk.
+async fn publish(
+    world: &Arc<World>,
+    key: &ModelKey,
+    id: ServableId,
+    prepared: Option<Arc<Prepared>>,
+    (number, legacy): Journal,
+) -> Result<(), Fault> {
+    let prepared = prepared.ok_or(Fault::FilesMissing)?;
+    blocking(world, move |world| world.write_journal(number, &legacy)).await;
+    let (_, engine) = &prepared.engine;
+    let published = engine.publish(id, key.digest, prepared.model.clone()).await;
+    published.map_err(|failed| match failed {
+        Failed::FilesMissing => Fault::FilesMissing,
+        Failed::Other(failure) => Fault::Failed(failure),
+    })
 }

@@ -6,11 +6,13 @@ use std::{
 };
 
 use outrigger_core::{
-    Failure, ModelKey, ModelName, Moment, Reason, Selector, Stage,
+    EngineId, Failure, ModelKey, ModelName, Moment, Reason, Selector, Stage,
     fleet::{Answer, TagKey},
     model::{ModelMachine, Trouble},
     tags::TagMachine,
 };
+
+use outrigger_run::Location;
 
 use super::{Answers, Asked, Outside, Service, Told};
 use crate::{
@@ -54,10 +56,20 @@ impl Service {
     /// Names that may look different since the last time.
     fn changed(&mut self, now: Moment) -> BTreeSet<ModelName> {
         let mut changed = self.fleet.take_changed();
-        let outage = self.fleet.outage(now);
-        if outage != self.outside.outage {
-            self.outside.outage = outage;
-            changed.extend(self.outside.answers.keys().cloned());
+        for engine in self.fleet.engines().keys() {
+            let outage = self.fleet.outage(engine, now);
+            if outage.as_ref() == self.outside.outages.get(engine) {
+                continue;
+            }
+            let placed = self
+                .fleet
+                .models()
+                .filter(|model| self.fleet.engine_of(model.key()) == Some(engine));
+            changed.extend(placed.map(|model| model.key().name.clone()));
+            match outage {
+                Some(outage) => self.outside.outages.insert(engine.clone(), outage),
+                None => self.outside.outages.remove(engine),
+            };
         }
         changed
     }
@@ -161,15 +173,19 @@ impl Service {
         for shown in self.outside.stages.values().flat_map(BTreeMap::values) {
             *stages.entry(shown.stage).or_default() += 1;
         }
-        metrics::state(&stages, self.fleet.serving().is_reachable() == Some(true));
+        metrics::state(&stages);
+        metrics::engines(self.fleet.engines());
         metrics::dropped(self.fleet.counts());
     }
 
     fn publish_snapshot(&mut self, changed: &BTreeSet<ModelName>, now: Moment) {
-        self.preloaded |= self.fleet.preloads_settled(now);
-        let engine = self.engine_view();
-        let ready = self.preloaded && engine.reachable;
+        let engines = self.engine_views();
         let last = self.outside.snapshot.borrow().clone();
+        let mut next = Snapshot { engines, ..Snapshot::default() };
+        // Without an engine that answers, the start is not over.
+        let answers = next.an_engine_answers();
+        self.preloaded |= answers && self.fleet.preloads_settled(now);
+        next.ready = self.preloaded && answers;
         let views = changed.iter().map(|name| (name, self.model_view(name, now)));
         let views: Vec<_> = views
             .filter(|(name, view)| last.models.get(*name).map(|it| &**it) != view.as_ref())
@@ -177,7 +193,8 @@ impl Service {
         let steps = self.steps.oldest().into_iter();
         let steps: BTreeMap<_, _> =
             steps.map(|(step, since)| (step, self.clock.instant(since))).collect();
-        let others = engine == last.engine && ready == last.ready && steps == last.steps;
+        let others =
+            next.engines == last.engines && next.ready == last.ready && steps == last.steps;
         if views.is_empty() && others {
             return;
         }
@@ -188,17 +205,22 @@ impl Service {
                 None => drop(models.remove(name)),
             }
         }
-        self.outside.snapshot.send_replace(Arc::new(Snapshot { models, engine, ready, steps }));
+        self.outside.snapshot.send_replace(Arc::new(Snapshot { models, steps, ..next }));
     }
 
-    fn engine_view(&self) -> EngineView {
-        let serving = self.fleet.serving();
-        EngineView {
-            reachable: serving.is_reachable() == Some(true),
-            restarts: serving.restarts(),
-            reloading: serving.is_reloading(),
-            failure: serving.failure().cloned(),
-        }
+    fn engine_views(&self) -> BTreeMap<EngineId, EngineView> {
+        let views = self.fleet.engines().iter().map(|(id, condition)| {
+            let engine = self.world.engines.get(id);
+            let view = EngineView {
+                in_process: engine.is_some_and(|it| it.location() == Location::InProcess),
+                reachable: condition.is_reachable(),
+                restarts: condition.restarts,
+                reloading: condition.reloading,
+                failure: condition.failure.clone(),
+            };
+            (id.clone(), view)
+        });
+        views.collect()
     }
 
     /// A model as others see it; `None` when nothing is known of it.
@@ -232,6 +254,7 @@ impl Service {
             platform_digest: kept.map(|kept| kept.platform_digest),
             stage: model.stage(),
             activity: model.activity(),
+            engine: self.fleet.engine_of(model.key()).cloned(),
             servable: model.state().servable().cloned(),
             size_bytes: kept.map_or(0, |kept| kept.size),
             last_used_at: used.map(|at| self.clock.wall(at)),
