@@ -154,6 +154,12 @@ impl Rig {
     pub(crate) async fn crash(&mut self) {
         let (_, mut tasks) = self.running.take().expect("it runs");
         tasks.shutdown().await;
+        // A process that ends takes its blocking work along; here the work ends by itself.
+        let mut looks = tokio::time::interval(Duration::from_millis(5));
+        let config = outrigger_store::Config::new(self.store_path());
+        while let Err(outrigger_store::Error::Locked(_)) = Store::open(config.clone()) {
+            looks.tick().await;
+        }
     }
 
     pub(crate) fn store_path(&self) -> std::path::PathBuf {
