@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use outrigger_canary::Layer;
 use outrigger_core::{Digest, ModelName, Tag};
 use outrigger_trace::Tracer;
+use outrigger_trials::CanaryDefaults;
 
 use crate::Signed;
 
@@ -34,17 +34,6 @@ pub struct Config {
     pub canary: CanaryDefaults,
     /// What tells of versions being brought up.
     pub tracer: Tracer,
-}
-
-/// How canaries are tried.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CanaryDefaults {
-    /// Whether they are looked for.
-    pub enabled: bool,
-    /// What holds where an image's label says nothing.
-    pub defaults: Layer,
-    /// What holds whatever the label says.
-    pub overrides: Layer,
 }
 
 /// Where images come from.
@@ -125,12 +114,6 @@ impl Default for Config {
             canary: CanaryDefaults::default(),
             tracer: Tracer::off(),
         }
-    }
-}
-
-impl Default for CanaryDefaults {
-    fn default() -> Self {
-        Self { enabled: true, defaults: Layer::default(), overrides: Layer::default() }
     }
 }
 

@@ -4,27 +4,21 @@ pub(crate) mod disk;
 pub(crate) mod engine;
 pub(crate) mod gate;
 pub(crate) mod prepare;
-pub(crate) mod promote;
 pub(crate) mod pull;
-pub(crate) mod removal;
-pub(crate) mod verdicts;
 
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
-use outrigger_core::{
-    Attempt, Digest, Failure, ModelKey, Moment,
-    fleet::{Event, TagKey},
-    model::Fault,
-};
+use outrigger_core::{Attempt, Digest, Failure, ModelKey, fleet::Event, model::Fault};
 use outrigger_oci::Reference;
+use outrigger_trials::Completion;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 pub(crate) use prepare::{Kept, Prepared};
 
-use crate::Replayed;
+use crate::replay::Replayed;
 
 /// How a job ended.
 #[derive(Debug)]
@@ -37,13 +31,8 @@ pub(crate) enum Done {
     Pulled { origin: Origin, result: Result<Kept, Failure>, trees: Option<BTreeSet<Digest>> },
     /// A preparation.
     Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
-    /// A canary's promotion in the registry, in the trial of that number.
-    Promoted { key: TagKey, number: u64, result: Result<promote::Told, Failure> },
-    /// A look for what other control planes say of a trial.
-    Looked { key: TagKey, number: u64, verdict: Option<verdicts::Verdict> },
-    /// A look for a canary's tag that was not found, last found at that time, and for
-    /// what the live tag names.
-    Missed { canary: TagKey, found_at: Option<Moment>, result: Result<Option<Digest>, Failure> },
+    /// Work with the registry for trials.
+    Trial(Completion),
     /// Versions that are up and must not be.
     Verified(Vec<(ModelKey, Failure)>),
     /// A passage through the gate, with what had to be prepared for it and the warm-up

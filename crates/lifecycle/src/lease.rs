@@ -12,18 +12,12 @@ use std::{
 
 use outrigger_backend::{Backend, Target};
 use outrigger_canary::Outcome;
-use outrigger_core::{Arm, Digest, ModelKey, Selector, ServableId, Tag};
-use outrigger_features::Plan;
+use outrigger_core::{Arm, Digest, ModelKey, Selector, ServableId, Tag, Tensor};
+use outrigger_features::{Packed, Plan};
+use outrigger_trials::{self as trials, Answered, Exposure, Profiled, Split};
+use tokio::time::Instant;
 
-use crate::{
-    Profiled,
-    clock::Clock,
-    drains::Drains,
-    exposure::Exposure,
-    recent::Recent,
-    routes::LastAsked,
-    split::{Answered, Split},
-};
+use crate::{call::call, clock::Clock, drains::Drains, recent::Recent, routes::LastAsked};
 
 /// A version of a model that the engine serves: everything a request needs.
 pub struct Servable {
@@ -56,6 +50,20 @@ impl fmt::Debug for Servable {
     }
 }
 
+impl trials::Servable for Servable {
+    fn key(&self) -> &ModelKey {
+        &self.key
+    }
+
+    fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    fn profile(&self) -> Option<&Arc<Profiled>> {
+        self.profile.as_ref()
+    }
+}
+
 /// The last holder, a lease or the routing table, has let go: nobody can reach
 /// the servable any more.
 impl Drop for Servable {
@@ -73,7 +81,7 @@ pub struct Lease {
     tag: Option<Tag>,
     arm: Arm,
     /// The trial that it is part of, and whether that counts it.
-    split: Option<Arc<Split>>,
+    split: Option<Arc<Split<Servable>>>,
     counted: bool,
     exposure: Option<Arc<Exposure>>,
     /// The request, if live answers it, is one of those that are kept of the model.
@@ -124,7 +132,7 @@ impl Lease {
 
     /// A lease on the side of `split` that has the routing key.
     pub(crate) fn of_split(
-        split: &Arc<Split>,
+        split: &Arc<Split<Servable>>,
         routing_key: &str,
         selector: &Selector,
         asked: &Arc<LastAsked>,
@@ -139,7 +147,7 @@ impl Lease {
 
     /// The same lease for whoever only looks: no part of the trial.
     pub(crate) fn beside_split(
-        split: &Arc<Split>,
+        split: &Arc<Split<Servable>>,
         routing_key: &str,
         selector: &Selector,
         asked: &Arc<LastAsked>,
@@ -215,7 +223,7 @@ impl Lease {
     }
 
     /// A lease on an arm of a split, which is no part of its trial.
-    fn on(&self, arm: Arm, split: &Split) -> Self {
+    fn on(&self, arm: Arm, split: &Split<Servable>) -> Self {
         Self {
             servable: Arc::clone(split.servable(arm)),
             tag: self.tag.clone(),
@@ -244,6 +252,17 @@ fn chosen_by(selector: &Selector) -> (Option<Tag>, Arm) {
         Selector::Tag(tag) if tag.is_canary() => (Some(tag.clone()), Arm::Pinned),
         Selector::Tag(tag) => (Some(tag.clone()), Arm::Live),
         Selector::Digest(_) => (None, Arm::Pinned),
+    }
+}
+
+impl trials::Lease for Lease {
+    fn plan(&self) -> &Plan {
+        &self.servable.plan
+    }
+
+    async fn run(&self, packed: &mut Packed, deadline: Instant) -> Option<Vec<Tensor>> {
+        let call = call(&self.target, &self.servable.plan, packed, deadline);
+        self.backend.predict(call).await.ok()
     }
 }
 

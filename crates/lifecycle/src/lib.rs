@@ -2,58 +2,45 @@
 //! and preparing them, the engine's configuration, the golden gate, and the
 //! routing table that requests read.
 
-mod aside;
-#[cfg(test)]
-mod bench;
 mod blocking;
 mod call;
-mod canaries;
 mod clock;
 mod config;
 mod drains;
 mod error;
-mod exposure;
 mod gate;
 mod handle;
 mod jobs;
-mod labels;
 mod lease;
 pub mod metrics;
 mod names;
-mod outcomes;
-mod profile;
 mod pull;
 mod recent;
 mod replay;
+#[cfg(test)]
+mod rig;
 mod routes;
 mod service;
-mod shadow;
 mod signatures;
 mod snapshot;
-mod split;
+mod trial_context;
 mod watched;
 mod world;
 
-pub use canaries::{
-    Act, ArmView, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView,
-    DeviationView, FiguresView, FindingView, ShadowedView, VerdictView,
-};
-pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
+pub use config::{Config, Images, ModelEntry, Retry, Watch};
 pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
-pub use labels::{OTHER, limit_models, model_label};
 pub use lease::{Lease, Servable};
-pub use profile::Profiled;
+pub use outrigger_trials::{
+    AUDIT, Act, Answered, ArmView, By, Canaries, CanaryDecision, CanaryDefaults, CanaryOutcome,
+    CanaryPhase, CanaryView, DeviationView, FiguresView, FindingView, OTHER, Profiled,
+    ShadowedView, TagCanaryView, VerdictView, limit_models, model_label,
+};
 pub use pull::Pull;
 pub use replay::Replayed;
 pub use service::{Service, start};
 pub use signatures::Signed;
 pub use snapshot::{
-    EngineView, FailureView, ModelView, Snapshot, TagCanaryView, TagView, TransitionView,
-    VersionView,
+    EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };
-pub use split::Answered;
-
-/// The target of the log's lines that record changes, whoever makes them.
-pub const AUDIT: &str = "outrigger::audit";

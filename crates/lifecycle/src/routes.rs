@@ -13,8 +13,9 @@ use std::{
 };
 
 use outrigger_core::{Digest, Failure, ModelName, Moment, Selector, Tag};
+use outrigger_trials::Split;
 
-use crate::{lease::Servable, split::Split};
+use crate::lease::Servable;
 
 /// Everything that can be asked for, and what is to be answered.
 #[derive(Debug, Default)]
@@ -47,7 +48,7 @@ pub(crate) enum Route {
     /// This servable.
     Ready(Arc<Servable>),
     /// One of two, which are on trial.
-    Split(Arc<Split>),
+    Split(Arc<Split<Servable>>),
     /// Nothing yet; the failure that stands in the way for the moment.
     Waiting(Option<Failure>),
     /// It failed, and is tried again then.

@@ -1,7 +1,6 @@
 //! The one task that owns all machines.
 
 mod bring_ups;
-mod canaries;
 mod commands;
 mod effects;
 mod publish;
@@ -20,26 +19,20 @@ use outrigger_backend::Backend;
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Moment, Policy, Selector, Version,
     fleet::{Answer, Event, Fleet, Legacy},
-    model, serving,
+    model, serving, tags,
 };
 use outrigger_oci::Client;
 use outrigger_store::Store;
+use outrigger_trials::{Arms, CanaryRecord, Effect as TrialEffect, LocalJudge, Trials, Worker};
 use tokio::{
     sync::{Notify, mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::{sleep_until, timeout},
 };
 
-pub(crate) use self::canaries::CanaryRecord;
-use self::{
-    bring_ups::BringUps,
-    canaries::{Arms, Canaries},
-    reloads::Reloads,
-    steps::Steps,
-};
+use self::{bring_ups::BringUps, reloads::Reloads, steps::Steps};
 use crate::{
     Config, Error, Handle, Replayed,
-    aside::{Aside, Worker, aside},
     clock::Clock,
     drains::Drains,
     handle::{Command, Shared},
@@ -51,8 +44,9 @@ use crate::{
     routes::{LastAsked, Routes},
     signatures,
     snapshot::Snapshot,
+    trial_context::TrialContext,
     watched::Watched,
-    world::{World, blocking},
+    world::{World, blocking, defect},
 };
 
 /// Demands that may wait to be looked at; more are refused.
@@ -83,8 +77,9 @@ pub struct Service {
     /// What requests get: the backend, watched.
     backend: Arc<dyn Backend>,
     outside: Outside,
-    canaries: Canaries,
-    aside: Aside,
+    trials: Trials,
+    /// Numbers the states of the trials that are written.
+    trials_written: u64,
     /// Until it runs.
     worker: Option<Worker>,
     bring_ups: BringUps,
@@ -151,19 +146,19 @@ pub fn start(
     let signatures = signatures::policy(&config)?;
     let clock = Clock::start();
     let (sender, commands) = mpsc::channel(COMMANDS);
-    let (outside, canaries) = (Outside::default(), Canaries::default());
+    let outside = Outside::default();
+    let (trials, worker) = Trials::new(config.canary.clone(), Box::new(LocalJudge));
     let shared = Shared {
         clock,
         names: Arc::clone(&names),
         routes: Arc::clone(&outside.routes),
         routed: outside.routed.subscribe(),
         snapshot: outside.snapshot.subscribe(),
-        canaries: canaries.shown.subscribe(),
+        canaries: trials.subscribe(),
         commands: sender,
         patience: config.engine.patience,
     };
     let suspect = Arc::new(Notify::new());
-    let (aside, worker) = aside();
     let fleet = Fleet::new(policy(&config), Version(0), clock.now());
     let service = Service {
         backend: Arc::new(Watched::new(Arc::clone(&backend), Arc::clone(&suspect))),
@@ -182,8 +177,8 @@ pub fn start(
         drains: Arc::default(),
         suspect,
         outside,
-        canaries,
-        aside,
+        trials,
+        trials_written: 0,
         worker: Some(worker),
         bring_ups: BringUps::default(),
         steps: Steps::default(),
@@ -220,6 +215,7 @@ impl Service {
     /// [`Error::Journal`] when the store cannot be read at the start.
     pub async fn run(mut self) -> Result<(), Error> {
         metrics::begin();
+        outrigger_trials::metrics::begin();
         self.take_over().await?;
         self.verify_later();
         let mut aside = JoinSet::new();
@@ -302,6 +298,73 @@ impl Service {
         });
     }
 
+    /// Waits until the trials are to be judged; for ever when there is none.
+    fn judging(&self) -> impl Future<Output = ()> + Send + use<> {
+        let at = self.trials.judge_at().map(|at| self.clock.instant(at));
+        async move {
+            match at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn judge(&mut self) -> Option<Stop> {
+        self.try_canaries(|trials, cx| trials.judge(cx));
+        self.show_canaries();
+        None
+    }
+
+    /// Shows the canaries as they are now.
+    fn show_canaries(&mut self) {
+        self.try_canaries(|trials, cx| trials.show(cx));
+    }
+
+    /// Takes a step of the trials and carries out its effects.
+    fn try_canaries(&mut self, step: impl FnOnce(&mut Trials, &TrialContext<'_>)) {
+        let now = self.clock.now();
+        let (fleet, kept, live) = (&self.fleet, &self.kept, &self.live);
+        step(&mut self.trials, &TrialContext { fleet, kept, live, now });
+        for effect in self.trials.take_effects() {
+            self.carry_out_trial(effect);
+        }
+    }
+
+    fn trial_context(&self, now: Moment) -> TrialContext<'_> {
+        TrialContext { fleet: &self.fleet, kept: &self.kept, live: &self.live, now }
+    }
+
+    fn carry_out_trial(&mut self, effect: TrialEffect) {
+        use TrialEffect as E;
+        match effect {
+            E::Reject(key, canary) => self.apply(Event::Tag(key, tags::Event::Reject(canary))),
+            E::Promote(key, canary) => self.apply(Event::Tag(key, tags::Event::Promote(canary))),
+            E::LookUp(key) => self.apply(Event::Tag(key, tags::Event::Retry)),
+            E::Removed(key) => {
+                // Its version still answers those who ask for it by name.
+                let used = self.used(self.clock.now());
+                self.apply(used);
+                self.apply(Event::Tag(key, tags::Event::Removed));
+            }
+            E::Run(job) => {
+                let world = Arc::clone(&self.world);
+                self.jobs.start(Done::Trial(job.panicked(defect())), async move {
+                    Done::Trial(job.run(&*world).await)
+                });
+            }
+            E::Save(record) => self.save_trials(record),
+        }
+    }
+
+    fn save_trials(&mut self, record: CanaryRecord) {
+        self.trials_written += 1;
+        let (world, number) = (Arc::clone(&self.world), self.trials_written);
+        self.jobs.start(Done::Nothing, async move {
+            blocking(&world, move |world| world.write_canaries(number, &record)).await;
+            Done::Nothing
+        });
+    }
+
     /// What requests have used that the machines do not know of yet.
     fn used(&mut self, now: Moment) -> Event {
         let mut used = Vec::new();
@@ -364,7 +427,8 @@ impl Service {
         tracing::info!("lifecycle is stopping; the engine keeps its models");
         self.outside.close();
         let (number, legacy) = (self.journal.0 + 1, self.journal.1.clone());
-        let (canaries_number, canaries) = self.last_canary_record();
+        let canaries_number = self.trials_written + 1;
+        let canaries = self.trials.record(self.clock.now());
         let last = async {
             self.jobs.stop().await;
             let write = move |world: &World| {
@@ -417,7 +481,7 @@ fn note_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{churn, latest, service};
+    use crate::rig::{churn, latest, service};
 
     #[tokio::test(start_paused = true)]
     async fn the_machines_hear_of_use_before_anything_could_find_it_idle() {

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use outrigger_core::{Digest, Failure, ModelName, ServableId, Stage, Step, Tag};
+use outrigger_trials::TagCanaryView;
 use tokio::time::Instant;
 
-use crate::{CanaryPhase, CanaryView, Replayed};
+use crate::replay::Replayed;
 
 /// All models, the engine and whether the start is over, at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -47,31 +48,6 @@ pub struct TagView {
     pub failure: Option<FailureView>,
     /// Its canary, if it has one.
     pub canary: Option<TagCanaryView>,
-}
-
-/// The canary of a tag, in short.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TagCanaryView {
-    /// The tag that names it.
-    pub tag: Tag,
-    /// The canary.
-    pub digest: Digest,
-    /// How far it has come.
-    pub phase: CanaryPhase,
-    /// Why it is there, where there is more to say.
-    pub message: String,
-}
-
-impl TagCanaryView {
-    /// What a tag says of its canary.
-    pub(crate) fn of(canary: &CanaryView) -> Self {
-        Self {
-            tag: canary.canary_tag.clone(),
-            digest: canary.canary,
-            phase: canary.phase,
-            message: canary.message.clone(),
-        }
-    }
 }
 
 /// One version of a model.

@@ -10,9 +10,10 @@ use outrigger_backend::Backend;
 use outrigger_core::{Digest, Failure, Reason, fleet::Legacy};
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::{Desired, Promoted, Record, Store};
+use outrigger_trials::CanaryRecord;
 use tokio::sync::Semaphore;
 
-use crate::{Config, blocking, names::Names, service::CanaryRecord};
+use crate::{blocking, config::Config, names::Names};
 
 /// Everything outside of the machines.
 pub(crate) struct World {

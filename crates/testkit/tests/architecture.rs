@@ -15,7 +15,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("store", &["core", "proto"]),
     ("net", &[]),
     ("backend", &["core", "proto", "net"]),
-    ("lifecycle", &["core", "oci", "store", "backend", "features", "canary", "trace"]),
+    ("trials", &["core", "oci", "features", "canary"]),
+    ("lifecycle", &["core", "oci", "store", "backend", "features", "canary", "trace", "trials"]),
     (
         "server",
         &[
@@ -29,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "backend",
             "lifecycle",
             "trace",
+            "trials",
         ],
     ),
     ("engine", &["proto", "net"]),

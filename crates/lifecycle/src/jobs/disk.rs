@@ -126,7 +126,7 @@ pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{churn, service};
+    use crate::rig::{churn, service};
 
     #[tokio::test]
     async fn the_directory_of_a_name_goes_with_its_last_version() {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use outrigger_core::{Digest, Failure, ModelKey, model::Fault};
 use outrigger_features::{GoldenCase, Plan};
 use outrigger_store::Tree;
+use outrigger_trials::Profiled;
 
 use crate::{
-    Profiled, signatures,
+    signatures,
     world::{World, blocking, store_failure},
 };
 

@@ -64,7 +64,7 @@ async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept
 
 /// Which digest a tag is now.
 pub(crate) async fn resolve(
-    world: &Arc<World>,
+    world: &World,
     model: &ModelName,
     tag: &Tag,
 ) -> Result<Digest, Failure> {

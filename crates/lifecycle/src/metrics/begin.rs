@@ -2,15 +2,12 @@
 //! time is a rise. Of outcomes that can be any reason, those begin that are none, and
 //! those that alerts ask for by name.
 
-use outrigger_canary::Share;
-use outrigger_core::{Arm, Reason, Stage, fleet::TagKey};
+use outrigger_core::{Reason, Stage};
 
 use super::{
-    CACHE, CANARY_DECISIONS, CANARY_LOST, CANARY_REQUESTS, CANARY_SHADOWS, CANARY_STARVED,
-    CANARY_VERDICTS, FAILURES, GATES, LOOKUPS, PULLS, RELOADS, REPLAYS, RESTARTS, SIGNATURES,
-    SWITCHES, TIME_IN_STATE, TRANSITIONS, canaries, model, share,
+    CACHE, FAILURES, GATES, LOOKUPS, PULLS, RELOADS, REPLAYS, RESTARTS, SIGNATURES, SWITCHES,
+    TIME_IN_STATE, TRANSITIONS,
 };
-use crate::canaries::CanaryOutcome;
 
 const DENIED: &str = Reason::RegistryDenied.as_str();
 const UNAVAILABLE: &str = Reason::RegistryUnavailable.as_str();
@@ -29,8 +26,7 @@ const OUTCOMES: [(&str, &[&str]); 6] = [
 
 /// Everything but what is told of single models.
 pub(crate) fn begin() {
-    canaries(&[]);
-    for counter in [RESTARTS, SWITCHES, CANARY_LOST] {
+    for counter in [RESTARTS, SWITCHES] {
         metrics::counter!(counter).absolute(0);
     }
     for (counter, outcomes) in OUTCOMES {
@@ -39,10 +35,6 @@ pub(crate) fn begin() {
         }
     }
     metrics::counter!(FAILURES, "reason" => UNSIGNED).absolute(0);
-    for (operation, outcome) in [("publish", "ok"), ("look", "found"), ("look", "none")] {
-        metrics::counter!(CANARY_VERDICTS, "operation" => operation, "outcome" => outcome)
-            .absolute(0);
-    }
     for (kind, result) in [("tree", "hit"), ("tree", "miss"), ("blob", "hit"), ("blob", "miss")] {
         metrics::counter!(CACHE, "kind" => kind, "result" => result).absolute(0);
     }
@@ -53,29 +45,5 @@ pub(crate) fn begin() {
     for stage in Stage::ALL {
         // To be known is enough for a histogram.
         let _ = metrics::histogram!(TIME_IN_STATE, "state" => stage.as_str());
-    }
-}
-
-/// What is told of a tag whose canary is on trial, and of its model, with the canary's share.
-pub(crate) fn trial_begins(key: &TagKey, of_traffic: Option<Share>) {
-    let name = &key.name;
-    share(key, of_traffic);
-    metrics::counter!(CANARY_STARVED, "model" => model(name)).absolute(0);
-    for outcome in CanaryOutcome::ALL {
-        let outcome = outcome.as_str();
-        metrics::counter!(CANARY_DECISIONS, "model" => model(name), "outcome" => outcome)
-            .absolute(0);
-    }
-    for arm in [Arm::Live, Arm::Canary] {
-        for outcome in ["scored", "non_finite", "failed", "empty"] {
-            let arm = arm.as_str();
-            metrics::counter!(
-                CANARY_REQUESTS, "model" => model(name), "arm" => arm, "outcome" => outcome
-            )
-            .absolute(0);
-        }
-    }
-    for outcome in ["agreed", "disagreed", "unanswered", "skipped"] {
-        metrics::counter!(CANARY_SHADOWS, "model" => model(name), "outcome" => outcome).absolute(0);
     }
 }

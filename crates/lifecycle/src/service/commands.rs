@@ -32,7 +32,9 @@ impl Service {
                 done.send(()).ok();
             }
             Some(Command::Decide { model, tag, act, by, done }) => {
-                self.decide(&TagKey { name: model, tag }, act, by, done);
+                let key = TagKey { name: model, tag };
+                self.try_canaries(|trials, cx| trials.decide(&key, act, by, done, cx));
+                self.show_canaries();
             }
             Some(Command::Unload { model, selector, delete, done }) => {
                 let result = self.unload(model, selector, delete);
@@ -70,11 +72,15 @@ impl Service {
                     _ => None,
                 };
                 self.apply(event);
-                polled.iter().for_each(|key| self.tag_polled(key));
+                if let Some(key) = polled {
+                    self.try_canaries(|trials, cx| trials.looked_up(&key, cx));
+                }
             }
             Done::Pulled { origin, result, trees } => self.pulled(&origin, result, trees),
-            Done::Looked { key, number, verdict } => self.looked(&key, number, verdict),
-            Done::Missed { canary, found_at, result } => self.missed(&canary, found_at, result),
+            Done::Trial(completion) => {
+                self.try_canaries(|trials, cx| trials.completed(completion, cx));
+                self.show_canaries();
+            }
             Done::Verified(revoked) => {
                 for (key, failure) in revoked {
                     note_failure(&key, "verifying it again", &failure);
@@ -82,7 +88,6 @@ impl Service {
                 }
                 self.verify_later();
             }
-            Done::Promoted { key, number, result } => self.told(&key, number, result),
             Done::Prepared { key, attempt, result } => {
                 if let Err(Fault::Failed(failure)) = &result {
                     note_failure(&key, "preparing", failure);
@@ -162,7 +167,7 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{churn, service};
+    use crate::rig::{churn, service};
 
     #[tokio::test]
     async fn the_end_of_a_cancelled_pull_does_not_end_the_next_one() {

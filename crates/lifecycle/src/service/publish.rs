@@ -36,8 +36,8 @@ impl Service {
     pub(crate) fn publish(&mut self) {
         let now = self.clock.now();
         let mut changed = self.changed(now);
-        self.renew_trials(&changed, now);
-        changed.extend(self.take_changed_trials());
+        self.try_canaries(|trials, cx| trials.renew(&changed, cx));
+        changed.extend(self.trials.take_changed());
         changed.extend(self.fleet.take_changed());
         self.publish_routes(&changed, now);
         self.note_stages(&changed, now);
@@ -45,9 +45,9 @@ impl Service {
         self.note_steps(&changed, now);
         self.forget_prepared();
         if !changed.is_empty() {
-            self.show_canaries(now);
+            self.show_canaries();
         }
-        changed.extend(self.take_changed_trials());
+        changed.extend(self.trials.take_changed());
         self.publish_snapshot(&changed, now);
     }
 
@@ -90,7 +90,7 @@ impl Service {
     fn answers(&self, name: &ModelName, now: Moment) -> Answers {
         let tags = self.fleet.tags_of(name).map(|(key, _)| {
             let answer = self.fleet.answer_tag(key, now);
-            let arms = self.arms(key, &answer, now);
+            let arms = self.trials.arms(key, &answer, &self.trial_context(now));
             (Selector::Tag(key.tag.clone()), Told { answer, arms })
         });
         let digests = self.fleet.models_of(name).map(|model| {
@@ -131,7 +131,10 @@ impl Service {
             (selector, &told.arms, &told.answer)
         {
             let key = TagKey { name: name.clone(), tag: tag.clone() };
-            if let Some(split) = self.split(&key, live, arms) {
+            let routed = |key| self.live.get(key).and_then(Live::routed);
+            if let (Some(live), Some(canary)) = (routed(live), routed(&arms.canary))
+                && let Some(split) = self.trials.split(&key, arms, live, canary)
+            {
                 return Route::Split(Arc::new(split));
             }
         }
@@ -260,7 +263,7 @@ impl Service {
             followed: tag.is_followed(self.fleet.policy(), now),
             checked_at: tag.checked_at().map(|at| self.clock.wall(at)),
             failure: tag.trouble().map(|trouble| self.failure_view(trouble)),
-            canary: self.canary_of(key),
+            canary: self.trials.canary_of(key),
         }
     }
 

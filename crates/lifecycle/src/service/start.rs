@@ -7,9 +7,10 @@ use outrigger_core::{
     fleet::{Fleet, Legacy, TagKey},
 };
 use outrigger_store::Published;
+use outrigger_trials::CanaryRecord;
 use tokio::task::spawn_blocking;
 
-use super::{CanaryRecord, Service};
+use super::Service;
 use crate::{Error, jobs::Kept, world::World};
 
 impl Service {
@@ -26,7 +27,7 @@ impl Service {
         })?;
         self.inherited = last;
         self.kept = kept;
-        self.remember_canaries(canaries);
+        self.trials.restore(canaries);
         self.fleet =
             build(&self.world, self.fleet.policy().clone(), legacy, last, self.clock.now());
         Ok(())

@@ -1,21 +1,22 @@
-//! A canary is made live in the registry.
+//! Making a canary live in the registry.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use outrigger_core::{Digest, Failure, ModelKey, Reason, fleet::TagKey};
+use outrigger_core::{Digest, Failure, Reason, fleet::TagKey};
 
-use crate::world::World;
+use super::Registry;
+use crate::pair::Pair;
 
-/// What the registry's tag is now.
+/// How the promotion of a canary in the registry ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// The canary.
+pub(crate) enum Moved {
+    /// The tag names the canary.
     Promoted,
-    /// Neither what was live in the trial nor the canary: it is left alone.
+    /// The tag names neither the trial's live version nor the canary: it is left alone.
     Elsewhere(Digest),
-    /// What was live: the push has failed.
+    /// The tag names the live version: the push has failed.
     Failed(Failure),
-    /// What was live: nothing was pushed, since somebody did not want it any more.
+    /// The tag names the live version: the push was cancelled before it began.
     Cancelled,
 }
 
@@ -30,12 +31,12 @@ enum Fate {
 }
 
 impl Push {
-    /// Whether the push may begin, which it does then.
+    /// Begins the push unless it is cancelled. Whether it has begun.
     fn begin(&self) -> bool {
         *self.0.get_or_init(|| Fate::Begun) == Fate::Begun
     }
 
-    /// Whether it has not begun, which it never does then.
+    /// Cancels the push unless it has begun. Whether it is cancelled.
     pub(crate) fn cancel(&self) -> bool {
         *self.0.get_or_init(|| Fate::Cancelled) == Fate::Cancelled
     }
@@ -46,25 +47,26 @@ impl Push {
     }
 }
 
-/// Moves the tag `key` to `canary` if it still is `live`, and nobody has cancelled
-/// `push`.
+/// Moves the tag `key` from the pair's live version to its canary, unless the tag has
+/// moved or `push` is cancelled.
 ///
 /// # Errors
-/// The registry's, where it does not say what the tag is.
+/// The registry's, where it does not say what the tag names.
 pub(crate) async fn promote(
-    world: &Arc<World>,
+    registry: &dyn Registry,
     key: &TagKey,
-    (live, canary): (Digest, Digest),
+    Pair { live, canary }: Pair,
     push: &Push,
-) -> Result<Told, Failure> {
-    let version = world.names.version(&ModelKey { name: key.name.clone(), digest: canary })?;
-    let moved = world.client.move_tag(&version, &key.tag, live, || push.begin()).await;
+) -> Result<Moved, Failure> {
+    let version = registry.image(&key.name)?.with_digest(canary);
+    let client = registry.client();
+    let moved = client.move_tag(&version, &key.tag, live, || push.begin()).await;
     let (named, failure) = match moved {
         Ok(named) => (named, None),
-        // What the registry has not confirmed it may have done.
+        // The registry may have moved the tag without confirming it.
         Err(error) if push.has_begun() => {
             let tagged = version.with_tag(key.tag.clone());
-            let named = world.client.resolve(&tagged).await.map_err(|error| error.failure())?;
+            let named = client.resolve(&tagged).await.map_err(|error| error.failure())?;
             (named, Some(error.failure()))
         }
         Err(error) => return Err(error.failure()),
@@ -74,10 +76,10 @@ pub(crate) async fn promote(
         failure.unwrap_or_else(|| Failure::new(Reason::RegistryUnavailable, message))
     };
     Ok(match named {
-        _ if named == canary => Told::Promoted,
-        _ if named != live => Told::Elsewhere(named),
-        _ if push.has_begun() => Told::Failed(unchanged()),
-        _ => Told::Cancelled,
+        _ if named == canary => Moved::Promoted,
+        _ if named != live => Moved::Elsewhere(named),
+        _ if push.has_begun() => Moved::Failed(unchanged()),
+        _ => Moved::Cancelled,
     })
 }
 

@@ -1,4 +1,4 @@
-//! How outcomes of requests get from the threads that serve to the trial.
+//! Outcomes of requests, on their way from the threads that serve to the trial.
 
 use std::{
     cell::Cell,
@@ -10,7 +10,7 @@ use std::{
 
 use outrigger_canary::{Arm, Draw, Exposures, Observation, Pair, Share};
 
-/// Threads that note outcomes without sharing a place with another.
+/// Threads that record outcomes without sharing a place with another.
 const SHARDS: usize = 64;
 /// Outcomes kept in a place until they are collected, which is once a second.
 const MOST: usize = 1 << 16;
@@ -18,20 +18,20 @@ const MOST: usize = 1 << 16;
 const FEATURES: u32 = 100;
 
 /// Outcomes of one trial's requests. Each thread has a place of its own, of two
-/// parts: whoever collects holds one of them at a time, so that a thread that
+/// parts: the collector holds one of them at a time, so that a thread that
 /// serves never waits.
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     shards: Box<[Shard]>,
     exposures: Exposures,
-    /// Found no room.
+    /// Outcomes that found no room.
     lost: AtomicU64,
     shadows: Shadows,
-    /// Requests of live and of the canary whose features are still to be looked at.
+    /// How many more requests of live and of the canary have their features looked at.
     features: [AtomicU32; 2],
 }
 
-/// Of the requests that were to go to the canary as well, those without a pair.
+/// Requests that were to go to the canary as well, and have no pair.
 #[derive(Debug, Default)]
 struct Shadows {
     /// There was no room.
@@ -40,10 +40,10 @@ struct Shadows {
     unanswered: AtomicU64,
 }
 
-/// What is noted of a request.
+/// A record about a request.
 #[derive(Debug)]
-pub(crate) enum Noted {
-    /// What came of it, with the canary's share at the time.
+pub(crate) enum Recorded {
+    /// Its outcome, with the canary's share at the time.
     Outcome(Option<Share>, Observation),
     /// Both arms have answered it.
     Pair(Pair),
@@ -54,10 +54,10 @@ pub(crate) enum Noted {
 /// On cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard([Mutex<Vec<Noted>>; 2]);
+struct Shard([Mutex<Vec<Recorded>>; 2]);
 
 impl Outcomes {
-    /// None yet, of a trial that has seen the keys of `exposures`.
+    /// No outcomes yet, for a trial that has seen the keys of `exposures`.
     pub(crate) fn new(exposures: Exposures) -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default());
         Self {
@@ -69,12 +69,12 @@ impl Outcomes {
         }
     }
 
-    /// Notes something. Never waits; without room it is only counted.
-    pub(crate) fn note(&self, noted: Noted) {
+    /// Keeps a record until it is collected. Never waits; without room it is only counted.
+    pub(crate) fn record(&self, record: Recorded) {
         for part in &self.shards[place_of_thread()].0 {
             let Ok(mut part) = part.try_lock() else { continue };
             if part.len() < MOST {
-                part.push(noted);
+                part.push(record);
                 return;
             }
         }
@@ -96,16 +96,16 @@ impl Outcomes {
         &self.exposures
     }
 
-    /// Whether the features of a request are to be looked at. That is so for a number
-    /// of requests after each [`Self::take`].
+    /// Whether the features of a request are to be looked at: those of the first
+    /// [`FEATURES`] after each [`Self::take`] are.
     pub(crate) fn wants_features(&self, arm: Arm) -> bool {
         let left = &self.features[usize::from(arm == Arm::Canary)];
         left.load(Relaxed) > 0
             && left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
-    /// Takes what was noted.
-    pub(crate) fn take(&self) -> Vec<Noted> {
+    /// Takes the records.
+    pub(crate) fn take(&self) -> Vec<Recorded> {
         self.features.iter().for_each(|left| left.store(FEATURES, Relaxed));
         let parts = self.shards.iter().flat_map(|shard| &shard.0);
         let mut all = Vec::new();
@@ -120,12 +120,12 @@ impl Outcomes {
     }
 
     /// Counts a request that the canary was not asked about for want of room.
-    pub(crate) fn note_skipped(&self) {
+    pub(crate) fn count_skipped(&self) {
         self.shadows.skipped.fetch_add(1, Relaxed);
     }
 
     /// Counts a request that the canary was asked about, aside, and did not answer.
-    pub(crate) fn note_unanswered(&self) {
+    pub(crate) fn count_unanswered(&self) {
         self.shadows.unanswered.fetch_add(1, Relaxed);
     }
 
@@ -161,20 +161,20 @@ mod tests {
 
     use super::*;
 
-    fn noted() -> Noted {
+    fn record() -> Recorded {
         let latency = Duration::from_millis(1);
-        Noted::Outcome(None, Observation { arm: Arm::Live, latency, outcome: Outcome::Empty })
+        Recorded::Outcome(None, Observation { arm: Arm::Live, latency, outcome: Outcome::Empty })
     }
 
     #[test]
     fn nothing_is_lost_while_it_is_collected() {
         const EACH: usize = 20_000;
         let outcomes = Arc::new(Outcomes::new(Exposures::new()));
-        let noting = || {
+        let recording = || {
             let outcomes = Arc::clone(&outcomes);
-            thread::spawn(move || (0..EACH).for_each(|_| outcomes.note(noted())))
+            thread::spawn(move || (0..EACH).for_each(|_| outcomes.record(record())))
         };
-        let threads = [noting(), noting(), noting()];
+        let threads = [recording(), recording(), recording()];
         let mut taken = 0;
         while threads.iter().any(|thread| !thread.is_finished()) {
             taken += outcomes.take().len();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn features_of_so_many_requests_of_each_arm_are_looked_at() {
+    fn features_are_looked_at_in_a_bounded_number_of_requests_of_each_arm() {
         let outcomes = Outcomes::new(Exposures::new());
         let wanted = |arm| (0..1000).filter(|_| outcomes.wants_features(arm)).count();
         assert_eq!((wanted(Arm::Live), wanted(Arm::Live)), (FEATURES as usize, 0));
@@ -194,9 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted() {
+    fn outcomes_without_room_are_counted() {
         let outcomes = Outcomes::new(Exposures::new());
-        (0..2 * MOST + 3).for_each(|_| outcomes.note(noted()));
+        (0..2 * MOST + 3).for_each(|_| outcomes.record(record()));
         assert_eq!((outcomes.take_lost(), outcomes.take_lost()), (3, 0));
         assert_eq!(outcomes.take().len(), 2 * MOST);
     }

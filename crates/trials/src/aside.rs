@@ -1,5 +1,5 @@
-//! Work on requests that have been answered: aside from their callers' way,
-//! bounded, and left out where there is too much of it.
+//! Work on requests that have been answered: their callers do not wait for it, it is
+//! bounded, and it is left out where there is too much of it.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use tokio::{
 
 /// Bytes of requests that are held at any time.
 const ROOM: usize = 16 << 20;
-/// What each request takes of that at least, which bounds how many there are.
+/// Bytes that each request takes of that at least, which bounds their number.
 const LEAST: usize = 1 << 20;
 
 type Work = BoxFuture<'static, ()>;
 
-/// Where such work is handed in. Clones share the room.
+/// Takes such work. Clones share the room.
 #[derive(Debug, Clone)]
 pub(crate) struct Aside {
     room: Arc<Semaphore>,
     queue: mpsc::Sender<Work>,
 }
 
-/// Does the work that is handed in.
+/// Does the work on answered requests, beside those that are being served.
 #[derive(Debug)]
-pub(crate) struct Worker(mpsc::Receiver<Work>);
+pub struct Worker(mpsc::Receiver<Work>);
 
 pub(crate) fn aside() -> (Aside, Worker) {
-    // What has room in the one has room in the other.
+    // Work that has room in the semaphore has room in the channel.
     let (queue, work) = mpsc::channel(ROOM / LEAST);
     (Aside { room: Arc::new(Semaphore::new(ROOM)), queue }, Worker(work))
 }
 
 impl Aside {
-    /// Hands in what is to be done with a request of so many bytes. Never waits;
-    /// `false` if there is no room.
+    /// Hands in work on a request of `bytes` bytes. Never waits; `false` if there is no
+    /// room.
     pub(crate) fn offer<W>(&self, bytes: usize, work: impl FnOnce() -> W) -> bool
     where
         W: Future<Output = ()> + Send + 'static,
@@ -52,8 +52,8 @@ impl Aside {
 }
 
 impl Worker {
-    /// Runs until nobody can hand in anything any more.
-    pub(crate) async fn run(mut self) {
+    /// Runs until the last [`Trials`](crate::Trials) and split are gone.
+    pub async fn run(mut self) {
         let mut running = JoinSet::new();
         loop {
             tokio::select! {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_finds_no_room_is_left_out_and_room_comes_back() {
+    async fn work_without_room_is_left_out_and_room_comes_back() {
         let (aside, worker) = aside();
         let _working = tokio::spawn(worker.run());
         let (go, wait) = oneshot::channel::<()>();

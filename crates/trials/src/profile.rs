@@ -6,8 +6,8 @@ use outrigger_canary::{Entity, Feature, FeatureValue, Profile};
 use outrigger_core::{Failure, Reason};
 use outrigger_features::{Limits, Plan, Sent, Slot, metadata};
 
-/// What a model's features looked like at its training, and where they stand in
-/// requests.
+/// The distributions of a model's features at its training, and where the features
+/// stand in requests.
 #[derive(Debug)]
 pub struct Profiled {
     pub(crate) profile: Arc<Profile>,
@@ -18,7 +18,8 @@ impl Profiled {
     /// Reads the profile.json of a model.
     ///
     /// # Errors
-    /// IMAGE_INVALID: it is none, or names what metadata.json does not have.
+    /// IMAGE_INVALID: the file is no profile, or names a feature that metadata.json does
+    /// not have.
     pub fn read(json: &[u8], plan: &Plan) -> Result<Self, Failure> {
         let invalid = |problem: String| {
             Failure::new(Reason::ImageInvalid, format!("profile.json: {problem}"))
@@ -29,13 +30,13 @@ impl Profiled {
         Ok(Self { profile: Arc::new(profile), slots })
     }
 
-    /// How many features it has.
+    /// The number of features.
     pub fn features(&self) -> usize {
         self.slots.len()
     }
 
     /// The categories of a request's features; of its treatments, one that `random`
-    /// draws. `None` if it has no treatments or is none of this model.
+    /// draws. `None` if it has no treatments or is not a request of this model.
     pub(crate) fn categories(
         &self,
         plan: &Plan,

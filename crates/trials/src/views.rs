@@ -1,4 +1,4 @@
-//! What others may know of canaries, and decide about them.
+//! Canaries as they are shown, and decisions about them.
 
 use std::{collections::VecDeque, time::Duration, time::SystemTime};
 
@@ -9,7 +9,7 @@ use outrigger_canary::{
 use outrigger_core::{Digest, ModelName, Moment, Tag};
 use serde::{Deserialize, Serialize};
 
-/// The canaries of followed tags, and what was decided.
+/// The canaries of followed tags, and the decisions about canaries.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Canaries {
     /// By model and live tag.
@@ -27,7 +27,7 @@ pub struct CanaryView {
     pub tag: Tag,
     /// The tag that names the canary.
     pub canary_tag: Tag,
-    /// What answers for the tag; `None`: nothing yet.
+    /// The version that answers for the tag; `None`: none yet.
     pub live: Option<Digest>,
     /// The canary.
     pub canary: Digest,
@@ -39,15 +39,40 @@ pub struct CanaryView {
     pub share: f64,
     /// How long it has been on trial.
     pub elapsed: Duration,
-    /// What the judge said last; `None` before the split.
+    /// The last verdict; `None` before the split.
     pub verdict: Option<VerdictView>,
-    /// What live and the canary did; empty before the split.
+    /// The requests of live and of the canary; empty before the split.
     pub arms: Vec<ArmView>,
     /// The features of the arms whose models have a profile.
     pub features: Vec<(Arm, Comparison)>,
 }
 
-/// What one arm did.
+/// The canary of a tag, in short.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TagCanaryView {
+    /// The tag that names it.
+    pub tag: Tag,
+    /// The canary.
+    pub digest: Digest,
+    /// How far it has come.
+    pub phase: CanaryPhase,
+    /// Why it is there, where there is more to say.
+    pub message: String,
+}
+
+impl TagCanaryView {
+    /// A canary in short.
+    pub(crate) fn of(canary: &CanaryView) -> Self {
+        Self {
+            tag: canary.canary_tag.clone(),
+            digest: canary.canary,
+            phase: canary.phase,
+            message: canary.message.clone(),
+        }
+    }
+}
+
+/// The requests of one arm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmView {
     /// `live` or `canary`.
@@ -58,10 +83,10 @@ pub struct ArmView {
     pub lately: FiguresView,
 }
 
-/// What requests did during some time.
+/// Outcomes of requests during some time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct FiguresView {
-    /// How many there were.
+    /// The number of requests.
     pub requests: u64,
     /// Those that were not answered.
     pub failed: u64,
@@ -76,7 +101,7 @@ pub struct FiguresView {
 }
 
 impl ArmView {
-    /// What both arms of a trial did; nothing before the split.
+    /// The requests of both arms of a trial; empty before the split.
     pub(crate) fn of(trial: &Trial, now: Moment) -> Vec<Self> {
         let (Some(seen), Some(lately)) = (trial.statistics(), trial.lately(now)) else {
             return Vec::new();
@@ -144,7 +169,7 @@ impl CanaryPhase {
     }
 }
 
-/// What the judge said, as it is kept and shown.
+/// A verdict, as it is kept and shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VerdictView {
@@ -156,7 +181,7 @@ pub struct VerdictView {
     pub live: u64,
     /// Requests that the canary was assigned.
     pub canary: u64,
-    /// What each signal shows.
+    /// The finding of each signal.
     pub findings: Vec<FindingView>,
     /// The canary's part of the requests, as drawn.
     pub expected_share: f64,
@@ -180,11 +205,11 @@ pub struct DeviationView {
     pub arm: String,
     /// The feature and the category, as `channel: missing`.
     pub place: String,
-    /// Its share in the profile,
+    /// Its share in the profile.
     pub expected: f64,
-    /// and in the requests that were looked at,
+    /// Its share in the requests that were looked at.
     pub seen: f64,
-    /// of which there were so many.
+    /// The number of those requests.
     pub requests: u64,
 }
 
@@ -199,21 +224,20 @@ impl DeviationView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShadowedView {
-    /// How many.
+    /// The number of requests.
     pub requests: u64,
     /// The share of them for which both put the same treatment first.
     pub agreement: f64,
-    /// The canary's score less live's, of the treatment that live puts first: the
-    /// median,
+    /// The median of the canary's score less live's, for the treatment that live puts
+    /// first.
     pub median: f64,
-    /// what 5 of 100 do not exceed,
+    /// The difference that 5 of 100 requests do not exceed.
     pub lower: f64,
-    /// and 95 of 100.
+    /// The difference that 95 of 100 requests do not exceed.
     pub upper: f64,
 }
 
-/// What a signal shows. Differences of which nothing is known are bounded by the
-/// largest number.
+/// The finding of a signal. A bound of which nothing is known is the largest number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
@@ -234,7 +258,7 @@ pub struct FindingView {
 }
 
 impl VerdictView {
-    /// What the judge of a trial said last; `None` before the split.
+    /// The last verdict on a trial; `None` before the split.
     pub(crate) fn of(trial: &Trial, deviations: Vec<DeviationView>) -> Option<Self> {
         Some(Self::new(trial.verdict()?, trial.statistics()?.pairs(), deviations))
     }
@@ -287,7 +311,7 @@ impl From<&Finding> for FindingView {
     }
 }
 
-/// What was decided about a canary.
+/// A decision about a canary.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CanaryDecision {
@@ -297,21 +321,21 @@ pub struct CanaryDecision {
     pub model: ModelName,
     /// The tag that was split.
     pub tag: Tag,
-    /// What answered for it; `None`: nothing.
+    /// The version that answered for it; `None`: none.
     pub live: Option<Digest>,
     /// The canary.
     pub canary: Digest,
-    /// What was decided.
+    /// The decision.
     pub outcome: CanaryOutcome,
-    /// `judge`, or who decided by hand.
+    /// `judge`, `registry`, or the name of the person who decided.
     pub by: String,
     /// Why.
     pub reason: String,
-    /// What was known; `None` before the split.
+    /// The last verdict at that time; `None` before the split.
     pub verdict: Option<VerdictView>,
 }
 
-/// What was decided about a canary.
+/// The outcome of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CanaryOutcome {
@@ -344,7 +368,7 @@ impl CanaryOutcome {
     }
 }
 
-/// What can be decided by hand.
+/// A decision by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// It becomes live, as its mode says.
@@ -353,7 +377,7 @@ pub enum Act {
     Abort,
 }
 
-/// Who decided, and why.
+/// The author of a decision, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct By {
     /// A name.
@@ -366,5 +390,10 @@ impl By {
     /// The judge, for that reason.
     pub(crate) fn judge(why: impl Into<String>) -> Self {
         Self { who: "judge".to_owned(), why: why.into() }
+    }
+
+    /// A change in the registry, for that reason.
+    pub(crate) fn registry(why: impl Into<String>) -> Self {
+        Self { who: "registry".to_owned(), why: why.into() }
     }
 }

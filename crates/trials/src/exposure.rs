@@ -1,14 +1,14 @@
-//! Who was given which arm, for whoever evaluates that elsewhere.
+//! Which routing key was given which arm, as log lines that are evaluated elsewhere.
 
 use std::sync::OnceLock;
 
 use outrigger_canary::Share;
 use outrigger_core::{Arm, ModelKey};
 
-/// That a routing key was given an arm. There is one log line for it, once its first
-/// request on that arm is over, however it went.
+/// A routing key's first request on an arm. There is one log line for it, written when
+/// that request is over, answered or not.
 #[derive(Debug)]
-pub(crate) struct Exposure {
+pub struct Exposure {
     key: String,
     model: ModelKey,
     arm: Arm,
@@ -27,8 +27,8 @@ impl Exposure {
         Self { key, model, arm, share, propensity: OnceLock::new() }
     }
 
-    /// Notes with which probability the model has drawn what it chose.
-    pub(crate) fn drawn(&self, propensity: f32) {
+    /// Adds the probability with which the model drew the treatment it chose.
+    pub fn drawn(&self, propensity: f32) {
         // A request is answered once.
         let _ = self.propensity.set(propensity);
     }

@@ -1,39 +1,36 @@
-//! A canary's tag that the registry does not find any more.
-
-use std::sync::Arc;
+//! Checking whether a canary's tag is gone from the registry.
 
 use outrigger_core::{Digest, Failure, Reason, fleet::TagKey};
 
-use super::pull;
-use crate::world::World;
+use super::Registry;
 
-/// What the registry names by the live tag, once it is certain that it has `canary` no
-/// more; `None`: nothing.
+/// The digest that the live tag names, once it is certain that the registry does not have
+/// the tag `canary` any more; `None`: the live tag names none.
 ///
-/// The live tag is looked up last: who promotes a canary by hand moves that first and
-/// removes the canary's then, and is not to be taken for one who has given it up.
+/// The live tag is looked up last: a promotion by hand moves it first and removes the
+/// canary's tag then, and must not be mistaken for a canary that was given up.
 ///
 /// # Errors
-/// Nothing is certain.
+/// It is not certain.
 pub(crate) async fn look(
-    world: &Arc<World>,
+    registry: &dyn Registry,
     canary: &TagKey,
     live: &TagKey,
 ) -> Result<Option<Digest>, Failure> {
-    let reference = world.names.image(&canary.name)?.with_tag(canary.tag.clone());
-    match world.client.is_missing(&reference).await {
+    let reference = registry.image(&canary.name)?.with_tag(canary.tag.clone());
+    match registry.client().is_missing(&reference).await {
         Ok(true) => {}
         Ok(false) => return Err(unsure(canary)),
         Err(error) => return Err(error.failure()),
     }
-    match pull::resolve(world, &live.name, &live.tag).await {
+    match registry.resolve(live).await {
         Ok(digest) => Ok(Some(digest)),
         Err(failure) if is_not_found(failure.reason) => Ok(None),
         Err(failure) => Err(failure),
     }
 }
 
-/// Whether a look-up that failed so may mean that the tag is not there.
+/// Whether a look-up that failed for that reason may mean that the tag is not there.
 pub(crate) fn is_not_found(reason: Reason) -> bool {
     matches!(reason, Reason::TagNotFound | Reason::ModelNotFound)
 }

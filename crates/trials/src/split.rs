@@ -1,25 +1,37 @@
 //! A tag whose traffic is split between two versions.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use outrigger_canary::{Draw, Observation, Outcome, Share};
-use outrigger_core::{Arm, Tensor};
-use outrigger_features::{Limits, Packed};
+use outrigger_core::{Arm, ModelKey, Tensor};
+use outrigger_features::{Limits, Packed, Plan};
 
 use crate::{
     aside::Aside,
     exposure::Exposure,
-    lease::{Lease, Servable},
-    outcomes::{Noted, Outcomes},
-    shadow::Shadow,
+    outcomes::{Outcomes, Recorded},
+    profile::Profiled,
+    shadow::{Lease, Shadow},
 };
+
+/// A version that serves, as a split needs it.
+pub trait Servable: fmt::Debug + Send + Sync + 'static {
+    /// The model's name and digest.
+    fn key(&self) -> &ModelKey;
+
+    /// How requests become tensors.
+    fn plan(&self) -> &Arc<Plan>;
+
+    /// Its features at its training, if that is known.
+    fn profile(&self) -> Option<&Arc<Profiled>>;
+}
 
 /// A tag with a canary on trial, for as long as the canary's share stays as it is.
 #[derive(Debug)]
-pub(crate) struct Split {
-    pub(crate) live: Arc<Servable>,
-    pub(crate) canary: Arc<Servable>,
+pub struct Split<S> {
+    pub(crate) live: Arc<S>,
+    pub(crate) canary: Arc<S>,
     /// `None`: live alone is measured.
     pub(crate) share: Option<Share>,
     /// Draws anew for every canary, and alike in every process: its digest.
@@ -35,17 +47,17 @@ pub(crate) struct Split {
 pub struct Answered<'a> {
     /// The encoded `PredictRequest`.
     pub request: &'a Bytes,
-    /// What it was packed with.
+    /// The limits it was packed with.
     pub limits: &'a Limits,
-    /// What it was packed to.
+    /// Its tensors.
     pub packed: &'a Packed,
-    /// What the engine has returned.
+    /// The engine's answer.
     pub outputs: &'a [Tensor],
 }
 
-impl Split {
+impl<S: Servable> Split<S> {
     /// The arm of a request with that key. Without a key it is drawn.
-    pub(crate) fn arm(&self, key: &str) -> Arm {
+    pub fn arm(&self, key: &str) -> Arm {
         self.share.map_or(Arm::Live, |share| self.draw(key).arm(share))
     }
 
@@ -56,10 +68,10 @@ impl Split {
         }
     }
 
-    /// The arm of a request with that key, and whether the trial counts what
-    /// becomes of it: of each key, it counts the first. A key is exposed to an arm by
-    /// its first request there: a share that grows gives keys of live's to the canary.
-    pub(crate) fn choose(&self, key: &str) -> (Arm, bool, Option<Exposure>) {
+    /// The arm of a request with that key, and whether the trial counts its outcome: it
+    /// counts the first request of each key. A key is exposed to an arm by its first
+    /// request there: a share that grows gives keys of live's to the canary.
+    pub fn choose(&self, key: &str) -> (Arm, bool, Option<Exposure>) {
         let Some(share) = self.share else { return (Arm::Live, true, None) };
         let draw = self.draw(key);
         let arm = draw.arm(share);
@@ -72,47 +84,48 @@ impl Split {
             _ => is_first,
         };
         let exposed = Exposure::is_logged() && is_exposed();
-        let exposure = exposed.then(|| Exposure::new(key, &self.servable(arm).key, arm, share));
+        let exposure = exposed.then(|| Exposure::new(key, self.servable(arm).key(), arm, share));
         (arm, is_first, exposure)
     }
 
-    /// What answers for that arm.
-    pub(crate) fn servable(&self, arm: Arm) -> &Arc<Servable> {
+    /// The version that answers for that arm.
+    pub fn servable(&self, arm: Arm) -> &Arc<S> {
         if arm == Arm::Canary { &self.canary } else { &self.live }
     }
 
-    /// Notes what came of a request, for the trial.
-    pub(crate) fn observe(&self, arm: Arm, latency: std::time::Duration, outcome: Outcome) {
-        self.outcomes.note(Noted::Outcome(self.share, Observation { arm, latency, outcome }));
+    /// Records the outcome of a request, for the trial.
+    pub fn observe(&self, arm: Arm, latency: Duration, outcome: Outcome) {
+        let observation = Observation { arm, latency, outcome };
+        self.outcomes.record(Recorded::Outcome(self.share, observation));
     }
 
     /// Counts the features of a request for its arm, if it is one of those that are
     /// looked at.
-    pub(crate) fn look_at_features(&self, arm: Arm, answered: &Answered<'_>) {
+    pub fn look_at_features(&self, arm: Arm, answered: &Answered<'_>) {
         let (Some(share), servable) = (self.share, self.servable(arm)) else { return };
-        let Some(profile) = servable.profile.as_ref() else { return };
+        let Some(profile) = servable.profile() else { return };
         if !self.outcomes.wants_features(arm) {
             return;
         }
         self.aside.offer(answered.request.len(), || {
-            let (profile, plan) = (Arc::clone(profile), Arc::clone(&servable.plan));
+            let (profile, plan) = (Arc::clone(profile), Arc::clone(servable.plan()));
             let (request, limits) = (answered.request.clone(), *answered.limits);
             let outcomes = Arc::clone(&self.outcomes);
             async move {
                 let found = profile.categories(&plan, &request, rand::random(), &limits);
                 if let Some(categories) = found {
-                    outcomes.note(Noted::Features(share, arm, categories));
+                    outcomes.record(Recorded::Features(share, arm, categories));
                 }
             }
         });
     }
 
     /// Has the canary answer one of live's requests as well, if chance says so.
-    pub(crate) fn shadow(&self, on_canary: impl FnOnce() -> Lease, answered: &Answered<'_>) {
+    pub fn shadow<L: Lease>(&self, on_canary: impl FnOnce() -> L, answered: &Answered<'_>) {
         if self.share.is_none() || self.shadow == 0.0 || rand::random::<f64>() >= self.shadow {
             return;
         }
-        let plan = &self.live.plan;
+        let plan = self.live.plan();
         let Ok(Some(live)) = plan.best(answered.packed, answered.outputs) else { return };
         let compare = || {
             let shadow = Shadow {
@@ -125,7 +138,7 @@ impl Split {
             shadow.compare()
         };
         if !self.aside.offer(answered.request.len(), compare) {
-            self.outcomes.note_skipped();
+            self.outcomes.count_skipped();
         }
     }
 }

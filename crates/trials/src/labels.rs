@@ -11,7 +11,7 @@ use std::{
 use arc_swap::ArcSwap;
 use outrigger_core::{ModelName, fleet::TagKey};
 
-/// What models without a label of their own share.
+/// The label that models without one of their own share.
 pub const OTHER: &str = "other";
 
 /// Labels that have been given away. Reading takes no lock: requests do.
