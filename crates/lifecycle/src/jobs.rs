@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 pub(crate) use prepare::{Kept, Prepared};
 
-use crate::replay::Replayed;
+use crate::{replay::Replayed, world::World};
 
 /// How a job ended.
 #[derive(Debug)]
@@ -51,6 +51,13 @@ pub(crate) enum Done {
 pub(crate) struct Origin {
     pub(crate) digest: Digest,
     pub(crate) image: Option<Reference>,
+}
+
+impl World {
+    /// Where a version is pulled from.
+    pub(crate) fn origin(&self, key: &ModelKey) -> Origin {
+        Origin { digest: key.digest, image: self.names.image(&key.name).ok() }
+    }
 }
 
 /// All running jobs. One that panics is taken to have failed.

@@ -11,19 +11,24 @@ mod error;
 mod gate;
 mod handle;
 mod jobs;
+mod journal;
 mod lease;
 pub mod metrics;
 mod names;
+mod publishing;
 mod pull;
+mod pulls;
 mod recent;
 mod replay;
 #[cfg(test)]
 mod rig;
 mod routes;
+mod schedule;
 mod service;
 mod signatures;
 mod snapshot;
 mod trial_context;
+mod versions;
 mod watched;
 mod world;
 

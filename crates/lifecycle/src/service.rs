@@ -1,135 +1,70 @@
 //! The one task that owns all machines.
 
-mod bring_ups;
 mod commands;
 mod effects;
-mod publish;
 mod reloads;
 mod start;
-mod steps;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use outrigger_backend::Backend;
 use outrigger_core::{
-    Digest, Failure, ModelKey, ModelName, Moment, Policy, Selector, Version,
-    fleet::{Answer, Event, Fleet, Legacy},
+    Failure, ModelKey, Moment, Policy, Version,
+    fleet::{Event, Fleet},
     model, serving, tags,
 };
 use outrigger_oci::Client;
 use outrigger_store::Store;
-use outrigger_trials::{Arms, CanaryRecord, Effect as TrialEffect, LocalJudge, Trials, Worker};
+use outrigger_trials::{CanaryRecord, Effect as TrialEffect, LocalJudge, Trials, Worker};
 use tokio::{
-    sync::{Notify, mpsc, watch},
-    task::{AbortHandle, JoinSet},
+    sync::{Notify, mpsc},
+    task::JoinSet,
     time::{sleep_until, timeout},
 };
 
-use self::{bring_ups::BringUps, reloads::Reloads, steps::Steps};
+use self::reloads::Reloads;
 use crate::{
-    Config, Error, Handle, Replayed,
+    Config, Error, Handle,
     clock::Clock,
-    drains::Drains,
     handle::{Command, Shared},
-    jobs::{Done, Jobs, Kept, Origin, Prepared},
-    lease::Live,
+    jobs::{Done, Jobs},
+    journal::{Journal, LastStates},
     metrics,
     names::Names,
-    recent::Recent,
-    routes::{LastAsked, Routes},
+    publishing::{Publishing, sources::Sources},
+    pulls::Pulls,
+    schedule::Schedule,
     signatures,
-    snapshot::Snapshot,
     trial_context::TrialContext,
+    versions::VersionData,
     watched::Watched,
     world::{World, blocking, defect},
 };
 
 /// Demands that may wait to be looked at; more are refused.
 const COMMANDS: usize = 4096;
-/// How often files that no model is known of are looked for.
-const SWEEP: Duration = Duration::from_secs(3600);
 
-/// Owns the machines and runs until it is told to stop.
+/// Owns the machines and runs until it is stopped.
 pub struct Service {
     world: Arc<World>,
     clock: Clock,
     fleet: Fleet,
     jobs: Jobs,
-    /// Models of one digest and one repository share one.
-    pulls: BTreeMap<Origin, Pull>,
-    prepared: BTreeMap<ModelKey, Arc<Prepared>>,
-    /// What lies in the store of each version.
-    kept: BTreeMap<ModelKey, Kept>,
-    live: BTreeMap<ModelKey, Live>,
-    /// Of each model that is up.
-    recent: BTreeMap<ModelName, Arc<Recent>>,
-    /// How the versions were warmed up.
-    replayed: BTreeMap<ModelKey, Replayed>,
-    asked: BTreeMap<(ModelName, Selector), Asked>,
+    pulls: Pulls,
+    versions: VersionData,
     commands: mpsc::Receiver<Command>,
-    drains: Arc<Drains>,
     suspect: Arc<Notify>,
-    /// What requests get: the backend, watched.
+    /// The backend of requests, watched.
     backend: Arc<dyn Backend>,
-    outside: Outside,
+    publishing: Publishing,
     trials: Trials,
-    /// Numbers the states of the trials that are written.
-    trials_written: u64,
     /// Until it runs.
     worker: Option<Worker>,
-    bring_ups: BringUps,
-    steps: Steps,
     reloads: Reloads,
-    journal: (u64, Arc<Legacy>),
+    journal: Journal,
     /// Versions up to this one are of earlier processes.
     inherited: Version,
-    sweep_at: Moment,
-    /// When what is up is verified again; `None` while it is, or need not be.
-    verify_at: Option<Moment>,
-    /// Before that, time alone changes nothing.
-    wake_at: Moment,
-    preloaded: bool,
-}
-
-/// A pull and those who wait for it.
-struct Pull {
-    waiting: BTreeMap<ModelKey, outrigger_core::Attempt>,
-    job: AbortHandle,
-}
-
-/// What requests for one model get.
-type Answers = BTreeMap<Selector, Told>;
-
-/// What requests for one tag or digest get.
-#[derive(Debug, Clone, PartialEq)]
-struct Told {
-    answer: Answer,
-    /// The other version that the traffic is split with.
-    arms: Option<Arms>,
-}
-
-/// When something was last asked for, and up to when the machines know of it.
-struct Asked {
-    at: Arc<LastAsked>,
-    told: Option<Moment>,
-}
-
-/// What others see of us, and what was shown last.
-#[derive(Default)]
-struct Outside {
-    routes: Arc<ArcSwap<Routes>>,
-    routed: watch::Sender<u64>,
-    snapshot: watch::Sender<Arc<Snapshot>>,
-    answers: BTreeMap<ModelName, Answers>,
-    full: bool,
-    /// What stands in the way of all that need the engine.
-    outage: Option<Answer>,
-    stages: BTreeMap<ModelName, BTreeMap<Digest, publish::Shown>>,
+    schedule: Schedule,
 }
 
 /// Prepares a service and its handle. Nothing happens before [`Service::run`].
@@ -146,14 +81,14 @@ pub fn start(
     let signatures = signatures::policy(&config)?;
     let clock = Clock::start();
     let (sender, commands) = mpsc::channel(COMMANDS);
-    let outside = Outside::default();
+    let publishing = Publishing::default();
     let (trials, worker) = Trials::new(config.canary.clone(), Box::new(LocalJudge));
     let shared = Shared {
         clock,
         names: Arc::clone(&names),
-        routes: Arc::clone(&outside.routes),
-        routed: outside.routed.subscribe(),
-        snapshot: outside.snapshot.subscribe(),
+        routes: Arc::clone(&publishing.routing.routes),
+        routed: publishing.routing.subscribe(),
+        snapshot: publishing.subscribe(),
         canaries: trials.subscribe(),
         commands: sender,
         patience: config.engine.patience,
@@ -166,29 +101,17 @@ pub fn start(
         clock,
         fleet,
         jobs: Jobs::default(),
-        pulls: BTreeMap::new(),
-        prepared: BTreeMap::new(),
-        kept: BTreeMap::new(),
-        live: BTreeMap::new(),
-        recent: BTreeMap::new(),
-        replayed: BTreeMap::new(),
-        asked: BTreeMap::new(),
+        pulls: Pulls::default(),
+        versions: VersionData::default(),
         commands,
-        drains: Arc::default(),
         suspect,
-        outside,
+        publishing,
         trials,
-        trials_written: 0,
         worker: Some(worker),
-        bring_ups: BringUps::default(),
-        steps: Steps::default(),
         reloads: Reloads::default(),
-        journal: (0, Arc::default()),
+        journal: Journal::default(),
         inherited: Version(0),
-        sweep_at: clock.now() + SWEEP,
-        verify_at: None,
-        wake_at: clock.now(),
-        preloaded: false,
+        schedule: Schedule::new(clock.now()),
     };
     Ok((Handle { shared: Arc::new(shared), is_counted: true }, service))
 }
@@ -229,7 +152,7 @@ impl Service {
             // of the first three is bounded by the work that is there.
             let stop = tokio::select! {
                 biased;
-                drained = self.drains.take() => self.drained(drained),
+                drained = self.versions.drains.take() => self.drained(drained),
                 done = self.jobs.next() => self.done(done),
                 command = self.commands.recv() => self.command(command),
                 () = self.suspect.notified() => self.engine(serving::Event::Suspect),
@@ -251,10 +174,8 @@ impl Service {
     }
 
     fn wake_at(&mut self) -> tokio::time::Instant {
-        let (fleet, sweep_at) = (&self.fleet, Some(self.sweep_at));
-        let times = [fleet.wakes_at(), fleet.patience_ends_at(), sweep_at, self.verify_at];
-        self.wake_at = times.into_iter().flatten().min().unwrap_or(self.sweep_at);
-        self.clock.instant(self.wake_at)
+        let times = [self.fleet.wakes_at(), self.fleet.patience_ends_at()];
+        self.clock.instant(self.schedule.set_wake(times))
     }
 
     fn drained(&mut self, drained: Vec<(ModelKey, u64)>) -> Option<Stop> {
@@ -271,25 +192,26 @@ impl Service {
 
     fn tick(&mut self) -> Option<Stop> {
         self.apply(Event::Tick);
-        if self.sweep_at <= self.clock.now() {
+        let now = self.clock.now();
+        if self.schedule.is_sweep_due(now) {
             self.sweep();
         }
-        if self.verify_at.is_some_and(|at| at <= self.clock.now()) {
+        if self.schedule.take_verification(now) {
             self.verify();
         }
         None
     }
 
-    /// When what is up is verified next.
+    /// Schedules the next verification of versions that are up.
     fn verify_later(&mut self) {
         let config = &self.world.config.images;
         let required = !self.world.signatures.is_empty();
-        self.verify_at = required.then(|| self.clock.now() + config.poll_interval);
+        let at = required.then(|| self.clock.now() + config.poll_interval);
+        self.schedule.verify_at(at);
     }
 
-    /// Verifies what is up once more: keys may have changed.
+    /// Verifies versions that are up once more: keys may have changed.
     fn verify(&mut self) {
-        self.verify_at = None;
         let up = self.fleet.models().filter(|model| model.state().in_engine());
         let keys: Vec<_> = up.map(|model| model.key().clone()).collect();
         let world = Arc::clone(&self.world);
@@ -323,15 +245,11 @@ impl Service {
     /// Takes a step of the trials and carries out its effects.
     fn try_canaries(&mut self, step: impl FnOnce(&mut Trials, &TrialContext<'_>)) {
         let now = self.clock.now();
-        let (fleet, kept, live) = (&self.fleet, &self.kept, &self.live);
-        step(&mut self.trials, &TrialContext { fleet, kept, live, now });
+        let (fleet, versions) = (&self.fleet, &self.versions);
+        step(&mut self.trials, &TrialContext { fleet, versions, now });
         for effect in self.trials.take_effects() {
             self.carry_out_trial(effect);
         }
-    }
-
-    fn trial_context(&self, now: Moment) -> TrialContext<'_> {
-        TrialContext { fleet: &self.fleet, kept: &self.kept, live: &self.live, now }
     }
 
     fn carry_out_trial(&mut self, effect: TrialEffect) {
@@ -342,8 +260,8 @@ impl Service {
             E::LookUp(key) => self.apply(Event::Tag(key, tags::Event::Retry)),
             E::Removed(key) => {
                 // Its version still answers those who ask for it by name.
-                let used = self.used(self.clock.now());
-                self.apply(used);
+                let used = self.publishing.routing.take_used(self.clock.now());
+                self.apply(Event::Used(used));
                 self.apply(Event::Tag(key, tags::Event::Removed));
             }
             E::Run(job) => {
@@ -357,29 +275,51 @@ impl Service {
     }
 
     fn save_trials(&mut self, record: CanaryRecord) {
-        self.trials_written += 1;
-        let (world, number) = (Arc::clone(&self.world), self.trials_written);
+        let (world, number) = (Arc::clone(&self.world), self.journal.number_trials());
         self.jobs.start(Done::Nothing, async move {
             blocking(&world, move |world| world.write_canaries(number, &record)).await;
             Done::Nothing
         });
     }
 
-    /// What requests have used that the machines do not know of yet.
-    fn used(&mut self, now: Moment) -> Event {
-        let mut used = Vec::new();
-        for ((name, selector), asked) in &mut self.asked {
-            let at = asked.at.get(now);
-            if asked.told < at {
-                asked.told = at;
-                used.extend(at.map(|at| (name.clone(), selector.clone(), at)));
-            }
+    /// Publishes what has changed. The work is that of the models that changed, so that
+    /// no model can slow another.
+    pub(crate) fn publish(&mut self) {
+        let now = self.clock.now();
+        let mut changed = self.fleet.take_changed();
+        changed.extend(self.publishing.routing.set_outage(self.fleet.outage(now)));
+        self.try_canaries(|trials, cx| trials.renew(&changed, cx));
+        changed.extend(self.trials.take_changed());
+        changed.extend(self.fleet.take_changed());
+        let (publishing, sources) = self.publishing(now);
+        let is_routed = publishing.routing.publish(&changed, &sources);
+        publishing.follow(&changed, &sources);
+        if is_routed {
+            self.versions.forget_drained();
         }
-        Event::Used(used)
+        self.versions.forget_deleted(&self.fleet);
+        if !changed.is_empty() {
+            self.show_canaries();
+        }
+        changed.extend(self.trials.take_changed());
+        let (publishing, sources) = self.publishing(now);
+        publishing.show(&changed, &sources);
+    }
+
+    fn publishing(&mut self, now: Moment) -> (&mut Publishing, Sources<'_>) {
+        let sources = Sources {
+            world: &self.world,
+            fleet: &self.fleet,
+            versions: &self.versions,
+            trials: &self.trials,
+            clock: self.clock,
+            now,
+        };
+        (&mut self.publishing, sources)
     }
 
     fn sweep(&mut self) {
-        self.sweep_at = self.clock.now() + SWEEP;
+        self.schedule.swept(self.clock.now());
         let known: BTreeSet<_> = self.fleet.models().map(|model| model.key().digest).collect();
         let world = Arc::clone(&self.world);
         self.jobs.start(Done::Nothing, async move {
@@ -388,13 +328,13 @@ impl Service {
         });
     }
 
-    /// Hands an event to the machines and starts what they want done. Where time
-    /// may have made something idle they hear first of what is in use.
+    /// Hands an event to the machines and carries out their effects. Where time may have
+    /// made something idle, its use by requests is reported to them first.
     pub(crate) fn apply(&mut self, event: Event) {
         let now = self.clock.now();
-        if now >= self.wake_at {
-            let used = self.used(now);
-            self.apply_at(now, used);
+        if self.schedule.may_have_changed(now) {
+            let used = self.publishing.routing.take_used(now);
+            self.apply_at(now, Event::Used(used));
         }
         self.apply_at(now, event);
     }
@@ -403,20 +343,18 @@ impl Service {
         self.reloads.note(&event);
         let effects = self.fleet.handle(now, rand::random(), event);
         self.world.in_use.store(Arc::new(self.fleet.in_use(now)));
-        self.note_journal();
+        self.save_machines();
         for effect in effects {
             self.carry_out(effect);
         }
     }
 
-    /// What of the present has to survive us is numbered when it changes.
-    fn note_journal(&mut self) {
-        let legacy = self.fleet.legacy();
-        if *self.journal.1 == legacy {
+    /// Writes the journal if the state that must survive a restart has changed.
+    fn save_machines(&mut self) {
+        if !self.journal.update(self.fleet.legacy()) {
             return;
         }
-        self.journal = (self.journal.0 + 1, Arc::new(legacy));
-        let (world, (number, legacy)) = (Arc::clone(&self.world), self.journal.clone());
+        let (world, (number, legacy)) = (Arc::clone(&self.world), self.journal.machines());
         self.jobs.start(Done::Nothing, async move {
             blocking(&world, move |world| world.write_journal(number, &legacy)).await;
             Done::Nothing
@@ -425,15 +363,14 @@ impl Service {
 
     async fn stop(mut self, stop: Stop) {
         tracing::info!("lifecycle is stopping; the engine keeps its models");
-        self.outside.close();
-        let (number, legacy) = (self.journal.0 + 1, self.journal.1.clone());
-        let canaries_number = self.trials_written + 1;
-        let canaries = self.trials.record(self.clock.now());
+        self.publishing.routing.close();
+        let trials = self.trials.record(self.clock.now());
+        let LastStates { machines, trials } = self.journal.end(trials);
         let last = async {
             self.jobs.stop().await;
             let write = move |world: &World| {
-                world.write_journal(number, &legacy);
-                world.write_canaries(canaries_number, &canaries);
+                world.write_journal(machines.0, &machines.1);
+                world.write_canaries(trials.0, &trials.1);
             };
             blocking(&self.world, write).await;
         };
@@ -441,7 +378,7 @@ impl Service {
             tracing::warn!("the journal was not written within the grace period");
         }
         if let Some(done) = stop.done {
-            // Who asked may have gone.
+            // The caller may have gone.
             done.send(()).ok();
         }
     }
@@ -453,8 +390,8 @@ struct Stop {
     done: Option<tokio::sync::oneshot::Sender<()>>,
 }
 
-/// Says what became of the requests that a version was warmed up with.
-fn note_replay(key: &ModelKey, replayed: &Replayed) {
+/// Reports the warm-up of a version.
+fn report_replay(key: &ModelKey, replayed: &crate::Replayed) {
     metrics::replayed(replayed);
     if let Some(failure) = &replayed.failure {
         tracing::warn!(
@@ -467,7 +404,7 @@ fn note_replay(key: &ModelKey, replayed: &Replayed) {
 }
 
 /// Counts a failure where it becomes known.
-fn note_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
+fn report_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
     metrics::failed(failure);
     tracing::warn!(
         model.name = %key.name,
@@ -484,7 +421,7 @@ mod tests {
     use crate::rig::{churn, latest, service};
 
     #[tokio::test(start_paused = true)]
-    async fn the_machines_hear_of_use_before_anything_could_find_it_idle() {
+    async fn use_is_reported_to_the_machines_before_anything_could_be_found_idle() {
         let config = Config::default();
         let (idle_ttl, moment) = (config.idle_ttl, Duration::from_millis(1));
         let (handle, mut service, _dir) = service(config);

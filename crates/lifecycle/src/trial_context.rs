@@ -1,6 +1,6 @@
 //! The state of tags and versions as trials see it, and their way to the registry.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use futures::{FutureExt as _, future::BoxFuture};
 use outrigger_core::{
@@ -11,17 +11,12 @@ use outrigger_core::{
 use outrigger_oci::{Client, Reference};
 use outrigger_trials::{Context, PackageFacts, Registry, TagState};
 
-use crate::{
-    jobs::{Kept, pull},
-    lease::Live,
-    world::World,
-};
+use crate::{jobs::pull, versions::VersionData, world::World};
 
 /// Tags and versions at one moment.
 pub(crate) struct TrialContext<'a> {
     pub(crate) fleet: &'a Fleet,
-    pub(crate) kept: &'a BTreeMap<ModelKey, Kept>,
-    pub(crate) live: &'a BTreeMap<ModelKey, Live>,
+    pub(crate) versions: &'a VersionData,
     pub(crate) now: Moment,
 }
 
@@ -76,9 +71,9 @@ impl Context for TrialContext<'_> {
     }
 
     fn package(&self, version: &ModelKey) -> PackageFacts {
-        let servable = self.live.get(version).and_then(Live::routed);
+        let servable = self.versions.routed(version);
         PackageFacts {
-            label: self.kept.get(version).and_then(|kept| kept.canary.clone()),
+            label: self.versions.kept.get(version).and_then(|kept| kept.canary.clone()),
             profile: servable.as_ref().and_then(|servable| servable.profile.clone()),
             draws: servable.is_some_and(|servable| !servable.plan.deterministic()),
         }

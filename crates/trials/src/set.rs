@@ -13,7 +13,7 @@ use crate::{
     context::Context,
     decisions::{Decisions, decision},
     effect::Effect,
-    jobs::{Job, Kind, verdicts::Verdict},
+    jobs::{Job, Kind, removal::is_not_found, verdicts::Verdict},
     metrics,
     pair::Pair,
     promotion::{Promotion, Reply, promoted, refuse},
@@ -22,6 +22,8 @@ use crate::{
     settings::Packages,
     views::{By, CanaryDecision, CanaryOutcome, VerdictView},
 };
+
+const REMOVED: &str = "the canary's tag was removed";
 
 /// All trials, the decisions about them, and the effects that they ask for.
 #[derive(Default)]
@@ -225,7 +227,7 @@ impl TrialSet {
     }
 
     /// The same for a trial that is paused.
-    pub(crate) fn supersede_paused(&mut self, key: &TagKey, why: &str) {
+    fn supersede_paused(&mut self, key: &TagKey, why: &str) {
         let Some(paused) = self.paused.remove(key) else { return };
         self.add_superseded(key, paused.pair, why, None);
     }
@@ -264,6 +266,31 @@ impl TrialSet {
         self.effects.extend(running.look_for_verdict());
     }
 
+    /// Checks whether a tag that named a canary and was not found is gone.
+    pub(crate) fn check_removal(&mut self, canary_tag: &TagKey, cx: &dyn Context) {
+        let Some(tag) = cx.tag(canary_tag).filter(|tag| tag.canary.is_some()) else { return };
+        if !tag.trouble.is_some_and(is_not_found) {
+            return;
+        }
+        let Some(live) = cx.live_tag(canary_tag) else { return };
+        let (canary_tag, found_at) = (canary_tag.clone(), tag.checked_at);
+        let check = Job::new(Kind::CheckRemoval { canary_tag, live, found_at });
+        self.effects.push(Effect::Run(check));
+    }
+
+    /// Ends the trial of a canary whose tag is gone.
+    pub(crate) fn end_removed(&mut self, canary_tag: &TagKey, live: &TagKey, canary: Digest) {
+        let running = self.running.get(live).filter(|it| it.canary_tag == *canary_tag);
+        match running.map(|running| running.promotion.retract()) {
+            // It is being promoted, or was: the next look-up knows more.
+            Some(false) => return,
+            Some(true) => self.supersede(live, REMOVED),
+            None if self.is_paused(live, canary) => self.supersede_paused(live, REMOVED),
+            None => {}
+        }
+        self.effects.push(Effect::Removed(canary_tag.clone()));
+    }
+
     /// The trial of that number, if it has not ended.
     pub(crate) fn numbered(&mut self, key: &TagKey, number: u64) -> Option<&mut Running> {
         self.running.get_mut(key).filter(|it| it.number == number)
@@ -275,8 +302,7 @@ impl TrialSet {
         running.is_some_and(|it| it.pair.canary == canary) || self.is_paused(live, canary)
     }
 
-    /// Whether a trial of that canary is paused.
-    pub(crate) fn is_paused(&self, live: &TagKey, canary: Digest) -> bool {
+    fn is_paused(&self, live: &TagKey, canary: Digest) -> bool {
         self.paused.get(live).is_some_and(|it| it.pair.canary == canary)
     }
 }

@@ -4,6 +4,8 @@
 mod completed;
 mod journal;
 mod show;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

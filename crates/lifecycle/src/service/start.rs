@@ -26,7 +26,7 @@ impl Service {
             std::panic::resume_unwind(error.into_panic());
         })?;
         self.inherited = last;
-        self.kept = kept;
+        self.versions.kept = kept;
         self.trials.restore(canaries);
         self.fleet =
             build(&self.world, self.fleet.policy().clone(), legacy, last, self.clock.now());

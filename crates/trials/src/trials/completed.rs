@@ -7,14 +7,10 @@ use super::Trials;
 use crate::{
     context::Context,
     effect::Effect,
-    jobs::{
-        Completed, Completion, Job, Kind, promote::Moved, removal::is_not_found, verdicts::Verdict,
-    },
+    jobs::{Completed, Completion, promote::Moved, verdicts::Verdict},
     promotion::{Moving, Promotion, promoted, refuse},
     views::{By, CanaryOutcome},
 };
-
-const REMOVED: &str = "the canary's tag was removed";
 
 impl Trials {
     /// Takes the end of a tag's look-up: the tag of a canary, or a live tag.
@@ -26,7 +22,7 @@ impl Trials {
     /// After a canary's tag was looked up: asks for verdicts as well, and checks whether
     /// the tag is gone if it was not found.
     fn canary_looked_up(&mut self, canary_tag: &TagKey, cx: &dyn Context) {
-        self.check_removal(canary_tag, cx);
+        self.set.check_removal(canary_tag, cx);
         let running = self.set.running.iter();
         let running = running.filter(|(_, running)| running.canary_tag == *canary_tag);
         let keys: Vec<_> = running.map(|(key, _)| key.clone()).collect();
@@ -57,18 +53,6 @@ impl Trials {
             }
             _ => {}
         }
-    }
-
-    /// Checks whether a tag that named a canary and was not found is gone.
-    fn check_removal(&mut self, canary_tag: &TagKey, cx: &dyn Context) {
-        let Some(tag) = cx.tag(canary_tag).filter(|tag| tag.canary.is_some()) else { return };
-        if !tag.trouble.is_some_and(is_not_found) {
-            return;
-        }
-        let Some(live) = cx.live_tag(canary_tag) else { return };
-        let (canary_tag, found_at) = (canary_tag.clone(), tag.checked_at);
-        let check = Job::new(Kind::CheckRemoval { canary_tag, live, found_at });
-        self.set.effects.push(Effect::Run(check));
     }
 
     /// Takes the result of a job. [`Self::show`] is to follow.
@@ -174,25 +158,12 @@ impl Trials {
                 // Promoted, and then removed: the trial ends with the live tag's move.
                 self.set.effects.push(Effect::LookUp(live));
             }
-            Ok(_) => self.end_removed(canary_tag, &live, canary),
+            Ok(_) => self.set.end_removed(canary_tag, &live, canary),
             Err(failure) => tracing::warn!(
                 model.name = %live.name, model.tag = %canary_tag.tag,
                 reason = %failure.reason, error = %failure.message,
                 "the canary's tag is not found, and perhaps not gone: its trial goes on"
             ),
         }
-    }
-
-    /// Ends the trial of a canary whose tag is gone.
-    fn end_removed(&mut self, canary_tag: &TagKey, live: &TagKey, canary: Digest) {
-        let running = self.set.running.get(live).filter(|it| it.canary_tag == *canary_tag);
-        match running.map(|running| running.promotion.retract()) {
-            // It is being promoted, or was: the next look-up knows more.
-            Some(false) => return,
-            Some(true) => self.set.supersede(live, REMOVED),
-            None if self.set.is_paused(live, canary) => self.set.supersede_paused(live, REMOVED),
-            None => {}
-        }
-        self.set.effects.push(Effect::Removed(canary_tag.clone()));
     }
 }

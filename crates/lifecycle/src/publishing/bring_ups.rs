@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outrigger_core::{
     ModelKey, ModelName, Step,
+    fleet::Fleet,
     model::{ModelMachine, State},
 };
 use outrigger_trace::{Parent, Span, SpanKind, Tracer};
 
-use super::Service;
-
 /// Versions on their way.
 #[derive(Default)]
-pub(super) struct BringUps(BTreeMap<ModelKey, BringUp>);
+pub(crate) struct BringUps(BTreeMap<ModelKey, BringUp>);
 
 struct BringUp {
     step: &'static str,
@@ -21,34 +20,30 @@ struct BringUp {
     whole: Span,
 }
 
-impl Service {
-    /// Follows the versions of names that have changed.
-    pub(super) fn trace_bring_ups(&mut self, changed: &BTreeSet<ModelName>) {
-        let tracer = &self.world.config.tracer;
+impl BringUps {
+    /// Follows the versions of models that have changed.
+    pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, fleet: &Fleet, tracer: &Tracer) {
         if !tracer.is_on() {
             return;
         }
         for name in changed {
-            for model in self.fleet.models_of(name) {
-                self.bring_ups.follow(tracer, model);
+            for model in fleet.models_of(name) {
+                self.follow_one(tracer, model);
             }
         }
-        self.bring_ups.0.retain(|key, _| self.fleet.model(key).is_some());
+        self.0.retain(|key, _| fleet.model(key).is_some());
     }
 
-    /// The step that a version is in now, for whoever does it.
-    pub(super) fn step_of(&mut self, key: &ModelKey) -> Parent {
-        let tracer = &self.world.config.tracer;
-        if let (true, Some(model)) = (tracer.is_on(), self.fleet.model(key)) {
-            self.bring_ups.follow(tracer, model);
+    /// The step that a version is in now, as the parent of the work on it.
+    pub(crate) fn step_of(&mut self, key: &ModelKey, fleet: &Fleet, tracer: &Tracer) -> Parent {
+        if let (true, Some(model)) = (tracer.is_on(), fleet.model(key)) {
+            self.follow_one(tracer, model);
         }
-        let step = self.bring_ups.0.get(key).map(|under_way| under_way.part.as_parent());
+        let step = self.0.get(key).map(|under_way| under_way.part.as_parent());
         step.unwrap_or_default()
     }
-}
 
-impl BringUps {
-    fn follow(&mut self, tracer: &Tracer, model: &ModelMachine) {
+    fn follow_one(&mut self, tracer: &Tracer, model: &ModelMachine) {
         let key = model.key();
         let Some(step) = step(model.state()) else {
             if let Some(ended) = self.0.remove(key) {
@@ -72,7 +67,8 @@ impl BringUp {
         Self { step: "", part: Span::none(), whole }
     }
 
-    /// It serves, or its last step has failed, or nobody wants it any more.
+    /// Ends the trace: the version serves, or its last step has failed, or nobody wants it
+    /// any more.
     fn end(self, model: &ModelMachine) {
         let result = match (model.state(), model.trouble()) {
             (State::Serving { .. }, _) => Ok(()),
@@ -88,7 +84,7 @@ impl BringUp {
     }
 }
 
-/// What is done in a state, on the way into service.
+/// The name of the work that is done in a state, on the way into service.
 fn step(state: &State) -> Option<&'static str> {
     state.step().filter(|step| step.leads_up()).map(Step::as_str)
 }

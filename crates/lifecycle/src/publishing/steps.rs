@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outrigger_core::{ModelKey, ModelName, Moment, Step};
-
-use super::Service;
+use outrigger_core::{ModelKey, ModelName, Moment, Step, fleet::Fleet};
 
 /// Versions that something is being done with.
 #[derive(Default)]
-pub(super) struct Steps(BTreeMap<ModelKey, UnderWay>);
+pub(crate) struct Steps(BTreeMap<ModelKey, UnderWay>);
 
 struct UnderWay {
     step: Step,
@@ -17,29 +15,27 @@ struct UnderWay {
     since: Moment,
 }
 
-impl Service {
-    /// Follows the versions of names that have changed.
-    pub(super) fn note_steps(&mut self, changed: &BTreeSet<ModelName>, now: Moment) {
+impl Steps {
+    /// Follows the versions of models that have changed.
+    pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, fleet: &Fleet, now: Moment) {
         for name in changed {
-            for model in self.fleet.models_of(name) {
-                self.steps.note(model.key(), model.state().step(), now);
+            for model in fleet.models_of(name) {
+                self.enter(model.key(), model.state().step(), now);
             }
         }
-        let known = |key: &ModelKey| self.fleet.model(key).is_some();
-        let forgotten: Vec<_> = self.steps.0.keys().filter(|key| !known(key)).cloned().collect();
+        let known = |key: &ModelKey| fleet.model(key).is_some();
+        let forgotten: Vec<_> = self.0.keys().filter(|key| !known(key)).cloned().collect();
         for key in forgotten {
-            self.steps.note(&key, None, now);
+            self.enter(&key, None, now);
         }
     }
-}
 
-impl Steps {
-    fn note(&mut self, key: &ModelKey, step: Option<Step>, now: Moment) {
+    fn enter(&mut self, key: &ModelKey, step: Option<Step>, now: Moment) {
         if self.0.get(key).map(|it| it.step) == step {
             return;
         }
         if let Some(ended) = self.0.remove(key) {
-            self.through(&ended, now);
+            self.renew_behind(&ended, now);
         }
         if let Some(step) = step {
             self.0.insert(key.clone(), UnderWay { step, began: now, since: now });
@@ -48,14 +44,14 @@ impl Steps {
 
     /// Pulls and the engine's loads take turns: what began later may have waited for
     /// this one. What began earlier has not, and may hang.
-    fn through(&mut self, ended: &UnderWay, now: Moment) {
+    fn renew_behind(&mut self, ended: &UnderWay, now: Moment) {
         let behind = |it: &&mut UnderWay| it.step == ended.step && it.began >= ended.began;
         self.0.values_mut().filter(behind).for_each(|it| it.since = now);
     }
 
-    /// Since when the version that got no further for the longest time has been in
-    /// each step; without those that nobody is in.
-    pub(super) fn oldest(&self) -> BTreeMap<Step, Moment> {
+    /// The moment since when the version that got no further for the longest time has been
+    /// in each step; without the steps that no version is in.
+    pub(crate) fn oldest(&self) -> BTreeMap<Step, Moment> {
         let mut oldest = BTreeMap::new();
         for UnderWay { step, since, .. } in self.0.values() {
             let first = oldest.entry(*step).or_insert(*since);
@@ -89,12 +85,12 @@ mod tests {
     #[test]
     fn loads_that_overlap_make_none_old() {
         let mut steps = Steps::default();
-        steps.note(&version("0"), Some(Step::Load), minute(0));
+        steps.enter(&version("0"), Some(Step::Load), minute(0));
         for at in 1..60 {
             // Somebody is always loading, nobody longer than two minutes.
-            steps.note(&version(&at.to_string()), Some(Step::Load), minute(at));
-            steps.note(&version(&(at - 1).to_string()), Some(Step::Gate), minute(at + 1));
-            steps.note(&version(&(at - 1).to_string()), None, minute(at + 1));
+            steps.enter(&version(&at.to_string()), Some(Step::Load), minute(at));
+            steps.enter(&version(&(at - 1).to_string()), Some(Step::Gate), minute(at + 1));
+            steps.enter(&version(&(at - 1).to_string()), None, minute(at + 1));
             assert!(loading(&steps) >= Some(minute(at)), "{at}");
         }
     }
@@ -103,10 +99,10 @@ mod tests {
     fn what_waits_for_its_turn_is_not_old() {
         let mut steps = Steps::default();
         for each in 0..30 {
-            steps.note(&version(&each.to_string()), Some(Step::Load), minute(0));
+            steps.enter(&version(&each.to_string()), Some(Step::Load), minute(0));
         }
         for each in 0..29 {
-            steps.note(&version(&each.to_string()), None, minute(each));
+            steps.enter(&version(&each.to_string()), None, minute(each));
         }
         assert_eq!(loading(&steps), Some(minute(28)));
     }
@@ -114,13 +110,13 @@ mod tests {
     #[test]
     fn one_that_hangs_is_old_however_many_pass_it() {
         let mut steps = Steps::default();
-        steps.note(&version("hangs"), Some(Step::Load), minute(0));
+        steps.enter(&version("hangs"), Some(Step::Load), minute(0));
         for at in 1..60 {
-            steps.note(&version(&at.to_string()), Some(Step::Load), minute(at));
-            steps.note(&version(&at.to_string()), None, minute(at));
+            steps.enter(&version(&at.to_string()), Some(Step::Load), minute(at));
+            steps.enter(&version(&at.to_string()), None, minute(at));
         }
         assert_eq!(loading(&steps), Some(minute(0)));
-        steps.note(&version("hangs"), None, minute(60));
+        steps.enter(&version("hangs"), None, minute(60));
         assert_eq!(loading(&steps), None);
     }
 
@@ -129,8 +125,8 @@ mod tests {
         let mut steps = Steps::default();
         for (at, step) in Step::ALL.into_iter().enumerate() {
             let at = minute(at as u64);
-            steps.note(&version("one"), Some(step), at);
-            steps.note(&version("one"), Some(step), at + Duration::from_secs(30));
+            steps.enter(&version("one"), Some(step), at);
+            steps.enter(&version("one"), Some(step), at + Duration::from_secs(30));
             assert_eq!(steps.oldest(), BTreeMap::from([(step, at)]));
         }
     }
