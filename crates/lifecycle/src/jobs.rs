@@ -1,4 +1,4 @@
-//! What the machines want done, each a task of its own.
+//! Work that the machines and trials ask for, each a task of its own.
 
 pub(crate) mod disk;
 pub(crate) mod engine;
@@ -23,9 +23,9 @@ use crate::{replay::Replayed, world::World};
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// Nothing to tell.
+    /// Nothing is left to be done.
     Nothing,
-    /// This is what happened.
+    /// An event for the machines.
     Event(Event),
     /// A pull, with the trees that are in the store after it.
     Pulled { origin: Origin, result: Result<Kept, Failure>, trees: Option<BTreeSet<Digest>> },
@@ -45,7 +45,7 @@ pub(crate) enum Done {
     },
 }
 
-/// What is pulled, and from which repository, if the configuration names one: in
+/// The digest to pull, and its repository, if the configuration names one: in
 /// another one a digest may have to be signed by others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin {

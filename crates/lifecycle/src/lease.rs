@@ -29,7 +29,7 @@ pub struct Servable {
     pub id: ServableId,
     /// How requests become tensors.
     pub plan: Arc<Plan>,
-    /// What its features looked like at its training, if that is known.
+    /// Its features at its training, if that is known.
     pub profile: Option<Arc<Profiled>>,
     /// What calls of it name.
     pub target: Arc<Target>,
@@ -145,7 +145,7 @@ impl Lease {
         Self { arm, split: Some(Arc::clone(split)), counted, exposure, ..lease }
     }
 
-    /// The same lease for whoever only looks: no part of the trial.
+    /// The same lease for a caller that only looks: no part of the trial.
     pub(crate) fn beside_split(
         split: &Arc<Split<Servable>>,
         routing_key: &str,
@@ -162,12 +162,12 @@ impl Lease {
         self.split.is_some()
     }
 
-    /// Whether what becomes of the request counts in a trial.
+    /// Whether the outcome of the request counts in a trial.
     pub fn is_counted(&self) -> bool {
         self.counted
     }
 
-    /// Notes what came of the request, `latency` after it arrived, if that counts in
+    /// Records the outcome of the request, `latency` after it arrived, if that counts in
     /// a trial.
     pub fn observe(&self, latency: Duration, outcome: Outcome) {
         if let Some(split) = self.split.as_ref().filter(|_| self.counted) {
@@ -188,7 +188,7 @@ impl Lease {
         self.exposure.is_some()
     }
 
-    /// Notes with which probability the model has drawn what it chose, for the log.
+    /// Adds the probability with which the model drew the treatment it chose, for the log.
     pub fn drawn(&self, propensity: Option<f32>) {
         if let (Some(exposure), Some(propensity)) = (&self.exposure, propensity) {
             exposure.drawn(propensity);
@@ -209,7 +209,7 @@ impl Lease {
         self.sampled || self.is_tried()
     }
 
-    /// Notes that the request is answered, if it is [still needed](Self::needs_request).
+    /// Takes the request once it is answered, if it is [still needed](Self::needs_request).
     /// It may be looked at once more, aside: its caller does not wait for that.
     pub fn answered(&self, answered: &Answered<'_>) {
         if self.sampled && self.arm == Arm::Live {
@@ -274,7 +274,7 @@ impl Deref for Lease {
     }
 }
 
-/// What is kept of a servable that requests have, or may still have.
+/// A servable that requests have, or may still have.
 #[derive(Debug)]
 pub(crate) struct Live {
     /// While it is routed.

@@ -32,7 +32,7 @@ mod versions;
 mod watched;
 mod world;
 
-pub use config::{Config, Images, ModelEntry, Retry, Watch};
+pub use config::{Config, Images, ModelEntry, Retry, Signed, Watch};
 pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
@@ -45,7 +45,6 @@ pub use outrigger_trials::{
 pub use pull::Pull;
 pub use replay::Replayed;
 pub use service::{Service, start};
-pub use signatures::Signed;
 pub use snapshot::{
     EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };

@@ -1,4 +1,4 @@
-//! What this crate counts.
+//! The metrics of this crate.
 
 mod begin;
 
@@ -8,7 +8,7 @@ use outrigger_backend::ReloadError;
 use outrigger_core::{Digest, Failure, Metric, MetricKind, Reason, Stage, Tag, fleet::Counts};
 
 pub(crate) use self::begin::begin;
-use crate::{replay::Replayed, signatures::Verified};
+use crate::replay::Replayed;
 
 const MODELS: &str = "outrigger_models";
 const TRANSITIONS: &str = "outrigger_model_transitions_total";
@@ -134,13 +134,7 @@ pub(crate) fn pulled<T>(result: &Result<T, Failure>) {
     metrics::counter!(PULLS, "outcome" => outcome(result)).increment(1);
 }
 
-pub(crate) fn verified(result: &Result<Verified, Failure>) {
-    let outcome = match result {
-        Ok(Verified::Free) => return,
-        Ok(Verified::Kept) => "kept",
-        Ok(Verified::Found(_)) => "found",
-        Err(failure) => failure.reason.as_str(),
-    };
+pub(crate) fn verified(outcome: &'static str) {
     metrics::counter!(SIGNATURES, "outcome" => outcome).increment(1);
 }
 

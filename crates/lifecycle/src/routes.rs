@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     pub(crate) asked: Arc<LastAsked>,
 }
 
-/// What a request for a tag or digest gets.
+/// The route of a request for a tag or digest.
 #[derive(Debug, Clone)]
 pub(crate) enum Route {
     /// This servable.
@@ -83,7 +83,7 @@ impl LastAsked {
     /// A lease has ended.
     pub(crate) fn release(&self, now: Moment) {
         self.touch(now);
-        // Who sees that there is no lease sees when the last one ended.
+        // A reader that sees no lease also sees when the last one ended.
         self.leases.fetch_sub(1, Release);
     }
 

@@ -1,4 +1,4 @@
-//! What others may know about models, at one moment.
+//! All models at one moment, as others see them.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
@@ -36,9 +36,9 @@ pub struct ModelView {
 /// A floating tag.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TagView {
-    /// What requests by this tag are answered by.
+    /// The version that answers requests by this tag.
     pub serving: Option<Digest>,
-    /// What the registry says the tag is.
+    /// The digest that the registry names.
     pub registry: Option<Digest>,
     /// Whether moves of the tag are looked for.
     pub followed: bool,
@@ -53,13 +53,13 @@ pub struct TagView {
 /// One version of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VersionView {
-    /// What its reference resolved to.
+    /// The digest that its reference resolved to.
     pub digest: Digest,
     /// The manifest that was pulled, once it is on disk.
     pub platform_digest: Option<Digest>,
     /// How far it has come.
     pub stage: Stage,
-    /// What goes on inside the stage: `idle`, `pulling`, `loading`, `backoff`…
+    /// The activity inside the stage: `idle`, `pulling`, `loading`, `backoff`…
     pub activity: &'static str,
     /// Name and version in the engine, while it has them.
     pub servable: Option<ServableId>,

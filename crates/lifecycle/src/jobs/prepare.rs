@@ -12,7 +12,7 @@ use crate::{
     world::{World, blocking, store_failure},
 };
 
-/// What is known of a version from its files.
+/// A version's files, as read.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) platform_digest: Digest,
@@ -21,7 +21,7 @@ pub(crate) struct Prepared {
     pub(crate) profile: Option<Arc<Profiled>>,
 }
 
-/// What of a version lies in the store.
+/// Facts about a version's files in the store.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) platform_digest: Digest,

@@ -1,4 +1,4 @@
-//! What a version's files are and which version a tag is, from the registry.
+//! Pulling a version's files from the registry, and looking up tags.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,6 +1,5 @@
-//! What is counted begins at 0: it is there before anything has happened, and the first
-//! time is a rise. Of outcomes that can be any reason, those begin that are none, and
-//! those that alerts ask for by name.
+//! Registers series at 0 before anything has happened, so that `rate()` sees the first
+//! increment: outcomes that are no reason, and the reasons that alerts name.
 
 use outrigger_core::{Reason, Stage};
 
@@ -24,7 +23,7 @@ const OUTCOMES: [(&str, &[&str]); 6] = [
     (SIGNATURES, &["found", "kept"]),
 ];
 
-/// Everything but what is told of single models.
+/// Registers the series that are not of single models.
 pub(crate) fn begin() {
     for counter in [RESTARTS, SWITCHES] {
         metrics::counter!(counter).absolute(0);

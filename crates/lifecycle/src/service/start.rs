@@ -1,4 +1,4 @@
-//! What is taken over from an earlier process.
+//! The start: state is taken over from an earlier process.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -61,7 +61,7 @@ fn build(
     fleet
 }
 
-/// What the journal and the store tell, as far as it still holds.
+/// The state in the journal and the store, as far as it still holds.
 struct Inherited {
     legacy: Legacy,
     canaries: CanaryRecord,
@@ -79,7 +79,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     let last = journal.next_version().map_err(Error::Journal)?;
     let (mut legacy, mut kept) = (Legacy::default(), BTreeMap::new());
     for (name, tags) in record.tags {
-        // What is not allowed any more must not be served any more.
+        // An image that is not allowed any more must not be served any more.
         if world.names.image(&name).is_ok() {
             let key = |tag| TagKey { name: name.clone(), tag };
             legacy.tags.extend(tags.into_iter().map(|(tag, digest)| (key(tag), digest)));
@@ -106,7 +106,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     Ok(Inherited { legacy, canaries, kept, last })
 }
 
-/// What is known of tags, by their keys.
+/// The values of tags, by their keys.
 fn each_tag<T>(models: BTreeMap<ModelName, BTreeMap<Tag, T>>) -> impl Iterator<Item = (TagKey, T)> {
     models.into_iter().flat_map(|(name, tags)| {
         tags.into_iter().map(move |(tag, value)| (TagKey { name: name.clone(), tag }, value))
