@@ -15,6 +15,7 @@ mod journal;
 mod lease;
 pub mod metrics;
 mod names;
+mod package;
 mod publishing;
 mod pull;
 mod pulls;
@@ -42,6 +43,7 @@ pub use outrigger_trials::{
     CanaryPhase, CanaryView, DeviationView, FiguresView, FindingView, OTHER, Profiled,
     ShadowedView, TagCanaryView, VerdictView, limit_models, model_label,
 };
+pub use package::read_model;
 pub use pull::Pull;
 pub use replay::Replayed;
 pub use service::{Service, start};
