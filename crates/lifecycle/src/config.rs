@@ -1,12 +1,10 @@
-//! What is configured about models.
+//! The configuration of models.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use outrigger_canary::Layer;
 use outrigger_core::{Digest, EngineId, ModelName, Tag};
 use outrigger_trace::Tracer;
-
-use crate::Signed;
+use outrigger_trials::CanaryDefaults;
 
 /// Configuration of the lifecycle: which models, from where, for how long.
 #[derive(Debug, Clone)]
@@ -32,19 +30,8 @@ pub struct Config {
     pub engine: Watch,
     /// How canaries are tried.
     pub canary: CanaryDefaults,
-    /// What tells of versions being brought up.
+    /// Traces versions that are brought up.
     pub tracer: Tracer,
-}
-
-/// How canaries are tried.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CanaryDefaults {
-    /// Whether they are looked for.
-    pub enabled: bool,
-    /// What holds where an image's label says nothing.
-    pub defaults: Layer,
-    /// What holds whatever the label says.
-    pub overrides: Layer,
 }
 
 /// Where images come from.
@@ -64,10 +51,20 @@ pub struct Images {
     pub poll_interval: Duration,
 }
 
+/// Which images have to be signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// Where: a registry, some first segments of its repositories, or a directory.
+    pub prefix: String,
+    /// Files with public keys, PEM; a signature by one of them is enough. None: no
+    /// signature is asked for.
+    pub keys: Vec<PathBuf>,
+}
+
 /// A model with a name of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelEntry {
-    /// What requests call it.
+    /// Its name in requests.
     pub name: ModelName,
     /// Its image, without tag and digest; `None`: `images.repository/NAME`.
     pub image: Option<String>,
@@ -121,12 +118,6 @@ impl Default for Config {
             canary: CanaryDefaults::default(),
             tracer: Tracer::off(),
         }
-    }
-}
-
-impl Default for CanaryDefaults {
-    fn default() -> Self {
-        Self { enabled: true, defaults: Layer::default(), overrides: Layer::default() }
     }
 }
 

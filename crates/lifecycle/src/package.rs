@@ -7,7 +7,9 @@ use outrigger_features::{GoldenCase, Metadata, Plan};
 use outrigger_run::Framework;
 use outrigger_store::Tree;
 
-use crate::{Profiled, world::store_failure};
+use outrigger_trials::Profiled;
+
+use crate::world::store_failure;
 
 /// The model of a package: its metadata, and the interface that its own files declare.
 #[derive(Debug)]

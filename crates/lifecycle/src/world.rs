@@ -9,9 +9,10 @@ use arc_swap::ArcSwap;
 use outrigger_core::{Digest, Failure, Reason, fleet::Legacy};
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::{Desired, Promoted, Record, Store};
+use outrigger_trials::CanaryRecord;
 use tokio::sync::Semaphore;
 
-use crate::{Config, blocking, engines::Engines, names::Names, service::CanaryRecord};
+use crate::{blocking, config::Config, engines::Engines, names::Names};
 
 /// Everything outside of the machines.
 pub(crate) struct World {

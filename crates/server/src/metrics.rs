@@ -154,6 +154,7 @@ pub fn all() -> Vec<Metric> {
         outrigger_oci::metrics::METRICS,
         outrigger_store::metrics::METRICS,
         outrigger_trace::metrics::METRICS,
+        outrigger_trials::metrics::METRICS,
     ];
     let mut all: Vec<Metric> = crates.into_iter().flatten().copied().collect();
     all.sort_by_key(|metric| metric.name);

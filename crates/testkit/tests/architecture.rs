@@ -16,7 +16,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("rpc", &["proto", "net"]),
     ("backend", &["core", "proto", "rpc"]),
-    ("lifecycle", &["core", "oci", "store", "backend", "features", "canary", "trace"]),
+    ("trials", &["core", "oci", "features", "canary"]),
+    ("lifecycle", &["core", "oci", "store", "backend", "features", "canary", "trace", "trials"]),
     (
         "server",
         &[
@@ -30,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "backend",
             "lifecycle",
             "trace",
+            "trials",
         ],
     ),
     ("engine", &["proto", "net"]),

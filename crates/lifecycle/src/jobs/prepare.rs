@@ -7,8 +7,9 @@ use outrigger_features::{GoldenCase, Plan};
 use outrigger_run::Engine;
 use outrigger_store::Tree;
 
+use outrigger_trials::Profiled;
+
 use crate::{
-    Profiled,
     engines::Engines,
     package::{ModelFiles, golden_cases, training_profile},
     signatures,

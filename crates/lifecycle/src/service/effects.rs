@@ -1,24 +1,23 @@
-//! What the machines want done becomes jobs and servables.
+//! Effects of the machines, which become jobs and servables.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::sync::Arc;
 
 use outrigger_core::{
-    Attempt, Failure, ModelKey, Reason, ServableId,
+    Attempt, ModelKey, ServableId,
     fleet::{Effect, Event, TagKey},
     model::{self, Fault},
     tags,
 };
 use outrigger_run::Failed;
 
-use super::{Pull, Service, note_failure};
+use super::{Service, report_failure};
 use crate::{
-    bind,
     courier::Journal,
-    jobs::{Done, Origin, Prepared, disk, gate, prepare, pull},
-    lease::{Live, Servable},
+    jobs::{
+        Done, disk, gate,
+        prepare::{self, Prepared},
+        pull,
+    },
     metrics,
     world::{World, blocking, defect},
 };
@@ -34,11 +33,11 @@ impl Service {
                     "the tag is answered by another version"
                 );
             }
-            Effect::LoadFailed(key, failure) => note_failure(&key, "loading", &failure),
+            Effect::LoadFailed(key, failure) => report_failure(&key, "loading", &failure),
             Effect::Model(key, effect) => self.carry_out_model(key, effect),
             Effect::Engine(engine, message) => {
                 if let Some(courier) = self.couriers.get(&engine) {
-                    courier.send(message, self.journal.clone());
+                    courier.send(message, self.journal.machines());
                 }
             }
         }
@@ -48,14 +47,13 @@ impl Service {
         use model::Effect as E;
         match effect {
             E::Pull(attempt) => self.pull(key, attempt),
-            E::CancelPull(_) => self.cancel_pull(&key),
+            E::CancelPull(_) => self.pulls.cancel(&self.world.origin(&key), &key),
             E::Prepare(attempt) => self.prepare(key, attempt),
             E::Publish(attempt, id) => self.publish_servable(key, attempt, id),
             E::Unpublish(id) => self.unpublish(&key, id),
             E::Check(attempt, id) => self.check(key, attempt, id),
-            E::Route(id, route) => self.route(key, id, route),
-            // The routing table lets go of it when it is published next.
-            E::Withdraw(_) => self.live.get_mut(&key).into_iter().for_each(Live::withdraw),
+            E::Route(id, route) => self.versions.route(key, id, route),
+            E::Withdraw(_) => self.versions.withdraw(&key),
             E::Delete(attempt) => self.delete(key, attempt),
             // The fleet sends these to the engine of the version.
             E::Add(_) | E::Remove(_) => {}
@@ -69,49 +67,21 @@ impl Service {
             move |result| Done::Event(Event::Tag(key, tags::Event::Resolved(attempt, result)))
         };
         self.jobs.start(done.clone()(Err(defect())), async move {
-            let result = pull::resolve(&world, &key.name, &key.tag).await;
-            // That a tag has no canary is normal.
-            let normal =
-                |failure: &Failure| failure.reason == Reason::TagNotFound && key.tag.is_canary();
-            if let Err(failure) = &result
-                && !normal(failure)
-            {
-                tracing::warn!(
-                    model.name = %key.name, model.tag = %key.tag,
-                    reason = %failure.reason, error = %failure.message,
-                    "cannot look the tag up"
-                );
-            }
-            done(result)
+            done(pull::look_up(&world, &key).await)
         });
     }
 
     fn pull(&mut self, key: ModelKey, attempt: Attempt) {
-        let origin = self.origin(&key);
-        if let Some(pull) = self.pulls.get_mut(&origin) {
-            pull.waiting.insert(key, attempt);
+        let origin = self.world.origin(&key);
+        if self.pulls.join(&origin, &key, attempt) {
             return;
         }
         let failed = Done::Pulled { origin: origin.clone(), result: Err(defect()), trees: None };
-        let step = self.step_of(&key);
+        let tracer = &self.world.config.tracer;
+        let step = self.publishing.bring_ups.step_of(&key, &self.fleet, tracer);
         let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone(), step);
         let job = self.jobs.start(failed, pull);
-        self.pulls.insert(origin, Pull { waiting: BTreeMap::from([(key, attempt)]), job });
-    }
-
-    /// Where a version is pulled from.
-    pub(super) fn origin(&self, key: &ModelKey) -> Origin {
-        Origin { digest: key.digest, image: self.world.names.image(&key.name).ok() }
-    }
-
-    fn cancel_pull(&mut self, key: &ModelKey) {
-        let origin = self.origin(key);
-        let Some(pull) = self.pulls.get_mut(&origin) else { return };
-        pull.waiting.remove(key);
-        if pull.waiting.is_empty() {
-            pull.job.abort();
-            self.pulls.remove(&origin);
-        }
+        self.pulls.begin(origin, key, attempt, job);
     }
 
     fn prepare(&mut self, key: ModelKey, attempt: Attempt) {
@@ -126,8 +96,8 @@ impl Service {
     }
 
     fn publish_servable(&mut self, key: ModelKey, attempt: Attempt, id: ServableId) {
-        let (world, journal) = (Arc::clone(&self.world), self.journal.clone());
-        let prepared = self.prepared.get(&key).cloned();
+        let (world, journal) = (Arc::clone(&self.world), self.journal.machines());
+        let prepared = self.versions.prepared.get(&key).cloned();
         let done = {
             let key = key.clone();
             move |result| Done::Event(Event::Model(key, model::Event::Published(attempt, result)))
@@ -149,10 +119,9 @@ impl Service {
     fn check(&mut self, key: ModelKey, attempt: Attempt, id: ServableId) {
         let failed =
             Done::Checked { key: key.clone(), attempt, prepared: None, result: Err(defect()) };
-        let known = self.prepared.get(&key).cloned();
+        let known = self.versions.prepared.get(&key).cloned();
         let world = Arc::clone(&self.world);
-        let recent = self.recent.get(&key.name).map(|recent| recent.requests());
-        let recent = recent.unwrap_or_default();
+        let recent = self.versions.recent_requests(&key.name);
         self.jobs.start(failed, gate::check(world, key, attempt, id, known, recent));
     }
 
@@ -163,29 +132,6 @@ impl Service {
             disk::delete(&world, digest).await;
             done()
         });
-    }
-
-    /// Gives requests the servable: the one that draining leases still hold, so
-    /// that its end is seen only once, else a new one.
-    fn route(&mut self, key: ModelKey, id: ServableId, route: u64) {
-        let held = self.live.get(&key).and_then(|live| live.revive(&id, route));
-        let servable = held.unwrap_or_else(|| {
-            let prepared = self.prepared.get(&key).expect("the gate was passed with it");
-            Arc::new(Servable {
-                key: key.clone(),
-                platform_digest: prepared.platform_digest,
-                engine: prepared.engine.0.clone(),
-                run: bind(&*prepared.engine.1, &id, &prepared.plan),
-                id,
-                plan: Arc::clone(&prepared.plan),
-                profile: prepared.profile.clone(),
-                described: OnceLock::new(),
-                recent: Arc::clone(self.recent.entry(key.name.clone()).or_default()),
-                route: route.into(),
-                drains: Arc::clone(&self.drains),
-            })
-        });
-        self.live.insert(key, Live::new(servable));
     }
 }
 

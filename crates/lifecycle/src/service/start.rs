@@ -1,4 +1,4 @@
-//! What is taken over from an earlier process.
+//! The start: state is taken over from an earlier process.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,9 +8,10 @@ use outrigger_core::{
 };
 use outrigger_run::{Adopted, Engine};
 use outrigger_store::Desired;
+use outrigger_trials::CanaryRecord;
 use tokio::task::spawn_blocking;
 
-use super::{CanaryRecord, Service};
+use super::Service;
 use crate::{Error, jobs::Kept, world::World};
 
 impl Service {
@@ -25,8 +26,8 @@ impl Service {
         let Inherited { legacy, canaries, kept, last } = inherited.unwrap_or_else(|error| {
             std::panic::resume_unwind(error.into_panic());
         })?;
-        self.kept = kept;
-        self.remember_canaries(canaries);
+        self.versions.kept = kept;
+        self.trials.restore(canaries);
         self.fleet =
             build(&self.world, self.fleet.policy().clone(), legacy, last, self.clock.now());
         Ok(())
@@ -61,7 +62,7 @@ fn build(
     fleet
 }
 
-/// What the journal and the store tell, as far as it still holds.
+/// The valid contents of journal and store.
 struct Inherited {
     legacy: Legacy,
     canaries: CanaryRecord,
@@ -118,7 +119,7 @@ fn adopted(engine: &dyn Engine, candidates: Vec<Desired>) -> Result<Vec<Desired>
     Ok(candidates.into_iter().filter(|desired| taken.contains(&desired.servable)).collect())
 }
 
-/// What is known of tags, by their keys.
+/// The values of tags, by their keys.
 fn each_tag<T>(models: BTreeMap<ModelName, BTreeMap<Tag, T>>) -> impl Iterator<Item = (TagKey, T)> {
     models.into_iter().flat_map(|(name, tags)| {
         tags.into_iter().map(move |(tag, value)| (TagKey { name: name.clone(), tag }, value))
