@@ -22,6 +22,7 @@ mod listen;
 mod live;
 mod logs;
 pub mod metrics;
+mod page;
 mod predict;
 mod routing;
 mod run;
@@ -30,7 +31,6 @@ mod security;
 mod supervise;
 mod tls;
 mod trial;
-mod ui;
 mod views;
 mod wiring;
 

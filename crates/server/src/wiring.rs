@@ -10,6 +10,7 @@ use outrigger_lifecycle::{self as lifecycle, Handle};
 use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
 use outrigger_trace::{self as trace, Exporter, Tracer};
+use outrigger_ui as ui;
 use tokio_util::sync::CancellationToken;
 use tonic_health::server::HealthReporter;
 
@@ -26,10 +27,10 @@ use crate::{
     limits::Limit,
     listen::Listener,
     metrics::Exposition,
+    page::{self, Shown},
     predict::Predictor,
     runtimes::Runtimes,
     security::Security,
-    ui,
 };
 
 /// For loads by hand whose caller gives no deadline: pulls take minutes.
@@ -117,9 +118,8 @@ pub(crate) fn connect(
         lifecycle::start(lifecycle_config(config, &tracer), client, store, Arc::new(engine))?
     };
     let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
-    let about = ui::About::new(config);
-    let feed =
-        ui::Feed::new(about, models.clone(), readiness.clone(), exposition.clone(), end.clone());
+    let shown = Shown::new(models.clone(), readiness.clone(), exposition.clone());
+    let feed = ui::Feed::new(page::about(config), models.clone(), Arc::new(shown), end.clone());
     let parts = Parts {
         readiness,
         reporter: HealthReporter::new(),

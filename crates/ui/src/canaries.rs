@@ -25,7 +25,7 @@ const NAME: &str = "canaries";
 
 /// What is told of canaries.
 #[derive(Debug, Default)]
-pub(super) struct Trials {
+pub(crate) struct Trials {
     trials: VecDeque<(Key, Closing)>,
     told: BTreeMap<Key, String>,
     decided: Option<SystemTime>,
@@ -95,7 +95,7 @@ fn bounded(number: f64) -> Option<f64> {
 
 impl Trials {
     /// Notes the bounds as they are; to be called once a second.
-    pub(super) fn note(&mut self, canaries: &Canaries) {
+    pub(crate) fn note(&mut self, canaries: &Canaries) {
         for view in &canaries.canaries {
             let Some(verdict) = &view.verdict else { continue };
             let key = key(&view.model, &view.tag, view.canary);
@@ -119,7 +119,7 @@ impl Trials {
     }
 
     /// What is to be told of canaries now.
-    pub(super) fn topic(&mut self, canaries: &Canaries) -> Topic {
+    pub(crate) fn topic(&mut self, canaries: &Canaries) -> Topic {
         let now: BTreeMap<Key, _> = canaries.canaries.iter().map(keyed).collect();
         let text = |canary: &Canary| serde_json::to_string(canary).unwrap_or_default();
         let texts: BTreeMap<_, _> = now.iter().map(|(key, it)| (key.clone(), text(it))).collect();

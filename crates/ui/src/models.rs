@@ -16,7 +16,7 @@ const NAME: &str = "models";
 
 /// What is told of models.
 #[derive(Default)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     last: Arc<Snapshot>,
     seen: BTreeMap<ModelName, (Arc<ModelView>, Row)>,
     topic: Topic,
@@ -74,7 +74,7 @@ impl Listed {
     /// What is to be told of models now; `meant` is what a request means that
     /// names no version. The work is that of the models that changed, until one
     /// looks different.
-    pub(super) fn topic(
+    pub(crate) fn topic(
         &mut self,
         snapshot: &Arc<Snapshot>,
         meant: impl Fn(&ModelName) -> Selector,
@@ -180,7 +180,7 @@ fn cell(name: &Tag, serving: Option<Digest>, registry: Option<Digest>) -> TagCel
 }
 
 /// The first digits, for people.
-pub(super) fn short_digest(digest: &Digest) -> String {
+pub(crate) fn short_digest(digest: &Digest) -> String {
     digest.hex()[..12].to_owned()
 }
 
