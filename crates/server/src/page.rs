@@ -3,17 +3,19 @@
 use std::io;
 
 use axum::response::Response;
-use outrigger_core::Failure;
-use outrigger_lifecycle::Handle;
+use outrigger_core::{Failure, ModelName};
+use outrigger_lifecycle::{Handle, ModelView};
+use outrigger_proto::outrigger::v1::{ListCanariesResponse, Model};
 use outrigger_ui as ui;
 use serde_json::{Value, json};
 
 use crate::{
+    canary_views,
     config::Config,
     failure,
     health::Readiness,
     metrics::Exposition,
-    views::{History, find, model_json},
+    views::{History, find, model, model_json},
 };
 
 /// The server as the page sees it.
@@ -38,7 +40,15 @@ impl ui::Server for Shown {
         self.exposition.write(to)
     }
 
-    fn model(&self, name: &str) -> Result<Value, Failure> {
+    fn model(&self, name: &ModelName, view: &ModelView) -> Model {
+        model(name, view, History::Included)
+    }
+
+    fn canaries(&self) -> ListCanariesResponse {
+        canary_views::list(&self.models.canaries(), "")
+    }
+
+    fn described(&self, name: &str) -> Result<Value, Failure> {
         let (name, view) = find(&self.models, name)?;
         let default = self.models.default_selector(&name).to_string();
         let model = model_json(&name, &view, History::Included);

@@ -32,7 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ui",
         ],
     ),
-    ("ui", &["core", "lifecycle"]),
+    ("ui", &["core", "proto", "lifecycle"]),
     ("engine", &["proto", "net"]),
     ("tools", &["proto", "core", "features", "canary", "oci", "store", "backend", "lifecycle"]),
     ("bench", &["proto", "core", "features", "backend"]),

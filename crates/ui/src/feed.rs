@@ -10,6 +10,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, stream};
 use outrigger_lifecycle::Handle;
+use outrigger_proto::outrigger::v1::ListCanariesResponse;
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
     task::spawn_blocking,
@@ -112,9 +113,10 @@ impl Feed {
             if self.0.end.run_until_cancelled(woken).await.is_none() {
                 return Ok(());
             }
-            state.read(&self.0).await;
+            let canaries = self.0.server.canaries();
+            state.read(&self.0, &canaries).await;
             if self.0.news.receiver_count() > 0 {
-                self.0.news.send_replace(state.news(&self.0));
+                self.0.news.send_replace(state.news(&self.0, &canaries));
             }
         }
     }
@@ -133,8 +135,8 @@ struct State {
 }
 
 impl State {
-    async fn read(&mut self, shared: &Shared) {
-        self.trials.note(&shared.models.canaries());
+    async fn read(&mut self, shared: &Shared, canaries: &ListCanariesResponse) {
+        self.trials.note(canaries);
         let now = Instant::now();
         if self.read.is_some_and(|(_, due)| now < due) {
             return;
@@ -153,14 +155,16 @@ impl State {
         self.read = Some((now, now + pause - TELL_EVERY / 4));
     }
 
-    fn news(&mut self, shared: &Shared) -> News {
+    fn news(&mut self, shared: &Shared, canaries: &ListCanariesResponse) -> News {
         let snapshot = shared.models.models();
         let not_ready = shared.server.not_ready();
         let overview =
             overview::topic(&self.overview, &shared.about, not_ready, &snapshot, &self.figures);
         self.overview = overview.clone();
-        let models = self.listed.topic(&snapshot, |name| shared.models.default_selector(name));
-        let canaries = self.trials.topic(&shared.models.canaries());
+        let models = self.listed.topic(&snapshot, |name, view| {
+            (shared.server.model(name, view), shared.models.default_selector(name))
+        });
+        let canaries = self.trials.topic(canaries);
         let topics = [overview, models, canaries, self.traffic.topic()];
         News { made: Some(Instant::now()), topics }
     }

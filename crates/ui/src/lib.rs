@@ -25,7 +25,9 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
     routing::get,
 };
-use outrigger_core::{Failure, Reason};
+use outrigger_core::{Failure, ModelName, Reason};
+use outrigger_lifecycle::ModelView;
+use outrigger_proto::outrigger::v1::{ListCanariesResponse, Model};
 use serde_json::Value;
 
 pub use self::{feed::Feed, figures::metrics, overview::About};
@@ -42,11 +44,17 @@ pub trait Server: Send + Sync + 'static {
     /// Those of the writer.
     fn write_metrics(&self, to: &mut dyn io::Write) -> io::Result<()>;
 
-    /// A model with the history of its versions, as JSON.
+    /// A model in the form of `outrigger.v1`, with the history of its versions.
+    fn model(&self, name: &ModelName, view: &ModelView) -> Model;
+
+    /// All canaries and decisions in the form of `outrigger.v1`, without features.
+    fn canaries(&self) -> ListCanariesResponse;
+
+    /// The JSON of one model's own page.
     ///
     /// # Errors
     /// The name is invalid, or no such model is known.
-    fn model(&self, name: &str) -> Result<Value, Failure>;
+    fn described(&self, name: &str) -> Result<Value, Failure>;
 
     /// The HTTP response for a failure.
     fn failed(&self, failure: &Failure) -> Response;
@@ -84,7 +92,7 @@ async fn events(State(feed): State<Feed>) -> Response {
 /// A model with the history of its versions.
 async fn model(State(feed): State<Feed>, name: Result<Path<String>, PathRejection>) -> Response {
     let server = feed.server();
-    match name.map_err(|error| unreadable(&error)).and_then(|Path(name)| server.model(&name)) {
+    match name.map_err(|error| unreadable(&error)).and_then(|Path(name)| server.described(&name)) {
         Ok(model) => Json(model).into_response(),
         Err(failure) => server.failed(&failure),
     }

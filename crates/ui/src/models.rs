@@ -6,8 +6,9 @@ use std::{
     time::SystemTime,
 };
 
-use outrigger_core::{Digest, ModelName, Selector, Stage, Tag};
-use outrigger_lifecycle::{FailureView, ModelView, Snapshot, VersionView};
+use outrigger_core::{ModelName, Selector};
+use outrigger_lifecycle::{ModelView, Snapshot};
+use outrigger_proto::outrigger::v1::{Failure, Model, ModelVersion, Tag, model_version::State};
 use serde::Serialize;
 
 use super::{overview::milliseconds, topic::Topic};
@@ -30,8 +31,8 @@ struct Row {
     image: String,
     /// What the row is about: what is answered, or what should be.
     digest: Option<String>,
-    state: &'static str,
-    activity: &'static str,
+    state: String,
+    activity: String,
     /// When it got into this state, milliseconds since 1970.
     since: Option<u64>,
     /// Of all versions on disk.
@@ -53,7 +54,7 @@ struct TagCell {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct FailureCell {
-    reason: &'static str,
+    reason: String,
     message: String,
     permanent: bool,
 }
@@ -71,13 +72,13 @@ struct Whole<'a> {
 }
 
 impl Listed {
-    /// What is to be told of models now; `meant` is what a request means that
-    /// names no version. The work is that of the models that changed, until one
-    /// looks different.
+    /// The present list. `look` gives a model as the API shows it, and the version
+    /// that a request gets which names none. The work is that of the models that
+    /// changed, until a row differs.
     pub(crate) fn topic(
         &mut self,
         snapshot: &Arc<Snapshot>,
-        meant: impl Fn(&ModelName) -> Selector,
+        look: impl Fn(&ModelName, &ModelView) -> (Model, Selector),
     ) -> Topic {
         if Arc::ptr_eq(&self.last, snapshot) && !self.topic.is_new() {
             return self.topic.clone();
@@ -89,7 +90,8 @@ impl Listed {
             let row = match old {
                 Some(old) if last.is_some_and(|last| Arc::ptr_eq(&last, view)) => old,
                 old => {
-                    let row = row(name, view, &meant(name));
+                    let (model, selector) = look(name, view);
+                    let row = row(&model, &view.image, &selector);
                     if old.as_ref() != Some(&row) {
                         changed.insert(name);
                     }
@@ -111,85 +113,101 @@ impl Listed {
     }
 }
 
-fn row(name: &ModelName, view: &ModelView, selector: &Selector) -> Row {
-    let version = headline(view, selector);
+fn row(model: &Model, image: &str, selector: &Selector) -> Row {
+    let version = headline(model, selector);
     Row {
-        name: name.to_string(),
-        image: view.image.clone(),
-        digest: version.map(|version| version.digest.to_string()),
-        state: version.map_or(Stage::New, |version| version.stage).as_str(),
-        activity: version.map_or("", |version| version.activity),
+        name: model.name.clone(),
+        image: image.to_owned(),
+        digest: version.map(|version| version.digest.clone()),
+        state: word(version.map_or(State::New, ModelVersion::state)),
+        activity: version.map(|version| version.activity.clone()).unwrap_or_default(),
         since: version.and_then(since).map(milliseconds),
-        size_bytes: view.versions.values().map(|version| version.size_bytes).sum(),
-        memory_bytes: in_engine(view).map(|version| version.size_bytes).sum(),
-        versions: view.versions.len(),
-        tags: view.tags.iter().map(|(name, tag)| cell(name, tag.serving, tag.registry)).collect(),
-        failure: failure(view, version, selector).map(told),
+        size_bytes: model.versions.iter().map(|version| version.size_bytes).sum(),
+        memory_bytes: in_engine(model).map(|version| version.size_bytes).sum(),
+        versions: model.versions.len(),
+        tags: model.tags.iter().map(cell).collect(),
+        failure: failure(model, version, selector).map(told),
     }
 }
 
-fn in_engine(view: &ModelView) -> impl Iterator<Item = &VersionView> {
-    view.versions.values().filter(|version| version.stage >= Stage::Loaded)
+/// A state as the API's JSON has it.
+fn word(state: State) -> String {
+    state.as_str_name().trim_start_matches("STATE_").to_lowercase()
+}
+
+fn in_engine(model: &Model) -> impl Iterator<Item = &ModelVersion> {
+    model.versions.iter().filter(|version| version.state() >= State::Loaded)
 }
 
 /// The version that answers, else the one that should, else the latest.
-fn headline<'a>(view: &'a ModelView, selector: &Selector) -> Option<&'a VersionView> {
+fn headline<'a>(model: &'a Model, selector: &Selector) -> Option<&'a ModelVersion> {
     let meant = match selector {
-        Selector::Digest(digest) => Some(*digest),
-        Selector::Tag(tag) => view.tags.get(tag).and_then(|tag| tag.serving.or(tag.registry)),
+        Selector::Digest(digest) => Some(digest.to_string()),
+        Selector::Tag(_) => tag(model, selector).and_then(|tag| {
+            [&tag.serving_digest, &tag.registry_digest]
+                .into_iter()
+                .find(|it| !it.is_empty())
+                .cloned()
+        }),
     };
-    let named = meant.and_then(|digest| view.versions.get(&digest));
-    named.or_else(|| view.versions.values().max_by_key(|version| (version.stage, since(version))))
+    let versions = || model.versions.iter();
+    let named = meant.and_then(|digest| versions().find(|version| version.digest == digest));
+    named.or_else(|| versions().max_by_key(|version| (version.state(), since(version))))
 }
 
-fn since(version: &VersionView) -> Option<SystemTime> {
-    version.history.last().map(|transition| transition.at)
-}
-
-/// What went wrong with the version, else with the look-up of its tag, else with
-/// another version.
-fn failure<'a>(
-    view: &'a ModelView,
-    version: Option<&'a VersionView>,
-    selector: &Selector,
-) -> Option<&'a FailureView> {
-    let tag = match selector {
-        Selector::Tag(tag) => view.tags.get(tag),
+fn tag<'a>(model: &'a Model, selector: &Selector) -> Option<&'a Tag> {
+    match selector {
+        Selector::Tag(name) => model.tags.iter().find(|tag| tag.name == name.as_str()),
         Selector::Digest(_) => None,
-    };
+    }
+}
+
+fn since(version: &ModelVersion) -> Option<SystemTime> {
+    SystemTime::try_from(version.history.last()?.at?).ok()
+}
+
+/// The failure of the version, else that of its tag's look-up, else that of another
+/// version.
+fn failure<'a>(
+    model: &'a Model,
+    version: Option<&'a ModelVersion>,
+    selector: &Selector,
+) -> Option<&'a Failure> {
     let own = version.and_then(|version| version.failure.as_ref());
-    let looked_up = || tag.and_then(|tag| tag.failure.as_ref());
-    let others = || view.versions.values().find_map(|version| version.failure.as_ref());
+    let looked_up = || tag(model, selector).and_then(|tag| tag.failure.as_ref());
+    let others = || model.versions.iter().find_map(|version| version.failure.as_ref());
     own.or_else(looked_up).or_else(others)
 }
 
-fn told(view: &FailureView) -> FailureCell {
+fn told(failure: &Failure) -> FailureCell {
     FailureCell {
-        reason: view.failure.reason.as_str(),
-        message: view.failure.message.clone(),
-        permanent: view.permanent,
+        reason: failure.reason.clone(),
+        message: failure.message.clone(),
+        permanent: failure.permanent,
     }
 }
 
-fn cell(name: &Tag, serving: Option<Digest>, registry: Option<Digest>) -> TagCell {
+fn cell(tag: &Tag) -> TagCell {
+    let Tag { name, serving_digest: serving, registry_digest: registry, .. } = tag;
     TagCell {
-        name: name.to_string(),
-        digest: serving.map(|digest| digest.to_string()),
-        behind: registry.is_some() && registry != serving,
+        name: name.clone(),
+        digest: Some(serving).filter(|digest| !digest.is_empty()).cloned(),
+        behind: !registry.is_empty() && registry != serving,
     }
 }
 
-/// The first digits, for people.
-pub(crate) fn short_digest(digest: &Digest) -> String {
-    digest.hex()[..12].to_owned()
+/// The first digits of a digest, for people.
+pub(crate) fn short_digest(digest: &str) -> String {
+    let hex = digest.split_once(':').map_or(digest, |(_, hex)| hex);
+    hex.chars().take(12).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use outrigger_core::{Failure, Reason};
-    use outrigger_lifecycle::TagView;
+    use outrigger_core::{Digest, Stage};
+    use outrigger_lifecycle::VersionView;
 
     use super::*;
 
@@ -197,60 +215,76 @@ mod tests {
         Digest::of(text.as_bytes())
     }
 
-    fn version(digest: Digest, stage: Stage, reason: Option<Reason>) -> VersionView {
-        let failure = |reason| FailureView {
-            failure: Failure::new(reason, "why"),
-            at: UNIX_EPOCH,
-            permanent: true,
-            retry_at: None,
-        };
-        VersionView {
-            digest,
-            platform_digest: None,
-            stage,
-            activity: "idle",
-            servable: None,
-            size_bytes: 1,
-            last_used_at: None,
-            failure: reason.map(failure),
-            history: Vec::new(),
-            replayed: None,
-        }
-    }
-
-    fn model(serving: &str, registry: &str, versions: Vec<VersionView>) -> Arc<ModelView> {
-        let tag = TagView {
-            serving: Some(digest(serving)),
-            registry: Some(digest(registry)),
-            ..TagView::default()
-        };
-        Arc::new(ModelView {
-            tags: [("latest".parse().unwrap(), tag)].into(),
-            versions: versions.into_iter().map(|it| (it.digest, it)).collect(),
-            ..ModelView::default()
-        })
-    }
-
     fn latest() -> Selector {
         Selector::Tag("latest".parse().unwrap())
     }
 
+    fn version(text: &str, state: State, reason: Option<&str>) -> ModelVersion {
+        let failure = |reason: &str| Failure {
+            reason: reason.to_owned(),
+            message: "why".to_owned(),
+            permanent: true,
+            ..Failure::default()
+        };
+        ModelVersion {
+            digest: digest(text).to_string(),
+            state: state.into(),
+            size_bytes: 1,
+            failure: reason.map(failure),
+            ..ModelVersion::default()
+        }
+    }
+
     #[test]
     fn a_row_is_about_what_answers_and_tells_what_stands_in_the_way() {
-        let old = version(digest("old"), Stage::Available, None);
-        let new = version(digest("new"), Stage::Downloaded, Some(Reason::GoldenMismatch));
-        let view = model("old", "new", vec![old, new]);
-        let row = row(&"churn".parse().unwrap(), &view, &latest());
-        assert_eq!((row.state, row.digest), ("available", Some(digest("old").to_string())));
+        let old = version("old", State::Available, None);
+        let new = version("new", State::Downloaded, Some("GOLDEN_MISMATCH"));
+        let tag = Tag {
+            name: "latest".to_owned(),
+            serving_digest: old.digest.clone(),
+            registry_digest: new.digest.clone(),
+            ..Tag::default()
+        };
+        let (tags, versions) = (vec![tag], vec![old, new]);
+        let row = row(&Model { name: "churn".to_owned(), tags, versions }, "", &latest());
+        assert_eq!((&*row.state, row.digest), ("available", Some(digest("old").to_string())));
         assert_eq!(row.failure.unwrap().reason, "GOLDEN_MISMATCH");
         assert!(row.tags[0].behind);
         assert_eq!((row.versions, row.size_bytes), (2, 2));
         assert_eq!(row.memory_bytes, 1, "only what is in the engine");
     }
 
+    /// A model with a version in that stage.
+    fn model(stage: Stage) -> Arc<ModelView> {
+        let version = VersionView {
+            digest: digest("a"),
+            platform_digest: None,
+            stage,
+            activity: "idle",
+            servable: None,
+            size_bytes: 1,
+            last_used_at: None,
+            failure: None,
+            history: Vec::new(),
+            replayed: None,
+        };
+        let versions = [(version.digest, version)].into();
+        Arc::new(ModelView { versions, ..ModelView::default() })
+    }
+
+    /// A model as the API shows it, as far as this test changes it.
+    fn look(name: &ModelName, view: &ModelView) -> (Model, Selector) {
+        let versions = view.versions.values().map(|view| {
+            let state = if view.stage == Stage::New { State::New } else { State::Available };
+            let last_used_at = view.last_used_at.map(Into::into);
+            ModelVersion { last_used_at, ..version("a", state, None) }
+        });
+        let (name, versions) = (name.to_string(), versions.collect());
+        (Model { name, versions, ..Model::default() }, latest())
+    }
+
     #[test]
     fn only_rows_that_look_different_are_told_again() {
-        let up = || model("a", "a", vec![version(digest("a"), Stage::Available, None)]);
         let snapshot = |models: &[(&str, &Arc<ModelView>)]| {
             let model =
                 |&(name, view): &(&str, &Arc<ModelView>)| (name.parse().unwrap(), Arc::clone(view));
@@ -260,19 +294,18 @@ mod tests {
         let mut listed = Listed::default();
         let mut told = 0;
         let mut tell = |snapshot| {
-            let topic = listed.topic(&snapshot, |_| latest());
+            let topic = listed.topic(&snapshot, look);
             let bytes = topic.tell(&mut told)?;
             Some(String::from_utf8(bytes.to_vec()).unwrap())
         };
-        let (one, two) = (up(), up());
+        let (one, two) = (model(Stage::Available), model(Stage::Available));
         let first = tell(snapshot(&[("one", &one), ("two", &two)])).unwrap();
         assert!(first.starts_with("event: models\n") && first.contains("one"), "{first}");
-        // Used since: nothing that the list shows.
+        // A later use changes nothing that the list shows.
         let mut used = ModelView::clone(&two);
         used.versions.values_mut().for_each(|it| it.last_used_at = Some(UNIX_EPOCH));
         assert_eq!(tell(snapshot(&[("one", &one), ("two", &Arc::new(used))])), None);
-        let down = model("a", "a", vec![version(digest("a"), Stage::New, None)]);
-        let step = tell(snapshot(&[("two", &down)])).unwrap();
+        let step = tell(snapshot(&[("two", &model(Stage::New))])).unwrap();
         assert!(step.starts_with("event: models-step\n"), "{step}");
         assert!(step.contains(r#""gone":["one"]"#) && step.contains(r#""name":"two""#), "{step}");
     }
