@@ -50,7 +50,7 @@ impl Default for Policy {
             absent_grace: Duration::from_secs(5),
             stuck_after: Duration::from_secs(30),
             forget_after: Duration::from_secs(30),
-            max_unproven: 1000,
+            max_unproven: 256,
         }
     }
 }

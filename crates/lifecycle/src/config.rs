@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outrigger_canary::Layer;
-use outrigger_core::{Digest, ModelName, Tag};
+use outrigger_core::{Backoff, Digest, ModelName, Policy, Tag};
 use outrigger_trace::Tracer;
 
 use crate::Signed;
@@ -104,22 +104,24 @@ pub struct Watch {
     pub gate_timeout: Duration,
 }
 
+/// Times and limits that the machines know are those of [`Policy`].
 impl Default for Config {
     fn default() -> Self {
+        let policy = Policy::default();
         Self {
             images: Images {
                 repository: None,
                 allowed: Vec::new(),
                 signatures: Vec::new(),
                 default_tag: "latest".parse().expect("a valid tag"),
-                poll_interval: Duration::from_secs(30),
+                poll_interval: policy.poll_interval,
             },
             models: Vec::new(),
-            idle_ttl: Duration::from_secs(30 * 60),
-            retain: Duration::from_secs(7 * 24 * 3600),
+            idle_ttl: policy.idle_ttl,
+            retain: policy.retain,
             pull_concurrency: 4,
             layer_concurrency: 4,
-            max_unproven: 256,
+            max_unproven: policy.max_unproven,
             retry: Retry::default(),
             engine: Watch::default(),
             canary: CanaryDefaults::default(),
@@ -136,17 +138,19 @@ impl Default for CanaryDefaults {
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { first: Duration::from_millis(500), most: Duration::from_secs(60) }
+        let Backoff { first, most } = Backoff::default();
+        Self { first, most }
     }
 }
 
 impl Default for Watch {
     fn default() -> Self {
+        let policy = Policy::default();
         Self {
-            busy: Duration::from_millis(100),
-            steady: Duration::from_secs(1),
-            patience: Duration::from_secs(5),
-            reload_limit: Duration::from_secs(600),
+            busy: policy.busy_probe,
+            steady: policy.steady_probe,
+            patience: policy.patience,
+            reload_limit: policy.reload_limit,
             gate_timeout: Duration::from_secs(30),
         }
     }

@@ -307,6 +307,27 @@ fn allowed(config: &Config) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// Other crates have defaults for their own tests and for the commands beside
+    /// `serve`, such as `validate`: they must refuse what the server refuses.
+    #[test]
+    fn parts_default_to_what_the_configuration_defaults_to() {
+        let config = Config::default();
+        assert_eq!(limits(&config), Limits::default());
+        let (ours, theirs) = (store_config(&config), store::Config::new("/tmp"));
+        assert_eq!((ours.limits, ours.max_size), (theirs.limits, theirs.max_size));
+        let idle = oci_config(&config.images).timeouts.idle;
+        assert_eq!(idle, oci::Timeouts::default().idle);
+        let (ours, theirs) = (engine_config(&config), backend::Config::new(""));
+        assert_eq!(ours.connections, theirs.connections);
+        assert_eq!(ours.max_in_flight, theirs.max_in_flight);
+        let theirs = lifecycle::Config::default();
+        let ours = lifecycle_config(&config, &Tracer::off());
+        assert_eq!((ours.idle_ttl, ours.retain), (theirs.idle_ttl, theirs.retain));
+        assert_eq!(ours.images.poll_interval, theirs.images.poll_interval);
+        assert_eq!(ours.images.default_tag, theirs.images.default_tag);
+        assert_eq!(ours.canary, theirs.canary);
+    }
+
     #[test]
     fn without_a_list_only_what_is_configured_may_be_pulled() {
         let file = "images: {repository: r.example/team}\n\
