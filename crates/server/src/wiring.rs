@@ -18,7 +18,6 @@ use crate::{
     Error,
     admission::Admission,
     auth,
-    call::Surface,
     config::{Config, Images},
     grpc::{self, Access, Canaries, Models, Serving},
     guard::Guard,
@@ -149,8 +148,8 @@ impl Surfaces {
         let admission = Admission::new(server.max_in_flight, server.max_waiting);
         let per_caller = Limit::new(config.limits.per_caller, "one caller");
         let per_model = Limit::new(config.limits.per_model, "one model");
-        let rules = |surface, default_deadline, stop: &CancellationToken| Guard {
-            surface,
+        let rules = |front, default_deadline, stop: &CancellationToken| Guard {
+            front,
             default_deadline,
             auth: parts.security.auth.clone(),
             admission: admission.clone(),
@@ -171,20 +170,20 @@ impl Surfaces {
                 predictor.clone(),
                 told(Access::Read),
                 &parts.reporter,
-                rules(Surface::Grpc, deadline, &parts.drain),
+                rules(&grpc::FRONT, deadline, &parts.drain),
                 most,
             ),
             http: http::routes(
                 predictor,
                 parts.models.clone(),
-                rules(Surface::Http, deadline, &parts.drain),
+                rules(&http::FRONT, deadline, &parts.drain),
                 most,
             ),
             health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
             admin: grpc::admin(
                 told(Access::Change),
                 &parts.reporter,
-                rules(Surface::Grpc, ADMIN_DEADLINE, &parts.end),
+                rules(&grpc::FRONT, ADMIN_DEADLINE, &parts.end),
             )
             .merge(auth::readers(ui::routes(parts.feed.clone()), &parts.security.auth)),
         }

@@ -15,7 +15,7 @@ use super::{overview::milliseconds, topic::Topic};
 
 const NAME: &str = "models";
 
-/// What is told of models.
+/// The list of models, and its revisions.
 #[derive(Default)]
 pub(crate) struct Listed {
     last: Arc<Snapshot>,
@@ -29,15 +29,15 @@ pub(crate) struct Listed {
 struct Row {
     name: String,
     image: String,
-    /// What the row is about: what is answered, or what should be.
+    /// The version that the row describes: the one that answers, or that should.
     digest: Option<String>,
     state: String,
     activity: String,
     /// When it got into this state, milliseconds since 1970.
     since: Option<u64>,
-    /// Of all versions on disk.
+    /// Bytes on disk, of all versions.
     size_bytes: u64,
-    /// Of those in the engine: what they take of its memory, as far as files tell.
+    /// Bytes of the versions in the engine, an estimate of the memory they take there.
     memory_bytes: u64,
     versions: usize,
     tags: Vec<TagCell>,
@@ -59,7 +59,7 @@ struct FailureCell {
     permanent: bool,
 }
 
-/// What has changed.
+/// The rows that have changed.
 #[derive(Serialize)]
 struct Step<'a> {
     models: Vec<&'a Row>,
