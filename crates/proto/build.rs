@@ -4,6 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 use tonic_build::manual;
+use tonic_prost_build::Builder;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -21,7 +22,7 @@ fn main() -> Result<()> {
     fs::write(out.join("outrigger.v1.bin"), public.encode_to_vec())?;
 
     let all = protox::compile(PUBLIC.iter().chain(&ENGINE), [&root])?;
-    tonic_prost_build::configure()
+    shown(tonic_prost_build::configure())
         .build_transport(false)
         .bytes(".tensorflow")
         .bytes(".outrigger.v1.Matrix")
@@ -30,6 +31,67 @@ fn main() -> Result<()> {
 
     manual::Builder::new().build_transport(false).compile(&[outrigger_raw(), engine_raw()]);
     Ok(())
+}
+
+/// Messages that serialise as JSON, with the messages nested in them.
+const SHOWN: [&str; 10] = [
+    "Model",
+    "Tag",
+    "TagCanary",
+    "ModelVersion",
+    "Replay",
+    "Failure",
+    "Transition",
+    "Canary",
+    "CanaryVerdict",
+    "CanaryDecision",
+];
+
+/// Functions of `shown.rs`, and the fields that they serialise.
+const SHOWN_BY: [(&str, &[&str]); 7] = [
+    (
+        "text",
+        &[
+            "Tag.serving_digest",
+            "Tag.registry_digest",
+            "ModelVersion.platform_digest",
+            "ModelVersion.servable",
+            "Replay.failure",
+            "Canary.live_digest",
+            "CanaryDecision.live_digest",
+        ],
+    ),
+    ("number", &["ModelVersion.servable_version"]),
+    (
+        "time",
+        &[
+            "Tag.checked_at",
+            "ModelVersion.last_used_at",
+            "Failure.at",
+            "Failure.retry_at",
+            "Transition.at",
+            "CanaryDecision.at",
+        ],
+    ),
+    ("seconds", &["Replay.took", "Canary.elapsed"]),
+    ("state", &["ModelVersion.state", "Transition.from", "Transition.to"]),
+    ("phase", &["TagCanary.phase", "Canary.phase"]),
+    ("outcome", &["CanaryDecision.outcome"]),
+];
+
+/// Lets the messages serialise as the HTTP surface shows them.
+fn shown(mut builder: Builder) -> Builder {
+    for message in SHOWN {
+        let path = format!(".outrigger.v1.{message}");
+        builder = builder.message_attribute(path, "#[derive(serde::Serialize)]");
+    }
+    for (by, fields) in SHOWN_BY {
+        let attribute = format!("#[serde(serialize_with = \"crate::shown::{by}\")]");
+        for field in fields {
+            builder = builder.field_attribute(format!(".outrigger.v1.{field}"), &attribute);
+        }
+    }
+    builder.field_attribute(".outrigger.v1.Replay.took", "#[serde(rename = \"took_seconds\")]")
 }
 
 /// The prediction service again with undecoded messages, for servers that read

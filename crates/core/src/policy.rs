@@ -13,23 +13,9 @@ pub struct Policy {
     pub backoff: Backoff,
     /// How often a followed tag is looked up.
     pub poll_interval: Duration,
-    /// Between looks at the engine while something is pending.
-    pub busy_probe: Duration,
-    /// Between looks at the engine while nothing is.
-    pub steady_probe: Duration,
     /// Requests wait this long for an engine that does not answer, and for what
     /// failed only when it is tried again this soon.
     pub patience: Duration,
-    /// A reload that was not answered may be repeated after this time, when the
-    /// engine shows no sign of having finished it.
-    pub reload_limit: Duration,
-    /// A version that was dropped from the configuration and that the engine
-    /// never mentioned is taken to be gone after this time: longer than the
-    /// engine's file system poll (1 s) and a turn of its manager.
-    pub absent_grace: Duration,
-    /// A version the engine does not mention this long after it took the
-    /// configuration makes us push once more.
-    pub stuck_after: Duration,
     /// A failure of something that never worked is remembered this long.
     pub forget_after: Duration,
     /// Tags and digests that never worked, known at the same time.
@@ -43,14 +29,9 @@ impl Default for Policy {
             retain: Duration::from_secs(7 * 24 * 3600),
             backoff: Backoff::default(),
             poll_interval: Duration::from_secs(30),
-            busy_probe: Duration::from_millis(100),
-            steady_probe: Duration::from_secs(1),
             patience: Duration::from_secs(5),
-            reload_limit: Duration::from_secs(600),
-            absent_grace: Duration::from_secs(5),
-            stuck_after: Duration::from_secs(30),
             forget_after: Duration::from_secs(30),
-            max_unproven: 1000,
+            max_unproven: 256,
         }
     }
 }

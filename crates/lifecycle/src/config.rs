@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use outrigger_core::{Digest, EngineId, ModelName, Tag};
+use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Tag};
 use outrigger_trace::Tracer;
 use outrigger_trials::CanaryDefaults;
 
@@ -97,22 +97,24 @@ pub struct Watch {
     pub gate_timeout: Duration,
 }
 
+/// Times and limits that the machines know are those of [`Policy`].
 impl Default for Config {
     fn default() -> Self {
+        let policy = Policy::default();
         Self {
             images: Images {
                 repository: None,
                 allowed: Vec::new(),
                 signatures: Vec::new(),
                 default_tag: "latest".parse().expect("a valid tag"),
-                poll_interval: Duration::from_secs(30),
+                poll_interval: policy.poll_interval,
             },
             models: Vec::new(),
-            idle_ttl: Duration::from_secs(30 * 60),
-            retain: Duration::from_secs(7 * 24 * 3600),
+            idle_ttl: policy.idle_ttl,
+            retain: policy.retain,
             pull_concurrency: 4,
             layer_concurrency: 4,
-            max_unproven: 256,
+            max_unproven: policy.max_unproven,
             retry: Retry::default(),
             engine: Watch::default(),
             canary: CanaryDefaults::default(),
@@ -123,12 +125,14 @@ impl Default for Config {
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { first: Duration::from_millis(500), most: Duration::from_secs(60) }
+        let Backoff { first, most } = Backoff::default();
+        Self { first, most }
     }
 }
 
 impl Default for Watch {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(5), gate_timeout: Duration::from_secs(30) }
+        let patience = Policy::default().patience;
+        Self { patience, gate_timeout: Duration::from_secs(30) }
     }
 }

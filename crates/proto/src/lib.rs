@@ -1,10 +1,12 @@
-//! Generated wire types, and nothing else: `outrigger.v1`, and the subsets of
-//! TensorFlow and TensorFlow Serving that Outrigger speaks.
+//! Generated wire types: `outrigger.v1`, and the subsets of TensorFlow and
+//! TensorFlow Serving that Outrigger speaks. The messages of `outrigger.v1` that
+//! describe models and canaries serialise as the JSON of the HTTP surface.
 //!
 //! The comments in `proto/` are the reference for every type here.
 #![allow(missing_docs, unreachable_pub, clippy::all)]
 
 pub mod raw;
+mod shown;
 
 /// Outrigger's public interface, `outrigger.v1`.
 pub mod outrigger {

@@ -21,17 +21,6 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// What the path of a request changes, if it does.
-    pub(crate) fn of(path: &str) -> Option<Self> {
-        match path {
-            "/outrigger.v1.ModelService/LoadModel" => Some(Self::Load),
-            "/outrigger.v1.ModelService/UnloadModel" => Some(Self::Unload),
-            "/outrigger.v1.CanaryService/PromoteCanary" => Some(Self::Promote),
-            "/outrigger.v1.CanaryService/AbortCanary" => Some(Self::Abort),
-            _ => None,
-        }
-    }
-
     const fn as_str(self) -> &'static str {
         match self {
             Self::Load => "load",

@@ -19,16 +19,11 @@ use outrigger_core::{Failure, Reason};
 
 pub(crate) use self::tokens::TokenFiles;
 use crate::{
-    call::Method,
     caller::{Caller, Identity, Peer},
     config::{self, CallerName, Right, Rights},
     failure,
     live::Live,
 };
-
-/// gRPC services that follow protocols of their own and tell no secrets: probes ask
-/// the one, tools the other before they can ask for anything.
-const OPEN: [&str; 2] = ["/grpc.health.v1.Health/", "/grpc.reflection."];
 
 /// The rules of who may do what. Clones share them.
 #[derive(Clone)]
@@ -89,17 +84,6 @@ impl Rules {
         let Some(identity) = identity else { return self.anonymous };
         let own = self.callers.get(identity.as_str()).copied().unwrap_or_default();
         own.and(self.known).and(self.anonymous)
-    }
-}
-
-/// The right that a call takes; `None`: it is open to all. What is not known to be
-/// open takes the right to read.
-pub(crate) fn needed(method: Method, path: &str) -> Option<Right> {
-    match method {
-        Method::Predict | Method::BatchPredict | Method::Explain => Some(Right::Predict),
-        Method::Models | Method::Canaries => Some(Right::Read),
-        Method::Other if OPEN.iter().any(|service| path.starts_with(service)) => None,
-        Method::Other => Some(Right::Read),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     admission::Place,
     caller::{Caller, Party},
     failure,
+    front::{Front, Method},
     limits::Share,
     metrics::{self, ServedAs, Stage},
 };
@@ -25,7 +26,7 @@ pub(crate) struct Call(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    surface: Surface,
+    front: &'static Front,
     method: Method,
     started: Instant,
     deadline: Instant,
@@ -50,112 +51,23 @@ struct Told {
     message: OnceLock<String>,
 }
 
-/// What carries a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Surface {
-    Grpc,
-    Http,
-}
-
-/// What a call wants, as coarsely as it is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Method {
-    Predict,
-    BatchPredict,
-    Explain,
-    Models,
-    Canaries,
-    Other,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Answered,
     Failed(Reason),
 }
 
-impl Surface {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Grpc => "grpc",
-            Self::Http => "http",
-        }
-    }
-}
-
-impl Method {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Predict,
-        Self::BatchPredict,
-        Self::Explain,
-        Self::Models,
-        Self::Canaries,
-        Self::Other,
-    ];
-
-    /// The method that a request path asks for on a surface.
-    pub(crate) fn of(surface: Surface, path: &str) -> Self {
-        match surface {
-            Surface::Grpc => Self::of_grpc(path),
-            Surface::Http if path == "/v1/predict" => Self::Predict,
-            Surface::Http if path.starts_with("/v1/models") => Self::Models,
-            Surface::Http => Self::Other,
-        }
-    }
-
-    fn of_grpc(path: &str) -> Self {
-        match path {
-            "/outrigger.v1.PredictionService/Predict" => Self::Predict,
-            "/outrigger.v1.PredictionService/BatchPredict" => Self::BatchPredict,
-            "/outrigger.v1.PredictionService/Explain" => Self::Explain,
-            path if path.starts_with("/outrigger.v1.ModelService/") => Self::Models,
-            path if path.starts_with("/outrigger.v1.CanaryService/") => Self::Canaries,
-            _ => Self::Other,
-        }
-    }
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Predict => "predict",
-            Self::BatchPredict => "batch_predict",
-            Self::Explain => "explain",
-            Self::Models => "models",
-            Self::Canaries => "canaries",
-            Self::Other => "other",
-        }
-    }
-
-    /// The name of its spans: one of few, whatever callers ask for.
-    pub(crate) const fn span(self, surface: Surface) -> &'static str {
-        match (surface, self) {
-            (Surface::Grpc, Self::Predict) => "outrigger.v1.PredictionService/Predict",
-            (Surface::Grpc, Self::BatchPredict) => "outrigger.v1.PredictionService/BatchPredict",
-            (Surface::Grpc, Self::Explain) => "outrigger.v1.PredictionService/Explain",
-            (Surface::Http, Self::Predict) => "POST /v1/predict",
-            (Surface::Http, Self::Models) => "GET /v1/models",
-            (_, Self::Models) => "outrigger.v1.ModelService",
-            (_, Self::Canaries) => "outrigger.v1.CanaryService",
-            (_, method) => method.as_str(),
-        }
-    }
-
-    /// Whether it computes, and so counts against the limit of such calls.
-    pub(crate) const fn computes(self) -> bool {
-        matches!(self, Self::Predict | Self::BatchPredict | Self::Explain)
-    }
-}
-
 impl Call {
     /// A call that has to be over `by` then, told by `span`.
     pub(crate) fn begin(
-        surface: Surface,
+        front: &'static Front,
         method: Method,
         started: Instant,
         by: Instant,
         span: Span,
     ) -> Self {
         Self(Arc::new(Inner {
-            surface,
+            front,
             method,
             started,
             deadline: by,
@@ -310,7 +222,7 @@ impl Call {
         macro_rules! say {
             ($level:ident) => {
                 tracing::$level!(
-                    surface = self.0.surface.as_str(),
+                    surface = self.0.front.name,
                     method = self.0.method.as_str(),
                     request.id = self.0.request_id.get().map(String::as_str),
                     trace.id = self.0.span.trace_id().map(tracing::field::display),
@@ -352,9 +264,9 @@ impl Inner {
             return;
         }
         span.set("outrigger.method", self.method.as_str());
-        if self.surface == Surface::Grpc {
+        if let Some(system) = self.front.rpc_system {
             let code = self.outcome.get().map_or(Code::Cancelled, Outcome::code);
-            span.set("rpc.system", "grpc");
+            span.set("rpc.system", system);
             span.set("rpc.grpc.status_code", i64::from(code as i32));
         }
         if let Some(version) = told.version.take() {
@@ -394,7 +306,7 @@ impl Drop for Inner {
         let by = self.served_as();
         self.tell(&by, reason);
         metrics::call_ended(&metrics::Ended {
-            surface: self.surface,
+            front: self.front,
             method: self.method,
             by,
             reason,
@@ -406,16 +318,6 @@ impl Drop for Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_path_of_the_other_surface_is_no_method() {
-        let of = Method::of;
-        let predict = "/outrigger.v1.PredictionService/Predict";
-        assert_eq!(of(Surface::Grpc, predict), Method::Predict);
-        assert_eq!(of(Surface::Http, predict), Method::Other);
-        assert_eq!(of(Surface::Http, "/v1/predict"), Method::Predict);
-        assert_eq!(of(Surface::Grpc, "/v1/predict"), Method::Other);
-    }
 
     #[test]
     fn ids_in_logs_are_cut_at_a_character() {

@@ -1,4 +1,4 @@
-//! What lifecycle knows of canaries, as `outrigger.v1` says it.
+//! Canaries in the form of `outrigger.v1`.
 
 use outrigger_canary::{Entity, statistics::ComparedFeature};
 use outrigger_core::{Arm, Digest};

@@ -2,17 +2,18 @@
 
 mod canaries;
 mod changes;
+mod messages;
 mod models;
 mod prediction;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
     body::Body,
     extract::Request,
     http::{
-        HeaderValue, Request as HttpRequest, Response as HttpResponse, StatusCode,
+        HeaderMap, HeaderValue, Request as HttpRequest, Response as HttpResponse, StatusCode,
         header::CONTENT_TYPE,
     },
     middleware::{self, Next},
@@ -24,19 +25,62 @@ use outrigger_proto::outrigger::v1::{
     model_service_server::ModelServiceServer,
 };
 use outrigger_proto::raw::unary::Reply;
-use tonic::service::Routes;
+use tonic::{Code, Status, service::Routes};
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-use self::prediction::Prediction;
+use self::prediction::{Message, Prediction};
 pub(crate) use self::{canaries::Canaries, changes::Access, models::Models};
 use crate::{
-    call::{Method, Surface},
+    audit::Verb,
     caller::Peer,
+    failure,
+    front::{Front, Method, Path, Route, Timeout},
     guard::{Guard, guard},
     listen::{App, Arriving},
     predict::Predictor,
 };
+
+/// gRPC, with the services of `outrigger.v1`.
+pub(crate) static FRONT: Front = Front {
+    name: "grpc",
+    index: 0,
+    routes: ROUTES,
+    timeout: Timeout { header: "grpc-timeout", read: timeout },
+    respond: |it| failure::to_status(it).into_http::<Body>(),
+    foreign,
+    streams: true,
+    rpc_system: Some("grpc"),
+};
+
+/// A name that is a path and a span's alike.
+macro_rules! compute {
+    ($name:literal, $method:ident) => {
+        Route::compute(concat!("/", $name), Method::$method, $name)
+    };
+}
+
+const ROUTES: &[Route] = &[
+    compute!("outrigger.v1.PredictionService/Predict", Predict),
+    compute!("outrigger.v1.PredictionService/BatchPredict", BatchPredict),
+    compute!("outrigger.v1.PredictionService/Explain", Explain),
+    models(Path::Exact("/outrigger.v1.ModelService/LoadModel")).changing(Verb::Load),
+    models(Path::Exact("/outrigger.v1.ModelService/UnloadModel")).changing(Verb::Unload),
+    models(Path::Under("/outrigger.v1.ModelService/")),
+    canaries(Path::Exact("/outrigger.v1.CanaryService/PromoteCanary")).changing(Verb::Promote),
+    canaries(Path::Exact("/outrigger.v1.CanaryService/AbortCanary")).changing(Verb::Abort),
+    canaries(Path::Under("/outrigger.v1.CanaryService/")),
+    Route::open("/grpc.health.v1.Health/"),
+    Route::open("/grpc.reflection."),
+];
+
+const fn models(path: Path) -> Route {
+    Route::read(path, Method::Models, "outrigger.v1.ModelService")
+}
+
+const fn canaries(path: Path) -> Route {
+    Route::read(path, Method::Canaries, "outrigger.v1.CanaryService")
+}
 
 /// The most bytes of a question about models: it holds names only, and is read
 /// without a place in the admission.
@@ -67,10 +111,10 @@ impl App for Serving {
     type Body = Either<Reply, Body>;
 
     async fn answer(self, peer: Peer, request: HttpRequest<Arriving>) -> HttpResponse<Self::Body> {
-        let method = Method::of(Surface::Grpc, request.uri().path());
-        match method.computes() {
-            true => self.prediction.answer(method, peer, request).await,
-            false => self.others.answer(peer, request).await.map(Either::Right),
+        let route = FRONT.route(request.uri().path());
+        match Message::of(route.method) {
+            Some(message) => self.prediction.answer(message, route, peer, request).await,
+            None => self.others.answer(peer, request).await.map(Either::Right),
         }
     }
 }
@@ -115,4 +159,50 @@ fn routes(
         .add_service(reflection().build_v1alpha().expect(valid))
         .prepare();
     services.into_axum_router().layer(middleware::from_fn_with_state(rules, guard))
+}
+
+/// The status of a response that failed without details: tonic's own, not one of ours.
+fn foreign(headers: &HeaderMap) -> Option<Status> {
+    if headers.contains_key("grpc-status-details-bin") {
+        return None;
+    }
+    Status::from_header_map(headers).filter(|status| status.code() != Code::Ok)
+}
+
+/// A `grpc-timeout`: at most eight digits and a unit, by the protocol's text.
+fn timeout(text: &str) -> Option<Duration> {
+    let unit = text.chars().last()?;
+    let digits = &text[..text.len() - unit.len_utf8()];
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        'H' => Duration::from_secs(count * 3600),
+        'M' => Duration::from_secs(count * 60),
+        'S' => Duration::from_secs(count),
+        'm' => Duration::from_millis(count),
+        'u' => Duration::from_micros(count),
+        'n' => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_are_read_as_the_protocol_writes_them() {
+        for (text, expected) in [
+            ("1H", Duration::from_secs(3600)),
+            ("2M", Duration::from_secs(120)),
+            ("99999999S", Duration::from_secs(99_999_999)),
+            ("250m", Duration::from_millis(250)),
+            ("10u", Duration::from_micros(10)),
+            ("0n", Duration::ZERO),
+        ] {
+            assert_eq!(timeout(text), Some(expected), "{text}");
+        }
+    }
 }

@@ -1,12 +1,14 @@
 //! The HTTP surface: predictions and model states as JSON.
 
+mod document;
+
 use std::sync::Arc;
 
 use axum::{
     Extension, Json, Router,
     body::Bytes,
     extract::{
-        DefaultBodyLimit, Path, State,
+        DefaultBodyLimit, Path as InPath, State,
         rejection::{BytesRejection, FailedToBufferBody, PathRejection},
     },
     http::StatusCode,
@@ -21,10 +23,29 @@ use serde_json::{Value, json};
 use crate::{
     call::Call,
     failure,
+    front::{Front, Method, Path, Route, Timeout},
     guard::{Guard, guard},
     predict::Predictor,
     routing,
     views::{History, find, model_json},
+};
+
+/// The header by which a caller says how long it waits: `250ms`, `2s`.
+pub(crate) const TIMEOUT_HEADER: &str = "x-request-timeout";
+
+/// HTTP with JSON.
+pub(crate) static FRONT: Front = Front {
+    name: "http",
+    index: 1,
+    routes: &[
+        Route::compute("/v1/predict", Method::Predict, "POST /v1/predict"),
+        Route::read(Path::Under("/v1/models"), Method::Models, "GET /v1/models"),
+    ],
+    timeout: Timeout { header: TIMEOUT_HEADER, read: |text| humantime::parse_duration(text).ok() },
+    respond: failure::to_http,
+    foreign: |_| None,
+    streams: false,
+    rpc_system: None,
 };
 
 #[derive(Clone)]
@@ -58,7 +79,7 @@ async fn predict(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let result = match body {
-        Ok(body) => app.predictor.predict_json(&call, &body).await,
+        Ok(body) => document::predict(&app.predictor, &call, &body).await,
         Err(rejection) => Err(unread(&rejection, app.max_message)),
     };
     respond(&call, result)
@@ -75,10 +96,10 @@ async fn list(State(app): State<App>, Extension(call): Extension<Call>) -> Respo
 async fn show(
     State(app): State<App>,
     Extension(call): Extension<Call>,
-    name: Result<Path<String>, PathRejection>,
+    name: Result<InPath<String>, PathRejection>,
 ) -> Response {
     let name = name.map_err(|rejection| routing::invalid("name", &rejection.body_text()));
-    let found = name.and_then(|Path(name)| find(&app.models, &name));
+    let found = name.and_then(|InPath(name)| find(&app.models, &name));
     respond(&call, found.map(|(name, view)| model_json(&name, &view, History::Included)))
 }
 

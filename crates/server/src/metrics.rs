@@ -18,7 +18,7 @@ pub(crate) use self::{
     labels::{ServedAs, model_label},
 };
 
-use crate::call::{Method, Surface};
+use crate::front::{Front, Method};
 
 const REQUESTS: &str = "outrigger_requests_total";
 const REQUEST_SECONDS: &str = "outrigger_request_duration_seconds";
@@ -163,7 +163,7 @@ pub fn all() -> Vec<Metric> {
 
 /// A call that is over.
 pub(crate) struct Ended {
-    pub(crate) surface: Surface,
+    pub(crate) front: &'static Front,
     pub(crate) method: Method,
     pub(crate) by: ServedAs,
     pub(crate) reason: &'static str,
@@ -175,12 +175,12 @@ pub(crate) const OK: &str = "OK";
 
 /// Counts a call that is over.
 pub(crate) fn call_ended(ended: &Ended) {
-    let &Ended { surface, method, ref by, reason, took } = ended;
+    let &Ended { front, method, ref by, reason, took } = ended;
     let calls = by.calls(method);
-    let requests = || recorders::requests(surface, method, by, reason);
+    let requests = || recorders::requests(front, method, by, reason);
     match reason {
         // The usual one is looked up once.
-        OK => calls.ok(surface, requests).increment(1),
+        OK => calls.ok(front, requests).increment(1),
         _ => requests().increment(1),
     }
     calls.duration.record(took);

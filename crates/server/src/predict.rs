@@ -1,21 +1,14 @@
-//! The way of a prediction, whatever surface it came by: find the servable, pack
-//! the tensors, ask the engine, write the answer.
-
-use std::cell::OnceCell;
+//! The one way of a prediction, whatever front it came by: find the servable, pack
+//! the tensors, run the model, check and write the answer; again with live where a
+//! canary fails.
 
 use axum::http::HeaderMap;
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use outrigger_canary::Outcome;
-use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
-use outrigger_features::{Answer, Limits, Packed, Request, Routing, Sample, json};
+use outrigger_core::{Failure, ModelName, Selector, Tensor};
+use outrigger_features::{Limits, Packed, Routing, Sample};
 use outrigger_lifecycle::{Answered, Handle, Lease};
-use outrigger_proto::outrigger::v1::{
-    self as wire, ExplainResponse, PredictResponse, ResponseOptions, ServedModel,
-};
-use outrigger_proto::raw::unary;
 use outrigger_run as run;
-use prost::Message as _;
-use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -24,12 +17,42 @@ use crate::{
     failure,
     limits::Limit,
     metrics::{self, Stage},
-    routing::{self, BatchRouting},
+    routing,
     trial::{Attempts, Terms},
 };
 
 /// The name of spans of the engine's work.
 const ENGINE_PREDICT: &str = "tensorflow.serving.PredictionService/Predict";
+
+/// A request in the form of a front, and how its answer is written.
+pub(crate) trait Exchange {
+    /// The answer that the caller gets.
+    type Answer;
+
+    /// The tensors of the request, for the model of `lease`.
+    ///
+    /// # Errors
+    /// The request is not one for this model.
+    fn pack(&mut self, lease: &Lease, limits: &Limits) -> Result<Packed, Failure>;
+
+    /// The request as an encoded `PredictRequest`, if it is a single one and still
+    /// there.
+    fn request(&self) -> Option<&Bytes>;
+
+    /// Checks the outputs and writes the answer.
+    ///
+    /// # Errors
+    /// The outputs are not what the model's metadata says.
+    fn answer(&self, scored: &Scored<'_>) -> Result<Self::Answer, Failure>;
+}
+
+/// A request that the model has scored.
+pub(crate) struct Scored<'a> {
+    pub(crate) lease: &'a Lease,
+    pub(crate) terms: &'a Terms,
+    pub(crate) packed: &'a Packed,
+    pub(crate) outputs: &'a [Tensor],
+}
 
 /// Answers predictions. Cheap to clone.
 #[derive(Clone)]
@@ -52,167 +75,71 @@ impl Predictor {
         Self { models, limits, per_model, closing }
     }
 
-    /// Scores one user's treatments: an encoded `PredictRequest` gives a framed
-    /// `PredictResponse`. `named` is the model's name as given beside the request.
+    /// The bounds of the tensors that a request may become.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The same for requests that only look: none of them is a key's first exposure.
+    pub(crate) fn uncounted(&self) -> Self {
+        Self { models: self.models.uncounted(), ..self.clone() }
+    }
+
+    /// Packs a request, and answers it.
     ///
-    /// A request that nobody asks for again goes as soon as it is packed: key-value maps take
-    /// ten times the memory of their tensors, and in a moment in which the engine is behind,
-    /// getting that from the kernel costs more than reading them does.
+    /// # Errors
+    /// As [`Self::answer`].
+    pub(crate) async fn exchange<E: Exchange>(
+        &self,
+        call: &Call,
+        lease: Lease,
+        mut exchange: E,
+    ) -> Result<E::Answer, Failure> {
+        let attempts = Attempts::new(call, lease);
+        let packed = self.pack(call, attempts.lease(), &mut exchange);
+        self.answer(call, attempts, packed, exchange).await
+    }
+
+    /// The tensors of a request, for the model of `lease`.
+    ///
+    /// # Errors
+    /// The request is not one for this model.
+    pub(crate) fn pack<E: Exchange>(
+        &self,
+        call: &Call,
+        lease: &Lease,
+        exchange: &mut E,
+    ) -> Result<Packed, Failure> {
+        timed(call, Stage::Decode, || exchange.pack(lease, &self.limits))
+    }
+
+    /// Answers a request that was `packed` for the first of the `attempts`. Where a canary fails, the
+    /// request is packed again, for live.
     ///
     /// # Errors
     /// Whatever the request, the model or the engine is at fault for.
-    pub(crate) async fn predict(
+    pub(crate) async fn answer<E: Exchange>(
         &self,
         call: &Call,
-        request: Bytes,
-        named: Option<&[u8]>,
-    ) -> Result<Bytes, Failure> {
-        // Before the model is waited for: nobody waits for what is refused anyway.
-        let parts = Request::read(&request, &self.limits)?;
-        let lease = self.lease(call, parts.routing(), named).await?.sampled();
-        let mut attempts = Attempts::new(call, lease);
-        let mut packed = pack(call, attempts.lease(), &parts);
-        if !attempts.lease().needs_request() {
-            drop(parts);
-            drop(request);
-            return self.predict_with(call, &attempts, packed, None).await;
-        }
+        mut attempts: Attempts<'_>,
+        mut packed: Result<Packed, Failure>,
+        mut exchange: E,
+    ) -> Result<E::Answer, Failure> {
         loop {
-            let result = self.predict_with(call, &attempts, packed, Some(&request)).await;
+            let result = self.score(call, &attempts, packed, &exchange).await;
             if let Some(result) = attempts.settle(result) {
                 return result;
             }
-            packed = pack(call, attempts.lease(), &parts);
+            packed = self.pack(call, attempts.lease(), &mut exchange);
         }
     }
 
-    async fn predict_with(
-        &self,
-        call: &Call,
-        attempts: &Attempts<'_>,
-        packed: Result<Packed, Failure>,
-        request: Option<&Bytes>,
-    ) -> Result<Bytes, Failure> {
-        let (lease, terms) = (attempts.lease(), attempts.terms());
-        self.scored(call, attempts, packed?, request, |packed, outputs| {
-            let (model, degraded) = (encoded(lease), terms.degraded());
-            Ok(framed(&lease.plan.answer(packed, outputs, &model)?.degraded(&degraded)))
-        })
-        .await
-    }
-
-    /// Scores many users in one call of the engine: an encoded
-    /// `BatchPredictRequest` gives a framed `BatchPredictResponse`.
+    /// The servable that a request means, once it is there. `named` is the model's name
+    /// as given beside the request.
     ///
     /// # Errors
-    /// As [`Self::predict`], naming the request at fault.
-    pub(crate) async fn batch(
-        &self,
-        call: &Call,
-        request: &Bytes,
-        named: Option<&[u8]>,
-    ) -> Result<Bytes, Failure> {
-        // Before the model is waited for: nobody waits for what is refused anyway.
-        let requests = outrigger_features::requests(request, &self.limits)?;
-        let BatchRouting { model, request_id, options } = routing::read(request)?;
-        let options: ResponseOptions =
-            options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
-        // One engine call answers all users, so one key must stand for them: the first
-        // one's. What is wrong with that request is told when all are read.
-        let first = requests.first().and_then(|first| outrigger_features::routing_key(first));
-        let routing_key = first.unwrap_or_default();
-        let routing = Routing { model: model.as_ref(), request_id: &request_id, routing_key };
-        let lease = self.lease(call, routing, named).await?;
-        let mut attempts = Attempts::new(call, lease);
-        loop {
-            let result = self.batch_with(call, &attempts, &request_id, &requests, &options).await;
-            if let Some(result) = attempts.settle(result) {
-                return result;
-            }
-        }
-    }
-
-    async fn batch_with(
-        &self,
-        call: &Call,
-        attempts: &Attempts<'_>,
-        id: &str,
-        requests: &[&[u8]],
-        options: &ResponseOptions,
-    ) -> Result<Bytes, Failure> {
-        let (lease, terms) = (attempts.lease(), attempts.terms());
-        let pack = || lease.plan.pack_batch(requests, options, &self.limits);
-        let packed = timed(call, Stage::Decode, pack)?;
-        self.scored(call, attempts, packed, None, |packed, outputs| {
-            let (model, degraded) = (encoded(lease), terms.degraded());
-            let answer = lease.plan.answer_batch(packed, outputs, &model, id)?;
-            Ok(framed(&answer.degraded(&degraded)))
-        })
-        .await
-    }
-
-    /// The tensors that an encoded `PredictRequest` becomes, as a framed
-    /// `ExplainResponse`.
-    ///
-    /// # Errors
-    /// As [`Self::predict`], without the engine's.
-    pub(crate) async fn explain(
-        &self,
-        call: &Call,
-        request: &Bytes,
-        named: Option<&[u8]>,
-    ) -> Result<Bytes, Failure> {
-        let parts = Request::read(request, &self.limits)?;
-        // The first prediction for a routing key is still to come.
-        let looking = Self { models: self.models.uncounted(), ..self.clone() };
-        let lease = looking.lease(call, parts.routing(), named).await?;
-        let explain = || lease.plan.explain(&[request], &self.limits);
-        let explained = timed(call, Stage::Decode, explain)?;
-        let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
-        Ok(unary::framed(&response.encode_to_vec()))
-    }
-
-    /// [`Self::predict`] for the HTTP form: JSON typed by the model's metadata.
-    ///
-    /// # Errors
-    /// As [`Self::predict`].
-    pub(crate) async fn predict_json(&self, call: &Call, body: &[u8]) -> Result<Value, Failure> {
-        let json::Routing { model, request_id, routing_key } = &json::selector(body)?;
-        let routing = Routing { model: Some(model), request_id, routing_key };
-        let lease = self.lease(call, routing, None).await?.sampled();
-        let mut attempts = Attempts::new(call, lease);
-        loop {
-            let result = self.predict_json_with(call, &attempts, body).await;
-            if let Some(result) = attempts.settle(result) {
-                return result;
-            }
-        }
-    }
-
-    async fn predict_json_with(
-        &self,
-        call: &Call,
-        attempts: &Attempts<'_>,
-        body: &[u8],
-    ) -> Result<Value, Failure> {
-        let lease = attempts.lease();
-        let encoded = OnceCell::new();
-        let packed = timed(call, Stage::Decode, || {
-            let request = json::encode_request(&lease.plan, body)?;
-            let encoded = encoded.get_or_init(|| Bytes::from(request));
-            lease.plan.pack_request(&Request::read(encoded, &self.limits)?)
-        })?;
-        self.scored(call, attempts, packed, encoded.get(), |packed, outputs| {
-            let (model, degraded) = (Some(served(lease)), attempts.terms().degraded.clone());
-            let response = lease.plan.response(packed, outputs)?;
-            let response = PredictResponse { model, degraded, ..response };
-            Ok(json::predict_response(&lease.plan, &response))
-        })
-        .await
-    }
-
-    /// The servable that a request means, once it is there.
-    async fn lease(
+    /// The request names no model that can be served.
+    pub(crate) async fn lease(
         &self,
         call: &Call,
         routing: Routing<'_>,
@@ -248,34 +175,28 @@ impl Predictor {
         Ok(lease)
     }
 
-    /// Runs the model on what was packed and has the answer written down. `request`
-    /// is what was packed, if it is a single one and still there.
-    async fn scored<T>(
+    /// Runs the model on what was packed, checks its outputs and writes the answer.
+    async fn score<E: Exchange>(
         &self,
         call: &Call,
         attempts: &Attempts<'_>,
-        mut packed: Packed,
-        request: Option<&Bytes>,
-        answer: impl FnOnce(&Packed, &[Tensor]) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let lease = attempts.lease();
-        let outputs = run(call, lease, attempts.terms(), &mut packed).await?;
+        packed: Result<Packed, Failure>,
+        exchange: &E,
+    ) -> Result<E::Answer, Failure> {
+        let (mut packed, lease, terms) = (packed?, attempts.lease(), attempts.terms());
+        let outputs = run(call, lease, terms, &mut packed).await?;
         sample(call, lease, &packed, &outputs);
         if lease.is_exposure() {
             lease.drawn(lease.plan.propensity(&packed, &outputs));
         }
-        let answer = timed(call, Stage::Encode, || answer(&packed, &outputs))?;
-        if let Some(request) = request {
+        let scored = Scored { lease, terms, packed: &packed, outputs: &outputs };
+        let answer = timed(call, Stage::Encode, || exchange.answer(&scored))?;
+        if let Some(request) = exchange.request() {
             let (limits, packed, outputs) = (&self.limits, &packed, &outputs);
             lease.answered(&Answered { request, limits, packed, outputs });
         }
         Ok(answer)
     }
-}
-
-/// The tensors of a request, for what `lease` is on.
-fn pack(call: &Call, lease: &Lease, request: &Request<'_>) -> Result<Packed, Failure> {
-    timed(call, Stage::Decode, || lease.plan.pack_request(request))
 }
 
 /// Runs the model, unless there is nothing to compute. Takes the tensors.
@@ -315,9 +236,9 @@ async fn run(
     Ok(outputs)
 }
 
-/// Notes what the scores are like: of each request one that is drawn, as they hang
-/// together, and a thousand would cost more than their packing. Of what cannot be
-/// read, the answer tells.
+/// Samples one random score per request for the metrics: scores of one request are
+/// correlated, and recording a thousand would cost more than packing them. Outputs that
+/// cannot be read are reported by the answer.
 fn sample(call: &Call, lease: &Lease, packed: &Packed, outputs: &[Tensor]) {
     let Ok(sample) = lease.plan.sample(packed, outputs, rand::random()) else { return };
     if let Sample::Score(score) = sample {
@@ -333,63 +254,8 @@ fn sample(call: &Call, lease: &Lease, packed: &Packed, outputs: &[Tensor]) {
     });
 }
 
-/// An answer with its prefix, written once.
-fn framed(answer: &Answer<'_>) -> Bytes {
-    let length = answer.encoded_len();
-    let mut framed = BytesMut::with_capacity(unary::PREFIX + length);
-    framed.put_slice(&unary::prefix(length));
-    answer.encode(&mut framed);
-    framed.freeze()
-}
-
-/// What answers, as callers are told.
-pub(crate) fn served(lease: &Lease) -> ServedModel {
-    let ServedModel { name, digest, platform_digest, .. } = described(lease);
-    ServedModel { name, digest, platform_digest, ..chosen(lease) }
-}
-
-/// [`served`] in protobuf: what is the same in all answers is encoded once.
-fn encoded(lease: &Lease) -> Vec<u8> {
-    let same = lease.described.get_or_init(|| described(lease).encode_to_vec().into());
-    let chosen = chosen(lease);
-    let mut encoded = Vec::with_capacity(same.len() + chosen.encoded_len());
-    encoded.extend_from_slice(same);
-    chosen.encode(&mut encoded).expect("a vector grows");
-    encoded
-}
-
-/// The servable, however it was chosen.
-fn described(lease: &Lease) -> ServedModel {
-    ServedModel {
-        name: lease.key.name.to_string(),
-        digest: lease.key.digest.to_string(),
-        platform_digest: lease.platform_digest.to_string(),
-        ..ServedModel::default()
-    }
-}
-
-/// How it was chosen.
-fn chosen(lease: &Lease) -> ServedModel {
-    let arm = match lease.arm() {
-        Arm::Live => wire::Arm::Live,
-        Arm::Canary => wire::Arm::Canary,
-        Arm::Pinned => wire::Arm::Pinned,
-    };
-    ServedModel {
-        tag: lease.tag().map(ToString::to_string).unwrap_or_default(),
-        arm: arm.into(),
-        ..ServedModel::default()
-    }
-}
-
-fn only<T>(mut all: Vec<T>) -> Result<T, Failure> {
-    match (all.pop(), all.len()) {
-        (Some(one), 0) => Ok(one),
-        _ => Err(Failure::new(Reason::Internal, "one request gave other than one answer")),
-    }
-}
-
-fn timed<T>(
+/// Work of a stage, with its time and its span.
+pub(crate) fn timed<T>(
     call: &Call,
     stage: Stage,
     work: impl FnOnce() -> Result<T, Failure>,

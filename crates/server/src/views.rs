@@ -1,6 +1,6 @@
-//! What lifecycle knows of models, as `outrigger.v1` and as JSON say it.
+//! Models in the form of `outrigger.v1`, and the JSON that is derived from it.
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
 
 use outrigger_core::{Failure, ModelName, Reason, Stage};
 use outrigger_lifecycle::{
@@ -123,82 +123,119 @@ fn state(stage: Stage) -> model_version::State {
     }
 }
 
-/// A model as the HTTP surface has it.
+/// A model as the HTTP surface has it: its `outrigger.v1` form as JSON, and its image.
 pub(crate) fn model_json(name: &ModelName, view: &ModelView, history: History) -> Value {
-    let tags: Vec<_> = view.tags.iter().map(|(name, view)| tag_json(name.as_str(), view)).collect();
-    let versions: Vec<_> = view.versions.values().map(|view| version_json(view, history)).collect();
-    json!({"name": name, "image": view.image, "tags": tags, "versions": versions})
-}
-
-fn tag_json(name: &str, view: &TagView) -> Value {
-    json!({
-        "name": name,
-        "serving_digest": view.serving,
-        "registry_digest": view.registry,
-        "checked_at": view.checked_at.map(time),
-        "failure": view.failure.as_ref().map(failure_json),
-        "canary": view.canary.as_ref().map(canary_json),
-    })
-}
-
-fn canary_json(view: &TagCanaryView) -> Value {
-    json!({
-        "tag": view.tag,
-        "digest": view.digest,
-        "phase": view.phase.as_str(),
-        "message": view.message,
-    })
-}
-
-fn version_json(view: &VersionView, history: History) -> Value {
-    let mut version = json!({
-        "digest": view.digest,
-        "platform_digest": view.platform_digest,
-        "state": view.stage.as_str(),
-        "activity": view.activity,
-        "servable": view.servable.as_ref().map(|id| id.name.as_str()),
-        "servable_version": view.servable.as_ref().map(|id| id.version),
-        "size_bytes": view.size_bytes,
-        "last_used_at": view.last_used_at.map(time),
-        "failure": view.failure.as_ref().map(failure_json),
-        "replay": view.replayed.as_ref().map(replay_json),
-    });
-    if history == History::Included {
-        version["history"] = view.history.iter().map(transition_json).collect();
+    let mut json = json!(model(name, view, history));
+    json["image"] = json!(view.image);
+    if history == History::Omitted {
+        let versions = json["versions"].as_array_mut().into_iter().flatten();
+        versions.filter_map(Value::as_object_mut).for_each(|version| {
+            version.remove("history");
+        });
     }
-    version
+    json
 }
 
-fn replay_json(view: &Replayed) -> Value {
-    json!({
-        "answered": view.answered,
-        "skipped": view.skipped,
-        "failed": view.failed,
-        "failure": view.failure.as_ref().map(ToString::to_string),
-        "took_seconds": view.took.as_secs_f64(),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
 
-fn failure_json(view: &FailureView) -> Value {
-    json!({
-        "reason": view.failure.reason,
-        "message": view.failure.message,
-        "at": time(view.at),
-        "permanent": view.permanent,
-        "retry_at": view.retry_at.map(time),
-    })
-}
+    use outrigger_core::{Digest, ServableId};
+    use outrigger_lifecycle::CanaryPhase;
 
-fn transition_json(view: &TransitionView) -> Value {
-    json!({
-        "at": time(view.at),
-        "from": view.from.as_str(),
-        "to": view.to.as_str(),
-        "cause": view.cause,
-    })
-}
+    use super::*;
 
-/// RFC 3339 in UTC, milliseconds.
-fn time(at: SystemTime) -> String {
-    humantime::format_rfc3339_millis(at).to_string()
+    fn view() -> ModelView {
+        let at = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+        let digest = Digest::of(b"a");
+        let failure = FailureView {
+            failure: Failure::new(Reason::GoldenMismatch, "why"),
+            at,
+            permanent: true,
+            retry_at: None,
+        };
+        let canary = TagCanaryView {
+            tag: "canary".parse().unwrap(),
+            digest,
+            phase: CanaryPhase::WarmingUp,
+            message: String::new(),
+        };
+        let tag = TagView { registry: Some(digest), canary: Some(canary), ..TagView::default() };
+        let version = VersionView {
+            engine: None,
+            digest,
+            platform_digest: None,
+            stage: Stage::Downloaded,
+            activity: "idle",
+            servable: None::<ServableId>,
+            size_bytes: 7,
+            last_used_at: Some(at),
+            failure: Some(failure),
+            replayed: Some(Replayed {
+                answered: 1,
+                took: Duration::from_millis(1500),
+                ..Replayed::default()
+            }),
+            history: vec![TransitionView {
+                at,
+                from: Stage::New,
+                to: Stage::Downloaded,
+                cause: "asked for".to_owned(),
+            }],
+        };
+        ModelView {
+            image: "r.example/churn".to_owned(),
+            tags: [("latest".parse().unwrap(), tag)].into(),
+            versions: [(digest, version)].into(),
+        }
+    }
+
+    /// The contract of `GET /v1/models/NAME`, key by key.
+    #[test]
+    fn a_model_as_json_keeps_its_keys() {
+        let digest = Digest::of(b"a").to_string();
+        let at = "2023-11-14T22:13:20.250Z";
+        let expected = json!({
+            "name": "churn",
+            "image": "r.example/churn",
+            "tags": [{
+                "name": "latest",
+                "serving_digest": null,
+                "registry_digest": digest,
+                "checked_at": null,
+                "failure": null,
+                "canary": {"tag": "canary", "digest": digest, "phase": "warming_up", "message": ""},
+            }],
+            "versions": [{
+                "digest": digest,
+                "platform_digest": null,
+                "state": "downloaded",
+                "activity": "idle",
+                "servable": null,
+                "servable_version": null,
+                "size_bytes": 7,
+                "last_used_at": at,
+                "failure": {
+                    "reason": "GOLDEN_MISMATCH",
+                    "message": "why",
+                    "at": at,
+                    "permanent": true,
+                    "retry_at": null,
+                },
+                "replay": {
+                    "answered": 1,
+                    "skipped": 0,
+                    "failed": 0,
+                    "failure": null,
+                    "took_seconds": 1.5,
+                },
+                "history": [{"at": at, "from": "new", "to": "downloaded", "cause": "asked for"}],
+            }],
+        });
+        let name = "churn".parse().unwrap();
+        assert_eq!(model_json(&name, &view(), History::Included), expected);
+        let listed = model_json(&name, &view(), History::Omitted);
+        assert!(listed["versions"][0].get("history").is_none(), "{listed}");
+        assert_eq!(listed["versions"][0]["state"], "downloaded");
+    }
 }

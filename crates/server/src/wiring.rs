@@ -11,6 +11,7 @@ use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
 use outrigger_tfserving as tfserving;
 use outrigger_trace::{self as trace, Exporter, Tracer};
+use outrigger_ui as ui;
 use tokio_util::sync::CancellationToken;
 use tonic_health::server::HealthReporter;
 
@@ -18,7 +19,6 @@ use crate::{
     Error,
     admission::Admission,
     auth,
-    call::Surface,
     config::{Config, Images},
     grpc::{self, Access, Canaries, Models, Serving},
     guard::Guard,
@@ -27,10 +27,10 @@ use crate::{
     limits::Limit,
     listen::Listener,
     metrics::Exposition,
+    page::{self, Shown},
     predict::Predictor,
     runtimes::Runtimes,
     security::Security,
-    ui,
 };
 
 /// For loads by hand whose caller gives no deadline: pulls take minutes.
@@ -121,9 +121,8 @@ pub(crate) fn connect(
         lifecycle::start(lifecycle_config(config, &tracer), client, store, engines)?
     };
     let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
-    let about = ui::About::new(config);
-    let feed =
-        ui::Feed::new(about, models.clone(), readiness.clone(), exposition.clone(), end.clone());
+    let shown = Shown::new(models.clone(), readiness.clone(), exposition.clone());
+    let feed = ui::Feed::new(page::about(config), models.clone(), Arc::new(shown), end.clone());
     let parts = Parts {
         readiness,
         reporter: HealthReporter::new(),
@@ -153,8 +152,8 @@ impl Surfaces {
         let admission = Admission::new(server.max_in_flight, server.max_waiting);
         let per_caller = Limit::new(config.limits.per_caller, "one caller");
         let per_model = Limit::new(config.limits.per_model, "one model");
-        let rules = |surface, default_deadline, stop: &CancellationToken| Guard {
-            surface,
+        let rules = |front, default_deadline, stop: &CancellationToken| Guard {
+            front,
             default_deadline,
             auth: parts.security.auth.clone(),
             admission: admission.clone(),
@@ -175,20 +174,20 @@ impl Surfaces {
                 predictor.clone(),
                 told(Access::Read),
                 &parts.reporter,
-                rules(Surface::Grpc, deadline, &parts.drain),
+                rules(&grpc::FRONT, deadline, &parts.drain),
                 most,
             ),
             http: http::routes(
                 predictor,
                 parts.models.clone(),
-                rules(Surface::Http, deadline, &parts.drain),
+                rules(&http::FRONT, deadline, &parts.drain),
                 most,
             ),
             health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
             admin: grpc::admin(
                 told(Access::Change),
                 &parts.reporter,
-                rules(Surface::Grpc, ADMIN_DEADLINE, &parts.end),
+                rules(&grpc::FRONT, ADMIN_DEADLINE, &parts.end),
             )
             .merge(auth::readers(ui::routes(parts.feed.clone()), &parts.security.auth)),
         }
@@ -311,6 +310,27 @@ fn allowed(config: &Config) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Other crates have defaults for their own tests and for the commands beside
+    /// `serve`, such as `validate`: they must refuse what the server refuses.
+    #[test]
+    fn parts_default_to_what_the_configuration_defaults_to() {
+        let config = Config::default();
+        assert_eq!(limits(&config), Limits::default());
+        let (ours, theirs) = (store_config(&config), store::Config::new("/tmp"));
+        assert_eq!((ours.limits, ours.max_size), (theirs.limits, theirs.max_size));
+        let idle = oci_config(&config.images).timeouts.idle;
+        assert_eq!(idle, oci::Timeouts::default().idle);
+        let (ours, theirs) = (engine_config(&config), tfserving::Config::new(""));
+        assert_eq!(ours.connections, theirs.connections);
+        assert_eq!(ours.max_in_flight, theirs.max_in_flight);
+        let theirs = lifecycle::Config::default();
+        let ours = lifecycle_config(&config, &Tracer::off());
+        assert_eq!((ours.idle_ttl, ours.retain), (theirs.idle_ttl, theirs.retain));
+        assert_eq!(ours.images.poll_interval, theirs.images.poll_interval);
+        assert_eq!(ours.images.default_tag, theirs.images.default_tag);
+        assert_eq!(ours.canary, theirs.canary);
+    }
 
     #[test]
     fn without_a_list_only_what_is_configured_may_be_pulled() {

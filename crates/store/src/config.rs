@@ -42,6 +42,6 @@ impl Config {
 
 impl Default for UnpackLimits {
     fn default() -> Self {
-        Self { max_bytes: ByteSize::gib(16), max_entries: 200_000 }
+        Self { max_bytes: ByteSize::gib(20), max_entries: 100_000 }
     }
 }

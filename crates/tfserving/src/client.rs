@@ -48,7 +48,7 @@ impl Config {
         Self {
             endpoint: endpoint.into(),
             connections: 2,
-            max_in_flight: 256,
+            max_in_flight: 128,
             max_message: 64 << 20,
             connect_timeout: Duration::from_secs(1),
             reconnect_window: Duration::from_millis(250),

@@ -19,9 +19,8 @@ use super::Access;
 use crate::{
     audit::{Record, Target, Verb},
     call::Call,
-    failure,
-    predict::served,
-    routing,
+    failure, routing,
+    served::served,
     views::{History, find, model},
 };
 

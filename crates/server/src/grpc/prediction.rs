@@ -12,16 +12,38 @@ use http_body_util::Either;
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::raw::unary::{self, Reply, Unreadable};
 
+use super::messages;
 use crate::{
-    call::{Call, Method},
+    call::Call,
     caller::Peer,
     failure,
+    front::{Method, Route},
     guard::Guard,
     predict::Predictor,
 };
 
 /// Metadata that may repeat the model's name.
 const NAMED: &str = "outrigger-model";
+
+/// The messages that are read in place.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Message {
+    Predict,
+    Batch,
+    Explain,
+}
+
+impl Message {
+    /// The message of a method, if it is one of them.
+    pub(super) fn of(method: Method) -> Option<Self> {
+        match method {
+            Method::Predict => Some(Self::Predict),
+            Method::BatchPredict => Some(Self::Batch),
+            Method::Explain => Some(Self::Explain),
+            Method::Models | Method::Canaries | Method::Other => None,
+        }
+    }
+}
 
 /// Hands messages to the predictor as they are.
 pub(super) struct Prediction {
@@ -36,18 +58,19 @@ impl Prediction {
         Self { guard, predictor, max_message }
     }
 
-    /// Answers a request for a `method` that [computes](Method::computes).
+    /// Answers a request for `route`, which takes a `message`.
     pub(super) async fn answer<B>(
         &self,
-        method: Method,
+        message: Message,
+        route: &'static Route,
         peer: Peer,
         request: Request<B>,
     ) -> Response<Either<Reply, AnyBody>>
     where
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
-        let work = async |call: &Call, request| self.work(method, call, request).await;
-        match self.guard.call(method, peer, request, work).await {
+        let work = async |call: &Call, request| self.work(message, call, request).await;
+        match self.guard.call(route, peer, request, work).await {
             Ok(framed) => Reply::new(framed).into_response(Either::Left),
             Err(failure) => failure::to_status(&failure).into_http().map(Either::Right),
         }
@@ -56,7 +79,7 @@ impl Prediction {
     /// Reads the message, has it worked on, and gives a message with its prefix.
     async fn work<B>(
         &self,
-        method: Method,
+        kind: Message,
         call: &Call,
         request: Request<B>,
     ) -> Result<Bytes, Failure>
@@ -66,13 +89,11 @@ impl Prediction {
         let (head, body) = request.into_parts();
         let message = unary::read(body, self.max_message).await.map_err(|it| unread(&it))?;
         let named = named(&head.headers);
-        match method {
-            Method::Predict => self.predictor.predict(call, message, named).await,
-            Method::BatchPredict => self.predictor.batch(call, &message, named).await,
-            Method::Explain => self.predictor.explain(call, &message, named).await,
-            Method::Models | Method::Canaries | Method::Other => {
-                unreachable!("{} computes nothing", method.as_str())
-            }
+        let predictor = &self.predictor;
+        match kind {
+            Message::Predict => messages::predict(predictor, call, message, named).await,
+            Message::Batch => messages::batch(predictor, call, &message, named).await,
+            Message::Explain => messages::explain(predictor, call, &message, named).await,
         }
     }
 }

@@ -2,16 +2,18 @@ use axum::{Router, body::Body, http::Request as HttpRequest, middleware, routing
 use futures::channel::oneshot;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
+use tonic::Status;
 use tonic_types::StatusExt as _;
 use tower::ServiceExt as _;
 
 use super::*;
+use crate::{grpc, http};
 
 const PREDICT: &str = "/outrigger.v1.PredictionService/Predict";
 
-fn rules(surface: Surface, places: u32) -> Guard {
+fn rules(front: &'static Front, places: u32) -> Guard {
     Guard {
-        surface,
+        front,
         default_deadline: Duration::from_secs(5),
         auth: Auth::new(&crate::config::Auth::default(), None),
         admission: Admission::new(places, 1),
@@ -49,7 +51,7 @@ fn reason(response: &Response) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_is_too_slow_is_cut_off_at_the_deadline_of_the_caller() {
-    let app = app(rules(Surface::Grpc, 1), PREDICT, std::future::pending);
+    let app = app(rules(&grpc::FRONT, 1), PREDICT, std::future::pending);
     let start = Instant::now();
     let response = app.clone().oneshot(ask(PREDICT, &[("grpc-timeout", "300m")])).await.unwrap();
     assert_eq!((reason(&response).as_str(), start.elapsed().as_millis()), ("DEADLINE", 300));
@@ -60,7 +62,7 @@ async fn a_handler_that_is_too_slow_is_cut_off_at_the_deadline_of_the_caller() {
 
 #[tokio::test]
 async fn a_panic_is_answered_and_the_next_call_is_served() {
-    let app = app(rules(Surface::Grpc, 1), PREDICT, || async { panic!("a defect") });
+    let app = app(rules(&grpc::FRONT, 1), PREDICT, || async { panic!("a defect") });
     for _ in 0..3 {
         let response = app.clone().oneshot(ask(PREDICT, &[])).await.unwrap();
         assert_eq!(reason(&response), "INTERNAL");
@@ -69,12 +71,13 @@ async fn a_panic_is_answered_and_the_next_call_is_served() {
 
 #[tokio::test]
 async fn a_panic_without_a_router_is_a_failure_too() {
-    let guard = rules(Surface::Grpc, 1);
+    let guard = rules(&grpc::FRONT, 1);
+    let route = guard.front.route(PREDICT);
     let peer = Peer::new(([127, 0, 0, 1], 1).into(), None);
     let defect = async |_: &Call, _| -> Result<(), Failure> { panic!("a defect") };
-    let called = guard.call(Method::Predict, peer.clone(), ask(PREDICT, &[]), defect).await;
+    let called = guard.call(route, peer.clone(), ask(PREDICT, &[]), defect).await;
     assert_eq!(called.unwrap_err().reason, Reason::Internal);
-    let next = guard.call(Method::Predict, peer, ask(PREDICT, &[]), async |_, _| Ok(1)).await;
+    let next = guard.call(route, peer, ask(PREDICT, &[]), async |_, _| Ok(1)).await;
     assert_eq!(next.unwrap(), 1, "the place is free again");
 }
 
@@ -82,7 +85,7 @@ async fn a_panic_without_a_router_is_a_failure_too() {
 async fn calls_beyond_the_limit_are_refused_until_a_place_is_free() {
     let (release, released) = oneshot::channel::<()>();
     let released = futures::FutureExt::shared(released);
-    let app = app(rules(Surface::Grpc, 1), PREDICT, move || {
+    let app = app(rules(&grpc::FRONT, 1), PREDICT, move || {
         let released = released.clone();
         async move {
             released.await.ok();
@@ -102,37 +105,23 @@ async fn calls_beyond_the_limit_are_refused_until_a_place_is_free() {
 #[tokio::test]
 async fn a_deadline_that_cannot_be_read_is_refused_on_both_surfaces() {
     let never = || async { unreachable!("not asked") };
-    let grpc = app(rules(Surface::Grpc, 1), PREDICT, never);
+    let grpc = app(rules(&grpc::FRONT, 1), PREDICT, never);
     for bad in ["", "5", "m", "-1S", "123456789S", "1 S", "5x", "5é"] {
         let response = grpc.clone().oneshot(ask(PREDICT, &[("grpc-timeout", bad)])).await;
         assert_eq!(reason(&response.unwrap()), "REQUEST_MALFORMED", "{bad:?}");
     }
-    let http = app(rules(Surface::Http, 1), "/v1/predict", never);
-    let response = http.oneshot(ask("/v1/predict", &[(TIMEOUT_HEADER, "soon")])).await.unwrap();
+    let http = app(rules(&http::FRONT, 1), "/v1/predict", never);
+    let response =
+        http.oneshot(ask("/v1/predict", &[(http::TIMEOUT_HEADER, "soon")])).await.unwrap();
     assert_eq!(response.status(), 400);
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["error"]["reason"], "REQUEST_MALFORMED");
 }
 
-#[test]
-fn timeouts_are_read_as_the_protocol_writes_them() {
-    for (text, expected) in [
-        ("1H", Duration::from_secs(3600)),
-        ("2M", Duration::from_secs(120)),
-        ("99999999S", Duration::from_secs(99_999_999)),
-        ("250m", Duration::from_millis(250)),
-        ("10u", Duration::from_micros(10)),
-        ("0n", Duration::ZERO),
-    ] {
-        assert_eq!(grpc_timeout(text), Some(expected), "{text}");
-    }
-}
-
 #[tokio::test]
 async fn an_endless_deadline_is_shortened_and_not_an_overflow() {
-    let app =
-        app(rules(Surface::Grpc, 1), PREDICT, || async { Status::ok("").into_http::<Body>() });
+    let app = app(rules(&grpc::FRONT, 1), PREDICT, || async { Status::ok("").into_http::<Body>() });
     let response = app.oneshot(ask(PREDICT, &[("grpc-timeout", "99999999H")])).await.unwrap();
     assert_eq!(response.headers()["grpc-status"], "0");
 }
@@ -140,13 +129,13 @@ async fn an_endless_deadline_is_shortened_and_not_an_overflow() {
 #[tokio::test]
 async fn statuses_of_the_transport_get_a_reason_and_those_of_handlers_stay() {
     for (code, told) in [(Code::OutOfRange, "TOO_LARGE"), (Code::Internal, "REQUEST_MALFORMED")] {
-        let app = app(rules(Surface::Grpc, 1), PREDICT, move || async move {
+        let app = app(rules(&grpc::FRONT, 1), PREDICT, move || async move {
             Status::new(code, "as tonic says it").into_http::<Body>()
         });
         let response = app.oneshot(ask(PREDICT, &[])).await.unwrap();
         assert_eq!(reason(&response), told);
     }
-    let app = app(rules(Surface::Grpc, 1), PREDICT, || async {
+    let app = app(rules(&grpc::FRONT, 1), PREDICT, || async {
         let failure = Failure::new(Reason::ScoresInvalid, "ours");
         failure::to_status(&failure).into_http::<Body>()
     });
@@ -157,7 +146,7 @@ async fn statuses_of_the_transport_get_a_reason_and_those_of_handlers_stay() {
 #[tokio::test]
 async fn a_watch_ends_with_the_server_and_says_why() {
     const WATCH: &str = "/outrigger.v1.ModelService/WatchModels";
-    let rules = rules(Surface::Grpc, 1);
+    let rules = rules(&grpc::FRONT, 1);
     let stop = rules.stop.clone();
     let app = app(rules, WATCH, || async {
         let first = futures::stream::iter([Ok::<_, std::io::Error>("first")]);

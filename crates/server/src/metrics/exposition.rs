@@ -64,8 +64,8 @@ impl Exposition {
     }
 
     /// Writes the same as it is made, without holding all of it.
-    pub(crate) fn write(&self, to: &mut impl io::Write) -> io::Result<()> {
-        self.handle.render_to_write(to)
+    pub(crate) fn write(&self, mut to: &mut dyn io::Write) -> io::Result<()> {
+        self.handle.render_to_write(&mut to)
     }
 
     /// Moves recorded values into histograms; without it they pile up between

@@ -14,7 +14,7 @@ use outrigger_core::{Arm, ModelName};
 use outrigger_lifecycle as lifecycle;
 
 use super::recorders::{Calls, Recorders};
-use crate::call::Method;
+use crate::front::Method;
 
 type Known = HashMap<Arc<str>, ModelLabel>;
 

@@ -9,7 +9,7 @@ use super::{
     FEATURES, REQUEST_SECONDS, REQUESTS, SCORES, STAGE_SECONDS, STAND_INS, ServedAs, Stage,
     TREATMENTS, USERS,
 };
-use crate::call::{Method, Surface};
+use crate::front::{self, Front, Method};
 
 /// What every prediction of an arm records to.
 pub(super) struct Recorders {
@@ -46,8 +46,8 @@ impl Recorders {
 /// What every call of a method records to, by what answers.
 pub(super) struct Calls {
     pub(super) duration: Histogram,
-    /// Those without a failure, by [`Surface`].
-    ok: [OnceLock<Counter>; 2],
+    /// Those without a failure, by [`Front`].
+    ok: [OnceLock<Counter>; front::COUNT],
 }
 
 impl Calls {
@@ -59,21 +59,21 @@ impl Calls {
         Self { duration, ok: Default::default() }
     }
 
-    /// Those over a surface, which `requests` looks up.
-    pub(super) fn ok(&self, surface: Surface, requests: impl FnOnce() -> Counter) -> &Counter {
-        self.ok[surface as usize].get_or_init(requests)
+    /// Those of a front, which `requests` looks up.
+    pub(super) fn ok(&self, front: &Front, requests: impl FnOnce() -> Counter) -> &Counter {
+        self.ok[front.index].get_or_init(requests)
     }
 }
 
 pub(super) fn requests(
-    surface: Surface,
+    front: &Front,
     method: Method,
     by: &ServedAs,
     reason: &'static str,
 ) -> Counter {
     metrics::counter!(
         REQUESTS,
-        "surface" => surface.as_str(), "method" => method.as_str(), "model" => by.model.text(),
+        "surface" => front.name, "method" => method.as_str(), "model" => by.model.text(),
         "arm" => by.arm(), "reason" => reason
     )
 }

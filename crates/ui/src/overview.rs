@@ -10,27 +10,16 @@ use outrigger_lifecycle::Snapshot;
 use serde::Serialize;
 
 use super::{figures::Figures, topic::Topic};
-use crate::{config::Config, health::Readiness};
 
 /// What does not change while the process lives.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct About {
-    /// Of the program.
-    version: &'static str,
-    /// Where models come from that are not listed, if anywhere.
-    repository: Option<String>,
-    /// Of requests that name no version.
-    default_tag: String,
-}
-
-impl About {
-    pub(crate) fn new(config: &Config) -> Self {
-        Self {
-            version: env!("CARGO_PKG_VERSION"),
-            repository: config.images.repository.clone(),
-            default_tag: config.images.default_tag.to_string(),
-        }
-    }
+pub struct About {
+    /// The program's version.
+    pub version: &'static str,
+    /// The repository that models come from which the configuration does not list.
+    pub repository: Option<String>,
+    /// The tag of requests that name no version.
+    pub default_tag: String,
 }
 
 /// What is told in a few figures; also the sign that the stream lives.
@@ -66,10 +55,10 @@ struct Store<'a> {
 }
 
 /// What is to be told now: always something new.
-pub(super) fn topic(
+pub(crate) fn topic(
     last: &Topic,
     about: &About,
-    readiness: &Readiness,
+    not_ready: Option<String>,
     snapshot: &Snapshot,
     figures: &Figures,
 ) -> Topic {
@@ -81,7 +70,7 @@ pub(super) fn topic(
     let overview = Overview {
         about,
         now: milliseconds(SystemTime::now()),
-        not_ready: readiness.check().err(),
+        not_ready,
         in_flight: figures.in_flight,
         engine: Engine {
             reachable: engine.reachable,
@@ -111,7 +100,7 @@ fn versions(snapshot: &Snapshot) -> BTreeMap<&'static str, usize> {
 }
 
 /// Since 1970.
-pub(super) fn milliseconds(at: SystemTime) -> u64 {
+pub(crate) fn milliseconds(at: SystemTime) -> u64 {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -20,7 +20,7 @@ const ALWAYS: [(HeaderName, &str); 5] = [
 ];
 
 /// Adds the headers; what may be kept says so itself.
-pub(super) async fn secure(mut response: Response) -> Response {
+pub(crate) async fn secure(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in ALWAYS {
         headers.insert(name, HeaderValue::from_static(value));

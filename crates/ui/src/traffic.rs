@@ -14,7 +14,7 @@ const MOST: usize = 60;
 
 /// What happened between two looks at the figures, and between those before.
 #[derive(Debug, Default)]
-pub(super) struct Traffic {
+pub(crate) struct Traffic {
     samples: VecDeque<Sample>,
     /// Samples that have not been told.
     untold: usize,
@@ -60,7 +60,7 @@ fn short(number: f64) -> f64 {
 impl Traffic {
     /// Adds what happened in the `seconds` between two looks; `at` is the later
     /// one. Models that nothing happened to have no point in it.
-    pub(super) fn add(&mut self, at: u64, seconds: f64, before: &Figures, now: &Figures) {
+    pub(crate) fn add(&mut self, at: u64, seconds: f64, before: &Figures, now: &Figures) {
         let none = Requests::default();
         let points = now.models.iter().filter_map(|(name, requests)| {
             let earlier = before.models.get(name).unwrap_or(&none);
@@ -74,7 +74,7 @@ impl Traffic {
     }
 
     /// What is to be told of traffic now.
-    pub(super) fn topic(&mut self) -> Topic {
+    pub(crate) fn topic(&mut self) -> Topic {
         if self.untold > 0 || self.topic.is_new() {
             let only = self.samples.back().filter(|_| self.untold == 1);
             self.topic = self.topic.next("traffic", &self.samples, only);

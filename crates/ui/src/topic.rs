@@ -6,7 +6,7 @@ use serde::Serialize;
 /// What is told about one thing: all of it, for who comes, and what is new, for
 /// who has heard the rest.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Topic {
+pub(crate) struct Topic {
     /// Grows with every change; 0: nothing has been told.
     revision: u64,
     /// All of it.
@@ -17,13 +17,13 @@ pub(super) struct Topic {
 
 impl Topic {
     /// Whether nothing has been told yet.
-    pub(super) fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         self.revision == 0
     }
 
     /// The next revision: `whole` of the event `name`, or for those who have the
     /// one before, `step` of the event `name-step`.
-    pub(super) fn next(
+    pub(crate) fn next(
         &self,
         name: &str,
         whole: &impl Serialize,
@@ -36,7 +36,7 @@ impl Topic {
     }
 
     /// What somebody has to hear who has heard `told`; notes that it was.
-    pub(super) fn tell(&self, told: &mut u64) -> Option<Bytes> {
+    pub(crate) fn tell(&self, told: &mut u64) -> Option<Bytes> {
         let last = std::mem::replace(told, self.revision);
         match self.revision - last.min(self.revision) {
             0 => None,

@@ -37,7 +37,7 @@ function told(of) {
 /** All canaries, and the latest decisions. */
 export function takeAll(state, { canaries, decisions }) {
   state.canaries = new Map(canaries.map((canary) => [canary.id, told(canary)]));
-  state.decisions = decisions.map(told);
+  state.decisions = decisions.map((decision) => ({ ...told(decision), at: Date.parse(decision.at) }));
 }
 
 /** Those that have changed; what they show now is the next point of their charts. */
@@ -64,7 +64,7 @@ export function list(state) {
     redraw(element, card(canary, { heading: "h3" }));
   });
   byId("decisions-title").hidden = state.decisions.length === 0;
-  const key = (decision) => `${decision.at} ${decision.model}:${decision.tag} ${decision.canary}`;
+  const key = (decision) => `${decision.at} ${decision.model}:${decision.tag} ${decision.canary_digest}`;
   keep(byId("decisions"), state.decisions, key, made, (element, decision) => {
     const time = element.querySelector("time");
     if (time.textContent !== ago(decision.at)) time.textContent = ago(decision.at);
@@ -95,8 +95,8 @@ function why({ decision, summary, findings }) {
   return "every signal is within its margin; the minimum time or requests, or the ramp, are not through";
 }
 
-function arms({ live, canary, share, elapsed, verdict }) {
-  const all = verdict ? verdict.live + verdict.canary : 0;
+function arms({ live_digest: live, canary_digest: canary, share, elapsed, verdict }) {
+  const all = verdict ? verdict.live_requests + verdict.canary_requests : 0;
   const arm = (name, of, requests) => h("div", { class: "arm", "data-arm": name },
     h("span", { class: "dot" }), h("b", {}, name), of ? digest(of, short(of)) : "–",
     verdict && h("span", { class: "quiet" }, `${many(requests, "request")}${all > 0 ? `, ${percent(requests / all)}` : ""}`));
@@ -104,7 +104,7 @@ function arms({ live, canary, share, elapsed, verdict }) {
   part.style.inlineSize = `${share * 100}%`;
   return [
     share > 0 && h("div", { class: "split", role: "img", "aria-label": `The canary has ${percent(share)} of the traffic` }, part),
-    h("div", { class: "arms" }, arm("live", live, verdict?.live), arm("canary", canary, verdict?.canary),
+    h("div", { class: "arms" }, arm("live", live, verdict?.live_requests), arm("canary", canary, verdict?.canary_requests),
       h("span", { class: "quiet" }, share > 0 ? `${percent(share)} of the traffic, on trial for ${duration(elapsed)}` : "no share of the traffic")),
     verdict && !verdict.shares_fit && h("p", { class: "trouble" }, `The arms' sizes do not fit the share: ${percent(verdict.expected_share)} was drawn, ${percent(verdict.seen_share)} came. Requests are lost or misrouted; do not trust the comparison.`),
   ];
@@ -152,13 +152,13 @@ function made(decision) {
   const line = [
     h("span", { class: "pill", "data-outcome": OUTCOMES[decision.outcome] ?? "quiet" }, words(decision.outcome)),
     h("span", { class: "name" }, `${decision.model}:${decision.tag}`),
-    h("code", {}, short(decision.canary)),
+    h("code", {}, short(decision.canary_digest)),
     h("span", { class: "quiet" }, "by ", decision.by, ", ", h("time", { datetime: new Date(decision.at).toISOString(), title: exactly(decision.at) }, ago(decision.at))),
   ];
   const reason = h("p", { class: "wrap" }, decision.reason);
   if (!verdict) return h("li", { class: "card" }, h("p", { class: "line" }, line), reason);
   return h("li", { class: "card" }, h("details", {},
     h("summary", { class: "line" }, line, h("span", { class: "wrap reason" }, decision.reason)),
-    h("p", { class: "quiet" }, `${count(verdict.live)} requests on live, ${count(verdict.canary)} on the canary`),
+    h("p", { class: "quiet" }, `${count(verdict.live_requests)} requests on live, ${count(verdict.canary_requests)} on the canary`),
     figures(verdict, decision.points)));
 }

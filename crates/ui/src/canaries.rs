@@ -2,16 +2,14 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    time::SystemTime,
+    time::Duration,
 };
 
-use outrigger_core::Digest;
-use outrigger_lifecycle::{
-    ArmView, Canaries, CanaryDecision, CanaryView, FindingView, VerdictView,
-};
+use outrigger_proto::outrigger::v1::{self as wire, ListCanariesResponse, canary_verdict::Finding};
+use prost_types::Timestamp;
 use serde::Serialize;
 
-use super::{models::short_digest, overview::milliseconds, topic::Topic};
+use super::{models::short_digest, topic::Topic};
 
 /// Trials whose bounds are kept; the one not heard of for longest goes first.
 const MOST_TRIALS: usize = 64;
@@ -25,18 +23,22 @@ const NAME: &str = "canaries";
 
 /// What is told of canaries.
 #[derive(Debug, Default)]
-pub(super) struct Trials {
+pub(crate) struct Trials {
     trials: VecDeque<(Key, Closing)>,
     told: BTreeMap<Key, String>,
-    decided: Option<SystemTime>,
+    decided: Option<Timestamp>,
     topic: Topic,
 }
 
 /// A trial: model, tag, canary.
-type Key = (String, String, Digest);
+type Key = (String, String, String);
 
-fn key(model: &impl ToString, tag: &impl ToString, canary: Digest) -> Key {
-    (model.to_string(), tag.to_string(), canary)
+fn key(model: &str, tag: &str, canary: &str) -> Key {
+    (model.to_owned(), tag.to_owned(), canary.to_owned())
+}
+
+fn key_of(canary: &wire::Canary) -> Key {
+    key(&canary.model, &canary.tag, &canary.canary_digest)
 }
 
 /// How the bounds of each signal closed in.
@@ -60,7 +62,7 @@ impl Default for Closing {
 }
 
 impl Closing {
-    fn note(&mut self, elapsed: f64, findings: &[FindingView]) {
+    fn note(&mut self, elapsed: f64, findings: &[Finding]) {
         if elapsed < self.due {
             return;
         }
@@ -82,7 +84,7 @@ impl Closing {
     }
 }
 
-fn point(elapsed: f64, finding: &FindingView) -> Point {
+fn point(elapsed: f64, finding: &Finding) -> Point {
     let [difference, lower, upper] =
         [finding.difference, finding.lower, finding.upper].map(bounded);
     [Some(elapsed), difference, lower, upper]
@@ -95,12 +97,13 @@ fn bounded(number: f64) -> Option<f64> {
 
 impl Trials {
     /// Notes the bounds as they are; to be called once a second.
-    pub(super) fn note(&mut self, canaries: &Canaries) {
+    pub(crate) fn note(&mut self, canaries: &ListCanariesResponse) {
         for view in &canaries.canaries {
             let Some(verdict) = &view.verdict else { continue };
-            let key = key(&view.model, &view.tag, view.canary);
+            let key = key_of(view);
             let mut closing = self.take(&key);
-            closing.note(view.elapsed.as_secs_f64(), &verdict.findings);
+            let elapsed = view.elapsed.and_then(|elapsed| Duration::try_from(elapsed).ok());
+            closing.note(elapsed.unwrap_or_default().as_secs_f64(), &verdict.findings);
             self.trials.push_back((key, closing));
         }
         while self.trials.len() > MOST_TRIALS {
@@ -119,11 +122,11 @@ impl Trials {
     }
 
     /// What is to be told of canaries now.
-    pub(super) fn topic(&mut self, canaries: &Canaries) -> Topic {
+    pub(crate) fn topic(&mut self, canaries: &ListCanariesResponse) -> Topic {
         let now: BTreeMap<Key, _> = canaries.canaries.iter().map(keyed).collect();
         let text = |canary: &Canary| serde_json::to_string(canary).unwrap_or_default();
         let texts: BTreeMap<_, _> = now.iter().map(|(key, it)| (key.clone(), text(it))).collect();
-        let decided = canaries.decisions.front().map(|decision| decision.at);
+        let decided = canaries.decisions.first().and_then(|decision| decision.at);
         let anew = self.topic.is_new() || decided != self.decided;
         if !anew && texts == self.told {
             return self.topic.clone();
@@ -145,31 +148,21 @@ impl Trials {
         self.topic.clone()
     }
 
-    fn decisions(&self, canaries: &Canaries) -> Vec<Decision> {
+    fn decisions(&self, canaries: &ListCanariesResponse) -> Vec<Decision> {
         let latest = canaries.decisions.iter().take(MOST_DECISIONS);
         latest.map(|decision| self.decision(decision)).collect()
     }
 
-    fn decision(&self, decision: &CanaryDecision) -> Decision {
-        let mut points = self.closing(&key(&decision.model, &decision.tag, decision.canary));
-        // What it was decided by came after the last look.
+    fn decision(&self, decision: &wire::CanaryDecision) -> Decision {
+        let key = key(&decision.model, &decision.tag, &decision.canary_digest);
+        let mut points = self.closing(&key);
+        // The figures of the decision are later than the last point.
         for finding in decision.verdict.iter().flat_map(|verdict| &verdict.findings) {
             let points = points.entry(finding.signal.clone()).or_default();
             let last = points.last().and_then(|point| point[0]);
             points.push(point(last.map_or(0.0, |last| last + 1.0), finding));
         }
-        Decision {
-            at: milliseconds(decision.at),
-            model: decision.model.to_string(),
-            tag: decision.tag.to_string(),
-            live: decision.live.map(|digest| digest.to_string()),
-            canary: decision.canary.to_string(),
-            outcome: decision.outcome.as_str(),
-            by: decision.by.clone(),
-            reason: decision.reason.clone(),
-            verdict: decision.verdict.clone(),
-            points,
-        }
+        Decision { decision: decision.clone(), points }
     }
 }
 
@@ -190,33 +183,16 @@ struct Step {
 #[derive(Clone, Serialize)]
 struct Canary {
     id: String,
-    model: String,
-    tag: String,
-    canary_tag: String,
-    live: Option<String>,
-    canary: String,
-    phase: &'static str,
-    message: String,
-    share: f64,
-    /// Seconds.
-    elapsed: f64,
-    verdict: Option<VerdictView>,
-    arms: Vec<ArmView>,
+    #[serde(flatten)]
+    canary: wire::Canary,
     #[serde(skip_serializing_if = "Option::is_none")]
     points: Option<BTreeMap<String, Vec<Point>>>,
 }
 
 #[derive(Serialize)]
 struct Decision {
-    at: u64,
-    model: String,
-    tag: String,
-    live: Option<String>,
-    canary: String,
-    outcome: &'static str,
-    by: String,
-    reason: String,
-    verdict: Option<VerdictView>,
+    #[serde(flatten)]
+    decision: wire::CanaryDecision,
     points: BTreeMap<String, Vec<Point>>,
 }
 
@@ -224,23 +200,9 @@ fn id((model, tag, canary): &Key) -> String {
     format!("{model}:{tag}@{}", short_digest(canary))
 }
 
-fn keyed(view: &CanaryView) -> (Key, Canary) {
-    let key = key(&view.model, &view.tag, view.canary);
-    let canary = Canary {
-        id: id(&key),
-        model: view.model.to_string(),
-        tag: view.tag.to_string(),
-        canary_tag: view.canary_tag.to_string(),
-        live: view.live.map(|digest| digest.to_string()),
-        canary: view.canary.to_string(),
-        phase: view.phase.as_str(),
-        message: view.message.clone(),
-        share: view.share,
-        elapsed: view.elapsed.as_secs_f64(),
-        verdict: view.verdict.clone(),
-        arms: view.arms.clone(),
-        points: None,
-    };
+fn keyed(canary: &wire::Canary) -> (Key, Canary) {
+    let key = key_of(canary);
+    let canary = Canary { id: id(&key), canary: canary.clone(), points: None };
     (key, canary)
 }
 
@@ -248,8 +210,8 @@ fn keyed(view: &CanaryView) -> (Key, Canary) {
 mod tests {
     use super::*;
 
-    fn finding(width: f64) -> FindingView {
-        FindingView {
+    fn finding(width: f64) -> Finding {
+        Finding {
             signal: "latency".to_owned(),
             state: "open".to_owned(),
             live: 0.1,

@@ -10,6 +10,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, stream};
 use outrigger_lifecycle::Handle;
+use outrigger_proto::outrigger::v1::ListCanariesResponse;
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
     task::spawn_blocking,
@@ -25,7 +26,7 @@ use super::{
     topic::Topic,
     traffic::Traffic,
 };
-use crate::{health::Readiness, metrics::Exposition};
+use crate::Server;
 
 /// Pages that may be open.
 const MOST_WATCHERS: usize = 64;
@@ -41,13 +42,12 @@ const FRESH: Duration = Duration::from_millis(1500);
 
 /// What the page is told. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Feed(Arc<Shared>);
+pub struct Feed(Arc<Shared>);
 
 struct Shared {
     about: About,
     models: Handle,
-    readiness: Readiness,
-    exposition: Exposition,
+    server: Arc<dyn Server>,
     news: watch::Sender<News>,
     places: Arc<Semaphore>,
     came: Notify,
@@ -63,27 +63,26 @@ struct News {
 
 impl Feed {
     /// A feed that tells nothing until [`Self::run`] does; streams end with `end`.
-    pub(crate) fn new(
+    pub fn new(
         about: About,
         models: Handle,
-        readiness: Readiness,
-        exposition: Exposition,
+        server: Arc<dyn Server>,
         end: CancellationToken,
     ) -> Self {
         let news = watch::Sender::new(News::default());
         let places = Arc::new(Semaphore::new(MOST_WATCHERS));
         let came = Notify::new();
-        Self(Arc::new(Shared { about, models, readiness, exposition, news, places, came, end }))
+        Self(Arc::new(Shared { about, models, server, news, places, came, end }))
     }
 
-    pub(super) fn models(&self) -> &Handle {
-        &self.0.models
+    pub(crate) fn server(&self) -> &dyn Server {
+        &*self.0.server
     }
 
     /// Everything, then every change; `None` when as many watch as may. Who is
     /// slow misses what lies between, and is never kept more than what is told
     /// at one moment.
-    pub(super) fn watch(&self) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
+    pub(crate) fn watch(&self) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
         let place = Arc::clone(&self.0.places).try_acquire_owned().ok()?;
         let mut news = self.0.news.subscribe();
         let fresh = news.borrow_and_update().made.is_some_and(|made| made.elapsed() < FRESH);
@@ -96,8 +95,11 @@ impl Feed {
         Some(stream::unfold(watcher, Watcher::next))
     }
 
-    /// Reads and tells until the server ends.
-    pub(crate) async fn run(self) -> Result<(), Infallible> {
+    /// Reads and publishes until the server ends.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn run(self) -> Result<(), Infallible> {
         let mut ticks = interval(TELL_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut state = State::default();
@@ -111,9 +113,10 @@ impl Feed {
             if self.0.end.run_until_cancelled(woken).await.is_none() {
                 return Ok(());
             }
-            state.read(&self.0).await;
+            let canaries = self.0.server.canaries();
+            state.read(&self.0, &canaries).await;
             if self.0.news.receiver_count() > 0 {
-                self.0.news.send_replace(state.news(&self.0));
+                self.0.news.send_replace(state.news(&self.0, &canaries));
             }
         }
     }
@@ -132,15 +135,15 @@ struct State {
 }
 
 impl State {
-    async fn read(&mut self, shared: &Shared) {
-        self.trials.note(&shared.models.canaries());
+    async fn read(&mut self, shared: &Shared, canaries: &ListCanariesResponse) {
+        self.trials.note(canaries);
         let now = Instant::now();
         if self.read.is_some_and(|(_, due)| now < due) {
             return;
         }
-        let exposition = shared.exposition.clone();
+        let server = Arc::clone(&shared.server);
         // With many series it takes longer than a probe should wait.
-        let Ok(figures) = spawn_blocking(move || Figures::read(&exposition)).await else { return };
+        let Ok(figures) = spawn_blocking(move || Figures::read(&*server)).await else { return };
         let before = std::mem::replace(&mut self.figures, figures);
         if let Some((last, _)) = self.read {
             let at = milliseconds(SystemTime::now());
@@ -152,18 +155,16 @@ impl State {
         self.read = Some((now, now + pause - TELL_EVERY / 4));
     }
 
-    fn news(&mut self, shared: &Shared) -> News {
+    fn news(&mut self, shared: &Shared, canaries: &ListCanariesResponse) -> News {
         let snapshot = shared.models.models();
-        let overview = overview::topic(
-            &self.overview,
-            &shared.about,
-            &shared.readiness,
-            &snapshot,
-            &self.figures,
-        );
+        let not_ready = shared.server.not_ready();
+        let overview =
+            overview::topic(&self.overview, &shared.about, not_ready, &snapshot, &self.figures);
         self.overview = overview.clone();
-        let models = self.listed.topic(&snapshot, |name| shared.models.default_selector(name));
-        let canaries = self.trials.topic(&shared.models.canaries());
+        let models = self.listed.topic(&snapshot, |name, view| {
+            (shared.server.model(name, view), shared.models.default_selector(name))
+        });
+        let canaries = self.trials.topic(canaries);
         let topics = [overview, models, canaries, self.traffic.topic()];
         News { made: Some(Instant::now()), topics }
     }

@@ -61,12 +61,12 @@ fn tag(content: &str) -> String {
 }
 
 /// The page itself.
-pub(super) async fn index(headers: HeaderMap) -> Response {
+pub(crate) async fn index(headers: HeaderMap) -> Response {
     serve(INDEX, &headers)
 }
 
 /// A file of the page.
-pub(super) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
+pub(crate) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
     serve(&name, &headers)
 }
 

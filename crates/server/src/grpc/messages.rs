@@ -1,0 +1,164 @@
+//! The messages of `outrigger.v1.PredictionService`: read in place, and answered with
+//! framed messages.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use outrigger_core::{Failure, Reason};
+use outrigger_features::{Answer, Limits, Packed, Request, Routing, requests, routing_key};
+use outrigger_lifecycle::Lease;
+use outrigger_proto::{
+    outrigger::v1::{ExplainResponse, ResponseOptions},
+    raw::unary,
+};
+use prost::Message as _;
+
+use crate::{
+    call::Call,
+    metrics::Stage,
+    predict::{Exchange, Predictor, Scored, timed},
+    routing::{self, BatchRouting},
+    served::{encoded, served},
+    trial::Attempts,
+};
+
+/// Scores one user's treatments: an encoded `PredictRequest` gives a framed
+/// `PredictResponse`. `named` is the model's name as given beside the request.
+///
+/// A request that is not needed again is freed as soon as it is packed: key-value maps
+/// take ten times the memory of their tensors, and while the engine is behind, getting
+/// that from the kernel costs more than reading them does.
+///
+/// # Errors
+/// Whatever the request, the model or the engine is at fault for.
+pub(super) async fn predict(
+    predictor: &Predictor,
+    call: &Call,
+    message: Bytes,
+    named: Option<&[u8]>,
+) -> Result<Bytes, Failure> {
+    // Before the wait for the model, which a refused request should not have to sit out.
+    let parts = Request::read(&message, predictor.limits())?;
+    let lease = predictor.lease(call, parts.routing(), named).await?.sampled();
+    let attempts = Attempts::new(call, lease);
+    let mut single = Single { sent: Some((&parts, &message)) };
+    let packed = predictor.pack(call, attempts.lease(), &mut single);
+    if attempts.lease().needs_request() {
+        return predictor.answer(call, attempts, packed, single).await;
+    }
+    drop(parts);
+    drop(message);
+    predictor.answer(call, attempts, packed, Single { sent: None }).await
+}
+
+/// A `PredictRequest`.
+struct Single<'r, 'a> {
+    /// Its parts and its bytes; `None` once it is packed and not needed again.
+    sent: Option<(&'r Request<'a>, &'a Bytes)>,
+}
+
+impl Exchange for Single<'_, '_> {
+    type Answer = Bytes;
+
+    fn pack(&mut self, lease: &Lease, _: &Limits) -> Result<Packed, Failure> {
+        let gone = || Failure::new(Reason::Internal, "the request was freed before its answer");
+        let (parts, _) = self.sent.ok_or_else(gone)?;
+        lease.plan.pack_request(parts)
+    }
+
+    fn request(&self) -> Option<&Bytes> {
+        self.sent.map(|(_, message)| message)
+    }
+
+    fn answer(&self, scored: &Scored<'_>) -> Result<Bytes, Failure> {
+        let &Scored { lease, terms, packed, outputs } = scored;
+        let (model, degraded) = (encoded(lease), terms.degraded());
+        Ok(framed(&lease.plan.answer(packed, outputs, &model)?.degraded(&degraded)))
+    }
+}
+
+/// Scores many users in one call of the engine: an encoded `BatchPredictRequest` gives
+/// a framed `BatchPredictResponse`.
+///
+/// # Errors
+/// As [`predict`], naming the request at fault.
+pub(super) async fn batch(
+    predictor: &Predictor,
+    call: &Call,
+    message: &Bytes,
+    named: Option<&[u8]>,
+) -> Result<Bytes, Failure> {
+    // Before the wait for the model, which a refused request should not have to sit out.
+    let requests = requests(message, predictor.limits())?;
+    let BatchRouting { model, request_id, options } = routing::read(message)?;
+    let options: ResponseOptions =
+        options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
+    // A batch is one engine call, so the first request's routing key picks the arm for all.
+    // If that request is malformed, packing reports it with the others.
+    let routing_key = requests.first().and_then(|first| routing_key(first)).unwrap_or_default();
+    let routing = Routing { model: model.as_ref(), request_id: &request_id, routing_key };
+    let lease = predictor.lease(call, routing, named).await?;
+    let batch = Batch { requests: &requests, options: &options, id: &request_id };
+    predictor.exchange(call, lease, batch).await
+}
+
+/// A `BatchPredictRequest`.
+struct Batch<'a> {
+    requests: &'a [&'a [u8]],
+    options: &'a ResponseOptions,
+    id: &'a str,
+}
+
+impl Exchange for Batch<'_> {
+    type Answer = Bytes;
+
+    fn pack(&mut self, lease: &Lease, limits: &Limits) -> Result<Packed, Failure> {
+        lease.plan.pack_batch(self.requests, self.options, limits)
+    }
+
+    fn request(&self) -> Option<&Bytes> {
+        None
+    }
+
+    fn answer(&self, scored: &Scored<'_>) -> Result<Bytes, Failure> {
+        let &Scored { lease, terms, packed, outputs } = scored;
+        let (model, degraded) = (encoded(lease), terms.degraded());
+        let answer = lease.plan.answer_batch(packed, outputs, &model, self.id)?;
+        Ok(framed(&answer.degraded(&degraded)))
+    }
+}
+
+/// The tensors that an encoded `PredictRequest` becomes, as a framed
+/// `ExplainResponse`.
+///
+/// # Errors
+/// As [`predict`], without the engine's.
+pub(super) async fn explain(
+    predictor: &Predictor,
+    call: &Call,
+    message: &Bytes,
+    named: Option<&[u8]>,
+) -> Result<Bytes, Failure> {
+    let limits = predictor.limits();
+    let parts = Request::read(message, limits)?;
+    // Explain must not count as the key's first exposure.
+    let lease = predictor.uncounted().lease(call, parts.routing(), named).await?;
+    let explain = || lease.plan.explain(&[message], limits);
+    let explained = timed(call, Stage::Decode, explain)?;
+    let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
+    Ok(unary::framed(&response.encode_to_vec()))
+}
+
+/// An answer with its prefix, written once.
+fn framed(answer: &Answer<'_>) -> Bytes {
+    let length = answer.encoded_len();
+    let mut framed = BytesMut::with_capacity(unary::PREFIX + length);
+    framed.put_slice(&unary::prefix(length));
+    answer.encode(&mut framed);
+    framed.freeze()
+}
+
+fn only<T>(mut all: Vec<T>) -> Result<T, Failure> {
+    match (all.pop(), all.len()) {
+        (Some(one), 0) => Ok(one),
+        _ => Err(Failure::new(Reason::Internal, "one request gave other than one answer")),
+    }
+}
