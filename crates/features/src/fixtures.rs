@@ -102,3 +102,9 @@ pub(crate) fn output(name: &str, shape: &[i64], values: &[f32]) -> Tensor {
     let (name, shape) = (name.into(), shape.to_vec());
     Tensor { name, dtype: DType::Float32, shape, content: floats(values) }
 }
+
+/// The plan of a model whose inputs are joined.
+pub(crate) fn joined() -> Plan {
+    let json = include_bytes!("../tests/metadata/good/joined.json");
+    Plan::compile(Metadata::parse(json).expect("valid"))
+}

@@ -12,7 +12,10 @@
 //! Shapes, for B users, up to T treatments a user and `width` the sum of a
 //! tensor's feature lengths: user tensors `[B, width]`, treatment tensors
 //! `[B, T, width]`, counts and seeds `[B]`; outputs `[B, T]` or `[B, T, 1]` per
-//! treatment, `[B]` or `[B, 1]` for single ones.
+//! treatment, `[B]` or `[B, 1]` for single ones. Joined tensors have a row for
+//! each of the R treatments of all users, unpadded: inputs `[R, width]`, outputs
+//! `[R]` or `[R, 1]`. A model without features takes tensors as they are
+//! ([`RawPlan`]).
 
 mod answer;
 mod call;
@@ -33,6 +36,7 @@ mod pack;
 mod packed;
 mod place;
 mod plan;
+mod raw;
 mod reader;
 #[cfg(any(test, feature = "reference"))]
 #[doc(hidden)]
@@ -51,5 +55,6 @@ pub use limits::Limits;
 pub use metadata::{Metadata, MetadataError};
 pub use packed::{FeatureCounts, Ids, Packed, UserRows};
 pub use plan::Plan;
+pub use raw::RawPlan;
 pub use sent::{Sent, Slot};
 pub use transcode::{Request, Routing, requests, routing_key};

@@ -1,11 +1,11 @@
 //! How much a call may ask for.
 
-use outrigger_core::{Failure, Reason};
+use outrigger_core::{DType, Failure, Reason};
 
 use crate::{
     metadata::Entity,
     place::Place,
-    plan::{InputPlan, Plan},
+    plan::{InputPlan, Join, Plan},
 };
 
 /// So many columns of a table may hold what the model does not name. Each takes
@@ -77,13 +77,19 @@ pub(crate) fn check_size(
     limits: &Limits,
 ) -> Result<(), Failure> {
     let users = counts.len() as u128;
-    let treatments = counts.max().unwrap_or(0) as u128;
-    let size = |input: &InputPlan| {
+    let (treatments, rows) = counts.fold((0, 0), |(most, all): (u128, u128), count| {
+        (most.max(count as u128), all + count as u128)
+    });
+    let element = |dtype: DType| dtype.size().unwrap_or(size_of::<bytes::Bytes>()) as u128;
+    let padded = |input: &InputPlan| {
         let rows = if input.entity == Entity::Treatment { users * treatments } else { users };
-        let element = input.dtype.size().unwrap_or(size_of::<bytes::Bytes>());
-        rows * input.width as u128 * element as u128
+        rows * input.width as u128 * element(input.dtype)
     };
-    let total: u128 = plan.inputs.iter().map(size).sum();
+    let joined = |join: &Join| rows * join.width as u128 * element(join.dtype);
+    let total: u128 = match plan.joins.as_slice() {
+        [] => plan.inputs.iter().map(padded).sum(),
+        joins => joins.iter().map(joined).sum(),
+    };
     if total <= limits.max_tensor_bytes as u128 {
         return Ok(());
     }

@@ -66,6 +66,9 @@ pub enum Entity {
     TreatmentCount,
     /// A number drawn from each request's id: `[B]`, int64.
     Seed,
+    /// Treatments, each with the features of its user: `[R, width]` for the R
+    /// treatments of all users, one user after the other.
+    Joined,
 }
 
 /// One feature: `length` neighbouring positions of an input's last dimension.
@@ -73,6 +76,8 @@ pub enum Entity {
 pub struct Feature {
     /// Its name in requests; unique within its entity.
     pub name: Arc<str>,
+    /// Whose it is, the user's or the treatment's.
+    pub entity: Entity,
     /// How many values it has; 1 for a plain one.
     pub length: usize,
     /// How a value becomes an element.
@@ -145,7 +150,8 @@ pub struct Output {
 /// What an output's values belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputKind {
-    /// One value a treatment: `[B, T]` or `[B, T, 1]`.
+    /// One value a treatment: `[B, T]` or `[B, T, 1]`; of a model with joined
+    /// inputs `[R]` or `[R, 1]`.
     PerTreatment,
     /// One value a user: `[B]` or `[B, 1]`.
     Single,
@@ -207,9 +213,17 @@ impl Metadata {
         Err(MetadataError { path: "framework".to_owned(), message })
     }
 
-    /// The inputs of one entity, with their positions.
-    pub fn inputs_of(&self, entity: Entity) -> impl Iterator<Item = (usize, &Input)> {
-        self.inputs.iter().enumerate().filter(move |(_, input)| input.entity == entity)
+    /// The features of the user or of the treatment, each with its input, in
+    /// the order of the file.
+    pub fn features_of(&self, entity: Entity) -> impl Iterator<Item = (&Input, &Feature)> {
+        let all = self.inputs.iter();
+        let all = all.flat_map(|input| input.features.iter().map(move |feature| (input, feature)));
+        all.filter(move |(_, feature)| feature.entity == entity)
+    }
+
+    /// Whether the tensors have a row a treatment, with its user's features.
+    pub fn is_joined(&self) -> bool {
+        self.inputs.iter().any(|input| input.entity == Entity::Joined)
     }
 }
 
@@ -228,12 +242,13 @@ impl Entity {
             Self::Treatment => "treatment",
             Self::TreatmentCount => "treatment_count",
             Self::Seed => "seed",
+            Self::Joined => "joined",
         }
     }
 
     /// Whether its inputs are made of features.
     pub const fn has_features(self) -> bool {
-        matches!(self, Self::User | Self::Treatment)
+        matches!(self, Self::User | Self::Treatment | Self::Joined)
     }
 }
 

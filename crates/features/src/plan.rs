@@ -2,6 +2,7 @@
 
 mod bad_feature;
 mod fields;
+mod join;
 
 use std::sync::Arc;
 
@@ -15,13 +16,18 @@ use crate::{
 };
 pub(crate) use bad_feature::BadFeature;
 pub(crate) use fields::{Field, Fields};
+pub(crate) use join::Join;
 
 /// How a model's requests become tensors and its outputs responses. Compiled
 /// once a model; share it in an [`Arc`].
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) metadata: Metadata,
+    /// What rows of users and of treatments are written to: the tensors, or the
+    /// parts that they are joined of.
     pub(crate) inputs: Vec<InputPlan>,
+    /// One a tensor of a model with joined inputs; empty for others.
+    pub(crate) joins: Vec<Join>,
     pub(crate) fields: EntityFields,
 }
 
@@ -32,7 +38,7 @@ pub(crate) struct EntityFields {
     pub(crate) treatment: Fields,
 }
 
-/// One input, compiled.
+/// One input, or the part of one that a single entity has, compiled.
 #[derive(Debug)]
 pub(crate) struct InputPlan {
     pub(crate) tensor: Arc<str>,
@@ -45,12 +51,18 @@ pub(crate) struct InputPlan {
 impl Plan {
     /// Compiles a model's metadata.
     pub fn compile(metadata: Metadata) -> Self {
-        let inputs: Vec<_> = metadata.inputs.iter().map(InputPlan::compile).collect();
+        let (mut inputs, mut joins) = (Vec::with_capacity(metadata.inputs.len()), Vec::new());
+        for input in &metadata.inputs {
+            match input.entity {
+                Entity::Joined => joins.push(Join::compile(input, &mut inputs)),
+                entity => inputs.push(InputPlan::compile(input, entity)),
+            }
+        }
         let fields = EntityFields {
             user: Fields::new(&inputs, Entity::User),
             treatment: Fields::new(&inputs, Entity::Treatment),
         };
-        Self { metadata, inputs, fields }
+        Self { metadata, inputs, joins, fields }
     }
 
     /// Compiles a model's metadata, held against the model's own interface.
@@ -105,21 +117,25 @@ impl EntityFields {
         match entity {
             Entity::User => Some(&self.user),
             Entity::Treatment => Some(&self.treatment),
-            Entity::TreatmentCount | Entity::Seed => None,
+            Entity::TreatmentCount | Entity::Seed | Entity::Joined => None,
         }
     }
 }
 
 impl InputPlan {
-    fn compile(input: &Input) -> Self {
-        let columns = input.features.iter().map(|feature| Column::compile(feature, input.dtype));
+    /// Compiles those features of an input that are `entity`'s.
+    fn compile(input: &Input, entity: Entity) -> Self {
+        let features = input.features.iter().filter(|feature| feature.entity == entity);
+        let columns: Vec<_> =
+            features.map(|feature| Column::compile(feature, input.dtype)).collect();
+        let width = columns.iter().map(|column| column.length).sum();
         Self {
             tensor: input.tensor.clone(),
-            entity: input.entity,
+            entity,
             dtype: input.dtype,
             // Counts and seeds are one value a row.
-            width: if input.entity.has_features() { input.width() } else { 1 },
-            columns: columns.collect(),
+            width: if entity.has_features() { width } else { 1 },
+            columns,
         }
     }
 
@@ -129,6 +145,7 @@ impl InputPlan {
             Entity::User => vec![users, self.width],
             Entity::Treatment => vec![users, treatments, self.width],
             Entity::TreatmentCount | Entity::Seed => vec![users],
+            Entity::Joined => vec![users * treatments, self.width],
         };
         sizes.into_iter().map(|size| i64::try_from(size).expect("sizes are limited")).collect()
     }

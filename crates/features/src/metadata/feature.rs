@@ -5,7 +5,7 @@ use std::{collections::HashSet, hash::Hash, sync::Arc};
 use outrigger_core::DType;
 use serde_json::Value;
 
-use super::{Absence, Encoding, Feature, MAX_LENGTH, Raw, Words};
+use super::{Absence, Encoding, Entity, Feature, MAX_LENGTH, Raw, Words};
 use crate::{
     numbers,
     reader::{Node, Object, Wrong},
@@ -13,7 +13,8 @@ use crate::{
 
 type Result<T> = std::result::Result<T, Wrong>;
 
-const KEYS: &[&str] = &[
+/// The last one is only for the features of joined inputs.
+const KEYS: [&str; 10] = [
     "name",
     "length",
     "default",
@@ -23,16 +24,30 @@ const KEYS: &[&str] = &[
     "out_of_vocabulary",
     "hash_buckets",
     "allow_non_finite",
+    "entity",
 ];
 
-pub(super) fn read(object: &Object<'_>, dtype: DType) -> Result<Feature> {
-    object.only(KEYS)?;
+const ENTITIES: [(&str, Entity); 2] =
+    [(Entity::User.as_str(), Entity::User), (Entity::Treatment.as_str(), Entity::Treatment)];
+
+pub(super) fn read(object: &Object<'_>, of: Entity, dtype: DType) -> Result<Feature> {
+    let entity = read_entity(object, of)?;
     let name = object.required("name")?.name()?.into();
     let length = object.optional("length").map_or(Ok(1), |node| read_length(&node))?;
     let encoding = read_encoding(object, dtype)?;
     let allow_non_finite = read_allow_non_finite(object, dtype)?;
     let absence = read_absence(object, dtype, length, &encoding)?;
-    Ok(Feature { name, length, encoding, absence, allow_non_finite })
+    Ok(Feature { name, entity, length, encoding, absence, allow_non_finite })
+}
+
+/// Whose feature it is, of an input of that entity.
+fn read_entity(object: &Object<'_>, of: Entity) -> Result<Entity> {
+    if of == Entity::Joined {
+        object.only(&KEYS)?;
+        return object.required("entity")?.one_of(&ENTITIES);
+    }
+    object.only(&KEYS[..KEYS.len() - 1])?;
+    Ok(of)
 }
 
 fn read_length(node: &Node<'_>) -> Result<usize> {

@@ -44,7 +44,8 @@ fn check_outputs<'t>(
     for index in packed.users.iter().flat_map(|user| &user.outputs) {
         if !checked.contains_key(index) {
             let output = &plan.metadata.outputs[*index];
-            checked.insert(*index, Checked::find(output, outputs, packed)?);
+            checked
+                .insert(*index, Checked::find(output, plan.metadata.is_joined(), outputs, packed)?);
         }
     }
     Ok(checked)

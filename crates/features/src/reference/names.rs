@@ -14,8 +14,8 @@ pub(super) struct Names {
 impl Names {
     pub(super) fn of(metadata: &Metadata) -> Self {
         let positions = |entity: Entity| {
-            let features = metadata.inputs_of(entity).flat_map(|(_, input)| &input.features);
-            features.map(|feature| feature.name.clone()).zip(0..).collect()
+            let features = metadata.features_of(entity);
+            features.map(|(_, feature)| feature.name.clone()).zip(0..).collect()
         };
         Self { user: positions(Entity::User), treatment: positions(Entity::Treatment) }
     }

@@ -193,7 +193,7 @@ impl<'p> Packer<'p> {
         let plan = self.plan;
         for (index, input) in plan.inputs.iter().enumerate() {
             let value = match input.entity {
-                Entity::User | Entity::Treatment => continue,
+                Entity::User | Entity::Treatment | Entity::Joined => continue,
                 Entity::TreatmentCount => count,
                 Entity::Seed => seed,
             };

@@ -248,7 +248,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         let seed = farmhash::fingerprint64(request_id.as_bytes()).cast_signed();
         for (index, input) in self.plan.inputs.iter().enumerate() {
             let value = match input.entity {
-                Entity::User | Entity::Treatment => continue,
+                Entity::User | Entity::Treatment | Entity::Joined => continue,
                 Entity::TreatmentCount => count,
                 Entity::Seed => seed,
             };

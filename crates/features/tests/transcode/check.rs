@@ -11,7 +11,7 @@ use outrigger_features::{
 use outrigger_proto::outrigger::v1::{ModelSelector, PredictRequest};
 use prost::Message;
 
-use super::{answers, entropy::Entropy, models, requests};
+use super::{answers, entropy::Entropy, joined, models, requests};
 
 /// Makes a model, a call and the engine's outputs of `bytes`; packs and answers
 /// it both ways.
@@ -37,6 +37,17 @@ pub(crate) fn generated(bytes: &[u8]) {
     if let Some(options) = &options {
         let expected = Reference::new(&plan).pack_batch(&requests, options, &limits);
         packed = same_tensors(plan.pack_batch(&requests, options, &limits), expected);
+    }
+    if let Some((packed, _)) = &packed
+        && plan.metadata().is_joined()
+    {
+        let limits = Limits { max_tensor_bytes: usize::MAX, ..limits };
+        let apart = joined::apart(plan.metadata());
+        let apart = match &options {
+            Some(options) => apart.pack_batch(&requests, options, &limits),
+            None => apart.pack(&requests, &limits),
+        };
+        joined::same(plan.metadata(), packed, &apart.expect("packs as well"));
     }
     if let Some((packed, expected)) = packed {
         answers::both(&plan, &packed, &expected, &mut entropy);
