@@ -6,7 +6,9 @@
 //! [`Plan`], compiled once a model, turns encoded `outrigger.v1.PredictRequest`s
 //! into the engine's tensors ([`Plan::pack`]) and the engine's outputs into
 //! encoded responses ([`Plan::answer`]); [`Plan::explain`] shows the same tensors
-//! with the origin of every value. [`golden`] replays recorded cases and [`json`]
+//! with the origin of every value. Where features of a user are looked up in a
+//! table ([`Lookup`]), [`Plan::keys`] comes first and [`Plan::pack_with`] takes what
+//! was found. [`golden`] replays recorded cases and [`json`]
 //! is the HTTP form of requests and responses.
 //!
 //! Shapes, for B users, up to T treatments a user and `width` the sum of a
@@ -29,6 +31,7 @@ mod interface;
 pub mod json;
 mod keys;
 mod limits;
+mod lookup;
 pub mod metadata;
 mod numbers;
 mod options;
@@ -52,9 +55,10 @@ pub use answer::{Answer, Best, Sample};
 pub use golden::{GoldenCase, GoldenError};
 pub use interface::InterfaceError;
 pub use limits::Limits;
+pub use lookup::Values;
 pub use metadata::{Metadata, MetadataError};
 pub use packed::{FeatureCounts, Ids, Packed, UserRows};
-pub use plan::Plan;
+pub use plan::{Lookup, LookupError, Plan};
 pub use raw::RawPlan;
 pub use sent::{Sent, Slot};
 pub use transcode::{Request, Routing, requests, routing_key};

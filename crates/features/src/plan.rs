@@ -3,6 +3,7 @@
 mod bad_feature;
 mod fields;
 mod join;
+mod lookups;
 
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ use crate::{
 pub(crate) use bad_feature::BadFeature;
 pub(crate) use fields::{Field, Fields};
 pub(crate) use join::Join;
+use lookups::Lookups;
+pub use lookups::{Lookup, LookupError};
 
 /// How a model's requests become tensors and its outputs responses. Compiled
 /// once a model; share it in an [`Arc`].
@@ -29,6 +32,8 @@ pub struct Plan {
     /// One a tensor of a model with joined inputs; empty for others.
     pub(crate) joins: Vec<Join>,
     pub(crate) fields: EntityFields,
+    /// None of most models.
+    pub(crate) lookups: Option<Box<Lookups>>,
 }
 
 /// Where the features of either entity go.
@@ -62,7 +67,7 @@ impl Plan {
             user: Fields::new(&inputs, Entity::User),
             treatment: Fields::new(&inputs, Entity::Treatment),
         };
-        Self { metadata, inputs, joins, fields }
+        Self { metadata, inputs, joins, fields, lookups: None }
     }
 
     /// Compiles a model's metadata, held against the model's own interface.

@@ -121,6 +121,9 @@ impl<'p, 'r> Packer<'p, 'r> {
         resize(&mut self.buffers, self.plan, Entity::User, row + 1);
         let (rows, buffers) = (&mut self.user_rows, &mut self.buffers);
         rows.begin(row);
+        for features in part.request.looked_up {
+            rows.read(features, buffers)?;
+        }
         if let User::Features(parts) = &part.request.user {
             for part in parts {
                 rows.read(part, buffers)?;

@@ -34,6 +34,8 @@ pub struct Request<'a> {
     pub(super) request_id: &'a str,
     pub(super) routing_key: &'a str,
     pub(super) user: User<'a>,
+    /// Features of the user that yield to those of the request: encoded maps.
+    pub(super) looked_up: &'a [Bytes],
     /// The treatments, at most as many as a call may have.
     pub(super) treatments: Vec<&'a [u8]>,
     /// How many there are.
@@ -50,6 +52,15 @@ pub(super) enum User<'a> {
     Features(Parts<'a>),
     /// Parts of one object, which have been validated.
     Object(Parts<'a>),
+}
+
+impl User<'_> {
+    fn reborrowed(&self) -> User<'_> {
+        match self {
+            Self::Features(parts) => User::Features(parts.iter().copied().collect()),
+            Self::Object(parts) => User::Object(parts.iter().copied().collect()),
+        }
+    }
 }
 
 impl Default for User<'_> {
@@ -83,6 +94,30 @@ impl<'a> Request<'a> {
     pub fn routing(&self) -> Routing<'_> {
         let Self { model, request_id, routing_key, .. } = self;
         Routing { model: model.as_ref(), request_id, routing_key }
+    }
+
+    /// The same request without treatments.
+    pub(crate) fn user_only(&self) -> Request<'_> {
+        let user = self.user.reborrowed();
+        Request { message: self.message, limits: self.limits, user, ..Request::default() }
+    }
+
+    /// The same request with features that were looked up.
+    pub(crate) fn with<'b>(&'b self, looked_up: &'b [Bytes]) -> Request<'b> {
+        Request {
+            message: self.message,
+            limits: self.limits,
+            shared: self.shared,
+            model: self.model.clone(),
+            request_id: self.request_id,
+            routing_key: self.routing_key,
+            user: self.user.reborrowed(),
+            looked_up,
+            treatments: self.treatments.clone(),
+            sent: self.sent,
+            table: self.table.as_ref().map(|parts| parts.iter().copied().collect()),
+            options: self.options.clone(),
+        }
     }
 
     /// Finds the parts of a request. Treatments, tables and the user's features
