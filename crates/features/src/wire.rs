@@ -121,7 +121,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A length and so many bytes, which must be text.
-    #[inline]
+    // Called for every text: left to the compiler, it becomes a call of its own.
+    #[inline(always)]
     pub(crate) fn text_bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let bytes = self.bytes()?;
         if is_text(bytes) { Ok(bytes) } else { Err(Malformed::Text) }
