@@ -36,7 +36,7 @@ mod timer;
 mod worker;
 
 /// Where a server listens.
-pub use outrigger_backend::Endpoint;
+pub use outrigger_rpc::Endpoint;
 
 pub use self::{
     arrivals::Arrivals,

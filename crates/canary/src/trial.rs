@@ -184,13 +184,38 @@ impl Trial {
         }
     }
 
-    /// Takes the step that is due, and judges. A conclusion is told once; after
-    /// [`Conclusion::Promote`], a rollback may still follow.
+    /// Takes the step that is due, and judges by the trial's own statistics: as
+    /// [`Self::advance`] and [`Self::follow`].
     pub fn tick(&mut self, now: Moment) -> Option<Conclusion> {
+        self.advance(now);
+        let verdict = self.evidence(now);
+        let verdict = verdict.map(|(seen, course)| self.decider.verdict(seen, course));
+        self.follow(verdict, now)
+    }
+
+    /// Splits the traffic once enough is known of live.
+    pub fn advance(&mut self, now: Moment) {
         if self.is_measured(now) {
             self.split(now);
         }
-        let decision = self.judge(now);
+    }
+
+    /// The statistics to judge by, and how far the trial has come; `None` before the
+    /// split.
+    pub fn evidence(&self, now: Moment) -> Option<(&Statistics, Course)> {
+        let Phase::Split(split) = &self.phase else { return None };
+        Some((&split.statistics, split.course(now)))
+    }
+
+    /// The sequential tests by which it is judged.
+    pub fn decider(&self) -> &Decider {
+        &self.decider
+    }
+
+    /// Acts on a verdict, which is kept; `None` before the split. A conclusion is returned
+    /// once; after [`Conclusion::Promote`], a rollback may still follow.
+    pub fn follow(&mut self, verdict: Option<Verdict>, now: Moment) -> Option<Conclusion> {
+        let decision = verdict.map_or(Decision::Continue, |verdict| self.keep(verdict, now));
         let overdue = self.spent(now) >= self.settings.judge.maximum_time;
         match decision {
             Decision::Rollback => Some(Conclusion::Rollback(Cause::Proved)),
@@ -240,17 +265,16 @@ impl Trial {
         self.phase = Phase::Split(Box::new(Split::begin(nothing, now)));
     }
 
-    /// The judge's word, which is kept.
-    fn judge(&mut self, now: Moment) -> Decision {
+    /// Keeps the verdict, and corrects it where the ramp has not ended. Returns its
+    /// decision.
+    fn keep(&mut self, mut verdict: Verdict, now: Moment) -> Decision {
         let grows = self.step > 0 || self.has_further_step();
         let Phase::Split(split) = &mut self.phase else { return Decision::Continue };
-        let course = split.course(now);
-        let mut verdict = self.decider.verdict(&split.statistics, course);
         // The judge takes the traffic to stay as it was, and a larger share brings more:
         // then nothing is known before the time is over.
         if grows
             && verdict.decision == Decision::Starved
-            && course.elapsed < self.settings.judge.maximum_time
+            && split.time.elapsed(now) < self.settings.judge.maximum_time
         {
             verdict.decision = Decision::Continue;
         }

@@ -8,6 +8,7 @@ mod bench;
 mod canary;
 mod engine;
 mod exit;
+mod frameworks;
 mod models;
 mod package;
 mod predict;

@@ -11,7 +11,10 @@ use outrigger_tools::{
     registry::{self, Client, Progress, Reference},
 };
 
-use crate::exit::{self, Exit, Output};
+use crate::{
+    exit::{self, Exit, Output},
+    frameworks,
+};
 
 /// Packs a model's directory as an image and pushes it.
 ///
@@ -115,7 +118,7 @@ pub(crate) fn inspect(arguments: Inspect) -> Result<(), Exit> {
     let keys = inspect::read_keys(&keys)?;
     let client = registry.client()?;
     let progress = Progress::default();
-    let inspect = inspect::inspect(&client, &source, &keys, &progress);
+    let inspect = inspect::inspect(&client, &source, &keys, &frameworks::KNOWN, &progress);
     let report = exit::block_on(shown(&progress, inspect))??;
     match output {
         Output::Text => exit::print(report.text()),

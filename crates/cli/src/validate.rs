@@ -6,6 +6,7 @@ use outrigger_tools::{engine::Program, fetch::Source, registry::Progress, valida
 
 use crate::{
     exit::{self, Exit, Output},
+    frameworks,
     package::{Registry, shown},
 };
 
@@ -41,7 +42,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let client = registry.client()?;
     let program = if no_engine { None } else { Some(program(engine)?) };
     let progress = Progress::default();
-    let validate = validate::validate(&client, &source, program.as_ref(), timeout, &progress);
+    let validate = validate::validate(
+        &client,
+        &source,
+        (program.as_ref(), &frameworks::KNOWN),
+        timeout,
+        &progress,
+    );
     let report = exit::block_on(shown(&progress, validate))??;
     match output {
         Output::Text => exit::print(report.text())?,
@@ -53,10 +60,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
 /// The engine asked for, else our own.
 fn program(engine: Option<PathBuf>) -> Result<Program, Exit> {
     Ok(match engine {
-        Some(binary) => Program { binary, arguments: Vec::new() },
+        Some(binary) => Program { binary, arguments: Vec::new(), connect: frameworks::connect },
         None => Program {
             binary: env::current_exe().map_err(Exit::failed)?,
             arguments: vec!["engine".to_owned()],
+            connect: frameworks::connect,
         },
     })
 }

@@ -14,28 +14,32 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use answer::Answer;
 
 use crate::{
-    Attempt, Context, Digest, Failure, ModelKey, ModelName, Moment, Outcome, Policy, Selector,
-    ServableId, Tag, Version, Versions, invariants,
+    Attempt, Context, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy,
+    Selector, ServableId, ServableName, Tag, Versions,
+    engine::{Condition, FromEngine, ToEngine},
+    invariants,
     model::{self, ModelMachine},
-    serving::{self, ServingMachine},
     tags::{self, TagMachine},
 };
 
-/// All machines of one engine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// All machines of one control plane, and what they know of the engines.
+#[derive(Debug)]
 pub struct Fleet {
     policy: Policy,
     versions: Versions,
     models: BTreeMap<ModelKey, ModelMachine>,
     tags: BTreeMap<TagKey, TagMachine>,
-    serving: ServingMachine,
+    engines: BTreeMap<EngineId, Condition>,
+    /// The engine of each version: known when the version has been prepared.
+    placed: BTreeMap<ModelKey, EngineId>,
     /// Versions that are up whatever happens: digests configured to be preloaded.
     pinned: BTreeSet<ModelKey>,
     /// The tags that are followed beside others; `None`: none are.
     canaries: Option<canaries::Canaries>,
     /// Which model a servable is, from its publication until it is gone.
     ids: BTreeMap<ServableId, ModelKey>,
-    announced: BTreeSet<crate::ServableName>,
+    /// The names that each engine was last told to expect.
+    expected: BTreeMap<EngineId, BTreeSet<ServableName>>,
     ticked_at: Moment,
     /// The last attempt of any machine that was forgotten: one that comes back
     /// begins after it, and mistakes nothing for its own.
@@ -90,8 +94,10 @@ pub enum Event {
     Model(ModelKey, model::Event),
     /// Something happens to a tag.
     Tag(TagKey, tags::Event),
-    /// Something happens to the engine.
-    Engine(serving::Event),
+    /// An engine reports about a version.
+    Engine(EngineId, FromEngine),
+    /// An engine is doing differently.
+    Condition(EngineId, Condition),
 }
 
 /// What the fleet wants done. The effects of one event are in order.
@@ -105,8 +111,8 @@ pub enum Effect {
     Switched(TagKey, Digest),
     /// The engine could not load a version, or has unloaded it: for the record.
     LoadFailed(ModelKey, Failure),
-    /// Something about the engine: placeholders, pushes, probes, news.
-    Engine(serving::Effect),
+    /// A message to an engine.
+    Engine(EngineId, ToEngine),
 }
 
 /// What an earlier process has left, as read from the journal.
@@ -118,25 +124,38 @@ pub struct Legacy {
     pub rejected: BTreeMap<TagKey, Digest>,
     /// What the registry named, and what was promoted in its place.
     pub promoted: BTreeMap<TagKey, (Digest, Digest)>,
-    /// Versions that were in the engine's configuration; files and links exist.
-    pub loaded: BTreeMap<ModelKey, ServableId>,
-    /// Placeholders of their names; the files exist.
-    pub placeholders: BTreeSet<ServableId>,
+    /// Versions that an engine had loaded or was loading; their files exist.
+    pub loaded: BTreeMap<ModelKey, Loaded>,
+}
+
+/// A version in an engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loaded {
+    /// The engine.
+    pub engine: EngineId,
+    /// What the version is called there.
+    pub id: ServableId,
 }
 
 impl Fleet {
-    /// No models; versions will come after `last_version`.
-    pub fn new(policy: Policy, last_version: Version, now: Moment) -> Self {
+    /// No models, and these engines. `versions` may be shared with the engines.
+    pub fn new(
+        policy: Policy,
+        versions: Versions,
+        engines: impl IntoIterator<Item = EngineId>,
+    ) -> Self {
+        let engines = engines.into_iter().map(|engine| (engine, Condition::default()));
         Self {
             policy,
-            versions: Versions::after(last_version),
+            versions,
             models: BTreeMap::new(),
             tags: BTreeMap::new(),
-            serving: ServingMachine::new(now),
+            engines: engines.collect(),
+            placed: BTreeMap::new(),
             pinned: BTreeSet::new(),
             canaries: None,
             ids: BTreeMap::new(),
-            announced: BTreeSet::new(),
+            expected: BTreeMap::new(),
             // So that the first tick finds everything due.
             ticked_at: Moment::default(),
             forgotten: Attempt::default(),
@@ -170,11 +189,8 @@ impl Fleet {
             let tag = TagMachine::adopted(configured, serving, asked_at, now);
             self.tags.insert(key, tag.tried(rejected, promoted));
         }
-        for placeholder in legacy.placeholders {
-            self.serving.adopt(placeholder);
-        }
-        for (key, id) in legacy.loaded {
-            self.serving.adopt_version(id.clone());
+        for (key, Loaded { engine, id }) in legacy.loaded {
+            self.placed.insert(key.clone(), engine);
             self.ids.insert(id.clone(), key.clone());
             self.changed.insert(key.name.clone());
             self.models.insert(key.clone(), ModelMachine::adopted(key, id, now));
@@ -214,7 +230,8 @@ impl Fleet {
             Event::Evicted(digest) => self.evicted(turn, digest),
             Event::Model(key, event) => self.model_event(turn, key, event),
             Event::Tag(key, event) => self.tag_event(turn, key, event),
-            Event::Engine(event) => self.engine_event(turn, event),
+            Event::Engine(_, message) => self.engine_event(turn, message),
+            Event::Condition(engine, condition) => drop(self.engines.insert(engine, condition)),
         }
     }
 }
@@ -228,12 +245,8 @@ struct Turn {
 }
 
 impl Turn {
-    fn context<'a>(&self, policy: &'a Policy, versions: &'a mut Versions) -> Context<'a> {
+    fn context<'a>(&self, policy: &'a Policy, versions: &'a Versions) -> Context<'a> {
         Context { now: self.now, jitter: self.jitter, policy, versions }
-    }
-
-    fn engine(&mut self, event: serving::Event) {
-        self.events.push_back(Event::Engine(event));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    ModelKey, Moment, ServableId,
+    EngineId, ModelKey, Moment, ServableId,
     fleet::{Effect, Fleet},
     model::{self, ModelMachine, State},
 };
@@ -22,20 +22,42 @@ pub enum Violation {
     UnknownVersion(ServableId),
     /// Files may go that the engine may have in its configuration.
     FilesInEngine(ServableId),
+    /// A version is in an engine, and it is not known in which one.
+    Unplaced(ModelKey),
     /// Files of a version that a followed tag holds are deleted.
     DeletedWhileHeld(ModelKey),
 }
 
-/// Every invariant of the fleet.
+/// Every invariant of the machines by themselves.
 pub fn check(fleet: &Fleet) -> Result<(), Violation> {
-    let mentioned = fleet.serving().mentioned();
     for model in fleet.models() {
         only_gated_versions_are_routed(model)?;
-        live_routes_stay_configured(fleet, model)?;
+        versions_in_an_engine_are_placed(fleet, model)?;
+    }
+    servables_belong_to_one_model(fleet)
+}
+
+/// The versions that an engine has, or may have, in its configuration.
+pub trait EngineVersions {
+    /// Whether the engine is to keep `id`.
+    fn wants(&self, id: &ServableId) -> bool;
+    /// Every version that may be in the engine's configuration, now or soon.
+    fn mentioned(&self) -> BTreeSet<ServableId>;
+}
+
+/// Every invariant of the machines together with one of their engines.
+pub fn check_engine(
+    fleet: &Fleet,
+    engine: &EngineId,
+    versions: &impl EngineVersions,
+) -> Result<(), Violation> {
+    let mentioned = versions.mentioned();
+    let placed = |model: &&ModelMachine| fleet.engine_of(model.key()) == Some(engine);
+    for model in fleet.models().filter(placed) {
+        live_routes_stay_configured(versions, model)?;
         configured_files_stay(fleet, model, &mentioned)?;
     }
-    servables_belong_to_one_model(fleet)?;
-    versions_are_given_out_once(fleet)
+    versions_are_given_out_once(fleet, &mentioned)
 }
 
 /// What an effect must not do.
@@ -58,12 +80,14 @@ fn only_gated_versions_are_routed(model: &ModelMachine) -> Result<(), Violation>
 }
 
 /// What has a live route is in the configuration we want.
-fn live_routes_stay_configured(fleet: &Fleet, model: &ModelMachine) -> Result<(), Violation> {
+fn live_routes_stay_configured(
+    versions: &impl EngineVersions,
+    model: &ModelMachine,
+) -> Result<(), Violation> {
     let (Some(_), Some(id)) = (model.leased(), model.state().servable()) else {
         return Ok(());
     };
-    let kept = fleet.serving().wants(id);
-    if kept { Ok(()) } else { Err(Violation::RemovedInUse(id.clone())) }
+    if versions.wants(id) { Ok(()) } else { Err(Violation::RemovedInUse(id.clone())) }
 }
 
 /// Files of anything that may be in the engine's configuration are in use.
@@ -79,6 +103,14 @@ fn configured_files_stay(
     }
 }
 
+/// The engine of every version that is in an engine is known.
+fn versions_in_an_engine_are_placed(fleet: &Fleet, model: &ModelMachine) -> Result<(), Violation> {
+    match (model.state().in_engine(), fleet.engine_of(model.key())) {
+        (true, None) => Err(Violation::Unplaced(model.key().clone())),
+        _ => Ok(()),
+    }
+}
+
 fn servables_belong_to_one_model(fleet: &Fleet) -> Result<(), Violation> {
     let mut owners = BTreeMap::new();
     for model in fleet.models() {
@@ -90,10 +122,13 @@ fn servables_belong_to_one_model(fleet: &Fleet) -> Result<(), Violation> {
     Ok(())
 }
 
-fn versions_are_given_out_once(fleet: &Fleet) -> Result<(), Violation> {
+fn versions_are_given_out_once(
+    fleet: &Fleet,
+    mentioned: &BTreeSet<ServableId>,
+) -> Result<(), Violation> {
     let last = fleet.last_version();
-    match fleet.serving().mentioned().into_iter().find(|id| id.version > last) {
-        Some(id) => Err(Violation::UnknownVersion(id)),
+    match mentioned.iter().find(|id| id.version > last) {
+        Some(id) => Err(Violation::UnknownVersion(id.clone())),
         None => Ok(()),
     }
 }

@@ -3,6 +3,7 @@
 //! randomness come in as values.
 
 mod arm;
+pub mod engine;
 mod failure;
 pub mod fleet;
 mod interface;
@@ -16,13 +17,13 @@ mod name;
 mod policy;
 mod reason;
 mod servable;
-pub mod serving;
 mod stage;
 mod step;
 pub mod tags;
 mod tensor;
 
 pub use arm::Arm;
+pub use engine::EngineId;
 pub use failure::{Failure, FieldViolation, causes};
 pub use interface::{ElementType, Interface, Shape, TensorSpec};
 pub use layer::LayerKind;

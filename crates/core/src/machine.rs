@@ -1,43 +1,46 @@
 //! What all machines share: the situation an event is handled in, attempts, and
 //! what became of an event.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
+
 use crate::{Moment, Policy, ServableId, ServableName, Version};
 
-/// The situation an event is handled in, as values.
+/// The situation an event is handled in, as values. `P` are the times and limits
+/// of the machine.
 #[derive(Debug)]
-pub struct Context<'a> {
+pub struct Context<'a, P = Policy> {
     /// What time it is.
     pub now: Moment,
     /// A random number from 0 to 1.
     pub jitter: f64,
     /// Times and limits.
-    pub policy: &'a Policy,
+    pub policy: &'a P,
     /// Where new versions come from.
-    pub versions: &'a mut Versions,
+    pub versions: &'a Versions,
 }
 
-/// Counts versions: only up, so that none is used twice.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Versions {
-    last: i64,
-}
+/// Counts versions: only up, so that none is used twice. Clones share the counter.
+#[derive(Debug, Clone)]
+pub struct Versions(Arc<AtomicI64>);
 
 impl Versions {
     /// Starts after `last`. Give it the larger of what the journal says and the
     /// time in milliseconds, so that a lost journal does not repeat a version.
     pub fn after(last: Version) -> Self {
-        Self { last: last.0 }
+        Self(Arc::new(AtomicI64::new(last.0)))
     }
 
     /// A version of `name` that never was.
-    pub fn next(&mut self, name: ServableName) -> ServableId {
-        self.last += 1;
-        ServableId { name, version: self.last() }
+    pub fn next(&self, name: ServableName) -> ServableId {
+        ServableId { name, version: Version(self.0.fetch_add(1, Relaxed) + 1) }
     }
 
     /// The last version given out.
     pub fn last(&self) -> Version {
-        Version(self.last)
+        Version(self.0.load(Relaxed))
     }
 }
 
@@ -48,7 +51,7 @@ pub struct Attempt(pub u64);
 
 impl Attempt {
     /// Begins a new attempt.
-    pub(crate) fn begin(&mut self) -> Self {
+    pub fn begin(&mut self) -> Self {
         self.0 += 1;
         *self
     }
@@ -68,7 +71,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// A completion of `attempt` that the state does not wait for.
-    pub(crate) fn late(attempt: Attempt, last: Attempt) -> Self {
+    pub fn late(attempt: Attempt, last: Attempt) -> Self {
         if attempt <= last { Self::Stale } else { Self::Unexpected }
     }
 

@@ -16,7 +16,7 @@ pub use state::{State, Transition};
 pub use trouble::Trouble;
 pub(crate) use trouble::is_permanent;
 
-use crate::{Attempt, Context, Failure, ModelKey, Moment, Outcome, ServableId};
+use crate::{Attempt, Context, EngineId, Failure, ModelKey, Moment, Outcome, ServableId};
 
 /// Transitions remembered of each machine.
 const HISTORY: usize = 32;
@@ -68,8 +68,8 @@ pub enum Event {
     Evicted,
     /// [`Effect::Pull`] ended.
     Pulled(Attempt, Result<(), Fault>),
-    /// [`Effect::Prepare`] ended.
-    Prepared(Attempt, Result<(), Fault>),
+    /// [`Effect::Prepare`] ended: the engine that shall run it.
+    Prepared(Attempt, Result<EngineId, Fault>),
     /// [`Effect::Publish`] ended.
     Published(Attempt, Result<(), Fault>),
     /// The engine serves it.

@@ -85,7 +85,7 @@ reasons! {
     CanaryInvalid = "CANARY_INVALID", FailedPrecondition, Never;
     /// The image's reference is not under `images.allowed`.
     ImageNotAllowed = "IMAGE_NOT_ALLOWED", PermissionDenied, Never;
-    /// The image is not a valid model package: layer, metadata.json, SavedModel or signature.
+    /// The image is not a valid model package: layer, metadata.json, model files or signature.
     ImageInvalid = "IMAGE_INVALID", FailedPrecondition, Never;
     /// The image is not signed, and `images.signatures` asks for it; a signature is looked for again.
     SignatureMissing = "SIGNATURE_MISSING", FailedPrecondition, Never;
@@ -117,6 +117,8 @@ reasons! {
     RegistryDenied = "REGISTRY_DENIED", FailedPrecondition, Never;
     /// The engine does not answer.
     EngineUnavailable = "ENGINE_UNAVAILABLE", Unavailable, Backoff;
+    /// No engine, or more than one, runs models of this framework: `models[].engine` names one.
+    EngineNotChosen = "ENGINE_NOT_CHOSEN", FailedPrecondition, Never;
     /// The model itself failed in the engine.
     EngineFailed = "ENGINE_FAILED", Internal, Never;
     /// More requests than the server takes at once.

@@ -1,34 +1,30 @@
-//! What packed requests ask of the engine.
+//! From packed requests to runs of a model.
 
 use std::sync::Arc;
 
-use outrigger_backend::{Call, Target};
 use outrigger_core::ServableId;
 use outrigger_features::{Packed, Plan};
+use outrigger_run::{Call, Target};
 use tokio::time::Instant;
 
-/// What requests packed by `plan` run of `id`.
-pub(crate) fn target(id: &ServableId, plan: &Plan) -> Arc<Target> {
+/// The target of runs of `id` for requests that `plan` packs.
+pub(crate) fn target(id: &ServableId, plan: &Plan) -> Target {
     let metadata = plan.metadata();
-    let inputs = metadata.inputs.iter().map(|input| Arc::clone(&input.tensor));
-    let outputs = metadata.outputs.iter().map(|output| Arc::clone(&output.tensor));
-    let signature = Arc::clone(plan.signature());
-    Arc::new(Target::new(id.clone(), signature, inputs, outputs))
+    Target {
+        id: id.clone(),
+        signature: Arc::clone(plan.signature()),
+        inputs: metadata.inputs.iter().map(|input| Arc::clone(&input.tensor)).collect(),
+        outputs: metadata.outputs.iter().map(|output| Arc::clone(&output.tensor)).collect(),
+    }
 }
 
-/// The run of `target` that `packed` needs. Takes the tensors.
-pub(crate) fn call(
-    target: &Arc<Target>,
-    plan: &Plan,
-    packed: &mut Packed,
-    deadline: Instant,
-) -> Call {
+/// The run that `packed` needs. Takes the tensors.
+pub(crate) fn call(plan: &Plan, packed: &mut Packed, deadline: Instant) -> Call {
     Call {
-        target: Arc::clone(target),
         inputs: std::mem::take(&mut packed.tensors),
         outputs: plan.output_names(packed),
         deadline,
-        metadata: Default::default(),
+        headers: Default::default(),
     }
 }
 
@@ -67,9 +63,8 @@ mod tests {
         let request = plan.smoke_request().encode_to_vec();
         let mut packed = plan.pack(&[&request], &Default::default()).expect("a valid request");
         let target = target(&id, &plan);
-        let call = call(&target, &plan, &mut packed, Instant::now());
-        let inputs = call.inputs.iter().map(|tensor| Arc::clone(&tensor.name));
-        let usual = Target::new(id, &**plan.signature(), inputs, call.outputs.clone());
-        assert!(*target == usual, "other names");
+        let call = call(&plan, &mut packed, Instant::now());
+        let inputs: Vec<_> = call.inputs.iter().map(|tensor| Arc::clone(&tensor.name)).collect();
+        assert_eq!((target.inputs, target.outputs), (inputs, call.outputs));
     }
 }

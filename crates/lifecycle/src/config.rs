@@ -1,12 +1,10 @@
-//! What is configured about models.
+//! The configuration of models.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use outrigger_canary::Layer;
-use outrigger_core::{Digest, ModelName, Tag};
+use outrigger_core::{Digest, EngineId, ModelName, Tag};
 use outrigger_trace::Tracer;
-
-use crate::Signed;
+use outrigger_trials::CanaryDefaults;
 
 /// Configuration of the lifecycle: which models, from where, for how long.
 #[derive(Debug, Clone)]
@@ -28,23 +26,12 @@ pub struct Config {
     pub max_unproven: usize,
     /// Retries of what failed for now: pulls, look-ups, loads, reloads.
     pub retry: Retry,
-    /// How the engine is watched.
+    /// How long engines are waited for.
     pub engine: Watch,
     /// How canaries are tried.
     pub canary: CanaryDefaults,
-    /// What tells of versions being brought up.
+    /// Traces versions that are brought up.
     pub tracer: Tracer,
-}
-
-/// How canaries are tried.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CanaryDefaults {
-    /// Whether they are looked for.
-    pub enabled: bool,
-    /// What holds where an image's label says nothing.
-    pub defaults: Layer,
-    /// What holds whatever the label says.
-    pub overrides: Layer,
 }
 
 /// Where images come from.
@@ -64,10 +51,20 @@ pub struct Images {
     pub poll_interval: Duration,
 }
 
+/// Which images have to be signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signed {
+    /// Where: a registry, some first segments of its repositories, or a directory.
+    pub prefix: String,
+    /// Files with public keys, PEM; a signature by one of them is enough. None: no
+    /// signature is asked for.
+    pub keys: Vec<PathBuf>,
+}
+
 /// A model with a name of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelEntry {
-    /// What requests call it.
+    /// Its name in requests.
     pub name: ModelName,
     /// Its image, without tag and digest; `None`: `images.repository/NAME`.
     pub image: Option<String>,
@@ -77,6 +74,8 @@ pub struct ModelEntry {
     pub tag: Option<Tag>,
     /// Exactly this version when a request names none; wins over `tag`.
     pub digest: Option<Digest>,
+    /// The engine that runs it; `None`: the only one that accepts its framework.
+    pub engine: Option<EngineId>,
 }
 
 /// How long to wait before trying again.
@@ -88,18 +87,12 @@ pub struct Retry {
     pub most: Duration,
 }
 
-/// How the engine is watched.
+/// How long engines are waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watch {
-    /// Between looks at its state while something is pending.
-    pub busy: Duration,
-    /// Between looks while nothing is.
-    pub steady: Duration,
     /// Requests wait this long for an engine that does not answer, then fail;
     /// and for what failed only when it is tried again this soon.
     pub patience: Duration,
-    /// After this time without an answer a reload counts as lost.
-    pub reload_limit: Duration,
     /// Deadline of one request of the golden gate.
     pub gate_timeout: Duration,
 }
@@ -128,12 +121,6 @@ impl Default for Config {
     }
 }
 
-impl Default for CanaryDefaults {
-    fn default() -> Self {
-        Self { enabled: true, defaults: Layer::default(), overrides: Layer::default() }
-    }
-}
-
 impl Default for Retry {
     fn default() -> Self {
         Self { first: Duration::from_millis(500), most: Duration::from_secs(60) }
@@ -142,12 +129,6 @@ impl Default for Retry {
 
 impl Default for Watch {
     fn default() -> Self {
-        Self {
-            busy: Duration::from_millis(100),
-            steady: Duration::from_secs(1),
-            patience: Duration::from_secs(5),
-            reload_limit: Duration::from_secs(600),
-            gate_timeout: Duration::from_secs(30),
-        }
+        Self { patience: Duration::from_secs(5), gate_timeout: Duration::from_secs(30) }
     }
 }

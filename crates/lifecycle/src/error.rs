@@ -1,6 +1,6 @@
 //! How lifecycle itself fails.
 
-use outrigger_core::{InvalidName, Reason};
+use outrigger_core::{Failure, InvalidName, Reason};
 
 /// Why lifecycle could not start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,9 @@ pub enum Error {
     /// The journal could not be read or written.
     #[error("the store's journal failed")]
     Journal(#[source] outrigger_store::Error),
+    /// An engine could not take over the versions of an earlier process.
+    #[error("the versions of an earlier process cannot be read: {0}")]
+    Engine(Failure),
 }
 
 impl Error {

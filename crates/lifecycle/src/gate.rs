@@ -4,9 +4,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use outrigger_backend::{Backend, Error, Target};
 use outrigger_core::{Failure, Reason, ServableId, Tensor};
 use outrigger_features::{GoldenCase, Limits, Packed, Plan};
+use outrigger_run::{Engine, Run, RunError};
 use prost::Message as _;
 use tokio::time::{Instant, sleep};
 
@@ -20,7 +20,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy)]
 pub struct Gate<'a> {
     /// The engine.
-    pub backend: &'a dyn Backend,
+    pub engine: &'a dyn Engine,
+    /// The version in the engine: [`Engine::bind`] of the plan's target.
+    pub run: &'a dyn Run,
     /// The version, which the engine serves.
     pub id: &'a ServableId,
     /// What its files say.
@@ -50,7 +52,7 @@ impl Gate<'_> {
     async fn interface(&self) -> Result<(), Failure> {
         let mut attempt = 1;
         let interface = loop {
-            let asked = self.backend.signature(self.id, self.plan.signature(), self.deadline());
+            let asked = self.engine.interface(self.id, self.plan.signature(), self.deadline());
             match asked.await {
                 Err(error) if passes(&error) && attempt < ATTEMPTS => attempt += 1,
                 other => break other.map_err(|error| judged("its signature", &error))?,
@@ -82,10 +84,10 @@ impl Gate<'_> {
     }
 
     async fn predict(&self, packed: &mut Packed, what: &str) -> Result<Vec<Tensor>, Failure> {
-        let mut call = call(&self.target(), self.plan, packed, self.deadline());
+        let mut call = call(self.plan, packed, self.deadline());
         let mut attempt = 1;
         loop {
-            match self.backend.predict(call.clone()).await {
+            match self.run.run(call.clone()).await {
                 Err(error) if passes(&error) && attempt < ATTEMPTS => attempt += 1,
                 other => return other.map_err(|error| judged(what, &error)),
             }
@@ -94,22 +96,23 @@ impl Gate<'_> {
         }
     }
 
-    pub(crate) fn target(&self) -> Arc<Target> {
-        target(self.id, self.plan)
-    }
-
     fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
 }
 
+/// The version `id` in `engine`, for requests that `plan` packs.
+pub fn bind(engine: &dyn Engine, id: &ServableId, plan: &Plan) -> Arc<dyn Run> {
+    engine.bind(target(id, plan))
+}
+
 /// Whether the engine may answer a moment later.
-fn passes(error: &Error) -> bool {
+fn passes(error: &RunError) -> bool {
     matches!(error.reason(), Reason::EngineUnavailable | Reason::Overloaded)
 }
 
 /// The model's own failures are the model's; the others say nothing about it.
-fn judged(what: &str, error: &Error) -> Failure {
+fn judged(what: &str, error: &RunError) -> Failure {
     let failure = Failure::because(error.reason(), error);
     let reason = match failure.reason {
         Reason::EngineFailed => Reason::GoldenMismatch,

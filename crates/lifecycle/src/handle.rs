@@ -4,19 +4,19 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use outrigger_core::{Failure, ModelName, Reason, Selector, Tag};
+use outrigger_trials::{Act, By, Canaries, Reply};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, timeout_at},
 };
 
 use crate::{
-    canaries::{Act, By, Canaries},
-    clock::Clock,
     lease::{Lease, Using},
     names::Names,
     routes::{Entry, Route, Routes},
     snapshot::Snapshot,
 };
+use outrigger_run::Clock;
 
 /// The way to models. Clones share everything.
 #[derive(Clone)]
@@ -53,8 +53,6 @@ pub(crate) enum Command {
     /// Stop.
     Shutdown { grace: Duration, done: oneshot::Sender<()> },
 }
-
-pub(crate) type Reply = oneshot::Sender<Result<(), Failure>>;
 
 impl Handle {
     /// A lease on the servable that `selector` of `model` means now. Takes one
@@ -306,7 +304,7 @@ mod tests {
     use outrigger_core::fleet::Event;
 
     use super::*;
-    use crate::bench::{churn, latest, service};
+    use crate::rig::{churn, latest, service};
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_waits_holds_its_demand() {

@@ -1,49 +1,37 @@
-//! What the machines want done, each a task of its own.
+//! Work that the machines and trials ask for, each a task of its own.
 
 pub(crate) mod disk;
-pub(crate) mod engine;
 pub(crate) mod gate;
 pub(crate) mod prepare;
-pub(crate) mod promote;
 pub(crate) mod pull;
-pub(crate) mod removal;
-pub(crate) mod verdicts;
 
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
-use outrigger_core::{
-    Attempt, Digest, Failure, ModelKey, Moment,
-    fleet::{Event, TagKey},
-    model::Fault,
-};
+use outrigger_core::{Attempt, Digest, Failure, ModelKey, fleet::Event, model::Fault};
 use outrigger_oci::Reference;
+use outrigger_trials::Completion;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 pub(crate) use prepare::{Kept, Prepared};
 
-use crate::Replayed;
+use crate::{replay::Replayed, world::World};
 
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// Nothing to tell.
+    /// Nothing is left to be done.
     Nothing,
-    /// This is what happened.
+    /// An event for the machines.
     Event(Event),
     /// A pull, with the trees that are in the store after it.
     Pulled { origin: Origin, result: Result<Kept, Failure>, trees: Option<BTreeSet<Digest>> },
     /// A preparation.
     Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
-    /// A canary's promotion in the registry, in the trial of that number.
-    Promoted { key: TagKey, number: u64, result: Result<promote::Told, Failure> },
-    /// A look for what other control planes say of a trial.
-    Looked { key: TagKey, number: u64, verdict: Option<verdicts::Verdict> },
-    /// A look for a canary's tag that was not found, last found at that time, and for
-    /// what the live tag names.
-    Missed { canary: TagKey, found_at: Option<Moment>, result: Result<Option<Digest>, Failure> },
+    /// Work with the registry for trials.
+    Trial(Completion),
     /// Versions that are up and must not be.
     Verified(Vec<(ModelKey, Failure)>),
     /// A passage through the gate, with what had to be prepared for it and the warm-up
@@ -56,12 +44,19 @@ pub(crate) enum Done {
     },
 }
 
-/// What is pulled, and from which repository, if the configuration names one: in
+/// The digest to pull, and its repository, if the configuration names one: in
 /// another one a digest may have to be signed by others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin {
     pub(crate) digest: Digest,
     pub(crate) image: Option<Reference>,
+}
+
+impl World {
+    /// Where a version is pulled from.
+    pub(crate) fn origin(&self, key: &ModelKey) -> Origin {
+        Origin { digest: key.digest, image: self.names.image(&key.name).ok() }
+    }
 }
 
 /// All running jobs. One that panics is taken to have failed.

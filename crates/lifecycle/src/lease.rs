@@ -10,20 +10,14 @@ use std::{
     time::Duration,
 };
 
-use outrigger_backend::{Backend, Target};
 use outrigger_canary::Outcome;
-use outrigger_core::{Arm, Digest, ModelKey, Selector, ServableId, Tag};
-use outrigger_features::Plan;
+use outrigger_core::{Arm, Digest, EngineId, ModelKey, Selector, ServableId, Tag, Tensor};
+use outrigger_features::{Packed, Plan};
+use outrigger_trials::{self as trials, Answered, Exposure, Profiled, Split};
+use tokio::time::Instant;
 
-use crate::{
-    Profiled,
-    clock::Clock,
-    drains::Drains,
-    exposure::Exposure,
-    recent::Recent,
-    routes::LastAsked,
-    split::{Answered, Split},
-};
+use crate::{call::call, drains::Drains, recent::Recent, routes::LastAsked};
+use outrigger_run::{Clock, Run};
 
 /// A version of a model that the engine serves: everything a request needs.
 pub struct Servable {
@@ -35,12 +29,12 @@ pub struct Servable {
     pub id: ServableId,
     /// How requests become tensors.
     pub plan: Arc<Plan>,
-    /// What its features looked like at its training, if that is known.
+    /// Its features at its training, if that is known.
     pub profile: Option<Arc<Profiled>>,
-    /// What calls of it name.
-    pub target: Arc<Target>,
-    /// What runs it. Failures that hint at an engine restart are noticed here.
-    pub backend: Arc<dyn Backend>,
+    /// The engine that runs it.
+    pub engine: EngineId,
+    /// The version as loaded in its engine.
+    pub run: Arc<dyn Run>,
     /// What its answers say of it, encoded once by who writes them.
     pub described: OnceLock<Box<[u8]>>,
     /// The latest requests of the model, whichever version has answered them.
@@ -53,6 +47,20 @@ pub struct Servable {
 impl fmt::Debug for Servable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Servable").field("key", &self.key).field("id", &self.id).finish()
+    }
+}
+
+impl trials::Servable for Servable {
+    fn key(&self) -> &ModelKey {
+        &self.key
+    }
+
+    fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    fn profile(&self) -> Option<&Arc<Profiled>> {
+        self.profile.as_ref()
     }
 }
 
@@ -73,7 +81,7 @@ pub struct Lease {
     tag: Option<Tag>,
     arm: Arm,
     /// The trial that it is part of, and whether that counts it.
-    split: Option<Arc<Split>>,
+    split: Option<Arc<Split<Servable>>>,
     counted: bool,
     exposure: Option<Arc<Exposure>>,
     /// The request, if live answers it, is one of those that are kept of the model.
@@ -124,7 +132,7 @@ impl Lease {
 
     /// A lease on the side of `split` that has the routing key.
     pub(crate) fn of_split(
-        split: &Arc<Split>,
+        split: &Arc<Split<Servable>>,
         routing_key: &str,
         selector: &Selector,
         asked: &Arc<LastAsked>,
@@ -137,9 +145,9 @@ impl Lease {
         Self { arm, split: Some(Arc::clone(split)), counted, exposure, ..lease }
     }
 
-    /// The same lease for whoever only looks: no part of the trial.
+    /// The same lease for a caller that only looks: no part of the trial.
     pub(crate) fn beside_split(
-        split: &Arc<Split>,
+        split: &Arc<Split<Servable>>,
         routing_key: &str,
         selector: &Selector,
         asked: &Arc<LastAsked>,
@@ -154,12 +162,12 @@ impl Lease {
         self.split.is_some()
     }
 
-    /// Whether what becomes of the request counts in a trial.
+    /// Whether the outcome of the request counts in a trial.
     pub fn is_counted(&self) -> bool {
         self.counted
     }
 
-    /// Notes what came of the request, `latency` after it arrived, if that counts in
+    /// Records the outcome of the request, `latency` after it arrived, if that counts in
     /// a trial.
     pub fn observe(&self, latency: Duration, outcome: Outcome) {
         if let Some(split) = self.split.as_ref().filter(|_| self.counted) {
@@ -180,7 +188,7 @@ impl Lease {
         self.exposure.is_some()
     }
 
-    /// Notes with which probability the model has drawn what it chose, for the log.
+    /// Adds the probability with which the model drew the treatment it chose, for the log.
     pub fn drawn(&self, propensity: Option<f32>) {
         if let (Some(exposure), Some(propensity)) = (&self.exposure, propensity) {
             exposure.drawn(propensity);
@@ -201,7 +209,7 @@ impl Lease {
         self.sampled || self.is_tried()
     }
 
-    /// Notes that the request is answered, if it is [still needed](Self::needs_request).
+    /// Takes the request once it is answered, if it is [still needed](Self::needs_request).
     /// It may be looked at once more, aside: its caller does not wait for that.
     pub fn answered(&self, answered: &Answered<'_>) {
         if self.sampled && self.arm == Arm::Live {
@@ -215,7 +223,7 @@ impl Lease {
     }
 
     /// A lease on an arm of a split, which is no part of its trial.
-    fn on(&self, arm: Arm, split: &Split) -> Self {
+    fn on(&self, arm: Arm, split: &Split<Servable>) -> Self {
         Self {
             servable: Arc::clone(split.servable(arm)),
             tag: self.tag.clone(),
@@ -247,6 +255,17 @@ fn chosen_by(selector: &Selector) -> (Option<Tag>, Arm) {
     }
 }
 
+impl trials::Lease for Lease {
+    fn plan(&self) -> &Plan {
+        &self.servable.plan
+    }
+
+    async fn run(&self, packed: &mut Packed, deadline: Instant) -> Option<Vec<Tensor>> {
+        let call = call(&self.servable.plan, packed, deadline);
+        self.servable.run.run(call).await.ok()
+    }
+}
+
 impl Deref for Lease {
     type Target = Servable;
 
@@ -255,7 +274,7 @@ impl Deref for Lease {
     }
 }
 
-/// What is kept of a servable that requests have, or may still have.
+/// A servable that requests have, or may still have.
 #[derive(Debug)]
 pub(crate) struct Live {
     /// While it is routed.

@@ -2,60 +2,52 @@
 //! and preparing them, the engine's configuration, the golden gate, and the
 //! routing table that requests read.
 
-mod aside;
-#[cfg(test)]
-mod bench;
 mod blocking;
 mod call;
-mod canaries;
-mod clock;
 mod config;
+mod courier;
 mod drains;
+mod engines;
 mod error;
-mod exposure;
 mod gate;
 mod handle;
 mod jobs;
-mod labels;
+mod journal;
 mod lease;
 pub mod metrics;
 mod names;
-mod outcomes;
 mod package;
-mod profile;
+mod publishing;
 mod pull;
+mod pulls;
 mod recent;
 mod replay;
+#[cfg(test)]
+mod rig;
 mod routes;
+mod schedule;
 mod service;
-mod shadow;
 mod signatures;
 mod snapshot;
-mod split;
-mod watched;
+mod trial_context;
+mod versions;
 mod world;
 
-pub use canaries::{
-    Act, ArmView, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView,
-    DeviationView, FiguresView, FindingView, ShadowedView, VerdictView,
-};
-pub use config::{CanaryDefaults, Config, Images, ModelEntry, Retry, Watch};
+pub use config::{Config, Images, ModelEntry, Retry, Signed, Watch};
+pub use engines::ByName as Engines;
 pub use error::Error;
-pub use gate::Gate;
+pub use gate::{Gate, bind};
 pub use handle::Handle;
-pub use labels::{OTHER, limit_models, model_label};
 pub use lease::{Lease, Servable};
-pub use package::read_model;
-pub use profile::Profiled;
+pub use outrigger_trials::{
+    AUDIT, Act, Answered, ArmView, By, Canaries, CanaryDecision, CanaryDefaults, CanaryOutcome,
+    CanaryPhase, CanaryView, DeviationView, FiguresView, FindingView, OTHER, Profiled,
+    ShadowedView, TagCanaryView, VerdictView, limit_models, model_label,
+};
+pub use package::{ModelFiles, golden_cases, training_profile};
 pub use pull::Pull;
 pub use replay::Replayed;
 pub use service::{Service, start};
-pub use signatures::Signed;
 pub use snapshot::{
-    EngineView, FailureView, ModelView, Snapshot, TagCanaryView, TagView, TransitionView,
-    VersionView,
+    EngineView, FailureView, ModelView, Snapshot, TagView, TransitionView, VersionView,
 };
-pub use split::Answered;
-
-/// The target of the log's lines that record changes, whoever makes them.
-pub const AUDIT: &str = "outrigger::audit";

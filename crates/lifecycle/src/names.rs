@@ -1,13 +1,13 @@
-//! What the configuration says about names: which image a model comes from.
+//! The names of models in the configuration: which image a model comes from.
 
 use std::{collections::BTreeMap, str::FromStr};
 
-use outrigger_core::{Failure, ModelKey, ModelName, Reason, Selector, Tag};
+use outrigger_core::{EngineId, Failure, ModelKey, ModelName, Reason, Selector, Tag};
 use outrigger_oci::{Prefix, Reference};
 
 use crate::{
-    Error,
     config::{Config, ModelEntry},
+    error::Error,
 };
 
 /// Names of models, and what they mean. A request never names a host: names
@@ -54,7 +54,12 @@ impl Names {
         Ok(names)
     }
 
-    /// What a request for `model` without tag and digest means.
+    /// The engine that the configuration names for `model`.
+    pub(crate) fn engine(&self, model: &ModelName) -> Option<&EngineId> {
+        self.entries.get(model)?.configured.engine.as_ref()
+    }
+
+    /// The selector of a request for `model` without tag and digest.
     pub(crate) fn default_selector(&self, model: &ModelName) -> Selector {
         match self.entries.get(model).map(|entry| &entry.configured) {
             Some(ModelEntry { digest: Some(digest), .. }) => Selector::Digest(*digest),
@@ -71,7 +76,7 @@ impl Names {
         (self.default_tag.clone(), self.entries.iter().filter_map(own).collect())
     }
 
-    /// What is to be kept up from the start.
+    /// The models to be kept up from the start.
     pub(crate) fn preloads(&self) -> impl Iterator<Item = (ModelName, Selector)> {
         let preloaded = self.entries.values().filter(|entry| entry.configured.preload);
         preloaded.map(|entry| &entry.configured.name).map(|name| {

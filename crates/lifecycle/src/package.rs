@@ -1,23 +1,72 @@
-//! What the files of a package say of its model.
+//! The contents of a model package in the store.
 
-use outrigger_backend::{FRAMEWORK, read_interface};
+use std::{path::PathBuf, sync::Arc};
+
 use outrigger_core::{Failure, Interface};
-use outrigger_features::Metadata;
+use outrigger_features::{GoldenCase, Metadata, Plan};
+use outrigger_run::Framework;
 use outrigger_store::Tree;
 
-/// Reads a package's metadata.json, and the interface of its model.
+use outrigger_trials::Profiled;
+
+use crate::world::store_failure;
+
+/// The model of a package: its metadata, and the interface that its own files declare.
+#[derive(Debug)]
+pub struct ModelFiles {
+    /// metadata.json.
+    pub metadata: Metadata,
+    /// The inputs and outputs of the signature that metadata.json names.
+    pub interface: Interface,
+    /// The model's directory.
+    pub directory: PathBuf,
+}
+
+impl ModelFiles {
+    /// Reads metadata.json and the model's interface. `framework` answers how models of
+    /// the framework that metadata.json names are read.
+    ///
+    /// # Errors
+    /// A file cannot be read or breaks a rule of its format, or the failure of
+    /// `framework`.
+    pub fn read(
+        tree: &Tree,
+        framework: impl FnOnce(&str) -> Result<Framework, Failure>,
+    ) -> Result<Self, Failure> {
+        let metadata = tree.metadata_bytes().map_err(|error| store_failure(&error))?;
+        let metadata =
+            Metadata::parse(&metadata).map_err(|error| Failure::because(error.reason(), &error))?;
+        let framework = framework(&metadata.framework)?;
+        let directory = tree.model_dir();
+        let interface = (framework.interface)(&directory, &metadata.signature)?;
+        Ok(Self { metadata, interface, directory })
+    }
+
+    /// The plan by which requests are packed for the model.
+    ///
+    /// # Errors
+    /// metadata.json contradicts the model's interface.
+    pub fn plan(self) -> Result<Arc<Plan>, Failure> {
+        let plan = Plan::load(self.metadata, &self.interface);
+        plan.map(Arc::new).map_err(|error| Failure::because(error.reason(), &error))
+    }
+}
+
+/// The golden cases of a package; empty when it has none.
 ///
 /// # Errors
-/// A file cannot be read or breaks a rule of its format, or the framework is
-/// one that no engine takes.
-pub fn read_model(tree: &Tree) -> Result<(Metadata, Interface), Failure> {
-    let unreadable = |error: outrigger_store::Error| Failure::because(error.reason(), &error);
-    let metadata = tree.metadata_bytes().map_err(unreadable)?;
-    let metadata = Metadata::parse(&metadata)
-        .and_then(|metadata| metadata.check_framework(&[FRAMEWORK]).map(|()| metadata))
-        .map_err(|error| Failure::because(error.reason(), &error))?;
-    let model = tree.saved_model_bytes().map_err(unreadable)?;
-    let interface = read_interface(&model, &metadata.signature)
-        .map_err(|error| Failure::because(error.reason(), &error))?;
-    Ok((metadata, interface))
+/// The file cannot be read, or a case is not one.
+pub fn golden_cases(tree: &Tree, plan: &Plan) -> Result<Vec<GoldenCase>, Failure> {
+    let golden = tree.golden_bytes().map_err(|error| store_failure(&error))?;
+    let cases = plan.golden_cases(&golden.unwrap_or_default());
+    cases.map_err(|error| Failure::because(error.reason(), &error))
+}
+
+/// The training profile of a package, if it has one.
+///
+/// # Errors
+/// The file cannot be read, or does not fit the plan.
+pub fn training_profile(tree: &Tree, plan: &Plan) -> Result<Option<Arc<Profiled>>, Failure> {
+    let profile = tree.profile_bytes().map_err(|error| store_failure(&error))?;
+    profile.map(|json| Profiled::read(&json, plan).map(Arc::new)).transpose()
 }

@@ -57,8 +57,8 @@ impl Gate<'_> {
             return None;
         }
         let deadline = end.min(now + self.timeout);
-        let call = call(&self.target(), self.plan, &mut packed, deadline);
-        let outputs = self.backend.predict(call).await;
+        let call = call(self.plan, &mut packed, deadline);
+        let outputs = self.run.run(call).await;
         let outputs = outputs.map_err(|error| Failure::because(error.reason(), &error));
         Some(outputs.and_then(|outputs| self.plan.answer(&packed, &outputs, &[]).map(drop)))
     }

@@ -13,8 +13,9 @@ use std::{
 };
 
 use outrigger_core::{Digest, Failure, ModelName, Moment, Selector, Tag};
+use outrigger_trials::Split;
 
-use crate::{lease::Servable, split::Split};
+use crate::lease::Servable;
 
 /// Everything that can be asked for, and what is to be answered.
 #[derive(Debug, Default)]
@@ -41,13 +42,13 @@ pub(crate) struct Entry {
     pub(crate) asked: Arc<LastAsked>,
 }
 
-/// What a request for a tag or digest gets.
+/// The route of a request for a tag or digest.
 #[derive(Debug, Clone)]
 pub(crate) enum Route {
     /// This servable.
     Ready(Arc<Servable>),
     /// One of two, which are on trial.
-    Split(Arc<Split>),
+    Split(Arc<Split<Servable>>),
     /// Nothing yet; the failure that stands in the way for the moment.
     Waiting(Option<Failure>),
     /// It failed, and is tried again then.
@@ -82,7 +83,7 @@ impl LastAsked {
     /// A lease has ended.
     pub(crate) fn release(&self, now: Moment) {
         self.touch(now);
-        // Who sees that there is no lease sees when the last one ended.
+        // A reader that sees no lease also sees when the last one ended.
         self.leases.fetch_sub(1, Release);
     }
 

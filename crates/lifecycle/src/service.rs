@@ -1,13 +1,8 @@
 //! The one task that owns all machines.
 
-mod bring_ups;
-mod canaries;
 mod commands;
 mod effects;
-mod publish;
-mod reloads;
 mod start;
-mod steps;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,126 +10,64 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
-use outrigger_backend::Backend;
 use outrigger_core::{
-    Digest, Failure, ModelKey, ModelName, Moment, Policy, Selector, Version,
-    fleet::{Answer, Event, Fleet, Legacy},
-    model, serving,
+    EngineId, Failure, ModelKey, Moment, Policy, Version, Versions,
+    fleet::{Event, Fleet},
+    model, tags,
 };
 use outrigger_oci::Client;
 use outrigger_store::Store;
+use outrigger_trials::{CanaryRecord, Effect as TrialEffect, LocalJudge, Trials, Worker};
 use tokio::{
-    sync::{Notify, mpsc, watch},
-    task::{AbortHandle, JoinSet},
+    sync::mpsc,
+    task::JoinSet,
     time::{sleep_until, timeout},
 };
 
-pub(crate) use self::canaries::CanaryRecord;
-use self::{
-    bring_ups::BringUps,
-    canaries::{Arms, Canaries},
-    reloads::Reloads,
-    steps::Steps,
-};
 use crate::{
-    Config, Error, Handle, Replayed,
-    aside::{Aside, Worker, aside},
-    clock::Clock,
-    drains::Drains,
+    Config, Engines, Error, Handle,
+    courier::Courier,
+    engines,
     handle::{Command, Shared},
-    jobs::{Done, Jobs, Kept, Origin, Prepared},
-    lease::Live,
+    jobs::{Done, Jobs},
+    journal::{Journal, LastStates},
     metrics,
     names::Names,
-    recent::Recent,
-    routes::{LastAsked, Routes},
+    publishing::{Publishing, sources::Sources},
+    pulls::Pulls,
+    schedule::Schedule,
     signatures,
-    snapshot::Snapshot,
-    watched::Watched,
-    world::{World, blocking},
+    trial_context::TrialContext,
+    versions::VersionData,
+    world::{World, blocking, defect},
 };
+use outrigger_run::{self as run, Clock};
 
 /// Demands that may wait to be looked at; more are refused.
 const COMMANDS: usize = 4096;
-/// How often files that no model is known of are looked for.
-const SWEEP: Duration = Duration::from_secs(3600);
+/// Events of engines that may wait to be looked at; an engine waits with more.
+const ENGINE_EVENTS: usize = 256;
 
-/// Owns the machines and runs until it is told to stop.
+/// Owns the machines and runs until it is stopped.
 pub struct Service {
     world: Arc<World>,
     clock: Clock,
     fleet: Fleet,
     jobs: Jobs,
-    /// Models of one digest and one repository share one.
-    pulls: BTreeMap<Origin, Pull>,
-    prepared: BTreeMap<ModelKey, Arc<Prepared>>,
-    /// What lies in the store of each version.
-    kept: BTreeMap<ModelKey, Kept>,
-    live: BTreeMap<ModelKey, Live>,
-    /// Of each model that is up.
-    recent: BTreeMap<ModelName, Arc<Recent>>,
-    /// How the versions were warmed up.
-    replayed: BTreeMap<ModelKey, Replayed>,
-    asked: BTreeMap<(ModelName, Selector), Asked>,
+    pulls: Pulls,
+    versions: VersionData,
     commands: mpsc::Receiver<Command>,
-    drains: Arc<Drains>,
-    suspect: Arc<Notify>,
-    /// What requests get: the backend, watched.
-    backend: Arc<dyn Backend>,
-    outside: Outside,
-    canaries: Canaries,
-    aside: Aside,
+    couriers: BTreeMap<EngineId, Courier>,
+    /// Events of the engines.
+    engine_events: mpsc::Receiver<(EngineId, run::Event)>,
+    /// Handed to each engine's task when it starts.
+    engine_reports: mpsc::Sender<(EngineId, run::Event)>,
+    publishing: Publishing,
+    trials: Trials,
     /// Until it runs.
     worker: Option<Worker>,
-    bring_ups: BringUps,
-    steps: Steps,
-    reloads: Reloads,
-    journal: (u64, Arc<Legacy>),
-    /// Versions up to this one are of earlier processes.
-    inherited: Version,
-    sweep_at: Moment,
-    /// When what is up is verified again; `None` while it is, or need not be.
-    verify_at: Option<Moment>,
-    /// Before that, time alone changes nothing.
-    wake_at: Moment,
-    preloaded: bool,
-}
-
-/// A pull and those who wait for it.
-struct Pull {
-    waiting: BTreeMap<ModelKey, outrigger_core::Attempt>,
-    job: AbortHandle,
-}
-
-/// What requests for one model get.
-type Answers = BTreeMap<Selector, Told>;
-
-/// What requests for one tag or digest get.
-#[derive(Debug, Clone, PartialEq)]
-struct Told {
-    answer: Answer,
-    /// The other version that the traffic is split with.
-    arms: Option<Arms>,
-}
-
-/// When something was last asked for, and up to when the machines know of it.
-struct Asked {
-    at: Arc<LastAsked>,
-    told: Option<Moment>,
-}
-
-/// What others see of us, and what was shown last.
-#[derive(Default)]
-struct Outside {
-    routes: Arc<ArcSwap<Routes>>,
-    routed: watch::Sender<u64>,
-    snapshot: watch::Sender<Arc<Snapshot>>,
-    answers: BTreeMap<ModelName, Answers>,
-    full: bool,
-    /// What stands in the way of all that need the engine.
-    outage: Option<Answer>,
-    stages: BTreeMap<ModelName, BTreeMap<Digest, publish::Shown>>,
+    journal: Journal,
+    schedule: Schedule,
 }
 
 /// Prepares a service and its handle. Nothing happens before [`Service::run`].
@@ -145,55 +78,44 @@ pub fn start(
     config: Config,
     client: Client,
     store: Store,
-    backend: Arc<dyn Backend>,
+    engines: Engines,
 ) -> Result<(Handle, Service), Error> {
     let names = Arc::new(Names::new(&config)?);
     let signatures = signatures::policy(&config)?;
     let clock = Clock::start();
     let (sender, commands) = mpsc::channel(COMMANDS);
-    let (outside, canaries) = (Outside::default(), Canaries::default());
+    let publishing = Publishing::default();
+    let (trials, worker) = Trials::new(config.canary.clone(), Box::new(LocalJudge));
     let shared = Shared {
         clock,
         names: Arc::clone(&names),
-        routes: Arc::clone(&outside.routes),
-        routed: outside.routed.subscribe(),
-        snapshot: outside.snapshot.subscribe(),
-        canaries: canaries.shown.subscribe(),
+        routes: Arc::clone(&publishing.routing.routes),
+        routed: publishing.routing.subscribe(),
+        snapshot: publishing.subscribe(),
+        canaries: trials.subscribe(),
         commands: sender,
         patience: config.engine.patience,
     };
-    let suspect = Arc::new(Notify::new());
-    let (aside, worker) = aside();
-    let fleet = Fleet::new(policy(&config), Version(0), clock.now());
+    let (engine_reports, engine_events) = mpsc::channel(ENGINE_EVENTS);
+    let versions = Versions::after(Version(0));
+    let fleet = Fleet::new(policy(&config), versions, engines.keys().cloned());
+    let engines = engines::Engines::new(engines);
     let service = Service {
-        backend: Arc::new(Watched::new(Arc::clone(&backend), Arc::clone(&suspect))),
-        world: Arc::new(World::new(config, (names, signatures), client, store, backend)),
+        world: Arc::new(World::new(config, (names, signatures), client, store, engines)),
         clock,
         fleet,
         jobs: Jobs::default(),
-        pulls: BTreeMap::new(),
-        prepared: BTreeMap::new(),
-        kept: BTreeMap::new(),
-        live: BTreeMap::new(),
-        recent: BTreeMap::new(),
-        replayed: BTreeMap::new(),
-        asked: BTreeMap::new(),
+        pulls: Pulls::default(),
+        versions: VersionData::default(),
         commands,
-        drains: Arc::default(),
-        suspect,
-        outside,
-        canaries,
-        aside,
+        couriers: BTreeMap::new(),
+        engine_events,
+        engine_reports,
+        publishing,
+        trials,
         worker: Some(worker),
-        bring_ups: BringUps::default(),
-        steps: Steps::default(),
-        reloads: Reloads::default(),
-        journal: (0, Arc::default()),
-        inherited: Version(0),
-        sweep_at: clock.now() + SWEEP,
-        verify_at: None,
-        wake_at: clock.now(),
-        preloaded: false,
+        journal: Journal::default(),
+        schedule: Schedule::new(clock.now()),
     };
     Ok((Handle { shared: Arc::new(shared), is_counted: true }, service))
 }
@@ -204,10 +126,7 @@ fn policy(config: &Config) -> Policy {
         retain: config.retain,
         backoff: outrigger_core::Backoff { first: config.retry.first, most: config.retry.most },
         poll_interval: config.images.poll_interval,
-        busy_probe: config.engine.busy,
-        steady_probe: config.engine.steady,
         patience: config.engine.patience,
-        reload_limit: config.engine.reload_limit,
         max_unproven: config.max_unproven.max(1),
         ..Policy::default()
     }
@@ -220,10 +139,12 @@ impl Service {
     /// [`Error::Journal`] when the store cannot be read at the start.
     pub async fn run(mut self) -> Result<(), Error> {
         metrics::begin();
+        outrigger_trials::metrics::begin();
         self.take_over().await?;
         self.verify_later();
         let mut aside = JoinSet::new();
         self.worker.take().map(|worker| aside.spawn(worker.run()));
+        self.start_engines(&mut aside);
         self.apply(Event::Tick);
         self.publish();
         let stop = loop {
@@ -233,10 +154,10 @@ impl Service {
             // of the first three is bounded by the work that is there.
             let stop = tokio::select! {
                 biased;
-                drained = self.drains.take() => self.drained(drained),
+                drained = self.versions.drains.take() => self.drained(drained),
                 done = self.jobs.next() => self.done(done),
                 command = self.commands.recv() => self.command(command),
-                () = self.suspect.notified() => self.engine(serving::Event::Suspect),
+                Some((engine, event)) = self.engine_events.recv() => self.engine(engine, event),
                 () = judging => self.judge(),
                 () = sleep_until(wake_at) => self.tick(),
             };
@@ -249,16 +170,9 @@ impl Service {
         Ok(())
     }
 
-    #[cfg(test)]
-    pub(crate) fn world(&self) -> &Arc<World> {
-        &self.world
-    }
-
     fn wake_at(&mut self) -> tokio::time::Instant {
-        let (fleet, sweep_at) = (&self.fleet, Some(self.sweep_at));
-        let times = [fleet.wakes_at(), fleet.patience_ends_at(), sweep_at, self.verify_at];
-        self.wake_at = times.into_iter().flatten().min().unwrap_or(self.sweep_at);
-        self.clock.instant(self.wake_at)
+        let times = [self.fleet.wakes_at(), self.fleet.patience_ends_at()];
+        self.clock.instant(self.schedule.set_wake(times))
     }
 
     fn drained(&mut self, drained: Vec<(ModelKey, u64)>) -> Option<Stop> {
@@ -268,32 +182,52 @@ impl Service {
         None
     }
 
-    fn engine(&mut self, event: serving::Event) -> Option<Stop> {
-        self.apply(Event::Engine(event));
+    /// Starts the task of every engine, and the courier of its messages.
+    fn start_engines(&mut self, tasks: &mut JoinSet<()>) {
+        for (id, engine) in self.world.engines.iter() {
+            let (courier, deliver) = Courier::new(Arc::clone(&self.world), Arc::clone(engine));
+            self.couriers.insert(id.clone(), courier);
+            tasks.spawn(deliver);
+            tasks.spawn(Arc::clone(engine).run(run::Start {
+                engine: id.clone(),
+                clock: self.clock,
+                versions: self.fleet.versions().clone(),
+                events: self.engine_reports.clone(),
+            }));
+        }
+    }
+
+    fn engine(&mut self, engine: EngineId, event: run::Event) -> Option<Stop> {
+        match event {
+            run::Event::Version(message) => self.apply(Event::Engine(engine, message)),
+            run::Event::Condition(condition) => self.apply(Event::Condition(engine, condition)),
+            run::Event::Settled => self.sweep(),
+        }
         None
     }
 
     fn tick(&mut self) -> Option<Stop> {
         self.apply(Event::Tick);
-        if self.sweep_at <= self.clock.now() {
+        let now = self.clock.now();
+        if self.schedule.is_sweep_due(now) {
             self.sweep();
         }
-        if self.verify_at.is_some_and(|at| at <= self.clock.now()) {
+        if self.schedule.take_verification(now) {
             self.verify();
         }
         None
     }
 
-    /// When what is up is verified next.
+    /// Schedules the next verification of versions that are up.
     fn verify_later(&mut self) {
         let config = &self.world.config.images;
         let required = !self.world.signatures.is_empty();
-        self.verify_at = required.then(|| self.clock.now() + config.poll_interval);
+        let at = required.then(|| self.clock.now() + config.poll_interval);
+        self.schedule.verify_at(at);
     }
 
-    /// Verifies what is up once more: keys may have changed.
+    /// Verifies versions that are up once more: keys may have changed.
     fn verify(&mut self) {
-        self.verify_at = None;
         let up = self.fleet.models().filter(|model| model.state().in_engine());
         let keys: Vec<_> = up.map(|model| model.key().clone()).collect();
         let world = Arc::clone(&self.world);
@@ -302,21 +236,106 @@ impl Service {
         });
     }
 
-    /// What requests have used that the machines do not know of yet.
-    fn used(&mut self, now: Moment) -> Event {
-        let mut used = Vec::new();
-        for ((name, selector), asked) in &mut self.asked {
-            let at = asked.at.get(now);
-            if asked.told < at {
-                asked.told = at;
-                used.extend(at.map(|at| (name.clone(), selector.clone(), at)));
+    /// Waits until the trials are to be judged; for ever when there is none.
+    fn judging(&self) -> impl Future<Output = ()> + Send + use<> {
+        let at = self.trials.judge_at().map(|at| self.clock.instant(at));
+        async move {
+            match at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
             }
         }
-        Event::Used(used)
+    }
+
+    fn judge(&mut self) -> Option<Stop> {
+        self.try_canaries(|trials, cx| trials.judge(cx));
+        self.show_canaries();
+        None
+    }
+
+    /// Shows the canaries as they are now.
+    fn show_canaries(&mut self) {
+        self.try_canaries(|trials, cx| trials.show(cx));
+    }
+
+    /// Takes a step of the trials and carries out its effects.
+    fn try_canaries(&mut self, step: impl FnOnce(&mut Trials, &TrialContext<'_>)) {
+        let now = self.clock.now();
+        let (fleet, versions) = (&self.fleet, &self.versions);
+        step(&mut self.trials, &TrialContext { fleet, versions, now });
+        for effect in self.trials.take_effects() {
+            self.carry_out_trial(effect);
+        }
+    }
+
+    fn carry_out_trial(&mut self, effect: TrialEffect) {
+        use TrialEffect as E;
+        match effect {
+            E::Reject(key, canary) => self.apply(Event::Tag(key, tags::Event::Reject(canary))),
+            E::Promote(key, canary) => self.apply(Event::Tag(key, tags::Event::Promote(canary))),
+            E::LookUp(key) => self.apply(Event::Tag(key, tags::Event::Retry)),
+            E::Removed(key) => {
+                // Its version still answers those who ask for it by name.
+                let used = self.publishing.routing.take_used(self.clock.now());
+                self.apply(Event::Used(used));
+                self.apply(Event::Tag(key, tags::Event::Removed));
+            }
+            E::Run(job) => {
+                let world = Arc::clone(&self.world);
+                self.jobs.start(Done::Trial(job.panicked(defect())), async move {
+                    Done::Trial(job.run(&*world).await)
+                });
+            }
+            E::Save(record) => self.save_trials(record),
+        }
+    }
+
+    fn save_trials(&mut self, record: CanaryRecord) {
+        let (world, number) = (Arc::clone(&self.world), self.journal.number_trials());
+        self.jobs.start(Done::Nothing, async move {
+            blocking(&world, move |world| world.write_canaries(number, &record)).await;
+            Done::Nothing
+        });
+    }
+
+    /// Publishes what has changed. The work is that of the models that changed, so that
+    /// no model can slow another.
+    pub(crate) fn publish(&mut self) {
+        let now = self.clock.now();
+        let mut changed = self.fleet.take_changed();
+        changed.extend(self.publishing.routing.set_outages(&self.fleet, now));
+        self.try_canaries(|trials, cx| trials.renew(&changed, cx));
+        changed.extend(self.trials.take_changed());
+        changed.extend(self.fleet.take_changed());
+        let (publishing, sources) = self.publishing(now);
+        let is_routed = publishing.routing.publish(&changed, &sources);
+        publishing.follow(&changed, &sources);
+        if is_routed {
+            self.versions.forget_drained();
+        }
+        self.versions.forget_deleted(&self.fleet);
+        if !changed.is_empty() {
+            self.show_canaries();
+        }
+        changed.extend(self.trials.take_changed());
+        let (publishing, sources) = self.publishing(now);
+        publishing.show(&changed, &sources);
+    }
+
+    fn publishing(&mut self, now: Moment) -> (&mut Publishing, Sources<'_>) {
+        let sources = Sources {
+            world: &self.world,
+            fleet: &self.fleet,
+            versions: &self.versions,
+            trials: &self.trials,
+            clock: self.clock,
+            now,
+        };
+        (&mut self.publishing, sources)
     }
 
     fn sweep(&mut self) {
-        self.sweep_at = self.clock.now() + SWEEP;
+        self.schedule.swept(self.clock.now());
         let known: BTreeSet<_> = self.fleet.models().map(|model| model.key().digest).collect();
         let world = Arc::clone(&self.world);
         self.jobs.start(Done::Nothing, async move {
@@ -325,35 +344,32 @@ impl Service {
         });
     }
 
-    /// Hands an event to the machines and starts what they want done. Where time
-    /// may have made something idle they hear first of what is in use.
+    /// Hands an event to the machines and carries out their effects. Where time may have
+    /// made something idle, its use by requests is reported to them first.
     pub(crate) fn apply(&mut self, event: Event) {
         let now = self.clock.now();
-        if now >= self.wake_at {
-            let used = self.used(now);
-            self.apply_at(now, used);
+        if self.schedule.may_have_changed(now) {
+            let used = self.publishing.routing.take_used(now);
+            self.apply_at(now, Event::Used(used));
         }
         self.apply_at(now, event);
     }
 
     fn apply_at(&mut self, now: Moment, event: Event) {
-        self.reloads.note(&event);
         let effects = self.fleet.handle(now, rand::random(), event);
         self.world.in_use.store(Arc::new(self.fleet.in_use(now)));
-        self.note_journal();
+        self.save_machines();
         for effect in effects {
             self.carry_out(effect);
         }
     }
 
-    /// What of the present has to survive us is numbered when it changes.
-    fn note_journal(&mut self) {
-        let legacy = self.fleet.legacy();
-        if *self.journal.1 == legacy {
+    /// Writes the journal if the state that must survive a restart has changed.
+    fn save_machines(&mut self) {
+        if !self.journal.update(self.fleet.legacy()) {
             return;
         }
-        self.journal = (self.journal.0 + 1, Arc::new(legacy));
-        let (world, (number, legacy)) = (Arc::clone(&self.world), self.journal.clone());
+        let (world, (number, legacy)) = (Arc::clone(&self.world), self.journal.machines());
         self.jobs.start(Done::Nothing, async move {
             blocking(&world, move |world| world.write_journal(number, &legacy)).await;
             Done::Nothing
@@ -362,14 +378,14 @@ impl Service {
 
     async fn stop(mut self, stop: Stop) {
         tracing::info!("lifecycle is stopping; the engine keeps its models");
-        self.outside.close();
-        let (number, legacy) = (self.journal.0 + 1, self.journal.1.clone());
-        let (canaries_number, canaries) = self.last_canary_record();
+        self.publishing.routing.close();
+        let trials = self.trials.record(self.clock.now());
+        let LastStates { machines, trials } = self.journal.end(trials);
         let last = async {
             self.jobs.stop().await;
             let write = move |world: &World| {
-                world.write_journal(number, &legacy);
-                world.write_canaries(canaries_number, &canaries);
+                world.write_journal(machines.0, &machines.1);
+                world.write_canaries(trials.0, &trials.1);
             };
             blocking(&self.world, write).await;
         };
@@ -377,7 +393,7 @@ impl Service {
             tracing::warn!("the journal was not written within the grace period");
         }
         if let Some(done) = stop.done {
-            // Who asked may have gone.
+            // The caller may have gone.
             done.send(()).ok();
         }
     }
@@ -389,8 +405,8 @@ struct Stop {
     done: Option<tokio::sync::oneshot::Sender<()>>,
 }
 
-/// Says what became of the requests that a version was warmed up with.
-fn note_replay(key: &ModelKey, replayed: &Replayed) {
+/// Reports the warm-up of a version.
+fn report_replay(key: &ModelKey, replayed: &crate::Replayed) {
     metrics::replayed(replayed);
     if let Some(failure) = &replayed.failure {
         tracing::warn!(
@@ -403,7 +419,7 @@ fn note_replay(key: &ModelKey, replayed: &Replayed) {
 }
 
 /// Counts a failure where it becomes known.
-fn note_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
+fn report_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
     metrics::failed(failure);
     tracing::warn!(
         model.name = %key.name,
@@ -416,11 +432,13 @@ fn note_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
 
 #[cfg(test)]
 mod tests {
+    use outrigger_core::engine::Condition;
+
     use super::*;
-    use crate::bench::{churn, latest, service};
+    use crate::rig::{churn, latest, service};
 
     #[tokio::test(start_paused = true)]
-    async fn the_machines_hear_of_use_before_anything_could_find_it_idle() {
+    async fn use_is_reported_to_the_machines_before_anything_could_be_found_idle() {
         let config = Config::default();
         let (idle_ttl, moment) = (config.idle_ttl, Duration::from_millis(1));
         let (handle, mut service, _dir) = service(config);
@@ -432,7 +450,7 @@ mod tests {
         assert!(handle.try_acquire(&churn(), &latest(), "").is_none(), "there is nothing yet");
         tokio::time::advance(moment).await;
         // Not the clock: whatever happens to come first.
-        service.apply(Event::Engine(serving::Event::Suspect));
+        service.apply(Event::Condition(EngineId::default(), Condition::default()));
         let (_, tag) = service.fleet.tags().next().expect("it was asked for");
         assert!(tag.is_followed(service.fleet.policy(), service.clock.now()));
     }

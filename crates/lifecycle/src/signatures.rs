@@ -1,11 +1,11 @@
-//! Whether images are signed as the configuration asks.
+//! Verification that images are signed as the configuration asks.
 //!
 //! A version is verified before its layers are pulled, again whenever it is
-//! brought up from the store, and now and then while it is up. What it was
-//! verified by is kept with its files, so that this needs no registry; where that
-//! is not enough, because a key has changed, the registry is asked.
+//! brought up from the store, and now and then while it is up. The signatures it
+//! was verified by are kept with its files, so that this needs no registry; where
+//! they are not enough, because a key has changed, the registry is asked.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use outrigger_core::{Digest, Failure, ModelKey};
 use outrigger_oci::{
@@ -14,20 +14,12 @@ use outrigger_oci::{
 };
 
 use crate::{
-    Config, Error, metrics,
+    config::Config,
+    error::Error,
+    metrics,
     names::parse,
     world::{World, blocking},
 };
-
-/// Which images have to be signed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signed {
-    /// Where: a registry, some first segments of its repositories, or a directory.
-    pub prefix: String,
-    /// Files with public keys, PEM; a signature by one of them is enough. None: no
-    /// signature is asked for.
-    pub keys: Vec<PathBuf>,
-}
 
 /// Reads the rules and their keys.
 ///
@@ -49,14 +41,26 @@ pub(crate) fn policy(config: &Config) -> Result<Policy, Error> {
     })
 }
 
-/// What a version was verified by.
+/// The signatures by which a version was verified.
 pub(crate) enum Verified {
-    /// Nobody has to sign it.
+    /// None: it need not be signed.
     Free,
-    /// What lies with its files.
+    /// Those that are kept with its files.
     Kept,
-    /// What the registry has: to be kept with its files.
+    /// Those of the registry, which are to be kept with its files.
     Found(Signatures),
+}
+
+impl Verified {
+    /// The outcome for the metrics; `None`: nothing was verified.
+    fn outcome(result: &Result<Self, Failure>) -> Option<&'static str> {
+        match result {
+            Ok(Self::Free) => None,
+            Ok(Self::Kept) => Some("kept"),
+            Ok(Self::Found(_)) => Some("found"),
+            Err(failure) => Some(failure.reason.as_str()),
+        }
+    }
 }
 
 /// Makes sure that `key` is signed as it has to be.
@@ -69,7 +73,7 @@ pub(crate) async fn verify(world: &Arc<World>, key: &ModelKey) -> Result<Verifie
         return Ok(Verified::Free);
     }
     let result = verify_image(world, image, key.digest).await;
-    metrics::verified(&result);
+    Verified::outcome(&result).into_iter().for_each(metrics::verified);
     result
 }
 
@@ -109,7 +113,7 @@ async fn check(
     blocking(world, move |world| world.verify(&image, digest, &signatures)).await
 }
 
-/// Keeps with the files of `digest` what it was verified by.
+/// Keeps the signatures of the registry with the files of `digest`.
 pub(crate) async fn keep(world: &Arc<World>, digest: Digest, verified: Verified) {
     let Verified::Found(signatures) = verified else { return };
     let content = serde_json::to_vec(&signatures).expect("text only");
@@ -135,7 +139,7 @@ pub(crate) async fn revoked(world: &Arc<World>, keys: Vec<ModelKey>) -> Vec<(Mod
 }
 
 impl World {
-    /// Whether what lies in the store is enough to serve `key`. Blocks.
+    /// Whether the signatures in the store are enough to serve `key`. Blocks.
     pub(crate) fn is_verified(&self, key: &ModelKey) -> bool {
         let Ok(image) = self.names.image(&key.name) else { return false };
         self.signatures.rule(&image).is_none()

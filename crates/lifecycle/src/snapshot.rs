@@ -1,24 +1,34 @@
-//! What others may know about models, at one moment.
+//! All models at one moment, as others see them.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use outrigger_core::{Digest, Failure, ModelName, ServableId, Stage, Step, Tag};
+use outrigger_core::{Digest, EngineId, Failure, ModelName, ServableId, Stage, Step, Tag};
+use outrigger_trials::TagCanaryView;
 use tokio::time::Instant;
 
-use crate::{CanaryPhase, CanaryView, Replayed};
+use crate::replay::Replayed;
 
-/// All models, the engine and whether the start is over, at one moment.
+/// All models, the engines and whether the start is over, at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
     /// The models by name.
     pub models: BTreeMap<ModelName, Arc<ModelView>>,
-    /// The engine.
-    pub engine: EngineView,
-    /// Preloads have succeeded or failed for good, and the engine answers.
+    /// The engines by name.
+    pub engines: BTreeMap<EngineId, EngineView>,
+    /// Preloads of the engines that answer have succeeded or failed for good, and an engine
+    /// outside this process answers, if there is one.
     pub ready: bool,
     /// Since when the version that got no further for the longest time has been in each
     /// step; one that waits for others gets further with them.
     pub steps: BTreeMap<Step, Instant>,
+}
+
+impl Snapshot {
+    /// Whether an engine outside this process answers, or there is none.
+    pub fn an_engine_answers(&self) -> bool {
+        let mut elsewhere = self.engines.values().filter(|it| !it.in_process).peekable();
+        elsewhere.peek().is_none() || elsewhere.any(|engine| engine.reachable)
+    }
 }
 
 /// A model: its tags and the versions known of it.
@@ -35,9 +45,9 @@ pub struct ModelView {
 /// A floating tag.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TagView {
-    /// What requests by this tag are answered by.
+    /// The version that answers requests by this tag.
     pub serving: Option<Digest>,
-    /// What the registry says the tag is.
+    /// The digest that the registry names.
     pub registry: Option<Digest>,
     /// Whether moves of the tag are looked for.
     pub followed: bool,
@@ -49,42 +59,19 @@ pub struct TagView {
     pub canary: Option<TagCanaryView>,
 }
 
-/// The canary of a tag, in short.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TagCanaryView {
-    /// The tag that names it.
-    pub tag: Tag,
-    /// The canary.
-    pub digest: Digest,
-    /// How far it has come.
-    pub phase: CanaryPhase,
-    /// Why it is there, where there is more to say.
-    pub message: String,
-}
-
-impl TagCanaryView {
-    /// What a tag says of its canary.
-    pub(crate) fn of(canary: &CanaryView) -> Self {
-        Self {
-            tag: canary.canary_tag.clone(),
-            digest: canary.canary,
-            phase: canary.phase,
-            message: canary.message.clone(),
-        }
-    }
-}
-
 /// One version of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VersionView {
-    /// What its reference resolved to.
+    /// The digest that its reference resolved to.
     pub digest: Digest,
     /// The manifest that was pulled, once it is on disk.
     pub platform_digest: Option<Digest>,
     /// How far it has come.
     pub stage: Stage,
-    /// What goes on inside the stage: `idle`, `pulling`, `loading`, `backoff`…
+    /// The activity inside the stage: `idle`, `pulling`, `loading`, `backoff`…
     pub activity: &'static str,
+    /// The engine that runs it, once that is known.
+    pub engine: Option<EngineId>,
     /// Name and version in the engine, while it has them.
     pub servable: Option<ServableId>,
     /// Bytes on disk.
@@ -125,9 +112,11 @@ pub struct TransitionView {
     pub cause: String,
 }
 
-/// The engine as lifecycle sees it.
+/// An engine as lifecycle sees it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EngineView {
+    /// It runs in this process.
+    pub in_process: bool,
     /// It answered the last time it was asked.
     pub reachable: bool,
     /// Times it was found to have restarted.

@@ -2,17 +2,17 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use arc_swap::ArcSwap;
-use outrigger_backend::Backend;
 use outrigger_core::{Digest, Failure, Reason, fleet::Legacy};
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::{Desired, Promoted, Record, Store};
+use outrigger_trials::CanaryRecord;
 use tokio::sync::Semaphore;
 
-use crate::{Config, blocking, names::Names, service::CanaryRecord};
+use crate::{blocking, config::Config, engines::Engines, names::Names};
 
 /// Everything outside of the machines.
 pub(crate) struct World {
@@ -21,16 +21,13 @@ pub(crate) struct World {
     pub(crate) signatures: Policy,
     pub(crate) client: Client,
     pub(crate) store: Store,
-    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) engines: Engines,
     /// Digests whose files must stay. Set before any job is started that may
     /// need them.
     pub(crate) in_use: ArcSwap<BTreeSet<Digest>>,
     pub(crate) pulls: Semaphore,
     journal: Mutex<u64>,
     canaries: Mutex<u64>,
-    /// Held while the engine's directories change: one that is empty goes, and
-    /// must not go under the hands of who just puts something there.
-    serving: Mutex<()>,
 }
 
 impl World {
@@ -39,7 +36,7 @@ impl World {
         (names, signatures): (Arc<Names>, Policy),
         client: Client,
         store: Store,
-        backend: Arc<dyn Backend>,
+        engines: Engines,
     ) -> Self {
         Self {
             pulls: Semaphore::new(config.pull_concurrency.max(1)),
@@ -48,22 +45,16 @@ impl World {
             signatures,
             client,
             store,
-            backend,
+            engines,
             in_use: ArcSwap::default(),
             journal: Mutex::default(),
             canaries: Mutex::default(),
-            serving: Mutex::default(),
         }
     }
 
     /// Whether the files of `digest` must stay.
     pub(crate) fn uses(&self, digest: &Digest) -> bool {
         self.in_use.load().contains(digest)
-    }
-
-    /// Keeps others from changing the engine's directories.
-    pub(crate) fn changing_serving(&self) -> MutexGuard<'_, ()> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the `number`th state of the journal unless a later one has been.
@@ -112,8 +103,13 @@ fn record(legacy: &Legacy) -> Record {
         let tags = record.promoted.entry(key.name.clone()).or_default();
         tags.insert(key.tag.clone(), Promoted { named: *named, promoted: *promoted });
     }
-    record.desired =
-        desired.map(|(key, id)| Desired { key: key.clone(), servable: id.clone() }).collect();
+    record.desired = desired
+        .map(|(key, loaded)| Desired {
+            key: key.clone(),
+            servable: loaded.id.clone(),
+            engine: loaded.engine.clone(),
+        })
+        .collect();
     record
 }
 

@@ -56,12 +56,25 @@ impl Readiness {
             return Err("the server is stopping".to_owned());
         }
         let snapshot = self.models.models();
-        match (snapshot.ready, snapshot.engine.reachable, &snapshot.engine.failure) {
-            (true, ..) => Ok(()),
-            (false, false, Some(failure)) => Err(format!("the engine does not answer: {failure}")),
-            (false, false, None) => Err("the engine has not answered yet".to_owned()),
-            (false, true, _) => Err("models are being preloaded".to_owned()),
+        if snapshot.ready {
+            return Ok(());
         }
+        match self.engines_down() {
+            Some(down) if !snapshot.an_engine_answers() => Err(down),
+            _ => Err("models are being preloaded".to_owned()),
+        }
+    }
+
+    /// The engines that do not answer and why, for people; `None` when all answer.
+    fn engines_down(&self) -> Option<String> {
+        let snapshot = self.models.models();
+        let down = snapshot.engines.iter().filter(|(_, engine)| !engine.reachable);
+        let described = down.map(|(id, engine)| match &engine.failure {
+            Some(failure) => format!("engine {id} does not answer: {failure}"),
+            None => format!("engine {id} has not answered yet"),
+        });
+        let described: Vec<_> = described.collect();
+        (!described.is_empty()).then(|| described.join("; "))
     }
 }
 
@@ -83,7 +96,10 @@ pub(crate) fn routes(readiness: Readiness, exposition: Exposition) -> Router {
 
 async fn ready(State(app): State<App>) -> Response {
     match app.readiness.check() {
-        Ok(()) => "ready\n".into_response(),
+        Ok(()) => match app.readiness.engines_down() {
+            Some(down) => format!("ready; {down}\n").into_response(),
+            None => "ready\n".into_response(),
+        },
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
 }

@@ -148,11 +148,13 @@ pub fn all() -> Vec<Metric> {
     let crates = [
         METRICS,
         gathered::METRICS,
-        outrigger_backend::metrics::METRICS,
+        outrigger_tfserving::metrics::METRICS,
+        outrigger_tfserving::engine::metrics::METRICS,
         outrigger_lifecycle::metrics::METRICS,
         outrigger_oci::metrics::METRICS,
         outrigger_store::metrics::METRICS,
         outrigger_trace::metrics::METRICS,
+        outrigger_trials::metrics::METRICS,
     ];
     let mut all: Vec<Metric> = crates.into_iter().flatten().copied().collect();
     all.sort_by_key(|metric| metric.name);

@@ -1,11 +1,10 @@
 //! The way of a prediction, whatever surface it came by: find the servable, pack
 //! the tensors, ask the engine, write the answer.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::cell::OnceCell;
 
 use axum::http::HeaderMap;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use outrigger_backend as backend;
 use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Failure, ModelName, Reason, Selector, Tensor};
 use outrigger_features::{Answer, Limits, Packed, Request, Routing, Sample, json};
@@ -14,6 +13,7 @@ use outrigger_proto::outrigger::v1::{
     self as wire, ExplainResponse, PredictResponse, ResponseOptions, ServedModel,
 };
 use outrigger_proto::raw::unary;
+use outrigger_run as run;
 use prost::Message as _;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -295,19 +295,18 @@ async fn run(
         wanted.extend(lease.plan.propensity_tensor().filter(|it| !wanted.contains(it)).cloned());
     }
     let (mut span, start) = (call.request(ENGINE_PREDICT), Instant::now());
-    let mut metadata = HeaderMap::new();
-    span.inject(&mut metadata);
+    let mut headers = HeaderMap::new();
+    span.inject(&mut headers);
     if span.is_recorded() {
         span.set("rpc.system", "grpc");
         span.set("outrigger.servable", lease.id.to_string());
         span.set("outrigger.treatments", packed.treatments as i64);
     }
-    let run = lease.backend.predict(backend::Call {
-        target: Arc::clone(&lease.target),
+    let run = lease.run.run(run::Call {
         inputs: std::mem::take(&mut packed.tensors),
         outputs: wanted,
         deadline: terms.deadline,
-        metadata,
+        headers,
     });
     let outputs = run.await.map_err(|error| Failure::because(error.reason(), &error));
     span.end(&outputs);

@@ -4,11 +4,12 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use bytesize::ByteSize;
-use outrigger_backend::{self as backend, TfServing};
+use outrigger_core::EngineId;
 use outrigger_features::Limits;
-use outrigger_lifecycle::{self as lifecycle, Handle};
+use outrigger_lifecycle::{self as lifecycle, Engines, Handle};
 use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
+use outrigger_tfserving as tfserving;
 use outrigger_trace::{self as trace, Exporter, Tracer};
 use tokio_util::sync::CancellationToken;
 use tonic_health::server::HealthReporter;
@@ -111,10 +112,13 @@ pub(crate) fn connect(
     let client = oci::Client::new(oci_config(&config.images))?;
     // A prediction goes out on a connection of the thread it came in on.
     let serving: Vec<_> = runtimes.serving.seats().runtimes().cloned().collect();
-    let engine = TfServing::connect_on(engine_config(config), &serving)?;
+    let client_of_engine = tfserving::Client::connect_on(engine_config(config), &serving)?;
+    let settings = tfserving::Settings { tracer: tracer.clone(), ..Default::default() };
+    let engine = tfserving::Engine::new(client_of_engine, store.clone(), settings);
+    let engines = Engines::from([(EngineId::default(), Arc::new(engine) as Arc<_>)]);
     let (models, service) = {
         let _on = runtimes.lifecycle.enter();
-        lifecycle::start(lifecycle_config(config, &tracer), client, store, Arc::new(engine))?
+        lifecycle::start(lifecycle_config(config, &tracer), client, store, engines)?
     };
     let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
     let about = ui::About::new(config);
@@ -243,15 +247,15 @@ fn oci_config(images: &Images) -> oci::Config {
     config
 }
 
-fn engine_config(config: &Config) -> backend::Config {
+fn engine_config(config: &Config) -> tfserving::Config {
     let server = &config.server;
     // Names, shapes and the envelope around the tensors.
     let envelope = 1 << 20;
-    backend::Config {
+    tfserving::Config {
         connections: config.engine.connections as usize,
         max_in_flight: config.engine.max_in_flight as usize,
         max_message: server.max_tensors.max(server.max_message).bytes().saturating_add(envelope),
-        ..backend::Config::new(&config.engine.endpoint)
+        ..tfserving::Config::new(&config.engine.endpoint)
     }
 }
 
@@ -289,6 +293,7 @@ fn entry(model: &crate::config::Model) -> lifecycle::ModelEntry {
         preload: model.preload,
         tag: model.tag.clone(),
         digest: model.digest,
+        engine: None,
     }
 }
 

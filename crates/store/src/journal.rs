@@ -17,7 +17,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use outrigger_core::{Digest, ModelKey, ModelName, ServableId, Tag, Version};
+use outrigger_core::{Digest, EngineId, ModelKey, ModelName, ServableId, Tag, Version};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Error, Result, disk, serving, store::Layout};
@@ -77,6 +77,9 @@ pub struct Desired {
     pub key: ModelKey,
     /// Its name and version in the engine.
     pub servable: ServableId,
+    /// The engine. Left out for the default one, as older versions know no other.
+    #[serde(default, skip_serializing_if = "EngineId::is_default")]
+    pub engine: EngineId,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -14,8 +14,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("oci", &["core", "proto"]),
     ("store", &["core", "proto"]),
     ("net", &[]),
-    ("backend", &["core", "proto", "net"]),
-    ("lifecycle", &["core", "oci", "store", "backend", "features", "canary", "trace"]),
+    ("rpc", &["proto", "net"]),
+    ("backend", &["core", "proto", "rpc"]),
+    ("trials", &["core", "oci", "features", "canary"]),
+    ("lifecycle", &["core", "oci", "store", "backend", "features", "canary", "trace", "trials"]),
     (
         "server",
         &[
@@ -29,11 +31,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "backend",
             "lifecycle",
             "trace",
+            "trials",
         ],
     ),
     ("engine", &["proto", "net"]),
     ("tools", &["proto", "core", "features", "canary", "oci", "store", "backend", "lifecycle"]),
-    ("bench", &["proto", "core", "features", "backend"]),
+    ("bench", &["proto", "core", "features", "rpc"]),
     ("cli", &["server", "engine", "tools", "bench", "canary"]),
     (
         "testkit",

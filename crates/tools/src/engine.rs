@@ -4,19 +4,26 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
-use outrigger_backend::{Backend as _, Config, ServedModel, ServingConfig, State, TfServing};
-use outrigger_core::{Failure, Reason, ServableId};
+use outrigger_core::{
+    EngineId, Failure, Reason, ServableId, Version, Versions,
+    engine::{FromEngine, ToEngine},
+};
+use outrigger_run::{Clock, Engine, Event, Failed, Start};
+use outrigger_store::{Store, Tree};
 use tokio::{
     process::{Child, Command},
+    sync::mpsc,
+    task::JoinSet,
     time::{Instant, interval, timeout_at},
 };
 
 use crate::Error;
 
-/// How often the engine is asked how far it is.
+/// How often the process is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The program that serves models for one command: tensorflow_model_server, or
@@ -25,100 +32,115 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Program {
     /// The binary.
     pub binary: PathBuf,
-    /// What stands before the flags.
+    /// The arguments that stand before the flags.
     pub arguments: Vec<String>,
+    /// Makes the engine that listens at an endpoint and finds its files in a store. Called
+    /// in a tokio runtime, which drives its connections.
+    pub connect: fn(endpoint: String, store: Store) -> Result<Arc<dyn Engine>, Failure>,
 }
 
-/// A running engine that serves one model; it ends with the value.
-#[derive(Debug)]
-pub struct Engine {
+/// A running engine; the process ends with the value.
+pub struct Running {
     child: Child,
     log: PathBuf,
-    /// The connection to it.
-    pub client: TfServing,
+    engine: Arc<dyn Engine>,
+    events: mpsc::Receiver<(EngineId, Event)>,
+    _tasks: JoinSet<()>,
 }
 
-impl Engine {
-    /// Starts `program` with its socket and log in `directory`.
-    pub fn start(program: &Program, directory: &Path) -> Result<Self, Error> {
+impl Running {
+    /// Starts `program` on the models of `store`, with its socket and log beside them.
+    pub fn start(program: &Program, store: &Store) -> Result<Self, Error> {
         let starting = |error: io::Error| Error::io(&program.binary.display().to_string(), error);
+        let directory = store.path();
         let (socket, log) = (directory.join("engine.sock"), directory.join("engine.log"));
-        let models = directory.join("models.config");
-        fs::write(&models, "model_config_list {}\n").map_err(starting)?;
-        let output = fs::File::create(&log).map_err(starting)?;
-        let child = Command::new(&program.binary)
-            .args(&program.arguments)
-            .args(["--port=0", "--rest_api_port=0", "--max_num_load_retries=0"])
-            .args(["--num_load_threads=2", "--num_unload_threads=1"])
-            .arg(format!("--grpc_socket_path={}", socket.display()))
-            .arg(format!("--model_config_file={}", models.display()))
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().map_err(starting)?)
-            .stderr(output)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| Error::Engine(format!("{}: {error}", program.binary.display())))?;
-        let client = TfServing::connect(Config::new(format!("unix:{}", socket.display())))
-            .map_err(|error| Failure::because(error.reason(), &error))?;
-        Ok(Self { child, log, client })
+        let child = spawn(program, directory, &socket, &log).map_err(starting)?;
+        let engine = (program.connect)(format!("unix:{}", socket.display()), store.clone())?;
+        let (reports, events) = mpsc::channel(16);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&engine).run(Start {
+            engine: EngineId::default(),
+            clock: Clock::start(),
+            versions: Versions::after(Version(1)),
+            events: reports,
+        }));
+        Ok(Self { child, log, engine, events, _tasks: tasks })
     }
 
-    /// Loads the version `id`, which lies under `base_path`, by `deadline`.
+    /// The engine.
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// Loads the model of `tree` as `id` by `deadline`.
     pub async fn load(
         &mut self,
         id: &ServableId,
-        base_path: PathBuf,
+        tree: &Tree,
         deadline: Instant,
     ) -> Result<(), Error> {
-        let expired =
-            || Failure::new(Reason::Deadline, "the engine did not load the model in time");
-        self.listening(id, deadline).await?;
-        let model = ServedModel { base_path, versions: [id.version].into() };
-        let config = ServingConfig { models: [(id.name.clone(), model)].into() };
-        // What became of it, the status tells.
-        let reloaded =
-            timeout_at(deadline, self.client.reload(config)).await.map_err(|_| expired())?;
-        loop {
-            let (state, failure) = self.state(id).await?;
-            match (state, failure) {
-                (State::Available, _) => return Ok(()),
-                (State::End, Some(failure)) => return Err(failure.into()),
-                (State::End, None) => break,
-                _ if Instant::now() >= deadline => return Err(expired().into()),
-                _ => tokio::time::sleep(LOOK).await,
-            }
-        }
-        let why = reloaded.err().map_or_else(|| "it gives no reason".to_owned(), |e| e.to_string());
-        Err(Failure::new(Reason::EngineFailed, format!("the engine did not load it: {why}")).into())
-    }
-
-    /// Waits until the engine answers.
-    async fn listening(&mut self, id: &ServableId, deadline: Instant) -> Result<(), Error> {
+        let published = self.engine.publish(id.clone(), *tree.digest(), tree.model_dir()).await;
+        published.map_err(|failed| match failed {
+            Failed::FilesMissing => Failure::new(Reason::Internal, "the model's files are gone"),
+            Failed::Other(failure) => failure,
+        })?;
+        self.engine.send(ToEngine::Add(id.clone()));
+        let mut reachable = Ok(());
         let mut look = interval(LOOK);
         loop {
-            look.tick().await;
-            if self.child.try_wait().map_err(|error| Error::io("the engine", error))?.is_some() {
-                let said = fs::read_to_string(&self.log).unwrap_or_default();
-                return Err(Error::Engine(tail(&said)));
-            }
-            match self.client.status(&id.name).await {
-                Ok(_) => return Ok(()),
-                Err(error) if Instant::now() >= deadline => {
-                    return Err(Failure::because(error.reason(), &error).into());
+            let next = tokio::select! {
+                next = timeout_at(deadline, self.events.recv()) => next,
+                _ = look.tick() => {
+                    self.check_process()?;
+                    continue;
                 }
-                Err(_) => {}
+            };
+            match next {
+                Ok(Some((_, Event::Version(FromEngine::Up(up))))) if up == *id => return Ok(()),
+                Ok(Some((_, Event::Version(FromEngine::Failed(_, failure))))) => {
+                    return Err(failure.into());
+                }
+                Ok(Some((_, Event::Condition(condition)))) => {
+                    reachable = condition.failure.map_or(Ok(()), Err);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(Error::Engine("its task ended".to_owned())),
+                Err(_) => return Err(reachable.err().unwrap_or_else(expired).into()),
             }
         }
     }
 
-    async fn state(&self, id: &ServableId) -> Result<(State, Option<Failure>), Error> {
-        let versions = self.client.status(&id.name).await;
-        let versions = versions.map_err(|error| Failure::because(error.reason(), &error))?;
-        let ours = versions.into_iter().find(|status| status.version == id.version);
-        Ok(ours.map_or((State::Start, None), |status| {
-            (status.state, status.error.map(|error| error.failure()))
-        }))
+    /// Fails with the end of the log when the process has ended.
+    fn check_process(&mut self) -> Result<(), Error> {
+        match self.child.try_wait().map_err(|error| Error::io("the engine", error))? {
+            None => Ok(()),
+            Some(_) => {
+                let log = fs::read_to_string(&self.log).unwrap_or_default();
+                Err(Error::Engine(tail(&log)))
+            }
+        }
     }
+}
+
+fn expired() -> Failure {
+    Failure::new(Reason::Deadline, "the engine did not load the model in time")
+}
+
+fn spawn(program: &Program, directory: &Path, socket: &Path, log: &Path) -> io::Result<Child> {
+    let models = directory.join("models.config");
+    fs::write(&models, "model_config_list {}\n")?;
+    let output = fs::File::create(log)?;
+    Command::new(&program.binary)
+        .args(&program.arguments)
+        .args(["--port=0", "--rest_api_port=0", "--max_num_load_retries=0"])
+        .args(["--num_load_threads=2", "--num_unload_threads=1"])
+        .arg(format!("--grpc_socket_path={}", socket.display()))
+        .arg(format!("--model_config_file={}", models.display()))
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .kill_on_drop(true)
+        .spawn()
 }
 
 /// The last lines of a log.

@@ -5,13 +5,15 @@ use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 use bytesize::ByteSize;
 use outrigger_core::{DType, Digest, ElementType, LayerKind, Shape, TensorSpec};
 use outrigger_features::Metadata;
-use outrigger_lifecycle::read_model;
+use outrigger_lifecycle::ModelFiles;
 use outrigger_oci::{Client, Progress, Reference, signature::PublicKey};
+use outrigger_run::Framework;
 use serde::Serialize;
 
 use crate::{
     Error,
     fetch::{self, Fetched, Source},
+    framework::framework,
     output::Table,
 };
 
@@ -88,6 +90,7 @@ pub async fn inspect(
     client: &Client,
     source: &Source,
     keys: &[PublicKey],
+    frameworks: &[Framework],
     progress: &Progress,
 ) -> Result<Report, Error> {
     let (source, key) = match source {
@@ -101,7 +104,7 @@ pub async fn inspect(
             return Err(Error::Usage("a directory has no signature: name an image".to_owned()));
         }
     };
-    let report = report(&fetch::fetch(client, &source, progress).await?)?;
+    let report = report(&fetch::fetch(client, &source, progress).await?, frameworks)?;
     Ok(Report { signed_by: key.map(|key| key.fingerprint().to_string()), ..report })
 }
 
@@ -129,9 +132,10 @@ async fn verify<'a>(
     Ok((digest, key))
 }
 
-fn report(fetched: &Fetched) -> Result<Report, Error> {
+fn report(fetched: &Fetched, frameworks: &[Framework]) -> Result<Report, Error> {
     let Fetched { image, tree, .. } = fetched;
-    let (metadata, interface) = read_model(tree)?;
+    let ModelFiles { metadata, interface, .. } =
+        ModelFiles::read(tree, |name| framework(frameworks, name))?;
     let layers = image.layers.iter().map(|layer| LayerReport {
         digest: layer.digest.to_string(),
         bytes: layer.size,

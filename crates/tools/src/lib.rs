@@ -8,6 +8,7 @@ pub mod canaries;
 pub mod engine;
 mod error;
 pub mod fetch;
+mod framework;
 pub mod inspect;
 pub mod models;
 pub mod output;

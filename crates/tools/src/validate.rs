@@ -4,16 +4,18 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use outrigger_core::{Digest, Failure, ModelName, Reason, ServableId, ServableName, Version};
 use outrigger_features::{GoldenCase, Plan};
-use outrigger_lifecycle::{Gate, Profiled, read_model};
+use outrigger_lifecycle::{Gate, ModelFiles, bind, golden_cases, training_profile};
 use outrigger_oci::{Client, Progress};
-use outrigger_store::{Store, Tree};
+use outrigger_run::Framework;
+use outrigger_store::Tree;
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::{
     Error,
-    engine::{Engine, Program},
+    engine::{Program, Running},
     fetch::{self, Fetched, Source, blocking},
+    framework::framework,
 };
 
 /// What came of the checks, in the order they were made. A failed check ends
@@ -59,18 +61,19 @@ pub enum Outcome {
     },
 }
 
-/// Checks what `source` names. `engine` scores the golden cases, or a request
-/// made from metadata.json where there are none; without one that is skipped.
+/// Checks the package `source`, whose framework is one of `frameworks`. `engine` scores the
+/// golden cases, or a request made from metadata.json where there are none; without an
+/// engine that check is skipped.
 /// Errors are those of the checker itself; the model's are in the report.
 pub async fn validate(
     client: &Client,
     source: &Source,
-    engine: Option<&Program>,
+    (engine, frameworks): (Option<&Program>, &[Framework]),
     timeout: Duration,
     progress: &Progress,
 ) -> Result<Report, Error> {
     let mut report = Report { digest: None, checks: Vec::new() };
-    match check(client, source, engine, timeout, progress, &mut report).await {
+    match check(client, source, (engine, frameworks), timeout, progress, &mut report).await {
         Ok(()) | Err(Error::Failed(_)) => Ok(report),
         Err(error) => Err(error),
     }
@@ -79,7 +82,7 @@ pub async fn validate(
 async fn check(
     client: &Client,
     source: &Source,
-    engine: Option<&Program>,
+    (engine, frameworks): (Option<&Program>, &[Framework]),
     timeout: Duration,
     progress: &Progress,
     report: &mut Report,
@@ -90,17 +93,18 @@ async fn check(
     })?;
     report.digest = Some(fetched.image.digest);
     let tree = fetched.tree.clone();
-    let plan = blocking(move || plan(&tree)).await;
+    let frameworks = frameworks.to_vec();
+    let plan = blocking(move || plan(&tree, &frameworks)).await;
     let plan = report.note("metadata and signature", plan, |plan| {
         let metadata = plan.metadata();
         format!("{} inputs, {} outputs", metadata.inputs.len(), metadata.outputs.len())
     })?;
-    let profile = profile(&plan, &fetched.tree).map_err(Error::from);
+    let profile = training_profile(&fetched.tree, &plan).map_err(Error::from);
     report.note("profile", profile, |profile| match profile {
         None => "none in the package".to_owned(),
         Some(profile) => format!("{} features", profile.features()),
     })?;
-    let golden = golden(&plan, &fetched.tree).map_err(Error::from);
+    let golden = golden_cases(&fetched.tree, &plan).map_err(Error::from);
     let golden = report.note("golden cases", golden, |golden| match golden.len() {
         0 => "none in the package".to_owned(),
         cases => format!("{cases} cases"),
@@ -116,24 +120,8 @@ async fn check(
     })
 }
 
-fn plan(tree: &Tree) -> Result<Arc<Plan>, Failure> {
-    let (metadata, interface) = read_model(tree)?;
-    let plan = Plan::load(metadata, &interface);
-    plan.map(Arc::new).map_err(|error| Failure::because(error.reason(), &error))
-}
-
-fn golden(plan: &Plan, tree: &Tree) -> Result<Vec<GoldenCase>, Failure> {
-    let cases = tree.golden_bytes().map_err(of_store)?.unwrap_or_default();
-    plan.golden_cases(&cases).map_err(|error| Failure::because(error.reason(), &error))
-}
-
-fn profile(plan: &Plan, tree: &Tree) -> Result<Option<Profiled>, Failure> {
-    let profile = tree.profile_bytes().map_err(of_store)?;
-    profile.map(|json| Profiled::read(&json, plan)).transpose()
-}
-
-fn of_store(error: outrigger_store::Error) -> Failure {
-    Failure::because(error.reason(), &error)
+fn plan(tree: &Tree, frameworks: &[Framework]) -> Result<Arc<Plan>, Failure> {
+    ModelFiles::read(tree, |name| framework(frameworks, name))?.plan()
 }
 
 /// Loads the model in an engine and passes it through the server's own gate.
@@ -146,16 +134,12 @@ async fn scores(
 ) -> Result<(), Error> {
     let name: ModelName = "validated".parse().expect("a valid name");
     let id = ServableId { name: ServableName::of(&name), version: Version(1) };
-    let (store, tree, published) = (fetched.store.clone(), fetched.tree.clone(), id.clone());
-    blocking(move || publish(&store, &published, &tree)).await?;
-    let mut engine = Engine::start(program, fetched.store.path())?;
-    engine.load(&id, fetched.store.base_path(&id.name), Instant::now() + timeout).await?;
-    let gate = Gate { backend: &engine.client, id: &id, plan, timeout };
+    let mut running = Running::start(program, &fetched.store)?;
+    running.load(&id, &fetched.tree, Instant::now() + timeout).await?;
+    let engine = running.engine();
+    let run = &*bind(engine, &id, plan);
+    let gate = Gate { engine, run, id: &id, plan, timeout };
     Ok(gate.pass(golden).await?)
-}
-
-fn publish(store: &Store, id: &ServableId, tree: &Tree) -> Result<(), Failure> {
-    store.publish(id, tree).map_err(of_store)
 }
 
 impl Report {

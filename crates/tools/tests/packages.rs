@@ -7,6 +7,7 @@ use outrigger_testkit::{
     registry::{Signer, statement},
     saved_model::{Linear, package_dir},
 };
+use outrigger_tfserving::TENSORFLOW;
 use outrigger_tools::{
     Error,
     fetch::Source,
@@ -40,7 +41,9 @@ fn labels() -> BTreeMap<String, String> {
 }
 
 async fn inspected(source: Source) -> Report {
-    inspect::inspect(&client(), &source, &[], &Progress::default()).await.expect("a report")
+    inspect::inspect(&client(), &source, &[], &[TENSORFLOW], &Progress::default())
+        .await
+        .expect("a report")
 }
 
 #[tokio::test]
@@ -100,12 +103,14 @@ async fn a_framework_that_no_engine_takes_is_refused() {
     let metadata = fs::read_to_string(&file).expect("metadata");
     fs::write(&file, metadata.replace("\"tensorflow\"", "\"torch\"")).expect("written");
     let (source, progress) = (Source::Directory(made), Progress::default());
-    let message =
-        "IMAGE_INVALID: metadata.json: framework: expected \"tensorflow\", found \"torch\"";
-    let error = inspect::inspect(&client(), &source, &[], &progress).await.expect_err("refused");
+    let message = "ENGINE_NOT_CHOSEN: no engine runs models of torch; known frameworks: tensorflow";
+    let error = inspect::inspect(&client(), &source, &[], &[TENSORFLOW], &progress)
+        .await
+        .expect_err("refused");
     assert_eq!(error.to_string(), message);
     let timeout = Duration::from_secs(10);
-    let report = validate::validate(&client(), &source, None, timeout, &progress).await;
+    let report =
+        validate::validate(&client(), &source, (None, &[TENSORFLOW]), timeout, &progress).await;
     let text = report.expect("a report").text();
     assert!(text.contains(message), "{text}");
 }
@@ -133,7 +138,7 @@ async fn with_a_key_only_what_it_has_signed_is_inspected() {
     let digest = package::push(&client(), &made, &reference, labels()).await.expect("a push");
     let inspected = async || {
         let source = Source::Image(reference.clone());
-        inspect::inspect(&client(), &source, &keys, &Progress::default()).await
+        inspect::inspect(&client(), &source, &keys, &[TENSORFLOW], &Progress::default()).await
     };
     let failure = inspected().await.expect_err("not signed");
     assert!(failure.to_string().starts_with("SIGNATURE_MISSING"), "{failure}");
@@ -148,7 +153,8 @@ async fn with_a_key_only_what_it_has_signed_is_inspected() {
     assert!(report.text().contains("signed by  sha256:"));
 
     let directory = Source::parse(made.to_str().expect("utf-8")).expect("a directory");
-    let signed = inspect::inspect(&client(), &directory, &keys, &Progress::default()).await;
+    let signed =
+        inspect::inspect(&client(), &directory, &keys, &[TENSORFLOW], &Progress::default()).await;
     assert!(signed.expect_err("no image").is_usage());
     let nothing = inspect::read_keys(&[scratch.path().join("nothing")]);
     assert!(nothing.expect_err("no file").is_usage());

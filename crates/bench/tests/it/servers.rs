@@ -14,7 +14,6 @@ use std::{
 use axum::{Router, http::StatusCode, routing::post};
 use bytes::Bytes;
 use futures::StreamExt as _;
-use outrigger_backend::{Backend as _, Config, ServedModel, ServingConfig, TfServing};
 use outrigger_bench::{
     Endpoint, Form, Job, Load, Quantiles, Report, Servable, Shape, Source, Stop, Target, read_plan,
 };
@@ -27,6 +26,7 @@ use outrigger_proto::{
     raw::outrigger::prediction_service_server::{PredictionService, PredictionServiceServer},
 };
 use outrigger_testkit::{engine::FakeEngine, saved_model::Linear};
+use outrigger_tfserving::{Client, Config, ServedModel, ServingConfig};
 use prost::Message as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -200,7 +200,7 @@ pub(crate) struct Engine {
     pub(crate) name: String,
     pub(crate) package: Package,
     models: TempDir,
-    client: TfServing,
+    client: Client,
     _runtime: Runtime,
 }
 
@@ -218,7 +218,7 @@ impl Engine {
         let runtime =
             Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let entered = runtime.enter();
-        let client = TfServing::connect(Config::new(engine.endpoint())).expect("valid");
+        let client = Client::connect(Config::new(engine.endpoint())).expect("valid");
         drop(entered);
         let this = Self { engine, name, package, models, client, _runtime: runtime };
         this.load();

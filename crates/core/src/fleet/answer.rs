@@ -2,7 +2,7 @@
 
 use super::{Fleet, TagKey};
 use crate::{
-    Digest, Failure, ModelKey, Moment, Reason,
+    Digest, EngineId, Failure, ModelKey, ModelName, Moment, Reason,
     model::{ModelMachine, Trouble},
 };
 
@@ -29,11 +29,12 @@ impl Fleet {
         }
     }
 
-    /// The answer to every request that needs the engine, while that does not
-    /// answer: requests wait as long as it may be restarting, and then fail.
-    pub fn outage(&self, now: Moment) -> Option<Answer> {
-        let down_since = self.serving.down_since()?;
-        let failure = self.serving.failure().cloned().unwrap_or_else(|| {
+    /// The answer to every request that needs `engine` while it does not answer:
+    /// requests wait as long as it may be restarting, and then fail.
+    pub fn outage(&self, engine: &EngineId, now: Moment) -> Option<Answer> {
+        let condition = self.engines.get(engine)?;
+        let down_since = condition.down_since?;
+        let failure = condition.failure.clone().unwrap_or_else(|| {
             Failure::new(Reason::EngineUnavailable, "the engine does not answer")
         });
         Some(if now.since(down_since) < self.policy.patience {
@@ -58,7 +59,7 @@ impl Fleet {
 
     fn answer_of(&self, model: &ModelMachine, now: Moment) -> Answer {
         if let Some(route) = model.routed() {
-            return match self.outage(now) {
+            return match self.outage_of(model.key(), now) {
                 Some(wait) if is_gone(&wait) => wait,
                 // An engine that is only slow to tell its state may well predict,
                 // and of one that stays away the prediction itself tells best.
@@ -68,23 +69,34 @@ impl Fleet {
         if let Some(trouble) = model.trouble() {
             return answer_trouble(trouble);
         }
-        let outage = || self.outage(now).unwrap_or(Answer::Waiting(None));
+        let outage = || self.outage_of(model.key(), now).unwrap_or(Answer::Waiting(None));
         if model.state().in_engine() { outage() } else { Answer::Waiting(None) }
     }
 
-    /// When an answer changes although nothing happens: patience with the engine
-    /// runs out.
-    pub fn patience_ends_at(&self) -> Option<Moment> {
-        let at = self.serving.down_since()? + self.policy.patience;
-        Some(at).filter(|at| *at > self.ticked_at)
+    fn outage_of(&self, key: &ModelKey, now: Moment) -> Option<Answer> {
+        self.outage(self.engine_of(key)?, now)
     }
 
-    /// Whether every preload is up or has failed for good.
+    /// When an answer changes although nothing happens: patience with an engine
+    /// runs out.
+    pub fn patience_ends_at(&self) -> Option<Moment> {
+        let down = self.engines.values().filter_map(|condition| condition.down_since);
+        let ends = down.map(|since| since + self.policy.patience);
+        ends.filter(|at| *at > self.ticked_at).min()
+    }
+
+    /// Whether every preload is up, has failed for good, or belongs to an engine that
+    /// does not answer.
     pub fn preloads_settled(&self, now: Moment) -> bool {
         let settled = |answer| !matches!(answer, Answer::Waiting(_) | Answer::Retrying(..));
+        let is_away = |name: &ModelName| {
+            let engine = self.expected_engine(name).and_then(|it| self.engines.get(it));
+            engine.is_some_and(|condition| condition.reachable == Some(false))
+        };
         let mut tags = self.tags.iter().filter(|(_, tag)| tag.is_configured());
-        tags.all(|(key, _)| settled(self.answer_tag(key, now)))
-            && self.pinned.iter().all(|key| settled(self.answer_digest(key, now)))
+        tags.all(|(key, _)| is_away(&key.name) || settled(self.answer_tag(key, now)))
+            && (self.pinned.iter())
+                .all(|key| is_away(&key.name) || settled(self.answer_digest(key, now)))
     }
 }
 

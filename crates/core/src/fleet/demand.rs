@@ -2,7 +2,7 @@
 
 use super::{Event, Fleet, TagKey, Turn};
 use crate::{
-    Digest, ModelKey, ModelName, Moment, Selector, model, serving,
+    Digest, ModelKey, ModelName, Moment, Selector, model,
     tags::{self, TagMachine},
 };
 
@@ -18,7 +18,6 @@ impl Fleet {
             *model.state() != model::State::New || due(model.wakes_at(&self.policy, before))
         });
         turn.events.extend(models.map(|(key, _)| Event::Model(key.clone(), model::Event::Tick)));
-        turn.events.push_back(Event::Engine(serving::Event::Tick));
     }
 
     pub(super) fn ask(

@@ -2,9 +2,10 @@
 
 use super::{Effect, Event, Fleet, TagKey, Turn};
 use crate::{
-    ModelKey,
+    EngineId, ModelKey, Outcome,
+    engine::{FromEngine, ToEngine},
     model::{self, ModelMachine},
-    serving, tags,
+    tags,
 };
 
 impl Fleet {
@@ -18,7 +19,11 @@ impl Fleet {
             self.counts.stale += 1;
             return;
         };
-        let mut context = turn.context(&self.policy, &mut self.versions);
+        let engine = match &event {
+            model::Event::Prepared(_, Ok(engine)) => Some(engine.clone()),
+            _ => None,
+        };
+        let mut context = turn.context(&self.policy, &self.versions);
         // Time alone shows only where it changes the state.
         let before = (event == model::Event::Tick).then(|| machine.state().clone());
         let (effects, outcome) = machine.handle(&mut context, event);
@@ -26,6 +31,9 @@ impl Fleet {
             self.changed.insert(key.name.clone());
         }
         self.counts.add(outcome);
+        if let Some(engine) = engine.filter(|_| outcome == Outcome::Handled) {
+            self.placed.insert(key.clone(), engine);
+        }
         for effect in effects {
             self.model_effect(turn, &key, effect);
         }
@@ -34,8 +42,8 @@ impl Fleet {
     pub(super) fn model_effect(&mut self, turn: &mut Turn, key: &ModelKey, effect: model::Effect) {
         use model::Effect as E;
         match &effect {
-            E::Add(id) => turn.engine(serving::Event::Add(id.clone())),
-            E::Remove(id) => turn.engine(serving::Event::Remove(id.clone())),
+            E::Add(id) => self.tell_engine(turn, key, ToEngine::Add(id.clone())),
+            E::Remove(id) => self.tell_engine(turn, key, ToEngine::Remove(id.clone())),
             E::Delete(attempt) if self.shares_files(key) => {
                 let done = model::Event::Deleted(*attempt);
                 turn.events.push_back(Event::Model(key.clone(), done));
@@ -56,7 +64,7 @@ impl Fleet {
             self.counts.stale += 1;
             return;
         };
-        let mut context = turn.context(&self.policy, &mut self.versions);
+        let mut context = turn.context(&self.policy, &self.versions);
         let (effects, outcome) = machine.handle(&mut context, event);
         self.changed.insert(key.name.clone());
         self.counts.add(outcome);
@@ -80,33 +88,32 @@ impl Fleet {
         }
     }
 
-    pub(super) fn engine_event(&mut self, turn: &mut Turn, event: serving::Event) {
-        let mut context = turn.context(&self.policy, &mut self.versions);
-        let (effects, outcome) = self.serving.handle(&mut context, event);
-        self.counts.add(outcome);
-        for effect in effects {
-            self.engine_effect(turn, effect);
-        }
+    /// Sends `message` to the engine of `key`.
+    fn tell_engine(&self, turn: &mut Turn, key: &ModelKey, message: ToEngine) {
+        let engine = self.placed.get(key).expect("a version is prepared before it is loaded");
+        turn.effects.push(Effect::Engine(engine.clone(), message));
     }
 
-    pub(super) fn engine_effect(&mut self, turn: &mut Turn, effect: serving::Effect) {
-        use serving::Effect as E;
-        let (id, event) = match effect {
-            E::Up(id) => (id.clone(), model::Event::Up(id)),
-            E::Failed(id, failure) => (id.clone(), model::Event::LoadFailed(id, failure)),
-            E::Lost(id) => (id.clone(), model::Event::Lost(id)),
-            E::Gone(id) => (id.clone(), model::Event::Gone(id)),
-            other => return turn.effects.push(Effect::Engine(other)),
+    pub(super) fn engine_event(&mut self, turn: &mut Turn, message: FromEngine) {
+        let Some(key) = self.ids.get(message.id()) else {
+            self.counts.add(Outcome::Stale);
+            return;
         };
-        match self.ids.get(&id) {
-            Some(key) => {
-                if let model::Event::LoadFailed(_, failure) = &event {
-                    turn.effects.push(Effect::LoadFailed(key.clone(), failure.clone()));
-                }
-                turn.events.push_back(Event::Model(key.clone(), event));
+        let event = match message {
+            FromEngine::Up(id) => model::Event::Up(id),
+            FromEngine::Lost(id) => model::Event::Lost(id),
+            FromEngine::Gone(id) => model::Event::Gone(id),
+            FromEngine::Failed(id, failure) => {
+                turn.effects.push(Effect::LoadFailed(key.clone(), failure.clone()));
+                model::Event::LoadFailed(id, failure)
             }
-            None => self.counts.unexpected += 1,
-        }
+        };
+        turn.events.push_back(Event::Model(key.clone(), event));
+    }
+
+    /// The engine of a version, if the version has been prepared.
+    pub fn engine_of(&self, key: &ModelKey) -> Option<&EngineId> {
+        self.placed.get(key)
     }
 
     /// Whether another model has, or may be using, the same files.

@@ -1,18 +1,18 @@
 //! What follows from all machines together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Event, Fleet, TagKey, Turn};
+use super::{Effect, Event, Fleet, TagKey, Turn};
 use crate::{
-    Context, Digest, ModelKey, ModelName, Moment, Selector, ServableId, ServableName, Tag,
-    Versions,
+    Context, Digest, EngineId, ModelKey, ModelName, Moment, Selector, ServableId, ServableName,
+    Tag,
+    engine::{Condition, ToEngine},
     model::{self, ModelMachine},
-    serving::{self, ServingMachine},
     tags::{self, TagMachine},
 };
 
 impl Fleet {
-    /// Makes pins, candidates and announced names agree with what the machines
+    /// Makes pins, candidates and expected names agree with what the machines
     /// say of each other.
     pub(super) fn reconcile(&mut self, turn: &mut Turn) {
         self.reconcile_canaries(turn);
@@ -51,15 +51,30 @@ impl Fleet {
         if !turn.events.is_empty() {
             return;
         }
-        let mut versions = self.versions.clone();
-        let context = turn.context(&self.policy, &mut versions);
-        let promising = self.models.values().filter(|model| model.is_promising(&context));
-        let names: BTreeSet<_> =
-            promising.map(|model| ServableName::of(&model.key().name)).collect();
-        if self.announced != names {
-            self.announced = names.clone();
-            turn.engine(serving::Event::Announce(names));
+        let context = turn.context(&self.policy, &self.versions);
+        let mut expected: BTreeMap<EngineId, BTreeSet<ServableName>> = BTreeMap::new();
+        for model in self.models.values().filter(|model| model.is_promising(&context)) {
+            let name = &model.key().name;
+            let engine = self.engine_of(model.key()).or_else(|| self.expected_engine(name));
+            let Some(engine) = engine else { continue };
+            expected.entry(engine.clone()).or_default().insert(ServableName::of(name));
         }
+        for engine in self.engines.keys() {
+            let names = expected.remove(engine).unwrap_or_default();
+            let before = self.expected.entry(engine.clone()).or_default();
+            if *before != names {
+                before.clone_from(&names);
+                turn.effects.push(Effect::Engine(engine.clone(), ToEngine::Expect(names)));
+            }
+        }
+    }
+
+    /// The engine that a version of `name` will most likely get: that of another of
+    /// its versions, or else the only one there is.
+    pub(super) fn expected_engine(&self, name: &ModelName) -> Option<&EngineId> {
+        let placed = self.models_of(name).find_map(|model| self.engine_of(model.key()));
+        let only = || self.engines.keys().next().filter(|_| self.engines.len() == 1);
+        placed.or_else(only)
     }
 
     /// The versions that a preload or a followed tag keeps up.
@@ -73,14 +88,14 @@ impl Fleet {
 
     /// Forgets what nobody misses.
     pub(super) fn forget(&mut self, turn: &mut Turn) {
-        let mut versions: Versions = self.versions.clone();
         let context = Context {
             now: turn.now,
             jitter: turn.jitter,
             policy: &self.policy,
-            versions: &mut versions,
+            versions: &self.versions,
         };
         let (last, changed) = (&mut self.forgotten, &mut self.changed);
+        let placed = &mut self.placed;
         let mut forget = |name: &ModelName, attempt| {
             *last = (*last).max(attempt);
             changed.insert(name.clone());
@@ -92,7 +107,10 @@ impl Fleet {
         });
         self.models.retain(|key, model| {
             let forgettable = model.is_forgettable(&context);
-            forgettable.then(|| forget(&key.name, model.last()));
+            if forgettable {
+                forget(&key.name, model.last());
+                placed.remove(key);
+            }
             !forgettable
         });
     }
@@ -140,7 +158,7 @@ impl Fleet {
         let (policy, after) = (&self.policy, self.ticked_at);
         let models = self.models.values().filter_map(|model| model.wakes_at(policy, after));
         let tags = self.tags.values().filter_map(|tag| tag.wakes_at(policy, after));
-        models.chain(tags).chain(self.serving.wakes_at(policy, after)).min()
+        models.chain(tags).min()
     }
 }
 
@@ -188,9 +206,14 @@ impl Fleet {
         std::mem::take(&mut self.changed)
     }
 
-    /// The engine's machine.
-    pub fn serving(&self) -> &ServingMachine {
-        &self.serving
+    /// The engines and how they do.
+    pub fn engines(&self) -> &BTreeMap<EngineId, Condition> {
+        &self.engines
+    }
+
+    /// Whether `engine` answered the last time it was asked.
+    pub fn is_reachable(&self, engine: &EngineId) -> bool {
+        self.engines.get(engine).is_some_and(Condition::is_reachable)
     }
 
     /// Times and limits.
@@ -201,6 +224,11 @@ impl Fleet {
     /// Events that were stale or unexpected.
     pub fn counts(&self) -> super::Counts {
         self.counts
+    }
+
+    /// Where versions come from.
+    pub fn versions(&self) -> &crate::Versions {
+        &self.versions
     }
 
     /// The last version given out.
@@ -226,8 +254,9 @@ impl Fleet {
         let served =
             |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.last_known_good()?));
         let loaded = self.models.values().filter_map(|model| {
-            let id = model.state().servable().filter(|_| model.state().in_engine())?;
-            Some((model.key().clone(), id.clone()))
+            let id = model.state().servable().filter(|_| model.state().in_engine())?.clone();
+            let engine = self.placed.get(model.key())?.clone();
+            Some((model.key().clone(), super::Loaded { engine, id }))
         });
         let rejected = |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.rejected()?));
         let promoted = |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.promoted()?));
@@ -236,7 +265,6 @@ impl Fleet {
             rejected: self.tags.iter().filter_map(rejected).collect(),
             promoted: self.tags.iter().filter_map(promoted).collect(),
             loaded: loaded.collect(),
-            placeholders: self.serving.placeholders().collect(),
         }
     }
 }

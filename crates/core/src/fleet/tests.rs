@@ -3,18 +3,12 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{
-    Failure, Reason, ServableName,
-    serving::{EngineState, PushOutcome, Seen, ServingSet},
-};
+use crate::{Failure, Reason, Version};
 
-/// Does at once whatever the fleet wants done; its engine has every version that
-/// is configured.
+/// Does at once whatever the fleet wants done; its engine loads everything.
 struct Bench {
     fleet: Fleet,
     now: Moment,
-    set: ServingSet,
-    engine_is_up: bool,
     /// Tags that are not the digest of their model's name.
     canaries: BTreeMap<TagKey, Digest>,
 }
@@ -42,16 +36,16 @@ fn down() -> Failure {
 impl Bench {
     fn new() -> Self {
         let now = Moment::at(Duration::from_secs(1));
-        let fleet = Fleet::new(Policy::default(), Version(0), now);
-        let mut bench = Self {
-            fleet,
-            now,
-            set: ServingSet::new(),
-            engine_is_up: true,
-            canaries: BTreeMap::new(),
-        };
+        let versions = Versions::after(Version(0));
+        let fleet = Fleet::new(Policy::default(), versions, [EngineId::default()]);
+        let mut bench = Self { fleet, now, canaries: BTreeMap::new() };
+        bench.engine_does(Condition::up());
         bench.handle(Event::Tick);
         bench
+    }
+
+    fn engine_does(&mut self, condition: Condition) {
+        self.handle(Event::Condition(EngineId::default(), condition));
     }
 
     /// With models that serve by their latest tags.
@@ -80,7 +74,6 @@ impl Bench {
 
     fn done(&mut self, effect: &Effect) -> Option<Event> {
         use model::Effect as M;
-        use serving::Effect as E;
         let on = |key: &ModelKey, event| Some(Event::Model(key.clone(), event));
         match effect {
             Effect::Resolve(key, attempt) => {
@@ -97,36 +90,23 @@ impl Bench {
             }
             Effect::Switched(..) | Effect::LoadFailed(..) => None,
             Effect::Model(key, M::Pull(it)) => on(key, model::Event::Pulled(*it, Ok(()))),
-            Effect::Model(key, M::Prepare(it)) => on(key, model::Event::Prepared(*it, Ok(()))),
+            Effect::Model(key, M::Prepare(it)) => {
+                on(key, model::Event::Prepared(*it, Ok(EngineId::default())))
+            }
             Effect::Model(key, M::Publish(it, _)) => on(key, model::Event::Published(*it, Ok(()))),
             Effect::Model(key, M::Check(it, _)) => on(key, model::Event::Checked(*it, Ok(()))),
             Effect::Model(key, M::Withdraw(route)) => on(key, model::Event::Drained(*route)),
             Effect::Model(key, M::Delete(it)) => on(key, model::Event::Deleted(*it)),
             Effect::Model(..) => None,
-            Effect::Engine(E::PublishPlaceholder(it, id)) => {
-                Some(Event::Engine(serving::Event::PlaceholderPublished(*it, id.clone(), Ok(()))))
+            Effect::Engine(engine, message) => {
+                let answer = match message {
+                    ToEngine::Add(id) => FromEngine::Up(id.clone()),
+                    ToEngine::Remove(id) => FromEngine::Gone(id.clone()),
+                    ToEngine::Expect(_) => return None,
+                };
+                Some(Event::Engine(engine.clone(), answer))
             }
-            Effect::Engine(E::Push(it, set)) => {
-                self.set.clone_from(set);
-                Some(Event::Engine(serving::Event::Pushed(*it, PushOutcome::Taken(None))))
-            }
-            Effect::Engine(E::Probe(it, names)) => {
-                let seen = names.iter().map(|name| (name.clone(), self.seen(name))).collect();
-                let result = if self.engine_is_up { Ok(seen) } else { Err(down()) };
-                Some(Event::Engine(serving::Event::Probed(*it, result)))
-            }
-            Effect::Engine(_) => None,
         }
-    }
-
-    fn seen(&self, name: &ServableName) -> Vec<Seen> {
-        let versions = self.set.get(name).into_iter().flatten();
-        let available = |version: &Version| Seen {
-            version: *version,
-            state: EngineState::Available,
-            failure: None,
-        };
-        versions.map(available).collect()
     }
 
     fn pass(&mut self, time: Duration) {
@@ -165,15 +145,48 @@ fn of_several_that_were_used_none_is_idle_before_all_are_told() {
 fn while_the_engine_may_be_restarting_requests_wait_and_then_see_for_themselves() {
     let mut bench = Bench::serving(&["a"]);
     let ready = bench.answer("a");
-    bench.engine_is_up = false;
-    bench.handle(Event::Engine(serving::Event::Suspect));
+    let down_since = Some(bench.now);
+    let failure = Some(down());
+    bench.engine_does(Condition { reachable: Some(false), down_since, failure, ..Condition::up() });
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.answer("a"), Answer::Waiting(Some(down())));
     bench.pass(bench.fleet.policy().patience);
     assert_eq!(bench.answer("a"), ready);
-    bench.engine_is_up = true;
-    bench.pass(Duration::from_secs(2));
+    bench.engine_does(Condition::up());
     assert_eq!(bench.answer("a"), ready);
+}
+
+#[test]
+fn an_outage_of_one_engine_is_no_outage_of_another() {
+    let mut bench = Bench::serving(&["a", "b"]);
+    let other = EngineId::new("other");
+    bench.fleet.placed.insert(model("b"), other.clone());
+    bench.handle(Event::Condition(other.clone(), Condition::up()));
+    let down_since = Some(bench.now);
+    let failure = Some(down());
+    bench.engine_does(Condition { reachable: Some(false), down_since, failure, ..Condition::up() });
+    assert_eq!(bench.answer("a"), Answer::Waiting(Some(down())));
+    assert!(matches!(bench.answer("b"), Answer::Ready(..)));
+    assert_eq!(bench.fleet.outage(&other, bench.now), None);
+}
+
+#[test]
+fn an_engine_that_is_down_does_not_keep_the_preloads_of_another_from_settling() {
+    let mut bench = Bench::serving(&["b"]);
+    let other = EngineId::new("other");
+    bench.fleet.follow(tag("c"), bench.now);
+    bench.fleet.placed.insert(model("c"), other.clone());
+    bench
+        .fleet
+        .models
+        .insert(model("c"), ModelMachine::new(model("c"), Attempt::default(), bench.now));
+    bench.handle(Event::Condition(other.clone(), Condition::default()));
+    assert!(!bench.fleet.preloads_settled(bench.now), "its engine was not asked yet");
+    let down = Condition { reachable: Some(false), ..Condition::default() };
+    bench.fleet.engines.insert(other.clone(), down);
+    assert!(bench.fleet.preloads_settled(bench.now), "its engine does not answer");
+    bench.fleet.engines.insert(other, Condition::up());
+    assert!(!bench.fleet.preloads_settled(bench.now), "its engine answers");
 }
 
 #[test]
@@ -256,8 +269,9 @@ fn a_version_taken_down_comes_back_when_its_tag_moves_to_it() {
 #[test]
 fn the_first_tick_begins_what_is_configured() {
     let mut bench = Bench::new();
-    bench.fleet = Fleet::new(Policy::default(), Version(0), bench.now);
+    bench.fleet = Fleet::new(Policy::default(), Versions::after(Version(0)), [EngineId::default()]);
     bench.fleet.follow(tag("a"), bench.now);
+    bench.engine_does(Condition::up());
     bench.handle(Event::Tick);
     bench.pass(Duration::from_secs(2));
     assert!(matches!(bench.answer("a"), Answer::Ready(..)));

@@ -1,7 +1,7 @@
 //! Work on files: pulled, prepared, put where the engine finds them, deleted.
 
 use super::{Effect, Fault, ModelMachine, State};
-use crate::{Attempt, Context, Outcome};
+use crate::{Attempt, Context, EngineId, Outcome};
 
 impl ModelMachine {
     pub(super) fn pulled(
@@ -30,7 +30,7 @@ impl ModelMachine {
         &mut self,
         c: &mut Context<'_>,
         attempt: Attempt,
-        result: Result<(), Fault>,
+        result: Result<EngineId, Fault>,
         effects: &mut Vec<Effect>,
     ) -> Outcome {
         if self.state != (State::Preparing { attempt }) {
@@ -38,8 +38,8 @@ impl ModelMachine {
         }
         match result {
             Err(fault) => self.files_failed(c, fault),
-            Ok(()) if !self.wanted(c) => self.enter(c.now, State::Downloaded, "not wanted"),
-            Ok(()) => {
+            Ok(_) if !self.wanted(c) => self.enter(c.now, State::Downloaded, "not wanted"),
+            Ok(_) => {
                 let id = c.versions.next(crate::ServableName::of(&self.key.name));
                 let attempt = self.last.begin();
                 self.enter(c.now, State::Publishing { attempt, id: id.clone() }, "prepared");

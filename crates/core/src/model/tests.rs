@@ -88,7 +88,7 @@ impl Bench {
                 bench = Self::at("preparing");
                 bench.handle(Event::Unload { delete: false });
                 let attempt = bench.last();
-                bench.handle(Event::Prepared(attempt, Ok(())));
+                bench.handle(Event::Prepared(attempt, Ok(EngineId::default())));
                 bench.handle(Event::Wake);
             }
             "deleting" => {
@@ -115,7 +115,7 @@ type Step = (&'static str, fn(&Bench) -> Event);
 /// The way up: the state, and what ends it.
 const STEPS: &[Step] = &[
     ("pulling", |bench| Event::Pulled(bench.last(), Ok(()))),
-    ("preparing", |bench| Event::Prepared(bench.last(), Ok(()))),
+    ("preparing", |bench| Event::Prepared(bench.last(), Ok(EngineId::default()))),
     ("publishing", |bench| Event::Published(bench.last(), Ok(()))),
     ("loading", |bench| Event::Up(bench.id())),
     ("checking", |bench| Event::Checked(bench.last(), Ok(()))),
@@ -150,7 +150,7 @@ const EVENTS: &[Step] = &[
     ("evicted", |_| Event::Evicted),
     ("pulled", |bench| Event::Pulled(bench.last(), Ok(()))),
     ("pull failed", |bench| Event::Pulled(bench.last(), Err(transient()))),
-    ("prepared", |bench| Event::Prepared(bench.last(), Ok(()))),
+    ("prepared", |bench| Event::Prepared(bench.last(), Ok(EngineId::default()))),
     ("cannot prepare", |bench| Event::Prepared(bench.last(), Err(permanent()))),
     ("no files", |bench| Event::Prepared(bench.last(), Err(Fault::FilesMissing))),
     ("published", |bench| Event::Published(bench.last(), Ok(()))),
@@ -291,7 +291,7 @@ fn every_load_gets_a_version_of_its_own() {
     bench.handle(Event::Gone(first.clone()));
     bench.pass(Duration::from_secs(60));
     let attempt = bench.last();
-    let effects = bench.handle(Event::Prepared(attempt, Ok(())));
+    let effects = bench.handle(Event::Prepared(attempt, Ok(EngineId::default())));
     assert!(matches!(&effects[..], [Effect::Publish(_, id)] if *id > first), "{effects:?}");
 }
 

@@ -1,19 +1,27 @@
 //! From files to a plan.
 
-use std::sync::Arc;
+use std::{fmt, path::PathBuf, sync::Arc};
 
-use outrigger_core::{Digest, Failure, ModelKey, model::Fault};
+use outrigger_core::{Digest, EngineId, Failure, ModelKey, model::Fault};
 use outrigger_features::{GoldenCase, Plan};
+use outrigger_run::Engine;
 use outrigger_store::Tree;
 
+use outrigger_trials::Profiled;
+
 use crate::{
-    Profiled, read_model, signatures,
-    world::{World, blocking, store_failure},
+    engines::Engines,
+    package::{ModelFiles, golden_cases, training_profile},
+    signatures,
+    world::{World, blocking},
 };
 
 /// What is known of a version from its files.
-#[derive(Debug)]
 pub(crate) struct Prepared {
+    /// The engine that runs it, and its name.
+    pub(crate) engine: (EngineId, Arc<dyn Engine>),
+    /// The model's directory in the store.
+    pub(crate) model: PathBuf,
     pub(crate) platform_digest: Digest,
     pub(crate) plan: Arc<Plan>,
     pub(crate) golden: Vec<GoldenCase>,
@@ -43,27 +51,40 @@ impl Kept {
 /// Makes sure that `key` is signed as it has to be, reads its metadata, its
 /// model's signature and golden cases, and checks them against each other.
 pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Prepared>, Fault> {
-    let digest = key.digest;
+    let (digest, name) = (key.digest, key.name.clone());
     let verified = signatures::verify(world, key).await.map_err(Fault::Failed)?;
     signatures::keep(world, digest, verified).await;
     blocking(world, move |world| {
         let tree = world.store.tree(&digest).ok_or(Fault::FilesMissing)?;
         world.store.touch(&digest);
-        read(&tree).map(Arc::new).map_err(Fault::Failed)
+        let named = world.names.engine(&name);
+        read(&tree, &world.engines, named).map(Arc::new).map_err(Fault::Failed)
     })
     .await
 }
 
-fn read(tree: &Tree) -> Result<Prepared, Failure> {
-    let store = |error| store_failure(&error);
-    let (metadata, interface) = read_model(tree)?;
-    let plan = Plan::load(metadata, &interface)
-        .map_err(|error| Failure::because(error.reason(), &error))?;
-    let golden = tree.golden_bytes().map_err(store)?.unwrap_or_default();
-    let golden =
-        plan.golden_cases(&golden).map_err(|error| Failure::because(error.reason(), &error))?;
-    let profile = tree.profile_bytes().map_err(store)?;
-    let profile = profile.map(|json| Profiled::read(&json, &plan).map(Arc::new)).transpose()?;
-    let platform_digest = *tree.platform_digest();
-    Ok(Prepared { platform_digest, plan: Arc::new(plan), golden, profile })
+fn read(tree: &Tree, engines: &Engines, named: Option<&EngineId>) -> Result<Prepared, Failure> {
+    let mut chosen = None;
+    let files = ModelFiles::read(tree, |framework| {
+        let (engine, framework) = engines.choose(framework, named)?;
+        chosen = engines.get(&engine).map(|it| (engine, Arc::clone(it)));
+        Ok(framework)
+    })?;
+    let model = files.directory.clone();
+    let plan = files.plan()?;
+    Ok(Prepared {
+        engine: chosen.expect("an engine was chosen to read the files"),
+        model,
+        platform_digest: *tree.platform_digest(),
+        golden: golden_cases(tree, &plan)?,
+        profile: training_profile(tree, &plan)?,
+        plan,
+    })
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (engine, _) = &self.engine;
+        f.debug_struct("Prepared").field("engine", engine).field("model", &self.model).finish()
+    }
 }

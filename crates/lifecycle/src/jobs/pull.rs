@@ -1,8 +1,8 @@
-//! What a version's files are and which version a tag is, from the registry.
+//! Pulling a version's files from the registry, and looking up tags.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag};
+use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag, fleet::TagKey};
 use outrigger_oci::Progress;
 use outrigger_trace::{Parent, SpanKind};
 
@@ -62,9 +62,27 @@ async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept
     pull.traced(&image?, span).await.map(|tree| Kept::of(&tree))
 }
 
-/// Which digest a tag is now.
+/// Looks a followed tag up, and logs if that fails.
+pub(crate) async fn look_up(world: &World, key: &TagKey) -> Result<Digest, Failure> {
+    let result = resolve(world, &key.name, &key.tag).await;
+    // That a tag has no canary is normal.
+    let is_normal =
+        |failure: &Failure| failure.reason == Reason::TagNotFound && key.tag.is_canary();
+    if let Err(failure) = &result
+        && !is_normal(failure)
+    {
+        tracing::warn!(
+            model.name = %key.name, model.tag = %key.tag,
+            reason = %failure.reason, error = %failure.message,
+            "cannot look the tag up"
+        );
+    }
+    result
+}
+
+/// The digest that a tag names now.
 pub(crate) async fn resolve(
-    world: &Arc<World>,
+    world: &World,
     model: &ModelName,
     tag: &Tag,
 ) -> Result<Digest, Failure> {

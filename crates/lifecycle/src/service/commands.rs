@@ -1,15 +1,15 @@
-//! What others ask for, and what became of jobs.
+//! Commands of the handle, and results of jobs.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use outrigger_core::{
-    Digest, Failure, ModelKey, ModelName, Reason, Selector,
-    fleet::{Event, TagKey},
+    Digest, Failure, ModelName, Reason, Selector,
+    fleet::{Event, Fleet, TagKey},
     model::{self, Fault, State},
     tags,
 };
 
-use super::{Service, Stop, note_failure, note_replay};
+use super::{Service, Stop, report_failure, report_replay};
 use crate::{
     handle::Command,
     jobs::{Done, Kept, Origin},
@@ -28,11 +28,13 @@ impl Service {
             Some(Command::Ask { model, selector }) => self.apply(Event::Ask(model, selector)),
             Some(Command::Load { model, selector, done }) => {
                 self.apply(Event::Load(model, selector));
-                // Whoever asked waits for the model by itself, or has gone.
+                // The caller waits for the model by itself, or has gone.
                 done.send(()).ok();
             }
             Some(Command::Decide { model, tag, act, by, done }) => {
-                self.decide(&TagKey { name: model, tag }, act, by, done);
+                let key = TagKey { name: model, tag };
+                self.try_canaries(|trials, cx| trials.decide(&key, act, by, done, cx));
+                self.show_canaries();
             }
             Some(Command::Unload { model, selector, delete, done }) => {
                 let result = self.unload(model, selector, delete);
@@ -44,21 +46,10 @@ impl Service {
 
     fn unload(&mut self, name: ModelName, selector: Selector, delete: bool) -> Result<(), Failure> {
         if !self.fleet.is_known(&name, &selector) {
-            return Err(self.nothing_known(&name, &selector));
+            return Err(nothing_known(&self.fleet, &name, &selector));
         }
         self.apply(Event::Unload { name, selector, delete });
         Ok(())
-    }
-
-    fn nothing_known(&self, name: &ModelName, selector: &Selector) -> Failure {
-        let known = self.fleet.models().any(|model| model.key().name == *name)
-            || self.fleet.tags().any(|(key, _)| key.name == *name);
-        let reason = match selector {
-            _ if !known => Reason::ModelNotFound,
-            Selector::Tag(_) => Reason::TagNotFound,
-            Selector::Digest(_) => Reason::DigestNotFound,
-        };
-        Failure::new(reason, format!("{name}{selector} is not known here"))
     }
 
     pub(super) fn done(&mut self, done: Done) -> Option<Stop> {
@@ -70,38 +61,43 @@ impl Service {
                     _ => None,
                 };
                 self.apply(event);
-                polled.iter().for_each(|key| self.tag_polled(key));
+                if let Some(key) = polled {
+                    self.try_canaries(|trials, cx| trials.looked_up(&key, cx));
+                }
             }
             Done::Pulled { origin, result, trees } => self.pulled(&origin, result, trees),
-            Done::Looked { key, number, verdict } => self.looked(&key, number, verdict),
-            Done::Missed { canary, found_at, result } => self.missed(&canary, found_at, result),
+            Done::Trial(completion) => {
+                self.try_canaries(|trials, cx| trials.completed(completion, cx));
+                self.show_canaries();
+            }
             Done::Verified(revoked) => {
                 for (key, failure) in revoked {
-                    note_failure(&key, "verifying it again", &failure);
+                    report_failure(&key, "verifying it again", &failure);
                     self.apply(Event::Model(key, model::Event::Revoked(failure)));
                 }
                 self.verify_later();
             }
-            Done::Promoted { key, number, result } => self.told(&key, number, result),
             Done::Prepared { key, attempt, result } => {
                 if let Err(Fault::Failed(failure)) = &result {
-                    note_failure(&key, "preparing", failure);
+                    report_failure(&key, "preparing", failure);
                 }
                 let result = result.map(|prepared| {
-                    self.prepared.insert(key.clone(), prepared);
+                    let (engine, _) = prepared.engine.clone();
+                    self.versions.prepared.insert(key.clone(), prepared);
+                    engine
                 });
                 self.apply(Event::Model(key, model::Event::Prepared(attempt, result)));
             }
             Done::Checked { key, attempt, prepared, result } => {
                 match &result {
-                    Ok(replayed) => note_replay(&key, replayed),
-                    Err(failure) => note_failure(&key, "the gate", failure),
+                    Ok(replayed) => report_replay(&key, replayed),
+                    Err(failure) => report_failure(&key, "the gate", failure),
                 }
                 if let Some(prepared) = prepared {
-                    self.prepared.insert(key.clone(), prepared);
+                    self.versions.prepared.insert(key.clone(), prepared);
                 }
                 let result = result.map(|replayed| {
-                    self.replayed.insert(key.clone(), replayed);
+                    self.versions.replayed.insert(key.clone(), replayed);
                 });
                 self.apply(Event::Model(key, model::Event::Checked(attempt, result)));
             }
@@ -116,26 +112,21 @@ impl Service {
         trees: Option<BTreeSet<Digest>>,
     ) {
         if let Some(trees) = trees {
-            self.note_evictions(&trees);
+            self.report_evictions(&trees);
         }
-        // One that was cancelled as it ended says nothing about the one after it.
-        if self.pulls.get(origin).is_some_and(|pull| !pull.job.is_finished()) {
-            return;
-        }
-        let Some(pull) = self.pulls.remove(origin) else { return };
-        for (key, attempt) in pull.waiting {
+        for (key, attempt) in self.pulls.end(origin) {
             if let Err(failure) = &result {
-                note_failure(&key, "the pull", failure);
+                report_failure(&key, "the pull", failure);
             }
             let result = result.clone().map_err(Fault::Failed).map(|kept| {
-                self.kept.insert(key.clone(), kept);
+                self.versions.kept.insert(key.clone(), kept);
             });
             self.apply(Event::Model(key, model::Event::Pulled(attempt, result)));
         }
     }
 
     /// A pull may have made room for itself.
-    fn note_evictions(&mut self, trees: &BTreeSet<Digest>) {
+    fn report_evictions(&mut self, trees: &BTreeSet<Digest>) {
         let lies_there = |model: &&model::ModelMachine| *model.state() == State::Downloaded;
         let digests = self.fleet.models().filter(lies_there).map(|model| model.key().digest);
         let gone: BTreeSet<_> = digests.filter(|digest| !trees.contains(digest)).collect();
@@ -144,25 +135,25 @@ impl Service {
             self.apply(Event::Evicted(digest));
         }
     }
+}
 
-    /// Forgets what was prepared of versions whose files are gone.
-    pub(super) fn forget_prepared(&mut self) {
-        let fleet = &self.fleet;
-        let has_files = |key: &ModelKey| {
-            fleet.model(key).is_some_and(|model| model.stage() > outrigger_core::Stage::New)
-        };
-        self.prepared.retain(|key, _| has_files(key));
-        self.kept.retain(|key, _| has_files(key));
-        self.replayed.retain(|key, _| has_files(key));
-        // Servables have the others.
-        self.recent.retain(|_, recent| Arc::strong_count(recent) > 1);
-    }
+fn nothing_known(fleet: &Fleet, name: &ModelName, selector: &Selector) -> Failure {
+    let known = fleet.models().any(|model| model.key().name == *name)
+        || fleet.tags().any(|(key, _)| key.name == *name);
+    let reason = match selector {
+        _ if !known => Reason::ModelNotFound,
+        Selector::Tag(_) => Reason::TagNotFound,
+        Selector::Digest(_) => Reason::DigestNotFound,
+    };
+    Failure::new(reason, format!("{name}{selector} is not known here"))
 }
 
 #[cfg(test)]
 mod tests {
+    use outrigger_core::ModelKey;
+
     use super::*;
-    use crate::bench::{churn, service};
+    use crate::rig::{churn, service};
 
     #[tokio::test]
     async fn the_end_of_a_cancelled_pull_does_not_end_the_next_one() {
@@ -178,7 +169,7 @@ mod tests {
         assert!(service.pulls.is_empty(), "cancelled");
         service.apply(ask());
         let late = Failure::new(Reason::RegistryUnavailable, "the first one ended so");
-        let origin = service.origin(&key);
+        let origin = service.world.origin(&key);
         service.done(Done::Pulled { origin, result: Err(late), trees: None });
         let model = service.fleet.model(&key).expect("it was asked for");
         assert!(matches!(model.state(), State::Pulling { .. }), "{:?}", model.state());

@@ -1,25 +1,25 @@
-//! What the machines want done becomes jobs and servables.
+//! Effects of the machines, which become jobs and servables.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
+use std::sync::Arc;
 
 use outrigger_core::{
-    Attempt, Failure, ModelKey, Reason, ServableId,
+    Attempt, ModelKey, ServableId,
     fleet::{Effect, Event, TagKey},
     model::{self, Fault},
-    serving::{self, PushOutcome},
     tags,
 };
+use outrigger_run::Failed;
 
-use super::{Pull, Service, note_failure};
+use super::{Service, report_failure};
 use crate::{
-    call::target,
-    jobs::{Done, Origin, disk, engine, gate, prepare, pull},
-    lease::{Live, Servable},
+    courier::Journal,
+    jobs::{
+        Done, disk, gate,
+        prepare::{self, Prepared},
+        pull,
+    },
     metrics,
-    world::defect,
+    world::{World, blocking, defect},
 };
 
 impl Service {
@@ -33,9 +33,13 @@ impl Service {
                     "the tag is answered by another version"
                 );
             }
-            Effect::LoadFailed(key, failure) => note_failure(&key, "loading", &failure),
+            Effect::LoadFailed(key, failure) => report_failure(&key, "loading", &failure),
             Effect::Model(key, effect) => self.carry_out_model(key, effect),
-            Effect::Engine(effect) => self.carry_out_engine(effect),
+            Effect::Engine(engine, message) => {
+                if let Some(courier) = self.couriers.get(&engine) {
+                    courier.send(message, self.journal.machines());
+                }
+            }
         }
     }
 
@@ -43,50 +47,16 @@ impl Service {
         use model::Effect as E;
         match effect {
             E::Pull(attempt) => self.pull(key, attempt),
-            E::CancelPull(_) => self.cancel_pull(&key),
+            E::CancelPull(_) => self.pulls.cancel(&self.world.origin(&key), &key),
             E::Prepare(attempt) => self.prepare(key, attempt),
             E::Publish(attempt, id) => self.publish_servable(key, attempt, id),
-            E::Unpublish(id) => self.unpublish(id),
+            E::Unpublish(id) => self.unpublish(&key, id),
             E::Check(attempt, id) => self.check(key, attempt, id),
-            E::Route(id, route) => self.route(key, id, route),
-            // The routing table lets go of it when it is published next.
-            E::Withdraw(_) => self.live.get_mut(&key).into_iter().for_each(Live::withdraw),
+            E::Route(id, route) => self.versions.route(key, id, route),
+            E::Withdraw(_) => self.versions.withdraw(&key),
             E::Delete(attempt) => self.delete(key, attempt),
-            // The fleet hands these to the engine's machine itself.
+            // The fleet sends these to the engine of the version.
             E::Add(_) | E::Remove(_) => {}
-        }
-    }
-
-    fn carry_out_engine(&mut self, effect: serving::Effect) {
-        use serving::Effect as E;
-        match effect {
-            E::PublishPlaceholder(attempt, id) => self.publish_placeholder(attempt, id),
-            E::Unpublish(id) => self.unpublish(id),
-            E::Push(attempt, set) => {
-                self.reloads.begin(&self.world.config.tracer, &set);
-                let (world, journal) = (Arc::clone(&self.world), self.journal.clone());
-                let done = move |outcome| engine_event(serving::Event::Pushed(attempt, outcome));
-                self.jobs.start(done(PushOutcome::TimedOut), async move {
-                    done(engine::push(&world, set, journal).await)
-                });
-            }
-            E::Probe(attempt, names) => {
-                let world = Arc::clone(&self.world);
-                let done = move |result| engine_event(serving::Event::Probed(attempt, result));
-                self.jobs.start(done(Err(defect())), async move {
-                    done(engine::probe(&world, names).await)
-                });
-            }
-            E::Restarted => {
-                metrics::restarted();
-                tracing::warn!("the engine has restarted; its models are loaded again");
-            }
-            E::Settled => {
-                self.clean();
-                self.sweep();
-            }
-            // The fleet hands these to the models' machines itself.
-            E::Up(_) | E::Failed(..) | E::Lost(_) | E::Gone(_) => {}
         }
     }
 
@@ -97,49 +67,21 @@ impl Service {
             move |result| Done::Event(Event::Tag(key, tags::Event::Resolved(attempt, result)))
         };
         self.jobs.start(done.clone()(Err(defect())), async move {
-            let result = pull::resolve(&world, &key.name, &key.tag).await;
-            // That a tag has no canary is normal.
-            let normal =
-                |failure: &Failure| failure.reason == Reason::TagNotFound && key.tag.is_canary();
-            if let Err(failure) = &result
-                && !normal(failure)
-            {
-                tracing::warn!(
-                    model.name = %key.name, model.tag = %key.tag,
-                    reason = %failure.reason, error = %failure.message,
-                    "cannot look the tag up"
-                );
-            }
-            done(result)
+            done(pull::look_up(&world, &key).await)
         });
     }
 
     fn pull(&mut self, key: ModelKey, attempt: Attempt) {
-        let origin = self.origin(&key);
-        if let Some(pull) = self.pulls.get_mut(&origin) {
-            pull.waiting.insert(key, attempt);
+        let origin = self.world.origin(&key);
+        if self.pulls.join(&origin, &key, attempt) {
             return;
         }
         let failed = Done::Pulled { origin: origin.clone(), result: Err(defect()), trees: None };
-        let step = self.step_of(&key);
+        let tracer = &self.world.config.tracer;
+        let step = self.publishing.bring_ups.step_of(&key, &self.fleet, tracer);
         let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone(), step);
         let job = self.jobs.start(failed, pull);
-        self.pulls.insert(origin, Pull { waiting: BTreeMap::from([(key, attempt)]), job });
-    }
-
-    /// Where a version is pulled from.
-    pub(super) fn origin(&self, key: &ModelKey) -> Origin {
-        Origin { digest: key.digest, image: self.world.names.image(&key.name).ok() }
-    }
-
-    fn cancel_pull(&mut self, key: &ModelKey) {
-        let origin = self.origin(key);
-        let Some(pull) = self.pulls.get_mut(&origin) else { return };
-        pull.waiting.remove(key);
-        if pull.waiting.is_empty() {
-            pull.job.abort();
-            self.pulls.remove(&origin);
-        }
+        self.pulls.begin(origin, key, attempt, job);
     }
 
     fn prepare(&mut self, key: ModelKey, attempt: Attempt) {
@@ -154,31 +96,22 @@ impl Service {
     }
 
     fn publish_servable(&mut self, key: ModelKey, attempt: Attempt, id: ServableId) {
-        let (world, journal) = (Arc::clone(&self.world), self.journal.clone());
+        let (world, journal) = (Arc::clone(&self.world), self.journal.machines());
+        let prepared = self.versions.prepared.get(&key).cloned();
         let done = {
             let key = key.clone();
             move |result| Done::Event(Event::Model(key, model::Event::Published(attempt, result)))
         };
         self.jobs.start(done.clone()(Err(Fault::Failed(defect()))), async move {
-            done(disk::publish(&world, &key, id, journal).await)
+            done(publish(&world, &key, id, prepared, journal).await)
         });
     }
 
-    fn publish_placeholder(&mut self, attempt: Attempt, id: ServableId) {
-        let world = Arc::clone(&self.world);
-        let done = {
-            let id = id.clone();
-            move |result| engine_event(serving::Event::PlaceholderPublished(attempt, id, result))
-        };
-        self.jobs.start(done.clone()(Err(defect())), async move {
-            done(disk::publish_placeholder(&world, id).await)
-        });
-    }
-
-    fn unpublish(&mut self, id: ServableId) {
-        let world = Arc::clone(&self.world);
+    fn unpublish(&mut self, key: &ModelKey, id: ServableId) {
+        let engine = self.fleet.engine_of(key).and_then(|engine| self.world.engines.get(engine));
+        let Some(engine) = engine.cloned() else { return };
         self.jobs.start(Done::Nothing, async move {
-            disk::unpublish(&world, id).await;
+            engine.unpublish(id).await;
             Done::Nothing
         });
     }
@@ -186,10 +119,9 @@ impl Service {
     fn check(&mut self, key: ModelKey, attempt: Attempt, id: ServableId) {
         let failed =
             Done::Checked { key: key.clone(), attempt, prepared: None, result: Err(defect()) };
-        let known = self.prepared.get(&key).cloned();
+        let known = self.versions.prepared.get(&key).cloned();
         let world = Arc::clone(&self.world);
-        let recent = self.recent.get(&key.name).map(|recent| recent.requests());
-        let recent = recent.unwrap_or_default();
+        let recent = self.versions.recent_requests(&key.name);
         self.jobs.start(failed, gate::check(world, key, attempt, id, known, recent));
     }
 
@@ -201,41 +133,22 @@ impl Service {
             done()
         });
     }
-
-    /// Gives requests the servable: the one that draining leases still hold, so
-    /// that its end is seen only once, else a new one.
-    fn route(&mut self, key: ModelKey, id: ServableId, route: u64) {
-        let held = self.live.get(&key).and_then(|live| live.revive(&id, route));
-        let servable = held.unwrap_or_else(|| {
-            let prepared = self.prepared.get(&key).expect("the gate was passed with it");
-            Arc::new(Servable {
-                key: key.clone(),
-                platform_digest: prepared.platform_digest,
-                target: target(&id, &prepared.plan),
-                id,
-                plan: Arc::clone(&prepared.plan),
-                profile: prepared.profile.clone(),
-                backend: Arc::clone(&self.backend),
-                described: OnceLock::new(),
-                recent: Arc::clone(self.recent.entry(key.name.clone()).or_default()),
-                route: route.into(),
-                drains: Arc::clone(&self.drains),
-            })
-        });
-        self.live.insert(key, Live::new(servable));
-    }
-
-    /// Removes what earlier processes have left in the engine's directories.
-    fn clean(&mut self) {
-        let (world, last) = (Arc::clone(&self.world), self.inherited);
-        let keep = self.fleet.serving().mentioned();
-        self.jobs.start(Done::Nothing, async move {
-            disk::clean(&world, last, keep).await;
-            Done::Nothing
-        });
-    }
 }
 
-fn engine_event(event: serving::Event) -> Done {
-    Done::Event(Event::Engine(event))
+/// Publishes the files of `key` as `id`, once `journal` is on disk.
+async fn publish(
+    world: &Arc<World>,
+    key: &ModelKey,
+    id: ServableId,
+    prepared: Option<Arc<Prepared>>,
+    (number, legacy): Journal,
+) -> Result<(), Fault> {
+    let prepared = prepared.ok_or(Fault::FilesMissing)?;
+    blocking(world, move |world| world.write_journal(number, &legacy)).await;
+    let (_, engine) = &prepared.engine;
+    let published = engine.publish(id, key.digest, prepared.model.clone()).await;
+    published.map_err(|failed| match failed {
+        Failed::FilesMissing => Fault::FilesMissing,
+        Failed::Other(failure) => Fault::Failed(failure),
+    })
 }

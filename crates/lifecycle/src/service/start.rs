@@ -1,15 +1,17 @@
-//! What is taken over from an earlier process.
+//! The start: state is taken over from an earlier process.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use outrigger_core::{
-    ModelKey, ModelName, Moment, Selector, ServableId, ServableName, Tag, Version,
-    fleet::{Fleet, Legacy, TagKey},
+    EngineId, Failure, ModelKey, ModelName, Moment, Selector, ServableName, Tag, Version, Versions,
+    fleet::{Fleet, Legacy, Loaded, TagKey},
 };
-use outrigger_store::Published;
+use outrigger_run::{Adopted, Engine};
+use outrigger_store::Desired;
+use outrigger_trials::CanaryRecord;
 use tokio::task::spawn_blocking;
 
-use super::{CanaryRecord, Service};
+use super::Service;
 use crate::{Error, jobs::Kept, world::World};
 
 impl Service {
@@ -24,9 +26,8 @@ impl Service {
         let Inherited { legacy, canaries, kept, last } = inherited.unwrap_or_else(|error| {
             std::panic::resume_unwind(error.into_panic());
         })?;
-        self.inherited = last;
-        self.kept = kept;
-        self.remember_canaries(canaries);
+        self.versions.kept = kept;
+        self.trials.restore(canaries);
         self.fleet =
             build(&self.world, self.fleet.policy().clone(), legacy, last, self.clock.now());
         Ok(())
@@ -40,7 +41,8 @@ fn build(
     last: Version,
     now: Moment,
 ) -> Fleet {
-    let mut fleet = Fleet::new(policy, last, now);
+    let engines = world.engines.iter().map(|(id, _)| id.clone());
+    let mut fleet = Fleet::new(policy, Versions::after(last), engines);
     for (name, selector) in world.names.preloads() {
         match selector {
             Selector::Tag(tag) => fleet.follow(TagKey { name, tag }, now),
@@ -60,7 +62,7 @@ fn build(
     fleet
 }
 
-/// What the journal and the store tell, as far as it still holds.
+/// The valid contents of journal and store.
 struct Inherited {
     legacy: Legacy,
     canaries: CanaryRecord,
@@ -74,7 +76,6 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     let journal = world.store.journal();
     let record = journal.load().map_err(Error::Journal)?;
     let canaries = journal.load_canaries().map_err(Error::Journal)?;
-    let published = world.store.published().map_err(Error::Journal)?;
     let last = journal.next_version().map_err(Error::Journal)?;
     let (mut legacy, mut kept) = (Legacy::default(), BTreeMap::new());
     for (name, tags) in record.tags {
@@ -87,34 +88,40 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     legacy.rejected.extend(each_tag(record.rejected));
     let promoted = each_tag(record.promoted).map(|(key, it)| (key, (it.named, it.promoted)));
     legacy.promoted.extend(promoted);
-    // All of them: the engine may know names that have no version left.
-    let placeholders = placeholders(&published);
-    legacy.placeholders.extend(placeholders.values().cloned());
+    let mut candidates = BTreeMap::<EngineId, Vec<Desired>>::new();
     for desired in record.desired {
-        let there = Published { id: desired.servable.clone(), tree: Some(desired.key.digest) };
-        let Some(tree) = world.store.tree(&desired.key.digest) else { continue };
-        let usable = published.contains(&there)
-            && world.names.image(&desired.key.name).is_ok()
+        let usable = world.names.image(&desired.key.name).is_ok()
             && world.is_verified(&desired.key)
             && desired.servable.name == ServableName::of(&desired.key.name);
-        if usable && placeholders.contains_key(&desired.servable.name) {
+        if usable {
+            candidates.entry(desired.engine.clone()).or_default().push(desired);
+        }
+    }
+    for (id, engine) in world.engines.iter() {
+        let candidates = candidates.remove(id).unwrap_or_default();
+        for desired in adopted(&**engine, candidates).map_err(Error::Engine)? {
+            let Some(tree) = world.store.tree(&desired.key.digest) else { continue };
             kept.insert(desired.key.clone(), Kept::of(&tree));
-            legacy.loaded.insert(desired.key, desired.servable);
+            let loaded = Loaded { engine: id.clone(), id: desired.servable };
+            legacy.loaded.insert(desired.key, loaded);
         }
     }
     Ok(Inherited { legacy, canaries, kept, last })
 }
 
-/// What is known of tags, by their keys.
+/// Those of `candidates` that the engine takes over.
+fn adopted(engine: &dyn Engine, candidates: Vec<Desired>) -> Result<Vec<Desired>, Failure> {
+    let loaded = candidates.iter().map(|desired| {
+        let Desired { servable, key, .. } = desired;
+        Adopted { id: servable.clone(), digest: key.digest }
+    });
+    let taken = engine.adopt(loaded.collect())?;
+    Ok(candidates.into_iter().filter(|desired| taken.contains(&desired.servable)).collect())
+}
+
+/// The values of tags, by their keys.
 fn each_tag<T>(models: BTreeMap<ModelName, BTreeMap<Tag, T>>) -> impl Iterator<Item = (TagKey, T)> {
     models.into_iter().flat_map(|(name, tags)| {
         tags.into_iter().map(move |(tag, value)| (TagKey { name: name.clone(), tag }, value))
     })
-}
-
-/// The latest placeholder of each name.
-fn placeholders(published: &[Published]) -> BTreeMap<ServableName, ServableId> {
-    let placeholders = published.iter().filter(|published| published.tree.is_none());
-    // In the order of their versions, so the latest stays.
-    placeholders.map(|it| (it.id.name.clone(), it.id.clone())).collect()
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use outrigger_core::{Reason, Stage};
 use outrigger_testkit::engine::{Gate, Received, Reloading};
 
-use crate::rig::{Rig, acquire, acquire_within, model, predict, stage, until};
+use crate::rig::{Rig, acquire, acquire_within, engine, model, predict, stage, until};
 
 #[tokio::test]
 async fn after_an_engine_restart_serving_resumes_by_itself() {
     let (rig, handle) = Rig::started().await;
     let before = acquire(&handle, "churn").await.expect("served").id.clone();
     rig.engine.restart().await.expect("it comes back");
-    until(&handle, |it| it.engine.restarts == 1).await;
+    until(&handle, |it| engine(it).restarts == 1).await;
     let digest = rig.registry.digest("team/churn", "latest").expect("pushed");
     until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Available)).await;
     let lease = acquire(&handle, "churn").await.expect("served again");
@@ -52,7 +52,7 @@ async fn an_engine_that_is_down_is_named_and_serving_begins_when_it_comes() {
     let handle = rig.start();
     let failure = acquire(&handle, "churn").await.expect_err("there is no engine");
     assert_eq!(failure.reason, Reason::EngineUnavailable);
-    assert!(!handle.models().engine.reachable);
+    assert!(!engine(&handle.models()).reachable);
     rig.engine.resume().expect("it starts");
     let digest = rig.registry.digest("team/churn", "latest").expect("pushed");
     until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Available)).await;
@@ -67,7 +67,7 @@ async fn requests_wait_for_an_engine_that_comes_back_soon() {
     let handle = rig.start();
     acquire(&handle, "churn").await.expect("served");
     rig.engine.stop().await;
-    until(&handle, |it| !it.engine.reachable).await;
+    until(&handle, |it| !engine(it).reachable).await;
     let early = acquire_within(&handle, "churn", Duration::from_millis(1)).await;
     assert_eq!(early.expect_err("there is no engine").reason, Reason::EngineUnavailable);
     let waiting = acquire(&handle, "churn");
@@ -80,11 +80,11 @@ async fn a_frozen_engine_loses_nothing() {
     let (rig, handle) = Rig::started_with_silent_engine().await;
     acquire(&handle, "churn").await.expect("served");
     rig.engine.freeze();
-    until(&handle, |it| !it.engine.reachable).await;
+    until(&handle, |it| !engine(it).reachable).await;
     rig.engine.thaw();
-    until(&handle, |it| it.engine.reachable).await;
+    until(&handle, |it| engine(it).reachable).await;
     let lease = acquire(&handle, "churn").await.expect("served");
     predict(&lease).await.expect("it answers");
-    assert_eq!(handle.models().engine.restarts, 0);
+    assert_eq!(engine(&handle.models()).restarts, 0);
     assert_eq!(rig.engine.violations(), []);
 }

@@ -33,6 +33,7 @@ async fn names_that_mean_nothing_are_refused_by_their_reasons() {
         preload: false,
         tag: None,
         digest: None,
+        engine: None,
     }];
     let handle = rig.start();
     assert_eq!(refused(&handle, "nobody").await.reason, Reason::ModelNotFound);

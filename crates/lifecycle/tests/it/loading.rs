@@ -45,6 +45,7 @@ async fn preloaded_models_come_up_by_themselves_and_make_it_ready() {
         preload: true,
         tag: Some("stable".parse().expect("valid")),
         digest: None,
+        engine: None,
     }];
     let handle = rig.start();
     assert_eq!(handle.default_selector(&name("c")), tag("stable"));
@@ -127,6 +128,7 @@ async fn models_of_one_image_share_one_pull() {
         preload: true,
         tag: None,
         digest: None,
+        engine: None,
     };
     rig.config.models = vec![entry("a"), entry("b"), entry("c")];
     let handle = rig.start();

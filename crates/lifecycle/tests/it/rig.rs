@@ -2,12 +2,14 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use outrigger_backend::{Backend, TfServing};
-use outrigger_core::{Digest, Failure, LayerKind, ModelName, Selector, Stage, Tag};
-use outrigger_lifecycle::{
-    By, Canaries, CanaryOutcome, CanaryPhase, Config, Handle, Images, Lease, Retry, Snapshot,
-    VersionView, Watch, start,
+use outrigger_core::{
+    Backoff, Digest, EngineId, Failure, LayerKind, ModelName, Selector, Stage, Tag,
 };
+use outrigger_lifecycle::{
+    By, Canaries, CanaryOutcome, CanaryPhase, Config, EngineView, Engines, Handle, Images, Lease,
+    Retry, Snapshot, VersionView, Watch, start,
+};
+use outrigger_run::{Call, RunError};
 use outrigger_store::Store;
 use outrigger_testkit::{
     engine::FakeEngine,
@@ -15,6 +17,7 @@ use outrigger_testkit::{
     registry::{LayerBlob, Registry},
     saved_model::{Linear, Model},
 };
+use outrigger_tfserving::{Engine, Settings, machine};
 use tempfile::TempDir;
 use tokio::{task::JoinSet, time::Instant};
 
@@ -64,12 +67,7 @@ impl Rig {
                 ..Config::default().images
             },
             retry: Retry { first: Duration::from_millis(20), most: Duration::from_millis(200) },
-            engine: Watch {
-                busy: Duration::from_millis(5),
-                steady: Duration::from_millis(20),
-                gate_timeout: PATIENCE,
-                ..Watch::default()
-            },
+            engine: Watch { gate_timeout: PATIENCE, ..Watch::default() },
             ..Config::default()
         };
         let engine = FakeEngine::tcp().expect("a free port");
@@ -116,16 +114,27 @@ impl Rig {
             retries: outrigger_oci::Retries { attempts: 1, ..outrigger_oci::Retries::default() },
             ..outrigger_oci::Config::default()
         });
-        let engine = TfServing::connect(outrigger_backend::Config {
+        let client_of_engine = outrigger_tfserving::Client::connect(outrigger_tfserving::Config {
             reload_timeout: self.engine_timeout,
             status_timeout: self.engine_timeout,
-            ..outrigger_backend::Config::new(self.engine.endpoint())
+            ..outrigger_tfserving::Config::new(self.engine.endpoint())
         });
-        let backend: Arc<dyn Backend> = Arc::new(engine.expect("a valid configuration"));
         let store = Store::open(outrigger_store::Config::new(self.store_path()));
         let (client, store) = (client.expect("a valid configuration"), store.expect("a store"));
+        let Retry { first, most } = self.config.retry;
+        let policy = machine::Policy {
+            busy_probe: Duration::from_millis(5),
+            steady_probe: Duration::from_millis(20),
+            patience: self.config.engine.patience,
+            backoff: Backoff { first, most },
+            ..machine::Policy::default()
+        };
+        let settings = Settings { policy, ..Settings::default() };
+        let engine =
+            Engine::new(client_of_engine.expect("a valid configuration"), store.clone(), settings);
+        let engines = Engines::from([(EngineId::default(), Arc::new(engine) as Arc<_>)]);
         let (handle, service) =
-            start(self.config.clone(), client, store, backend).expect("a valid configuration");
+            start(self.config.clone(), client, store, engines).expect("a valid configuration");
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { service.run().await.expect("it runs") });
         self.running = Some((handle.clone(), tasks));
@@ -145,6 +154,12 @@ impl Rig {
     pub(crate) async fn crash(&mut self) {
         let (_, mut tasks) = self.running.take().expect("it runs");
         tasks.shutdown().await;
+        // A process that ends takes its blocking work along; here the work ends by itself.
+        let mut looks = tokio::time::interval(Duration::from_millis(5));
+        let config = outrigger_store::Config::new(self.store_path());
+        while let Err(outrigger_store::Error::Locked(_)) = Store::open(config.clone()) {
+            looks.tick().await;
+        }
     }
 
     pub(crate) fn store_path(&self) -> std::path::PathBuf {
@@ -192,6 +207,11 @@ impl Rig {
         let serving = std::fs::read_dir(self.store_path().join("serving"));
         serving.into_iter().flatten().flatten().map(|entry| links(&entry.path())).sum()
     }
+}
+
+/// The view of the only engine.
+pub(crate) fn engine(snapshot: &Snapshot) -> EngineView {
+    snapshot.engines.get(&EngineId::default()).cloned().unwrap_or_default()
 }
 
 pub(crate) async fn acquire(handle: &Handle, model: &str) -> Result<Lease, Failure> {
@@ -252,15 +272,14 @@ pub(crate) fn somebody() -> By {
 }
 
 /// Predicts with the servable of `lease`, as a request would.
-pub(crate) async fn predict(lease: &Lease) -> Result<(), outrigger_backend::Error> {
+pub(crate) async fn predict(lease: &Lease) -> Result<(), RunError> {
     let request = prost::Message::encode_to_vec(&lease.plan.smoke_request());
     let packed = lease.plan.pack(&[&request], &Default::default()).expect("a valid request");
-    let call = outrigger_backend::Call {
-        target: Arc::clone(&lease.target),
+    let call = Call {
         outputs: lease.plan.output_names(&packed),
         inputs: packed.tensors,
         deadline: Instant::now() + PATIENCE,
-        metadata: Default::default(),
+        headers: Default::default(),
     };
-    lease.backend.predict(call).await.map(drop)
+    lease.run.run(call).await.map(drop)
 }

@@ -3,12 +3,10 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use outrigger_backend::Backend;
 use outrigger_core::{Digest, Failure, LayerKind, Reason, Stage};
-use outrigger_lifecycle::{Handle, ModelEntry, Signed};
+use outrigger_lifecycle::{Engines, Handle, ModelEntry, Signed};
 use outrigger_testkit::{
     layers::package_layer,
     registry::{LayerBlob, Rule, Signer},
@@ -158,6 +156,7 @@ async fn each_repository_is_verified_by_its_own_rule() {
         preload: false,
         tag: None,
         digest: None,
+        engine: None,
     }];
     // The same image in both.
     let model = model(1);
@@ -182,11 +181,8 @@ async fn a_rule_that_cannot_be_used_is_named_at_the_start() {
     let store = outrigger_store::Store::open(outrigger_store::Config::new(rig.store_path()));
     let client = outrigger_oci::Client::new(outrigger_oci::Config::default());
     let (store, client) = (store.expect("a store"), client.expect("a client"));
-    let engine = outrigger_backend::Config::new(rig.engine.endpoint());
-    let engine = outrigger_backend::TfServing::connect(engine).expect("a valid configuration");
-    let engine: Arc<dyn Backend> = Arc::new(engine);
     let start = |config: &outrigger_lifecycle::Config| {
-        let parts = (config.clone(), client.clone(), store.clone(), Arc::clone(&engine));
+        let parts = (config.clone(), client.clone(), store.clone(), Engines::new());
         let started = outrigger_lifecycle::start(parts.0, parts.1, parts.2, parts.3);
         started.map(drop).expect_err("a bad rule").to_string()
     };

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use outrigger_backend::Endpoint;
 use outrigger_canary::Settings;
 use outrigger_oci::{Prefix, Reference};
+use outrigger_tfserving::Endpoint;
 
 use super::{Config, Period, Problem, Size, Transport};
 

@@ -205,6 +205,7 @@ mod tests {
             retry_at: None,
         };
         VersionView {
+            engine: None,
             digest,
             platform_digest: None,
             stage,

@@ -76,7 +76,8 @@ pub(super) fn topic(
     let versions = versions(snapshot);
     let count = |stage: Stage| versions[stage.as_str()];
     let loaded = count(Stage::Loaded) + count(Stage::Available);
-    let engine = &snapshot.engine;
+    let engine = snapshot.engines.values().next().cloned().unwrap_or_default();
+    let engine = &engine;
     let overview = Overview {
         about,
         now: milliseconds(SystemTime::now()),

@@ -23,7 +23,7 @@ pub(crate) fn hold_loads(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
     stack.engine.on_load(move |load| {
         let file = std::fs::read(load.path.join("saved_model.pb")).unwrap_or_default();
         // A placeholder comes first, and must.
-        if file == outrigger_backend::placeholder() {
+        if file == outrigger_tfserving::placeholder() {
             return Loading::Normal;
         }
         arrived.send(()).ok();

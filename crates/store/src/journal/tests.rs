@@ -1,5 +1,7 @@
 use std::fs;
 
+use outrigger_core::EngineId;
+
 use super::*;
 use crate::{
     Config, Store,
@@ -15,7 +17,11 @@ fn record() -> Record {
     let promoted = Promoted { named: Digest::of(b"another"), promoted: digest };
     Record {
         tags: [(name.clone(), [(tag.clone(), digest)].into())].into(),
-        desired: vec![Desired { key, servable: servable("offers/spring", 12) }],
+        desired: vec![Desired {
+            key,
+            servable: servable("offers/spring", 12),
+            engine: EngineId::default(),
+        }],
         rejected: [(name.clone(), [(canary, digest)].into())].into(),
         promoted: [(name, [(tag, promoted)].into())].into(),
     }

@@ -1,0 +1,125 @@
+//! The contract between the versions of models and the engines that run them.
+//!
+//! An engine is anything that takes [`ToEngine`] messages and answers with
+//! [`FromEngine`] messages. For every version:
+//!
+//! - `Add` is answered by `Up` or `Failed`, as soon as the engine knows.
+//! - After `Up`, `Lost` says that the engine forgot the version and loads it again;
+//!   `Up` or `Failed` follows.
+//! - `Remove` is answered by `Gone`, also after `Failed`. Until then the engine may
+//!   read the version's files.
+//! - A version that was removed is not added again: every load attempt gets a
+//!   version number of its own.
+//!
+//! How an engine does as a whole is its [`Condition`].
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Failure, Moment, ServableId, ServableName};
+
+/// The name of an engine in the configuration.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EngineId(Arc<str>);
+
+/// A message to an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ToEngine {
+    /// Load this version; its files are in place.
+    Add(ServableId),
+    /// Unload this version. No request uses it any more.
+    Remove(ServableId),
+    /// All names that will soon have a version, so that the engine can prepare for
+    /// them. Replaces the names of the last such message. An engine may ignore it.
+    Expect(BTreeSet<ServableName>),
+}
+
+/// A message from an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum FromEngine {
+    /// The engine serves this version.
+    Up(ServableId),
+    /// The engine could not load, or has unloaded, this version.
+    Failed(ServableId, Failure),
+    /// The engine restarted and has to load this version again.
+    Lost(ServableId),
+    /// After [`ToEngine::Remove`]: the engine has nothing to do with it any more.
+    Gone(ServableId),
+}
+
+/// How an engine does, apart from its versions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Condition {
+    /// Whether the engine answered the last time it was asked; `None` before the
+    /// first answer or failure.
+    pub reachable: Option<bool>,
+    /// Since when the engine has not answered.
+    pub down_since: Option<Moment>,
+    /// The last failure that concerns the engine as a whole.
+    pub failure: Option<Failure>,
+    /// Restarts of the engine that were detected.
+    pub restarts: u64,
+    /// A change of the engine's configuration has not been answered yet.
+    pub reloading: bool,
+}
+
+impl EngineId {
+    /// The only engine of a configuration that does not name engines.
+    pub const DEFAULT: &'static str = "default";
+
+    /// An engine called `name`.
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is the engine of a configuration that does not name engines.
+    pub fn is_default(&self) -> bool {
+        &*self.0 == Self::DEFAULT
+    }
+}
+
+impl Default for EngineId {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT)
+    }
+}
+
+impl Condition {
+    /// The condition of an engine that always answers: one in this process.
+    pub fn up() -> Self {
+        Self { reachable: Some(true), ..Self::default() }
+    }
+
+    /// Whether the engine answered the last time it was asked.
+    pub fn is_reachable(&self) -> bool {
+        self.reachable == Some(true)
+    }
+}
+
+impl FromEngine {
+    /// The version that the message is about.
+    pub fn id(&self) -> &ServableId {
+        match self {
+            Self::Up(id) | Self::Failed(id, _) | Self::Lost(id) | Self::Gone(id) => id,
+        }
+    }
+}
+
+impl fmt::Display for EngineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for EngineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}

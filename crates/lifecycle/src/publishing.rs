@@ -1,0 +1,78 @@
+//! The outside view: the routing table, the snapshot, logs, metrics and traces of
+//! transitions.
+
+pub(crate) mod bring_ups;
+pub(crate) mod routing;
+pub(crate) mod sources;
+mod stages;
+mod steps;
+mod views;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use outrigger_core::ModelName;
+use tokio::sync::watch;
+
+use self::{bring_ups::BringUps, routing::Routing, sources::Sources, stages::Stages, steps::Steps};
+use crate::snapshot::Snapshot;
+
+/// The outside view, as it was shown last. Each step takes the work of the models that have
+/// changed, so that no model can slow another.
+#[derive(Default)]
+pub(crate) struct Publishing {
+    pub(crate) routing: Routing,
+    pub(crate) bring_ups: BringUps,
+    snapshot: watch::Sender<Arc<Snapshot>>,
+    stages: Stages,
+    steps: Steps,
+    preloaded: bool,
+}
+
+impl Publishing {
+    /// The snapshot, now and after every change.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.snapshot.subscribe()
+    }
+
+    /// Logs, counts and traces what has become of versions.
+    pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) {
+        let Sources { world, fleet, now, .. } = *sources;
+        self.stages.follow(changed, fleet, now);
+        self.bring_ups.follow(changed, fleet, &world.config.tracer);
+        self.steps.follow(changed, fleet, now);
+    }
+
+    /// Publishes the snapshot if something in it has changed.
+    pub(crate) fn show(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) {
+        let engines = views::engines(sources.fleet, &sources.world.engines);
+        let mut next = Snapshot { engines, ..Snapshot::default() };
+        // Without an engine that answers, the start is not over.
+        let answers = next.an_engine_answers();
+        self.preloaded |= answers && sources.fleet.preloads_settled(sources.now);
+        next.ready = self.preloaded && answers;
+        let last = self.snapshot.borrow().clone();
+        let views = changed.iter().map(|name| (name, views::model(name, sources, &self.routing)));
+        let views: Vec<_> = views
+            .filter(|(name, view)| last.models.get(*name).map(|it| &**it) != view.as_ref())
+            .collect();
+        let steps = self.steps.oldest().into_iter();
+        let steps: BTreeMap<_, _> =
+            steps.map(|(step, since)| (step, sources.clock.instant(since))).collect();
+        let others =
+            next.engines == last.engines && next.ready == last.ready && steps == last.steps;
+        if views.is_empty() && others {
+            return;
+        }
+        let mut models = last.models.clone();
+        for (name, view) in views {
+            match view {
+                Some(view) => drop(models.insert(name.clone(), Arc::new(view))),
+                None => drop(models.remove(name)),
+            }
+        }
+        self.snapshot.send_replace(Arc::new(Snapshot { models, steps, ..next }));
+    }
+}

@@ -1,0 +1,212 @@
+//! The routing table, which requests read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use arc_swap::ArcSwap;
+use outrigger_core::{
+    EngineId, Failure, ModelName, Moment, Reason, Selector,
+    fleet::{Answer, Fleet, TagKey},
+    model::ModelMachine,
+};
+use outrigger_trials::Arms;
+use tokio::sync::watch;
+
+use super::sources::Sources;
+use crate::{
+    handle::stopping,
+    routes::{Entry, LastAsked, ModelRoutes, Route, Routes},
+    versions::VersionData,
+};
+
+/// The routing table, and what it was made from.
+#[derive(Default)]
+pub(crate) struct Routing {
+    pub(crate) routes: Arc<ArcSwap<Routes>>,
+    /// Counts publications of `routes`.
+    routed: watch::Sender<u64>,
+    answers: BTreeMap<ModelName, Answers>,
+    full: bool,
+    /// The answer to all requests that need an engine which is down.
+    outages: BTreeMap<EngineId, Answer>,
+    asked: BTreeMap<(ModelName, Selector), Asked>,
+}
+
+/// The answers to requests for one model.
+type Answers = BTreeMap<Selector, Routed>;
+
+/// The answer to requests for one tag or digest.
+#[derive(Debug, Clone, PartialEq)]
+struct Routed {
+    answer: Answer,
+    /// The other version that the traffic is split with.
+    arms: Option<Arms>,
+}
+
+/// When something was last asked for, and up to when that was reported to the machines.
+struct Asked {
+    at: Arc<LastAsked>,
+    reported: Option<Moment>,
+}
+
+impl Routing {
+    /// Counts publications of the routing table.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.routed.subscribe()
+    }
+
+    /// Takes the outages of the engines. Returns the models whose answers may change by
+    /// them.
+    pub(crate) fn set_outages(&mut self, fleet: &Fleet, now: Moment) -> Vec<ModelName> {
+        let mut changed = Vec::new();
+        for engine in fleet.engines().keys() {
+            let outage = fleet.outage(engine, now);
+            if outage.as_ref() == self.outages.get(engine) {
+                continue;
+            }
+            let models = fleet.models().map(ModelMachine::key);
+            let placed = models.filter(|key| fleet.engine_of(key) == Some(engine));
+            changed.extend(placed.map(|key| key.name.clone()));
+            match outage {
+                Some(outage) => self.outages.insert(engine.clone(), outage),
+                None => self.outages.remove(engine),
+            };
+        }
+        changed
+    }
+
+    /// Takes the uses by requests that were not taken yet.
+    pub(crate) fn take_used(&mut self, now: Moment) -> Vec<(ModelName, Selector, Moment)> {
+        let mut used = Vec::new();
+        for ((name, selector), asked) in &mut self.asked {
+            let at = asked.at.get(now);
+            if asked.reported < at {
+                asked.reported = at;
+                used.extend(at.map(|at| (name.clone(), selector.clone(), at)));
+            }
+        }
+        used
+    }
+
+    /// The last use of a tag or digest that was taken.
+    pub(crate) fn last_used(&self, name: &ModelName, selector: Selector) -> Option<Moment> {
+        self.asked.get(&(name.clone(), selector))?.reported
+    }
+
+    /// Publishes the routes of models whose answers have changed. Whether any have.
+    pub(crate) fn publish(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) -> bool {
+        let full = sources.fleet.is_full();
+        let answers = changed.iter().map(|name| (name, answers(name, sources)));
+        let none = Answers::new();
+        let differs = |(name, answers): &(&ModelName, Answers)| {
+            self.answers.get(*name).unwrap_or(&none) != answers
+        };
+        let answers: Vec<_> = answers.filter(differs).collect();
+        if answers.is_empty() && full == self.full {
+            return false;
+        }
+        let mut routes = Routes {
+            models: self.routes.load().models.clone(),
+            closed: None,
+            full: full
+                .then(|| Failure::new(Reason::Overloaded, "too many unknown models are asked for")),
+        };
+        for (name, answers) in answers {
+            self.renew(&mut routes, name, answers, sources);
+        }
+        self.full = full;
+        self.store(routes);
+        true
+    }
+
+    fn renew(
+        &mut self,
+        routes: &mut Routes,
+        name: &ModelName,
+        answers: Answers,
+        sources: &Sources<'_>,
+    ) {
+        let mut model = ModelRoutes::default();
+        for (selector, routed) in &answers {
+            let asked = self.asked.entry((name.clone(), selector.clone()));
+            let asked = asked.or_insert_with(|| Asked { at: Arc::default(), reported: None });
+            let asked = Arc::clone(&asked.at);
+            let entry = Entry { route: route_of(name, selector, routed, sources), asked };
+            match selector {
+                Selector::Tag(tag) => drop(model.tags.insert(tag.clone(), entry)),
+                Selector::Digest(digest) => drop(model.digests.insert(*digest, entry)),
+            }
+        }
+        for selector in self.answers.remove(name).into_iter().flatten().map(|it| it.0) {
+            if !answers.contains_key(&selector) {
+                self.asked.remove(&(name.clone(), selector));
+            }
+        }
+        if answers.is_empty() {
+            routes.models.remove(name);
+            return;
+        }
+        routes.models.insert(name.clone(), Arc::new(model));
+        self.answers.insert(name.clone(), answers);
+    }
+
+    fn store(&self, routes: Routes) {
+        self.routes.store(Arc::new(routes));
+        self.routed.send_modify(|count| *count += 1);
+    }
+
+    /// Lets go of every servable and refuses all requests.
+    pub(crate) fn close(&self) {
+        let closed = Routes { closed: Some(stopping()), ..Routes::default() };
+        self.store(closed);
+    }
+}
+
+fn answers(name: &ModelName, sources: &Sources<'_>) -> Answers {
+    let Sources { fleet, trials, now, .. } = *sources;
+    let tags = fleet.tags_of(name).map(|(key, _)| {
+        let answer = fleet.answer_tag(key, now);
+        let arms = trials.arms(key, &answer, &sources.trial_context());
+        (Selector::Tag(key.tag.clone()), Routed { answer, arms })
+    });
+    let digests = fleet.models_of(name).map(|model| {
+        let key = model.key();
+        let answer = fleet.answer_digest(key, now);
+        (Selector::Digest(key.digest), Routed { answer, arms: None })
+    });
+    tags.chain(digests).collect()
+}
+
+fn route_of(
+    name: &ModelName,
+    selector: &Selector,
+    routed: &Routed,
+    sources: &Sources<'_>,
+) -> Route {
+    let Sources { versions, trials, .. } = *sources;
+    if let (Selector::Tag(tag), Some(arms), Answer::Ready(live, _)) =
+        (selector, &routed.arms, &routed.answer)
+    {
+        let key = TagKey { name: name.clone(), tag: tag.clone() };
+        if let (Some(live), Some(canary)) = (versions.routed(live), versions.routed(&arms.canary))
+            && let Some(split) = trials.split(&key, arms, live, canary)
+        {
+            return Route::Split(Arc::new(split));
+        }
+    }
+    route(versions, &routed.answer)
+}
+
+fn route(versions: &VersionData, answer: &Answer) -> Route {
+    match answer {
+        Answer::Waiting(failure) => Route::Waiting(failure.clone()),
+        Answer::Retrying(failure, at) => Route::Retrying(failure.clone(), *at),
+        Answer::Refused(failure) => Route::Refused(failure.clone()),
+        Answer::Ready(key, _) => match versions.routed(key) {
+            Some(servable) => Route::Ready(servable),
+            None => Route::Waiting(None),
+        },
+    }
+}

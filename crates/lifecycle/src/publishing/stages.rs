@@ -1,0 +1,61 @@
+//! The stages that versions are in, with one log line and one count a transition.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use outrigger_core::{Digest, ModelName, Moment, Stage, fleet::Fleet, model::ModelMachine};
+
+use crate::metrics;
+
+/// The stage of each version when it was last looked at.
+#[derive(Default)]
+pub(crate) struct Stages(BTreeMap<ModelName, BTreeMap<Digest, Reached>>);
+
+/// The stage a version was last seen in, and since when.
+#[derive(Debug, Clone, Copy)]
+struct Reached {
+    stage: Stage,
+    since: Moment,
+}
+
+impl Stages {
+    /// Follows the versions of models that have changed.
+    pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, fleet: &Fleet, now: Moment) {
+        for name in changed {
+            let before = self.0.remove(name).unwrap_or_default();
+            let mut reached = BTreeMap::new();
+            for model in fleet.models_of(name) {
+                let (digest, stage) = (model.key().digest, model.stage());
+                let before = before.get(&digest).copied();
+                let before = before.unwrap_or(Reached { stage: Stage::New, since: now });
+                let since = if before.stage == stage { before.since } else { now };
+                if before.stage != stage {
+                    report_transition(model, before, now);
+                }
+                reached.insert(digest, Reached { stage, since });
+            }
+            if !reached.is_empty() {
+                self.0.insert(name.clone(), reached);
+            }
+        }
+        let mut stages = BTreeMap::<Stage, usize>::new();
+        for reached in self.0.values().flat_map(BTreeMap::values) {
+            *stages.entry(reached.stage).or_default() += 1;
+        }
+        metrics::state(&stages);
+        metrics::engines(fleet.engines());
+        metrics::dropped(fleet.counts());
+    }
+}
+
+fn report_transition(model: &ModelMachine, before: Reached, now: Moment) {
+    metrics::moved(before.stage, model.stage(), now.since(before.since));
+    let cause = model.history().last().map(|transition| transition.cause.clone());
+    tracing::info!(
+        model.name = %model.key().name,
+        model.digest = %model.key().digest,
+        state.from = %before.stage,
+        state.to = %model.stage(),
+        cause = cause.as_deref().unwrap_or_default(),
+        "a model has changed its state"
+    );
+}

@@ -1,0 +1,133 @@
+//! How long versions have been in the step they are in without getting further.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use outrigger_core::{ModelKey, ModelName, Moment, Step, fleet::Fleet};
+
+/// Versions that something is being done with.
+#[derive(Default)]
+pub(crate) struct Steps(BTreeMap<ModelKey, UnderWay>);
+
+struct UnderWay {
+    step: Step,
+    began: Moment,
+    /// Since when it has got no further: neither it, nor what it may wait for.
+    since: Moment,
+}
+
+impl Steps {
+    /// Follows the versions of models that have changed.
+    pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, fleet: &Fleet, now: Moment) {
+        for name in changed {
+            for model in fleet.models_of(name) {
+                self.enter(model.key(), model.state().step(), now);
+            }
+        }
+        let known = |key: &ModelKey| fleet.model(key).is_some();
+        let forgotten: Vec<_> = self.0.keys().filter(|key| !known(key)).cloned().collect();
+        for key in forgotten {
+            self.enter(&key, None, now);
+        }
+    }
+
+    fn enter(&mut self, key: &ModelKey, step: Option<Step>, now: Moment) {
+        if self.0.get(key).map(|it| it.step) == step {
+            return;
+        }
+        if let Some(ended) = self.0.remove(key) {
+            self.renew_behind(&ended, now);
+        }
+        if let Some(step) = step {
+            self.0.insert(key.clone(), UnderWay { step, began: now, since: now });
+        }
+    }
+
+    /// Pulls and the engine's loads take turns: what began later may have waited for
+    /// this one. What began earlier has not, and may hang.
+    fn renew_behind(&mut self, ended: &UnderWay, now: Moment) {
+        let behind = |it: &&mut UnderWay| it.step == ended.step && it.began >= ended.began;
+        self.0.values_mut().filter(behind).for_each(|it| it.since = now);
+    }
+
+    /// The moment since when the version that got no further for the longest time has been
+    /// in each step; without the steps that no version is in.
+    pub(crate) fn oldest(&self) -> BTreeMap<Step, Moment> {
+        let mut oldest = BTreeMap::new();
+        for UnderWay { step, since, .. } in self.0.values() {
+            let first = oldest.entry(*step).or_insert(*since);
+            *first = (*first).min(*since);
+        }
+        oldest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use outrigger_core::Digest;
+
+    use super::*;
+
+    fn version(text: &str) -> ModelKey {
+        let name = "churn".parse().expect("a valid name");
+        ModelKey { name, digest: Digest::of(text.as_bytes()) }
+    }
+
+    fn minute(minutes: u64) -> Moment {
+        Moment::at(Duration::from_secs(60 * minutes))
+    }
+
+    fn loading(steps: &Steps) -> Option<Moment> {
+        steps.oldest().get(&Step::Load).copied()
+    }
+
+    #[test]
+    fn loads_that_overlap_make_none_old() {
+        let mut steps = Steps::default();
+        steps.enter(&version("0"), Some(Step::Load), minute(0));
+        for at in 1..60 {
+            // Somebody is always loading, nobody longer than two minutes.
+            steps.enter(&version(&at.to_string()), Some(Step::Load), minute(at));
+            steps.enter(&version(&(at - 1).to_string()), Some(Step::Gate), minute(at + 1));
+            steps.enter(&version(&(at - 1).to_string()), None, minute(at + 1));
+            assert!(loading(&steps) >= Some(minute(at)), "{at}");
+        }
+    }
+
+    #[test]
+    fn what_waits_for_its_turn_is_not_old() {
+        let mut steps = Steps::default();
+        for each in 0..30 {
+            steps.enter(&version(&each.to_string()), Some(Step::Load), minute(0));
+        }
+        for each in 0..29 {
+            steps.enter(&version(&each.to_string()), None, minute(each));
+        }
+        assert_eq!(loading(&steps), Some(minute(28)));
+    }
+
+    #[test]
+    fn one_that_hangs_is_old_however_many_pass_it() {
+        let mut steps = Steps::default();
+        steps.enter(&version("hangs"), Some(Step::Load), minute(0));
+        for at in 1..60 {
+            steps.enter(&version(&at.to_string()), Some(Step::Load), minute(at));
+            steps.enter(&version(&at.to_string()), None, minute(at));
+        }
+        assert_eq!(loading(&steps), Some(minute(0)));
+        steps.enter(&version("hangs"), None, minute(60));
+        assert_eq!(loading(&steps), None);
+    }
+
+    #[test]
+    fn each_step_begins_anew() {
+        let mut steps = Steps::default();
+        for (at, step) in Step::ALL.into_iter().enumerate() {
+            let at = minute(at as u64);
+            steps.enter(&version("one"), Some(step), at);
+            steps.enter(&version("one"), Some(step), at + Duration::from_secs(30));
+            assert_eq!(steps.oldest(), BTreeMap::from([(step, at)]));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Models and engines as others see them.
+
+use std::collections::BTreeMap;
+
+use outrigger_core::{
+    EngineId, ModelName, Moment, Selector,
+    fleet::{Fleet, TagKey},
+    model::{ModelMachine, Transition, Trouble},
+    tags::TagMachine,
+};
+
+use super::{routing::Routing, sources::Sources};
+use crate::{
+    engines::Engines,
+    snapshot::{EngineView, FailureView, ModelView, TagView, TransitionView, VersionView},
+};
+use outrigger_run::{Clock, Location};
+
+pub(super) fn engines(fleet: &Fleet, engines: &Engines) -> BTreeMap<EngineId, EngineView> {
+    let views = fleet.engines().iter().map(|(id, condition)| {
+        let location = engines.get(id).map(|engine| engine.location());
+        let view = EngineView {
+            in_process: location == Some(Location::InProcess),
+            reachable: condition.is_reachable(),
+            restarts: condition.restarts,
+            reloading: condition.reloading,
+            failure: condition.failure.clone(),
+        };
+        (id.clone(), view)
+    });
+    views.collect()
+}
+
+/// A model as others see it; `None` when nothing is known of it.
+pub(super) fn model(
+    name: &ModelName,
+    sources: &Sources<'_>,
+    routing: &Routing,
+) -> Option<ModelView> {
+    let Sources { world, fleet, now, .. } = *sources;
+    let versions = fleet.models_of(name);
+    let versions = versions.map(|model| (model.key().digest, version(model, sources, routing)));
+    // That a tag has no canary is normal, and not worth a word.
+    let named = |(_, tag): &(&TagKey, &TagMachine)| {
+        let nobody = tag.is_accompanying() && !tag.is_wanted(fleet.policy(), now);
+        !nobody || tag.registry().or(tag.serving()).is_some()
+    };
+    let tags = fleet.tags_of(name).filter(named);
+    let tags = tags.map(|(key, machine)| (key.tag.clone(), tag(key, machine, sources)));
+    let mut view =
+        ModelView { image: String::new(), tags: tags.collect(), versions: versions.collect() };
+    if view.tags.is_empty() && view.versions.is_empty() {
+        return None;
+    }
+    view.image = world.names.image(name).map(|image| image.to_string()).unwrap_or_default();
+    Some(view)
+}
+
+fn version(model: &ModelMachine, sources: &Sources<'_>, routing: &Routing) -> VersionView {
+    let Sources { versions, clock, .. } = *sources;
+    let key = model.key();
+    let kept = versions.kept.get(key);
+    let used = routing.last_used(&key.name, Selector::Digest(key.digest));
+    let used = used.max(model.asked_at()).max(tag_use(model, sources.fleet, routing));
+    VersionView {
+        digest: key.digest,
+        platform_digest: kept.map(|kept| kept.platform_digest),
+        stage: model.stage(),
+        activity: model.activity(),
+        engine: sources.fleet.engine_of(key).cloned(),
+        servable: model.state().servable().cloned(),
+        size_bytes: kept.map_or(0, |kept| kept.size),
+        last_used_at: used.map(|at| clock.wall(at)),
+        failure: model.trouble().map(|trouble| failure(trouble, clock)),
+        replayed: versions.replayed.get(key).cloned(),
+        history: model.history().map(|it| transition(it, clock)).collect(),
+    }
+}
+
+/// The last request by a tag that the version answers.
+fn tag_use(model: &ModelMachine, fleet: &Fleet, routing: &Routing) -> Option<Moment> {
+    let key = model.key();
+    let tags = fleet.tags_of(&key.name);
+    let tags = tags.filter(|(_, machine)| machine.serving() == Some(key.digest));
+    let used =
+        tags.filter_map(|(tag, _)| routing.last_used(&tag.name, Selector::Tag(tag.tag.clone())));
+    used.max()
+}
+
+fn tag(key: &TagKey, tag: &TagMachine, sources: &Sources<'_>) -> TagView {
+    let Sources { fleet, trials, clock, now, .. } = *sources;
+    TagView {
+        serving: tag.serving(),
+        registry: tag.registry(),
+        followed: tag.is_followed(fleet.policy(), now),
+        checked_at: tag.checked_at().map(|at| clock.wall(at)),
+        failure: tag.trouble().map(|trouble| failure(trouble, clock)),
+        canary: trials.canary_of(key),
+    }
+}
+
+fn failure(trouble: &Trouble, clock: Clock) -> FailureView {
+    FailureView {
+        failure: trouble.failure.clone(),
+        at: clock.wall(trouble.at),
+        permanent: trouble.retry_at.is_none(),
+        retry_at: trouble.retry_at.map(|at| clock.wall(at)),
+    }
+}
+
+fn transition(transition: &Transition, clock: Clock) -> TransitionView {
+    TransitionView {
+        at: clock.wall(transition.at),
+        from: transition.from,
+        to: transition.to,
+        cause: transition.cause.clone().into_owned(),
+    }
+}

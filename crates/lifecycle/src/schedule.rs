@@ -1,0 +1,54 @@
+//! When the service acts by the clock alone.
+
+use std::time::Duration;
+
+use outrigger_core::Moment;
+
+/// How often files that no model is known of are looked for.
+const SWEEP: Duration = Duration::from_secs(3600);
+
+/// The times at which the service acts without an event.
+pub(crate) struct Schedule {
+    sweep_at: Moment,
+    /// When versions that are up are verified again; `None` while they are, or need not
+    /// be.
+    verify_at: Option<Moment>,
+    /// Before that, time alone changes nothing.
+    wake_at: Moment,
+}
+
+impl Schedule {
+    pub(crate) fn new(now: Moment) -> Self {
+        Self { sweep_at: now + SWEEP, verify_at: None, wake_at: now }
+    }
+
+    /// Computes when to wake: at the first of the scheduled times and `others`.
+    pub(crate) fn set_wake(&mut self, others: [Option<Moment>; 2]) -> Moment {
+        let own = [Some(self.sweep_at), self.verify_at];
+        let first = own.into_iter().chain(others).flatten().min();
+        self.wake_at = first.unwrap_or(self.sweep_at);
+        self.wake_at
+    }
+
+    /// Whether time alone may have changed something.
+    pub(crate) fn may_have_changed(&self, now: Moment) -> bool {
+        now >= self.wake_at
+    }
+
+    pub(crate) fn is_sweep_due(&self, now: Moment) -> bool {
+        self.sweep_at <= now
+    }
+
+    pub(crate) fn swept(&mut self, now: Moment) {
+        self.sweep_at = now + SWEEP;
+    }
+
+    /// Whether the verification is due, which is assumed to be done then.
+    pub(crate) fn take_verification(&mut self, now: Moment) -> bool {
+        self.verify_at.take_if(|at| *at <= now).is_some()
+    }
+
+    pub(crate) fn verify_at(&mut self, at: Option<Moment>) {
+        self.verify_at = at;
+    }
+}

@@ -1,0 +1,99 @@
+//! The state of tags and versions as trials see it, and their way to the registry.
+
+use std::time::Duration;
+
+use futures::{FutureExt as _, future::BoxFuture};
+use outrigger_core::{
+    Digest, Failure, ModelKey, ModelName, Moment,
+    fleet::{Answer, Fleet, TagKey},
+    model::ModelMachine,
+};
+use outrigger_oci::{Client, Reference};
+use outrigger_trials::{Context, PackageFacts, Registry, TagState};
+
+use crate::{jobs::pull, versions::VersionData, world::World};
+
+/// Tags and versions at one moment.
+pub(crate) struct TrialContext<'a> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) versions: &'a VersionData,
+    pub(crate) now: Moment,
+}
+
+impl Context for TrialContext<'_> {
+    fn now(&self) -> Moment {
+        self.now
+    }
+
+    fn tags_of(&self, model: &ModelName) -> Vec<TagKey> {
+        self.fleet.tags_of(model).map(|(key, _)| key.clone()).collect()
+    }
+
+    fn tag(&self, key: &TagKey) -> Option<TagState> {
+        let tag = self.fleet.tag(key)?;
+        Some(TagState {
+            serving: tag.serving(),
+            registry: tag.registry(),
+            canary: tag.canary(),
+            rejected: tag.rejected(),
+            checked_at: tag.checked_at(),
+            trouble: tag.trouble().map(|trouble| trouble.failure.reason),
+            followed: tag.is_followed(self.fleet.policy(), self.now),
+        })
+    }
+
+    fn canaries(&self) -> Vec<(TagKey, TagKey, Digest)> {
+        let canaries = self.fleet.tags().filter_map(|(key, _)| {
+            let (canary_tag, canary) = self.fleet.canary(key)?;
+            Some((key.clone(), canary_tag.clone(), canary))
+        });
+        canaries.collect()
+    }
+
+    fn canary(&self, live: &TagKey) -> Option<(TagKey, Digest)> {
+        self.fleet.canary(live).map(|(tag, digest)| (tag.clone(), digest))
+    }
+
+    fn canary_tag(&self, live: &TagKey, canary: Digest) -> Option<TagKey> {
+        self.fleet.canary_tag(live, canary)
+    }
+
+    fn live_tag(&self, canary_tag: &TagKey) -> Option<TagKey> {
+        self.fleet.accompanied(canary_tag).cloned()
+    }
+
+    fn answer(&self, version: &ModelKey) -> Answer {
+        self.fleet.answer_digest(version, self.now)
+    }
+
+    fn is_suspended(&self, version: &ModelKey) -> bool {
+        self.fleet.model(version).is_some_and(ModelMachine::is_suspended)
+    }
+
+    fn package(&self, version: &ModelKey) -> PackageFacts {
+        let servable = self.versions.routed(version);
+        PackageFacts {
+            label: self.versions.kept.get(version).and_then(|kept| kept.canary.clone()),
+            profile: servable.as_ref().and_then(|servable| servable.profile.clone()),
+            draws: servable.is_some_and(|servable| !servable.plan.deterministic()),
+        }
+    }
+
+    fn retry_delay(&self, failures: u32) -> Duration {
+        self.fleet.policy().backoff.delay(failures, rand::random(), None)
+    }
+}
+
+impl Registry for World {
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn image(&self, model: &ModelName) -> Result<Reference, Failure> {
+        self.names.image(model)
+    }
+
+    fn resolve<'a>(&'a self, key: &'a TagKey) -> BoxFuture<'a, Result<Digest, Failure>> {
+        pull::resolve(self, &key.name, &key.tag).boxed()
+    }
+}

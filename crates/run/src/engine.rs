@@ -1,0 +1,148 @@
+//! An engine as the lifecycle of models uses it.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+
+use futures::future::BoxFuture;
+use outrigger_core::{
+    Digest, EngineId, Failure, Interface, ServableId, Versions,
+    engine::{Condition, FromEngine, ToEngine},
+};
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::{Clock, Framework, Run, RunError};
+
+/// Runs models. One task, [`Engine::run`], owns its state; everything else hands
+/// messages to that task or reads.
+///
+/// # Guarantees
+/// - The contract of [`outrigger_core::engine`] about messages.
+/// - [`Engine::interface`] ends by its deadline and does not wait for runs of models.
+///
+/// # Assumptions
+/// - [`Engine::adopt`] is called at most once, before [`Engine::run`].
+/// - A version is published before it is added, and unpublished after it is gone.
+pub trait Engine: Send + Sync + 'static {
+    /// The frameworks whose models it runs.
+    fn frameworks(&self) -> &[Framework];
+
+    /// Where it runs.
+    fn location(&self) -> Location;
+
+    /// Takes over versions that an earlier process had in the engine. Returns those
+    /// that the engine may still have, or can load again under the same name and
+    /// version. Blocks.
+    ///
+    /// # Errors
+    /// When what the earlier process left cannot be read.
+    fn adopt(&self, loaded: Vec<Adopted>) -> Result<BTreeSet<ServableId>, Failure> {
+        drop(loaded);
+        Ok(BTreeSet::new())
+    }
+
+    /// Makes the files of a version available to the engine, for the `Add` that
+    /// follows. `model` is the model's directory in the store.
+    fn publish(
+        &self,
+        id: ServableId,
+        digest: Digest,
+        model: PathBuf,
+    ) -> BoxFuture<'_, Result<(), Failed>>;
+
+    /// Takes the files of a version away from the engine, which does not have the
+    /// version any more.
+    fn unpublish(&self, id: ServableId) -> BoxFuture<'_, ()>;
+
+    /// Takes away everything of the image `digest` that is still published. The files
+    /// are about to be deleted.
+    fn unpublish_image(&self, digest: Digest) -> BoxFuture<'_, ()>;
+
+    /// Hands a message to the engine. Does not block.
+    fn send(&self, message: ToEngine);
+
+    /// The engine's task: runs until it is dropped.
+    fn run(self: Arc<Self>, start: Start) -> BoxFuture<'static, ()>;
+
+    /// The version that requests run. The engine need not have loaded it yet.
+    fn bind(&self, target: Target) -> Arc<dyn Run>;
+
+    /// The inputs and outputs of the signature called `signature`, as the loaded
+    /// version has them.
+    fn interface<'a>(
+        &'a self,
+        id: &'a ServableId,
+        signature: &'a str,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Interface, RunError>>;
+}
+
+/// Where an engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Location {
+    /// In this process: it always answers.
+    InProcess,
+    /// In another process, which can fail by itself.
+    Elsewhere,
+}
+
+/// A version that an earlier process had in the engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adopted {
+    /// What the version is called in the engine.
+    pub id: ServableId,
+    /// The image that it is of.
+    pub digest: Digest,
+}
+
+/// The surroundings of an engine's task.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// The engine's name.
+    pub engine: EngineId,
+    /// The time.
+    pub clock: Clock,
+    /// Where new version numbers come from.
+    pub versions: Versions,
+    /// Where the engine's events go. The receiver never waits for the engine.
+    pub events: mpsc::Sender<(EngineId, Event)>,
+}
+
+/// An event of an engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Something about one version.
+    Version(FromEngine),
+    /// How the engine does has changed.
+    Condition(Condition),
+    /// The engine has taken over everything that earlier processes left: files that
+    /// no version of this process needs are used by nobody.
+    Settled,
+}
+
+/// Why the files of a version could not be published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failed {
+    /// The files are not in the store any more.
+    FilesMissing,
+    /// Anything else.
+    Other(Failure),
+}
+
+/// What runs of a version have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The version.
+    pub id: ServableId,
+    /// The name of the signature that is run.
+    pub signature: Arc<str>,
+    /// The inputs that a call usually names, in order.
+    pub inputs: Vec<Arc<str>>,
+    /// The outputs that a call usually names, in order.
+    pub outputs: Vec<Arc<str>>,
+}
+
+impl Start {
+    /// Reports an event. The end of the receiver is not an error: the process stops.
+    pub async fn report(&self, event: Event) {
+        self.events.send((self.engine.clone(), event)).await.ok();
+    }
+}

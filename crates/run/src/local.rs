@@ -1,0 +1,241 @@
+//! An engine in this process, made of a function that loads a directory.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::future::BoxFuture;
+use outrigger_core::{
+    Digest, Failure, Interface, Reason, ServableId, Tensor,
+    engine::{Condition, FromEngine, ToEngine},
+};
+use tokio::{
+    sync::mpsc,
+    task::{JoinSet, spawn_blocking},
+    time::Instant,
+};
+
+use crate::{Call, Engine, Event, Failed, Framework, Location, Run, RunError, Start, Target};
+
+/// A model that was loaded into this process.
+pub trait Model: Send + Sync + 'static {
+    /// The inputs and outputs of the signature called `signature`, if there is one.
+    fn interface(&self, signature: &str) -> Option<Interface>;
+
+    /// Runs the model once, on the caller's thread. See [`Run::run`].
+    ///
+    /// # Errors
+    /// [`RunError`].
+    fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError>;
+}
+
+/// Loads a model from its directory. Blocks.
+pub type Load = fn(&Path) -> Result<Arc<dyn Model>, Failure>;
+
+/// An engine in this process: models are loaded into its memory, and runs take place
+/// on the thread of their caller.
+pub struct Local {
+    frameworks: Vec<Framework>,
+    load: Load,
+    models: Arc<Models>,
+    inbox: mpsc::UnboundedSender<ToEngine>,
+    received: Mutex<Option<mpsc::UnboundedReceiver<ToEngine>>>,
+}
+
+/// The directories of published versions, and the models that are loaded.
+#[derive(Default)]
+struct Models {
+    published: Mutex<HashMap<ServableId, (Digest, PathBuf)>>,
+    loaded: Mutex<HashMap<ServableId, Arc<dyn Model>>>,
+}
+
+impl Local {
+    /// An engine for models of `frameworks`, which `load` reads.
+    pub fn new(frameworks: Vec<Framework>, load: Load) -> Self {
+        // At most two messages a version wait, so versions bound the queue.
+        let (inbox, received) = mpsc::unbounded_channel();
+        let received = Mutex::new(Some(received));
+        Self { frameworks, load, models: Arc::default(), inbox, received }
+    }
+
+    /// Loads the published version `id`.
+    async fn load(load: Load, models: Arc<Models>, id: ServableId) -> Loaded {
+        let directory = lock(&models.published).get(&id).map(|(_, path)| path.clone());
+        let Some(directory) = directory else {
+            let failure = Failure::new(Reason::Internal, "the version was not published");
+            return Loaded { id, result: Err(failure) };
+        };
+        let loaded = spawn_blocking(move || load(&directory)).await;
+        let panicked = |_| Err(Failure::new(Reason::Internal, "loading the model panicked"));
+        Loaded { id, result: loaded.unwrap_or_else(panicked) }
+    }
+}
+
+/// The end of a load.
+struct Loaded {
+    id: ServableId,
+    result: Result<Arc<dyn Model>, Failure>,
+}
+
+/// The state of the engine's task: the loads under way.
+struct Task {
+    start: Start,
+    load: Load,
+    models: Arc<Models>,
+    loads: JoinSet<Loaded>,
+    /// Versions being loaded; `true` for one that was removed meanwhile.
+    loading: HashMap<ServableId, bool>,
+}
+
+impl Task {
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<ToEngine>) {
+        self.start.report(Event::Condition(Condition::up())).await;
+        self.start.report(Event::Settled).await;
+        loop {
+            tokio::select! {
+                message = inbox.recv() => match message {
+                    Some(message) => self.handle(message).await,
+                    None => return,
+                },
+                Some(loaded) = self.loads.join_next() => {
+                    self.loaded(loaded.expect("a load neither panics nor is cancelled")).await;
+                }
+            }
+        }
+    }
+
+    async fn handle(&mut self, message: ToEngine) {
+        match message {
+            ToEngine::Add(id) => {
+                self.loading.insert(id.clone(), false);
+                self.loads.spawn(Local::load(self.load, Arc::clone(&self.models), id));
+            }
+            ToEngine::Remove(id) => match self.loading.get_mut(&id) {
+                Some(removed) => *removed = true,
+                None => {
+                    lock(&self.models.loaded).remove(&id);
+                    self.report(FromEngine::Gone(id)).await;
+                }
+            },
+            ToEngine::Expect(_) => {}
+        }
+    }
+
+    async fn loaded(&mut self, Loaded { id, result }: Loaded) {
+        if self.loading.remove(&id) == Some(true) {
+            return self.report(FromEngine::Gone(id)).await;
+        }
+        let message = match result {
+            Ok(model) => {
+                lock(&self.models.loaded).insert(id.clone(), model);
+                FromEngine::Up(id)
+            }
+            Err(failure) => FromEngine::Failed(id, failure),
+        };
+        self.report(message).await;
+    }
+
+    async fn report(&self, message: FromEngine) {
+        self.start.report(Event::Version(message)).await;
+    }
+}
+
+impl Engine for Local {
+    fn frameworks(&self) -> &[Framework] {
+        &self.frameworks
+    }
+
+    fn location(&self) -> Location {
+        Location::InProcess
+    }
+
+    fn publish(
+        &self,
+        id: ServableId,
+        digest: Digest,
+        model: PathBuf,
+    ) -> BoxFuture<'_, Result<(), Failed>> {
+        lock(&self.models.published).insert(id, (digest, model));
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn unpublish(&self, id: ServableId) -> BoxFuture<'_, ()> {
+        lock(&self.models.published).remove(&id);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn unpublish_image(&self, digest: Digest) -> BoxFuture<'_, ()> {
+        lock(&self.models.published).retain(|_, (of, _)| *of != digest);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn send(&self, message: ToEngine) {
+        // The receiver ends with the engine's task, when the process stops.
+        self.inbox.send(message).ok();
+    }
+
+    fn run(self: Arc<Self>, start: Start) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let received = lock(&self.received).take();
+            let received = received.expect("an engine is run once");
+            let (load, models) = (self.load, Arc::clone(&self.models));
+            let (loads, loading) = (JoinSet::new(), HashMap::new());
+            Task { start, load, models, loads, loading }.run(received).await;
+        })
+    }
+
+    fn bind(&self, target: Target) -> Arc<dyn Run> {
+        Arc::new(Bound { id: target.id, models: Arc::clone(&self.models) })
+    }
+
+    fn interface<'a>(
+        &'a self,
+        id: &'a ServableId,
+        signature: &'a str,
+        _: Instant,
+    ) -> BoxFuture<'a, Result<Interface, RunError>> {
+        let interface = self.models.get(id).and_then(|model| {
+            let missing =
+                || RunError::NoSignature { signature: signature.to_owned(), known: Vec::new() };
+            model.interface(signature).ok_or_else(missing)
+        });
+        Box::pin(std::future::ready(interface))
+    }
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Local").field("frameworks", &self.frameworks).finish_non_exhaustive()
+    }
+}
+
+impl Models {
+    fn get(&self, id: &ServableId) -> Result<Arc<dyn Model>, RunError> {
+        let model = lock(&self.loaded).get(id).cloned();
+        model.ok_or_else(|| RunError::NotServed { servable: id.clone() })
+    }
+}
+
+/// One version, found when it is run: it may not be loaded yet when it is bound.
+struct Bound {
+    id: ServableId,
+    models: Arc<Models>,
+}
+
+impl Run for Bound {
+    fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
+        Box::pin(async move {
+            if call.deadline <= Instant::now() {
+                return Err(RunError::DeadlineExceeded);
+            }
+            self.models.get(&self.id)?.run(call)
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

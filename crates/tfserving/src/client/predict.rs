@@ -1,0 +1,93 @@
+//! The way of a prediction.
+
+use std::sync::Arc;
+
+use http::Request;
+use outrigger_core::Tensor;
+use outrigger_proto::raw::unary::PREFIX;
+use outrigger_rpc::{Calls, Endpoint, Head, Settings};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
+
+use super::{Config, remaining, status};
+use crate::{
+    Call, Error,
+    metrics::Connections,
+    wire::{Segments, decode_response, encoded_len, frame},
+};
+
+const PATH: &str = "/tensorflow.serving.PredictionService/Predict";
+
+/// Bytes a request may have at most: a stream's body is sent as one piece, and
+/// HTTP/2 counts what it may send in 31 bits.
+const MOST: usize = i32::MAX as usize - PREFIX;
+
+/// Makes predictions, as many at once as configured.
+#[derive(Debug)]
+pub(super) struct Predictor {
+    calls: Calls<Segments>,
+    head: Head,
+    room: Semaphore,
+    max_message: usize,
+}
+
+impl Predictor {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        config: &Config,
+        runtimes: &[Handle],
+        observer: Arc<Connections>,
+    ) -> Self {
+        let settings = Settings { connections: config.connections, ..config.settings() };
+        Self {
+            calls: Calls::new(endpoint, &settings, runtimes, observer),
+            head: Head::new(endpoint.origin(), PATH),
+            room: Semaphore::new(config.max_in_flight.min(Semaphore::MAX_PERMITS)),
+            max_message: config.max_message.min(MOST),
+        }
+    }
+
+    /// Makes one prediction.
+    pub(super) async fn run(&self, call: Call) -> Result<Vec<Tensor>, Error> {
+        let deadline = call.deadline;
+        let _place = self.place(deadline).await?;
+        let answer = timeout_at(deadline, self.predict(call)).await;
+        match answer.unwrap_or(Err(Error::DeadlineExceeded)) {
+            // The engine was told the deadline, and may have given the call up by itself
+            // before anybody here looked.
+            Err(Error::Cancelled { .. }) if deadline <= Instant::now() => {
+                Err(Error::DeadlineExceeded)
+            }
+            answer => answer,
+        }
+    }
+
+    /// A place among the calls in flight, first come, first served. Requests come
+    /// in bursts, and after a moment in which the machine did something else;
+    /// how many of them wait is bounded where they come in.
+    async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Error> {
+        let place = timeout_at(deadline, self.room.acquire()).await;
+        Ok(place.map_err(|_| Error::Overloaded)?.expect("never closed"))
+    }
+
+    async fn predict(&self, mut call: Call) -> Result<Vec<Tensor>, Error> {
+        let (size, limit) = (encoded_len(&call), self.max_message);
+        if size > limit {
+            return Err(Error::TooLarge { size, limit });
+        }
+        let request = frame(&mut call, size);
+        let answer = self.calls.call(request, limit, || self.head(&call)).await;
+        let message =
+            answer.map_err(|error| status::of_call_error(error, call.target.servable()))?;
+        Ok(decode_response(message, &call.outputs, limit)?)
+    }
+
+    /// The head of a request that is sent now; `None` after the deadline.
+    fn head(&self, call: &Call) -> Option<Request<()>> {
+        let left = remaining(call.deadline).ok()?;
+        Some(self.head.within(left, &call.metadata))
+    }
+}

@@ -1,0 +1,91 @@
+//! gRPC statuses as errors. What a code means depends on where it comes from:
+//! the transport or the engine, a prediction or a control call.
+
+use std::error::Error as _;
+
+use outrigger_core::ServableId;
+use outrigger_rpc::{CallError, TransportError, status_of_http};
+use tonic::{Code, Status};
+
+use crate::{Error, ReloadError};
+
+/// The failure of a prediction.
+pub(super) fn of_call_error(error: CallError, servable: &ServableId) -> Error {
+    match error {
+        CallError::Transport(error) => Error::Unavailable(error),
+        CallError::Status(status) => of_predict(&status, servable),
+        CallError::NoStatus(status) => of_predict(&status_of_http(status), servable),
+        CallError::Framing(error) => Error::Framing(error),
+        CallError::Deadline => Error::DeadlineExceeded,
+    }
+}
+
+/// The failure that the status of a prediction says.
+fn of_predict(status: &Status, servable: &ServableId) -> Error {
+    if let Some(error) = transport(status) {
+        return Error::Unavailable(error);
+    }
+    match status.code() {
+        // The version is always named, so it is the version that is not there.
+        Code::NotFound => Error::NotServed { servable: servable.clone() },
+        // An answer, so the engine is there: its batching queue is full.
+        Code::Unavailable => Error::EngineOverloaded { message: message(status) },
+        _ => of_call(status),
+    }
+}
+
+/// The failure of a call about one servable.
+pub(super) fn of_metadata(status: &Status, servable: &ServableId) -> Error {
+    match status.code() {
+        Code::NotFound if transport(status).is_none() => {
+            Error::NotServed { servable: servable.clone() }
+        }
+        _ => of_call(status),
+    }
+}
+
+/// The failure of any other call.
+pub(super) fn of_call(status: &Status) -> Error {
+    if let Some(error) = transport(status) {
+        return Error::Unavailable(error);
+    }
+    let message = message(status);
+    match status.code() {
+        Code::Unavailable => Error::NotReady { message },
+        Code::ResourceExhausted => Error::EngineOverloaded { message },
+        Code::DeadlineExceeded => Error::DeadlineExceeded,
+        Code::Cancelled => Error::Cancelled { message },
+        code => Error::Failed { code, message },
+    }
+}
+
+/// The failure of a reload.
+pub(super) fn of_reload(status: &Status) -> ReloadError {
+    match of_call(status) {
+        Error::DeadlineExceeded | Error::Cancelled { .. } => ReloadError::Timeout,
+        Error::Failed { code, message } => ReloadError::Refused { code, message },
+        error => ReloadError::Unavailable(error),
+    }
+}
+
+/// The transport's error, where it is that, and not the engine, that failed.
+fn transport(status: &Status) -> Option<TransportError> {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<TransportError>() {
+            return Some(error.clone());
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn message(status: &Status) -> String {
+    cut(status.message())
+}
+
+/// The engine's words; some models put pages of them there.
+pub(super) fn cut(message: &str) -> String {
+    const MOST: usize = 2048;
+    message.chars().take(MOST).collect()
+}

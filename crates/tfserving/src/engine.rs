@@ -1,0 +1,147 @@
+//! TensorFlow Serving as an engine: the client, the machine that decides, and the task
+//! that runs the machine.
+
+mod bound;
+mod calls;
+mod files;
+pub mod metrics;
+mod reloads;
+mod task;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures::future::BoxFuture;
+use outrigger_core::{Digest, Failure, Interface, ServableId, ServableName, engine::ToEngine};
+use outrigger_run::{self as run, Adopted, Failed, Framework, Location, Run, RunError, Start};
+use outrigger_store::Store;
+use outrigger_trace::Tracer;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
+
+use self::{bound::Bound, files::Files, task::Task};
+use crate::{Client, TENSORFLOW, machine::Policy};
+
+/// The settings of an engine that is a TensorFlow Serving.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Times by which it is probed and reloaded.
+    pub policy: Policy,
+    /// Records reloads as traces.
+    pub tracer: Tracer,
+}
+
+/// A TensorFlow Serving that sees the model store.
+pub struct Engine {
+    client: Arc<Client>,
+    files: Files,
+    settings: Settings,
+    /// Rings when a call fails in a way that hints at a restart.
+    suspect: Arc<Notify>,
+    inbox: mpsc::UnboundedSender<ToEngine>,
+    received: Mutex<Option<mpsc::UnboundedReceiver<ToEngine>>>,
+    inherited: Mutex<Inherited>,
+}
+
+/// The parts of the engine's configuration that an earlier process left.
+#[derive(Debug, Default)]
+struct Inherited {
+    placeholders: BTreeMap<ServableName, ServableId>,
+    versions: BTreeSet<ServableId>,
+}
+
+impl Engine {
+    /// An engine behind `client` that finds its files in `store`.
+    pub fn new(client: Client, store: Store, settings: Settings) -> Self {
+        // At most two messages a version wait, so versions bound the queue.
+        let (inbox, received) = mpsc::unbounded_channel();
+        Self {
+            client: Arc::new(client),
+            files: Files::new(store),
+            settings,
+            suspect: Arc::default(),
+            inbox,
+            received: Mutex::new(Some(received)),
+            inherited: Mutex::default(),
+        }
+    }
+}
+
+impl run::Engine for Engine {
+    fn frameworks(&self) -> &[Framework] {
+        &[TENSORFLOW]
+    }
+
+    fn location(&self) -> Location {
+        Location::Elsewhere
+    }
+
+    /// A version can be adopted that is still published, under a name whose
+    /// placeholder is.
+    fn adopt(&self, loaded: Vec<Adopted>) -> Result<BTreeSet<ServableId>, Failure> {
+        let published = self.files.published()?;
+        let placeholders = files::placeholders(&published);
+        let usable = |it: &Adopted| {
+            let link = outrigger_store::Published { id: it.id.clone(), tree: Some(it.digest) };
+            placeholders.contains_key(&it.id.name) && published.contains(&link)
+        };
+        let versions: BTreeSet<_> = loaded.into_iter().filter(usable).map(|it| it.id).collect();
+        let mut inherited = self.inherited.lock().unwrap_or_else(PoisonError::into_inner);
+        // All placeholders: the engine may know names that have no version left.
+        *inherited = Inherited { placeholders, versions: versions.clone() };
+        Ok(versions)
+    }
+
+    fn publish(
+        &self,
+        id: ServableId,
+        digest: Digest,
+        _: PathBuf,
+    ) -> BoxFuture<'_, Result<(), Failed>> {
+        Box::pin(self.files.publish(id, digest))
+    }
+
+    fn unpublish(&self, id: ServableId) -> BoxFuture<'_, ()> {
+        Box::pin(self.files.unpublish(id))
+    }
+
+    fn unpublish_image(&self, digest: Digest) -> BoxFuture<'_, ()> {
+        Box::pin(self.files.unpublish_image(digest))
+    }
+
+    fn send(&self, message: ToEngine) {
+        // The receiver ends with the engine's task, when the process stops.
+        self.inbox.send(message).ok();
+    }
+
+    fn run(self: Arc<Self>, start: Start) -> BoxFuture<'static, ()> {
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let received = received.expect("an engine is run once");
+        Box::pin(Task::new(self, start).run(received))
+    }
+
+    fn bind(&self, target: run::Target) -> Arc<dyn Run> {
+        Arc::new(Bound::new(Arc::clone(&self.client), target, Arc::clone(&self.suspect)))
+    }
+
+    fn interface<'a>(
+        &'a self,
+        id: &'a ServableId,
+        signature: &'a str,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Interface, RunError>> {
+        Box::pin(async move { Ok(self.client.signature(id, signature, deadline).await?) })
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("client", &self.client).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,47 @@
+//! One version in the engine, as requests run it.
+
+use std::{fmt, sync::Arc};
+
+use futures::{FutureExt as _, future::BoxFuture};
+use outrigger_core::Tensor;
+use outrigger_run::{self as run, Run, RunError};
+use tokio::sync::Notify;
+
+use crate::{Call, Client, Error, Target};
+
+/// Runs one version. A failure that hints at a restart of the engine rings `suspect`,
+/// so that the engine is probed at once.
+pub(super) struct Bound {
+    client: Arc<Client>,
+    target: Arc<Target>,
+    suspect: Arc<Notify>,
+}
+
+impl Bound {
+    pub(super) fn new(client: Arc<Client>, target: run::Target, suspect: Arc<Notify>) -> Self {
+        let run::Target { id, signature, inputs, outputs } = target;
+        Self { client, target: Arc::new(Target::new(id, signature, inputs, outputs)), suspect }
+    }
+}
+
+impl Run for Bound {
+    fn run(&self, call: run::Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
+        let run::Call { inputs, outputs, deadline, headers: metadata } = call;
+        let target = Arc::clone(&self.target);
+        let answer = self.client.predict(Call { target, inputs, outputs, deadline, metadata });
+        answer
+            .map(|result| {
+                if let Err(Error::Unavailable(_) | Error::NotServed { .. }) = result {
+                    self.suspect.notify_one();
+                }
+                result.map_err(RunError::from)
+            })
+            .boxed()
+    }
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("target", &self.target).finish_non_exhaustive()
+    }
+}

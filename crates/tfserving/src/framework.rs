@@ -1,0 +1,35 @@
+//! The framework whose models TensorFlow Serving runs.
+
+use std::{fs::File, io::Read as _, path::Path};
+
+use outrigger_core::{Failure, Interface, Reason};
+use outrigger_run::{Framework, Layout};
+
+use crate::read_interface;
+
+/// The file that holds a model's graph and signatures.
+const FILE: &str = "saved_model.pb";
+/// Bytes which that file may have.
+const MAX_FILE: u64 = 2 << 30;
+
+/// Models of TensorFlow: SavedModels.
+pub const TENSORFLOW: Framework = Framework {
+    name: "tensorflow",
+    layout: Layout {
+        directory: "tensorflow_serving_model/model",
+        file: FILE,
+        max_file: MAX_FILE,
+        versioned: true,
+    },
+    interface,
+};
+
+fn interface(model: &Path, signature: &str) -> Result<Interface, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::new(Reason::ImageInvalid, format!("{FILE} cannot be read: {error}"))
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(model.join(FILE)).map_err(unreadable)?;
+    file.take(MAX_FILE).read_to_end(&mut bytes).map_err(unreadable)?;
+    read_interface(&bytes, signature).map_err(|error| Failure::because(error.reason(), &error))
+}

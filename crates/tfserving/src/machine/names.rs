@@ -1,0 +1,199 @@
+//! Names in the engine: their placeholders and versions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use outrigger_core::{Attempt, Failure, Moment, Outcome, ServableId, ServableName, Version};
+
+use super::{Context, Effect, ServingMachine};
+
+/// A name that is, or is to be, configured.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    pub(super) stage: Stage,
+    pub(super) versions: BTreeMap<Version, Told>,
+    /// The engine knows the name, or may: then it stays configured until the
+    /// engine ends, even without versions. A name that is taken out and comes
+    /// back is a new one to a reload, which then waits for what the old one left
+    /// behind, in the worst case for ever; a placeholder costs next to nothing.
+    pub(super) kept: bool,
+}
+
+/// How far a name has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Stage {
+    /// It needs a placeholder, which is to be put in place then.
+    Bare(Moment),
+    /// Its placeholder is being put in place.
+    Publishing(Attempt, Version),
+    /// The placeholder is in place; the engine may not know the name yet.
+    Published(Version),
+    /// The engine knows the name.
+    Known(Version),
+}
+
+/// What is known, and was told, of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Told {
+    /// The engine has not mentioned it yet.
+    Nothing,
+    /// The engine is at it.
+    Loading,
+    /// Told that it is up.
+    Up,
+    /// Told that it failed.
+    Failed,
+}
+
+/// A version that is being dropped from the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Leaving {
+    /// Nobody waits to hear of a placeholder.
+    pub(super) placeholder: bool,
+    /// The push of the first configuration without it.
+    pub(super) push: Option<Attempt>,
+    /// Since when, after that push was taken, the engine has not mentioned it.
+    pub(super) absent_since: Option<Moment>,
+}
+
+impl Leaving {
+    fn new(placeholder: bool) -> Self {
+        Self { placeholder, push: None, absent_since: None }
+    }
+}
+
+impl Name {
+    fn bare(due: Moment) -> Self {
+        Self { stage: Stage::Bare(due), versions: BTreeMap::new(), kept: false }
+    }
+
+    /// One that an earlier process had configured.
+    pub(super) fn inherited(placeholder: Version) -> Self {
+        Self { stage: Stage::Published(placeholder), versions: BTreeMap::new(), kept: true }
+    }
+
+    /// Its placeholder, once that is in place.
+    pub(super) fn placeholder(&self) -> Option<Version> {
+        match self.stage {
+            Stage::Published(version) | Stage::Known(version) => Some(version),
+            _ => None,
+        }
+    }
+
+    pub(super) fn has(&self, version: Version) -> bool {
+        self.placeholder() == Some(version) || self.versions.contains_key(&version)
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        matches!(self.stage, Stage::Known(_))
+    }
+
+    /// Whether the engine still has to do something for it.
+    pub(super) fn is_pending(&self) -> bool {
+        let pending = |told: &Told| matches!(told, Told::Nothing | Told::Loading);
+        !self.is_known() || self.versions.values().any(pending)
+    }
+
+    /// The versions it should be configured with by now; `None`: not yet at all.
+    pub(super) fn configured(&self) -> Option<BTreeSet<Version>> {
+        let placeholder = self.placeholder()?;
+        let versions = self.versions.keys().copied().filter(|_| self.is_known());
+        Some(versions.chain([placeholder]).collect())
+    }
+}
+
+impl ServingMachine {
+    pub(super) fn add(&mut self, c: &Context<'_>, id: ServableId) -> Outcome {
+        if self.leaving.contains_key(&id) {
+            return Outcome::Unexpected;
+        }
+        let name = self.names.entry(id.name).or_insert_with(|| Name::bare(c.now));
+        if name.has(id.version) {
+            return Outcome::Stale;
+        }
+        name.versions.insert(id.version, Told::Nothing);
+        Outcome::Handled
+    }
+
+    pub(super) fn remove(&mut self, id: ServableId) -> Outcome {
+        let name = self.names.get_mut(&id.name);
+        if name.and_then(|name| name.versions.remove(&id.version)).is_none() {
+            return Outcome::Unexpected;
+        }
+        self.leaving.insert(id, Leaving::new(false));
+        Outcome::Handled
+    }
+
+    pub(super) fn placeholder_published(
+        &mut self,
+        c: &Context<'_>,
+        attempt: Attempt,
+        id: ServableId,
+        result: Result<(), Failure>,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        let name = self.names.get_mut(&id.name);
+        let Some(name) = name.filter(|name| name.stage == Stage::Publishing(attempt, id.version))
+        else {
+            // Nobody wants it any more, and it was never configured.
+            let stray = result.is_ok() && attempt <= self.last_placeholder && !self.mentions(&id);
+            effects.extend(stray.then_some(Effect::Unpublish(id)));
+            return Outcome::late(attempt, self.last_placeholder);
+        };
+        name.stage = match result {
+            Ok(()) => Stage::Published(id.version),
+            Err(failure) => {
+                self.failure = Some(failure);
+                Stage::Bare(c.now + c.policy.backoff.delay(4, c.jitter, None))
+            }
+        };
+        Outcome::Handled
+    }
+
+    /// Whether `id` is configured, was, or is about to be.
+    fn mentions(&self, id: &ServableId) -> bool {
+        self.leaving.contains_key(id)
+            || self.names.get(&id.name).is_some_and(|name| name.has(id.version))
+    }
+
+    /// Brings names in and lets names go.
+    pub(super) fn settle_names(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
+        for name in &self.expected {
+            self.names.entry(name.clone()).or_insert_with(|| Name::bare(c.now));
+        }
+        let (expected, leaving) = (&self.expected, &mut self.leaving);
+        self.names.retain(|servable, name| {
+            let keep = name.kept || !name.versions.is_empty() || expected.contains(servable);
+            if let (false, Some(version)) = (keep, name.placeholder()) {
+                let id = ServableId { name: servable.clone(), version };
+                leaving.insert(id, Leaving::new(true));
+            }
+            keep
+        });
+        for (servable, name) in &mut self.names {
+            if matches!(name.stage, Stage::Bare(due) if due <= c.now) {
+                let (attempt, id) =
+                    (self.last_placeholder.begin(), c.versions.next(servable.clone()));
+                name.stage = Stage::Publishing(attempt, id.version);
+                effects.push(Effect::PublishPlaceholder(attempt, id));
+            }
+        }
+    }
+
+    /// When a placeholder is to be tried again.
+    pub(super) fn names_wake_at(&self) -> Option<Moment> {
+        let due = |name: &Name| match name.stage {
+            Stage::Bare(due) => Some(due),
+            _ => None,
+        };
+        self.names.values().filter_map(due).min()
+    }
+
+    /// Replaces the placeholder of `servable`, which the engine could not load.
+    pub(super) fn replace_placeholder(&mut self, c: &Context<'_>, servable: &ServableName) {
+        let Some(name) = self.names.get_mut(servable) else { return };
+        let Some(version) = name.placeholder() else { return };
+        name.stage = Stage::Bare(c.now + c.policy.backoff.delay(4, c.jitter, None));
+        let id = ServableId { name: servable.clone(), version };
+        self.leaving.insert(id, Leaving::new(true));
+    }
+}

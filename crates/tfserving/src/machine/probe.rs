@@ -1,0 +1,257 @@
+//! What the engine's status says, and what follows from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use outrigger_core::{
+    Attempt, Failure, Moment, Outcome, Reason, ServableId, ServableName, Version,
+};
+
+use super::{
+    Context, Effect, ServingMachine,
+    names::{Stage, Told},
+    reload::Push,
+};
+
+/// A version as the engine sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// The version.
+    pub version: Version,
+    /// Where it is in its life.
+    pub state: EngineState,
+    /// Why it ended, when it did not end well.
+    pub failure: Option<Failure>,
+}
+
+/// Where a version is in its life in the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EngineState {
+    /// A state that is not known here.
+    Unknown,
+    /// Seen, and waiting to be loaded.
+    Start,
+    /// Being loaded, or waiting to be tried again.
+    Loading,
+    /// Serving.
+    Available,
+    /// Being unloaded.
+    Unloading,
+    /// Unloaded, or failed.
+    End,
+}
+
+type Status = BTreeMap<ServableName, Vec<Seen>>;
+
+impl ServingMachine {
+    pub(super) fn probed(
+        &mut self,
+        c: &Context<'_>,
+        attempt: Attempt,
+        result: Result<Status, Failure>,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        if self.probe != Some(attempt) {
+            return Outcome::late(attempt, self.last_probe);
+        }
+        self.probe = None;
+        self.probe_at = c.now + self.probe_interval(c);
+        match result {
+            Err(failure) => self.unreachable(c.now, failure),
+            Ok(status) => {
+                if self.reachable.replace(true) != Some(true) {
+                    self.failure = None;
+                }
+                self.down_since = None;
+                if self.has_restarted(&status) {
+                    self.restarted(effects);
+                } else {
+                    self.learn(c, &status, effects);
+                }
+            }
+        }
+        Outcome::Handled
+    }
+
+    pub(super) fn unreachable(&mut self, now: Moment, failure: Failure) {
+        self.reachable = Some(false);
+        self.down_since.get_or_insert(now);
+        self.failure = Some(failure);
+    }
+
+    /// A name or a version that was there and is unknown now: an engine forgets
+    /// only by ending.
+    fn has_restarted(&self, status: &Status) -> bool {
+        self.names.iter().filter(|(_, name)| name.is_known()).any(|(servable, name)| {
+            let Some(seen) = status.get(servable) else { return false };
+            let up = name.versions.iter().filter(|(_, told)| **told == Told::Up);
+            seen.is_empty()
+                || up.into_iter().any(|(version, _)| seen.iter().all(|it| it.version != *version))
+        })
+    }
+
+    fn restarted(&mut self, effects: &mut Vec<Effect>) {
+        self.restarts += 1;
+        effects.push(Effect::Restarted);
+        for (servable, name) in &mut self.names {
+            name.kept = false;
+            if let Stage::Known(placeholder) = name.stage {
+                name.stage = Stage::Published(placeholder);
+            }
+            for (version, told) in &mut name.versions {
+                let id = ServableId { name: servable.clone(), version: *version };
+                match told {
+                    Told::Failed => continue,
+                    Told::Up => effects.push(Effect::Lost(id)),
+                    Told::Nothing | Told::Loading => {}
+                }
+                *told = Told::Nothing;
+            }
+        }
+        if matches!(self.push, Push::Running(_)) {
+            // It may have reached the new engine: it ends by itself, and until
+            // then what it mentions must stay.
+            self.leaving.values_mut().for_each(|leaving| leaving.push = None);
+        } else {
+            self.push = Push::Idle;
+            for (id, leaving) in std::mem::take(&mut self.leaving) {
+                effects.push(left(id, leaving.placeholder));
+            }
+        }
+        self.push_failures = 0;
+        self.sent = None;
+    }
+
+    fn learn(&mut self, c: &Context<'_>, status: &Status, effects: &mut Vec<Effect>) {
+        for (servable, seen) in status {
+            self.learn_name(c, servable, seen, effects);
+        }
+        self.learn_leaving(c, status, effects);
+        if matches!(self.push, Push::Unanswered(_)) && self.is_done(status) {
+            self.taken(c.now, effects);
+        }
+    }
+
+    fn learn_name(
+        &mut self,
+        c: &Context<'_>,
+        servable: &ServableName,
+        seen: &[Seen],
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(name) = self.names.get_mut(servable) else { return };
+        for (version, told) in &mut name.versions {
+            let Some(seen) = seen.iter().find(|it| it.version == *version) else { continue };
+            let id = ServableId { name: servable.clone(), version: *version };
+            match (seen.state, *told) {
+                (_, Told::Failed) | (EngineState::Available, Told::Up) => {}
+                (EngineState::Available, _) => {
+                    *told = Told::Up;
+                    effects.push(Effect::Up(id));
+                }
+                (EngineState::End, _) => {
+                    *told = Told::Failed;
+                    let failure = seen.failure.clone().unwrap_or_else(unloaded);
+                    effects.push(Effect::Failed(id, failure));
+                }
+                (_, Told::Nothing) => *told = Told::Loading,
+                (_, Told::Loading | Told::Up) => {}
+            }
+        }
+        let sent = self.sent.as_ref().is_some_and(|sent| sent.set.contains_key(servable));
+        name.kept = sent || !seen.is_empty();
+        let Stage::Published(placeholder) = name.stage else { return };
+        let own = |it: &&Seen| name.has(it.version);
+        if seen.iter().filter(own).any(|it| it.state == EngineState::Available) {
+            name.stage = Stage::Known(placeholder);
+        } else if seen.iter().any(|it| it.version == placeholder && it.state == EngineState::End) {
+            self.replace_placeholder(c, servable);
+        }
+    }
+
+    fn learn_leaving(&mut self, c: &Context<'_>, status: &Status, effects: &mut Vec<Effect>) {
+        let mut gone = Vec::new();
+        let taken: BTreeSet<_> = self
+            .leaving
+            .iter()
+            .filter(|(_, leaving)| self.was_taken(leaving.push))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for (id, leaving) in &mut self.leaving {
+            let Some(seen) = status.get(&id.name).filter(|_| taken.contains(id)) else { continue };
+            match seen.iter().find(|it| it.version == id.version).map(|it| it.state) {
+                Some(EngineState::End) => gone.push(id.clone()),
+                Some(_) => leaving.absent_since = None,
+                None => {
+                    let since = *leaving.absent_since.get_or_insert(c.now);
+                    if c.now.since(since) >= c.policy.absent_grace {
+                        gone.push(id.clone());
+                    }
+                }
+            }
+        }
+        for id in gone {
+            if let Some(leaving) = self.leaving.remove(&id) {
+                effects.push(left(id, leaving.placeholder));
+            }
+        }
+    }
+
+    /// Whether the engine shows that it has done all that was sent last.
+    fn is_done(&self, status: &Status) -> bool {
+        let Some(sent) = &self.sent else { return true };
+        let state = |name: &ServableName, version: Version| {
+            let seen = status.get(name)?;
+            seen.iter().find(|it| it.version == version).map(|it| it.state)
+        };
+        let ended = |state| matches!(state, EngineState::Available | EngineState::End);
+        let arrived = sent.set.iter().all(|(name, versions)| {
+            let states: Vec<_> = versions.iter().map(|version| state(name, *version)).collect();
+            states.iter().all(Option::is_some) && states.into_iter().flatten().any(ended)
+        });
+        let mut gone = self.leaving.iter().filter(|(_, it)| it.push == Some(sent.push));
+        arrived
+            && gone.all(|(id, _)| {
+                matches!(
+                    state(&id.name, id.version),
+                    None | Some(EngineState::Unloading | EngineState::End)
+                )
+            })
+    }
+
+    /// Asks soon, but not with every request that fails.
+    pub(super) fn suspect(&mut self, c: &Context<'_>) {
+        let earliest = self.probed_at.map_or(c.now, |at| at + c.policy.busy_probe);
+        self.probe_at = self.probe_at.min(earliest.max(c.now));
+    }
+
+    fn probe_interval(&self, c: &Context<'_>) -> std::time::Duration {
+        let long_down = self.down_since.is_some_and(|at| c.now.since(at) >= c.policy.patience);
+        if self.is_busy() && !long_down { c.policy.busy_probe } else { c.policy.steady_probe }
+    }
+
+    /// Asks the engine if that is due.
+    pub(super) fn settle_probe(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
+        if self.probe.is_some() {
+            return;
+        }
+        self.probe_at = self.probe_at.min(c.now + self.probe_interval(c));
+        if self.probe_at > c.now {
+            return;
+        }
+        let attempt = self.last_probe.begin();
+        self.probe = Some(attempt);
+        self.probed_at = Some(c.now);
+        let names = self.names.iter().filter(|(_, name)| name.placeholder().is_some());
+        let leaving = self.leaving.keys().map(|id| id.name.clone());
+        let names = names.map(|(servable, _)| servable.clone()).chain(leaving).collect();
+        effects.push(Effect::Probe(attempt, names));
+    }
+}
+
+fn left(id: ServableId, placeholder: bool) -> Effect {
+    if placeholder { Effect::Unpublish(id) } else { Effect::Gone(id) }
+}
+
+fn unloaded() -> Failure {
+    Failure::new(Reason::EngineFailed, "the engine unloaded it without being told to")
+}

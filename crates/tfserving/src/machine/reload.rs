@@ -1,0 +1,149 @@
+//! When the configuration is sent, and what becomes of it.
+
+use outrigger_core::{Attempt, Failure, Moment, Outcome};
+
+use super::{Context, Effect, Policy, Sent, ServingMachine, names::Told};
+
+/// What goes on about the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Push {
+    /// Nothing.
+    Idle,
+    /// A reload is on its way. Ends by `Pushed`, or a restart.
+    Running(Attempt),
+    /// A reload got no answer: the engine may be working on it still. Ends when
+    /// the engine shows that it is done, by a restart, or then.
+    Unanswered(Moment),
+    /// The engine refused; again then.
+    Backoff(Moment),
+}
+
+/// How a reload ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum PushOutcome {
+    /// The engine took the configuration; perhaps a model failed.
+    Taken(Option<Failure>),
+    /// The engine did not take the configuration.
+    Refused(Failure),
+    /// No answer in time: the engine may be working on it.
+    TimedOut,
+    /// The connection broke, or there was none.
+    Lost(Failure),
+}
+
+impl ServingMachine {
+    pub(super) fn pushed(
+        &mut self,
+        c: &Context<'_>,
+        attempt: Attempt,
+        outcome: PushOutcome,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        if self.push != Push::Running(attempt) {
+            return Outcome::late(attempt, self.last_push);
+        }
+        match outcome {
+            PushOutcome::Taken(failure) => {
+                self.failure = failure;
+                self.taken(c.now, effects);
+            }
+            PushOutcome::Refused(failure) => {
+                self.push_failures += 1;
+                let delay = c.policy.backoff.delay(self.push_failures, c.jitter, None);
+                self.failure = Some(failure);
+                self.not_taken();
+                self.push = Push::Backoff(c.now + delay);
+            }
+            PushOutcome::TimedOut => {
+                self.push = Push::Unanswered(c.now + c.policy.reload_limit);
+            }
+            PushOutcome::Lost(failure) => {
+                self.push_failures += 1;
+                let delay = c.policy.backoff.delay(self.push_failures, c.jitter, None);
+                self.unreachable(c.now, failure);
+                self.push = Push::Unanswered(c.now + delay.max(c.policy.absent_grace));
+            }
+        }
+        self.probe_at = self.probe_at.min(c.now);
+        Outcome::Handled
+    }
+
+    /// The engine is done with what was sent last.
+    pub(super) fn taken(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+        self.push = Push::Idle;
+        self.push_failures = 0;
+        if let Some(sent) = &mut self.sent {
+            sent.taken_at = Some(now);
+        }
+        if !std::mem::replace(&mut self.settled, true) {
+            effects.push(Effect::Settled);
+        }
+    }
+
+    /// What was sent last is not, or not for certain, what the engine has.
+    pub(super) fn not_taken(&mut self) {
+        let Some(sent) = self.sent.take() else { return };
+        for leaving in self.leaving.values_mut().filter(|it| it.push == Some(sent.push)) {
+            leaving.push = None;
+        }
+    }
+
+    /// Whether the engine took the configuration of `push`.
+    pub(super) fn was_taken(&self, push: Option<Attempt>) -> bool {
+        match (push, &self.sent) {
+            (None, _) => false,
+            (Some(push), Some(sent)) if sent.push == push => sent.taken_at.is_some(),
+            // Only one at a time, and `not_taken` takes back the ones that failed.
+            _ => true,
+        }
+    }
+
+    /// Sends the configuration if that is due.
+    pub(super) fn settle_push(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
+        match self.push {
+            Push::Running(_) => return,
+            Push::Unanswered(until) | Push::Backoff(until) if c.now < until => return,
+            Push::Unanswered(_) => self.not_taken(),
+            Push::Backoff(_) | Push::Idle => {}
+        }
+        self.push = Push::Idle;
+        let set = self.target();
+        let current = self.sent.as_ref().is_some_and(|sent| sent.set == set);
+        if self.reachable != Some(true) || (current && !self.is_stuck(c)) {
+            return;
+        }
+        let push = self.last_push.begin();
+        for leaving in self.leaving.values_mut().filter(|leaving| leaving.push.is_none()) {
+            leaving.push = Some(push);
+        }
+        for (servable, name) in &mut self.names {
+            name.kept |= set.contains_key(servable);
+        }
+        self.sent = Some(Sent { set: set.clone(), push, taken_at: None });
+        self.push = Push::Running(push);
+        effects.push(Effect::Push(push, set));
+    }
+
+    /// Whether the engine took the configuration long ago and has not mentioned
+    /// something in it.
+    fn is_stuck(&self, c: &Context<'_>) -> bool {
+        let taken_at = self.sent.as_ref().and_then(|sent| sent.taken_at);
+        taken_at.is_some_and(|at| c.now.since(at) >= c.policy.stuck_after) && self.is_ignored()
+    }
+
+    /// Whether something configured has not been mentioned by the engine.
+    fn is_ignored(&self) -> bool {
+        self.names.values().any(|name| {
+            name.placeholder().is_some()
+                && (!name.is_known() || name.versions.values().any(|told| *told == Told::Nothing))
+        })
+    }
+
+    pub(super) fn push_wakes_at(&self, policy: &Policy) -> Option<Moment> {
+        match (&self.push, self.sent.as_ref().and_then(|sent| sent.taken_at)) {
+            (Push::Unanswered(until) | Push::Backoff(until), _) => Some(*until),
+            (Push::Idle, Some(at)) if self.is_ignored() => Some(at + policy.stuck_after),
+            _ => None,
+        }
+    }
+}

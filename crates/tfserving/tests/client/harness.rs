@@ -1,0 +1,119 @@
+//! An engine, a client of it, and a directory with models.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use outrigger_core::{ServableId, ServableName, Tensor, Version};
+use outrigger_testkit::{
+    engine::{FakeEngine, floats},
+    saved_model::Linear,
+};
+use outrigger_tfserving::{Call, Client, Config, ServedModel, ServingConfig, Target};
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+pub(crate) struct Harness {
+    pub(crate) engine: FakeEngine,
+    pub(crate) client: Arc<Client>,
+    pub(crate) dir: TempDir,
+}
+
+impl Harness {
+    pub(crate) fn tcp(configure: impl FnOnce(&mut Config)) -> Self {
+        Self::of(FakeEngine::tcp().expect("listens"), configure)
+    }
+
+    pub(crate) fn unix(configure: impl FnOnce(&mut Config)) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = FakeEngine::unix(&dir.path().join("engine.sock")).expect("listens");
+        Self { dir, ..Self::of(engine, configure) }
+    }
+
+    /// One of each kind.
+    pub(crate) fn both() -> [Self; 2] {
+        [Self::tcp(|_| {}), Self::unix(|_| {})]
+    }
+
+    fn of(engine: FakeEngine, configure: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config::new(engine.endpoint());
+        // Only a test that waits for an end in error gets there.
+        config.status_timeout = Duration::from_secs(60);
+        config.reload_timeout = Duration::from_secs(60);
+        configure(&mut config);
+        let client = Arc::new(Client::connect(config).expect("a valid configuration"));
+        Self { engine, client, dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    /// Writes a model's version.
+    pub(crate) fn publish(&self, id: &ServableId) {
+        let path = self.dir.path().join(id.name.as_str()).join(id.version.to_string());
+        linear().model().write(&path).expect("written");
+    }
+
+    /// The configuration of these versions.
+    pub(crate) fn config(&self, ids: &[ServableId]) -> ServingConfig {
+        let mut models = BTreeMap::<_, ServedModel>::new();
+        for id in ids {
+            let base_path = self.dir.path().join(id.name.as_str());
+            let model = models
+                .entry(id.name.clone())
+                .or_insert_with(|| ServedModel { base_path, versions: Default::default() });
+            model.versions.insert(id.version);
+        }
+        ServingConfig { models }
+    }
+
+    /// Publishes versions and waits until they serve.
+    pub(crate) async fn serve(&self, ids: &[ServableId]) {
+        ids.iter().for_each(|id| self.publish(id));
+        self.client.reload(self.config(ids)).await.expect("applied");
+        for id in ids {
+            let version = id.version.0;
+            self.engine.until(|_| self.engine.available(id.name.as_str()).contains(&version)).await;
+        }
+    }
+
+    /// Asserts that nothing was done to the engine that it does not stand.
+    pub(crate) fn assert_no_violations(&self) {
+        assert_eq!(self.engine.violations(), []);
+    }
+}
+
+pub(crate) fn linear() -> Linear {
+    Linear { user: vec![1.0], treatment: vec![1.0, 1.0], bias: 0.0 }
+}
+
+pub(crate) fn id(name: &str, version: i64) -> ServableId {
+    let name = ServableName::of(&name.parse().expect("a valid name"));
+    ServableId { name, version: Version(version) }
+}
+
+pub(crate) fn within(limit: Duration) -> Instant {
+    Instant::now() + limit
+}
+
+/// Long enough for any machine.
+pub(crate) fn patient() -> Instant {
+    within(Duration::from_secs(60))
+}
+
+/// A call of [`linear`] for one user.
+pub(crate) fn call(id: &ServableId, treatments: &[[f32; 2]], deadline: Instant) -> Call {
+    let count = treatments.len() as i64;
+    Call {
+        target: Arc::new(Target::new(id.clone(), "serving_default", [], [])),
+        inputs: vec![
+            floats("user", &[1, 1], [1.0]),
+            floats("treatment", &[1, count, 2], treatments.as_flattened().iter().copied()),
+            counts(count as i32),
+        ],
+        outputs: vec!["scores".into()],
+        deadline,
+        metadata: Default::default(),
+    }
+}
+
+fn counts(count: i32) -> Tensor {
+    let content = outrigger_core::Content::Bytes(count.to_le_bytes().to_vec().into());
+    let dtype = outrigger_core::DType::Int32;
+    Tensor { name: "treatment_counts".into(), dtype, shape: vec![1], content }
+}

@@ -1,0 +1,115 @@
+//! An engine that does on its connections what HTTP/2 servers seldom do.
+
+use std::{fmt::Debug, pin::pin};
+
+use futures::future::{Either, join, join_all, select};
+use outrigger_testkit::http2::{Frame, Peer};
+use outrigger_tfserving::{Client, Config, Error};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::frames::{framed, one, scores};
+
+/// Where connections come in.
+struct Engine(TcpListener);
+
+impl Engine {
+    async fn start() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").await.expect("listens"))
+    }
+
+    /// A client of it with one connection, and `max_in_flight` calls on it.
+    fn client(&self, max_in_flight: usize) -> Client {
+        let address = self.0.local_addr().expect("an address").to_string();
+        let config = Config { connections: 1, max_in_flight, ..Config::new(address) };
+        Client::connect(config).expect("valid")
+    }
+
+    /// The next connection.
+    async fn connection(&self) -> Peer<TcpStream> {
+        let (stream, _) = self.0.accept().await.expect("accepts");
+        Peer::server(stream).await.expect("a client")
+    }
+}
+
+/// The streams of the next `count` frames that are `wanted`.
+async fn streams(
+    connection: &mut Peer<TcpStream>,
+    count: usize,
+    wanted: fn(&Frame) -> bool,
+) -> Vec<u32> {
+    let mut streams = Vec::new();
+    while streams.len() < count {
+        let frame = connection.next().await.expect("the connection stays");
+        streams.extend(wanted(&frame).then(|| frame.stream()));
+    }
+    streams
+}
+
+/// Answers with [`scores`].
+async fn answer(connection: &mut Peer<TcpStream>, stream: u32) {
+    let answer = [Frame::success(stream), Frame::body(stream, framed().to_vec())];
+    connection.send(&answer).await.expect("the connection stays");
+}
+
+/// What `engine` gives while nobody has answered `calls`.
+async fn beside<T>(
+    calls: impl Future<Output: Debug> + Unpin,
+    engine: impl Future<Output = T>,
+) -> T {
+    match select(calls, pin!(engine)).await {
+        Either::Left((result, _)) => panic!("nobody has answered: {result:?}"),
+        Either::Right((given, _)) => given,
+    }
+}
+
+#[tokio::test]
+async fn answers_to_calls_given_up_may_come_late() {
+    // More than h2 has patience for.
+    const LATE: usize = 1500;
+    let engine = Engine::start().await;
+    let client = engine.client(LATE + 1);
+    let mut kept = Box::pin(client.predict(one()));
+    let (mut connection, first) = beside(&mut kept, async {
+        let mut connection = engine.connection().await;
+        let first = streams(&mut connection, 1, Frame::is_head).await;
+        (connection, first)
+    })
+    .await;
+    let calls = join_all((0..LATE).map(|_| client.predict(one())));
+    beside(join(&mut kept, calls), streams(&mut connection, LATE, Frame::is_head)).await;
+    for stream in streams(&mut connection, LATE, Frame::is_cancel).await {
+        answer(&mut connection, stream).await;
+    }
+    answer(&mut connection, first[0]).await;
+    assert_eq!(kept.await.expect("answered"), [scores()]);
+}
+
+#[tokio::test]
+async fn a_call_beyond_an_engines_farewell_is_made_again() {
+    let engine = Engine::start().await;
+    let client = engine.client(1);
+    let answered = async {
+        let mut connection = engine.connection().await;
+        streams(&mut connection, 1, Frame::is_head).await;
+        connection.send(&[Frame::farewell(0)]).await.expect("the connection stays");
+        let mut connection = engine.connection().await;
+        let again = streams(&mut connection, 1, Frame::is_head).await;
+        answer(&mut connection, again[0]).await;
+        Ok(connection)
+    };
+    let (result, _open) = tokio::try_join!(client.predict(one()), answered).expect("answered");
+    assert_eq!(result, [scores()]);
+}
+
+#[tokio::test]
+async fn a_call_that_an_engines_farewell_includes_is_not_made_again() {
+    let engine = Engine::start().await;
+    let client = engine.client(1);
+    let (result, ()) = tokio::join!(client.predict(one()), async {
+        let mut connection = engine.connection().await;
+        let begun = streams(&mut connection, 1, Frame::is_head).await;
+        connection.send(&[Frame::farewell(begun[0])]).await.expect("the connection stays");
+    });
+    let error = result.expect_err("it may have been worked on");
+    assert!(matches!(error, Error::Unavailable(_)), "{error}");
+}

@@ -1,0 +1,591 @@
+//! A world for the fleet: registry, disk, engine and requests.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use outrigger_core::{
+    Attempt, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy, Reason,
+    Selector, ServableId, Tag, Version, Versions,
+    engine::{Condition, FromEngine, ToEngine},
+    fleet::{Answer, Effect, Event, Fleet, TagKey},
+    invariants,
+    model::{self, Fault},
+    tags,
+};
+use outrigger_tfserving::machine::{
+    self, EngineState, PushOutcome, Seen, ServingMachine, ServingSet,
+};
+
+/// Something that happens.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    AskTag(u8),
+    AskDigest(u8, u8),
+    Load(u8),
+    Unload(u8, bool),
+    MoveTag(u8, u8),
+    Complete(u8),
+    Fail(u8),
+    Repeat(u8),
+    /// Messages between the machines arrive.
+    Deliver,
+    EngineWorks,
+    LoadFails(u8),
+    EngineRestarts,
+    EngineDies,
+    ReloadHangs,
+    Lease(u8),
+    Release(u8),
+    Evict(u8),
+    /// Tenths of a second.
+    Pass(u16),
+}
+
+/// Work that the fleet wants done and that has not ended.
+#[derive(Debug, Clone)]
+enum Job {
+    Resolve(TagKey, Attempt),
+    Pull(ModelKey, Attempt),
+    Prepare(ModelKey, Attempt),
+    Publish(ModelKey, Attempt, ServableId),
+    Check(ModelKey, Attempt),
+    Delete(ModelKey, Attempt),
+    Placeholder(Attempt, ServableId),
+    Probe(Attempt, BTreeSet<outrigger_core::ServableName>),
+}
+
+/// An event of either machine.
+#[derive(Debug, Clone)]
+enum Past {
+    Fleet(Event),
+    Engine(machine::Event),
+}
+
+/// A reload that the engine has got.
+#[derive(Debug, Clone)]
+struct Reload {
+    attempt: Attempt,
+    set: ServingSet,
+    taken: bool,
+    hangs: bool,
+    answered: bool,
+}
+
+#[derive(Debug, Default)]
+struct Engine {
+    up: bool,
+    config: ServingSet,
+    states: BTreeMap<ServableId, EngineState>,
+}
+
+pub(crate) struct World {
+    now: Moment,
+    fleet: Fleet,
+    machine: ServingMachine,
+    versions: Versions,
+    /// Messages that have not arrived yet.
+    to_engine: VecDeque<ToEngine>,
+    from_engine: VecDeque<FromEngine>,
+    condition: Condition,
+    ticked_at: Moment,
+    tags: BTreeMap<u8, u8>,
+    jobs: Vec<Job>,
+    past: Vec<Past>,
+    engine: Engine,
+    reload: Option<Reload>,
+    trees: BTreeSet<Digest>,
+    links: BTreeSet<ServableId>,
+    used: BTreeSet<ServableId>,
+    /// Routes by model: whether it is still published, and its leases.
+    routes: BTreeMap<ModelKey, (u64, bool, usize)>,
+}
+
+fn name(index: u8) -> ModelName {
+    ["a", "b", "c"][usize::from(index % 3)].parse().expect("valid")
+}
+
+fn digest(index: u8) -> Digest {
+    Digest::of(&[index % 4])
+}
+
+fn tag_key(index: u8) -> TagKey {
+    TagKey { name: name(index), tag: tag() }
+}
+
+fn tag() -> Tag {
+    "latest".parse().expect("valid")
+}
+
+fn down() -> Failure {
+    Failure::new(Reason::EngineUnavailable, "down")
+}
+
+fn policy() -> Policy {
+    Policy {
+        idle_ttl: Duration::from_secs(60),
+        retain: Duration::from_secs(600),
+        ..Policy::default()
+    }
+}
+
+fn machine_policy() -> machine::Policy {
+    machine::Policy { reload_limit: Duration::from_secs(120), ..Default::default() }
+}
+
+fn engine_id() -> EngineId {
+    EngineId::default()
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let now = Moment::at(Duration::from_secs(1));
+        let versions = Versions::after(Version(1000));
+        let mut fleet = Fleet::new(policy(), versions.clone(), [engine_id()]);
+        fleet.follow(tag_key(0), now);
+        let mut world = Self {
+            now,
+            fleet,
+            machine: ServingMachine::new(now),
+            versions,
+            to_engine: VecDeque::new(),
+            from_engine: VecDeque::new(),
+            condition: Condition::default(),
+            ticked_at: Moment::default(),
+            tags: BTreeMap::from([(0, 0), (1, 1), (2, 2)]),
+            jobs: Vec::new(),
+            past: Vec::new(),
+            engine: Engine { up: true, ..Engine::default() },
+            reload: None,
+            trees: BTreeSet::new(),
+            links: BTreeSet::new(),
+            used: BTreeSet::new(),
+            routes: BTreeMap::new(),
+        };
+        world.handle(Event::Tick);
+        world.handle_engine(machine::Event::Tick);
+        world
+    }
+
+    pub(crate) fn step(&mut self, step: Step) {
+        match step {
+            Step::AskTag(i) => self.handle(Event::Ask(name(i), Selector::Tag(tag()))),
+            Step::AskDigest(i, d) => {
+                self.handle(Event::Ask(name(i), Selector::Digest(digest(d))));
+            }
+            Step::Load(i) => self.handle(Event::Load(name(i), Selector::Tag(tag()))),
+            Step::Unload(i, delete) => {
+                let selector = Selector::Tag(tag());
+                self.handle(Event::Unload { name: name(i), selector, delete });
+            }
+            Step::MoveTag(i, d) => drop(self.tags.insert(i, d)),
+            Step::Complete(n) => self.complete(n, true),
+            Step::Fail(n) => self.complete(n, false),
+            Step::Repeat(n) => self.repeat(n),
+            Step::Deliver => self.deliver(),
+            Step::EngineWorks => self.engine_works(None),
+            Step::LoadFails(n) => self.engine_works(Some(n)),
+            Step::EngineRestarts => self.engine_restarts(),
+            Step::EngineDies => self.engine_dies(),
+            Step::ReloadHangs => self.reload.iter_mut().for_each(|reload| reload.hangs = true),
+            Step::Lease(i) => self.lease(i),
+            Step::Release(n) => self.release(n),
+            Step::Evict(n) => self.evict(n),
+            Step::Pass(tenths) => self.pass(Duration::from_millis(u64::from(tenths) * 100)),
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        if self.past.len() < 500 {
+            self.past.push(Past::Fleet(event.clone()));
+        }
+        let effects = self.fleet.handle(self.now, 0.5, event);
+        effects.into_iter().for_each(|effect| self.carry_out(effect));
+        assert_eq!(self.fleet.counts().unexpected, 0);
+        self.check();
+    }
+
+    fn handle_engine(&mut self, event: machine::Event) {
+        if self.past.len() < 500 {
+            self.past.push(Past::Engine(event.clone()));
+        }
+        let (policy, versions) = (machine_policy(), self.versions.clone());
+        let context =
+            machine::Context { now: self.now, jitter: 0.5, policy: &policy, versions: &versions };
+        let (effects, outcome) = self.machine.handle(&context, event);
+        assert_ne!(outcome, Outcome::Unexpected);
+        effects.into_iter().for_each(|effect| self.carry_out_engine(effect));
+        self.check();
+    }
+
+    fn check(&self) {
+        let checked = invariants::check_engine(&self.fleet, &engine_id(), &self.machine);
+        assert_eq!(checked, Ok(()));
+    }
+
+    /// Hands over all messages between the machines, and those that follow.
+    fn deliver(&mut self) {
+        loop {
+            if let Some(message) = self.to_engine.pop_front() {
+                self.handle_engine(match message {
+                    ToEngine::Add(id) => machine::Event::Add(id),
+                    ToEngine::Remove(id) => machine::Event::Remove(id),
+                    ToEngine::Expect(names) => machine::Event::Expect(names),
+                });
+            } else if let Some(message) = self.from_engine.pop_front() {
+                self.handle(Event::Engine(engine_id(), message));
+            } else if self.machine.condition() != self.condition {
+                self.condition = self.machine.condition();
+                self.handle(Event::Condition(engine_id(), self.condition.clone()));
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Resolve(key, attempt) => self.jobs.push(Job::Resolve(key, attempt)),
+            Effect::Switched(..) | Effect::LoadFailed(..) => {}
+            Effect::Model(key, effect) => self.carry_out_model(key, effect),
+            Effect::Engine(_, message) => self.to_engine.push_back(message),
+        }
+    }
+
+    fn carry_out_model(&mut self, key: ModelKey, effect: model::Effect) {
+        use model::Effect as E;
+        match effect {
+            E::Pull(attempt) => self.jobs.push(Job::Pull(key, attempt)),
+            E::CancelPull(attempt) => {
+                let cancelled =
+                    |job: &Job| matches!(job, Job::Pull(k, a) if *k == key && *a == attempt);
+                self.jobs.retain(|job| !cancelled(job));
+            }
+            E::Prepare(attempt) => self.jobs.push(Job::Prepare(key, attempt)),
+            E::Publish(attempt, id) => {
+                assert!(self.used.insert(id.clone()), "{id} is used twice");
+                self.jobs.push(Job::Publish(key, attempt, id));
+            }
+            E::Unpublish(id) => self.unlink(&id),
+            E::Check(attempt, _) => self.jobs.push(Job::Check(key, attempt)),
+            E::Route(id, route) => {
+                assert!(self.links.contains(&id));
+                let leases = match self.routes.get(&key) {
+                    // Leases of the route before are of the same servable.
+                    Some((_, _, leases)) if *leases > 0 => *leases,
+                    _ => 0,
+                };
+                self.routes.insert(key, (route, true, leases));
+            }
+            E::Withdraw(route) => {
+                let entry = self.routes.get_mut(&key).expect("it was routed");
+                assert_eq!((entry.0, entry.1), (route, true));
+                entry.1 = false;
+                self.drain(&key);
+            }
+            E::Delete(attempt) => {
+                assert!(!self.routes.contains_key(&key), "{key} is deleted in use");
+                self.jobs.push(Job::Delete(key, attempt));
+            }
+            E::Add(_) | E::Remove(_) => panic!("not for the world"),
+        }
+    }
+
+    fn carry_out_engine(&mut self, effect: machine::Effect) {
+        use machine::Effect as E;
+        match effect {
+            E::PublishPlaceholder(attempt, id) => {
+                assert!(self.used.insert(id.clone()), "{id} is used twice");
+                self.jobs.push(Job::Placeholder(attempt, id));
+            }
+            E::Unpublish(id) => self.unlink(&id),
+            E::Push(attempt, set) => {
+                if let Some(before) = &self.reload {
+                    assert!(before.answered, "two reloads on their way");
+                }
+                for id in ids(&set) {
+                    assert!(self.links.contains(&id), "{id} is pushed and not published");
+                }
+                let reload = Reload { attempt, set, taken: false, hangs: false, answered: false };
+                self.reload = Some(reload);
+            }
+            E::Probe(attempt, names) => self.jobs.push(Job::Probe(attempt, names)),
+            E::Restarted | E::Settled => {}
+            E::Up(id) => self.from_engine.push_back(FromEngine::Up(id)),
+            E::Failed(id, failure) => self.from_engine.push_back(FromEngine::Failed(id, failure)),
+            E::Lost(id) => self.from_engine.push_back(FromEngine::Lost(id)),
+            E::Gone(id) => self.from_engine.push_back(FromEngine::Gone(id)),
+        }
+    }
+
+    fn unlink(&mut self, id: &ServableId) {
+        let configured = self.engine.config.get(&id.name);
+        let configured = configured.is_some_and(|versions| versions.contains(&id.version));
+        assert!(!configured, "{id} is configured and loses its files");
+        self.links.remove(id);
+    }
+
+    fn complete(&mut self, n: u8, well: bool) {
+        if self.jobs.is_empty() {
+            return self.answer_reload(well);
+        }
+        let index = usize::from(n) % self.jobs.len();
+        let job = self.jobs.remove(index);
+        match self.outcome(job, well) {
+            Past::Fleet(event) => self.handle(event),
+            Past::Engine(event) => self.handle_engine(event),
+        }
+    }
+
+    fn outcome(&mut self, job: Job, well: bool) -> Past {
+        let failure = || Failure::new(Reason::RegistryUnavailable, "not now");
+        let result = |well: bool| if well { Ok(()) } else { Err(Fault::Failed(failure())) };
+        let on = |key: ModelKey, event| Past::Fleet(Event::Model(key, event));
+        match job {
+            Job::Resolve(key, attempt) => {
+                let index = ["a", "b", "c"].iter().position(|text| *text == key.name.as_str());
+                let index = u8::try_from(index.expect("one of them")).expect("small");
+                let found = digest(self.tags[&index]);
+                let result = if well { Ok(found) } else { Err(failure()) };
+                Past::Fleet(Event::Tag(key, tags::Event::Resolved(attempt, result)))
+            }
+            Job::Pull(key, attempt) => {
+                self.trees.extend(well.then_some(key.digest));
+                on(key, model::Event::Pulled(attempt, result(well)))
+            }
+            Job::Prepare(key, attempt) => {
+                let there = self.trees.contains(&key.digest);
+                let result = if there { result(well) } else { Err(Fault::FilesMissing) };
+                on(key, model::Event::Prepared(attempt, result.map(|()| engine_id())))
+            }
+            Job::Publish(key, attempt, id) => {
+                let there = self.trees.contains(&key.digest);
+                let result = if there { result(well) } else { Err(Fault::FilesMissing) };
+                self.links.extend(result.is_ok().then_some(id));
+                on(key, model::Event::Published(attempt, result))
+            }
+            Job::Check(key, attempt) => {
+                let result = if well { Ok(()) } else { Err(down()) };
+                on(key, model::Event::Checked(attempt, result))
+            }
+            Job::Delete(key, attempt) => {
+                self.trees.remove(&key.digest);
+                on(key, model::Event::Deleted(attempt))
+            }
+            Job::Placeholder(attempt, id) => {
+                self.links.extend(well.then(|| id.clone()));
+                let result = if well { Ok(()) } else { Err(failure()) };
+                Past::Engine(machine::Event::PlaceholderPublished(attempt, id, result))
+            }
+            Job::Probe(attempt, names) => {
+                let answer = names.into_iter().map(|name| {
+                    let seen = self.engine.seen(&name);
+                    (name, seen)
+                });
+                let result =
+                    if well && self.engine.up { Ok(answer.collect()) } else { Err(down()) };
+                Past::Engine(machine::Event::Probed(attempt, result))
+            }
+        }
+    }
+
+    fn repeat(&mut self, n: u8) {
+        if self.past.is_empty() {
+            return;
+        }
+        // Completions are repeated; their truth may have passed.
+        match self.past[usize::from(n) % self.past.len()].clone() {
+            Past::Fleet(Event::Model(_, model::Event::Drained(_))) => {}
+            Past::Fleet(event @ (Event::Model(..) | Event::Tag(..) | Event::Engine(..))) => {
+                self.handle(event);
+            }
+            Past::Engine(event) if is_completion(&event) => self.handle_engine(event),
+            Past::Fleet(_) | Past::Engine(_) => {}
+        }
+    }
+
+    fn answer_reload(&mut self, well: bool) {
+        let Some(reload) = self.reload.as_mut().filter(|reload| !reload.answered) else { return };
+        let outcome = match (reload.hangs, self.engine.up, reload.taken) {
+            (_, false, _) => PushOutcome::Lost(down()),
+            (true, true, _) => PushOutcome::TimedOut,
+            (false, true, false) if !well => PushOutcome::Refused(down()),
+            _ => PushOutcome::Taken(None),
+        };
+        if outcome == PushOutcome::Taken(None) {
+            self.engine.config = reload.set.clone();
+            reload.taken = true;
+        }
+        if !matches!(outcome, PushOutcome::TimedOut) {
+            reload.hangs = false;
+        }
+        reload.answered = true;
+        let event = machine::Event::Pushed(reload.attempt, outcome);
+        self.handle_engine(event);
+    }
+
+    /// The engine gets one step further with everything.
+    fn engine_works(&mut self, fails: Option<u8>) {
+        if !self.engine.up {
+            self.engine.up = true;
+            return;
+        }
+        if let Some(reload) = self.reload.as_mut().filter(|it| it.hangs && !it.taken) {
+            self.engine.config = reload.set.clone();
+            reload.taken = true;
+        }
+        let wanted: BTreeSet<_> = ids(&self.engine.config).collect();
+        for id in &wanted {
+            assert!(self.links.contains(id), "{id} is configured and has no files");
+            self.engine.states.entry(id.clone()).or_insert(EngineState::Start);
+        }
+        for (i, (id, state)) in self.engine.states.iter_mut().enumerate() {
+            *state = match (*state, wanted.contains(id)) {
+                (EngineState::Start, _) => EngineState::Loading,
+                (EngineState::Loading, _) if fails.is_some_and(|n| usize::from(n % 4) == i) => {
+                    EngineState::End
+                }
+                (EngineState::Loading, _) => EngineState::Available,
+                (EngineState::Available, false) => {
+                    let leased =
+                        |(_, published, leases): &(u64, bool, usize)| *published || *leases > 0;
+                    let owner = self.fleet.owner(id);
+                    let route = owner.and_then(|key| self.routes.get(key));
+                    assert!(!route.is_some_and(leased), "{id} is unloaded in use");
+                    EngineState::Unloading
+                }
+                (EngineState::Unloading, _) => EngineState::End,
+                (state, _) => state,
+            };
+        }
+    }
+
+    fn engine_dies(&mut self) {
+        self.engine = Engine::default();
+        if self.reload.is_some() {
+            self.answer_reload(true);
+        }
+    }
+
+    fn engine_restarts(&mut self) {
+        self.engine_dies();
+        self.engine.up = true;
+    }
+
+    fn lease(&mut self, i: u8) {
+        let answer = self.fleet.answer_tag(&tag_key(i), self.now);
+        if let Answer::Ready(key, route) = answer {
+            let entry = self.routes.get_mut(&key).expect("it was routed");
+            assert_eq!((entry.0, entry.1), (route, true));
+            entry.2 += 1;
+        }
+    }
+
+    fn release(&mut self, n: u8) {
+        let leased: Vec<_> =
+            self.routes.iter().filter(|(_, entry)| entry.2 > 0).map(|(key, _)| key).collect();
+        if leased.is_empty() {
+            return;
+        }
+        let key = leased[usize::from(n) % leased.len()].clone();
+        self.routes.get_mut(&key).expect("leased").2 -= 1;
+        self.drain(&key);
+    }
+
+    fn drain(&mut self, key: &ModelKey) {
+        if let Some((route, false, 0)) = self.routes.get(key).copied() {
+            self.routes.remove(key);
+            self.handle(Event::Model(key.clone(), model::Event::Drained(route)));
+        }
+    }
+
+    fn evict(&mut self, n: u8) {
+        let in_use = self.fleet.in_use(self.now);
+        let digest = digest(n);
+        let linked = self.fleet.models().any(|model| {
+            model.key().digest == digest
+                && model.state().servable().is_some_and(|id| self.links.contains(id))
+        });
+        if !in_use.contains(&digest) && !linked && self.trees.remove(&digest) {
+            self.handle(Event::Evicted(digest));
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        // As the shell does: wake up whenever something is due.
+        loop {
+            let engine_at = self.machine.wakes_at(&machine_policy(), self.ticked_at);
+            let at = [self.fleet.wakes_at(), engine_at].into_iter().flatten().min();
+            let Some(at) = at.filter(|at| *at <= until) else { break };
+            self.now = at.max(self.now);
+            self.handle(Event::Tick);
+            self.ticked_at = self.now;
+            self.handle_engine(machine::Event::Tick);
+        }
+        self.now = until;
+    }
+
+    /// No more faults: everything that is wanted comes up, and stays.
+    pub(crate) fn calm_down(&mut self) {
+        self.reload.iter_mut().for_each(|reload| reload.hangs = false);
+        for i in 0..3 {
+            self.handle(Event::Load(name(i), Selector::Tag(tag())));
+        }
+        for round in 0..1500 {
+            self.deliver();
+            while !self.jobs.is_empty() {
+                self.complete(0, true);
+            }
+            self.deliver();
+            self.answer_reload(true);
+            self.engine_works(None);
+            for i in 0..3 {
+                let used = (name(i), Selector::Tag(tag()), self.now);
+                self.handle(Event::Used(vec![used]));
+            }
+            for _ in 0..4 {
+                self.release(0);
+            }
+            self.pass(Duration::from_millis(500));
+            if round > 60 && self.all_served() {
+                return;
+            }
+        }
+        let answers: Vec<_> =
+            (0..3).map(|i| self.fleet.answer_tag(&tag_key(i), self.now)).collect();
+        panic!("not everything came up: {answers:#?}\n{:#?}\n{:#?}", self.fleet, self.machine);
+    }
+
+    fn all_served(&self) -> bool {
+        (0..3).all(|i| {
+            let wanted = ModelKey { name: name(i), digest: digest(self.tags[&i]) };
+            matches!(self.fleet.answer_tag(&tag_key(i), self.now),
+                Answer::Ready(key, _) if key == wanted)
+        })
+    }
+}
+
+fn is_completion(event: &machine::Event) -> bool {
+    use machine::Event as E;
+    matches!(event, E::PlaceholderPublished(..) | E::Pushed(..) | E::Probed(..))
+}
+
+impl Engine {
+    fn seen(&self, name: &outrigger_core::ServableName) -> Vec<Seen> {
+        let own = self.states.iter().filter(|(id, _)| id.name == *name);
+        let seen = |(id, state): (&ServableId, &EngineState)| Seen {
+            version: id.version,
+            state: *state,
+            failure: None,
+        };
+        own.map(seen).rev().collect()
+    }
+}
+
+fn ids(set: &ServingSet) -> impl Iterator<Item = ServableId> + '_ {
+    set.iter().flat_map(|(name, versions)| {
+        versions.iter().map(|version| ServableId { name: name.clone(), version: *version })
+    })
+}

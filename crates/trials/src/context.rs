@@ -1,0 +1,77 @@
+//! Tags and versions, as trials need to know them.
+
+use std::{sync::Arc, time::Duration};
+
+use outrigger_core::{
+    Digest, ModelKey, ModelName, Moment, Reason,
+    fleet::{Answer, TagKey},
+};
+
+use crate::profile::Profiled;
+
+/// The state of tags and versions at one moment.
+pub trait Context {
+    /// The moment.
+    fn now(&self) -> Moment;
+
+    /// The known tags of a model.
+    fn tags_of(&self, model: &ModelName) -> Vec<TagKey>;
+
+    /// The state of a tag; `None`: it is not known.
+    fn tag(&self, key: &TagKey) -> Option<TagState>;
+
+    /// Every tag that has a canary, with the tag that names the canary and its digest.
+    fn canaries(&self) -> Vec<(TagKey, TagKey, Digest)>;
+
+    /// The tag that names the canary of `live`, and the digest that it names.
+    fn canary(&self, live: &TagKey) -> Option<(TagKey, Digest)>;
+
+    /// The tag that names, or last named, `canary` as the canary of `live`, whether or
+    /// not that tag is followed.
+    fn canary_tag(&self, live: &TagKey, canary: Digest) -> Option<TagKey>;
+
+    /// The followed tag whose canary `canary_tag` names.
+    fn live_tag(&self, canary_tag: &TagKey) -> Option<TagKey>;
+
+    /// The answer to a request for a version.
+    fn answer(&self, version: &ModelKey) -> Answer;
+
+    /// Whether a version was unloaded by hand.
+    fn is_suspended(&self, version: &ModelKey) -> bool;
+
+    /// The package of a version.
+    fn package(&self, version: &ModelKey) -> PackageFacts;
+
+    /// How long to wait after that many failures, with jitter.
+    fn retry_delay(&self, failures: u32) -> Duration;
+}
+
+/// The state of a tag.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TagState {
+    /// The digest that answers for it.
+    pub serving: Option<Digest>,
+    /// The digest that the registry named last.
+    pub registry: Option<Digest>,
+    /// The digest that it names as the canary of another tag.
+    pub canary: Option<Digest>,
+    /// The digest that was tried as a canary and rejected.
+    pub rejected: Option<Digest>,
+    /// When the registry was last asked with success.
+    pub checked_at: Option<Moment>,
+    /// Why the last look-up failed; `None`: it did not.
+    pub trouble: Option<Reason>,
+    /// Whether moves of the tag are looked for.
+    pub followed: bool,
+}
+
+/// Facts about a version's package that decide how it is tried.
+#[derive(Debug, Clone, Default)]
+pub struct PackageFacts {
+    /// The label that says how it wants to be tried.
+    pub label: Option<Arc<str>>,
+    /// The profile of its features, while it is up.
+    pub profile: Option<Arc<Profiled>>,
+    /// Whether it is up, and scores the same request differently every time.
+    pub draws: bool,
+}

@@ -1,0 +1,67 @@
+//! The log of decisions about canaries.
+
+use std::{collections::VecDeque, time::SystemTime};
+
+use outrigger_core::{Digest, fleet::TagKey};
+
+use crate::{
+    AUDIT, metrics,
+    pair::Pair,
+    views::{By, CanaryDecision, CanaryOutcome, VerdictView},
+};
+
+/// Decisions that are remembered.
+const MOST: usize = 500;
+
+/// The decisions, the latest first.
+#[derive(Debug, Default)]
+pub(crate) struct Decisions(pub(crate) VecDeque<CanaryDecision>);
+
+impl Decisions {
+    /// Logs, counts and remembers a decision.
+    pub(crate) fn add(&mut self, decision: CanaryDecision) {
+        metrics::decided(&decision);
+        // A decision of the judge, too, changes the answers that callers get.
+        tracing::info!(
+            target: AUDIT,
+            outcome = decision.outcome.as_str(), by = %decision.by, reason = %decision.reason,
+            model.name = %decision.model, model.tag = %decision.tag,
+            model.digest = %decision.canary,
+            "a canary is decided"
+        );
+        self.0.push_front(decision);
+        self.0.truncate(MOST);
+    }
+
+    /// The latest decision for good about a canary of a model.
+    pub(crate) fn last_for_good(&self, key: &TagKey, canary: Digest) -> Option<&CanaryDecision> {
+        self.0.iter().find(|it| {
+            let for_good = matches!(
+                it.outcome,
+                CanaryOutcome::RolledBack | CanaryOutcome::Refused | CanaryOutcome::Promoted
+            );
+            for_good && it.model == key.name && it.canary == canary
+        })
+    }
+}
+
+/// A decision of this moment.
+pub(crate) fn decision(
+    key: &TagKey,
+    pair: Pair,
+    outcome: CanaryOutcome,
+    by: By,
+    verdict: Option<VerdictView>,
+) -> CanaryDecision {
+    CanaryDecision {
+        at: SystemTime::now(),
+        model: key.name.clone(),
+        tag: key.tag.clone(),
+        live: Some(pair.live),
+        canary: pair.canary,
+        outcome,
+        by: by.who,
+        reason: by.why,
+        verdict,
+    }
+}

@@ -1,0 +1,114 @@
+//! Work with the registry that trials ask for.
+
+pub(crate) mod promote;
+pub(crate) mod removal;
+pub(crate) mod verdicts;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use outrigger_core::{Digest, Failure, ModelName, Moment, fleet::TagKey};
+use outrigger_oci::{Client, Reference};
+
+use self::{
+    promote::{Moved, Push},
+    verdicts::Verdict,
+};
+use crate::pair::Pair;
+
+/// The way to images and tags.
+pub trait Registry: Send + Sync {
+    /// The registries.
+    fn client(&self) -> &Client;
+
+    /// The image of a model, without tag and digest.
+    ///
+    /// # Errors
+    /// `MODEL_NOT_FOUND` and `IMAGE_NOT_ALLOWED`.
+    fn image(&self, model: &ModelName) -> Result<Reference, Failure>;
+
+    /// The digest that a tag names now.
+    fn resolve<'a>(&'a self, key: &'a TagKey) -> BoxFuture<'a, Result<Digest, Failure>>;
+}
+
+/// Work with the registry, to be done beside everything else.
+#[derive(Debug)]
+pub struct Job(Kind);
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// Move the tag to the canary of the trial of that number.
+    Promote { key: TagKey, number: u64, pair: Pair, push: Arc<Push> },
+    /// Attach a decision to the canary's image, for other control planes.
+    PublishVerdict { model: ModelName, verdict: Verdict },
+    /// Look for a decision of another control plane about that trial.
+    LookForVerdict { key: TagKey, number: u64, pair: Pair },
+    /// Check whether a canary's tag, which was last found at that time, is gone.
+    CheckRemoval { canary_tag: TagKey, live: TagKey, found_at: Option<Moment> },
+}
+
+/// The result of a [`Job`], for [`Trials::completed`](crate::Trials::completed).
+#[derive(Debug)]
+pub struct Completion(pub(crate) Completed);
+
+#[derive(Debug)]
+pub(crate) enum Completed {
+    /// Nothing is left to be done.
+    Nothing,
+    /// A promotion.
+    Moved { key: TagKey, number: u64, result: Result<Moved, Failure> },
+    /// A look for a verdict.
+    Looked { key: TagKey, number: u64, verdict: Option<Verdict> },
+    /// A check of a canary's tag, with the digest that the live tag names.
+    Checked {
+        canary_tag: TagKey,
+        found_at: Option<Moment>,
+        result: Result<Option<Digest>, Failure>,
+    },
+}
+
+impl Job {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self(kind)
+    }
+
+    /// The completion of a job that panicked, which `failure` says.
+    pub fn panicked(&self, failure: Failure) -> Completion {
+        Completion(match &self.0 {
+            Kind::PublishVerdict { .. } => Completed::Nothing,
+            Kind::Promote { key, number, .. } => {
+                Completed::Moved { key: key.clone(), number: *number, result: Err(failure) }
+            }
+            Kind::LookForVerdict { key, number, .. } => {
+                Completed::Looked { key: key.clone(), number: *number, verdict: None }
+            }
+            Kind::CheckRemoval { canary_tag, found_at, .. } => Completed::Checked {
+                canary_tag: canary_tag.clone(),
+                found_at: *found_at,
+                result: Err(failure),
+            },
+        })
+    }
+
+    /// Does the work.
+    pub async fn run(self, registry: &dyn Registry) -> Completion {
+        Completion(match self.0 {
+            Kind::Promote { key, number, pair, push } => {
+                let result = promote::promote(registry, &key, pair, &push).await;
+                Completed::Moved { key, number, result }
+            }
+            Kind::PublishVerdict { model, verdict } => {
+                verdicts::publish(registry, &model, &verdict).await;
+                Completed::Nothing
+            }
+            Kind::LookForVerdict { key, number, pair } => {
+                let verdict = verdicts::look(registry, &key, pair).await;
+                Completed::Looked { key, number, verdict }
+            }
+            Kind::CheckRemoval { canary_tag, live, found_at } => {
+                let result = removal::look(registry, &canary_tag, &live).await;
+                Completed::Checked { canary_tag, found_at, result }
+            }
+        })
+    }
+}

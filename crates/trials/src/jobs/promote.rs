@@ -1,0 +1,98 @@
+//! Making a canary live in the registry.
+
+use std::sync::OnceLock;
+
+use outrigger_core::{Digest, Failure, Reason, fleet::TagKey};
+
+use super::Registry;
+use crate::pair::Pair;
+
+/// How the promotion of a canary in the registry ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// The tag names the canary.
+    Promoted,
+    /// The tag names neither the trial's live version nor the canary: it is left alone.
+    Elsewhere(Digest),
+    /// The tag names the live version: the push has failed.
+    Failed(Failure),
+    /// The tag names the live version: the push was cancelled before it began.
+    Cancelled,
+}
+
+/// The push of a tag, which can be cancelled until it begins.
+#[derive(Debug, Default)]
+pub(crate) struct Push(OnceLock<Fate>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Begun,
+    Cancelled,
+}
+
+impl Push {
+    /// Begins the push unless it is cancelled. Whether it has begun.
+    fn begin(&self) -> bool {
+        *self.0.get_or_init(|| Fate::Begun) == Fate::Begun
+    }
+
+    /// Cancels the push unless it has begun. Whether it is cancelled.
+    pub(crate) fn cancel(&self) -> bool {
+        *self.0.get_or_init(|| Fate::Cancelled) == Fate::Cancelled
+    }
+
+    /// Whether it has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.get() == Some(&Fate::Begun)
+    }
+}
+
+/// Moves the tag `key` from the pair's live version to its canary, unless the tag has
+/// moved or `push` is cancelled.
+///
+/// # Errors
+/// The registry's, where it does not say what the tag names.
+pub(crate) async fn promote(
+    registry: &dyn Registry,
+    key: &TagKey,
+    Pair { live, canary }: Pair,
+    push: &Push,
+) -> Result<Moved, Failure> {
+    let version = registry.image(&key.name)?.with_digest(canary);
+    let client = registry.client();
+    let moved = client.move_tag(&version, &key.tag, live, || push.begin()).await;
+    let (named, failure) = match moved {
+        Ok(named) => (named, None),
+        // The registry may have moved the tag without confirming it.
+        Err(error) if push.has_begun() => {
+            let tagged = version.with_tag(key.tag.clone());
+            let named = client.resolve(&tagged).await.map_err(|error| error.failure())?;
+            (named, Some(error.failure()))
+        }
+        Err(error) => return Err(error.failure()),
+    };
+    let unchanged = || {
+        let message = "the tag was pushed, and still names what was live";
+        failure.unwrap_or_else(|| Failure::new(Reason::RegistryUnavailable, message))
+    };
+    Ok(match named {
+        _ if named == canary => Moved::Promoted,
+        _ if named != live => Moved::Elsewhere(named),
+        _ if push.has_begun() => Moved::Failed(unchanged()),
+        _ => Moved::Cancelled,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_push_has_begun_or_is_cancelled_and_stays_so() {
+        let (begun, cancelled) = (Push::default(), Push::default());
+        assert!(begun.begin() && begun.begin() && !begun.cancel());
+        assert!(begun.has_begun());
+        assert!(cancelled.cancel() && cancelled.cancel() && !cancelled.begin());
+        assert!(!cancelled.has_begun());
+    }
+}

@@ -1,0 +1,41 @@
+//! Checking whether a canary's tag is gone from the registry.
+
+use outrigger_core::{Digest, Failure, Reason, fleet::TagKey};
+
+use super::Registry;
+
+/// The digest that the live tag names, once it is certain that the registry does not have
+/// the tag `canary` any more; `None`: the live tag names none.
+///
+/// The live tag is looked up last: a promotion by hand moves it first and removes the
+/// canary's tag then, and must not be mistaken for a canary that was given up.
+///
+/// # Errors
+/// It is not certain.
+pub(crate) async fn look(
+    registry: &dyn Registry,
+    canary: &TagKey,
+    live: &TagKey,
+) -> Result<Option<Digest>, Failure> {
+    let reference = registry.image(&canary.name)?.with_tag(canary.tag.clone());
+    match registry.client().is_missing(&reference).await {
+        Ok(true) => {}
+        Ok(false) => return Err(unsure(canary)),
+        Err(error) => return Err(error.failure()),
+    }
+    match registry.resolve(live).await {
+        Ok(digest) => Ok(Some(digest)),
+        Err(failure) if is_not_found(failure.reason) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Whether a look-up that failed for that reason may mean that the tag is not there.
+pub(crate) fn is_not_found(reason: Reason) -> bool {
+    matches!(reason, Reason::TagNotFound | Reason::ModelNotFound)
+}
+
+fn unsure(canary: &TagKey) -> Failure {
+    let message = format!("whether there is a tag {:?} is not certain", canary.tag.as_str());
+    Failure::new(Reason::RegistryUnavailable, message)
+}

@@ -1,0 +1,52 @@
+//! Canaries on trial: which requests the canary gets, what came of them, and what is done
+//! about it.
+//!
+//! [`Trials`] is sans-I/O: it is given what happens together with the state of tags and
+//! versions ([`Context`]), and leaves [`Effect`]s for its owner to carry out. A [`Judge`]
+//! decides from the evidence of each trial. [`Split`] and what belongs to it run on the
+//! threads that serve requests.
+
+mod aside;
+mod config;
+mod context;
+mod decisions;
+mod effect;
+mod exposure;
+mod jobs;
+mod judge;
+mod labels;
+pub mod metrics;
+mod outcomes;
+mod pair;
+mod profile;
+mod promotion;
+mod record;
+mod running;
+mod set;
+mod settings;
+mod shadow;
+mod split;
+mod trials;
+mod views;
+
+pub use aside::Worker;
+pub use config::CanaryDefaults;
+pub use context::{Context, PackageFacts, TagState};
+pub use effect::Effect;
+pub use exposure::Exposure;
+pub use jobs::{Completion, Job, Registry};
+pub use judge::{Evidence, Judge, LocalJudge};
+pub use labels::{OTHER, limit_models, model_label};
+pub use profile::Profiled;
+pub use promotion::Reply;
+pub use record::CanaryRecord;
+pub use shadow::Lease;
+pub use split::{Answered, Servable, Split};
+pub use trials::{Arms, Trials};
+pub use views::{
+    Act, ArmView, By, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView,
+    DeviationView, FiguresView, FindingView, ShadowedView, TagCanaryView, VerdictView,
+};
+
+/// The target of log lines that record a change of the answers that callers get.
+pub const AUDIT: &str = "outrigger::audit";

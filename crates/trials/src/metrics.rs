@@ -1,0 +1,234 @@
+//! The metrics of trials.
+
+mod begin;
+
+use std::collections::BTreeMap;
+
+use metrics::SharedString;
+use outrigger_canary::{Observation, Outcome, Pair, Share};
+use outrigger_core::{Arm, Failure, Metric, MetricKind, ModelName, fleet::TagKey};
+
+pub use self::begin::begin;
+pub(crate) use self::begin::trial_begins;
+use crate::{
+    labels::{OTHER, model_label, trial_labels},
+    outcomes::Recorded,
+    views::{CanaryDecision, CanaryPhase, CanaryView},
+};
+
+const CANARIES: &str = "outrigger_canaries";
+const CANARY_SHARE: &str = "outrigger_canary_share";
+const CANARY_REQUESTS: &str = "outrigger_canary_requests_total";
+const CANARY_DECISIONS: &str = "outrigger_canary_decisions_total";
+const CANARY_MISMATCH: &str = "outrigger_canary_share_mismatch";
+const CANARY_SHADOWS: &str = "outrigger_canary_shadows_total";
+const CANARY_SKEW: &str = "outrigger_canary_skew";
+const CANARY_STARVING: &str = "outrigger_canary_starving";
+const CANARY_STARVED: &str = "outrigger_canary_starved_total";
+const CANARY_TIME: &str = "outrigger_canary_time_ratio";
+const CANARY_LOST: &str = "outrigger_canary_outcomes_lost_total";
+const CANARY_VERDICTS: &str = "outrigger_canary_verdicts_total";
+
+/// Every metric of this crate.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: CANARIES,
+        kind: MetricKind::Gauge,
+        labels: &["phase"],
+        help: "Canaries, by phase (waiting, warming_up, split, promoting, recommended, rejected). \
+               Waiting are those, too, whose trial goes on when somebody asks for the tag.",
+    },
+    Metric {
+        name: CANARY_SHARE,
+        kind: MetricKind::Gauge,
+        labels: &["model", "tag"],
+        help: "The share of a tag's traffic that its canary has.",
+    },
+    Metric {
+        name: CANARY_REQUESTS,
+        kind: MetricKind::Counter,
+        labels: &["model", "arm", "outcome"],
+        help: "Requests that were part of a trial, by the arm they were assigned to (live, \
+               canary) and what came of them (scored, non_finite, failed, empty).",
+    },
+    Metric {
+        name: CANARY_DECISIONS,
+        kind: MetricKind::Counter,
+        labels: &["model", "outcome"],
+        help: "Decisions about canaries: promoted, rolled_back, recommended, refused or \
+               superseded.",
+    },
+    Metric {
+        name: CANARY_MISMATCH,
+        kind: MetricKind::Gauge,
+        labels: &["model", "tag"],
+        help: "1 while the sizes of a trial's arms do not fit the canary's share: requests are \
+               lost or misrouted on the way, and the comparison is not to be trusted.",
+    },
+    Metric {
+        name: CANARY_SHADOWS,
+        kind: MetricKind::Counter,
+        labels: &["model", "outcome"],
+        help: "Requests on live that the canary was to answer as well, by what came of it: agreed \
+               and disagreed about the first treatment, unanswered by the canary, or skipped, \
+               since too many were under way.",
+    },
+    Metric {
+        name: CANARY_SKEW,
+        kind: MetricKind::Gauge,
+        labels: &["model", "tag", "arm"],
+        help: "How far the features of an arm's requests are from the profile.json of the arm's \
+               model: the largest difference of a category's share, of the last trial.",
+    },
+    Metric {
+        name: CANARY_STARVING,
+        kind: MetricKind::Gauge,
+        labels: &["model", "tag"],
+        help: "1 while a canary on trial will not be decided in the time it has, by the requests \
+               it gets, or that time is over.",
+    },
+    Metric {
+        name: CANARY_STARVED,
+        kind: MetricKind::Counter,
+        labels: &["model"],
+        help: "Trials of canaries that starved: it became clear that they will not be decided in \
+               the time they have.",
+    },
+    Metric {
+        name: CANARY_TIME,
+        kind: MetricKind::Gauge,
+        labels: &["model", "tag"],
+        help: "How much of its maximum time a canary's trial has used, 0 to 1 and more; 0 without \
+               a trial.",
+    },
+    Metric {
+        name: CANARY_LOST,
+        kind: MetricKind::Counter,
+        labels: &[],
+        help: "Outcomes of requests that a trial had no room for.",
+    },
+    Metric {
+        name: CANARY_VERDICTS,
+        kind: MetricKind::Counter,
+        labels: &["operation", "outcome"],
+        help: "Decisions shared through the registry: publish (other control planes are told: ok \
+               or a reason) and look (they are listened to: found, none or a reason).",
+    },
+];
+
+pub(crate) fn verdict_published(result: &Result<(), Failure>) {
+    let outcome = result.as_ref().map_or_else(|failure| failure.reason.as_str(), |()| "ok");
+    metrics::counter!(CANARY_VERDICTS, "operation" => "publish", "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn verdict_looked_for<T>(result: &Result<Option<T>, Failure>) {
+    let outcome = match result {
+        Ok(Some(_)) => "found",
+        Ok(None) => "none",
+        Err(failure) => failure.reason.as_str(),
+    };
+    metrics::counter!(CANARY_VERDICTS, "operation" => "look", "outcome" => outcome).increment(1);
+}
+
+/// A model's label in counters; models without one of their own share one.
+fn model(name: &ModelName) -> SharedString {
+    model_label(name).map_or(SharedString::const_str(OTHER), SharedString::from)
+}
+
+/// Sets a gauge of a trial; of one without labels of its own there is none.
+fn set(gauge: &'static str, key: &TagKey, value: f64) {
+    if let Some((model, tag)) = trial_labels(key) {
+        metrics::gauge!(gauge, "model" => model, "tag" => tag).set(value);
+    }
+}
+
+pub(crate) fn canaries(canaries: &[CanaryView]) {
+    for phase in CanaryPhase::ALL {
+        let count = canaries.iter().filter(|canary| canary.phase == phase).count();
+        metrics::gauge!(CANARIES, "phase" => phase.as_str()).set(count as f64);
+    }
+}
+
+pub(crate) fn share(key: &TagKey, share: Option<Share>) {
+    set(CANARY_SHARE, key, share.map_or(0.0, Share::probability));
+}
+
+pub(crate) fn tried(name: &ModelName, records: &[Recorded]) {
+    let mut requests = BTreeMap::<(Arm, &str), u64>::new();
+    let mut shadows = BTreeMap::<&str, u64>::new();
+    for record in records {
+        match record {
+            Recorded::Outcome(_, Observation { arm, outcome, .. }) => {
+                *requests.entry((*arm, outcome_name(*outcome))).or_default() += 1;
+            }
+            Recorded::Features(..) => {}
+            Recorded::Pair(Pair { same_top, .. }) => {
+                let outcome = if *same_top { "agreed" } else { "disagreed" };
+                *shadows.entry(outcome).or_default() += 1;
+            }
+        }
+    }
+    for ((arm, outcome), count) in requests {
+        metrics::counter!(
+            CANARY_REQUESTS, "model" => model(name), "arm" => arm.as_str(), "outcome" => outcome
+        )
+        .increment(count);
+    }
+    shadows.into_iter().for_each(|(outcome, count)| shadowed(name, outcome, count));
+}
+
+fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Scored(_) => "scored",
+        Outcome::NonFinite => "non_finite",
+        Outcome::Failed => "failed",
+        Outcome::Empty => "empty",
+    }
+}
+
+/// Requests that the canary was not asked about aside, and that it did not answer.
+pub(crate) fn unpaired(name: &ModelName, (skipped, unanswered): (u64, u64)) {
+    for (outcome, count) in [("skipped", skipped), ("unanswered", unanswered)] {
+        if count > 0 {
+            shadowed(name, outcome, count);
+        }
+    }
+}
+
+fn shadowed(name: &ModelName, outcome: &'static str, count: u64) {
+    metrics::counter!(CANARY_SHADOWS, "model" => model(name), "outcome" => outcome)
+        .increment(count);
+}
+
+pub(crate) fn decided(decision: &CanaryDecision) {
+    let outcome = decision.outcome.as_str();
+    metrics::counter!(
+        CANARY_DECISIONS, "model" => model(&decision.model), "outcome" => outcome
+    )
+    .increment(1);
+}
+
+pub(crate) fn sizes_fit(key: &TagKey, fit: bool) {
+    set(CANARY_MISMATCH, key, f64::from(u8::from(!fit)));
+}
+
+/// Reports how much of its time a trial has used, and whether it starves.
+pub(crate) fn time_used(key: &TagKey, ratio: f64, starving: bool) {
+    set(CANARY_TIME, key, ratio);
+    set(CANARY_STARVING, key, f64::from(u8::from(starving)));
+}
+
+pub(crate) fn starved(name: &ModelName) {
+    metrics::counter!(CANARY_STARVED, "model" => model(name)).increment(1);
+}
+
+pub(crate) fn skew(key: &TagKey, arm: Arm, size: f64) {
+    if let Some((model, tag)) = trial_labels(key) {
+        metrics::gauge!(CANARY_SKEW, "model" => model, "tag" => tag, "arm" => arm.as_str())
+            .set(size);
+    }
+}
+
+pub(crate) fn lost(count: u64) {
+    metrics::counter!(CANARY_LOST).increment(count);
+}

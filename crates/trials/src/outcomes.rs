@@ -1,0 +1,203 @@
+//! Outcomes of requests, on their way from the threads that serve to the trial.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use outrigger_canary::{Arm, Draw, Exposures, Observation, Pair, Share};
+
+/// Threads that record outcomes without sharing a place with another.
+const SHARDS: usize = 64;
+/// Outcomes kept in a place until they are collected, which is once a second.
+const MOST: usize = 1 << 16;
+/// Requests of an arm whose features are looked at, from one collection to the next.
+const FEATURES: u32 = 100;
+
+/// Outcomes of one trial's requests. Each thread has a place of its own, of two
+/// parts: the collector holds one of them at a time, so that a thread that
+/// serves never waits.
+#[derive(Debug)]
+pub(crate) struct Outcomes {
+    shards: Box<[Shard]>,
+    exposures: Exposures,
+    /// Outcomes that found no room.
+    lost: AtomicU64,
+    shadows: Shadows,
+    /// How many more requests of live and of the canary have their features looked at.
+    features: [AtomicU32; 2],
+}
+
+/// Requests that were to go to the canary as well, and have no pair.
+#[derive(Debug, Default)]
+struct Shadows {
+    /// There was no room.
+    skipped: AtomicU64,
+    /// The canary did not answer.
+    unanswered: AtomicU64,
+}
+
+/// A record about a request.
+#[derive(Debug)]
+pub(crate) enum Recorded {
+    /// Its outcome, with the canary's share at the time.
+    Outcome(Option<Share>, Observation),
+    /// Both arms have answered it.
+    Pair(Pair),
+    /// The categories of its features, with the canary's share at the time.
+    Features(Share, Arm, Vec<usize>),
+}
+
+/// On cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard([Mutex<Vec<Recorded>>; 2]);
+
+impl Outcomes {
+    /// No outcomes yet, for a trial that has seen the keys of `exposures`.
+    pub(crate) fn new(exposures: Exposures) -> Self {
+        let shards = (0..SHARDS).map(|_| Shard::default());
+        Self {
+            shards: shards.collect(),
+            exposures,
+            lost: AtomicU64::new(0),
+            shadows: Shadows::default(),
+            features: [FEATURES; 2].map(AtomicU32::new),
+        }
+    }
+
+    /// Keeps a record until it is collected. Never waits; without room it is only counted.
+    pub(crate) fn record(&self, record: Recorded) {
+        for part in &self.shards[place_of_thread()].0 {
+            let Ok(mut part) = part.try_lock() else { continue };
+            if part.len() < MOST {
+                part.push(record);
+                return;
+            }
+        }
+        self.lost.fetch_add(1, Relaxed);
+    }
+
+    /// Whether a key is seen for the first time in this trial.
+    pub(crate) fn is_first(&self, draw: Draw) -> bool {
+        self.exposures.first(draw)
+    }
+
+    /// Whether a key of the canary's is seen there for the first time in this trial.
+    pub(crate) fn is_first_on_canary(&self, draw: Draw) -> bool {
+        self.exposures.first_on_canary(draw)
+    }
+
+    /// Which keys were seen, for a later process.
+    pub(crate) fn exposures(&self) -> &Exposures {
+        &self.exposures
+    }
+
+    /// Whether the features of a request are to be looked at: those of the first
+    /// [`FEATURES`] after each [`Self::take`] are.
+    pub(crate) fn wants_features(&self, arm: Arm) -> bool {
+        let left = &self.features[usize::from(arm == Arm::Canary)];
+        left.load(Relaxed) > 0
+            && left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    /// Takes the records.
+    pub(crate) fn take(&self) -> Vec<Recorded> {
+        self.features.iter().for_each(|left| left.store(FEATURES, Relaxed));
+        let parts = self.shards.iter().flat_map(|shard| &shard.0);
+        let mut all = Vec::new();
+        for part in parts {
+            // A poisoned one holds whole outcomes all the same.
+            let mut part = part.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let taken = std::mem::take(&mut *part);
+            drop(part);
+            all.extend(taken);
+        }
+        all
+    }
+
+    /// Counts a request that the canary was not asked about for want of room.
+    pub(crate) fn count_skipped(&self) {
+        self.shadows.skipped.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that the canary was asked about, aside, and did not answer.
+    pub(crate) fn count_unanswered(&self) {
+        self.shadows.unanswered.fetch_add(1, Relaxed);
+    }
+
+    /// How many requests the canary was not asked about, and how many it did not
+    /// answer, since the last time.
+    pub(crate) fn take_unpaired(&self) -> (u64, u64) {
+        (self.shadows.skipped.swap(0, Relaxed), self.shadows.unanswered.swap(0, Relaxed))
+    }
+
+    /// How many outcomes found no room, since the last time.
+    pub(crate) fn take_lost(&self) -> u64 {
+        self.lost.swap(0, Relaxed)
+    }
+}
+
+fn place_of_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static PLACE: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    PLACE.get().unwrap_or_else(|| {
+        let place = NEXT.fetch_add(1, Relaxed) % SHARDS;
+        PLACE.set(Some(place));
+        place
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, thread, time::Duration};
+
+    use outrigger_canary::Outcome;
+
+    use super::*;
+
+    fn record() -> Recorded {
+        let latency = Duration::from_millis(1);
+        Recorded::Outcome(None, Observation { arm: Arm::Live, latency, outcome: Outcome::Empty })
+    }
+
+    #[test]
+    fn nothing_is_lost_while_it_is_collected() {
+        const EACH: usize = 20_000;
+        let outcomes = Arc::new(Outcomes::new(Exposures::new()));
+        let recording = || {
+            let outcomes = Arc::clone(&outcomes);
+            thread::spawn(move || (0..EACH).for_each(|_| outcomes.record(record())))
+        };
+        let threads = [recording(), recording(), recording()];
+        let mut taken = 0;
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            taken += outcomes.take().len();
+        }
+        taken += outcomes.take().len();
+        assert_eq!((taken, outcomes.take_lost()), (3 * EACH, 0));
+    }
+
+    #[test]
+    fn features_are_looked_at_in_a_bounded_number_of_requests_of_each_arm() {
+        let outcomes = Outcomes::new(Exposures::new());
+        let wanted = |arm| (0..1000).filter(|_| outcomes.wants_features(arm)).count();
+        assert_eq!((wanted(Arm::Live), wanted(Arm::Live)), (FEATURES as usize, 0));
+        assert_eq!(wanted(Arm::Canary), FEATURES as usize);
+        outcomes.take();
+        assert_eq!(wanted(Arm::Live), FEATURES as usize);
+    }
+
+    #[test]
+    fn outcomes_without_room_are_counted() {
+        let outcomes = Outcomes::new(Exposures::new());
+        (0..2 * MOST + 3).for_each(|_| outcomes.record(record()));
+        assert_eq!((outcomes.take_lost(), outcomes.take_lost()), (3, 0));
+        assert_eq!(outcomes.take().len(), 2 * MOST);
+    }
+}

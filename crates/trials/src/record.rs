@@ -1,0 +1,88 @@
+//! The part of the trials' state that survives a restart.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use outrigger_canary::{Exposures, Progress};
+use outrigger_core::{Digest, ModelName, Tag, fleet::TagKey};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    pair::Pair,
+    views::{By, CanaryDecision},
+};
+
+/// Trials and decisions, as they are written.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CanaryRecord {
+    trials: Vec<TrialRecord>,
+    decisions: VecDeque<CanaryDecision>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrialRecord {
+    model: ModelName,
+    tag: Tag,
+    live: Digest,
+    canary: Digest,
+    progress: Progress,
+    #[serde(default)]
+    exposures: Exposures,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    decided: Option<Decided>,
+}
+
+/// A trial that may go on where it was.
+#[derive(Debug, Clone)]
+pub(crate) struct Paused {
+    pub(crate) pair: Pair,
+    pub(crate) progress: Progress,
+    pub(crate) exposures: Exposures,
+    pub(crate) decided: Option<Decided>,
+}
+
+/// The decision about a trial that has not ended yet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Decided {
+    Recommended,
+    Promoted(By),
+}
+
+impl Paused {
+    /// A trial that has seen nothing yet.
+    pub(crate) fn new(pair: Pair) -> Self {
+        let (progress, exposures) = (Progress::default(), Exposures::new());
+        Self { pair, progress, exposures, decided: None }
+    }
+}
+
+impl CanaryRecord {
+    pub(crate) fn new(
+        trials: impl Iterator<Item = (TagKey, Paused)>,
+        decisions: VecDeque<CanaryDecision>,
+    ) -> Self {
+        let trials = trials.map(|(key, paused)| TrialRecord::new(key, paused));
+        Self { trials: trials.collect(), decisions }
+    }
+
+    /// The trials by tag, and the decisions.
+    pub(crate) fn into_parts(self) -> (BTreeMap<TagKey, Paused>, VecDeque<CanaryDecision>) {
+        (self.trials.into_iter().map(TrialRecord::into_paused).collect(), self.decisions)
+    }
+}
+
+impl TrialRecord {
+    fn new(key: TagKey, paused: Paused) -> Self {
+        let Paused { pair: Pair { live, canary }, progress, exposures, decided } = paused;
+        let TagKey { name: model, tag } = key;
+        Self { model, tag, live, canary, progress, exposures, decided }
+    }
+
+    fn into_paused(self) -> (TagKey, Paused) {
+        let Self { model, tag, live, canary, progress, exposures, decided } = self;
+        let pair = Pair { live, canary };
+        (TagKey { name: model, tag }, Paused { pair, progress, exposures, decided })
+    }
+}

@@ -1,0 +1,306 @@
+//! One canary on trial.
+
+use std::{sync::Arc, time::Duration};
+
+use outrigger_canary::{
+    Arm, Cause, Conclusion, Decision, Deviation, Mode, Settings, Share, Trial,
+    statistics::Comparison,
+};
+use outrigger_core::{Failure, Moment, fleet::TagKey};
+
+use crate::{
+    effect::Effect,
+    jobs::{Job, Kind, promote::Push},
+    judge::{Evidence, Judge},
+    metrics,
+    outcomes::{Outcomes, Recorded},
+    pair::Pair,
+    profile::Profiled,
+    promotion::{Moving, Promotion},
+    record::{Decided, Paused},
+    views::{By, DeviationView, VerdictView},
+};
+
+/// Deviations that are shown of each arm.
+const DEVIATIONS: usize = 3;
+
+/// A canary on trial.
+pub(crate) struct Running {
+    pub(crate) number: u64,
+    /// The live tag, whose traffic is split.
+    pub(crate) key: TagKey,
+    pub(crate) pair: Pair,
+    pub(crate) canary_tag: TagKey,
+    pub(crate) trial: Trial,
+    pub(crate) salt: Arc<str>,
+    pub(crate) outcomes: Arc<Outcomes>,
+    /// The profiles of live and of the canary.
+    profiles: [Option<Arc<Profiled>>; 2],
+    pub(crate) promotion: Promotion,
+    /// How often the registry's tag could not be moved.
+    failures: u32,
+    /// The arms were as large as they should be.
+    fits: bool,
+    /// The registry is being asked for the decisions of other control planes.
+    pub(crate) looking: bool,
+    /// It was found that it will not be decided in time.
+    starved: bool,
+}
+
+/// The arguments of [`Running::new`].
+pub(crate) struct Start {
+    pub(crate) number: u64,
+    pub(crate) key: TagKey,
+    pub(crate) canary_tag: TagKey,
+    pub(crate) settings: Arc<Settings>,
+    /// The profiles of live and of the canary.
+    pub(crate) profiles: [Option<Arc<Profiled>>; 2],
+}
+
+impl Running {
+    /// A trial that begins, or goes on where it was paused.
+    pub(crate) fn new(start: Start, paused: Paused, now: Moment) -> Self {
+        let Start { number, key, canary_tag, settings, profiles } = start;
+        let Paused { pair, progress, exposures, decided } = paused;
+        Self {
+            number,
+            key,
+            pair,
+            canary_tag,
+            trial: Trial::new(settings, progress, now),
+            salt: pair.canary.to_string().into(),
+            outcomes: Arc::new(Outcomes::new(exposures)),
+            profiles,
+            promotion: match decided {
+                Some(Decided::Recommended) => Promotion::Recommended,
+                Some(Decided::Promoted(_)) | None => Promotion::Undecided,
+            },
+            failures: 0,
+            fits: true,
+            looking: false,
+            starved: false,
+        }
+    }
+
+    /// The state from which it can go on.
+    pub(crate) fn paused(&self, now: Moment) -> Paused {
+        Paused {
+            pair: self.pair,
+            progress: self.trial.progress(now),
+            exposures: self.outcomes.exposures().clone(),
+            decided: match &self.promotion {
+                Promotion::Recommended => Some(Decided::Recommended),
+                promotion => promotion.by().cloned().map(Decided::Promoted),
+            },
+        }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.trial.settings().mode
+    }
+
+    /// Counts the outcomes of requests.
+    pub(crate) fn collect(&mut self, now: Moment) {
+        let records = self.outcomes.take();
+        metrics::tried(&self.key.name, &records);
+        metrics::unpaired(&self.key.name, self.outcomes.take_unpaired());
+        metrics::lost(self.outcomes.take_lost());
+        for record in records {
+            match record {
+                Recorded::Outcome(share, observation) => {
+                    self.trial.observe(share, &observation, now);
+                }
+                Recorded::Pair(pair) => self.trial.observe_pair(&pair),
+                Recorded::Features(share, arm, categories) => {
+                    self.trial.observe_features(share, arm, &categories);
+                }
+            }
+        }
+    }
+
+    /// Has the trial judged, and follows the verdict. Whether its share has changed, and
+    /// the conclusion.
+    pub(crate) fn judge(
+        &mut self,
+        judge: &mut dyn Judge,
+        now: Moment,
+    ) -> (bool, Option<Conclusion>) {
+        let before = self.trial.share();
+        self.trial.advance(now);
+        let verdict = self.evidence(now).map(|evidence| judge.verdict(&evidence));
+        let conclusion = self.trial.follow(verdict, now);
+        self.report_sizes();
+        self.report_skew();
+        self.report_time(conclusion, now);
+        (self.report_share(before), conclusion)
+    }
+
+    fn evidence(&self, now: Moment) -> Option<Evidence<'_>> {
+        let (statistics, course) = self.trial.evidence(now)?;
+        let (Pair { live, canary }, decider) = (self.pair, self.trial.decider());
+        Some(Evidence { tag: &self.key, live, canary, statistics, course, decider })
+    }
+
+    /// Reports whether the arms are as large as they should be.
+    fn report_sizes(&mut self) {
+        let sample_ratio = self.trial.verdict().map(|verdict| &verdict.sample_ratio);
+        let fits = sample_ratio.is_none_or(|it| it.fits);
+        if let Some(ratio) = sample_ratio.filter(|_| self.fits && !fits) {
+            tracing::warn!(
+                model.name = %self.key.name, model.tag = %self.key.tag,
+                model.digest = %self.pair.canary, expected = ratio.expected, seen = ratio.seen,
+                "the arms' sizes do not fit the canary's share: its comparison is not to be trusted"
+            );
+        }
+        self.fits = fits;
+        metrics::sizes_fit(&self.key, fits);
+    }
+
+    fn report_skew(&self) {
+        for arm in [Arm::Live, Arm::Canary] {
+            if let Some(farthest) = self.deviations(arm, 1).first() {
+                metrics::skew(&self.key, arm, farthest.size());
+            }
+        }
+    }
+
+    /// Reports how much of its time the trial has used, and once that it starves.
+    fn report_time(&mut self, end: Option<Conclusion>, now: Moment) {
+        let (trial, maximum) = (&self.trial, self.trial.settings().judge.maximum_time);
+        let ratio = trial.spent(now).as_secs_f64() / maximum.as_secs_f64();
+        let said = trial.verdict().is_some_and(|verdict| verdict.decision == Decision::Starved);
+        let given_up = matches!(
+            end,
+            Some(Conclusion::Promote(Cause::Starved) | Conclusion::Rollback(Cause::Starved))
+        );
+        let starving = given_up || !trial.is_promising() && (said || ratio >= 1.0);
+        metrics::time_used(&self.key, ratio, starving);
+        if starving && !self.starved {
+            self.starved = true;
+            metrics::starved(&self.key.name);
+            tracing::warn!(
+                model.name = %self.key.name, model.tag = %self.key.tag,
+                model.digest = %self.pair.canary,
+                "the canary starves: it gets too few requests to be decided in time"
+            );
+        }
+    }
+
+    /// Reports the share. Whether it is another than `before`.
+    fn report_share(&self, before: Option<Share>) -> bool {
+        let share = self.trial.share();
+        metrics::share(&self.key, share);
+        if share != before {
+            tracing::info!(
+                model.name = %self.key.name, model.tag = %self.key.tag,
+                model.digest = %self.pair.canary,
+                share = share.map_or(0.0, Share::probability),
+                "the canary's share has changed"
+            );
+        }
+        share != before
+    }
+
+    /// Makes the canary live where the trial's mode says, unless that is under way.
+    pub(crate) fn promote(&mut self, by: By) -> Option<Effect> {
+        match self.promotion {
+            Promotion::Moving(_) | Promotion::Moved { .. } => None,
+            Promotion::Failed { unsure, .. } => Some(self.move_tag(by, unsure)),
+            _ => Some(self.move_tag(by, false)),
+        }
+    }
+
+    /// Moves the tag to the canary, which an earlier attempt may have done if `unsure`.
+    pub(crate) fn move_tag(&mut self, by: By, unsure: bool) -> Effect {
+        let (key, pair) = (self.key.clone(), self.pair);
+        if self.mode() == Mode::Local {
+            self.promotion = Promotion::moved(by);
+            return Effect::Promote(key, pair.canary);
+        }
+        let push = Arc::<Push>::default();
+        let moving = Moving { by, push: Arc::clone(&push), unsure, aborts: Vec::new() };
+        self.promotion = Promotion::Moving(moving);
+        Effect::Run(Job::new(Kind::Promote { key, number: self.number, pair, push }))
+    }
+
+    /// Moves the tag again, when that is due.
+    pub(crate) fn retry_move(&mut self, now: Moment) -> Option<Effect> {
+        match &self.promotion {
+            Promotion::Failed { by, retry_at, .. } if *retry_at <= now => {
+                let by = by.clone();
+                self.promote(by)
+            }
+            _ => None,
+        }
+    }
+
+    /// Keeps a failure to move the tag, and when to try again: after the delay that
+    /// `delay` says for a number of failures.
+    pub(crate) fn move_failed(
+        &mut self,
+        (by, failure): (By, Failure),
+        unsure: bool,
+        now: Moment,
+        delay: impl FnOnce(u32) -> Duration,
+    ) {
+        tracing::warn!(
+            model.name = %self.key.name, model.tag = %self.key.tag,
+            model.digest = %self.pair.canary,
+            reason = %failure.reason, error = %failure.message,
+            "the canary cannot be promoted in the registry"
+        );
+        self.failures += 1;
+        let retry_at = now + delay(self.failures);
+        self.promotion = Promotion::Failed { by, failure, retry_at, unsure };
+    }
+
+    /// Asks the registry for the decisions of other control planes, where trials go by
+    /// them.
+    pub(crate) fn look_for_verdict(&mut self) -> Option<Effect> {
+        if self.looking || self.mode() != Mode::Registry {
+            return None;
+        }
+        self.looking = true;
+        let (key, number, pair) = (self.key.clone(), self.number, self.pair);
+        Some(Effect::Run(Job::new(Kind::LookForVerdict { key, number, pair })))
+    }
+
+    /// The last verdict; `None` before the split.
+    pub(crate) fn verdict(&self) -> Option<VerdictView> {
+        let deviations = [Arm::Live, Arm::Canary].into_iter().flat_map(|arm| {
+            let found = self.deviations(arm, DEVIATIONS).into_iter();
+            found.map(move |deviation| DeviationView::new(arm, deviation))
+        });
+        VerdictView::of(&self.trial, deviations.collect())
+    }
+
+    /// The reason of a conclusion, in a line.
+    pub(crate) fn reason(&self, cause: Cause) -> String {
+        let verdict = self.trial.verdict().map(ToString::to_string).unwrap_or_default();
+        match cause {
+            Cause::Proved => verdict,
+            Cause::Starved => format!("it will not be decided in time; {verdict}"),
+        }
+    }
+
+    /// The features of the arms whose models have a profile.
+    pub(crate) fn features(&self) -> Vec<(Arm, Comparison)> {
+        let Some(seen) = self.trial.statistics() else { return Vec::new() };
+        let compared = [Arm::Live, Arm::Canary].into_iter().zip(&self.profiles);
+        let compared = compared.filter_map(|(arm, profiled)| {
+            let profile = Arc::clone(&profiled.as_ref()?.profile);
+            Some((arm, seen.compare(arm, profile)))
+        });
+        compared.collect()
+    }
+
+    /// The categories in which an arm's features are farthest from its profile, the
+    /// farthest first.
+    fn deviations(&self, arm: Arm, most: usize) -> Vec<Deviation> {
+        let profile = self.profiles[usize::from(arm == Arm::Canary)].as_ref();
+        let (Some(profile), Some(seen)) = (profile, self.trial.statistics()) else {
+            return Vec::new();
+        };
+        seen.deviations(arm, &profile.profile, most)
+    }
+}

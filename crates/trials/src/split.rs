@@ -1,0 +1,144 @@
+//! A tag whose traffic is split between two versions.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use outrigger_canary::{Draw, Observation, Outcome, Share};
+use outrigger_core::{Arm, ModelKey, Tensor};
+use outrigger_features::{Limits, Packed, Plan};
+
+use crate::{
+    aside::Aside,
+    exposure::Exposure,
+    outcomes::{Outcomes, Recorded},
+    profile::Profiled,
+    shadow::{Lease, Shadow},
+};
+
+/// A version that serves, as a split needs it.
+pub trait Servable: fmt::Debug + Send + Sync + 'static {
+    /// The model's name and digest.
+    fn key(&self) -> &ModelKey;
+
+    /// How requests become tensors.
+    fn plan(&self) -> &Arc<Plan>;
+
+    /// Its features at its training, if that is known.
+    fn profile(&self) -> Option<&Arc<Profiled>>;
+}
+
+/// A tag with a canary on trial, for as long as the canary's share stays as it is.
+#[derive(Debug)]
+pub struct Split<S> {
+    pub(crate) live: Arc<S>,
+    pub(crate) canary: Arc<S>,
+    /// `None`: live alone is measured.
+    pub(crate) share: Option<Share>,
+    /// Draws anew for every canary, and alike in every process: its digest.
+    pub(crate) salt: Arc<str>,
+    pub(crate) outcomes: Arc<Outcomes>,
+    /// The part of live's requests that the canary answers as well.
+    pub(crate) shadow: f64,
+    pub(crate) aside: Aside,
+}
+
+/// A request that has been answered.
+#[derive(Debug)]
+pub struct Answered<'a> {
+    /// The encoded `PredictRequest`.
+    pub request: &'a Bytes,
+    /// The limits it was packed with.
+    pub limits: &'a Limits,
+    /// Its tensors.
+    pub packed: &'a Packed,
+    /// The engine's answer.
+    pub outputs: &'a [Tensor],
+}
+
+impl<S: Servable> Split<S> {
+    /// The arm of a request with that key. Without a key it is drawn.
+    pub fn arm(&self, key: &str) -> Arm {
+        self.share.map_or(Arm::Live, |share| self.draw(key).arm(share))
+    }
+
+    fn draw(&self, key: &str) -> Draw {
+        match key {
+            "" => Draw::at_random(rand::random()),
+            key => Draw::of_key(&self.salt, key),
+        }
+    }
+
+    /// The arm of a request with that key, and whether the trial counts its outcome: it
+    /// counts the first request of each key. A key is exposed to an arm by its first
+    /// request there: a share that grows gives keys of live's to the canary.
+    pub fn choose(&self, key: &str) -> (Arm, bool, Option<Exposure>) {
+        let Some(share) = self.share else { return (Arm::Live, true, None) };
+        let draw = self.draw(key);
+        let arm = draw.arm(share);
+        if key.is_empty() {
+            return (arm, true, None);
+        }
+        let is_first = self.outcomes.is_first(draw);
+        let is_exposed = || match arm {
+            Arm::Canary => self.outcomes.is_first_on_canary(draw),
+            _ => is_first,
+        };
+        let exposed = Exposure::is_logged() && is_exposed();
+        let exposure = exposed.then(|| Exposure::new(key, self.servable(arm).key(), arm, share));
+        (arm, is_first, exposure)
+    }
+
+    /// The version that answers for that arm.
+    pub fn servable(&self, arm: Arm) -> &Arc<S> {
+        if arm == Arm::Canary { &self.canary } else { &self.live }
+    }
+
+    /// Records the outcome of a request, for the trial.
+    pub fn observe(&self, arm: Arm, latency: Duration, outcome: Outcome) {
+        let observation = Observation { arm, latency, outcome };
+        self.outcomes.record(Recorded::Outcome(self.share, observation));
+    }
+
+    /// Counts the features of a request for its arm, if it is one of those that are
+    /// looked at.
+    pub fn look_at_features(&self, arm: Arm, answered: &Answered<'_>) {
+        let (Some(share), servable) = (self.share, self.servable(arm)) else { return };
+        let Some(profile) = servable.profile() else { return };
+        if !self.outcomes.wants_features(arm) {
+            return;
+        }
+        self.aside.offer(answered.request.len(), || {
+            let (profile, plan) = (Arc::clone(profile), Arc::clone(servable.plan()));
+            let (request, limits) = (answered.request.clone(), *answered.limits);
+            let outcomes = Arc::clone(&self.outcomes);
+            async move {
+                let found = profile.categories(&plan, &request, rand::random(), &limits);
+                if let Some(categories) = found {
+                    outcomes.record(Recorded::Features(share, arm, categories));
+                }
+            }
+        });
+    }
+
+    /// Has the canary answer one of live's requests as well, if chance says so.
+    pub fn shadow<L: Lease>(&self, on_canary: impl FnOnce() -> L, answered: &Answered<'_>) {
+        if self.share.is_none() || self.shadow == 0.0 || rand::random::<f64>() >= self.shadow {
+            return;
+        }
+        let plan = self.live.plan();
+        let Ok(Some(live)) = plan.best(answered.packed, answered.outputs) else { return };
+        let compare = || {
+            let shadow = Shadow {
+                lease: on_canary(),
+                request: answered.request.clone(),
+                limits: *answered.limits,
+                live,
+                outcomes: Arc::clone(&self.outcomes),
+            };
+            shadow.compare()
+        };
+        if !self.aside.offer(answered.request.len(), compare) {
+            self.outcomes.count_skipped();
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The trials of all tags: which begin and end, when they are judged, and by whom they are
+//! decided.
+
+mod completed;
+mod journal;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use outrigger_canary::{Cause, Conclusion, Mode, Share};
+use outrigger_core::{
+    ModelKey, ModelName, Moment,
+    fleet::{Answer, TagKey},
+};
+use tokio::sync::watch;
+
+use self::journal::Journal;
+use crate::{
+    aside::{Aside, Worker, aside},
+    config::CanaryDefaults,
+    context::Context,
+    effect::Effect,
+    judge::Judge,
+    pair::Pair,
+    promotion::Reply,
+    set::{TrialSet, not_found},
+    split::{Servable, Split},
+    views::{Act, By, Canaries},
+};
+
+/// How often outcomes are collected and judged.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The trials of all tags. Steps leave effects, to be taken by [`Self::take_effects`].
+pub struct Trials {
+    set: TrialSet,
+    judge: Box<dyn Judge>,
+    judge_at: Option<Moment>,
+    shown: watch::Sender<Arc<Canaries>>,
+    journal: Journal,
+    aside: Aside,
+}
+
+/// The routes of a tag on trial: the canary and its route, its share, and the number of
+/// the trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arms {
+    /// The canary.
+    pub canary: ModelKey,
+    route: u64,
+    share: Option<Share>,
+    trial: u64,
+}
+
+impl Trials {
+    /// Without any trial yet; the worker is to run beside it.
+    pub fn new(config: CanaryDefaults, judge: Box<dyn Judge>) -> (Self, Worker) {
+        let (aside, worker) = aside();
+        let trials = Self {
+            set: TrialSet::new(config),
+            judge,
+            judge_at: None,
+            shown: watch::Sender::default(),
+            journal: Journal::default(),
+            aside,
+        };
+        (trials, worker)
+    }
+
+    /// When the trials are to be judged next; `None`: there is none.
+    pub fn judge_at(&self) -> Option<Moment> {
+        self.judge_at
+    }
+
+    /// Takes the effects of earlier steps.
+    #[must_use]
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.set.effects)
+    }
+
+    /// Takes the models whose routes or views may have changed.
+    #[must_use]
+    pub fn take_changed(&mut self) -> BTreeSet<ModelName> {
+        std::mem::take(&mut self.set.changed)
+    }
+
+    /// Collects outcomes, judges, and acts. [`Self::show`] is to follow.
+    pub fn judge(&mut self, cx: &dyn Context) {
+        self.judge_at = None;
+        let keys: Vec<_> = self.set.running.keys().cloned().collect();
+        for key in keys {
+            self.judge_one(&key, cx.now());
+        }
+    }
+
+    fn judge_one(&mut self, key: &TagKey, now: Moment) {
+        let Some(running) = self.set.running.get_mut(key) else { return };
+        running.collect(now);
+        let (is_changed, conclusion) = running.judge(&mut *self.judge, now);
+        if is_changed {
+            self.set.changed.insert(key.name.clone());
+        }
+        if let Some(conclusion) = conclusion {
+            self.conclude(key, conclusion);
+        }
+        let Some(running) = self.set.running.get_mut(key) else { return };
+        self.set.effects.extend(running.retry_move(now));
+    }
+
+    /// Carries out a conclusion, unless a decision was taken already. Proved harm is
+    /// concluded again and again: also after a promotion that has failed.
+    fn conclude(&mut self, key: &TagKey, conclusion: Conclusion) {
+        let Some(running) = self.set.running.get_mut(key) else { return };
+        let (Conclusion::Promote(cause) | Conclusion::Rollback(cause)) = conclusion;
+        let by = By::judge(running.reason(cause));
+        match conclusion {
+            Conclusion::Rollback(Cause::Proved) if running.promotion.retract() => {
+                self.set.roll_back(key, by);
+            }
+            _ if running.promotion.by().is_some() => {}
+            // Other control planes may have the traffic that is missing here.
+            Conclusion::Rollback(_) => drop(self.set.give_up(key, by)),
+            Conclusion::Promote(_) if running.mode() == Mode::Recommend => {
+                self.set.recommend(key, by);
+            }
+            Conclusion::Promote(_) => self.set.promote(key, by),
+        }
+    }
+
+    /// Begins and ends trials of models whose versions have come up or whose tags have
+    /// moved.
+    pub fn renew(&mut self, changed: &BTreeSet<ModelName>, cx: &dyn Context) {
+        if !self.set.config.enabled {
+            return;
+        }
+        for name in changed {
+            let running = self.set.running.keys();
+            let gone = running.filter(|key| key.name == *name && cx.tag(key).is_none());
+            let mut keys = cx.tags_of(name);
+            keys.extend(gone.cloned());
+            keys.iter().for_each(|key| self.renew_one(key, cx));
+        }
+        if !changed.is_empty() {
+            self.set.paused.retain(|key, _| cx.tag(key).is_some());
+        }
+    }
+
+    fn renew_one(&mut self, key: &TagKey, cx: &dyn Context) {
+        let named = cx.canary(key);
+        // The digest that answers for the tag. It stays known while the engine is away.
+        let live = cx.tag(key).and_then(|tag| tag.serving);
+        if let Some(running) = self.set.running.get(key) {
+            let pair = running.pair;
+            match (live, &named) {
+                (Some(live), _) if live == pair.canary => return self.set.end_promoted(key),
+                (Some(live), _) if live != pair.live => {
+                    self.set.supersede(key, "the tag has moved");
+                }
+                (_, None) => return self.set.pause(key, cx),
+                (_, Some((_, named))) if *named != pair.canary => {
+                    self.set.supersede(key, "the canary's tag has moved");
+                }
+                _ => return,
+            }
+        }
+        let (Some((canary_tag, canary)), Some(live)) = (named, live) else { return };
+        self.try_canary(key, canary_tag, Pair { live, canary }, cx);
+    }
+
+    /// Begins a trial if the canary is not rejected and both versions are up.
+    fn try_canary(&mut self, key: &TagKey, canary_tag: TagKey, pair: Pair, cx: &dyn Context) {
+        let Pair { live, canary } = pair;
+        if cx.tag(&canary_tag).and_then(|tag| tag.rejected) == Some(canary) {
+            return;
+        }
+        if canary == live {
+            return self.set.canary_is_live(key, canary_tag, canary, cx);
+        }
+        // Without live there is nothing to compare with, nor to stand in.
+        let is_up = |digest| ready(cx, &ModelKey { name: key.name.clone(), digest }).is_some();
+        if is_up(live) && is_up(canary) {
+            self.set.begin(key, canary_tag, pair, cx);
+        }
+    }
+
+    /// Decides by hand. Replies CANARY_NOT_FOUND without a trial, and when it is too
+    /// late for that CANARY_PROMOTED; where only the registry knows, later.
+    pub fn decide(&mut self, key: &TagKey, act: Act, by: By, done: Reply, cx: &dyn Context) {
+        if act == Act::Abort {
+            self.set.resume(key, cx);
+        }
+        if !self.set.running.contains_key(key) {
+            // The caller may have gone.
+            done.send(Err(not_found(key))).ok();
+            return;
+        }
+        match act {
+            Act::Promote => {
+                self.set.promote(key, by);
+                done.send(Ok(())).ok();
+            }
+            Act::Abort => self.set.abort(key, by, done),
+        }
+    }
+
+    /// The routes of a tag that is answered by `answer`, if it is on trial and its canary
+    /// is up.
+    pub fn arms(&self, key: &TagKey, answer: &Answer, cx: &dyn Context) -> Option<Arms> {
+        let running = self.set.running.get(key)?;
+        let Answer::Ready(live, _) = answer else { return None };
+        let canary = ModelKey { name: key.name.clone(), digest: running.pair.canary };
+        if live.digest != running.pair.live {
+            return None;
+        }
+        Some(Arms {
+            route: ready(cx, &canary)?,
+            canary,
+            share: running.trial.share(),
+            trial: running.number,
+        })
+    }
+
+    /// The split of a tag on trial, between two versions that serve.
+    pub fn split<S: Servable>(
+        &self,
+        key: &TagKey,
+        arms: &Arms,
+        live: Arc<S>,
+        canary: Arc<S>,
+    ) -> Option<Split<S>> {
+        let running = self.set.running.get(key)?;
+        Some(Split {
+            live,
+            canary,
+            share: arms.share,
+            salt: Arc::clone(&running.salt),
+            outcomes: Arc::clone(&running.outcomes),
+            shadow: running.trial.settings().shadow,
+            aside: self.aside.clone(),
+        })
+    }
+}
+
+/// The route of a version that is up.
+fn ready(cx: &dyn Context, key: &ModelKey) -> Option<u64> {
+    match cx.answer(key) {
+        Answer::Ready(_, route) => Some(route),
+        _ => None,
+    }
+}

@@ -1,0 +1,66 @@
+//! When the trials are written to the journal.
+
+use std::time::{Duration, SystemTime};
+
+use outrigger_core::{Moment, fleet::TagKey};
+
+use super::Trials;
+use crate::{effect::Effect, record::CanaryRecord, set::TrialSet};
+
+/// How often the time that trials have lasted is written.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The last writing.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    at: Moment,
+    shape: Shape,
+}
+
+/// State that is written at once when it changes.
+type Shape = (Vec<(TagKey, u64, usize, bool)>, usize, Option<SystemTime>);
+
+impl Journal {
+    /// Whether the trials are to be written now, which is assumed to be done then.
+    fn is_due(&mut self, set: &TrialSet, now: Moment) -> bool {
+        let shape = shape(set);
+        let overdue = !shape.0.is_empty() && now.since(self.at) >= PERIOD;
+        if self.shape == shape && !overdue {
+            return false;
+        }
+        *self = Self { at: now, shape };
+        true
+    }
+}
+
+fn shape(set: &TrialSet) -> Shape {
+    let running = set.running.iter();
+    let running = running
+        .map(|(key, it)| (key.clone(), it.number, it.trial.step(), it.promotion.is_decided()));
+    let decisions = &set.decisions.0;
+    (running.collect(), decisions.len(), decisions.front().map(|latest| latest.at))
+}
+
+impl Trials {
+    /// Takes over the trials and decisions of an earlier process.
+    pub fn restore(&mut self, record: CanaryRecord) {
+        (self.set.paused, self.set.decisions.0) = record.into_parts();
+    }
+
+    /// The trials and decisions, for a later process.
+    pub fn record(&self, now: Moment) -> CanaryRecord {
+        let running = self.set.running.iter();
+        let running = running.map(|(key, it)| (key.clone(), it.paused(now)));
+        // Paused trials may go on in the next process.
+        let paused = self.set.paused.iter().map(|(key, it)| (key.clone(), it.clone()));
+        CanaryRecord::new(running.chain(paused), self.set.decisions.0.clone())
+    }
+
+    /// Has trials and decisions written when they have changed, and every [`PERIOD`].
+    pub(super) fn save(&mut self, now: Moment) {
+        if self.journal.is_due(&self.set, now) {
+            let record = self.record(now);
+            self.set.effects.push(Effect::Save(record));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Canaries as others see them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use outrigger_canary::{Share, Trial};
+use outrigger_core::{
+    Digest, ModelKey, ModelName,
+    fleet::{Answer, TagKey},
+};
+use tokio::sync::watch;
+
+use super::{PERIOD, Trials};
+use crate::{
+    context::Context,
+    metrics,
+    pair::Pair,
+    promotion::Promotion,
+    record::Paused,
+    running::Running,
+    set::TrialSet,
+    views::{ArmView, Canaries, CanaryOutcome, CanaryPhase, CanaryView, TagCanaryView},
+};
+
+impl Trials {
+    /// Shows the canaries, and has written what has to survive a restart.
+    pub fn show(&mut self, cx: &dyn Context) {
+        let now = cx.now();
+        let mut canaries = named(&self.set, cx);
+        // Without any, time changes nothing.
+        let nothing = self.set.running.is_empty() && canaries.is_empty();
+        canaries.extend(paused(&self.set, cx));
+        canaries.sort_by(|a, b| (&a.model, &a.tag).cmp(&(&b.model, &b.tag)));
+        let decisions = self.set.decisions.0.clone();
+        let shown = Arc::new(Canaries { canaries, decisions });
+        metrics::canaries(&shown.canaries);
+        let last = self.shown.borrow().clone();
+        self.set.changed.extend(changed(&last, &shown));
+        if last != shown {
+            self.shown.send_replace(shown);
+        }
+        self.judge_at = match self.judge_at {
+            _ if nothing => None,
+            Some(at) if at > now => Some(at),
+            _ => Some(now + PERIOD),
+        };
+        self.save(now);
+    }
+
+    /// The canaries as they are shown, now and after every change.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Canaries>> {
+        self.shown.subscribe()
+    }
+
+    /// A tag's canary as it was shown last, in short.
+    pub fn canary_of(&self, key: &TagKey) -> Option<TagCanaryView> {
+        let shown = self.shown.borrow();
+        let mut canaries = shown.canaries.iter();
+        let canary = canaries.find(|it| (&it.model, &it.tag) == (&key.name, &key.tag));
+        canary.map(TagCanaryView::of)
+    }
+}
+
+/// The models whose canaries look different in short.
+fn changed(last: &Canaries, shown: &Canaries) -> Vec<ModelName> {
+    let in_short = |of: &Canaries| -> BTreeSet<_> {
+        let canaries = of.canaries.iter();
+        canaries.map(|it| (it.model.clone(), it.tag.clone(), TagCanaryView::of(it))).collect()
+    };
+    let (last, shown) = (in_short(last), in_short(shown));
+    last.symmetric_difference(&shown).map(|(model, ..)| model.clone()).collect()
+}
+
+/// The canaries that are named by tags and not live.
+fn named(set: &TrialSet, cx: &dyn Context) -> Vec<CanaryView> {
+    let views = cx.canaries().into_iter().filter_map(|(key, canary_tag, canary)| {
+        let live = cx.tag(&key)?.serving;
+        (live != Some(canary)).then(|| named_view(set, (&key, live), (&canary_tag, canary), cx))
+    });
+    views.collect()
+}
+
+fn named_view(
+    set: &TrialSet,
+    (key, live): (&TagKey, Option<Digest>),
+    (canary_tag, canary): (&TagKey, Digest),
+    cx: &dyn Context,
+) -> CanaryView {
+    let running = set.running.get(key).filter(|it| it.pair.canary == canary);
+    let standstill = running.and_then(|running| standstill(running, cx));
+    let (phase, message) = match running {
+        Some(running) => phase(running, standstill.as_deref()),
+        None => untried(set, key, (canary_tag, canary), cx),
+    };
+    let trial = running.map(|running| &running.trial);
+    let paused = set.paused.get(key).filter(|it| it.pair.canary == canary);
+    let spent = trial.map(|trial| trial.spent(cx.now()));
+    let share = trial.filter(|_| standstill.is_none()).and_then(Trial::share);
+    CanaryView {
+        model: key.name.clone(),
+        tag: key.tag.clone(),
+        canary_tag: canary_tag.tag.clone(),
+        live,
+        canary,
+        phase,
+        message,
+        share: share.map_or(0.0, Share::probability),
+        elapsed: spent.or(paused.map(|it| it.progress.spent())).unwrap_or_default(),
+        verdict: running.and_then(Running::verdict),
+        arms: trial.map(|trial| ArmView::of(trial, cx.now())).unwrap_or_default(),
+        features: running.map(Running::features).unwrap_or_default(),
+    }
+}
+
+/// Why a canary is not on trial.
+fn untried(
+    set: &TrialSet,
+    key: &TagKey,
+    (canary_tag, canary): (&TagKey, Digest),
+    cx: &dyn Context,
+) -> (CanaryPhase, String) {
+    if cx.tag(canary_tag).and_then(|tag| tag.rejected) == Some(canary) {
+        let decision = set.decisions.last_for_good(key, canary);
+        let message = match decision.filter(|it| it.outcome != CanaryOutcome::Promoted) {
+            Some(decision) => format!("{}: {}", decision.by, decision.reason),
+            None => "it has been live before".to_owned(),
+        };
+        return (CanaryPhase::Rejected, message);
+    }
+    let message = not_up(key, "the canary", canary, cx);
+    let message = message.unwrap_or_else(|| "nothing answers for the tag yet".to_owned());
+    (CanaryPhase::Waiting, message)
+}
+
+/// Why a trial that has begun gets no requests; `None`: it does.
+fn standstill(running: &Running, cx: &dyn Context) -> Option<String> {
+    let Pair { live, canary } = running.pair;
+    let not_up = |which, digest| not_up(&running.key, which, digest, cx);
+    not_up("live", live).or_else(|| not_up("the canary", canary))
+}
+
+/// Why a version of a model is not up; `None`: it is.
+fn not_up(key: &TagKey, which: &str, digest: Digest, cx: &dyn Context) -> Option<String> {
+    let version = ModelKey { name: key.name.clone(), digest };
+    if cx.is_suspended(&version) {
+        return Some(format!("{which} was unloaded by hand"));
+    }
+    match cx.answer(&version) {
+        Answer::Waiting(Some(failure))
+        | Answer::Retrying(failure, _)
+        | Answer::Refused(failure) => Some(format!("{which} is not up: {failure}")),
+        Answer::Waiting(None) => Some(format!("{which} is being brought up")),
+        Answer::Ready(..) => None,
+    }
+}
+
+/// The paused trials of tags that nobody asks for.
+fn paused(set: &TrialSet, cx: &dyn Context) -> Vec<CanaryView> {
+    let paused = set.paused.iter();
+    paused.filter_map(|(key, paused)| paused_view(key, paused, cx)).collect()
+}
+
+fn paused_view(key: &TagKey, paused: &Paused, cx: &dyn Context) -> Option<CanaryView> {
+    let tag = cx.tag(key).filter(|it| !it.followed)?;
+    let canary_tag = cx.canary_tag(key, paused.pair.canary)?;
+    Some(CanaryView {
+        model: key.name.clone(),
+        tag: key.tag.clone(),
+        canary_tag: canary_tag.tag,
+        live: tag.serving,
+        canary: paused.pair.canary,
+        phase: CanaryPhase::Waiting,
+        message: format!(
+            "nobody asks for {}:{}: its trial goes on with the next request",
+            key.name, key.tag
+        ),
+        share: 0.0,
+        elapsed: paused.progress.spent(),
+        verdict: None,
+        arms: Vec::new(),
+        features: Vec::new(),
+    })
+}
+
+/// The phase of a canary on trial, which may be at a standstill.
+fn phase(running: &Running, standstill: Option<&str>) -> (CanaryPhase, String) {
+    let phase = match &running.promotion {
+        Promotion::Undecided if standstill.is_some() => CanaryPhase::Waiting,
+        Promotion::Undecided if running.trial.share().is_none() => CanaryPhase::WarmingUp,
+        Promotion::Undecided => CanaryPhase::Split,
+        Promotion::Recommended => CanaryPhase::Recommended,
+        Promotion::Moving(_)
+        | Promotion::Moved { .. }
+        | Promotion::Overtaken(_)
+        | Promotion::Failed { .. } => CanaryPhase::Promoting,
+    };
+    let message = match &running.promotion {
+        Promotion::Failed { failure, .. } => failure.to_string(),
+        Promotion::Overtaken(_) => "the tag has moved in the meantime".to_owned(),
+        _ => standstill.unwrap_or_default().to_owned(),
+    };
+    (phase, message)
+}
