@@ -1,18 +1,24 @@
 //! The exact tensors of a call, and where each value in them came from.
 
-use outrigger_core::{Content, Failure};
+use std::ops::Range;
+
+use bytes::Bytes;
+use outrigger_core::{Content, Failure, Tensor};
 use outrigger_proto::outrigger::v1::{ExplainResponse, ExplainedColumn, ExplainedTensor};
 
 use crate::{
-    Limits, Packed, Plan,
-    pack::{self, Call, Trace},
-    plan::InputPlan,
+    call::{Call, Trace},
+    limits::Limits,
+    metadata::{Feature, Input},
+    pack::pack_traced,
+    packed::{Packed, UserRows},
+    plan::Plan,
 };
 
 impl Plan {
     /// Packs encoded requests as [`Plan::pack`] does and returns, for each, its
     /// part of the tensors: `[1, …]` of what the engine would get as `[B, …]`,
-    /// padding included. `model` is left unset.
+    /// padding included; of joined tensors its rows. `model` is left unset.
     ///
     /// # Errors
     /// As [`Plan::pack`].
@@ -22,17 +28,16 @@ impl Plan {
         limits: &Limits,
     ) -> Result<Vec<ExplainResponse>, Failure> {
         let call = Call { prefixed: requests.len() > 1, traced: true, ..Call::new(limits) };
-        let (packed, trace) = pack::pack_traced(self, requests, &call)?;
+        let (packed, trace) = pack_traced(self, requests, &call)?;
         Ok(users(self, &packed, &trace))
     }
 
     fn explain_user(&self, user: usize, packed: &Packed, trace: &Trace) -> ExplainResponse {
-        let tensor = |(index, input): (usize, &InputPlan)| {
-            explain_tensor(input, index, user, packed, &trace.origins[index])
-        };
+        let share = Share::of(user, self, packed);
+        let tensors = self.metadata.inputs.iter().zip(&packed.tensors).zip(&trace.origins);
         ExplainResponse {
             model: None,
-            tensors: self.inputs.iter().enumerate().map(tensor).collect(),
+            tensors: tensors.map(|((it, tensor), all)| explain(it, tensor, all, &share)).collect(),
             request_id: packed.users[user].request_id.to_string(),
             unknown_features: trace.unknown[user].clone(),
             treatment_errors: packed.users[user].errors.clone(),
@@ -45,22 +50,36 @@ pub(crate) fn users(plan: &Plan, packed: &Packed, trace: &Trace) -> Vec<ExplainR
     (0..packed.users.len()).map(|user| plan.explain_user(user, packed, trace)).collect()
 }
 
-fn explain_tensor(
-    input: &InputPlan,
-    index: usize,
-    user: usize,
-    packed: &Packed,
-    origins: &[i32],
-) -> ExplainedTensor {
-    let users = packed.users.len();
-    let tensor = &packed.tensors[index];
-    let mut shape = tensor.shape.clone();
-    shape[0] = 1;
-    let (content, texts) = match &tensor.content {
-        Content::Bytes(bytes) => (bytes.slice(share(bytes.len(), users, user)), Vec::new()),
-        Content::Strings(texts) => {
-            (bytes::Bytes::new(), texts[share(texts.len(), users, user)].to_vec())
+/// Which of a tensor's rows are a user's.
+struct Share {
+    before: usize,
+    rows: usize,
+    all: usize,
+}
+
+impl Share {
+    fn of(user: usize, plan: &Plan, packed: &Packed) -> Self {
+        if plan.joins.is_empty() {
+            return Self { before: user, rows: 1, all: packed.users.len() };
         }
+        let kept = |users: &[UserRows]| users.iter().map(UserRows::kept).sum();
+        let (before, rows) = (kept(&packed.users[..user]), packed.users[user].kept());
+        Self { before, rows, all: kept(&packed.users) }
+    }
+
+    /// The user's share of what all rows have so many of.
+    fn range(&self, parts: usize) -> Range<usize> {
+        let each = parts.checked_div(self.all).unwrap_or(0);
+        self.before * each..(self.before + self.rows) * each
+    }
+}
+
+fn explain(input: &Input, tensor: &Tensor, origins: &[i32], share: &Share) -> ExplainedTensor {
+    let mut shape = tensor.shape.clone();
+    shape[0] = i64::try_from(share.rows).expect("sizes are limited");
+    let (content, texts) = match &tensor.content {
+        Content::Bytes(bytes) => (bytes.slice(share.range(bytes.len())), Vec::new()),
+        Content::Strings(texts) => (Bytes::new(), texts[share.range(texts.len())].to_vec()),
     };
     ExplainedTensor {
         name: tensor.name.as_ref().to_owned(),
@@ -69,26 +88,20 @@ fn explain_tensor(
         content,
         texts,
         columns: columns(input),
-        origins: origins[share(origins.len(), users, user)].to_vec(),
+        origins: origins[share.range(origins.len())].to_vec(),
     }
 }
 
-/// A user's equal share of a tensor's parts.
-fn share(parts: usize, users: usize, user: usize) -> std::ops::Range<usize> {
-    let each = parts / users;
-    user * each..(user + 1) * each
-}
-
-fn columns(input: &InputPlan) -> Vec<ExplainedColumn> {
+fn columns(input: &Input) -> Vec<ExplainedColumn> {
     let mut offset = 0;
-    let mut column = |column: &crate::column::Column| {
-        let length = u32::try_from(column.length).expect("lengths are bounded");
+    let mut column = |feature: &Feature| {
+        let length = u32::try_from(feature.length).expect("lengths are bounded");
         let explained =
-            ExplainedColumn { feature: column.feature.as_ref().to_owned(), offset, length };
+            ExplainedColumn { feature: feature.name.as_ref().to_owned(), offset, length };
         offset += length;
         explained
     };
-    input.columns.iter().map(&mut column).collect()
+    input.features.iter().map(&mut column).collect()
 }
 
 #[cfg(test)]

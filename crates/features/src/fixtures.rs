@@ -7,7 +7,7 @@ use outrigger_proto::outrigger::v1::{
 };
 use prost::Message;
 
-use crate::{Limits, Metadata, Packed, Plan};
+use crate::{limits::Limits, metadata::Metadata, packed::Packed, plan::Plan};
 
 /// The plan of the architecture's example.
 pub(crate) fn plan() -> Plan {
@@ -101,4 +101,10 @@ pub(crate) fn strings(values: &[&'static str]) -> Content {
 pub(crate) fn output(name: &str, shape: &[i64], values: &[f32]) -> Tensor {
     let (name, shape) = (name.into(), shape.to_vec());
     Tensor { name, dtype: DType::Float32, shape, content: floats(values) }
+}
+
+/// The plan of a model whose inputs are joined.
+pub(crate) fn joined() -> Plan {
+    let json = include_bytes!("../tests/metadata/good/joined.json");
+    Plan::compile(Metadata::parse(json).expect("valid"))
 }

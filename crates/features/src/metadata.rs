@@ -8,13 +8,10 @@ mod output;
 
 use std::sync::Arc;
 
-use outrigger_core::{DType, Interface, Reason};
+use outrigger_core::{DType, Reason};
 use serde_json::{Map, Value};
 
-use crate::{
-    interface::{self, InterfaceError},
-    reader::{self, Node, Wrong},
-};
+use crate::reader::{self, Node, Wrong};
 
 /// The only schema there is.
 pub const SCHEMA: &str = "outrigger.dev/model/v1";
@@ -69,6 +66,9 @@ pub enum Entity {
     TreatmentCount,
     /// A number drawn from each request's id: `[B]`, int64.
     Seed,
+    /// Treatments, each with the features of its user: `[R, width]` for the R
+    /// treatments of all users, one user after the other.
+    Joined,
 }
 
 /// One feature: `length` neighbouring positions of an input's last dimension.
@@ -76,6 +76,8 @@ pub enum Entity {
 pub struct Feature {
     /// Its name in requests; unique within its entity.
     pub name: Arc<str>,
+    /// Whose it is, the user's or the treatment's.
+    pub entity: Entity,
     /// How many values it has; 1 for a plain one.
     pub length: usize,
     /// How a value becomes an element.
@@ -148,7 +150,8 @@ pub struct Output {
 /// What an output's values belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputKind {
-    /// One value a treatment: `[B, T]` or `[B, T, 1]`.
+    /// One value a treatment: `[B, T]` or `[B, T, 1]`; of a model with joined
+    /// inputs `[R]` or `[R, 1]`.
     PerTreatment,
     /// One value a user: `[B]` or `[B, 1]`.
     Single,
@@ -210,17 +213,17 @@ impl Metadata {
         Err(MetadataError { path: "framework".to_owned(), message })
     }
 
-    /// Holds this file against the interface of the model it comes with.
-    ///
-    /// # Errors
-    /// The first contradiction: what the file says and what the model says.
-    pub fn check_interface(&self, interface: &Interface) -> Result<(), InterfaceError> {
-        interface::check(self, interface)
+    /// The features of the user or of the treatment, each with its input, in
+    /// the order of the file.
+    pub fn features_of(&self, entity: Entity) -> impl Iterator<Item = (&Input, &Feature)> {
+        let all = self.inputs.iter();
+        let all = all.flat_map(|input| input.features.iter().map(move |feature| (input, feature)));
+        all.filter(move |(_, feature)| feature.entity == entity)
     }
 
-    /// The inputs of one entity, with their positions.
-    pub fn inputs_of(&self, entity: Entity) -> impl Iterator<Item = (usize, &Input)> {
-        self.inputs.iter().enumerate().filter(move |(_, input)| input.entity == entity)
+    /// Whether the tensors have a row a treatment, with its user's features.
+    pub fn is_joined(&self) -> bool {
+        self.inputs.iter().any(|input| input.entity == Entity::Joined)
     }
 }
 
@@ -239,12 +242,13 @@ impl Entity {
             Self::Treatment => "treatment",
             Self::TreatmentCount => "treatment_count",
             Self::Seed => "seed",
+            Self::Joined => "joined",
         }
     }
 
     /// Whether its inputs are made of features.
     pub const fn has_features(self) -> bool {
-        matches!(self, Self::User | Self::Treatment)
+        matches!(self, Self::User | Self::Treatment | Self::Joined)
     }
 }
 

@@ -1,27 +1,39 @@
 //! The plan: a model's metadata compiled for packing and answering.
 
+mod bad_feature;
+mod fields;
+mod join;
+mod lookups;
+
 use std::sync::Arc;
 
-use outrigger_core::{DType, Failure, Interface};
-use outrigger_proto::outrigger::v1::ResponseOptions;
+use outrigger_core::{DType, Interface};
 
 use crate::{
-    InterfaceError, Limits, Metadata, Packed,
     column::Column,
-    metadata::{Entity, Input},
-    pack::{self, Call},
-    transcode::{Fields, Request},
+    interface::InterfaceError,
+    metadata::{Entity, Input, Metadata},
+    packed::Packed,
 };
+pub(crate) use bad_feature::BadFeature;
+pub(crate) use fields::{Field, Fields};
+pub(crate) use join::Join;
+use lookups::Lookups;
+pub use lookups::{Lookup, LookupError};
 
 /// How a model's requests become tensors and its outputs responses. Compiled
 /// once a model; share it in an [`Arc`].
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) metadata: Metadata,
+    /// What rows of users and of treatments are written to: the tensors, or the
+    /// parts that they are joined of.
     pub(crate) inputs: Vec<InputPlan>,
+    /// One a tensor of a model with joined inputs; empty for others.
+    pub(crate) joins: Vec<Join>,
     pub(crate) fields: EntityFields,
-    #[cfg(any(test, feature = "reference"))]
-    pub(crate) names: crate::reference::Names,
+    /// None of most models.
+    pub(crate) lookups: Option<Box<Lookups>>,
 }
 
 /// Where the features of either entity go.
@@ -31,7 +43,7 @@ pub(crate) struct EntityFields {
     pub(crate) treatment: Fields,
 }
 
-/// One input, compiled.
+/// One input, or the part of one that a single entity has, compiled.
 #[derive(Debug)]
 pub(crate) struct InputPlan {
     pub(crate) tensor: Arc<str>,
@@ -44,18 +56,18 @@ pub(crate) struct InputPlan {
 impl Plan {
     /// Compiles a model's metadata.
     pub fn compile(metadata: Metadata) -> Self {
-        let inputs: Vec<_> = metadata.inputs.iter().map(InputPlan::compile).collect();
+        let (mut inputs, mut joins) = (Vec::with_capacity(metadata.inputs.len()), Vec::new());
+        for input in &metadata.inputs {
+            match input.entity {
+                Entity::Joined => joins.push(Join::compile(input, &mut inputs)),
+                entity => inputs.push(InputPlan::compile(input, entity)),
+            }
+        }
         let fields = EntityFields {
             user: Fields::new(&inputs, Entity::User),
             treatment: Fields::new(&inputs, Entity::Treatment),
         };
-        Self {
-            #[cfg(any(test, feature = "reference"))]
-            names: crate::reference::Names::of(&metadata),
-            metadata,
-            inputs,
-            fields,
-        }
+        Self { metadata, inputs, joins, fields, lookups: None }
     }
 
     /// Compiles a model's metadata, held against the model's own interface.
@@ -80,42 +92,6 @@ impl Plan {
     /// False for a model that draws: its values cannot be compared.
     pub fn deterministic(&self) -> bool {
         self.metadata.deterministic
-    }
-
-    /// Packs encoded `outrigger.v1.PredictRequest`s, one a user, each with its
-    /// own options. Field paths begin with `requests[i].` when there are
-    /// several.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT reasons: REQUEST_MALFORMED, TOO_MANY_TREATMENTS,
-    /// TOO_LARGE, or FEATURE_… naming the feature and the treatment.
-    pub fn pack(&self, requests: &[&[u8]], limits: &Limits) -> Result<Packed, Failure> {
-        let call = Call { prefixed: requests.len() > 1, ..Call::new(limits) };
-        pack::pack(self, requests, &call)
-    }
-
-    /// [`Self::pack`] for one request that has been taken apart, within its limits.
-    ///
-    /// # Errors
-    /// As [`Self::pack`].
-    pub fn pack_request(&self, request: &Request<'_>) -> Result<Packed, Failure> {
-        pack::pack_request(self, request)
-    }
-
-    /// Packs the requests of a `BatchPredictRequest`, whose `options` hold for
-    /// all of them. Field paths begin with `requests[i].`.
-    ///
-    /// # Errors
-    /// As [`Self::pack`]; also REQUEST_MALFORMED for a request that brings a
-    /// model or options of its own.
-    pub fn pack_batch(
-        &self,
-        requests: &[&[u8]],
-        options: &ResponseOptions,
-        limits: &Limits,
-    ) -> Result<Packed, Failure> {
-        let call = Call { prefixed: true, batch: Some(options), ..Call::new(limits) };
-        pack::pack(self, requests, &call)
     }
 
     /// The element type of the tensor that holds a feature, if the model names it.
@@ -146,21 +122,25 @@ impl EntityFields {
         match entity {
             Entity::User => Some(&self.user),
             Entity::Treatment => Some(&self.treatment),
-            Entity::TreatmentCount | Entity::Seed => None,
+            Entity::TreatmentCount | Entity::Seed | Entity::Joined => None,
         }
     }
 }
 
 impl InputPlan {
-    fn compile(input: &Input) -> Self {
-        let columns = input.features.iter().map(|feature| Column::compile(feature, input.dtype));
+    /// Compiles those features of an input that are `entity`'s.
+    fn compile(input: &Input, entity: Entity) -> Self {
+        let features = input.features.iter().filter(|feature| feature.entity == entity);
+        let columns: Vec<_> =
+            features.map(|feature| Column::compile(feature, input.dtype)).collect();
+        let width = columns.iter().map(|column| column.length).sum();
         Self {
             tensor: input.tensor.clone(),
-            entity: input.entity,
+            entity,
             dtype: input.dtype,
             // Counts and seeds are one value a row.
-            width: if input.entity.has_features() { input.width() } else { 1 },
-            columns: columns.collect(),
+            width: if entity.has_features() { width } else { 1 },
+            columns,
         }
     }
 
@@ -170,6 +150,7 @@ impl InputPlan {
             Entity::User => vec![users, self.width],
             Entity::Treatment => vec![users, treatments, self.width],
             Entity::TreatmentCount | Entity::Seed => vec![users],
+            Entity::Joined => vec![users * treatments, self.width],
         };
         sizes.into_iter().map(|size| i64::try_from(size).expect("sizes are limited")).collect()
     }

@@ -9,8 +9,8 @@ use outrigger_proto::outrigger::v1::{
 };
 
 use crate::{
-    Plan,
-    metadata::{Absence, Encoding, Entity, Feature, Words},
+    metadata::{Absence, Encoding, Entity, Feature, Input, Words},
+    plan::Plan,
 };
 
 impl Plan {
@@ -30,13 +30,10 @@ impl Plan {
     }
 
     fn made_up(&self, entity: Entity) -> HashMap<String, Value> {
-        let inputs = self.metadata.inputs_of(entity);
-        let features = inputs.flat_map(|(_, input)| {
-            input.features.iter().map(move |feature| (input.dtype, feature))
-        });
+        let features = self.metadata.features_of(entity);
         let required = features.filter(|(_, feature)| feature.absence == Absence::Required);
-        let value = |(dtype, feature): (DType, &Feature)| {
-            let kind = Some(made_up(dtype, feature));
+        let value = |(input, feature): (&Input, &Feature)| {
+            let kind = Some(made_up(input.dtype, feature));
             (feature.name.as_ref().to_owned(), Value { kind })
         };
         required.map(value).collect()

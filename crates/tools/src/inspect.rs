@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use bytesize::ByteSize;
 use outrigger_core::{DType, Digest, ElementType, LayerKind, Shape, TensorSpec};
-use outrigger_features::{Metadata, metadata::Entity};
+use outrigger_features::Metadata;
 use outrigger_lifecycle::ModelFiles;
 use outrigger_oci::{Client, Progress, Reference, signature::PublicKey};
 use outrigger_run::Framework;
@@ -163,7 +163,7 @@ fn features(metadata: &Metadata) -> Vec<FeatureReport> {
         for feature in &input.features {
             reports.push(FeatureReport {
                 tensor: input.tensor.to_string(),
-                entity: if input.entity == Entity::User { "user" } else { "treatment" },
+                entity: feature.entity.as_str(),
                 name: feature.name.to_string(),
                 offset,
                 length: feature.length,

@@ -34,15 +34,18 @@ pub(super) struct Treatment {
 impl Sample {
     /// A request with a value for every feature there is.
     pub(super) fn new(metadata: &Metadata, treatments: usize, random: &mut StdRng) -> Self {
-        let user = features(metadata, Entity::User)
+        let user = metadata
+            .features_of(Entity::User)
             .map(|(input, feature)| (feature.name.clone(), value(input, feature, random)))
             .collect();
-        let columns = features(metadata, Entity::Treatment)
+        let columns = metadata
+            .features_of(Entity::Treatment)
             .map(|(_, feature)| Column { name: feature.name.clone(), length: feature.length })
             .collect();
         let mut treatment = |_| Treatment {
             id: format!("t{}", below_some(random)),
-            values: features(metadata, Entity::Treatment)
+            values: metadata
+                .features_of(Entity::Treatment)
                 .map(|(input, feature)| value(input, feature, random))
                 .collect(),
         };
@@ -51,11 +54,6 @@ impl Sample {
         let routing_key = format!("user-{}", below_some(random));
         Self { request_id, routing_key, user, columns, treatments }
     }
-}
-
-fn features(metadata: &Metadata, entity: Entity) -> impl Iterator<Item = (&Input, &Feature)> {
-    let inputs = metadata.inputs_of(entity);
-    inputs.flat_map(|(_, input)| input.features.iter().map(move |feature| (input, feature)))
 }
 
 /// A number of one to nine digits: names made of it differ in length.

@@ -66,8 +66,8 @@ fn keys_come_in_one_order_and_ids_differ_in_length() {
     let lengths = request.treatments.iter().map(|treatment| treatment.id.len());
     assert!(lengths.clone().max() > lengths.min().map(|length| length + 3));
     // Features are encoded in the order of metadata.json, treatment by treatment.
-    let names = plan.metadata().inputs_of(outrigger_features::metadata::Entity::Treatment);
-    let names: Vec<_> = names.flat_map(|(_, input)| &input.features).collect();
+    let names = plan.metadata().features_of(outrigger_features::metadata::Entity::Treatment);
+    let names: Vec<_> = names.map(|(_, feature)| feature).collect();
     let position = |name: &[u8]| users[0].windows(name.len()).position(|at| at == name);
     let positions: Vec<_> = names.iter().map(|feature| position(feature.name.as_bytes())).collect();
     assert!(positions.is_sorted() && positions[0].is_some(), "{positions:?}");

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use outrigger_core::{Content, DType, Failure, Reason, Tensor};
+use smallvec::{SmallVec, smallvec};
 
 use crate::{
-    Packed, Plan,
     column::floats,
     metadata::{Output, OutputKind},
+    packed::Packed,
+    plan::Plan,
 };
 
 /// The outputs that a call's users asked for, by their positions in
@@ -23,8 +25,38 @@ struct Checked<'t> {
     /// Bytes an element.
     size: usize,
     bytes: &'t [u8],
-    /// Values a user, padding included; `None` for a `single` output.
-    stride: Option<usize>,
+    rows: Rows,
+}
+
+/// Where the values of a user stand.
+enum Rows {
+    /// One a user.
+    Single,
+    /// So many a user, padding included.
+    Padded(usize),
+    /// Of users one after the other, without padding: where those of each begin.
+    Joined(Vec<usize>),
+}
+
+impl Rows {
+    /// Those of an output, and the shape that it must have.
+    fn of(kind: OutputKind, plan: &Plan, packed: &Packed) -> (Self, SmallVec<[usize; 2]>) {
+        let (users, treatments) = (packed.users.len(), packed.treatments);
+        match kind {
+            OutputKind::Single => (Self::Single, smallvec![users]),
+            OutputKind::PerTreatment if plan.joins.is_empty() => {
+                (Self::Padded(treatments), smallvec![users, treatments])
+            }
+            OutputKind::PerTreatment => {
+                let (mut starts, mut rows) = (Vec::with_capacity(users), 0);
+                for user in &packed.users {
+                    starts.push(rows);
+                    rows += user.kept();
+                }
+                (Self::Joined(starts), smallvec![rows])
+            }
+        }
+    }
 }
 
 impl<'t> Outputs<'t> {
@@ -52,7 +84,7 @@ impl<'t> Outputs<'t> {
         for index in wanted {
             if checked[index].is_none() {
                 let output = &plan.metadata.outputs[index];
-                checked[index] = Some(Checked::find(output, tensors, packed)?);
+                checked[index] = Some(Checked::find(output, plan, tensors, packed)?);
             }
         }
         Ok(Self { checked })
@@ -75,30 +107,27 @@ impl<'t> Outputs<'t> {
 }
 
 impl<'t> Checked<'t> {
-    fn find(output: &'t Output, tensors: &'t [Tensor], packed: &Packed) -> Result<Self, Failure> {
+    fn find(
+        output: &'t Output,
+        plan: &Plan,
+        tensors: &'t [Tensor],
+        packed: &Packed,
+    ) -> Result<Self, Failure> {
         let name = &output.name;
         let Some(tensor) = tensors.iter().find(|tensor| tensor.name == output.tensor) else {
             return Err(invalid(name, "the engine did not return it"));
         };
-        let (users, treatments) = (packed.users.len(), packed.treatments);
-        let (count, stride) = match output.kind {
-            OutputKind::PerTreatment => {
-                check_shape(name, &tensor.shape, &[users, treatments])?;
-                (users * treatments, Some(treatments))
-            }
-            OutputKind::Single => {
-                check_shape(name, &tensor.shape, &[users])?;
-                (users, None)
-            }
-        };
-        let (bytes, size) = check_content(name, tensor, count)?;
-        Ok(Self { name, dtype: tensor.dtype, size, bytes, stride })
+        let (rows, shape) = Rows::of(output.kind, plan, packed);
+        check_shape(name, &tensor.shape, &shape)?;
+        let (bytes, size) = check_content(name, tensor, shape.iter().product())?;
+        Ok(Self { name, dtype: tensor.dtype, size, bytes, rows })
     }
 
     fn values(&self, user: usize, treatments: usize) -> Result<Cow<'t, [u8]>, Failure> {
-        let (start, count) = match self.stride {
-            Some(stride) => (user * stride, treatments),
-            None => (user, 1),
+        let (start, count) = match &self.rows {
+            Rows::Single => (user, 1),
+            Rows::Padded(stride) => (user * stride, treatments),
+            Rows::Joined(starts) => (starts[user], treatments),
         };
         let values = &self.bytes[self.size * start..self.size * (start + count)];
         let values = to_floats(values, self.dtype);
@@ -111,9 +140,10 @@ impl<'t> Checked<'t> {
         let mut values = values.iter().map(|bytes| f32::from_le_bytes(*bytes)).enumerate();
         let found = values.find(|(_, value)| !value.is_finite());
         let (row, value) = found.expect("one of them is not finite");
-        let index = match self.stride {
-            Some(_) => format!("[{user}, {row}]"),
-            None => format!("[{user}]"),
+        let index = match &self.rows {
+            Rows::Single => format!("[{user}]"),
+            Rows::Padded(_) => format!("[{user}, {row}]"),
+            Rows::Joined(starts) => format!("[{}]", starts[user] + row),
         };
         invalid(self.name, &format!("the value at {index} is {value}"))
     }

@@ -16,6 +16,8 @@ enum Dim {
 
 const USERS: Dim = Dim::Free("B");
 const TREATMENTS: Dim = Dim::Free("T");
+/// The treatments of all users.
+const ROWS: Dim = Dim::Free("R");
 
 /// The types that scores may have.
 const SCORES: [DType; 4] = [DType::Float32, DType::Float64, DType::Int32, DType::Int64];
@@ -26,7 +28,7 @@ pub(crate) fn check(metadata: &Metadata, interface: &Interface) -> Result<(), In
     }
     check_all_fed(metadata, interface)?;
     for (index, output) in metadata.outputs.iter().enumerate() {
-        check_output(&format!("outputs[{index}]"), output, interface)?;
+        check_output(&format!("outputs[{index}]"), output, metadata.is_joined(), interface)?;
     }
     Ok(())
 }
@@ -66,7 +68,12 @@ fn check_all_fed(metadata: &Metadata, interface: &Interface) -> Result<(), Inter
     Err(contradiction("inputs".into(), format!("that its inputs are {fed:?}"), model))
 }
 
-fn check_output(path: &str, output: &Output, interface: &Interface) -> Result<(), InterfaceError> {
+fn check_output(
+    path: &str,
+    output: &Output,
+    joined: bool,
+    interface: &Interface,
+) -> Result<(), InterfaceError> {
     let Some(spec) = interface.output(&output.tensor) else {
         let file = format!("that there is an output {:?}", output.tensor);
         let model = format!("its outputs are {:?}", names(&interface.outputs));
@@ -81,6 +88,7 @@ fn check_output(path: &str, output: &Output, interface: &Interface) -> Result<()
         return Err(contradiction(path.to_owned(), file, format!("it is {}", spec.dtype)));
     }
     let shapes: [&[Dim]; 2] = match output.kind {
+        OutputKind::PerTreatment if joined => [&[ROWS], &[ROWS, Dim::Size(1)]],
         OutputKind::PerTreatment => [&[USERS, TREATMENTS], &[USERS, TREATMENTS, Dim::Size(1)]],
         OutputKind::Single => [&[USERS], &[USERS, Dim::Size(1)]],
     };
@@ -107,6 +115,7 @@ fn input_shape(input: &Input) -> Vec<Dim> {
         Entity::User => vec![USERS, width],
         Entity::Treatment => vec![USERS, TREATMENTS, width],
         Entity::TreatmentCount | Entity::Seed => vec![USERS],
+        Entity::Joined => vec![ROWS, width],
     }
 }
 

@@ -1,6 +1,6 @@
 use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
 
-use crate::Metadata;
+use crate::metadata::Metadata;
 
 const METADATA: &[u8] = include_bytes!("../../tests/metadata/good/architecture.json");
 
@@ -121,4 +121,27 @@ fn an_input_with_a_default_of_its_own_need_not_be_fed() {
     let extra = spec("temperature", DType::Float32, &[]);
     assert!(change_input(extra.clone()).is_err());
     assert_eq!(change_input(TensorSpec { optional: true, ..extra }), Ok(()));
+}
+
+#[test]
+fn a_joined_model_has_rows_of_all_users() {
+    let json = include_bytes!("../../tests/metadata/good/joined.json");
+    let metadata = Metadata::parse(json).expect("valid");
+    let check = |numbers: &[i64], scores: &[i64]| {
+        let inputs =
+            vec![spec("numbers", DType::Float32, numbers), spec("words", DType::String, &[-1, 2])];
+        let outputs = vec![spec("scores", DType::Float32, scores)];
+        let checked = metadata.check_interface(&Interface::new(inputs, outputs));
+        checked.map_err(|error| error.to_string())
+    };
+    assert_eq!(check(&[-1, 5], &[-1]), Ok(()));
+    assert_eq!(check(&[-1, -1], &[-1, 1]), Ok(()));
+    assert_eq!(
+        check(&[-1, 4], &[-1]),
+        Err(r#"inputs[0]: metadata.json says "numbers" is [R, 5] (4 joined features, width 5); the model says it is [?, 4]"#.to_owned())
+    );
+    assert_eq!(
+        check(&[-1, 5], &[-1, 2]),
+        Err(r#"outputs[0].kind: metadata.json says "scores" is per_treatment: [R] or [R, 1]; the model says it is [?, 2]"#.to_owned())
+    );
 }

@@ -5,15 +5,16 @@ use std::{collections::HashSet, hash::Hash, sync::Arc};
 use outrigger_core::DType;
 use serde_json::Value;
 
-use super::{Absence, Encoding, Feature, MAX_LENGTH, Raw, Words};
+use super::{Absence, Encoding, Entity, Feature, MAX_LENGTH, Raw, Words};
 use crate::{
-    column,
+    numbers,
     reader::{Node, Object, Wrong},
 };
 
 type Result<T> = std::result::Result<T, Wrong>;
 
-const KEYS: &[&str] = &[
+/// The last one is only for the features of joined inputs.
+const KEYS: [&str; 10] = [
     "name",
     "length",
     "default",
@@ -23,16 +24,30 @@ const KEYS: &[&str] = &[
     "out_of_vocabulary",
     "hash_buckets",
     "allow_non_finite",
+    "entity",
 ];
 
-pub(super) fn read(object: &Object<'_>, dtype: DType) -> Result<Feature> {
-    object.only(KEYS)?;
+const ENTITIES: [(&str, Entity); 2] =
+    [(Entity::User.as_str(), Entity::User), (Entity::Treatment.as_str(), Entity::Treatment)];
+
+pub(super) fn read(object: &Object<'_>, of: Entity, dtype: DType) -> Result<Feature> {
+    let entity = read_entity(object, of)?;
     let name = object.required("name")?.name()?.into();
     let length = object.optional("length").map_or(Ok(1), |node| read_length(&node))?;
     let encoding = read_encoding(object, dtype)?;
     let allow_non_finite = read_allow_non_finite(object, dtype)?;
     let absence = read_absence(object, dtype, length, &encoding)?;
-    Ok(Feature { name, length, encoding, absence, allow_non_finite })
+    Ok(Feature { name, entity, length, encoding, absence, allow_non_finite })
+}
+
+/// Whose feature it is, of an input of that entity.
+fn read_entity(object: &Object<'_>, of: Entity) -> Result<Entity> {
+    if of == Entity::Joined {
+        object.only(&KEYS)?;
+        return object.required("entity")?.one_of(&ENTITIES);
+    }
+    object.only(&KEYS[..KEYS.len() - 1])?;
+    Ok(of)
 }
 
 fn read_length(node: &Node<'_>) -> Result<usize> {
@@ -63,7 +78,7 @@ fn read_vocabulary(object: &Object<'_>, node: &Node<'_>, dtype: DType) -> Result
     let words = read_words(node)?;
     let index = object.required("out_of_vocabulary")?;
     let out_of_vocabulary = index.integer()?;
-    if !column::fits(out_of_vocabulary, dtype) {
+    if !numbers::fits(out_of_vocabulary, dtype) {
         return Err(index.error(format!("{out_of_vocabulary} does not fit {dtype}")));
     }
     Ok(Encoding::Vocabulary { words, out_of_vocabulary })
@@ -96,7 +111,7 @@ fn read_buckets(node: &Node<'_>, dtype: DType) -> Result<Encoding> {
     if buckets < 1 {
         return Err(node.error(format!("must be at least 1, is {buckets}")));
     }
-    if !column::fits(buckets - 1, dtype) {
+    if !numbers::fits(buckets - 1, dtype) {
         return Err(node.error(format!("the highest bucket of {buckets} does not fit {dtype}")));
     }
     Ok(Encoding::HashBuckets(buckets.unsigned_abs()))
@@ -180,7 +195,7 @@ fn read_plain(node: &Node<'_>, dtype: DType) -> Result<Raw> {
         DType::Int32 | DType::Int64 => {
             let value = node.integer()?;
             let refuse = || node.error(format!("{value} does not fit {dtype}"));
-            if column::fits(value, dtype) { Ok(Raw::Integer(value)) } else { Err(refuse()) }
+            if numbers::fits(value, dtype) { Ok(Raw::Integer(value)) } else { Err(refuse()) }
         }
         DType::Bool => Ok(Raw::Flag(node.flag()?)),
         DType::String => Ok(Raw::Text(node.text()?.into())),

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{Entity, Input, Metadata, Output, SCHEMA, input, output};
+use super::{Entity, Feature, Input, Metadata, Output, OutputKind, SCHEMA, input, output};
 use crate::reader::{Node, Object, Wrong};
 
 pub(super) fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
@@ -18,7 +18,8 @@ pub(super) fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
     };
     let deterministic = file.flag("deterministic", true)?;
     let inputs = read_inputs(&file, deterministic)?;
-    let outputs = read_outputs(&file, deterministic)?;
+    let joined = inputs.iter().any(|input| input.entity == Entity::Joined);
+    let outputs = read_outputs(&file, deterministic, joined)?;
     let annotations = file.optional("annotations").map(|node| node.object()).transpose()?;
     let annotations = annotations.map(|object| object.map.clone()).unwrap_or_default();
     Ok(Metadata { framework, signature, inputs, outputs, deterministic, annotations })
@@ -38,6 +39,10 @@ fn read_inputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Input>, Wro
             let message = "a seed is only for models that draw: \"deterministic\": false";
             return Err(object.at("entity", message));
         }
+        if inputs.iter().any(|it| (it.entity == Entity::Joined) != (input.entity == Entity::Joined))
+        {
+            return Err(object.at("entity", "joined inputs and others exclude each other"));
+        }
         refuse_repeated_features(&object, &input, &mut names)?;
         inputs.push(input);
     }
@@ -51,18 +56,23 @@ fn refuse_repeated_features(
     input: &Input,
     names: &mut HashSet<(&'static str, Arc<str>)>,
 ) -> Result<(), Wrong> {
-    let entity = input.entity.as_str();
     let mut features = input.features.iter();
-    match features.position(|feature| !names.insert((entity, feature.name.clone()))) {
+    let repeated = |it: &Feature| !names.insert((it.entity.as_str(), it.name.clone()));
+    match features.position(repeated) {
         None => Ok(()),
         Some(index) => {
+            let entity = input.features[index].entity.as_str();
             let message = format!("the {entity} has a feature of this name already");
             Err(object.at(&format!("features[{index}].name"), &message))
         }
     }
 }
 
-fn read_outputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Output>, Wrong> {
+fn read_outputs(
+    file: &Object<'_>,
+    deterministic: bool,
+    joined: bool,
+) -> Result<Vec<Output>, Wrong> {
     let nodes = file.required("outputs")?.filled_array("at least one output is needed")?;
     let mut outputs: Vec<Output> = Vec::with_capacity(nodes.len());
     for node in nodes {
@@ -73,6 +83,10 @@ fn read_outputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Output>, W
         }
         if outputs.iter().any(|other| other.name == output.name) {
             return Err(object.at("name", "another output has this name already"));
+        }
+        if joined && output.kind == OutputKind::Single {
+            let message = "a model with joined inputs has no row for a user: per_treatment only";
+            return Err(object.at("kind", message));
         }
         if output.role.is_some() && deterministic {
             let message = "a propensity is only for models that draw: \"deterministic\": false";

@@ -5,11 +5,12 @@ use outrigger_core::DType;
 use super::{Entity, Feature, Input, MAX_WIDTH, feature};
 use crate::reader::{Node, Object, Wrong};
 
-const ENTITIES: [(&str, Entity); 4] = [
+const ENTITIES: [(&str, Entity); 5] = [
     (Entity::User.as_str(), Entity::User),
     (Entity::Treatment.as_str(), Entity::Treatment),
     (Entity::TreatmentCount.as_str(), Entity::TreatmentCount),
     (Entity::Seed.as_str(), Entity::Seed),
+    (Entity::Joined.as_str(), Entity::Joined),
 ];
 
 const DTYPES: [(&str, DType); 6] = [
@@ -33,7 +34,7 @@ pub(super) fn read(object: &Object<'_>) -> Result<Input, Wrong> {
 fn read_dtype(node: &Node<'_>, entity: Entity) -> Result<DType, Wrong> {
     let dtype = node.one_of(&DTYPES)?;
     let (fits, allowed) = match entity {
-        Entity::User | Entity::Treatment => (true, ""),
+        Entity::User | Entity::Treatment | Entity::Joined => (true, ""),
         Entity::TreatmentCount => (matches!(dtype, DType::Int32 | DType::Int64), "int32 or int64"),
         Entity::Seed => (dtype == DType::Int64, "int64"),
     };
@@ -49,8 +50,10 @@ fn read_features(object: &Object<'_>, entity: Entity, dtype: DType) -> Result<Ve
         };
     }
     let nodes = object.required("features")?.filled_array("at least one feature is needed")?;
-    let features: Vec<Feature> =
-        nodes.iter().map(|node| feature::read(&node.object()?, dtype)).collect::<Result<_, _>>()?;
+    let features: Vec<Feature> = nodes
+        .iter()
+        .map(|node| feature::read(&node.object()?, entity, dtype))
+        .collect::<Result<_, _>>()?;
     let width: usize = features.iter().map(|feature| feature.length).sum();
     if width > MAX_WIDTH {
         let message = format!("a row has {width} values, at most {MAX_WIDTH} are allowed");

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use outrigger_core::{Content, DType, Failure, Reason, Tensor};
 
-use super::Packed;
+use super::packed::{Packed, UserRows};
 use crate::metadata::{Output, OutputKind};
 
 /// An output of the right shape, type and size.
@@ -11,14 +11,18 @@ pub(super) struct Checked<'t> {
     name: String,
     dtype: DType,
     bytes: &'t Bytes,
-    /// Values a user, padding included; `None` for a `single` output.
-    stride: Option<usize>,
+    /// For each user, where its values begin.
+    starts: Vec<usize>,
+    /// Whether the values have one dimension, and that there is one a user.
+    flat: bool,
+    single: bool,
 }
 
 impl<'t> Checked<'t> {
     /// Finds an output among the engine's and checks all but its values.
     pub(super) fn find(
         output: &Output,
+        joined: bool,
         tensors: &'t [Tensor],
         packed: &Packed,
     ) -> Result<Self, Failure> {
@@ -27,23 +31,29 @@ impl<'t> Checked<'t> {
             return Err(invalid(&name, "the engine did not return it"));
         };
         let (users, treatments) = (packed.users.len(), packed.treatments);
-        let (shape, stride) = match output.kind {
-            OutputKind::PerTreatment => (vec![users, treatments], Some(treatments)),
-            OutputKind::Single => (vec![users], None),
+        let kept = |users: &[UserRows]| users.iter().map(|user| user.kept.len()).sum();
+        let single = output.kind == OutputKind::Single;
+        let shape = match (single, joined) {
+            (true, _) => vec![users],
+            (false, true) => vec![kept(&packed.users)],
+            (false, false) => vec![users, treatments],
+        };
+        let start = |user: usize| match (single, joined) {
+            (true, _) => user,
+            (false, true) => kept(&packed.users[..user]),
+            (false, false) => user * treatments,
         };
         check_shape(&name, &tensor.shape, &shape)?;
         let count: usize = shape.iter().product();
         let bytes = check_content(&name, tensor, count)?;
-        Ok(Self { name, dtype: tensor.dtype, bytes, stride })
+        let (starts, flat) = ((0..users).map(start).collect(), shape.len() == 1);
+        Ok(Self { name, dtype: tensor.dtype, bytes, starts, flat, single })
     }
 
     /// The values of one user, as many as it has treatments, or one.
     pub(super) fn values(&self, user: usize, treatments: usize) -> Result<Vec<f32>, Failure> {
-        let (start, count) = match self.stride {
-            Some(stride) => (user * stride, treatments),
-            None => (user, 1),
-        };
-        (0..count).map(|row| self.finite(start + row, user, row)).collect()
+        let count = if self.single { 1 } else { treatments };
+        (0..count).map(|row| self.finite(self.starts[user] + row, user, row)).collect()
     }
 
     fn finite(&self, at: usize, user: usize, row: usize) -> Result<f32, Failure> {
@@ -51,10 +61,7 @@ impl<'t> Checked<'t> {
         if value.is_finite() {
             return Ok(value);
         }
-        let index = match self.stride {
-            Some(_) => format!("[{user}, {row}]"),
-            None => format!("[{user}]"),
-        };
+        let index = if self.flat { format!("[{at}]") } else { format!("[{user}, {row}]") };
         Err(invalid(&self.name, &format!("the value at {index} is {value}")))
     }
 }

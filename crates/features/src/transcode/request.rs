@@ -9,11 +9,14 @@ use smallvec::SmallVec;
 use super::{
     Routing,
     prefetch::Prefetch,
-    refused,
     schema::{FEATURES, OBJECT, OPTIONS, SELECTOR},
+    stop::refused,
+};
+use crate::{
+    call::Call,
+    limits::Limits,
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
-use crate::{Limits, pack::Call};
 
 /// The parts of a message that may be sent in several: mostly one.
 pub(super) type Parts<'a> = SmallVec<[&'a [u8]; 1]>;
@@ -31,6 +34,8 @@ pub struct Request<'a> {
     pub(super) request_id: &'a str,
     pub(super) routing_key: &'a str,
     pub(super) user: User<'a>,
+    /// Features of the user that yield to those of the request: encoded maps.
+    pub(super) looked_up: &'a [Bytes],
     /// The treatments, at most as many as a call may have.
     pub(super) treatments: Vec<&'a [u8]>,
     /// How many there are.
@@ -49,22 +54,19 @@ pub(super) enum User<'a> {
     Object(Parts<'a>),
 }
 
+impl User<'_> {
+    fn reborrowed(&self) -> User<'_> {
+        match self {
+            Self::Features(parts) => User::Features(parts.iter().copied().collect()),
+            Self::Object(parts) => User::Object(parts.iter().copied().collect()),
+        }
+    }
+}
+
 impl Default for User<'_> {
     fn default() -> Self {
         Self::Features(Parts::new())
     }
-}
-
-/// How many treatments there are, up to where the bytes are no message.
-pub(super) fn count_treatments(message: &[u8]) -> usize {
-    let (mut rest, mut count) = (Reader::new(message), 0);
-    while let Ok((number, wire_type)) = rest.key() {
-        if rest.skip(number, wire_type, MAX_DEPTH).is_err() {
-            break;
-        }
-        count += usize::from(number == 6 && wire_type == WireType::Bytes);
-    }
-    count
 }
 
 /// Adds a part of a message that was sent in several; there can be very many
@@ -92,6 +94,30 @@ impl<'a> Request<'a> {
     pub fn routing(&self) -> Routing<'_> {
         let Self { model, request_id, routing_key, .. } = self;
         Routing { model: model.as_ref(), request_id, routing_key }
+    }
+
+    /// The same request without treatments.
+    pub(crate) fn user_only(&self) -> Request<'_> {
+        let user = self.user.reborrowed();
+        Request { message: self.message, limits: self.limits, user, ..Request::default() }
+    }
+
+    /// The same request with features that were looked up.
+    pub(crate) fn with<'b>(&'b self, looked_up: &'b [Bytes]) -> Request<'b> {
+        Request {
+            message: self.message,
+            limits: self.limits,
+            shared: self.shared,
+            model: self.model.clone(),
+            request_id: self.request_id,
+            routing_key: self.routing_key,
+            user: self.user.reborrowed(),
+            looked_up,
+            treatments: self.treatments.clone(),
+            sent: self.sent,
+            table: self.table.as_ref().map(|parts| parts.iter().copied().collect()),
+            options: self.options.clone(),
+        }
     }
 
     /// Finds the parts of a request. Treatments, tables and the user's features

@@ -57,8 +57,11 @@ fn same<M: Message + Default + PartialEq + std::fmt::Debug>(
 /// The outputs of a model, mostly as metadata.json has them.
 fn outputs(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) -> Vec<Tensor> {
     let (users, treatments) = (packed.users.len(), packed.treatments);
+    let joined = plan.metadata().is_joined();
+    let rows = packed.users.iter().map(outrigger_features::UserRows::kept).sum();
     let output = |output: &outrigger_features::metadata::Output| {
         let mut shape = match output.kind {
+            OutputKind::PerTreatment if joined => vec![rows],
             OutputKind::PerTreatment => vec![users, treatments],
             OutputKind::Single => vec![users],
         };

@@ -3,6 +3,7 @@
 mod answers;
 pub(crate) mod check;
 mod entropy;
+mod joined;
 mod models;
 mod objects;
 mod requests;

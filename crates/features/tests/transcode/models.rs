@@ -57,14 +57,17 @@ pub(crate) fn metadata(entropy: &mut Entropy<'_>) -> Metadata {
             inputs.extend(input(tensor, entity, &mut names, entropy));
         }
     }
-    if entropy.chance(128) || inputs.is_empty() {
+    let joined = !inputs.is_empty() && entropy.chance(60);
+    if joined {
+        inputs = join(&inputs, entropy);
+    } else if entropy.chance(128) || inputs.is_empty() {
         inputs.push(json!({"tensor": "count", "entity": "treatment_count", "dtype": "int32"}));
     }
-    let seed = entropy.chance(60);
+    let seed = !joined && entropy.chance(60);
     if seed {
         inputs.push(json!({"tensor": "seed", "entity": "seed", "dtype": "int64"}));
     }
-    let kind = entropy.one_of(&["per_treatment", "single"]);
+    let kind = if joined { "per_treatment" } else { entropy.one_of(&["per_treatment", "single"]) };
     let mut outputs = vec![
         json!({"tensor": "y", "name": "score", "kind": kind}),
         json!({"tensor": "z", "name": "other", "kind": "per_treatment"}),
@@ -77,6 +80,28 @@ pub(crate) fn metadata(entropy: &mut Entropy<'_>) -> Metadata {
         "deterministic": !seed, "outputs": outputs,
     });
     Metadata::parse(json.to_string().as_bytes()).expect("valid")
+}
+
+/// The same features in tensors that have those of both entities, in any order.
+fn join(inputs: &[Value], entropy: &mut Entropy<'_>) -> Vec<Value> {
+    let mut joined: Vec<(Value, Vec<Value>)> = Vec::new();
+    for input in inputs {
+        let features = input["features"].as_array().expect("features").iter().cloned();
+        let features = features.map(|mut feature| {
+            feature["entity"] = input["entity"].clone();
+            feature
+        });
+        match joined.iter_mut().find(|(dtype, _)| *dtype == input["dtype"]) {
+            Some((_, all)) => all.extend(features),
+            None => joined.push((input["dtype"].clone(), features.collect())),
+        }
+    }
+    let tensor = |(index, (dtype, mut features)): (usize, (Value, Vec<Value>))| {
+        entropy.shuffle(&mut features);
+        let tensor = format!("t{index}");
+        json!({"tensor": tensor, "entity": "joined", "dtype": dtype, "features": features})
+    };
+    joined.into_iter().enumerate().map(tensor).collect()
 }
 
 fn input(
@@ -140,9 +165,7 @@ fn encoding(feature: &mut Value, dtype: &str, entropy: &mut Entropy<'_>) -> Valu
 
 /// The features of an entity, in order.
 pub(crate) fn features(metadata: &Metadata, entity: Entity) -> Vec<Sent> {
-    let inputs = metadata.inputs_of(entity);
-    let features =
-        inputs.flat_map(|(_, input)| input.features.iter().map(move |feature| (input, feature)));
+    let features = metadata.features_of(entity);
     let sent = |(input, feature): (&outrigger_features::metadata::Input, &Feature)| Sent {
         name: feature.name.to_string(),
         length: feature.length,

@@ -4,9 +4,11 @@ use outrigger_core::{Content, DType, Failure, Tensor};
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
 use crate::{
-    Limits, Plan,
+    call::Call,
+    limits::Limits,
     metadata::{Encoding, Entity, Feature, Words},
-    pack::{self, Call},
+    pack,
+    plan::Plan,
 };
 
 /// Where a feature of a single value stands.
@@ -37,10 +39,10 @@ impl Plan {
     /// values are neither numbers nor words of a vocabulary.
     pub fn slot(&self, entity: Entity, feature: &str) -> Option<Slot> {
         let inputs = self.metadata().inputs.iter().enumerate();
-        for (input, found) in inputs.filter(|(_, input)| input.entity == entity) {
+        for (input, found) in inputs {
             let mut offset = 0;
             for (column, candidate) in found.features.iter().enumerate() {
-                if *candidate.name == *feature {
+                if candidate.entity == entity && *candidate.name == *feature {
                     let readable = is_readable(candidate, found.dtype);
                     return readable.then_some(Slot { input, column, offset });
                 }
@@ -73,11 +75,11 @@ impl Plan {
         let Some(drawn) = random.checked_rem(rows) else { return Ok(None) };
         let drawn = usize::try_from(drawn).unwrap_or_default();
         let read = |slot: &Slot| {
-            let input = &self.inputs[slot.input];
-            let row = if input.entity == Entity::Treatment { drawn } else { 0 };
-            let origin = trace.origins[slot.input][row * input.columns.len() + slot.column];
+            let input = &self.metadata.inputs[slot.input];
+            let row = if input.entity == Entity::User { 0 } else { drawn };
+            let origin = trace.origins[slot.input][row * input.features.len() + slot.column];
             let tensor = &packed.tensors[slot.input];
-            let element = element(tensor, row * input.width + slot.offset);
+            let element = element(tensor, row * input.width() + slot.offset);
             self.as_sent(*slot, origin, element)
         };
         Ok(Some(slots.iter().map(read).collect()))

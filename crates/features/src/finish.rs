@@ -1,9 +1,15 @@
-//! From written rows to tensors: padded and shaped.
+//! From written rows to tensors: padded or joined, and shaped.
+
+mod joined;
 
 use outrigger_core::Tensor;
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
-use crate::{Plan, column::Buffer, metadata::Entity, plan::InputPlan};
+use crate::{
+    column::Buffer,
+    metadata::Entity,
+    plan::{InputPlan, Plan},
+};
 
 /// The tensors of users that kept so many treatments each, `treatments` at the
 /// most.
@@ -13,17 +19,24 @@ pub(crate) fn tensors(
     kept: &[usize],
     treatments: usize,
 ) -> Vec<Tensor> {
+    if !plan.joins.is_empty() {
+        return joined::tensors(plan, buffers, kept);
+    }
     let inputs = plan.inputs.iter().zip(buffers);
     inputs.map(|(input, buffer)| finish_tensor(input, buffer, kept, treatments)).collect()
 }
 
-/// The origins of all values, padded as the tensors are.
+/// The origins of all values, padded or joined as the tensors are; none of a call
+/// that is not traced.
 pub(crate) fn origins(
     plan: &Plan,
     origins: Vec<Vec<i32>>,
     kept: &[usize],
     treatments: usize,
 ) -> Vec<Vec<i32>> {
+    if !plan.joins.is_empty() && !origins.is_empty() {
+        return joined::origins(plan, &origins, kept);
+    }
     let inputs = plan.inputs.iter().zip(origins);
     inputs.map(|(input, origins)| finish_origins(input, origins, kept, treatments)).collect()
 }

@@ -1,0 +1,71 @@
+//! Tensors whose rows are treatments, each with the features of its user.
+
+use std::sync::Arc;
+
+use outrigger_core::DType;
+
+use super::InputPlan;
+use crate::metadata::{Entity, Input};
+
+/// How the rows of a joined tensor are made of the rows of its parts: the
+/// features of the user, and those of the treatment, packed apart.
+#[derive(Debug)]
+pub(crate) struct Join {
+    pub(crate) tensor: Arc<str>,
+    pub(crate) dtype: DType,
+    pub(crate) width: usize,
+    /// One a feature, in their order.
+    pub(crate) sources: Vec<Source>,
+}
+
+/// Where a feature of a joined row stands in its part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    /// The part: a position in the plan's inputs.
+    pub(crate) input: usize,
+    /// Which of the part's features it is.
+    pub(crate) column: usize,
+    /// Its elements within a row of the part.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+impl Join {
+    /// Compiles a joined input; its parts are added to `inputs`.
+    pub(super) fn compile(input: &Input, inputs: &mut Vec<InputPlan>) -> Self {
+        let [user, treatment] = [Entity::User, Entity::Treatment].map(|entity| {
+            let has_any = input.features.iter().any(|feature| feature.entity == entity);
+            let part = has_any.then_some(inputs.len());
+            inputs.extend(part.map(|_| InputPlan::compile(input, entity)));
+            part
+        });
+        // How many features of each part, and elements of them, came before.
+        let (mut users, mut treatments) = ((0, 0), (0, 0));
+        let sources = input.features.iter().filter_map(|feature| {
+            let (part, (columns, elements)) = match feature.entity {
+                Entity::User => (user, &mut users),
+                _ => (treatment, &mut treatments),
+            };
+            let (column, start, end) = (*columns, *elements, *elements + feature.length);
+            (*columns, *elements) = (column + 1, end);
+            part.map(|input| Source { input, column, start, end })
+        });
+        let sources = sources.collect();
+        let (tensor, dtype, width) = (input.tensor.clone(), input.dtype, input.width());
+        Self { tensor, dtype, width, sources }
+    }
+
+    /// The neighbouring elements that are taken from one part together.
+    pub(crate) fn runs(&self) -> Vec<Source> {
+        let mut runs: Vec<Source> = Vec::new();
+        for source in &self.sources {
+            match runs.last_mut() {
+                Some(run) if (run.input, run.end) == (source.input, source.start) => {
+                    run.end = source.end;
+                }
+                _ => runs.push(*source),
+            }
+        }
+        runs
+    }
+}
