@@ -119,8 +119,8 @@ impl Settings {
     pub fn of_distributions(self) -> Result<Self, InvalidSettings> {
         let judge = Config { disagreement: None, ..self.judge };
         if !judge.watches() {
-            let problem = "signals: a model that draws is compared by distributions only, and \
-                           none of them is watched";
+            let problem = "signals: a model that samples its answers needs a watched signal that \
+                           compares distributions";
             return Err(InvalidSettings::one(problem.to_owned()));
         }
         Ok(Self { shadow: 0.0, judge, ..self })
@@ -302,7 +302,7 @@ impl Problems {
         if !(0.0..=1.0).contains(&shadow) {
             self.0.push(format!("shadow: must be from 0 to 1, not {shadow}"));
         } else if settings.judge.disagreement.is_some() && shadow == 0.0 {
-            self.0.push("signals.disagreement: nothing is compared without a shadow".to_owned());
+            self.0.push("signals.disagreement: needs a shadow above 0".to_owned());
         }
     }
 

@@ -114,13 +114,13 @@ impl fmt::Display for State {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.decision)?;
-        let telling = match self.decision {
+        let decisive = match self.decision {
             Decision::Promote => return f.write_str(": every signal is within its margin"),
             Decision::Rollback => State::Harmful,
             Decision::Continue | Decision::Starved => State::Open,
         };
         let mut separator = ": ";
-        for finding in self.findings.iter().filter(|finding| finding.state == telling) {
+        for finding in self.findings.iter().filter(|finding| finding.state == decisive) {
             write!(f, "{separator}{finding}")?;
             separator = "; ";
         }

@@ -94,7 +94,7 @@ fn a_model_that_samples_needs_a_distribution_signal() {
     };
     assert!(drawing(json!({"skew": {}, "disagreement": {}})).is_ok());
     let message = drawing(json!({"disagreement": {}})).unwrap_err().to_string();
-    assert!(message.contains("draws"), "{message}");
+    assert!(message.contains("samples"), "{message}");
 }
 
 #[test]
