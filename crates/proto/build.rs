@@ -32,8 +32,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The prediction service again with undecoded messages, for servers that read
-/// requests in place.
+/// The prediction service with undecoded messages, for servers that read requests in
+/// place.
 fn outrigger_raw() -> manual::Service {
     let service = manual::Service::builder().name("PredictionService").package("outrigger.v1");
     service
@@ -43,7 +43,7 @@ fn outrigger_raw() -> manual::Service {
         .build()
 }
 
-/// The engine's Predict with undecoded messages.
+/// The engine's Predict method with undecoded messages.
 fn engine_raw() -> manual::Service {
     let service =
         manual::Service::builder().name("PredictionService").package("tensorflow.serving");

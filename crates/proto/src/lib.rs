@@ -1,7 +1,7 @@
-//! Generated wire types, and nothing else: `outrigger.v1`, and the subsets of
-//! TensorFlow and TensorFlow Serving that Outrigger speaks.
+//! Generated wire types: `outrigger.v1`, and the parts of TensorFlow's and TensorFlow
+//! Serving's interfaces that Outrigger uses.
 //!
-//! The comments in `proto/` are the reference for every type here.
+//! The comments in `proto/` document every generated type.
 #![allow(missing_docs, unreachable_pub, clippy::all)]
 
 pub mod raw;
@@ -11,8 +11,8 @@ pub mod outrigger {
     pub mod v1 {
         tonic::include_proto!("outrigger.v1");
 
-        /// Encoded `google.protobuf.FileDescriptorSet` of this package and what
-        /// it imports, for reflection and for dynamic messages.
+        /// The encoded `google.protobuf.FileDescriptorSet` of this package and its
+        /// imports, for server reflection and dynamic messages.
         pub const FILE_DESCRIPTOR_SET: &[u8] =
             include_bytes!(concat!(env!("OUT_DIR"), "/outrigger.v1.bin"));
     }
