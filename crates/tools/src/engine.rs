@@ -1,4 +1,4 @@
-//! An engine of its own for one command, in a child process.
+//! A temporary engine for one command, in a child process.
 
 use std::{
     fs, io,
@@ -16,25 +16,25 @@ use tokio::{
 
 use crate::Error;
 
-/// How often the engine is asked how far it is.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between status calls to the engine.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The program that serves models for one command: tensorflow_model_server, or
-/// `outrigger engine`, which takes the same flags.
+/// The engine program that serves models for one command: tensorflow_model_server, or
+/// `outrigger engine`, which accepts the same flags.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The binary.
     pub binary: PathBuf,
-    /// What stands before the flags.
+    /// Arguments before the flags.
     pub arguments: Vec<String>,
 }
 
-/// A running engine that serves one model; it ends with the value.
+/// A running engine that serves one model; dropping the value ends it.
 #[derive(Debug)]
 pub struct Engine {
     child: Child,
     log: PathBuf,
-    /// The connection to it.
+    /// The connection to the engine.
     pub client: TfServing,
 }
 
@@ -63,7 +63,7 @@ impl Engine {
         Ok(Self { child, log, client })
     }
 
-    /// Loads the version `id`, which lies under `base_path`, by `deadline`.
+    /// Loads the version `id`, whose directory is under `base_path`, by `deadline`.
     pub async fn load(
         &mut self,
         id: &ServableId,
@@ -72,10 +72,11 @@ impl Engine {
     ) -> Result<(), Error> {
         let expired =
             || Failure::new(Reason::Deadline, "the engine did not load the model in time");
-        self.listening(id, deadline).await?;
+        self.wait_until_listening(id, deadline).await?;
         let model = ServedModel { base_path, versions: [id.version].into() };
         let config = ServingConfig { models: [(id.name.clone(), model)].into() };
-        // What became of it, the status tells.
+        // The status decides; the reload's error only explains a failure without a
+        // reason.
         let reloaded =
             timeout_at(deadline, self.client.reload(config)).await.map_err(|_| expired())?;
         loop {
@@ -85,21 +86,27 @@ impl Engine {
                 (State::End, Some(failure)) => return Err(failure.into()),
                 (State::End, None) => break,
                 _ if Instant::now() >= deadline => return Err(expired().into()),
-                _ => tokio::time::sleep(LOOK).await,
+                _ => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
-        let why = reloaded.err().map_or_else(|| "it gives no reason".to_owned(), |e| e.to_string());
-        Err(Failure::new(Reason::EngineFailed, format!("the engine did not load it: {why}")).into())
+        let why =
+            reloaded.err().map_or_else(|| "no reason was given".to_owned(), |e| e.to_string());
+        Err(Failure::new(Reason::EngineFailed, format!("the engine did not load the model: {why}"))
+            .into())
     }
 
-    /// Waits until the engine answers.
-    async fn listening(&mut self, id: &ServableId, deadline: Instant) -> Result<(), Error> {
-        let mut look = interval(LOOK);
+    /// Waits until the engine answers status calls.
+    async fn wait_until_listening(
+        &mut self,
+        id: &ServableId,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let mut polls = interval(POLL_INTERVAL);
         loop {
-            look.tick().await;
+            polls.tick().await;
             if self.child.try_wait().map_err(|error| Error::io("the engine", error))?.is_some() {
-                let said = fs::read_to_string(&self.log).unwrap_or_default();
-                return Err(Error::Engine(tail(&said)));
+                let output = fs::read_to_string(&self.log).unwrap_or_default();
+                return Err(Error::Engine(tail(&output)));
             }
             match self.client.status(&id.name).await {
                 Ok(_) => return Ok(()),
