@@ -66,8 +66,7 @@ impl Exposures {
 
     /// Whether the key of this draw is seen for the first time.
     pub fn first(&self, draw: Draw) -> bool {
-        // Mixes again, because the draws of one arm are adjacent and would share a few
-        // bits.
+        // Mixes again, so that a key's bit does not depend on its arm.
         let place = mixed(draw.0) % Self::KEYS;
         let word = &self.0[(place / 64) as usize];
         let bit = 1 << (place % 64);

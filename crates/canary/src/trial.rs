@@ -47,6 +47,7 @@ struct Split {
     pace: Pace,
     /// Time in the present step of the ramp.
     step_time: Stopwatch,
+    /// Canary requests at the start of that step.
     step_requests: u64,
     verdict: Option<Verdict>,
 }

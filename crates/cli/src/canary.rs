@@ -16,7 +16,7 @@ use outrigger_canary::{
 
 use crate::exit::{self, Exit, Output};
 
-/// Simulates canary trials, and shows and decides those of a server.
+/// Simulates canary trials, shows those of a server and decides on them.
 #[derive(Debug, clap::Subcommand)]
 #[command(after_help = "Example:\n  outrigger canary simulate --canary-errors 3%")]
 pub(crate) enum Command {

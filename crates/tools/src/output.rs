@@ -53,8 +53,8 @@ pub fn scores(answer: &serde_json::Value) -> String {
     };
     let mut table = Table::new(&["TREATMENT", "SCORE"]);
     for (row, score) in scores.iter().enumerate() {
-        // A treatment without an id is shown by its index in the request. The answer
-        // lists all treatments in order, unless top_k was set and each has an index.
+        // A treatment without an id is shown by its index in the request. Answers
+        // without indices are in the order of the request.
         let index = || score["index"].as_u64().unwrap_or(row as u64).to_string();
         let id = score["id"].as_str().map_or_else(index, str::to_owned);
         table.row([id, score["score"].to_string()]);
