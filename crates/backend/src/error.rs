@@ -2,9 +2,10 @@
 
 use outrigger_core::{Reason, ServableId};
 use outrigger_proto::raw::unary::Unreadable;
+use outrigger_rpc::TransportError;
 use tonic::Code;
 
-use crate::{tfserving::TransportError, wire::DecodeError};
+use crate::wire::DecodeError;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]

@@ -2,6 +2,7 @@
 
 use metrics::{Counter, Gauge, Histogram};
 use outrigger_core::{Metric, MetricKind};
+use outrigger_rpc::{Endpoint, Observer, TransportError};
 use tokio::time::Instant;
 
 const CALLS: &str = "outrigger_engine_calls_total";
@@ -153,30 +154,42 @@ impl Drop for Observed<'_> {
     }
 }
 
-/// An open connection, for as long as it lives.
-pub(crate) struct Open(());
+/// Counts and logs what happens to the connections.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    endpoint: Endpoint,
+}
 
-impl Open {
-    pub(crate) fn new() -> Self {
-        metrics::counter!(CONNECTS, "outcome" => OK).increment(1);
-        metrics::gauge!(OPEN).increment(1.0);
-        Self(())
+impl Connections {
+    pub(crate) fn to(endpoint: &Endpoint) -> Self {
+        Self { endpoint: endpoint.clone() }
     }
 }
 
-impl Drop for Open {
-    fn drop(&mut self) {
+impl Observer for Connections {
+    fn opened(&self) {
+        metrics::counter!(CONNECTS, "outcome" => OK).increment(1);
+        metrics::gauge!(OPEN).increment(1.0);
+        tracing::debug!(engine.endpoint = %self.endpoint, "connected to the engine");
+    }
+
+    fn closed(&self) {
         metrics::gauge!(OPEN).decrement(1.0);
         metrics::counter!(LOST).increment(1);
     }
-}
 
-pub(crate) fn retried() {
-    metrics::counter!(RETRIES).increment(1);
-}
+    fn lost(&self, error: &TransportError) {
+        tracing::warn!(engine.endpoint = %self.endpoint, error = %error, "lost the engine");
+    }
 
-pub(crate) fn connect_failed() {
-    metrics::counter!(CONNECTS, "outcome" => FAILED).increment(1);
+    fn failed(&self, error: &TransportError) {
+        metrics::counter!(CONNECTS, "outcome" => FAILED).increment(1);
+        tracing::debug!(engine.endpoint = %self.endpoint, error = %error, "cannot connect");
+    }
+
+    fn retried(&self) {
+        metrics::counter!(RETRIES).increment(1);
+    }
 }
 
 #[cfg(test)]

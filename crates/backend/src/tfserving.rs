@@ -1,29 +1,21 @@
 //! The client of TensorFlow Serving.
 
-mod answer;
-mod connection;
 mod control;
-mod endpoint;
-mod head;
-mod http2;
 mod predict;
-mod service;
 mod status;
-mod transport;
 
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use outrigger_core::{ServableId, ServableName, Tensor};
-use outrigger_proto::tensorflow::SignatureDef;
+use outrigger_rpc::{Endpoint, HttpService, InvalidEndpoint, Settings};
+use outrigger_core::{Interface, ServableId, ServableName, Tensor};
 use tokio::{runtime::Handle, time::Instant};
 
-use self::{control::Control, predict::Predictor, transport::Transport};
-pub use self::{
-    endpoint::{Endpoint, InvalidEndpoint},
-    transport::TransportError,
+use self::{control::Control, predict::Predictor};
+use crate::{
+    Backend, Call, Error, ReloadError, ServingConfig, VersionStatus,
+    metrics::{Connections, Metrics},
 };
-use crate::{Backend, Call, Error, ReloadError, ServingConfig, VersionStatus, metrics::Metrics};
 
 /// How to reach an engine, and how much to ask of it at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +55,15 @@ impl Config {
             reconnect_window: Duration::from_millis(250),
             status_timeout: Duration::from_secs(2),
             reload_timeout: Duration::from_secs(30),
+        }
+    }
+
+    /// Settings of one connection.
+    fn settings(&self) -> Settings {
+        Settings {
+            connect_timeout: self.connect_timeout,
+            reconnect_window: self.reconnect_window,
+            ..Settings::default()
         }
     }
 
@@ -121,9 +122,12 @@ impl TfServing {
             .ok_or_else(|| Error::Config("there is no runtime for the connections".to_owned()))?;
         // Predictions and control calls share nothing: no number of the former
         // can hold up the latter.
+        let observer = Arc::new(Connections::to(&endpoint));
+        let control =
+            HttpService::new(&endpoint, &config.settings(), first, Arc::clone(&observer) as _);
         Ok(Self {
-            predictor: Predictor::new(&endpoint, &config, runtimes),
-            control: Control::new(Transport::new(&endpoint, &config, 1, first), &config),
+            predictor: Predictor::new(&endpoint, &config, runtimes, observer),
+            control: Control::new(control, &config),
             metrics: Metrics::new(),
         })
     }
@@ -142,7 +146,7 @@ impl Backend for TfServing {
         servable: &'a ServableId,
         signature: &'a str,
         deadline: Instant,
-    ) -> BoxFuture<'a, Result<SignatureDef, Error>> {
+    ) -> BoxFuture<'a, Result<Interface, Error>> {
         Box::pin(async move {
             let observed = self.metrics.signature.start();
             let result = self.control.signature(servable, signature, deadline).await;
@@ -174,10 +178,6 @@ fn remaining(deadline: Instant) -> Result<Duration, Error> {
         Duration::ZERO => Err(Error::DeadlineExceeded),
         left => Ok(left),
     }
-}
-
-fn unavailable(error: impl Into<TransportError>) -> Error {
-    Error::Unavailable(error.into())
 }
 
 /// A request that tells the engine when we stop waiting.

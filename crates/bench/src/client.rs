@@ -79,7 +79,7 @@ impl Client {
 mod tests {
     use std::net::TcpListener;
 
-    use outrigger_backend::Endpoint;
+    use outrigger_rpc::Endpoint;
 
     use super::*;
 

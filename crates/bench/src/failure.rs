@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, io, time::Duration};
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use outrigger_core::causes;
 use serde_json::Value;
 use tonic::Status;
@@ -50,26 +50,16 @@ impl Failure {
         Self::new("ANSWER_INVALID", message)
     }
 
-    /// What an HTTP/2 exchange ended with.
-    pub(crate) fn of_stream(error: h2::Error) -> Self {
-        match error.reason().filter(|_| error.is_reset()) {
-            Some(_) => Self::new("STREAM_RESET", error.to_string()),
-            None => Self::lost(error),
-        }
+    /// The server, or this side, ended one request's stream alone.
+    pub(crate) fn reset(error: impl std::error::Error) -> Self {
+        Self::new("STREAM_RESET", error.to_string())
     }
 
-    /// The failure that a gRPC status tells, if it is not OK. The status stands
-    /// in the trailers, or in the headers of an answer without a message.
-    pub(crate) fn of_grpc(status: &HeaderMap) -> Option<Self> {
-        if status.get("grpc-status").is_some_and(|code| code == "0") {
-            return None;
-        }
-        let Some(status) = Status::from_header_map(status) else {
-            return Some(Self::invalid("an answer without grpc-status"));
-        };
+    /// The failure that a gRPC status says.
+    pub(crate) fn of_status(status: &Status) -> Self {
         let info = status.get_details_error_info();
-        let reason = info.map_or_else(|| grpc_name(&status), |info| info.reason);
-        Some(Self::new(reason, status.message()))
+        let reason = info.map_or_else(|| grpc_name(status), |info| info.reason);
+        Self::new(reason, status.message())
     }
 
     /// The failure of an HTTP answer with a status other than 200.

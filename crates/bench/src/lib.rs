@@ -35,7 +35,7 @@ mod timer;
 mod worker;
 
 /// A server's address.
-pub use outrigger_backend::Endpoint;
+pub use outrigger_rpc::Endpoint;
 
 pub use self::{
     arrivals::Arrivals,

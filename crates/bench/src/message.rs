@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{HeaderValue, Method, Request, Uri, Version, header};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Uri, header};
+use outrigger_proto::raw::unary::framed;
+use outrigger_rpc::{Dial as _, Head};
 
 use crate::server::Server;
 
@@ -18,29 +20,23 @@ pub(crate) struct Message {
 
 impl Message {
     /// A call of a gRPC method such as `/outrigger.v1.PredictionService/Predict`.
-    pub(crate) fn grpc(server: &Server, path: &str, timeout: Duration, message: &[u8]) -> Self {
-        let mut head = head(server, path);
-        *head.version_mut() = Version::HTTP_2;
-        let headers = head.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        headers.insert("grpc-timeout", text(grpc_timeout(timeout)));
-        let length = u32::try_from(message.len()).expect("a message that fits into memory twice");
-        let mut body = BytesMut::with_capacity(5 + message.len());
-        // Not compressed.
-        body.put_u8(0);
-        body.put_u32(length);
-        body.put_slice(message);
-        Self { head, body: body.freeze() }
+    pub(crate) fn grpc(
+        server: &Server,
+        path: &'static str,
+        timeout: Duration,
+        message: &[u8],
+    ) -> Self {
+        let head = Head::new(server.origin(), path).within(timeout, &authorization(server));
+        Self { head, body: framed(message) }
     }
 
     /// A prediction over HTTP.
     pub(crate) fn json(server: &Server, timeout: Duration, body: &[u8]) -> Self {
-        let mut head = head(server, "/v1/predict");
+        let mut head = Request::post(Uri::from_static("/v1/predict")).body(()).expect("valid");
         // HTTP/1.1 names the host apart from the path.
-        let host = head.uri().authority().expect("made with one").to_string();
-        *head.uri_mut() = Uri::from_static("/v1/predict");
+        let host = server.origin().authority().expect("an origin has one").to_string();
         let headers = head.headers_mut();
+        headers.extend(authorization(server));
         headers.insert(header::HOST, text(host));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert("x-request-timeout", text(format!("{}ms", timeout.as_millis().max(1))));
@@ -48,24 +44,10 @@ impl Message {
     }
 }
 
-fn head(server: &Server, path: &str) -> Request<()> {
-    let uri = Uri::builder().scheme(server.scheme()).authority(server.authority());
-    let uri = uri.path_and_query(path).build().expect("made of a parsed authority");
-    let head = Request::builder().method(Method::POST).uri(uri);
-    let mut head = head.body(()).expect("all parts are valid");
-    let shown = server.authorization.clone().map(|value| (header::AUTHORIZATION, value));
-    head.headers_mut().extend(shown);
-    head
+fn authorization(server: &Server) -> HeaderMap {
+    server.authorization.clone().map(|value| (header::AUTHORIZATION, value)).into_iter().collect()
 }
 
 fn text(value: String) -> HeaderValue {
     HeaderValue::try_from(value).expect("visible ASCII")
-}
-
-/// gRPC's form of a timeout has at most eight digits.
-fn grpc_timeout(timeout: Duration) -> String {
-    match timeout.as_millis() {
-        millis if millis < 100_000_000 => format!("{}m", millis.max(1)),
-        _ => format!("{}S", timeout.as_secs().min(99_999_999)),
-    }
 }

@@ -1,10 +1,15 @@
 //! Where requests go, and what it takes to be let in there.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
-use http::HeaderValue;
-use outrigger_backend::Endpoint;
+use http::{HeaderValue, Uri, uri::Scheme};
+use outrigger_rpc::{Dial, Endpoint};
 use rustls::{ClientConfig, pki_types::ServerName};
+
+use crate::{
+    client::Protocol,
+    stream::{self, Stream},
+};
 
 /// A server.
 #[derive(Debug, Clone)]
@@ -27,19 +32,19 @@ pub struct Tls {
     pub name: ServerName<'static>,
 }
 
-impl Server {
-    /// The scheme of its URLs.
-    pub(crate) fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
+impl Dial for Server {
+    type Stream = Stream;
+
+    fn origin(&self) -> Uri {
+        let mut origin = self.endpoint.origin().into_parts();
+        if self.tls.is_some() {
+            origin.scheme = Some(Scheme::HTTPS);
+        }
+        Uri::from_parts(origin).expect("an origin with another scheme")
     }
 
-    /// What requests name as their host. A socket has no name of its own, and servers
-    /// want a well-formed one.
-    pub(crate) fn authority(&self) -> String {
-        match &self.endpoint {
-            Endpoint::Unix(_) => "localhost".to_owned(),
-            Endpoint::Tcp { .. } => self.endpoint.to_string(),
-        }
+    async fn dial(&self) -> io::Result<Stream> {
+        stream::connect(self, Protocol::Grpc).await
     }
 }
 

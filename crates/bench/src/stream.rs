@@ -2,20 +2,15 @@
 
 use std::{future::Future, io, time::Duration};
 
-use outrigger_backend::Endpoint;
-use rustix::net::sockopt::set_socket_send_buffer_size;
-use tokio::{
-    net::{TcpStream, UnixStream},
-    time::timeout,
-};
+use outrigger_rpc::Plain;
+use tokio::time::timeout;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
 use crate::{client::Protocol, failure::Failure, server::Server};
 
 /// A connection over TCP or a unix socket, in the clear or encrypted.
-pub(crate) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
-type Socket = Either<TcpStream, UnixStream>;
+pub(crate) type Stream = Either<Plain, Box<TlsStream<Plain>>>;
 
 /// Between two attempts to connect, when one has failed.
 pub(crate) const RETRY: Duration = Duration::from_millis(20);
@@ -26,7 +21,7 @@ pub(crate) const RETRY: Duration = Duration::from_millis(20);
 const SEND_BUFFER: usize = 512 << 10;
 
 /// For a connection to come about, handshakes included.
-const LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
 /// Gives `connecting` up when a server takes too long for it.
 pub(crate) async fn soon<T>(
@@ -37,24 +32,10 @@ pub(crate) async fn soon<T>(
 
 /// Connects to `server`, to speak `protocol` there.
 pub(crate) async fn connect(server: &Server, protocol: Protocol) -> io::Result<Stream> {
-    let socket = reach(&server.endpoint).await?;
+    let socket = server.endpoint.connect(Some(SEND_BUFFER)).await?;
     let Some(tls) = &server.tls else { return Ok(Either::Left(socket)) };
     let connector = TlsConnector::from(tls.config.clone());
     let connector = connector.with_alpn(vec![protocol.alpn().to_vec()]);
     let stream = connector.connect(tls.name.clone(), socket).await?;
     Ok(Either::Right(Box::new(stream)))
-}
-
-async fn reach(endpoint: &Endpoint) -> io::Result<Socket> {
-    match endpoint {
-        Endpoint::Unix(path) => UnixStream::connect(path).await.map(Either::Right),
-        Endpoint::Tcp { host, port } => {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            let stream = TcpStream::connect((host, *port)).await?;
-            // Requests are written whole: waiting for more would only delay them.
-            stream.set_nodelay(true)?;
-            set_socket_send_buffer_size(&stream, SEND_BUFFER)?;
-            Ok(Either::Left(stream))
-        }
-    }
 }

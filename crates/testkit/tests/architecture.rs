@@ -14,7 +14,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("oci", &["core", "proto"]),
     ("store", &["core", "proto"]),
     ("net", &[]),
-    ("backend", &["core", "proto", "net"]),
+    ("rpc", &["proto", "net"]),
+    ("backend", &["core", "proto", "rpc"]),
     ("lifecycle", &["core", "oci", "store", "backend", "features", "canary", "trace"]),
     (
         "server",
@@ -33,7 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("engine", &["proto", "net"]),
     ("tools", &["proto", "core", "features", "canary", "oci", "store", "backend", "lifecycle"]),
-    ("bench", &["proto", "core", "features", "backend"]),
+    ("bench", &["proto", "core", "features", "rpc"]),
     ("cli", &["server", "engine", "tools", "bench", "canary"]),
     (
         "testkit",

@@ -1,28 +1,25 @@
 //! The way of a prediction.
 
-use h2::{Reason, RecvStream};
-use http::Response;
+use std::sync::Arc;
+
+use http::Request;
 use outrigger_core::Tensor;
 use outrigger_proto::raw::unary::PREFIX;
+use outrigger_rpc::{Calls, Endpoint, Head, Settings};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, SemaphorePermit},
     time::{Instant, timeout_at},
 };
 
-use super::{
-    Config, Endpoint, TransportError, answer,
-    connection::InFlight,
-    head::Head,
-    http2::Predictions,
-    remaining,
-    transport::{ATTEMPTS, Transport},
-    unavailable,
-};
+use super::{Config, remaining, status};
 use crate::{
-    Call, Error, metrics,
+    Call, Error,
+    metrics::Connections,
     wire::{Segments, decode_response, encoded_len, frame},
 };
+
+const PATH: &str = "/tensorflow.serving.PredictionService/Predict";
 
 /// Bytes a request may have at most: a stream's body is sent as one piece, and
 /// HTTP/2 counts what it may send in 31 bits.
@@ -31,18 +28,23 @@ const MOST: usize = i32::MAX as usize - PREFIX;
 /// Makes predictions, as many at once as configured.
 #[derive(Debug)]
 pub(super) struct Predictor {
-    transport: Transport<Predictions>,
+    calls: Calls<Segments>,
     head: Head,
     room: Semaphore,
     max_message: usize,
 }
 
 impl Predictor {
-    pub(super) fn new(endpoint: &Endpoint, config: &Config, runtimes: &[Handle]) -> Self {
-        let transport = Transport::new(endpoint, config, config.connections, runtimes);
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        config: &Config,
+        runtimes: &[Handle],
+        observer: Arc<Connections>,
+    ) -> Self {
+        let settings = Settings { connections: config.connections, ..config.settings() };
         Self {
-            head: Head::new(transport.origin()),
-            transport,
+            calls: Calls::new(endpoint, &settings, runtimes, observer),
+            head: Head::new(endpoint.origin(), PATH),
             room: Semaphore::new(config.max_in_flight.min(Semaphore::MAX_PERMITS)),
             max_message: config.max_message.min(MOST),
         }
@@ -77,43 +79,15 @@ impl Predictor {
             return Err(Error::TooLarge { size, limit });
         }
         let request = frame(&mut call, size);
-        let (response, in_flight) = self.ask(request, &call).await?;
-        in_flight.answered();
-        let message = answer::read(response, call.target.servable(), limit).await?;
+        let answer = self.calls.call(request, limit, || self.head(&call)).await;
+        let message =
+            answer.map_err(|error| status::of_call_error(error, call.target.servable()))?;
         Ok(decode_response(message, &call.outputs, limit)?)
     }
 
-    /// Sends `request` and waits until the answer begins; again when the engine has
-    /// certainly done nothing for it.
-    ///
-    /// Dropped before the answer is complete, it cancels the call.
-    async fn ask(
-        &self,
-        request: Segments,
-        call: &Call,
-    ) -> Result<(Response<RecvStream>, InFlight), Error> {
-        let mut failure = TransportError::Closed;
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                metrics::retried();
-            }
-            let (mut sender, in_flight) = self.transport.open().await.map_err(unavailable)?;
-            let head = self.head.within(remaining(call.deadline)?, &call.metadata);
-            let Ok(response) = sender.send(head, request.clone()) else { continue };
-            match response.await {
-                Ok(response) => return Ok((response, in_flight)),
-                Err(error) if is_untouched(&error) => failure = error.into(),
-                Err(error) => return Err(unavailable(error)),
-            }
-        }
-        Err(unavailable(failure))
+    /// The head of a request that is sent now; `None` after the deadline.
+    fn head(&self, call: &Call) -> Option<Request<()>> {
+        let left = remaining(call.deadline).ok()?;
+        Some(self.head.within(left, &call.metadata))
     }
-}
-
-/// Whether the engine says that it has not begun with a request (RFC 9113, section 8.7):
-/// it has refused its stream, or said farewell with a last stream before it, which alone
-/// ends a stream with the peer's GOAWAY.
-fn is_untouched(error: &h2::Error) -> bool {
-    let is_refused = error.reason() == Some(Reason::REFUSED_STREAM);
-    error.is_remote() && (error.is_go_away() || is_refused)
 }

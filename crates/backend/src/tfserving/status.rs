@@ -4,13 +4,24 @@
 use std::error::Error as _;
 
 use outrigger_core::ServableId;
+use outrigger_rpc::{CallError, TransportError, status_of_http};
 use tonic::{Code, Status};
 
-use super::TransportError;
 use crate::{Error, ReloadError};
 
 /// The failure of a prediction.
-pub(super) fn of_predict(status: &Status, servable: &ServableId) -> Error {
+pub(super) fn of_call_error(error: CallError, servable: &ServableId) -> Error {
+    match error {
+        CallError::Transport(error) => Error::Unavailable(error),
+        CallError::Status(status) => of_predict(&status, servable),
+        CallError::NoStatus(status) => of_predict(&status_of_http(status), servable),
+        CallError::Framing(error) => Error::Framing(error),
+        CallError::Deadline => Error::DeadlineExceeded,
+    }
+}
+
+/// The failure that the status of a prediction says.
+fn of_predict(status: &Status, servable: &ServableId) -> Error {
     if let Some(error) = transport(status) {
         return Error::Unavailable(error);
     }

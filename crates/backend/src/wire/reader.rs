@@ -6,10 +6,10 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use super::DecodeError;
 
 /// The fields of one encoded message, in the order of the wire.
-pub(super) struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(&'a [u8]);
 
 /// A field's value as the wire has it.
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Varint(u64),
     Fixed32(u32),
     Fixed64(u64),
@@ -17,7 +17,7 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn of(message: &'a [u8]) -> Self {
+    pub(crate) fn of(message: &'a [u8]) -> Self {
         Self(message)
     }
 

@@ -1,4 +1,4 @@
-//! Connections as the HTTP service that generated clients call: control calls.
+//! Connections as the HTTP service that generated clients call.
 
 use std::{
     pin::Pin,
@@ -8,38 +8,64 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::BodyExt as _;
 use hyper::{
     body::{Frame, Incoming, SizeHint},
     client::conn::http2::{self, SendRequest},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    runtime::Handle,
+};
 use tonic::body::Body;
 use tower::Service;
 
-use super::{
-    TransportError,
+use crate::{
+    Dial, Observer, Settings, TransportError,
     connection::{Driven, InFlight, Lost, Sender, Traffic},
-    http2::{CONNECTION_WINDOW, FRAME, LATE_ANSWERS, PING_AFTER, PING_TIMEOUT, STREAM_WINDOW},
-    transport::{ATTEMPTS, Transport},
+    http2::{LATE_ANSWERS, PING_AFTER, PING_TIMEOUT},
+    pool::{ATTEMPTS, Pool},
 };
-use crate::metrics;
 
-pub(super) type HttpService = Transport<SendRequest<Body>>;
+/// The HTTP service of generated tonic clients. Dropping the last clone closes its connections.
+#[derive(Debug, Clone)]
+pub struct HttpService(Pool<SendRequest<Body>>);
+
+impl HttpService {
+    /// Connections that are made with the first request, and driven by `runtimes`, of which
+    /// there is at least one.
+    pub fn new(
+        dial: &impl Dial,
+        settings: &Settings,
+        runtimes: &[Handle],
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        Self(Pool::new(dial, settings, runtimes, observer))
+    }
+
+    /// The origin that its clients are to be made with.
+    pub fn origin(&self) -> Uri {
+        self.0.origin()
+    }
+}
 
 impl Sender for SendRequest<Body> {
-    async fn handshake<S>(stream: S, _: Arc<Traffic>) -> Result<(Self, Driven), TransportError>
+    async fn handshake<S>(
+        stream: S,
+        settings: &Settings,
+        _: Arc<Traffic>,
+    ) -> Result<(Self, Driven), TransportError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_frame_size(FRAME)
+            .initial_stream_window_size(settings.http2.stream_window)
+            .initial_connection_window_size(settings.http2.connection_window)
+            .max_frame_size(settings.http2.frame)
             .max_local_error_reset_streams(LATE_ANSWERS)
             .keep_alive_interval(PING_AFTER)
             .keep_alive_timeout(PING_TIMEOUT)
@@ -68,20 +94,20 @@ impl Service<Request<Body>> for HttpService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(send(self.clone(), request))
+        Box::pin(send(self.0.clone(), request))
     }
 }
 
 /// Sends `request`, again when the connection broke before any of it left.
 async fn send(
-    transport: HttpService,
+    pool: Pool<SendRequest<Body>>,
     mut request: Request<Body>,
 ) -> Result<Response<Body>, TransportError> {
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
-            metrics::retried();
+            pool.retried();
         }
-        let (mut sender, in_flight) = transport.open().await?;
+        let (mut sender, in_flight) = pool.open().await?;
         match sender.try_send_request(request).await {
             Ok(response) => return Ok(response.map(|body| answer(body, in_flight))),
             Err(mut refused) => match refused.take_message() {
@@ -93,7 +119,7 @@ async fn send(
     Err(TransportError::Closed)
 }
 
-/// The body, whose errors tell that they came from the connection.
+/// The body, whose errors are [`TransportError`]s: callers find them among a status's causes.
 fn answer(body: Incoming, in_flight: InFlight) -> Body {
     Body::new(Answer { body, _in_flight: in_flight }.map_err(TransportError::from))
 }

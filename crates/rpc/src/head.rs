@@ -1,25 +1,28 @@
-//! The head of a prediction's request: the same but for the time it has.
+//! The head of a unary call's request.
 
 use std::{io::Write as _, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 
-const PATH: &str = "/tensorflow.serving.PredictionService/Predict";
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// gRPC takes at most eight digits.
 const MOST: u128 = 99_999_999;
 
-#[derive(Debug)]
-pub(super) struct Head {
+/// The heads of all calls of one method, which differ in their timeouts and metadata.
+#[derive(Debug, Clone)]
+pub struct Head {
     uri: Uri,
     headers: HeaderMap,
 }
 
 impl Head {
-    /// For requests to `origin`, which has a scheme and an authority.
-    pub(super) fn new(origin: Uri) -> Self {
+    /// For the method at `path`, such as `/package.Service/Method`, of the server at `origin`.
+    ///
+    /// # Panics
+    /// `origin` has no scheme or no authority, or `path` is not one.
+    pub fn new(origin: Uri, path: &'static str) -> Self {
         let mut parts = origin.into_parts();
-        parts.path_and_query = Some(http::uri::PathAndQuery::from_static(PATH));
+        parts.path_and_query = Some(http::uri::PathAndQuery::from_static(path));
         let mut headers = HeaderMap::with_capacity(3);
         // The place is taken, so that a copy has room for it.
         headers.insert(TIMEOUT, HeaderValue::from_static(""));
@@ -28,8 +31,8 @@ impl Head {
         Self { uri: Uri::from_parts(parts).expect("an origin and a path"), headers }
     }
 
-    /// The head of a request that has that much time, with `metadata`.
-    pub(super) fn within(&self, left: Duration, metadata: &HeaderMap) -> Request<()> {
+    /// The head of a request that is told `left` as its timeout, with `metadata`.
+    pub fn within(&self, left: Duration, metadata: &HeaderMap) -> Request<()> {
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
         *request.version_mut() = Version::HTTP_2;
@@ -78,13 +81,13 @@ mod tests {
 
     #[test]
     fn a_head_names_the_method_and_the_time() {
-        let head = Head::new(Uri::from_static("http://localhost"));
+        let head = Head::new(Uri::from_static("http://localhost"), "/package.Service/Method");
         let metadata = HeaderMap::from_iter([(
             HeaderName::from_static("traceparent"),
             HeaderValue::from_static("00-1-2-01"),
         )]);
         let request = head.within(Duration::from_secs(1), &metadata);
-        let uri = "http://localhost/tensorflow.serving.PredictionService/Predict";
+        let uri = "http://localhost/package.Service/Method";
         assert_eq!((request.method(), request.uri()), (&Method::POST, &Uri::from_static(uri)));
         assert_eq!(request.headers()["grpc-timeout"], "1000m");
         assert_eq!(request.headers()["te"], "trailers");

@@ -1,9 +1,8 @@
-//! Where the engine listens.
+//! Where a server listens.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// An engine's address: `unix:/path`, `host:port` or `http://host:port`. There
-/// is no TLS: the engine is in the same pod.
+/// A server's address: `unix:/path`, `host:port` or `http://host:port`, without TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// A unix socket, by absolute path.
@@ -19,7 +18,7 @@ pub enum Endpoint {
 
 /// An endpoint that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("engine endpoint {0:?} is not of the form unix:/path, host:port or http://host:port")]
+#[error("endpoint {0:?} is not of the form unix:/path, host:port or http://host:port")]
 pub struct InvalidEndpoint(String);
 
 impl FromStr for Endpoint {
@@ -45,9 +44,9 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
-    /// What requests name as their origin. A socket has no name of its own, and
-    /// servers refuse requests without a well-formed authority.
-    pub(super) fn origin(&self) -> http::Uri {
+    /// Scheme and authority of the requests' URLs. A socket has no name of its own, and
+    /// servers refuse requests without a well-formed authority, so it is called localhost.
+    pub fn origin(&self) -> http::Uri {
         let origin = match self {
             Self::Unix(_) => "http://localhost".to_owned(),
             Self::Tcp { host, port } => format!("http://{host}:{port}"),

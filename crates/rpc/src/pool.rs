@@ -1,11 +1,8 @@
 //! Several connections as one.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use http::Uri;
@@ -14,59 +11,17 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{
-    Config, Endpoint,
+use crate::{
+    Dial, Observer, Settings, TransportError,
     connection::{Connection, InFlight, Sender},
 };
 
 /// Connections a request may find broken before it gives up.
-pub(super) const ATTEMPTS: usize = 3;
-
-/// The engine could not be reached, or the connection broke.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransportError {
-    /// No connection could be made.
-    #[error("cannot connect: {0}")]
-    Connect(#[source] Arc<io::Error>),
-    /// Nobody answered the attempt to connect.
-    #[error("connecting took too long")]
-    ConnectTimeout,
-    /// The engine closed the connection.
-    #[error("the connection was closed")]
-    Closed,
-    /// The engine's host, or the engine as a whole, hangs.
-    #[error("nobody answers on the connection")]
-    Silent,
-    /// The connection of control calls failed.
-    #[error("the connection failed: {0}")]
-    Http(#[source] Arc<hyper::Error>),
-    /// A connection of predictions, or one prediction on it, failed.
-    #[error("the connection failed: {0}")]
-    Http2(#[source] Arc<h2::Error>),
-}
-
-impl From<io::Error> for TransportError {
-    fn from(error: io::Error) -> Self {
-        Self::Connect(Arc::new(error))
-    }
-}
-
-impl From<hyper::Error> for TransportError {
-    fn from(error: hyper::Error) -> Self {
-        Self::Http(Arc::new(error))
-    }
-}
-
-impl From<h2::Error> for TransportError {
-    fn from(error: h2::Error) -> Self {
-        Self::Http2(Arc::new(error))
-    }
-}
+pub(crate) const ATTEMPTS: usize = 3;
 
 /// Connections of equal standing. Dropping the last clone closes them.
 #[derive(Debug)]
-pub(super) struct Transport<S> {
+pub(crate) struct Pool<S> {
     shared: Arc<Shared<S>>,
 }
 
@@ -75,6 +30,7 @@ struct Shared<S> {
     connections: Vec<Member<S>>,
     next: AtomicUsize,
     origin: Uri,
+    observer: Arc<dyn Observer>,
     /// Dropping them closes the connections.
     _drivers: JoinSet<()>,
 }
@@ -86,47 +42,62 @@ struct Member<S> {
     home: runtime::Id,
 }
 
-impl<S> Clone for Transport<S> {
+impl<S> Clone for Pool<S> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<S: Sender> Transport<S> {
-    /// `count` connections to `endpoint`, but one at least for each of
-    /// `runtimes`, which drive them by turns.
-    pub(super) fn new(
-        endpoint: &Endpoint,
-        config: &Config,
-        count: usize,
+impl<S: Sender> Pool<S> {
+    /// As many connections as set, but one at least for each of `runtimes`, which drive them
+    /// by turns.
+    pub(crate) fn new(
+        dial: &impl Dial,
+        settings: &Settings,
         runtimes: &[Handle],
+        observer: Arc<dyn Observer>,
     ) -> Self {
         let mut drivers = JoinSet::new();
-        let runtimes = runtimes.iter().cycle().take(count.max(runtimes.len()));
+        let runtimes = runtimes.iter().cycle().take(settings.connections.max(runtimes.len()));
         let connections = runtimes.map(|runtime| {
-            let (connection, driver) = Connection::new(endpoint.clone(), config);
+            let (connection, driver) =
+                Connection::new(dial.clone(), settings, Arc::clone(&observer));
             drivers.spawn_on(driver, runtime);
             Member { connection, home: runtime.id() }
         });
         let shared = Shared {
             connections: connections.collect(),
             next: AtomicUsize::new(0),
-            origin: endpoint.origin(),
+            origin: dial.origin(),
+            observer,
             _drivers: drivers,
         };
         Self { shared: Arc::new(shared) }
     }
 
-    /// What clients of this transport name as their origin.
-    pub(super) fn origin(&self) -> Uri {
+    /// Scheme and authority of the requests' URLs.
+    pub(crate) fn origin(&self) -> Uri {
         self.shared.origin.clone()
     }
 
+    /// Waits until the first attempt of each connection has ended; all must have worked.
+    pub(crate) async fn connected(&self) -> Result<(), TransportError> {
+        for member in &self.shared.connections {
+            member.connection.attempted().await?;
+        }
+        Ok(())
+    }
+
     /// An open connection, with a call counted on it.
-    pub(super) async fn open(&self) -> Result<(S, InFlight), TransportError> {
+    pub(crate) async fn open(&self) -> Result<(S, InFlight), TransportError> {
         let connection = self.pick();
         let in_flight = connection.enter();
         Ok((connection.open().await?, in_flight))
+    }
+
+    /// Reports that a call is made again.
+    pub(crate) fn retried(&self) {
+        self.shared.observer.retried();
     }
 
     /// The best connection for a call: up; driven by the caller's own runtime, so

@@ -1,4 +1,4 @@
-//! One HTTP/2 connection that comes back by itself.
+//! One HTTP/2 connection that reconnects by itself.
 
 use std::{
     sync::{
@@ -9,28 +9,21 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use outrigger_net::ReadAhead;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, UnixStream},
     sync::{Notify, watch},
     task::JoinSet,
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{Config, Endpoint, TransportError};
-use crate::metrics;
+use crate::{Dial, Observer, Settings, TransportError, observer::Open};
 
-/// The engine is next door: trying often costs nothing, and is what bridges its
-/// restart.
-const FIRST_RETRY: Duration = Duration::from_millis(10);
-const LAST_RETRY: Duration = Duration::from_millis(100);
-
-/// What sends requests on one open connection. Cheap to clone.
-pub(super) trait Sender: Clone + Send + Sync + 'static {
+/// Sends requests on one open connection. Cheap to clone.
+pub(crate) trait Sender: Clone + Send + Sync + 'static {
     /// Begins to speak HTTP/2 on `stream`.
     fn handshake<S>(
         stream: S,
+        settings: &Settings,
         traffic: Arc<Traffic>,
     ) -> impl Future<Output = Result<(Self, Driven), TransportError>> + Send
     where
@@ -41,14 +34,14 @@ pub(super) trait Sender: Clone + Send + Sync + 'static {
 }
 
 /// The work of a connection, until it takes no more requests.
-pub(super) type Driven = BoxFuture<'static, Lost>;
+pub(crate) type Driven = BoxFuture<'static, Lost>;
 
 /// A connection that takes no more requests.
-pub(super) struct Lost {
+pub(crate) struct Lost {
     /// Why.
-    pub(super) error: TransportError,
+    pub(crate) error: TransportError,
     /// Its work until the last answer, if there may still be some.
-    pub(super) rest: Option<BoxFuture<'static, ()>>,
+    pub(crate) rest: Option<BoxFuture<'static, ()>>,
 }
 
 impl From<TransportError> for Lost {
@@ -57,28 +50,28 @@ impl From<TransportError> for Lost {
     }
 }
 
-/// What goes over a connection, whatever it is made of at the moment.
+/// Counts of the calls of a connection, across reconnects.
 #[derive(Debug, Default)]
-pub(super) struct Traffic {
+pub(crate) struct Traffic {
     waiting: AtomicUsize,
     answers: AtomicUsize,
 }
 
 impl Traffic {
     /// Calls that have not been answered yet.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 
-    /// Answers so far; only that it changes means something.
-    pub(super) fn answers(&self) -> usize {
+    /// Answers so far. It wraps: only that it changes means something.
+    pub(crate) fn answers(&self) -> usize {
         self.answers.load(Relaxed)
     }
 }
 
-/// A handle to the connection; the task that drives it makes and remakes it.
+/// A handle to the connection; the task that drives it connects and reconnects.
 #[derive(Debug)]
-pub(super) struct Connection<S> {
+pub(crate) struct Connection<S> {
     state: watch::Receiver<State<S>>,
     wanted: Arc<Notify>,
     window: Duration,
@@ -87,7 +80,7 @@ pub(super) struct Connection<S> {
 
 #[derive(Debug, Clone)]
 enum State<S> {
-    /// Nobody has asked for it yet, or the first attempt is under way.
+    /// Not asked for yet, or the first attempt is under way.
     Idle,
     /// Open. It may have broken a moment ago.
     Open(S),
@@ -97,34 +90,35 @@ enum State<S> {
 
 impl<S: Sender> Connection<S> {
     /// The connection and the task that drives it until dropped.
-    pub(super) fn new(
-        endpoint: Endpoint,
-        config: &Config,
+    pub(crate) fn new<D: Dial>(
+        dial: D,
+        settings: &Settings,
+        observer: Arc<dyn Observer>,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (publish, state) = watch::channel(State::Idle);
         let (wanted, traffic) = (Arc::new(Notify::new()), Arc::new(Traffic::default()));
-        let connect_timeout = config.connect_timeout;
-        let driver = Driver { endpoint, connect_timeout, traffic: Arc::clone(&traffic), publish };
+        let (settings, window) = (*settings, settings.reconnect_window);
+        let driver = Driver { dial, settings, traffic: Arc::clone(&traffic), publish, observer };
         let task = driver.run(Arc::clone(&wanted));
-        (Self { state, wanted, window: config.reconnect_window, traffic }, task)
+        (Self { state, wanted, window, traffic }, task)
     }
 
     /// Whether it is known to be down.
-    pub(super) fn is_down(&self) -> bool {
+    pub(crate) fn is_down(&self) -> bool {
         matches!(&*self.state.borrow(), State::Down { .. })
     }
 
     /// The calls in flight on it.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.traffic.waiting()
     }
 
     /// The open connection; waits for it, but not when it has been down for
     /// longer than the window.
-    pub(super) async fn open(&self) -> Result<S, TransportError> {
+    pub(crate) async fn open(&self) -> Result<S, TransportError> {
         match self.open_now() {
             Some(sender) => Ok(sender),
-            None => self.opened().await,
+            None => self.opened(self.window).await,
         }
     }
 
@@ -135,7 +129,12 @@ impl<S: Sender> Connection<S> {
         }
     }
 
-    async fn opened(&self) -> Result<S, TransportError> {
+    /// Waits until the first attempt has ended.
+    pub(crate) async fn attempted(&self) -> Result<(), TransportError> {
+        self.opened(Duration::ZERO).await.map(drop)
+    }
+
+    async fn opened(&self, window: Duration) -> Result<S, TransportError> {
         let mut state = self.state.clone();
         self.wanted.notify_one();
         loop {
@@ -146,7 +145,7 @@ impl<S: Sender> Connection<S> {
                     None => (None, TransportError::Closed),
                 },
                 State::Idle => (None, TransportError::Closed),
-                State::Down { since, error } => (Some(*since + self.window), error.clone()),
+                State::Down { since, error } => (Some(*since + window), error.clone()),
             };
             let changed = match until {
                 Some(until) => timeout_at(until, state.changed()).await.map_err(|_| error)?,
@@ -157,18 +156,18 @@ impl<S: Sender> Connection<S> {
     }
 
     /// Counts a call for as long as the guard lives.
-    pub(super) fn enter(&self) -> InFlight {
+    pub(crate) fn enter(&self) -> InFlight {
         self.traffic.waiting.fetch_add(1, Relaxed);
         InFlight(Arc::clone(&self.traffic))
     }
 }
 
 /// A call on a connection.
-pub(super) struct InFlight(Arc<Traffic>);
+pub(crate) struct InFlight(Arc<Traffic>);
 
 impl InFlight {
-    /// Notes that the peer has answered.
-    pub(super) fn answered(&self) {
+    /// Records that the peer has answered.
+    pub(crate) fn answered(&self) {
         self.0.answers.fetch_add(1, Relaxed);
     }
 }
@@ -179,73 +178,60 @@ impl Drop for InFlight {
     }
 }
 
-struct Driver<S> {
-    endpoint: Endpoint,
-    connect_timeout: Duration,
+struct Driver<D, S> {
+    dial: D,
+    settings: Settings,
     traffic: Arc<Traffic>,
     publish: watch::Sender<State<S>>,
+    observer: Arc<dyn Observer>,
 }
 
-impl<S: Sender> Driver<S> {
+impl<D: Dial, S: Sender> Driver<D, S> {
     async fn run(self, wanted: Arc<Notify>) {
         wanted.notified().await;
         let mut since = Instant::now();
         let mut ending = JoinSet::new();
         loop {
             let (sender, driven) = self.establish(since).await;
-            let (open, opened) = (metrics::Open::new(), Instant::now());
-            tracing::debug!(engine.endpoint = %self.endpoint, "connected to the engine");
+            let (open, opened) = (Open::new(&*self.observer), Instant::now());
             self.publish.send_replace(State::Open(sender));
             let Lost { error, rest } = driven.await;
             drop(open);
-            tracing::warn!(engine.endpoint = %self.endpoint, error = %error, "lost the engine");
+            self.observer.lost(&error);
             // A peer that closes what it has just accepted has not been up at
             // all, and is not worth a storm.
-            let was_up = opened.elapsed() > LAST_RETRY;
+            let was_up = opened.elapsed() > self.settings.last_retry;
             if was_up {
                 since = Instant::now();
             }
             self.publish.send_replace(State::Down { since, error });
-            // What the engine has begun it may finish.
+            // The server may finish the requests it has begun with.
             while ending.try_join_next().is_some() {}
             ending.extend(rest);
             if !was_up {
-                sleep(LAST_RETRY).await;
+                sleep(self.settings.last_retry).await;
             }
         }
     }
 
-    /// Tries until it works; the engine has been away `since` then.
+    /// Tries until it works; the server has been away `since` then.
     async fn establish(&self, since: Instant) -> (S, Driven) {
-        let mut delay = FIRST_RETRY;
+        let mut delay = self.settings.first_retry;
         loop {
-            let attempt = timeout(self.connect_timeout, self.connect()).await;
+            let attempt = timeout(self.settings.connect_timeout, self.connect()).await;
             let error = match attempt.unwrap_or(Err(TransportError::ConnectTimeout)) {
                 Ok(connected) => return connected,
                 Err(error) => error,
             };
-            metrics::connect_failed();
-            tracing::debug!(engine.endpoint = %self.endpoint, error = %error, "cannot connect");
+            self.observer.failed(&error);
             self.publish.send_replace(State::Down { since, error });
             sleep(delay).await;
-            delay = (delay * 2).min(LAST_RETRY);
+            delay = (delay * 2).min(self.settings.last_retry);
         }
     }
 
     async fn connect(&self) -> Result<(S, Driven), TransportError> {
-        let traffic = Arc::clone(&self.traffic);
-        match &self.endpoint {
-            Endpoint::Unix(path) => {
-                let stream = UnixStream::connect(path).await?;
-                S::handshake(ReadAhead::new(stream), traffic).await
-            }
-            Endpoint::Tcp { host, port } => {
-                let host = host.trim_start_matches('[').trim_end_matches(']');
-                let stream = TcpStream::connect((host, *port)).await?;
-                // Requests are written whole; waiting for more only delays them.
-                stream.set_nodelay(true)?;
-                S::handshake(ReadAhead::new(stream), traffic).await
-            }
-        }
+        let stream = self.dial.dial().await?;
+        S::handshake(stream, &self.settings, Arc::clone(&self.traffic)).await
     }
 }

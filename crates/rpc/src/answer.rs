@@ -1,57 +1,50 @@
-//! The answer to a prediction: one message, and the status after it.
+//! The answer to a unary call: one message, and the status after it.
 
 use bytes::Bytes;
 use h2::RecvStream;
 use http::{HeaderMap, Response, StatusCode};
-use outrigger_core::ServableId;
 use outrigger_proto::raw::unary::Message;
 use tonic::{Code, Status};
 
-use super::{status, unavailable};
-use crate::Error;
+use crate::CallError;
 
 const STATUS: &str = "grpc-status";
 
 /// The message of an answer, of at most `limit` bytes.
-pub(super) async fn read(
-    response: Response<RecvStream>,
-    servable: &ServableId,
-    limit: usize,
-) -> Result<Bytes, Error> {
+pub(crate) async fn read(response: Response<RecvStream>, limit: usize) -> Result<Bytes, CallError> {
     let (head, mut body) = response.into_parts();
     // A call that failed at once has its status there, and no message.
-    let mut is_told = is_told(&head.headers, servable)?;
+    let mut has_status = check_status(&head.headers)?;
     let mut message = Message::default();
     while let Some(data) = body.data().await {
-        let data = data.map_err(unavailable)?;
-        body.flow_control().release_capacity(data.len()).map_err(unavailable)?;
+        let data = data?;
+        body.flow_control().release_capacity(data.len())?;
         message.push(data, limit)?;
     }
-    if let Some(trailers) = body.trailers().await.map_err(unavailable)? {
-        is_told |= self::is_told(&trailers, servable)?;
+    if let Some(trailers) = body.trailers().await? {
+        has_status |= check_status(&trailers)?;
     }
-    match is_told {
+    match has_status {
         true => Ok(message.finish()?),
-        false => Err(status::of_predict(&untold(head.status), servable)),
+        false => Err(CallError::NoStatus(head.status)),
     }
 }
 
-/// Whether there is a status, which is an error unless it is success.
-fn is_told(headers: &HeaderMap, servable: &ServableId) -> Result<bool, Error> {
+/// Whether there is a status. It is returned as the error unless it is success.
+fn check_status(headers: &HeaderMap) -> Result<bool, CallError> {
     match headers.get(STATUS) {
         None => Ok(false),
         // The usual one; making a status of it would copy the headers.
         Some(code) if code == "0" => Ok(true),
         Some(_) => match Status::from_header_map(headers) {
-            Some(status) => Err(status::of_predict(&status, servable)),
+            Some(status) => Err(CallError::Status(status)),
             None => Ok(false),
         },
     }
 }
 
-/// What it means that a peer does not say how the call ended, by gRPC's mapping
-/// of HTTP statuses.
-fn untold(status: StatusCode) -> Status {
+/// The status of an answer that has none, by gRPC's mapping of HTTP statuses.
+pub fn status_of_http(status: StatusCode) -> Status {
     let code = match status {
         StatusCode::BAD_REQUEST => Code::Internal,
         StatusCode::UNAUTHORIZED => Code::Unauthenticated,
@@ -63,5 +56,5 @@ fn untold(status: StatusCode) -> Status {
         | StatusCode::GATEWAY_TIMEOUT => Code::Unavailable,
         _ => Code::Unknown,
     };
-    Status::new(code, format!("the answer has no gRPC status, and HTTP status {status}"))
+    Status::new(code, CallError::NoStatus(status).to_string())
 }

@@ -1,0 +1,57 @@
+//! How connections are made and kept.
+
+use std::time::Duration;
+
+/// Settings of a set of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Connections; at least one is made for each runtime. Several are of use because a server
+    /// reads each on one thread.
+    pub connections: usize,
+    /// Time that one attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// How long after the loss of the connection calls wait for the next one. After that they
+    /// fail at once, until it is there.
+    pub reconnect_window: Duration,
+    /// Pause after the first failed attempt to connect; it doubles with each further one.
+    pub first_retry: Duration,
+    /// Longest pause between two attempts.
+    pub last_retry: Duration,
+    /// Whether a connection counts as open only after the server has answered a ping: a Unix
+    /// socket accepts connections also for a server that is gone. Only for [`crate::Calls`].
+    pub confirm: bool,
+    /// What is announced to the server.
+    pub http2: Http2,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connections: 1,
+            connect_timeout: Duration::from_secs(1),
+            reconnect_window: Duration::from_millis(250),
+            first_retry: Duration::from_millis(10),
+            last_retry: Duration::from_millis(100),
+            confirm: false,
+            http2: Http2::default(),
+        }
+    }
+}
+
+/// HTTP/2's limits for answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Http2 {
+    /// Bytes of one answer that the server may send without waiting for a window update.
+    pub stream_window: u32,
+    /// The same of all answers on a connection.
+    pub connection_window: u32,
+    /// Bytes of one frame.
+    pub frame: u32,
+}
+
+impl Default for Http2 {
+    /// Windows that hold several answers of a megabyte.
+    fn default() -> Self {
+        Self { stream_window: 8 << 20, connection_window: 32 << 20, frame: 1 << 20 }
+    }
+}
