@@ -50,12 +50,12 @@ impl Failure {
         Self::new("ANSWER_INVALID", message)
     }
 
-    /// The server, or this side, ended one request's stream alone.
+    /// The server or the client has reset the request's stream, not the connection.
     pub(crate) fn reset(error: impl std::error::Error) -> Self {
         Self::new("STREAM_RESET", error.to_string())
     }
 
-    /// The failure that a gRPC status says.
+    /// The failure of a gRPC status other than OK.
     pub(crate) fn of_status(status: &Status) -> Self {
         let info = status.get_details_error_info();
         let reason = info.map_or_else(|| grpc_name(status), |info| info.reason);

@@ -27,7 +27,7 @@ impl Pool {
     pub(crate) async fn open(server: &Server, connections: usize) -> Result<Self, Failure> {
         let mut idle = Vec::with_capacity(connections);
         for _ in 0..connections {
-            idle.push(stream::soon(connect(server)).await?);
+            idle.push(stream::within_limit(connect(server)).await?);
         }
         Ok(Self { server: server.clone(), idle: Mutex::new(idle) })
     }
@@ -61,7 +61,7 @@ impl Pool {
     /// Opens a connection. A failure is delayed, so that a closed loop does not spin
     /// while the server is away.
     async fn connect(&self) -> Result<Connection, Failure> {
-        let connected = stream::soon(connect(&self.server)).await;
+        let connected = stream::within_limit(connect(&self.server)).await;
         if connected.is_err() {
             sleep(stream::RETRY).await;
         }
