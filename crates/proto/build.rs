@@ -94,8 +94,8 @@ fn shown(mut builder: Builder) -> Builder {
     builder.field_attribute(".outrigger.v1.Replay.took", "#[serde(rename = \"took_seconds\")]")
 }
 
-/// The prediction service again with undecoded messages, for servers that read
-/// requests in place.
+/// The prediction service with undecoded messages, for servers that read requests in
+/// place.
 fn outrigger_raw() -> manual::Service {
     let service = manual::Service::builder().name("PredictionService").package("outrigger.v1");
     service
@@ -105,7 +105,7 @@ fn outrigger_raw() -> manual::Service {
         .build()
 }
 
-/// The engine's Predict with undecoded messages.
+/// The engine's Predict method with undecoded messages.
 fn engine_raw() -> manual::Service {
     let service =
         manual::Service::builder().name("PredictionService").package("tensorflow.serving");

@@ -1,8 +1,8 @@
-//! A bare proxy before an engine: tonic's server and tonic's channel with their
-//! defaults, and between them the bytes of a message, unread. What a request
-//! costs in the control plane is held against what it costs here.
+//! A minimal proxy in front of an engine: tonic's server and tonic's channel with their
+//! defaults, which pass on the undecoded bytes of a message. The control plane's cost per
+//! request is compared with this proxy's.
 //!
-//! Arguments: the address to listen on, and the engine's endpoint, such as
+//! Arguments: the address to listen on and the engine's endpoint, for example
 //! `127.0.0.1:9000 unix:/run/outrigger/engine.sock`.
 
 use std::{
@@ -24,7 +24,7 @@ use tonic::{
     transport::{Channel, Endpoint, Server},
 };
 
-/// As the control plane's.
+/// The same allocator as the control plane's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Answers every method of the service that predictions are asked of.
+/// Forwards every method of the prediction service.
 #[derive(Debug, Clone)]
 struct Proxy(Channel);
 
@@ -64,7 +64,7 @@ impl Service<http::Request<Body>> for Proxy {
     }
 }
 
-/// One of its methods.
+/// One forwarded method.
 struct Method {
     channel: Channel,
     path: PathAndQuery,

@@ -1,5 +1,5 @@
-//! Whether an answer holds what was asked for. Looked at before the run, of one
-//! answer a request: during the run it is enough that a message came.
+//! Checks that an answer has the requested scores. Each request is checked once before
+//! the run; during the run only the arrival of a message is checked.
 
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ use crate::{failure::Failure, method::Method};
 
 type Checked = Result<(), Failure>;
 
-/// Checks the answer of `users` users, each of whom gets so many `scores`.
+/// Checks the answer for `users` users, each of whom gets `scores` scores.
 pub(crate) fn check(
     method: Method,
     answer: Bytes,

@@ -1,25 +1,25 @@
-//! When requests are due, whatever became of those before them.
+//! Times at which requests are due, independent of earlier requests.
 
 use std::time::{Duration, Instant};
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-/// How the requests of a rate follow each other.
+/// Distribution of a load's requests over time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At equal distances.
+    /// At equal intervals.
     #[default]
     Fixed,
-    /// Independently of each other, as those of many callers do: the distances
-    /// are drawn from an exponential distribution.
+    /// Independent of each other, as the requests of many callers are: the intervals are
+    /// drawn from an exponential distribution.
     Poisson,
 }
 
-/// The moments at which one of several senders sends, without end.
+/// The times at which one of several senders sends; without end.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     next: Instant,
-    /// The mean distance, in seconds.
+    /// Mean interval, in seconds.
     mean: f64,
     random: Option<StdRng>,
     begin: Instant,
@@ -28,7 +28,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The share of sender `index` of `senders` in `rate` requests a second.
+    /// The part of sender `index` of `senders` in a load of `rate` requests a second.
     pub(crate) fn new(
         arrivals: Arrivals,
         rate: f64,
@@ -44,15 +44,15 @@ impl Schedule {
         schedule
     }
 
-    /// The moment of the next request.
+    /// The due time of the next request.
     pub(crate) fn due(&self) -> Instant {
         self.next
     }
 
-    /// Goes on to the request after it.
+    /// Advances to the following request.
     pub(crate) fn advance(&mut self) {
         self.next = match &mut self.random {
-            // From the beginning, so that no error adds up.
+            // Computed from the beginning, so that rounding errors do not accumulate.
             None => self.begin + seconds(self.first + self.sent as f64 * self.mean),
             Some(random) => {
                 let uniform: f64 = random.random();
@@ -64,7 +64,7 @@ impl Schedule {
 }
 
 fn seconds(seconds: f64) -> Duration {
-    // A rate near 0: never, within any run.
+    // For rates near 0 the next request is due after the end of any run.
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(1 << 32))
 }
 
@@ -72,7 +72,7 @@ fn seconds(seconds: f64) -> Duration {
 mod tests {
     use super::*;
 
-    /// Offsets in seconds of the moments within the first second.
+    /// Due times within the first second, as offsets in seconds.
     fn moments(arrivals: Arrivals, rate: f64, share: (usize, usize)) -> Vec<f64> {
         let begin = Instant::now();
         let mut schedule = Schedule::new(arrivals, rate, begin, share);
@@ -99,7 +99,7 @@ mod tests {
         let moments = moments(Arrivals::Poisson, 10_000.0, (0, 1));
         assert!((9_600..10_400).contains(&moments.len()), "{}", moments.len());
         let gaps = moments.windows(2).map(|pair| pair[1] - pair[0]);
-        // The share of gaps over the mean is 1/e.
+        // The share of intervals above the mean is 1/e.
         let long = gaps.filter(|gap| *gap > 1e-4).count() as f64 / moments.len() as f64;
         assert!((0.34..0.40).contains(&long), "{long}");
     }

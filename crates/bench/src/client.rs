@@ -7,11 +7,11 @@ use tokio::time::timeout;
 
 use crate::{failure::Failure, grpc::Connection, http1::Pool, message::Message, server::Server};
 
-/// How much longer an answer may take than the server was told: it then says
-/// itself that the time is over.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Added to the timeout that the server gets, so that the server's own timeout error
+/// arrives first.
+const TIMEOUT_MARGIN: Duration = Duration::from_millis(200);
 
-/// How messages travel.
+/// The protocol of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Grpc,
@@ -19,7 +19,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// Its name in TLS handshakes.
+    /// The protocol's name in TLS handshakes (ALPN).
     pub(crate) const fn alpn(self) -> &'static [u8] {
         match self {
             Self::Grpc => b"h2",
@@ -36,10 +36,10 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Opens so many connections.
+    /// Opens this number of connections.
     ///
     /// # Errors
-    /// One of them cannot be made.
+    /// One of the connections cannot be opened.
     pub(crate) async fn open(
         server: &Server,
         protocol: Protocol,
@@ -55,15 +55,15 @@ impl Client {
         Ok(Self::Grpc(open))
     }
 
-    /// Sends a message, the connections taking turns, and waits for its answer, a little
-    /// longer than the `told` time.
+    /// Sends a message on the connection of this turn and waits for the answer, slightly
+    /// longer than the `server_timeout`, which the server got.
     pub(crate) async fn call(
         &self,
         turn: usize,
         message: &Message,
-        told: Duration,
+        server_timeout: Duration,
     ) -> Result<Bytes, Failure> {
-        let answer = timeout(told + PATIENCE, self.exchange(turn, message)).await;
+        let answer = timeout(server_timeout + TIMEOUT_MARGIN, self.exchange(turn, message)).await;
         answer.unwrap_or_else(|_| Err(Failure::timeout()))
     }
 
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// The system takes connections for it, and nobody answers them.
+    /// A listener whose connections the system accepts but no server answers.
     fn mute() -> (TcpListener, Server) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -91,19 +91,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_answers_no_handshake_is_given_up() {
+    async fn a_server_that_answers_no_handshake_is_reported_as_lost() {
         let (_listener, server) = mute();
         let failure = Client::open(&server, Protocol::Grpc, 1).await.unwrap_err();
-        assert_eq!(failure.to_string(), "CONNECTION_LOST: it says nothing for 5s");
+        assert_eq!(failure.to_string(), "CONNECTION_LOST: no reply within 5s");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_answers_no_request_is_given_up() {
+    async fn a_server_that_answers_no_request_times_out() {
         let (_listener, server) = mute();
         let client = Client::open(&server, Protocol::Http1, 1).await.unwrap();
-        let told = Duration::from_secs(60);
-        let message = Message::json(&server, told, b"{}");
-        let failure = client.call(0, &message, told).await.unwrap_err();
+        let limit = Duration::from_secs(60);
+        let message = Message::json(&server, limit, b"{}");
+        let failure = client.call(0, &message, limit).await.unwrap_err();
         assert_eq!(failure, Failure::timeout());
     }
 }

@@ -1,16 +1,16 @@
-//! Which cores the threads that send run on.
+//! Assigns sending threads to cores.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Keeps the calling thread, the `index`th of `threads` that send, to a core of its own, if
-/// there is one for each.
+/// Pins the calling thread, the `index`th of `threads` senders, to its own core if there
+/// are enough cores.
 ///
-/// What a thread writes to a socket is read by a thread of the server, on the same machine
-/// mostly on the core it was written on: the kernel wakes it there. A sender that wanders
-/// to the other core leaves the reader behind, for seconds on a busy machine, and then
-/// each request passes from cache to cache. A single thread is left where the kernel puts it.
-pub(crate) fn keep_to_one(index: usize, threads: usize) {
-    // It sends as well where that is forbidden.
+/// On the same machine the kernel usually wakes a server's reader on the core on which
+/// the data was written. If a sender migrates to another core, the reader stays behind,
+/// for seconds on a busy machine, and each request then passes from cache to cache. A
+/// single thread is not pinned.
+pub(crate) fn pin_to_core(index: usize, threads: usize) {
+    // Where pinning is not permitted, the run continues without it.
     let Ok(allowed) = sched_getaffinity(None) else { return };
     if let Some(core) = core(&allowed, index, threads) {
         let mut one = CpuSet::new();
@@ -19,7 +19,8 @@ pub(crate) fn keep_to_one(index: usize, threads: usize) {
     }
 }
 
-/// The `index`th core of those `allowed`, if it takes several and all threads have one.
+/// The `index`th of the `allowed` cores, if there are several threads and enough cores
+/// for all of them.
 fn core(allowed: &CpuSet, index: usize, threads: usize) -> Option<usize> {
     let enough = threads > 1 && threads <= allowed.count() as usize;
     let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_threads_have_a_core_each_if_there_are_enough() {
+    fn each_of_several_threads_has_a_core_if_there_are_enough() {
         let mut allowed = CpuSet::new();
         [1, 4, 6].into_iter().for_each(|core| allowed.set(core));
         let cores = |threads| -> Vec<_> {
@@ -46,17 +47,17 @@ mod tests {
     }
 
     #[test]
-    fn only_the_calling_thread_is_kept() {
+    fn only_the_calling_thread_is_pinned() {
         let before = sched_getaffinity(None).expect("linux");
         let (threads, all) = (before.count() as usize, before);
-        let kept = thread::spawn(move || {
-            keep_to_one(threads - 1, threads);
+        let pinned = thread::spawn(move || {
+            pin_to_core(threads - 1, threads);
             (sched_getaffinity(None).expect("linux"), core(&all, threads - 1, threads))
         });
-        let (kept, expected) = kept.join().expect("it does not panic");
+        let (pinned, expected) = pinned.join().expect("it does not panic");
         match expected {
-            Some(core) => assert!(kept.count() == 1 && kept.is_set(core)),
-            None => assert_eq!(kept, before, "there is only one"),
+            Some(core) => assert!(pinned.count() == 1 && pinned.is_set(core)),
+            None => assert_eq!(pinned, before, "there is only one core"),
         }
         assert_eq!(sched_getaffinity(None).expect("linux"), before);
     }

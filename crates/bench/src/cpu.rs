@@ -1,4 +1,4 @@
-//! The CPU time of processes, our own among them.
+//! CPU time of processes, including the load generator itself.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,31 +13,31 @@ use rustix::{
 
 use crate::Error;
 
-/// What our own process is called.
+/// Name of the load generator's own process.
 const CLIENT: &str = "client";
 
-/// A process whose CPU time is told, under a name.
+/// A process whose CPU time is reported, under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// What to call it, such as `control-plane`.
+    /// The name in reports, for example `control-plane`.
     pub name: String,
     /// Its process id.
     pub id: u32,
 }
 
-/// CPU time since the start of each process, user and system, of all its
-/// threads; none of one that has ended.
+/// CPU time (user and system, all threads) of each process since its start; `None` for a
+/// process that has ended.
 #[derive(Debug)]
 pub(crate) struct Times(BTreeMap<String, Option<Duration>>);
 
 impl Times {
-    /// The times as they are now.
+    /// Reads the current times.
     pub(crate) fn read(processes: &[Process]) -> Self {
         let others = processes.iter().map(|process| (process.name.clone(), of(process).ok()));
         Self(others.chain([(CLIENT.to_owned(), Some(own()))]).collect())
     }
 
-    /// Seconds a request since `earlier`, by process; none if there was no request.
+    /// Seconds per request since `earlier`, by process; `None` without requests.
     pub(crate) fn per_request(
         &self,
         earlier: &Self,
@@ -57,10 +57,10 @@ impl Times {
     }
 }
 
-/// Makes sure that all processes are there, each under a name of its own.
+/// Checks that all processes exist and have different names.
 ///
 /// # Errors
-/// One of them is not.
+/// A process does not exist, or a name is used twice.
 pub(crate) fn find(processes: &[Process]) -> Result<(), Error> {
     let mut names = BTreeSet::new();
     for process in processes {
@@ -86,11 +86,12 @@ fn of(process: &Process) -> Result<Duration, Error> {
     let path = format!("/proc/{}/stat", process.id);
     let error = |source| Error::File { path: path.clone().into(), source };
     let text = fs::read_to_string(&path).map_err(error)?;
-    // The command's name, field 2, may hold spaces and parentheses.
+    // Field 2, the command's name, may contain spaces and parentheses.
     let mut fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
-    // What has ended stays listed until its parent has asked for its exit code.
+    // A process that has ended stays listed (state Z) until its parent reads its exit
+    // status.
     if matches!(fields.next(), Some("Z" | "X")) {
-        return Err(error(io::Error::new(io::ErrorKind::NotFound, "it has ended")));
+        return Err(error(io::Error::new(io::ErrorKind::NotFound, "the process has ended")));
     }
     let ticks: u64 = fields.skip(10).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Ok(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_process_is_seen_under_its_name() {
+    fn a_busy_process_has_cpu_time_under_its_name() {
         let ourselves = Process { name: "it".to_owned(), id: std::process::id() };
         let before = Times::read(std::slice::from_ref(&ourselves));
         let target = own() + Duration::from_millis(100);
@@ -110,13 +111,13 @@ mod tests {
         let spent = after.per_request(&before, 10);
         let [client, it] = ["client", "it"].map(|name| spent[name].unwrap());
         assert!(client >= 0.01, "{spent:?}");
-        // Counted in ticks of a hundredth of a second, and read one after the other while
-        // other tests run.
+        // The times have a resolution of a hundredth of a second, and are read one after
+        // the other while other tests run.
         assert!(it >= 0.008 && it - client < 0.05, "{spent:?}");
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_an_error() {
+    fn a_missing_process_is_an_error() {
         let gone = Process { name: "gone".to_owned(), id: u32::MAX };
         assert!(find(&[gone]).unwrap_err().to_string().contains("/proc/4294967295/stat"));
     }

@@ -1,4 +1,4 @@
-//! Why a request failed, as it is counted.
+//! Failures of requests, with the reason under which they are counted.
 
 use std::{borrow::Cow, io, time::Duration};
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
-/// A request that got no answer, or not the one it should.
+/// A request without an answer, or with an invalid one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {message}")]
 pub struct Failure {
-    /// The server's stable reason; without one, the name of the gRPC or HTTP
-    /// status; or one of ours: `CLIENT_SATURATED`, `CLIENT_TIMEOUT`,
-    /// `CONNECTION_LOST`, `ANSWER_INVALID`.
+    /// The server's stable reason; without one, the name of the gRPC or HTTP status; or
+    /// one of the client's own: `CLIENT_SATURATED`, `CLIENT_TIMEOUT`, `CONNECTION_LOST`,
+    /// `ANSWER_INVALID`.
     pub reason: Cow<'static, str>,
-    /// What more is known.
+    /// Details.
     pub message: String,
 }
 
@@ -25,44 +25,44 @@ impl Failure {
         Self { reason: reason.into(), message: message.into() }
     }
 
-    /// More requests were under way than the client keeps.
+    /// The limit of requests in flight was reached.
     pub(crate) fn saturated() -> Self {
         Self::new("CLIENT_SATURATED", "not sent: too many requests wait for their answers")
     }
 
-    /// No answer came, though the client waited longer than it told the server.
+    /// No answer arrived, although the client waited longer than the server's timeout.
     pub(crate) fn timeout() -> Self {
         Self::new("CLIENT_TIMEOUT", "no answer came in time")
     }
 
-    /// The connection broke, or could not be made.
+    /// The connection broke or could not be opened.
     pub(crate) fn lost(error: impl std::error::Error) -> Self {
         Self::new("CONNECTION_LOST", causes(&error))
     }
 
-    /// A connection did not come about in time.
+    /// Opening a connection took too long.
     pub(crate) fn silence(limit: Duration) -> Self {
-        Self::new("CONNECTION_LOST", format!("it says nothing for {limit:?}"))
+        Self::new("CONNECTION_LOST", format!("no reply within {limit:?}"))
     }
 
-    /// An answer that is none.
+    /// The answer is not valid.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new("ANSWER_INVALID", message)
     }
 
-    /// The server, or this side, ended one request's stream alone.
+    /// The server or the client has reset the request's stream, not the connection.
     pub(crate) fn reset(error: impl std::error::Error) -> Self {
         Self::new("STREAM_RESET", error.to_string())
     }
 
-    /// The failure that a gRPC status says.
+    /// The failure of a gRPC status other than OK.
     pub(crate) fn of_status(status: &Status) -> Self {
         let info = status.get_details_error_info();
         let reason = info.map_or_else(|| grpc_name(status), |info| info.reason);
         Self::new(reason, status.message())
     }
 
-    /// The failure that an HTTP answer other than 200 tells.
+    /// The failure of an HTTP answer with a status other than 200.
     pub(crate) fn of_http(status: StatusCode, body: &[u8]) -> Self {
         let answer: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |key: &str| answer["error"][key].as_str().map(str::to_owned);

@@ -1,5 +1,5 @@
-//! The highest rate at which no request fails and the latency stays where it
-//! should.
+//! Searches for the highest rate at which no request fails and the latency stays under
+//! its limit.
 
 use std::time::Duration;
 
@@ -11,39 +11,40 @@ use crate::{
     worker::Pace,
 };
 
-/// Which part of the requests must be answered while others become due: fewer, and
-/// they queue up somewhere.
+/// The share of requests that must be answered while others become due. A lower share
+/// means that requests queue up.
 const ANSWERED: f64 = 0.99;
 
-/// What a rate must keep, and how it is tried.
+/// The conditions that a rate must meet, and the lengths of its trials.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Goal {
-    /// What the 99th percentile of the latency must stay under.
+    /// Upper limit of the latency's 99th percentile.
     pub(crate) p99: Duration,
-    /// How long a rate is tried.
+    /// Duration of a trial.
     pub(crate) step: Duration,
-    /// How long the one that is found must be held.
+    /// Duration of the confirmation of the rate that was found.
     pub(crate) duration: Duration,
     pub(crate) arrivals: Arrivals,
 }
 
-/// How a search ended.
+/// The result of a search.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// The rate that was confirmed, if one was.
+    /// The rate that was confirmed, if any.
     pub(crate) rate: Option<f64>,
-    /// Its confirmation; without one, the last measurement there was.
+    /// The measurement that confirmed the rate; without one, the last measurement.
     pub(crate) measured: Measured,
     pub(crate) steps: Vec<Step>,
-    /// Why the search did not get to its end.
+    /// The error that ended the search early.
     pub(crate) abandoned: Option<Error>,
 }
 
 impl Goal {
-    /// Finds the rate; `measure` tries one for a while.
+    /// Searches for the rate; `measure` tries one for a given duration.
     ///
     /// # Errors
-    /// That of the first measurement. What a later one says ends the search.
+    /// The error of the first measurement. Later errors end the search and are part of
+    /// its result.
     pub(crate) fn find(
         self,
         mut measure: impl FnMut(Phase, Pace, Duration) -> Result<Measured, Error>,
@@ -61,11 +62,11 @@ impl Goal {
         Ok(Found { rate, measured, steps: search.steps, abandoned })
     }
 
-    /// Whether requests were answered, as fast as they came, none failed, and the
-    /// latency stayed where it should.
+    /// Whether requests were answered as fast as they were due, none failed, and the
+    /// latency stayed under its limit.
     fn is_kept_by(&self, Measured { tally, interrupted, .. }: &Measured) -> bool {
         let p99 = Duration::from_nanos(tally.latency.value_at_quantile(0.99));
-        // One may always be under way.
+        // One request may always be in flight.
         let kept_up = (tally.answered + 1) as f64 >= tally.ok as f64 * ANSWERED;
         !interrupted && tally.ok > 0 && tally.failed() == 0 && kept_up && p99 < self.p99
     }
@@ -76,15 +77,15 @@ struct Search<M> {
     measure: M,
     /// The last confirmation that held.
     confirmed: Option<Measured>,
-    /// The last measurement of another kind.
+    /// The last measurement that is not a confirmation that held.
     last: Measured,
     steps: Vec<Step>,
 }
 
 impl<M: FnMut(Phase, Pace, Duration) -> Result<Measured, Error>> Search<M> {
-    /// The rate that is confirmed, if one is.
+    /// The rate that was confirmed, if any.
     fn run(&mut self, estimate: f64) -> Result<Option<f64>, Error> {
-        self.go_on()?;
+        self.check_interrupt()?;
         match highest(estimate, |rate| self.holds(rate, Phase::Search))? {
             Some(found) => lasting(found, |rate| self.holds(rate, Phase::Confirm)),
             None => Ok(None),
@@ -104,14 +105,14 @@ impl<M: FnMut(Phase, Pace, Duration) -> Result<Measured, Error>> Search<M> {
             self.confirmed = Some(measured);
         } else {
             self.last = measured;
-            self.go_on()?;
+            self.check_interrupt()?;
         }
         Ok(held)
     }
 
     /// # Errors
-    /// The last measurement was to be the last of all.
-    fn go_on(&self) -> Result<(), Error> {
+    /// The last measurement was interrupted.
+    fn check_interrupt(&self) -> Result<(), Error> {
         if self.last.interrupted { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
@@ -128,7 +129,8 @@ mod tests {
         arrivals: Arrivals::Fixed,
     };
 
-    /// So many requests a second, so many of them answered meanwhile, each this late.
+    /// A measurement at `rate` of which `throughput` requests a second were answered
+    /// within the duration, all with the same latency.
     fn answers(rate: f64, throughput: f64, duration: Duration, latency: Duration) -> Measured {
         let [ok, answered] =
             [rate, throughput].map(|rate| (rate * duration.as_secs_f64()).round() as u64);
@@ -146,8 +148,8 @@ mod tests {
     const FAST: Duration = Duration::from_millis(1);
     const SLOW: Duration = Duration::from_millis(20);
 
-    /// A server that is late above `capacity`, and sooner when that lasts longer
-    /// than a step.
+    /// A server that is late above `capacity`, and above a lower rate if the load lasts
+    /// longer than a step.
     fn server(capacity: f64, pace: Pace, duration: Duration) -> Measured {
         let bound = if duration > GOAL.step { capacity / 1.1 } else { capacity };
         match pace.rate() {
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_is_confirmed_and_lowered_until_it_holds() {
+    fn a_rate_is_confirmed_and_lowered_until_it_holds() {
         let found = GOAL.find(|_, pace, duration| Ok(server(1000.0, pace, duration))).unwrap();
         let rate = found.rate.unwrap();
         assert!((1000.0 / 1.3..=1000.0 / 1.1).contains(&rate), "{rate}");
@@ -185,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_answers_do_not_keep_up_with_is_not_held() {
-        // A queue that has not grown to the bound of the latency yet.
+    fn a_rate_above_the_throughput_is_not_held() {
+        // The queue has not yet grown enough to exceed the latency's limit.
         let found = GOAL.find(|_, pace, duration| {
             let due = pace.rate().unwrap_or(2000.0);
             Ok(answers(due, due.min(1000.0), duration, FAST))
@@ -196,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_not_held() {
+    fn a_rate_without_answers_is_not_held() {
         let silent = |_, _, duration| Ok(measured(Tally::default(), duration));
         let found = GOAL.find(silent).unwrap();
         assert_eq!((found.rate, found.abandoned.is_none()), (None, true), "{found:?}");
     }
 
     #[test]
-    fn what_was_tried_before_a_server_has_gone_is_kept() {
+    fn steps_before_an_error_are_kept() {
         let gone = || Error::Request("gone".to_owned());
         let steps_before = |end: usize| {
             let mut left = end;

@@ -8,31 +8,31 @@ use tokio::runtime::Handle;
 
 use crate::{failure::Failure, message::Message, server::Server, stream};
 
-/// How long a call may wait for a server that comes back: longer than any call has time.
+/// The time for which calls wait for a lost connection: longer than any call's timeout.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A connection that comes back by itself.
+/// A connection that is opened again whenever it is lost.
 #[derive(Debug)]
 pub(crate) struct Connection(Calls<Bytes>);
 
 impl Connection {
-    /// Connects, and keeps connected until it is dropped.
+    /// Connects, and reconnects until the value is dropped.
     ///
     /// # Errors
     /// The first attempt failed.
     pub(crate) async fn open(server: &Server) -> Result<Self, Failure> {
         let calls = Calls::new(server, &settings(), &[Handle::current()], Arc::new(()));
-        calls.connected().await.map_err(|error| of_transport(&error))?;
+        calls.connected().await.map_err(|error| transport_failure(&error))?;
         Ok(Self(calls))
     }
 
-    /// Sends a request and waits for its answer's message, without its frame.
-    /// Waits as well while the connection is being made again. A request that a server
-    /// which shuts down has not looked at goes to the next one, as with all gRPC clients.
+    /// Sends a request and returns its answer's message without the prefix. Waits while
+    /// the connection is being opened again. A request that the server has not processed
+    /// before it shut down is sent again on the next connection, as gRPC clients do.
     pub(crate) async fn call(&self, message: &Message) -> Result<Bytes, Failure> {
         let head = || Some(message.head.clone());
         let answer = self.0.call(message.body.clone(), usize::MAX, head).await;
-        answer.map_err(of_call)
+        answer.map_err(call_failure)
     }
 }
 
@@ -48,9 +48,9 @@ fn settings() -> Settings {
     }
 }
 
-fn of_call(error: CallError) -> Failure {
+fn call_failure(error: CallError) -> Failure {
     match error {
-        CallError::Transport(error) => of_transport(&error),
+        CallError::Transport(error) => transport_failure(&error),
         CallError::Status(status) => Failure::of_status(&status),
         CallError::NoStatus(http::StatusCode::OK) => {
             Failure::invalid("an answer without grpc-status")
@@ -61,7 +61,7 @@ fn of_call(error: CallError) -> Failure {
     }
 }
 
-fn of_transport(error: &TransportError) -> Failure {
+fn transport_failure(error: &TransportError) -> Failure {
     match error {
         TransportError::Connect(error) => Failure::lost(&**error),
         TransportError::ConnectTimeout => Failure::silence(stream::LIMIT),

@@ -1,4 +1,4 @@
-//! HTTP/1.1, one request at a time on a connection.
+//! HTTP/1.1 with one request at a time on each connection.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::{client::Protocol, failure::Failure, message::Message, server::Server
 
 type Connection = SendRequest<Full<Bytes>>;
 
-/// Connections to one server: as many as requests are under way at once.
+/// Connections to one server: one for each request in flight.
 #[derive(Debug)]
 pub(crate) struct Pool {
     server: Server,
@@ -20,14 +20,14 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Opens so many connections.
+    /// Opens this number of connections.
     ///
     /// # Errors
-    /// One of them cannot be made.
+    /// One of the connections cannot be opened.
     pub(crate) async fn open(server: &Server, connections: usize) -> Result<Self, Failure> {
         let mut idle = Vec::with_capacity(connections);
         for _ in 0..connections {
-            idle.push(stream::soon(connect(server)).await?);
+            idle.push(stream::within_limit(connect(server)).await?);
         }
         Ok(Self { server: server.clone(), idle: Mutex::new(idle) })
     }
@@ -47,7 +47,7 @@ impl Pool {
         }
     }
 
-    /// A connection that is open as far as one can know.
+    /// Takes an idle connection that is still open as far as is known, or opens one.
     async fn take(&self) -> Result<Connection, Failure> {
         loop {
             let idle = self.lock().pop();
@@ -58,10 +58,10 @@ impl Pool {
         }
     }
 
-    /// A new connection; a failure takes its time, so that a closed loop does not
-    /// spin on a server that is gone.
+    /// Opens a connection. A failure is delayed, so that a closed loop does not spin
+    /// while the server is away.
     async fn connect(&self) -> Result<Connection, Failure> {
-        let connected = stream::soon(connect(&self.server)).await;
+        let connected = stream::within_limit(connect(&self.server)).await;
         if connected.is_err() {
             sleep(stream::RETRY).await;
         }
@@ -77,7 +77,7 @@ async fn connect(server: &Server) -> Result<Connection, Failure> {
     let stream = stream::connect(server, Protocol::Http1).await?;
     let (sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(Failure::lost)?;
-    // How it ends, the requests on it tell.
+    // Errors of the connection are reported by the requests on it.
     tokio::spawn(async { drop(connection.await) });
     Ok(sender)
 }

@@ -1,4 +1,4 @@
-//! What to do.
+//! The task of a load generator.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,82 +7,82 @@ use outrigger_proto::outrigger::v1::ModelSelector;
 
 use crate::{Arrivals, Error, Failure, Form, Process, Servable, Server, Source, Stop};
 
-/// A load generator's task.
+/// The task of a load generator.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Where the server is.
+    /// The server.
     pub server: Server,
-    /// What answers there.
+    /// The model or servable that answers.
     pub target: Target,
-    /// Where requests come from.
+    /// The source of requests.
     pub source: Source,
-    /// The model's features: needed to make requests up, and to turn them into
+    /// The model's features; required for generating requests and for converting them to
     /// tensors.
     pub plan: Option<Arc<Plan>>,
-    /// How much to send.
+    /// The load.
     pub load: Load,
-    /// How long to measure.
+    /// Duration of the measurement.
     pub duration: Duration,
-    /// How long to send before that.
+    /// Duration of the load before the measurement.
     pub warmup: Duration,
-    /// Connections to the server, at least 1 a thread. Over HTTP they are those
-    /// to begin with: each request under way has one of its own.
+    /// Connections to the server, at least one per thread. For HTTP this is the initial
+    /// number: each request in flight has its own connection.
     pub connections: usize,
-    /// Threads that send.
+    /// Number of sending threads.
     pub threads: usize,
-    /// Requests under way at once, at least 1 a thread: in a closed loop so many, in an
-    /// open loop at most so many; those beyond fail with `CLIENT_SATURATED`.
-    /// None: 64 and 4096, or as many as threads.
+    /// Requests in flight at once, at least one per thread: in a closed loop exactly this
+    /// number, in an open loop at most; requests beyond it fail with `CLIENT_SATURATED`.
+    /// `None` means 64 and 4096, or the number of threads if that is larger.
     pub in_flight: Option<usize>,
-    /// How long to wait for an answer; the server is told.
+    /// Timeout of a request, which is also sent to the server.
     pub timeout: Duration,
-    /// Processes whose CPU time to tell.
+    /// Processes whose CPU time is reported.
     pub processes: Vec<Process>,
-    /// Ends the run before its time.
+    /// Ends the run early.
     pub stop: Stop,
 }
 
-/// What answers requests.
+/// The model or servable that answers requests.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
     /// A model of the control plane.
     Model {
-        /// Which.
+        /// The model and its version.
         model: ModelSelector,
-        /// How features are sent to it. None: key-value where requests are made
-        /// up, else as the files have them.
+        /// The form of the requests. `None` means key-value for generated requests, and
+        /// the form of the file for others.
         form: Option<Form>,
     },
-    /// TensorFlow Serving itself, with the tensors of the same requests.
+    /// TensorFlow Serving itself, which gets the tensors of the same requests.
     Servable(Servable),
 }
 
-/// How much to send.
+/// The load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// So many requests a second, in an open loop.
+    /// Open loop: a fixed number of requests a second.
     Rate {
         /// Requests a second.
         rate: f64,
-        /// How they follow each other.
+        /// Distribution of the requests over time.
         arrivals: Arrivals,
     },
-    /// As many as are answered, in a closed loop.
+    /// Closed loop: the next request is sent when another is answered.
     Max,
-    /// The highest rate that is held, which is searched for.
+    /// A search for the highest rate that is held.
     FindRate {
-        /// What the 99th percentile of the latency must stay under.
+        /// Upper limit of the latency's 99th percentile.
         p99: Duration,
-        /// How long a rate is tried; what is found is confirmed for the job's
+        /// Duration of the trial of a rate; the rate found is confirmed for the job's
         /// duration.
         step: Duration,
-        /// How requests follow each other.
+        /// Distribution of the requests over time.
         arrivals: Arrivals,
     },
 }
 
 impl Load {
-    /// Its name in reports.
+    /// The load's name in reports.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Rate { .. } => "rate",
@@ -91,26 +91,26 @@ impl Load {
         }
     }
 
-    /// Whether what is reported is of an open loop.
+    /// Whether the reported measurement is an open loop.
     pub(crate) const fn is_open(self) -> bool {
         !matches!(self, Self::Max)
     }
 }
 
 impl Job {
-    /// Requests under way at once, in an open loop or a closed one.
+    /// Requests in flight at once, in an open or a closed loop.
     pub(crate) fn in_flight(&self, open: bool) -> usize {
         let usual = if open { 4096 } else { 64 };
         self.in_flight.unwrap_or_else(|| self.threads.max(usual))
     }
 
-    /// Makes sure that each thread has a part in everything.
+    /// Checks that each thread gets a part of the connections and requests.
     ///
     /// # Errors
-    /// One would have none.
+    /// There are more threads than connections or requests in flight.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let Self { connections, threads, in_flight, .. } = self;
-        let parts = [("connections", Some(*connections)), ("requests under way", *in_flight)];
+        let parts = [("connections", Some(*connections)), ("requests in flight", *in_flight)];
         for (what, given) in parts {
             if let Some(few) = given.filter(|given| given < threads) {
                 let error = format!("{threads} threads need at least as many {what}, not {few}");
@@ -123,7 +123,7 @@ impl Job {
     /// The model's features.
     ///
     /// # Errors
-    /// There are none, `what` though needs them.
+    /// They are missing; `what` is the purpose for the error message.
     pub(crate) fn plan(&self, what: &str) -> Result<&Plan, Error> {
         let missing = || Error::Request(format!("a metadata.json is needed {what}"));
         self.plan.as_deref().ok_or_else(missing)

@@ -1,11 +1,10 @@
-//! A load generator: how many requests a server answers, how late, and what
-//! that costs.
+//! A load generator that measures a server's throughput, latency and cost.
 //!
-//! Requests are encoded before the run. In an open loop each is due at a moment
-//! of its own, whatever became of those before it, and its latency counts from
-//! that moment: a server that stalls is not spared the requests that would have
-//! come meanwhile ("coordinated omission"). The same requests can be sent to
-//! the control plane in each of its forms, or as tensors to TensorFlow Serving.
+//! Requests are encoded before the run. In an open loop each request is due at a fixed
+//! time, independent of earlier ones, and its latency counts from that time: a server
+//! that stalls is charged for the requests that would have come meanwhile (this avoids
+//! "coordinated omission"). The same requests can be sent to the control plane in each of
+//! its forms, or as tensors to TensorFlow Serving.
 
 mod answer;
 mod arrivals;
@@ -35,7 +34,7 @@ mod tally;
 mod timer;
 mod worker;
 
-/// Where a server listens.
+/// A server's address.
 pub use outrigger_rpc::Endpoint;
 
 pub use self::{

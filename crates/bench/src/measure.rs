@@ -1,5 +1,5 @@
-//! A measurement: threads that send, a window in which it counts, and what is
-//! read off at its ends.
+//! A measurement: sending threads, a window of time in which requests count, and the
+//! figures at its ends.
 
 use std::{
     collections::BTreeMap,
@@ -27,35 +27,35 @@ use crate::{
     worker::{Pace, Worker},
 };
 
-/// Until the threads have started.
+/// Time for the threads to start.
 const LEAD: Duration = Duration::from_millis(5);
 const TICK: Duration = Duration::from_secs(1);
 
-/// What to measure.
+/// The parameters of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measurement {
-    /// What it is for, in a search for a rate.
+    /// Its purpose within a search for a rate.
     pub(crate) phase: Option<Phase>,
     pub(crate) pace: Pace,
-    /// Sent, but not counted.
+    /// Duration of the load before the window; its requests are not counted.
     pub(crate) warmup: Duration,
     pub(crate) duration: Duration,
 }
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) duration: Duration,
     pub(crate) cpu_seconds_per_request: BTreeMap<String, Option<f64>>,
-    /// Processes that have ended meanwhile.
+    /// Processes that ended during the measurement.
     pub(crate) ended_processes: Vec<String>,
-    /// Whether it was stopped before its time.
+    /// Whether the measurement was stopped early.
     pub(crate) interrupted: bool,
 }
 
 impl Measured {
-    /// Answers a second.
+    /// Answers per second.
     pub(crate) fn throughput(&self) -> f64 {
         if self.duration.is_zero() {
             return 0.0;
@@ -68,7 +68,7 @@ impl Measurement {
     /// Sends the prepared requests, and waits for all answers.
     ///
     /// # Errors
-    /// The server has gone.
+    /// The server cannot be reached any more.
     pub(crate) fn run(
         &self,
         job: &Job,
@@ -108,7 +108,7 @@ impl Measurement {
         Ok(Measured { tally, duration, cpu_seconds_per_request, ended_processes, interrupted })
     }
 
-    /// A worker with its connections, and the runtime they live in.
+    /// Creates a worker with its connections, and the runtime that drives them.
     fn worker(
         &self,
         job: &Job,
@@ -133,8 +133,8 @@ impl Measurement {
         Ok((runtime, worker))
     }
 
-    /// Reads CPU times at both ends of the window, and tells of progress before it and
-    /// in between.
+    /// Reads CPU times at both ends of the window, and reports progress before and within
+    /// it.
     async fn watch(
         &self,
         job: &Job,
@@ -162,7 +162,7 @@ impl Measurement {
         (before, Times::read(&job.processes))
     }
 
-    /// Whether a rate is tried, and known not to be held: one failure is enough.
+    /// Whether a trial of a rate has already failed: one failed request is enough.
     fn is_lost(&self, figures: Figures) -> bool {
         matches!(self.phase, Some(Phase::Search | Phase::Confirm)) && figures.failed > 0
     }
@@ -174,8 +174,8 @@ impl Measurement {
     }
 }
 
-/// Calls `act` at `first` and every second from then on; returns at `end`, or when the
-/// run is stopped.
+/// Calls `act` at `first` and every second after it; returns at `end`, or when the run is
+/// stopped.
 async fn each_second(stop: &Stop, first: Instant, end: Instant, mut act: impl FnMut(Instant)) {
     let mut tick = first;
     while tick < end && !stop.before(tick).await {
@@ -192,16 +192,16 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
 
 fn work(runtime: &Runtime, worker: Worker, begin: Instant, window: Window) -> io::Result<()> {
     let (index, threads) = worker.share;
-    cores::keep_to_one(index, threads);
+    cores::pin_to_core(index, threads);
     runtime.spawn(keep_ticking());
-    // In a task of its own: each wake of the future that a runtime blocks on is a
+    // A separate task, because each wake-up of the future that a runtime blocks on is a
     // system call.
     let task = runtime.spawn(worker.run(begin, window));
     runtime.block_on(task).unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
-/// Keeps a timer near. To set one that is earlier than all others is a system
-/// call, which the time limit of each request would be if it were the only one.
+/// Keeps a timer in the near future. Setting a timer that is earlier than all others is a
+/// system call; without this one, the timeout of each request would be.
 async fn keep_ticking() {
     let mut ticks = interval(Duration::from_millis(50));
     loop {
@@ -209,7 +209,7 @@ async fn keep_ticking() {
     }
 }
 
-/// A thread's part of `all`.
+/// The part of `all` that thread `index` gets.
 fn share(all: usize, index: usize, threads: usize) -> usize {
     all / threads + usize::from(index < all % threads)
 }

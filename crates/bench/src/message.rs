@@ -1,4 +1,4 @@
-//! Requests made ready before the run, so that sending one is a few pointers.
+//! Requests that are encoded before the run, so that sending one copies only pointers.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use outrigger_rpc::{Dial as _, Head};
 
 use crate::server::Server;
 
-/// A request as it goes onto the wire, over and over.
+/// An encoded request, which is sent many times.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
     /// The headers.
     pub(crate) head: Request<()>,
-    /// The body, framed.
+    /// The body; for gRPC with the message's prefix.
     pub(crate) body: Bytes,
 }
 
 impl Message {
-    /// A call of a gRPC method such as `/outrigger.v1.PredictionService/Predict`.
+    /// A call of a gRPC method, for example `/outrigger.v1.PredictionService/Predict`.
     pub(crate) fn grpc(
         server: &Server,
         path: &'static str,
@@ -33,7 +33,7 @@ impl Message {
     /// A prediction over HTTP.
     pub(crate) fn json(server: &Server, timeout: Duration, body: &[u8]) -> Self {
         let mut head = Request::post(Uri::from_static("/v1/predict")).body(()).expect("valid");
-        // HTTP/1.1 names the host apart from the path.
+        // HTTP/1.1 has the host in a header, not in the request line.
         let host = server.origin().authority().expect("an origin has one").to_string();
         let headers = head.headers_mut();
         headers.extend(authorization(server));

@@ -1,10 +1,10 @@
-//! The calls there are.
+//! The methods that can be called.
 
 use std::time::Duration;
 
 use crate::{client::Protocol, message::Message, server::Server};
 
-/// What is called, and so what an answer is.
+/// A method; it determines the type of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     /// The control plane, one user.
@@ -18,12 +18,12 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// How its messages travel.
+    /// The protocol of its messages.
     pub(crate) fn protocol(self) -> Protocol {
         if self == Self::Json { Protocol::Http1 } else { Protocol::Grpc }
     }
 
-    /// A message ready to be sent.
+    /// Creates a message that is ready to be sent.
     pub(crate) fn message(self, server: &Server, timeout: Duration, body: &[u8]) -> Message {
         let path = match self {
             Self::Predict => "/outrigger.v1.PredictionService/Predict",

@@ -1,4 +1,4 @@
-//! Everything that happens before the run: requests are made, encoded and tried.
+//! Preparation before the run: requests are generated or read, encoded and tried once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,24 +10,24 @@ use crate::{
     requests::{Form, Requests},
 };
 
-/// How long the first requests may take: a model may have to be loaded.
+/// Time limit for the first requests: the server may have to load the model.
 const FIRST: Duration = Duration::from_secs(60);
 
-/// Requests that the server takes.
+/// Requests that the server has accepted once.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) protocol: Protocol,
     pub(crate) messages: Arc<[Message]>,
-    /// As reports call it.
+    /// The form's name in reports.
     pub(crate) form: &'static str,
     pub(crate) users: usize,
     pub(crate) treatments: Option<usize>,
 }
 
-/// Makes the job's requests and sends each once.
+/// Creates the job's requests and sends each of them once.
 ///
 /// # Errors
-/// The server is not there, or does not answer one of them as it should.
+/// The server cannot be reached, or does not answer a request correctly.
 pub(crate) async fn prepare(job: &Job) -> Result<Prepared, Error> {
     let wanted = match &job.target {
         Target::Model { form, .. } => *form,
@@ -61,7 +61,7 @@ async fn encode(job: &Job, client: &Client, requests: &Requests) -> Result<Vec<V
             Ok(requests.all.iter().map(|request| request.addressed(model)).collect())
         }
         Target::Servable(servable) => {
-            let plan = job.plan("to make tensors")?;
+            let plan = job.plan("to create tensors")?;
             let found = servable.find(plan, client, &job.server, FIRST).await?;
             requests.all.iter().map(|request| found.message(plan, request)).collect()
         }

@@ -1,4 +1,4 @@
-//! What can be told while a run goes on.
+//! Progress of a run.
 
 use std::{
     fmt,
@@ -10,25 +10,25 @@ use hdrhistogram::Histogram;
 
 use crate::{report::Phase, tally::Tally};
 
-/// Is told of progress when a warm-up begins, and once a second.
+/// A callback that receives progress at the start of a warm-up and once a second.
 pub type Observer<'a> = dyn FnMut(&Progress) + 'a;
 
-/// How far a measurement is.
+/// The progress of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// What it is for, in a search for a rate.
+    /// Its purpose within a search for a rate.
     pub phase: Option<Phase>,
-    /// Requests due a second; none in a closed loop.
+    /// Requests due per second; `None` in a closed loop.
     pub offered_rate: Option<f64>,
-    /// What has passed of the warm-up, or of the measured time.
+    /// Elapsed time of the warm-up or of the measurement.
     pub elapsed: Duration,
-    /// How long that is.
+    /// Total time of the warm-up or of the measurement.
     pub duration: Duration,
-    /// What was measured; none during the warm-up.
+    /// Figures so far; `None` during the warm-up.
     pub measured: Option<Figures>,
 }
 
-/// What was measured so far.
+/// Figures of a measurement so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
     /// Answers within the last second.
@@ -42,7 +42,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures of now, a second after the `last`.
+    /// The current figures, a second after `last`.
     pub(crate) fn read(last: Option<Self>, tallies: &[Arc<Mutex<Tally>>]) -> Self {
         let (mut all, mut failed) = (0, 0);
         let mut latency: Option<Histogram<u64>> = None;

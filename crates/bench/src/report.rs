@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! The report of a run.
 
 mod problem;
 mod settings;
@@ -12,57 +12,57 @@ use serde::Serialize;
 pub use self::settings::Settings;
 use crate::{Job, measure::Measured, prepare::Prepared, worker::Pace};
 
-/// The outcome of a run. As JSON it is what `outrigger bench -o json` prints.
+/// The outcome of a run; serialised, it is the output of `outrigger bench -o json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// `rate`, `max` or `find-rate`.
     pub mode: &'static str,
     /// `kv`, `columnar`, `json`, or `direct` for TensorFlow Serving itself.
     pub form: &'static str,
-    /// What it was told to be.
+    /// The run's settings.
     pub settings: Settings,
-    /// How long was measured, without the warm-up.
+    /// Duration of the measurement, without the warm-up.
     pub duration_seconds: f64,
-    /// Requests due a second; none in a closed loop, or where no rate was found: all that
-    /// is measured is then of the last step.
+    /// Requests due per second; `None` in a closed loop, or if no rate was found. In the
+    /// latter case all figures are those of the last step.
     pub offered_rate: Option<f64>,
-    /// Requests that count: due within the measured time, in a closed loop
-    /// over within it.
+    /// Counted requests: in an open loop those that were due within the measured time, in
+    /// a closed loop those that ended within it.
     pub requests: u64,
-    /// Those that were answered.
+    /// Answered requests.
     pub ok: u64,
-    /// Answers a second that came within the measured time.
+    /// Answers per second within the measured time.
     pub throughput: f64,
-    /// Requests that failed, by reason.
+    /// Failed requests by reason.
     pub errors: BTreeMap<String, u64>,
-    /// What the first failure of each reason said.
+    /// The message of the first failure of each reason.
     pub error_messages: BTreeMap<String, String>,
-    /// Of the requests that were answered, from when they were due; none if none was.
+    /// Latency of answered requests, from their due times; `None` without answers.
     pub latency_ms: Option<Quantiles>,
-    /// How late the client itself was: from when a request was due to when it was
-    /// handed to a connection. Part of the latency. None if none was sent.
+    /// The client's own delay: from a request's due time until it is passed to a
+    /// connection. It is part of the latency. `None` if no request was sent.
     pub send_delay_ms: Option<Quantiles>,
-    /// CPU time, user and system, by process; `client` is the load generator. None of
-    /// a process that has ended meanwhile, and of all if no request was over.
+    /// CPU time (user and system) by process; `client` is the load generator. `None` for
+    /// a process that has ended, and for all processes if no request has ended.
     pub cpu_seconds_per_request: BTreeMap<String, Option<f64>>,
-    /// The mean size of a request's body.
+    /// Mean size of the requests' bodies.
     pub request_bytes: f64,
-    /// The mean size of an answer's message; none if there was none.
+    /// Mean size of the answers' messages; `None` without answers.
     pub response_bytes: Option<f64>,
-    /// Treatments a user; none where requests differ.
+    /// Treatments per user; `None` if requests differ.
     pub treatments: Option<usize>,
-    /// Users a request.
+    /// Users per request.
     pub users: usize,
-    /// Processes that have ended during the run.
+    /// Processes that ended during the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ended_processes: Vec<String>,
-    /// Whether it was stopped before its time.
+    /// Whether the run was stopped early.
     #[serde(skip_serializing_if = "Not::not")]
     pub interrupted: bool,
-    /// How the rate was found; none where it was given.
+    /// The steps of the search for the rate; empty if the rate was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
-    /// Why the search for a rate did not get to its end.
+    /// The error that ended the search early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abandoned: Option<String>,
 }
@@ -83,31 +83,31 @@ pub struct Quantiles {
 /// One measurement of a search for a rate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
-    /// What it was for.
+    /// The step's purpose.
     pub phase: Phase,
-    /// Requests due a second; none in a closed loop.
+    /// Requests due per second; `None` in a closed loop.
     pub offered_rate: Option<f64>,
-    /// How long was measured.
+    /// Duration of the measurement.
     pub duration_seconds: f64,
-    /// Answers a second.
+    /// Answers per second.
     pub throughput: f64,
-    /// The 99th percentile of the latency; none if no request was answered.
+    /// The latency's 99th percentile; `None` without answers.
     pub p99_ms: Option<f64>,
-    /// Requests that failed, by reason.
+    /// Failed requests by reason.
     pub errors: BTreeMap<String, u64>,
     /// Whether the rate was held.
     pub held: bool,
 }
 
-/// What a step of a search is for.
+/// The purpose of a step in a search for a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// A closed loop tells where to begin.
+    /// A closed loop whose throughput is the start of the search.
     Estimate,
-    /// Comes nearer to the rate.
+    /// A trial that narrows the bounds of the rate.
     Search,
-    /// Is as long as was asked for.
+    /// A trial of the full duration.
     Confirm,
 }
 
@@ -163,7 +163,7 @@ impl Step {
 }
 
 impl Quantiles {
-    /// Those of what was recorded, if anything was.
+    /// The quantiles of the recorded values; `None` if there are none.
     fn of(nanoseconds: &Histogram<u64>) -> Option<Self> {
         let millis = |value: f64| value / 1e6;
         let quantile = |q| millis(nanoseconds.value_at_quantile(q) as f64);

@@ -1,4 +1,4 @@
-//! Requests to send: made up from metadata.json, or read from files.
+//! Requests to send: generated from metadata.json, or read from files.
 
 mod file;
 mod json;
@@ -23,13 +23,13 @@ use serde_json::{Map, Value};
 use self::{file::Content, sample::Sample};
 use crate::{Error, Job};
 
-/// How features are laid out.
+/// Layout of the features.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Form {
-    /// gRPC, a map of features a treatment.
+    /// gRPC, with a map of features per treatment.
     #[default]
     KeyValue,
-    /// gRPC, treatments as columns.
+    /// gRPC, with treatments as columns.
     Columnar,
     /// HTTP, JSON.
     Json,
@@ -46,30 +46,30 @@ impl Form {
     }
 }
 
-/// Where requests come from.
+/// The source of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// They are made up, with a value for every feature of the model.
+    /// Generated, with a value for every feature of the model.
     Generated(Shape),
-    /// Each file holds one: the JSON of POST /v1/predict, or an encoded
-    /// `outrigger.v1.PredictRequest`. The model they name is not looked at.
+    /// One request per file: the JSON of POST /v1/predict, or an encoded
+    /// `outrigger.v1.PredictRequest`. The model in the file is ignored.
     Files(Vec<PathBuf>),
 }
 
-/// What requests to make up.
+/// Parameters of generated requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
-    /// Treatments a user.
+    /// Treatments per user.
     pub treatments: usize,
-    /// Users a request.
+    /// Users per request.
     pub users: usize,
-    /// How many different requests; they are sent in turns.
+    /// Number of different requests; they are sent in turn.
     pub distinct: usize,
-    /// The same seed makes the same requests.
+    /// Seed; the same seed generates the same requests.
     pub seed: u64,
 }
 
-/// Reads a metadata.json: what requests are made up from.
+/// Reads a metadata.json, from which requests are generated.
 ///
 /// # Errors
 /// The file cannot be read, or is not valid.
@@ -82,45 +82,45 @@ pub fn read_plan(file: &Path) -> Result<Arc<Plan>, Error> {
     Ok(Arc::new(Plan::compile(metadata)))
 }
 
-/// Requests that no model is named in yet, all of one form.
+/// Requests of one form, without the model.
 #[derive(Debug)]
 pub(crate) struct Requests {
     pub(crate) form: Form,
     pub(crate) users: usize,
-    /// Treatments a user, where all have as many.
+    /// Treatments per user, if all requests have the same number.
     pub(crate) treatments: Option<usize>,
     pub(crate) all: Vec<Request>,
-    /// How many scores a user each of them gets.
+    /// Expected number of scores per user, for each request.
     pub(crate) scores: Vec<RangeInclusive<usize>>,
 }
 
-/// One of them.
+/// A request without the model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Request {
-    /// An encoded `PredictRequest` a user.
+    /// One encoded `PredictRequest` per user.
     Encoded(Vec<Bytes>),
     /// The JSON of POST /v1/predict.
     Json(Map<String, Value>),
 }
 
-/// What the engine is sent for a request.
+/// The engine's input for a request.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Tensors {
     pub(crate) inputs: Vec<Tensor>,
-    /// The names of the outputs wanted.
+    /// Names of the requested outputs.
     pub(crate) outputs: Vec<String>,
 }
 
 impl Requests {
-    /// Makes or reads requests. Without `form`, made up ones are key-value and
-    /// files stay what they are.
+    /// Generates or reads requests. If `form` is `None`, generated requests are key-value
+    /// and files keep their form.
     ///
     /// # Errors
-    /// A file is of no use, or what is asked for contradicts itself.
+    /// A file is invalid, or the options contradict each other.
     pub(crate) fn new(job: &Job, form: Option<Form>) -> Result<Self, Error> {
         match &job.source {
             Source::Generated(shape) => {
-                generate(job.plan("to make requests up")?, shape, form.unwrap_or_default())
+                generate(job.plan("to generate requests")?, shape, form.unwrap_or_default())
             }
             Source::Files(files) => read(files, job, form),
         }
@@ -137,17 +137,17 @@ impl Request {
         }
     }
 
-    /// The tensors it becomes.
+    /// Converts the request to tensors.
     ///
     /// # Errors
-    /// The model does not take it.
+    /// The request does not fit the model.
     pub(crate) fn pack(&self, plan: &Plan) -> Result<Tensors, Error> {
         let users = match self {
             Self::Encoded(users) => users.clone(),
             Self::Json(request) => vec![to_message(request, plan)?],
         };
         let users: Vec<&[u8]> = users.iter().map(|request| &**request).collect();
-        // An engine has no such limits.
+        // The limits are the control plane's; an engine has none.
         let limits =
             Limits { max_treatments: usize::MAX, max_users: usize::MAX, max_tensor_bytes: 1 << 30 };
         let packed = plan.pack(&users, &limits);
@@ -159,7 +159,7 @@ impl Request {
 
 fn generate(plan: &Plan, shape: &Shape, form: Form) -> Result<Requests, Error> {
     if form == Form::Json && shape.users > 1 {
-        return Err(Error::Request("a request over HTTP is of one user".to_owned()));
+        return Err(Error::Request("a request over HTTP can have only one user".to_owned()));
     }
     let mut random = StdRng::seed_from_u64(shape.seed);
     let mut sample = || Sample::new(plan.metadata(), shape.treatments, &mut random);
@@ -184,16 +184,16 @@ fn read(files: &[PathBuf], job: &Job, form: Option<Form>) -> Result<Requests, Er
     let (form, treatments) = (form.unwrap_or(first.form()), first.treatments());
     let same = contents.iter().all(|content| content.treatments() == treatments);
     let scores = contents.iter().map(Content::scores).collect();
-    let all = contents.into_iter().map(|content| of_file(content, form, job));
+    let all = contents.into_iter().map(|content| from_file(content, form, job));
     let all = all.collect::<Result<_, _>>()?;
     Ok(Requests { form, users: 1, treatments: same.then_some(treatments), all, scores })
 }
 
-fn of_file(content: Content, form: Form, job: &Job) -> Result<Request, Error> {
+fn from_file(content: Content, form: Form, job: &Job) -> Result<Request, Error> {
     match (content, form) {
         (Content::Json(request), Form::Json) => Ok(Request::Json(request)),
         (Content::Json(request), Form::KeyValue) => {
-            let plan = job.plan("to make a message of JSON")?;
+            let plan = job.plan("to convert JSON to a message")?;
             to_message(&request, plan).map(|message| Request::Encoded(vec![message]))
         }
         (Content::Encoded { bytes, form: found, .. }, form) if found == form => {
@@ -202,13 +202,13 @@ fn of_file(content: Content, form: Form, job: &Job) -> Result<Request, Error> {
         (content, form) => {
             let (is, wanted) = (content.form().as_str(), form.as_str());
             Err(Error::Request(format!(
-                "a file with a request in form {is} is not sent as {wanted}"
+                "a file with a request in form {is} cannot be sent as {wanted}"
             )))
         }
     }
 }
 
-/// The key-value form of a request in JSON.
+/// Converts a request from JSON to the key-value form.
 fn to_message(request: &Map<String, Value>, plan: &Plan) -> Result<Bytes, Error> {
     let body = serde_json::to_vec(request).expect("JSON is written to memory");
     let message = predict_request(plan, &body);

@@ -1,4 +1,4 @@
-//! Runs: one measurement, or as many as it takes to find a rate.
+//! Runs a job: one measurement, or a search for a rate.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::{
     worker::Pace,
 };
 
-/// Does what `job` says; blocks for as long as that takes.
+/// Runs `job`; blocks until it has ended.
 ///
 /// # Errors
 /// Before the run: the job is impossible, the server is not there, or it refuses the
 /// first request.
 /// Failures during the run are counted, and no error.
 pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
-    // What cannot be is told before anything is sent.
+    // Impossible options are reported before anything is sent.
     job.check()?;
     cpu::find(&job.processes)?;
     let prepared = runtime()?.block_on(async {
@@ -39,8 +39,9 @@ pub fn run(job: &Job, observer: &mut Observer<'_>) -> Result<Report, Error> {
         Load::Max => Ok(Report::new(job, None, &prepared, once(Pace::Closed)?)),
         Load::FindRate { p99, step, arrivals } => {
             let goal = Goal { p99, step, duration: job.duration, arrivals };
-            // A step's warm-up should be short beside the step, but its window begin when
-            // the first answers are in: only then are there as many as requests.
+            // The warm-up of a step should be short compared with the step. But its
+            // window must begin after the first answers have arrived: only then does the
+            // number of answers match that of requests.
             let warmup = |duration: Duration| job.warmup.min(duration / 5).max(p99);
             let found = goal.find(|phase, pace, duration| {
                 let (phase, warmup) = (Some(phase), warmup(duration));

@@ -1,20 +1,20 @@
-//! The search for the highest rate that is held.
+//! Bisection for the highest rate that is held.
 
-/// A rate is told to this factor.
+/// Precision of the rate, as a factor.
 const PRECISION: f64 = 1.03;
-/// From step to step, until the rate lies between two.
+/// Factor between rates until one is held and one is not.
 const GROWTH: f64 = 1.3;
-/// Nobody asks for less, in requests a second.
+/// The lowest rate that is tried, in requests a second.
 const LEAST: f64 = 0.1;
-/// How often a rate is lowered that did not last.
+/// Maximum number of times that a rate is lowered because it does not last.
 const LOWERED: usize = 4;
 
-/// What is known of the rate that is searched for.
+/// Bounds of the rate.
 #[derive(Debug, Default)]
 struct Bounds {
-    /// The highest rate that has held.
+    /// The highest rate that was held.
     low: Option<f64>,
-    /// Higher ones that have not, from the highest down, and how often.
+    /// Higher rates that were not held, highest first, with the number of failed trials.
     high: Vec<(f64, usize)>,
 }
 
@@ -30,8 +30,8 @@ impl Bounds {
         }
     }
 
-    /// What to try next; none if the rate is known. What has not held once may have
-    /// been disturbed: before it bounds what is told, it is tried again.
+    /// The next rate to try; `None` if the rate is known. A rate that failed once may
+    /// have been disturbed, so it is tried again before it bounds the result.
     fn next(&self) -> Option<f64> {
         match (self.low, self.high.last()) {
             (None, None) => None,
@@ -43,12 +43,12 @@ impl Bounds {
     }
 }
 
-/// The highest rate that `holds`, to 3 percent, tried from `first` on; none if
-/// not even one request in ten seconds is held. Whatever holds is assumed to
-/// hold at lower rates too.
+/// The highest rate for which `holds` is true, with a precision of 3 percent, starting at
+/// `first`. `None` if even one request in ten seconds is too much. Assumes that a rate
+/// holds if a higher one does.
 ///
 /// # Errors
-/// The first of `holds`.
+/// The first error of `holds`.
 pub(crate) fn highest<E>(
     first: f64,
     mut holds: impl FnMut(f64) -> Result<bool, E>,
@@ -62,11 +62,12 @@ pub(crate) fn highest<E>(
     Ok(bounds.low)
 }
 
-/// The first rate that `lasts`, from `found` down: by 3 percent, and by ever more while it
-/// does not. None if a third less does not last either.
+/// The first rate for which `lasts` is true, starting at `found` and lowering it by 3
+/// percent, then by growing steps. `None` if a rate lower by a third does not last
+/// either.
 ///
 /// # Errors
-/// The first of `lasts`.
+/// The first error of `lasts`.
 pub(crate) fn lasting<E>(
     found: f64,
     mut lasts: impl FnMut(f64) -> Result<bool, E>,
@@ -82,7 +83,7 @@ pub(crate) fn lasting<E>(
 }
 
 fn apart(low: f64, high: f64) -> bool {
-    // Products of the factor are not exact.
+    // The product of several factors is not exact.
     high / low > PRECISION * 1.000_001
 }
 

@@ -1,4 +1,4 @@
-//! TensorFlow Serving, called without a control plane.
+//! Calls TensorFlow Serving without a control plane.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 const METADATA: &str = "/tensorflow.serving.PredictionService/GetModelMetadata";
-/// The metadata field a server has, and the key it answers under.
+/// The requested metadata field, which is also its key in the answer.
 const SIGNATURES: &str = "signature_def";
 
 /// A servable of TensorFlow Serving.
@@ -32,24 +32,24 @@ const SIGNATURES: &str = "signature_def";
 pub struct Servable {
     /// Its name.
     pub name: String,
-    /// Its version; none: the latest when the run begins.
+    /// Its version; `None` means the latest at the start of the run.
     pub version: Option<i64>,
-    /// The signature to call; none: the one that metadata.json names.
+    /// The signature to call; `None` means the one in metadata.json.
     pub signature: Option<String>,
 }
 
-/// A servable as it was found.
+/// The servable that the engine has.
 #[derive(Debug)]
 pub(crate) struct Found {
     spec: ModelSpec,
 }
 
 impl Servable {
-    /// Asks the engine for the servable and holds metadata.json against it.
+    /// Requests the servable's signatures from the engine and checks them against
+    /// metadata.json.
     ///
-    /// # Errors
-    /// The engine does not serve it, has no such signature, or the two
-    /// contradict each other.
+    /// The engine does not serve it, has no such signature, or metadata.json contradicts
+    /// the signature.
     pub(crate) async fn find(
         &self,
         plan: &Plan,
@@ -93,10 +93,10 @@ impl Servable {
 }
 
 impl Found {
-    /// The message that asks for a request's scores.
+    /// The engine's message for a request.
     ///
     /// # Errors
-    /// The model does not take it.
+    /// The request does not fit the model.
     pub(crate) fn message(&self, plan: &Plan, request: &Request) -> Result<Vec<u8>, Error> {
         let Tensors { inputs, outputs } = request.pack(plan)?;
         let inputs = inputs.into_iter().map(|input| (input.name.to_string(), proto(input)));

@@ -1,4 +1,4 @@
-//! Where requests go, and what it takes to be let in there.
+//! The server that gets the requests, with the TLS configuration and credentials.
 
 use std::{fmt, io, sync::Arc};
 
@@ -14,21 +14,21 @@ use crate::{
 /// A server.
 #[derive(Debug, Clone)]
 pub struct Server {
-    /// Where it listens.
+    /// The server's address.
     pub endpoint: Endpoint,
-    /// How handshakes are made; none: it is spoken to without TLS.
+    /// The TLS configuration; `None` means a connection without TLS.
     pub tls: Option<Tls>,
-    /// The header `authorization` of all requests.
+    /// Value of the header `authorization` in all requests.
     pub authorization: Option<HeaderValue>,
 }
 
-/// TLS with a server.
+/// TLS configuration for a server.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    /// Whom to trust and what certificate to show. Its protocols are not used: they are
-    /// those of the requests.
+    /// Trusted authorities and the client certificate. Its ALPN protocols are replaced by
+    /// the protocol of the requests.
     pub config: Arc<ClientConfig>,
-    /// Whom the server's certificate must name.
+    /// The name that the server's certificate must have.
     pub name: ServerName<'static>,
 }
 
@@ -49,7 +49,7 @@ impl Dial for Server {
 }
 
 impl From<Endpoint> for Server {
-    /// One that anybody may ask, without TLS.
+    /// A server without TLS and credentials.
     fn from(endpoint: Endpoint) -> Self {
         Self { endpoint, tls: None, authorization: None }
     }

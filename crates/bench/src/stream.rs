@@ -9,28 +9,28 @@ use tokio_util::either::Either;
 
 use crate::{client::Protocol, failure::Failure, server::Server};
 
-/// A connection over TCP or a unix socket, in the clear or encrypted.
+/// A connection over TCP or a Unix socket, with or without TLS.
 pub(crate) type Stream = Either<Plain, Box<TlsStream<Plain>>>;
 
-/// Between two attempts to connect, when one has failed.
+/// Pause after a failed attempt to connect.
 pub(crate) const RETRY: Duration = Duration::from_millis(20);
 
-/// Bytes of requests that the system keeps to send. By default it keeps megabytes, which
-/// have left the caches when they are read: a request of half a megabyte then costs both
-/// sides a fifth more.
+/// Size of the socket's send buffer in bytes. The system's default is megabytes, which have
+/// left the CPU caches by the time they are read: a request of half a megabyte then costs
+/// both sides a fifth more.
 const SEND_BUFFER: usize = 512 << 10;
 
-/// For a connection to come about, handshakes included.
+/// Time limit for opening a connection, handshakes included.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
-/// Gives `connecting` up when a server takes too long for it.
-pub(crate) async fn soon<T>(
+/// Applies the time limit to `connecting`.
+pub(crate) async fn within_limit<T>(
     connecting: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     timeout(LIMIT, connecting).await.unwrap_or_else(|_| Err(Failure::silence(LIMIT)))
 }
 
-/// Connects to `server`, to speak `protocol` there.
+/// Connects to `server` for requests of `protocol`.
 pub(crate) async fn connect(server: &Server, protocol: Protocol) -> io::Result<Stream> {
     let socket = server.endpoint.connect(Some(SEND_BUFFER)).await?;
     let Some(tls) = &server.tls else { return Ok(Either::Left(socket)) };

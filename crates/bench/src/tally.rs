@@ -1,4 +1,4 @@
-//! What is counted while requests are answered.
+//! Counts and latencies of requests.
 
 use std::{
     collections::BTreeMap,
@@ -9,12 +9,12 @@ use hdrhistogram::Histogram;
 
 use crate::failure::Failure;
 
-/// The part of a run that counts.
+/// The measured time of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
-    /// Its first moment.
+    /// The start, inclusive.
     pub(crate) start: Instant,
-    /// The moment after its last.
+    /// The end, exclusive.
     pub(crate) end: Instant,
 }
 
@@ -23,7 +23,7 @@ impl Window {
         (self.start..self.end).contains(&moment)
     }
 
-    /// Ends it at `moment`, if that is sooner.
+    /// Moves the end to `moment`, if that is earlier.
     pub(crate) fn cut(&mut self, moment: Instant) {
         self.end = self.end.min(moment);
     }
@@ -33,48 +33,49 @@ impl Window {
     }
 }
 
-/// A request that is over.
+/// A request that has ended.
 #[derive(Debug)]
 pub(crate) struct Done {
-    /// The connection it was sent on.
+    /// The connection on which it was sent.
     pub(crate) connection: usize,
-    /// When it should have been sent: its latency counts from there.
+    /// Its due time, from which the latency counts.
     pub(crate) due: Instant,
-    /// When it was sent.
+    /// The time at which it was sent.
     pub(crate) sent: Instant,
-    /// When it was over.
+    /// The time of its answer or failure.
     pub(crate) ended: Instant,
-    /// The bytes of its answer.
+    /// The size of its answer in bytes.
     pub(crate) outcome: Result<usize, Failure>,
 }
 
-/// Failures of one reason.
+/// Failures with the same reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failures {
     pub(crate) count: u64,
-    /// What the first of them said.
+    /// The message of the first failure.
     pub(crate) message: String,
 }
 
-/// Counts and latencies; several add up.
+/// Counts and latencies of requests; tallies can be merged.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// From due to answered, of the requests that succeeded, in nanoseconds.
+    /// From due time to answer, of successful requests, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
-    /// From due to sent, of all that were sent, in nanoseconds.
+    /// From due time to sending, of all requests that were sent, in nanoseconds.
     pub(crate) delay: Histogram<u64>,
     pub(crate) ok: u64,
     pub(crate) response_bytes: u64,
     pub(crate) failures: BTreeMap<String, Failures>,
-    /// Answers and failures that came within the window, due before it or not.
+    /// Answers and failures within the window; their requests may have been due before
+    /// it.
     pub(crate) ended: u64,
-    /// The answers among them.
+    /// The answers among these.
     pub(crate) answered: u64,
 }
 
 impl Default for Tally {
     fn default() -> Self {
-        // From 1 µs to an hour, exact to a thousandth.
+        // From 1 µs to an hour, with a precision of a thousandth.
         let histogram = Histogram::new_with_bounds(1_000, 3_600_000_000_000, 3);
         let histogram = histogram.expect("valid bounds");
         Self {
@@ -90,8 +91,8 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts a request whose `moment` decides whether it belongs to the window:
-    /// when it was due in an open loop, when it was over in a closed one.
+    /// Counts a request if `moment` is within the window: in an open loop its due time,
+    /// in a closed loop its end.
     pub(crate) fn add(&mut self, done: Done, moment: Instant, window: &Window) {
         if window.holds(done.ended) {
             self.ended += 1;
@@ -131,7 +132,7 @@ impl Tally {
         self.failures.iter().map(|(reason, failures)| (reason.clone(), failures.count)).collect()
     }
 
-    /// Adds what another one has counted.
+    /// Adds the counts of another tally.
     pub(crate) fn merge(&mut self, other: &Self) {
         let bounds = "both have the same bounds";
         self.latency.add(&other.latency).expect(bounds);
@@ -164,15 +165,15 @@ mod tests {
         Window { start, end: start + 100 * MS }
     }
 
-    /// A request due so many milliseconds into the window, sent 20 and over 30
-    /// milliseconds later.
+    /// A request that was due `due` ms after the window's start, sent 20 ms and answered
+    /// 30 ms later.
     fn done(window: &Window, due: u32, outcome: Result<usize, Failure>) -> Done {
         let due = window.start + due * MS;
         Done { connection: 0, due, sent: due + 20 * MS, ended: due + 30 * MS, outcome }
     }
 
     #[test]
-    fn latency_counts_from_when_a_request_was_due_however_late_it_was_sent() {
+    fn latency_counts_from_the_due_time() {
         let (window, mut tally) = (window(), Tally::default());
         let done = done(&window, 10, Ok(7));
         let due = done.due;
@@ -183,14 +184,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_within_the_window_counts_and_what_is_answered_within_it_is_throughput() {
+    fn requests_count_by_their_due_time_and_throughput_by_the_answers_time() {
         let (window, mut tally) = (window(), Tally::default());
         for due in [0, 60, 90, 100] {
             let done = done(&window, due, Ok(0));
             let due = done.due;
             tally.add(done, due, &window);
         }
-        // 90 is answered after the end, 100 is due then.
+        // The request due at 90 ms is answered after the window, that at 100 ms is due
+        // after it.
         assert_eq!((tally.ok, tally.answered, tally.ended), (3, 2, 2));
     }
 

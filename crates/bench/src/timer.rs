@@ -1,5 +1,5 @@
-//! A timer that is exact to microseconds; tokio's own waits for whole
-//! milliseconds, which at thousands of requests a second sends them in bursts.
+//! A timer with microsecond precision. tokio's timer waits for whole milliseconds, which
+//! would send thousands of requests a second in bursts.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use rustix::time::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// One moment to wait for at a time.
+/// A timer for one point in time at once.
 #[derive(Debug)]
 pub(crate) struct Timer {
     descriptor: AsyncFd<OwnedFd>,
@@ -21,17 +21,18 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// A timer of the runtime it is made in.
+    /// Creates a timer of the current runtime.
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let descriptor = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // SAFETY: an `OwnedFd` is open, and the same descriptor, until it is dropped.
+        // SAFETY: an `OwnedFd` is open, and stays the same descriptor, until it is
+        // dropped.
         let descriptor =
             unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?;
         Ok(Self { descriptor, armed: None })
     }
 
-    /// Waits until `moment`. May be given up and called again.
+    /// Waits until `moment`. The wait may be cancelled and repeated.
     pub(crate) async fn until(&mut self, moment: Instant) -> io::Result<()> {
         loop {
             let left = moment.saturating_duration_since(Instant::now());
@@ -42,7 +43,7 @@ impl Timer {
                 self.arm(left)?;
                 self.armed = Some(moment);
             }
-            // Each expiry is an edge of its own: nothing need be read.
+            // Each expiry triggers its own edge, so the descriptor need not be read.
             self.descriptor.readable().await?.clear_ready();
             self.armed = None;
         }

@@ -1,4 +1,4 @@
-//! The loops that send requests and take their answers, one a thread.
+//! The loops that send requests and receive answers, one per thread.
 
 use std::{
     io,
@@ -20,17 +20,17 @@ use crate::{
     timer::Timer,
 };
 
-/// When requests are sent.
+/// The timing of requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pace {
-    /// When they are due: so many a second.
+    /// Open loop: requests are sent at their due times.
     Open { rate: f64, arrivals: Arrivals },
-    /// When another one is over.
+    /// Closed loop: a request is sent when another one has ended.
     Closed,
 }
 
 impl Pace {
-    /// Requests due a second; none in a closed loop.
+    /// Requests due per second; `None` in a closed loop.
     pub(crate) fn rate(self) -> Option<f64> {
         match self {
             Self::Open { rate, .. } => Some(rate),
@@ -39,23 +39,23 @@ impl Pace {
     }
 }
 
-/// What one thread does.
+/// The work of one thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) client: Client,
     pub(crate) messages: Arc<[Message]>,
     pub(crate) pace: Pace,
-    /// Requests under way at once.
+    /// Requests in flight at once.
     pub(crate) in_flight: usize,
     pub(crate) timeout: Duration,
-    /// Its number, and the number of all.
+    /// The thread's index, and the number of threads.
     pub(crate) share: (usize, usize),
     pub(crate) tally: Arc<Mutex<Tally>>,
     pub(crate) stop: Stop,
 }
 
 impl Worker {
-    /// Sends from `begin` to the end of the window, and takes all answers.
+    /// Sends from `begin` to the end of the window, and waits for all answers.
     pub(crate) async fn run(self, begin: Instant, window: Window) -> io::Result<()> {
         match self.pace {
             Pace::Open { rate, arrivals } => {
@@ -75,7 +75,8 @@ impl Worker {
         let mut under_way = FuturesUnordered::new();
         let mut turn = self.share.0;
         loop {
-            // Connections have their turn also when more is due than can be sent.
+            // Lets connections make progress even if more requests are due than can be
+            // sent.
             consume_budget().await;
             let now = Instant::now();
             while schedule.due() <= now && schedule.due() < window.end {
@@ -92,7 +93,8 @@ impl Worker {
                 return Ok(());
             }
             tokio::select! {
-                // Answers before the timer: they are what is measured.
+                // Answers take precedence over the timer, because their times are
+                // measured.
                 biased;
                 moment = &mut stopped => window.cut(moment),
                 Some(done) = under_way.next() => {
@@ -111,7 +113,7 @@ impl Worker {
         let mut under_way: FuturesUnordered<_> =
             (self.share.0..turn).map(|turn| start(turn, turn)).collect();
         loop {
-            // Connections have their turn also when requests fail at once.
+            // Lets connections make progress even if requests fail at once.
             consume_budget().await;
             let done = tokio::select! {
                 biased;
@@ -123,7 +125,9 @@ impl Worker {
             };
             let Some(done) = done else { return };
             if done.ended < window.end {
-                // By turns, all of them would end up waiting on the slowest connection.
+                // The connection that became free sends the next request; with
+                // round-robin all requests would end up waiting for the slowest
+                // connection.
                 under_way.push(start(done.connection, turn));
                 turn += 1;
             }
@@ -132,7 +136,7 @@ impl Worker {
         }
     }
 
-    /// Sends a message on a connection; both are chosen by turns.
+    /// Sends a message on a connection; both are selected by index, modulo their number.
     async fn exchange(&self, connection: usize, turn: usize, due: Instant) -> Done {
         let sent = Instant::now();
         let message = &self.messages[turn % self.messages.len()];

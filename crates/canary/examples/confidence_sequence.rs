@@ -1,4 +1,4 @@
-//! Draws how a confidence sequence closes in, as SVG:
+//! Draws the narrowing of a confidence sequence as SVG:
 //!
 //! ```console
 //! $ cargo run -p outrigger-canary --example confidence_sequence > docs/canary.svg
@@ -20,15 +20,15 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 46.0;
 
-/// Requests on the canary, by the logarithm.
+/// Range of the horizontal axis, which is logarithmic: requests on the canary.
 const FROM: f64 = 50.0;
 const TO: f64 = 20_000.0;
 
-/// Differences of the error rates, in percent.
+/// Range of the vertical axis: difference of the error rates, in percent.
 const LEAST: f64 = -4.0;
 const MOST: f64 = 8.0;
 
-/// What was known after so many of the canary's requests.
+/// The confidence interval after `canary` requests on the canary.
 struct Look {
     canary: u64,
     estimate: f64,
@@ -63,7 +63,8 @@ fn main() {
     println!("</svg>");
 }
 
-/// The course of a canary that fails so many of the requests that live answers.
+/// Runs a trial of a canary that fails a share `errors` of the requests that live
+/// answers.
 fn course(errors: f64) -> Course {
     let decider = Decider::new(Config::default());
     let share = Share::new(0.1).expect("between 0 and 1");

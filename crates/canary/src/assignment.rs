@@ -1,4 +1,4 @@
-//! Which arm a request is given to.
+//! Assigns requests to arms.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,74 +8,73 @@ use serde::{Deserialize, Serialize};
 
 use crate::Share;
 
-/// What chance has drawn for a request: a place between 0 and 1, in 2^64ths. The
-/// canary has those below its share.
+/// The random draw of a request: a number between 0 and 1, in units of 2^-64. Draws below
+/// the canary's share go to the canary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Draw(u64);
 
 impl Draw {
-    /// That of a routing key: the same for the same salt and key, in every process and
-    /// on every machine. Another salt is another draw, so that not always the
-    /// same users try what is new: the canary's digest makes a good one.
+    /// The draw of a routing key. It is the same for the same salt and key in every
+    /// process and on every machine. A trial salts with its canary's digest, so that
+    /// different users get different canaries first.
     pub fn of_key(salt: &str, routing_key: &str) -> Self {
         let [salt, key] = [salt, routing_key].map(|text| farmhash::fingerprint64(text.as_bytes()));
-        // The salt is mixed by itself first: as a difference of two keys' hashes it
-        // would only exchange their draws.
+        // Mixing the salt first keeps two salts' draws independent; adding the two hashes
+        // unmixed would only permute the draws of the keys.
         Self(mixed(mixed(salt).wrapping_add(key)))
     }
 
-    /// That of a request without a routing key: 64 random bits.
+    /// The draw of a request without a routing key, from 64 random bits.
     pub const fn at_random(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The arm, while the canary has `share`. A share that grows only adds draws to the
-    /// canary's.
+    /// The arm when the canary has `share`. A larger share keeps all draws that the
+    /// canary has.
     pub fn arm(self, share: Share) -> Arm {
         let millionth = (u128::from(self.0) * u128::from(Share::WHOLE)) >> 64;
         if millionth < u128::from(share.millionths()) { Arm::Canary } else { Arm::Live }
     }
 }
 
-/// Which routing keys were seen during a trial.
+/// The routing keys that were seen during a trial.
 ///
-/// A user keeps the arm, so that a second request tells of the user again but was
-/// not drawn again: a judge that counts it takes one slow user of the canary's for
-/// a slow canary. Only the first request of each key is to be recorded. Which keys
-/// were seen is held in a bit for each, found by hash; one that finds its bit taken
-/// passes for seen, whichever arm it has.
+/// A user keeps the arm, so a user's second request is not an independent draw: a judge
+/// that counted it would take one slow user on the canary for a slow canary. Only the
+/// first request of each key is recorded. The set is a bit per key, found by hash; a key
+/// whose bit is already taken counts as seen, independently of its arm.
 ///
-/// Threads may share it: no lock, and nothing is written for keys seen before. It is
-/// kept over restarts as base64 of its bits.
+/// Threads share it without a lock, and keys seen before cost no write. Its serialised
+/// form, base64 of the bits, survives restarts.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Exposures(Box<[AtomicU64]>);
 
-/// What was written is not [`Exposures::KEYS`] bits.
+/// The text is not base64 of [`Exposures::KEYS`] bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not the keys seen during a trial")]
+#[error("the set of routing keys does not have the expected form")]
 pub struct InvalidExposures;
 
 impl Exposures {
-    /// So many keys at most are told apart, in as many bits: 128 KiB.
+    /// Number of bits, and so the upper limit of keys that can be distinguished: 128 KiB.
     pub const KEYS: u64 = 1 << 20;
 
-    /// None was seen.
+    /// The empty set.
     pub fn new() -> Self {
         Self((0..Self::KEYS / 64).map(|_| AtomicU64::new(0)).collect())
     }
 
     /// Whether the key of this draw is seen for the first time.
     pub fn first(&self, draw: Draw) -> bool {
-        // Mixed again, or the keys of one arm would have the bits to themselves.
+        // Mixes again, so that a key's bit does not depend on its arm.
         let place = mixed(draw.0) % Self::KEYS;
         let word = &self.0[(place / 64) as usize];
         let bit = 1 << (place % 64);
         word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// Whether the key of this draw, which is the canary's, is seen there for the first
-    /// time: live may have had it while the share was smaller. This takes a bit more.
+    /// Whether a key that is now the canary's is seen there for the first time: live may
+    /// have had it while the share was smaller. Uses a second bit per key.
     pub fn first_on_canary(&self, draw: Draw) -> bool {
         self.first(Draw(mixed(draw.0)))
     }
@@ -87,7 +86,7 @@ impl Default for Exposures {
     }
 }
 
-/// As they are at the time; keys that are seen meanwhile may be missing.
+/// A snapshot; it may lack keys that other threads add meanwhile.
 impl Clone for Exposures {
     fn clone(&self) -> Self {
         Self(self.0.iter().map(|word| AtomicU64::new(word.load(Ordering::Relaxed))).collect())
@@ -114,8 +113,8 @@ impl TryFrom<String> for Exposures {
     }
 }
 
-/// The finalizer of splitmix64 (Steele, Lea & Flood 2014): every bit depends on
-/// every other.
+/// The finalizer of splitmix64 (Steele, Lea & Flood 2014): every output bit depends on
+/// every input bit.
 const fn mixed(bits: u64) -> u64 {
     let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -141,7 +140,7 @@ mod tests {
         keys().map(|key| Draw::of_key(salt, &key).arm(share) == Arm::Canary).collect()
     }
 
-    /// Whether so many of `of` keys is within three standard deviations of a share.
+    /// Asserts that `count` of `of` keys is within three standard deviations of a share.
     fn assert_binomial(count: usize, of: usize, share: f64) {
         let deviation = (of as f64 * share * (1.0 - share)).sqrt();
         let off = (count as f64 - of as f64 * share) / deviation;
@@ -150,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_key_has_the_same_arm_in_every_release() {
-        // Written down from the first: another hash would move users between arms.
+        // Fixed since the first release: another hash would move users between arms.
         let draws =
             ["", "a", "user-1", "user-7", "Jürgen"].map(|key| Draw::of_key("sha256:0a", key).0);
         let expected = [
@@ -218,7 +217,7 @@ mod tests {
         let first = moved.iter().filter(|draw| exposures.first_on_canary(**draw)).count();
         assert!(first > moved.len() * 9 / 10, "{first}");
         assert!(moved.iter().all(|draw| !exposures.first_on_canary(*draw)));
-        // A key's two places have nothing to do with each other.
+        // A key's two bits are independent of each other.
         let seen = |draws: &[Draw]| draws.iter().filter(|draw| exposures.first(**draw)).count();
         assert_binomial(seen(moved), moved.len(), 0.9858);
     }
@@ -239,8 +238,8 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_fall_close_together_are_told_apart() {
-        // All of them on the canary while it has a millionth.
+    fn nearby_draws_are_distinguished() {
+        // All draws go to the canary at a share of one millionth.
         let exposures = Exposures::new();
         let first = (0..1000).filter(|bits| exposures.first(Draw::at_random(*bits))).count();
         assert!(first > 990, "{first}");

@@ -1,68 +1,67 @@
-//! What is watched, and how much of a difference is too much.
+//! Configuration of the judge: the watched signals and their limits.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{Profile, Signal};
 
-/// What is watched, and when the judge has seen enough.
+/// The watched signals, their limits, and when the judge may decide.
 ///
-/// Of a canary that is in no way worse than live, at most `1 - confidence` are ever
-/// rolled back. Of one that is worse than a signal's margin, at most as many are
+/// At most `1 - confidence` of the canaries that are in no way worse than live are ever
+/// rolled back. At most as many of those that are worse than a signal's margin are
 /// promoted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Of both kinds of verdict; above 0.5 and below 1.
+    /// Confidence of both kinds of verdict; above 0.5 and below 1.
     pub confidence: f64,
-    /// Share of requests that are not answered; a difference of rates.
+    /// Share of requests without an answer; compared by the difference of the rates.
     pub error_rate: Option<Limits>,
-    /// Latency at a quantile; by how much of live's it is longer.
+    /// Latency at a quantile; compared by the relative increase over live's.
     pub latency: Option<LatencyLimits>,
-    /// Distribution of scores; the largest difference of the two cumulative
+    /// Distribution of scores; compared by the largest difference of the two cumulative
     /// distributions (Kolmogorov-Smirnov distance).
     pub scores: Option<Limits>,
-    /// Share of answers with NaN or an infinity; a difference of rates.
+    /// Share of answers with NaN or an infinity; compared by the difference of the rates.
     pub non_finite: Option<NonFiniteLimits>,
-    /// Share of shadowed requests for which the arms put different treatments
-    /// first.
+    /// Share of shadowed requests for which the arms rank different treatments first.
     pub disagreement: Option<Limits>,
-    /// Features of the canary's requests, against its profile; the largest
+    /// Features of the canary's requests against its profile; compared by the largest
     /// difference of a category's share.
     pub skew: Option<SkewLimits>,
-    /// Nothing is promoted before the canary was assigned so many requests.
+    /// Requests that must be assigned to the canary before it may be promoted.
     pub minimum_requests: u64,
-    /// Nothing is promoted before it was on trial for so long.
+    /// Time that the canary must be on trial before it may be promoted.
     pub minimum_time: Duration,
-    /// Without a verdict by then the canary has starved.
+    /// Time after which a canary without a verdict has starved.
     pub maximum_time: Duration,
 }
 
-/// Where harm begins and where harmlessness ends, in the unit of the signal.
+/// Bounds on a signal's difference, in the unit of the signal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// A difference that is proved to be larger is harm.
+    /// A difference that is proved to be larger is harmful.
     pub tolerance: f64,
-    /// A difference that is proved to be smaller is harmless, and then is no
-    /// harm even if it is larger than the tolerance.
+    /// A difference that is proved to be smaller is harmless, even if it is larger than
+    /// the tolerance.
     pub margin: f64,
 }
 
 /// [`Limits`] of a latency quantile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LatencyLimits {
-    /// Which quantile, between 0 and 1.
+    /// The quantile, between 0 and 1.
     pub quantile: f64,
-    /// 0.1 is a tenth longer than live.
+    /// Relative increase over live: 0.1 is a tenth longer.
     pub limits: Limits,
 }
 
 /// [`Limits`] of the rate of non-finite answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NonFiniteLimits {
-    /// Live's rate is known to be at most this: fewer such answers then are
-    /// enough. Where live has more, up to `2 (1 - confidence)` of the canaries like
-    /// it are rolled back for that. `None` assumes nothing.
+    /// Upper bound on live's rate that is assumed to be known: fewer non-finite answers
+    /// then prove harm. If live's rate is higher, up to `2 (1 - confidence)` of the
+    /// canaries that equal live are rolled back wrongly. `None` assumes nothing.
     pub expected: Option<f64>,
-    /// A difference of rates.
+    /// Compared with the difference of the rates.
     pub limits: Limits,
 }
 
@@ -71,12 +70,12 @@ pub struct NonFiniteLimits {
 pub struct SkewLimits {
     /// The canary's profile.
     pub profile: Arc<Profile>,
-    /// A difference of shares.
+    /// Compared with the difference of the shares.
     pub limits: Limits,
 }
 
 impl Limits {
-    /// What is wrong with them, if they are that signal's.
+    /// Describes the first invalid limit, if any, given the bounds of `signal`.
     pub(crate) fn problem(self, signal: Signal) -> Option<String> {
         let (Self { tolerance, margin }, key) = (self, signal.key());
         let (least, most) = signal.margins();
@@ -91,15 +90,16 @@ impl Limits {
 }
 
 impl Config {
-    /// No trial lasts longer: a year.
+    /// The longest trial: a year.
     pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-    /// The latency quantile that is watched; the 95th percentile if none is.
+    /// The latency quantile that is watched; the 95th percentile if latency is not
+    /// watched.
     pub fn quantile(&self) -> f64 {
         self.latency.map_or(0.95, |latency| latency.quantile)
     }
 
-    /// All that is wrong with it.
+    /// All problems, each with its configuration key.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut require = |holds: bool, problem: String| {
@@ -138,13 +138,13 @@ impl Config {
         problems
     }
 
-    /// Whether it watches anything. What is not watched cannot be wrong, so that a
-    /// judge of nothing would promote everything.
+    /// Whether any signal is watched. Signals that are not watched cannot fail, so a
+    /// judge without signals would promote every canary.
     pub fn watches(&self) -> bool {
         self.limits().next().is_some()
     }
 
-    /// The signals that are watched, with their limits.
+    /// The watched signals with their limits.
     fn limits(&self) -> impl Iterator<Item = (Signal, Limits)> {
         let signals = [
             (Signal::ErrorRate, self.error_rate),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_told() {
+    fn all_problems_are_reported() {
         let config = Config {
             confidence: 1.0,
             error_rate: Some(Limits { tolerance: 0.2, margin: 0.1 }),

@@ -1,4 +1,4 @@
-//! The judge.
+//! Decides on a trial from the statistics of its arms.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::{
     verdict::{Decision, Finding, SampleRatio, State, Verdict},
 };
 
-/// How far a trial has come, and what traffic there is.
+/// Progress of a trial in time, and its traffic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Course {
-    /// How long the canary has been on trial.
+    /// Time that the canary has been on trial.
     pub elapsed: Duration,
-    /// Requests a second of late, on both arms; of several replicas, on all of them.
+    /// Requests a second on both arms over about the last hour, summed over the replicas.
     pub pace: f64,
 }
 
-/// Of late there were not more requests than before.
+/// Assumes that the recent request rate is not above that of the whole trial.
 impl From<Duration> for Course {
     fn from(elapsed: Duration) -> Self {
         Self { elapsed, pace: 0.0 }
@@ -26,10 +26,10 @@ impl From<Duration> for Course {
 }
 
 impl Course {
-    /// How many times the requests seen by now there will be when `maximum` has
-    /// passed: at the traffic of late, or at that of the whole trial if that is more.
-    /// A quiet hour is not taken for all that is to come, and neither is a quiet
-    /// beginning.
+    /// The factor by which the number of requests will have grown when `maximum` has
+    /// passed. It uses the larger of the recent request rate and the trial's mean rate,
+    /// so that neither a quiet hour nor a quiet beginning is extrapolated to the whole
+    /// trial.
     fn growth(self, requests: u64, maximum: Duration) -> f64 {
         let steady = maximum.as_secs_f64() / self.elapsed.as_secs_f64();
         let to_come = self.pace * maximum.saturating_sub(self.elapsed).as_secs_f64();
@@ -37,9 +37,8 @@ impl Course {
     }
 }
 
-/// Decides from statistics, which may be those of one replica or the sum of
-/// several. It may be asked as often as one likes: the errors it makes are
-/// bounded over all the times that it is asked.
+/// Decides from the statistics of one replica or the sum of several. It can be asked at
+/// any time and any number of times: its error probabilities are bounded over all looks.
 #[derive(Debug)]
 pub struct Decider {
     config: Config,
@@ -47,24 +46,23 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// A judge of what `config` watches.
+    /// A decider for the signals that `config` watches.
     pub fn new(config: Config) -> Self {
         Self { watched: Watched::of(&config), config }
     }
 
-    /// What it watches.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Whether harm is proved: the cheap question, for every request. Harm is
-    /// proved as soon as one signal exceeds its tolerance, and is not proved to
-    /// be within its margin all the same.
+    /// Whether harm is proved; cheap enough for every request. Harm is proved as soon as
+    /// one signal exceeds its tolerance and is not proved to be within its margin.
     pub fn harmful(&self, statistics: &Statistics) -> bool {
         self.watched.iter().any(|watched| watched.harmful(statistics))
     }
 
-    /// What is to be done at this time of the trial, with the figures.
+    /// The decision at this time of the trial, with the figures that it rests on.
     pub fn verdict(&self, statistics: &Statistics, course: impl Into<Course>) -> Verdict {
         let course = course.into();
         let findings = self.watched.iter().map(|watched| finding(watched, statistics));
@@ -80,12 +78,12 @@ impl Decider {
         }
     }
 
-    /// What is to be done at this time of the trial.
+    /// The decision at this time of the trial.
     pub fn decide(&self, statistics: &Statistics, course: impl Into<Course>) -> Decision {
         let course = course.into();
         if self.harmful(statistics) {
             Decision::Rollback
-        } else if self.promising(statistics, course.elapsed) && self.harmless(statistics) {
+        } else if self.meets_minimum(statistics, course.elapsed) && self.harmless(statistics) {
             Decision::Promote
         } else if self.starved(statistics, course) {
             Decision::Starved
@@ -98,16 +96,16 @@ impl Decider {
         self.watched.iter().all(|watched| watched.harmless(statistics))
     }
 
-    /// Whether it was tried for as long, and with as much, as the configuration
-    /// wants at least.
-    fn promising(&self, statistics: &Statistics, elapsed: Duration) -> bool {
+    /// Whether the trial has reached the configured minimum of time and requests.
+    fn meets_minimum(&self, statistics: &Statistics, elapsed: Duration) -> bool {
         elapsed >= self.config.minimum_time
             && statistics.requests().1 >= self.config.minimum_requests
     }
 
-    /// Whether it will not be decided in time: not even if from now on the canary
-    /// does exactly what live does, at the traffic of late or of the whole trial. That
-    /// is only told after a tenth of the time, when the traffic is known.
+    /// Whether the trial cannot be decided in time: the forecast, in which the canary
+    /// does exactly what live has done, is not proved harmless at the maximum time. False
+    /// during the first tenth of that time, when the request rate is not known well
+    /// enough.
     fn starved(&self, statistics: &Statistics, course: Course) -> bool {
         let maximum = self.config.maximum_time;
         if course.elapsed >= maximum {
@@ -118,17 +116,17 @@ impl Decider {
         }
         let (live, canary) = statistics.requests();
         let forecast = statistics.forecast(course.growth(live + canary, maximum));
-        !(self.promising(&forecast, maximum) && self.harmless(&forecast))
+        !(self.meets_minimum(&forecast, maximum) && self.harmless(&forecast))
     }
 }
 
-/// Evidence at which the arms' sizes do not fit the share: once in a thousand
-/// canaries, for two sides.
+/// Log evidence that proves a sample-ratio mismatch: `ln(2 / 0.001)`, a false alarm in
+/// one of a thousand canaries for two sides.
 const MISMATCH: f64 = 7.600_902_459_542_082;
 
-/// Whether the arms are as large as the shares say, by the test of Lindon & Malek
-/// (2022): when they are not, something is lost or assigned on the way, and no
-/// comparison of what is left is to be trusted.
+/// Tests for a sample-ratio mismatch (Lindon & Malek 2022). If the arms' sizes do not fit
+/// the shares, requests are lost or misassigned, and no comparison of the others can be
+/// trusted.
 fn sample_ratio(statistics: &Statistics) -> SampleRatio {
     let stages = || {
         statistics.stages().map(|(share, stage)| {

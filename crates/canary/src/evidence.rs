@@ -1,26 +1,25 @@
-//! Evidence that may be looked at after every request.
+//! Evidence that is valid at every look (e-processes).
 //!
-//! All of it is won by betting (Shafer 2021; Ramdas, Grünwald, Vovk & Shafer
-//! 2023): a purse of 1 is staked, request by request, on games that are fair or
-//! worse as long as a hypothesis is true. What the purse holds is then evidence
-//! against it, and holds more than `1/a` at any time at all with a probability of
-//! at most `a` (Ville's inequality). The hypotheses that have not lost at `1/a` are
-//! a confidence sequence.
+//! Tests by betting (Shafer 2021; Ramdas, Grünwald, Vovk & Shafer 2023): a wealth of 1 is
+//! staked, request by request, on games that are fair or worse while the null hypothesis
+//! is true. The wealth is then an e-process: it ever exceeds `1/a` with a probability of
+//! at most `a` (Ville's inequality). The null hypotheses that are not rejected at `1/a`
+//! form a confidence sequence.
 //!
-//! Every purse here is a function of counts, so that counts of several replicas
-//! can be added up before it is worked out.
+//! Every wealth here is a function of counts, so that counts of several replicas can be
+//! added first.
 
 pub(crate) mod events;
 pub(crate) mod mixture;
 pub(crate) mod proportion;
 pub(crate) mod rank;
 
-/// Which alternative is bet on.
+/// The one-sided alternative that is bet on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// More than the hypothesis says.
+    /// The parameter is larger than under the null hypothesis.
     More,
-    /// Less than the hypothesis says.
+    /// The parameter is smaller than under the null hypothesis.
     Less,
 }
 
@@ -40,8 +39,9 @@ impl Side {
     }
 }
 
-/// The bound of a confidence sequence: where, between `refuted`, which has lost, and
-/// `kept`, the evidence falls under `needed`. `refuted` itself if it has not lost.
+/// The bound of a confidence sequence, by bisection between the rejected value `refuted`
+/// and the value `kept`: the point where the evidence falls below `needed`. Returns
+/// `refuted` if that value is not rejected.
 pub(crate) fn bound(refuted: f64, kept: f64, needed: f64, evidence: impl Fn(f64) -> f64) -> f64 {
     if evidence(refuted) < needed {
         return refuted;

@@ -1,5 +1,5 @@
-//! `outrigger.v1.ModelCanaryConfig` as an image's label or a configuration
-//! file gives it, layer over layer.
+//! Reads `outrigger.v1.ModelCanaryConfig` from an image's label or a configuration file,
+//! and merges layers of it.
 
 use std::sync::LazyLock;
 
@@ -11,16 +11,17 @@ use prost_reflect::{
 
 use crate::settings::InvalidSettings;
 
-/// The label, and the manifest's annotation, that holds it.
+/// The image label, or manifest annotation, with the configuration.
 pub const LABEL: &str = "dev.outrigger.canary";
 
 static DESCRIPTOR: LazyLock<MessageDescriptor> = LazyLock::new(|| {
     let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("our own descriptor set");
     let name = "outrigger.v1.ModelCanaryConfig";
-    pool.get_message_by_name(name).expect("it is in our descriptor set")
+    pool.get_message_by_name(name).expect("our descriptor set has the message")
 });
 
-/// Some of a canary's settings; those of a layer above replace them one by one.
+/// A partial canary configuration. Each setting of a higher layer replaces that of a
+/// lower one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer(DynamicMessage);
 
@@ -31,17 +32,17 @@ impl Default for Layer {
 }
 
 impl Layer {
-    /// Reads protobuf's JSON form. Keys and names that are not known are refused.
+    /// Reads protobuf's JSON form. Unknown keys and enum names are refused.
     ///
     /// # Errors
-    /// It is no such message.
+    /// The JSON is not a valid `ModelCanaryConfig`.
     pub fn from_json(json: &serde_json::Value) -> Result<Self, InvalidSettings> {
         let read = DynamicMessage::deserialize(DESCRIPTOR.clone(), json);
         Self::known(read.map_err(|error| InvalidSettings::one(error.to_string()))?)
     }
 
-    /// The layer, unless there is something in it that only a later version knows: it
-    /// would be tried otherwise than it says.
+    /// Wraps the message unless it has fields or enum values of a later version: the
+    /// trial would then differ from what the configuration demands.
     fn known(message: DynamicMessage) -> Result<Self, InvalidSettings> {
         let mut problems = Vec::new();
         unknown(&message, "", &mut problems);
@@ -51,11 +52,11 @@ impl Layer {
     /// Reads a label: the JSON form, or base64 of the binary form.
     ///
     /// # Errors
-    /// It is neither.
+    /// The label has neither form.
     pub fn from_label(label: &str) -> Result<Self, InvalidSettings> {
         let label = label.trim();
         if label.starts_with('{') {
-            // From the text itself: its errors tell the place.
+            // Parses the text directly, because errors then name line and column.
             let mut json = serde_json::Deserializer::from_str(label);
             let read = DynamicMessage::deserialize(DESCRIPTOR.clone(), &mut json)
                 .and_then(|message| json.end().map(|()| message));
@@ -67,20 +68,20 @@ impl Layer {
         Self::known(message.map_err(|_| neither())?)
     }
 
-    /// This layer with `above` over it.
+    /// Merges `above` over this layer.
     #[must_use]
     pub fn under(mut self, above: &Self) -> Self {
         merge(&mut self.0, &above.0);
         self
     }
 
-    /// The message.
+    /// The typed message.
     pub fn message(&self) -> ModelCanaryConfig {
-        self.0.transcode_to().expect("it is that message")
+        self.0.transcode_to().expect("the descriptor is that of this message")
     }
 }
 
-/// Tells of fields and names of choices that are not in the schema.
+/// Collects fields and enum values that the schema does not have.
 fn unknown(message: &DynamicMessage, path: &str, problems: &mut Vec<String>) {
     let within = |name: &str| if path.is_empty() { name.into() } else { format!("{path}.{name}") };
     for field in message.unknown_fields() {
@@ -92,7 +93,7 @@ fn unknown(message: &DynamicMessage, path: &str, problems: &mut Vec<String>) {
             (Kind::Enum(choices), Value::EnumNumber(number))
                 if choices.get_value(*number).is_none() =>
             {
-                problems.push(format!("{path}: there is no choice of the number {number}"));
+                problems.push(format!("{path}: no enum value has the number {number}"));
             }
             (_, Value::Message(message)) => unknown(message, &path, problems),
             (_, Value::List(all)) => {
@@ -106,7 +107,8 @@ fn unknown(message: &DynamicMessage, path: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// Lists and times are replaced as a whole.
+/// Merges our messages field by field; lists, durations and scalars are replaced as a
+/// whole.
 fn merge(below: &mut DynamicMessage, above: &DynamicMessage) {
     for (field, value) in above.fields() {
         let ours = |message: &DynamicMessage| {
@@ -146,34 +148,41 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_later_version_knows_is_refused() {
+    fn unknown_fields_and_enum_values_are_refused() {
         let unknown = |label: &str| Layer::from_label(label).unwrap_err().to_string();
-        for (label, told) in [
+        for (label, expected) in [
             (r#"{"shares": 1}"#, "'shares' at line 1 column"),
             (r#"{"signals": {"latency": {"off": true}}}"#, "'off'"),
             (r#"{"mode": "MODE_BOLD"}"#, "'MODE_BOLD'"),
-            (r#"{"mode": 9}"#, "mode: there is no choice of the number 9"),
+            (r#"{"mode": 9}"#, "mode: no enum value has the number 9"),
             (r#"{"ramp": {"share": 0.1, "evidence": {"first": 0.1}}}"#, "oneof 'kind'"),
             (r#"{"confidence": 0.9, "confidence": 0.99}"#, "confidence"),
             (r#"{"confidence": "high"}"#, "invalid float literal at line 1 column 21"),
             (r#"{"confidence": 0.9} and more"#, "trailing"),
         ] {
-            assert!(unknown(label).contains(told), "{told} in {} of {label}", unknown(label));
+            assert!(
+                unknown(label).contains(expected),
+                "{expected} in {} of {label}",
+                unknown(label)
+            );
         }
-        // Field 99 of the message, of its ramp, and of the second step; mode 9; an on_starved
-        // that is a text.
-        for (bytes, told) in [
+        // Field 99 of the message, of its ramp, and of the second step; mode 9; an
+        // on_starved with a string value.
+        for (bytes, expected) in [
             (vec![0x98, 0x06, 1], Some("#99: no such field")),
             (vec![0x12, 3, 0x98, 0x06, 1], Some("ramp.#99: no such field")),
             (
                 vec![0x12, 9, 0x12, 7, 0x0a, 0, 0x0a, 3, 0x98, 0x06, 1],
                 Some("ramp.steps.steps[1].#99: no such field"),
             ),
-            (vec![0x08, 9], Some("mode: there is no choice of the number 9")),
+            (vec![0x08, 9], Some("mode: no enum value has the number 9")),
             (vec![0x4a, 1, b'x'], None),
         ] {
             let refused = unknown(&STANDARD.encode(bytes));
-            assert!(refused.contains(told.unwrap_or("neither JSON nor")), "{told:?} in {refused}");
+            assert!(
+                refused.contains(expected.unwrap_or("neither JSON nor")),
+                "{expected:?} in {refused}"
+            );
         }
     }
 

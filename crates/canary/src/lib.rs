@@ -1,7 +1,6 @@
-//! The judge of a canary: what is kept of the traffic of both arms, the
-//! sequential tests that decide from it, and the simulation of both. Sync, no
-//! I/O; time and randomness come in as values. `docs/canary.md` has the
-//! statistics and their sources.
+//! The judge of canary trials: statistics of both arms' traffic, the sequential tests
+//! that decide on them, and a simulation of both. Sync, no I/O; time and randomness come
+//! in as values. `docs/canary.md` has the statistics and their sources.
 
 mod assignment;
 mod config;

@@ -1,13 +1,13 @@
-//! What the features of a model looked like when it was trained.
+//! The distribution of a model's features at training time.
 
 use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 
-/// The schema of the file.
+/// The value of `schema` in profile.json.
 const SCHEMA: &str = "outrigger.dev/profile/v1";
 
-/// What the features of a model looked like when it was trained: profile.json.
+/// The distribution of a model's features at training time: profile.json.
 ///
 /// ```json
 /// {"schema": "outrigger.dev/profile/v1", "features": [
@@ -16,15 +16,15 @@ const SCHEMA: &str = "outrigger.dev/profile/v1";
 ///   {"name": "discount", "entity": "treatment", "edges": [0.1], "shares": [0.7, 0.3]}
 /// ]}
 /// ```
-/// A feature is a user's unless `entity` says that it is a treatment's. A bin ends at its edge, inclusive; there is one more share than edges, and
-/// one a word. Of each feature all shares add up to 1.
+/// A feature is a user's unless `entity` says that it is a treatment's. A bin includes
+/// its upper edge. There is one share more than edges, or one per word. All shares of a
+/// feature, `missing` and `out_of_vocabulary` included, add up to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     features: Vec<Feature>,
 }
 
-/// One feature: which categories its values are counted in, and how many were
-/// in each.
+/// One feature: the categories in which its values are counted, and the share of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feature {
     name: String,
@@ -33,14 +33,14 @@ pub struct Feature {
     shares: Vec<f64>,
 }
 
-/// Whose feature it is.
+/// The entity that a feature describes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Entity {
-    /// A user's.
+    /// The user.
     #[default]
     User,
-    /// A treatment's: of each request, one treatment counts.
+    /// A treatment: one treatment of each request is counted.
     Treatment,
 }
 
@@ -53,44 +53,44 @@ enum Values {
 /// The value of a feature in a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FeatureValue<'v> {
-    /// None was sent.
+    /// The request has no value.
     Missing,
     /// A number; NaN counts as missing.
     Number(f64),
     /// A word.
     Word(&'v str),
-    /// A value that the model has no word for.
+    /// A value that is not in the model's vocabulary.
     OutOfVocabulary,
 }
 
-/// What is wrong with a profile.json.
+/// The reason why a profile.json is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidProfile {
-    /// It does not have the form.
+    /// It is not JSON of the expected structure.
     #[error("not a profile: {0}")]
     Form(#[from] serde_json::Error),
-    /// It is of another version.
+    /// It has another schema.
     #[error("the schema is {0:?}, not {SCHEMA:?}")]
     Schema(String),
-    /// It is larger than anybody needs.
+    /// It has too many features.
     #[error("there are {0} features, at most {MOST_FEATURES} are allowed")]
     TooMany(usize),
-    /// A feature's numbers do not fit together.
+    /// The edges, words and shares of a feature are inconsistent.
     #[error("feature {name:?}: {problem}")]
     Feature {
-        /// Which.
+        /// The feature's name.
         name: String,
-        /// What is wrong.
+        /// The inconsistency.
         problem: &'static str,
     },
 }
 
-/// Features of a profile, and bins or words of a feature: all of them are looked
-/// at every second.
+/// Limits on the features of a profile, and on the bins or words of a feature: every
+/// second the judge tests all of them.
 const MOST_FEATURES: usize = 200;
 const MOST_SHARES: usize = 100;
 
-/// Categories before those of the values.
+/// Indices of the categories before those of the bins or words.
 const MISSING: usize = 0;
 const OTHER: usize = 1;
 const FIRST: usize = 2;
@@ -99,7 +99,7 @@ impl Profile {
     /// Reads a profile.json.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The profile is invalid.
     pub fn parse(json: &[u8]) -> Result<Self, InvalidProfile> {
         let file: File = serde_json::from_slice(json)?;
         if file.schema != SCHEMA {
@@ -113,7 +113,7 @@ impl Profile {
         let mut seen = HashSet::new();
         let twice = features.iter().find(|it| !seen.insert((it.entity, &it.name)));
         if let Some(Feature { name, .. }) = twice {
-            let problem = "it is there twice";
+            let problem = "it occurs twice";
             return Err(InvalidProfile::Feature { name: name.clone(), problem });
         }
         Ok(Self { features })
@@ -141,7 +141,7 @@ impl Feature {
                 let count = words.len();
                 let index: HashMap<_, _> = words.into_iter().zip(FIRST..).collect();
                 if index.len() != count {
-                    return Err(wrong("a word is there twice"));
+                    return Err(wrong("a word occurs twice"));
                 }
                 (Values::Words(index), count)
             }
@@ -161,12 +161,12 @@ impl Feature {
         Ok(Self { name, entity, values, shares })
     }
 
-    /// Its name in metadata.json.
+    /// The feature's name in metadata.json.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whose feature it is.
+    /// The entity that the feature describes.
     pub fn entity(&self) -> Entity {
         self.entity
     }
@@ -176,7 +176,7 @@ impl Feature {
         matches!(self.values, Values::Words(_))
     }
 
-    /// The category that a value is counted in.
+    /// The category in which a value is counted.
     pub fn category(&self, value: FeatureValue<'_>) -> usize {
         match (&self.values, value) {
             (_, FeatureValue::Missing) => MISSING,
@@ -187,22 +187,22 @@ impl Feature {
             (Values::Words(words), FeatureValue::Word(word)) => {
                 words.get(word).copied().unwrap_or(OTHER)
             }
-            // Also a word where there were numbers, or the other way round.
+            // Includes a word where the profile has numbers, and the reverse.
             _ => OTHER,
         }
     }
 
-    /// The share that each category had.
+    /// The share of each category at training time.
     pub(crate) fn shares(&self) -> &[f64] {
         &self.shares
     }
 
-    /// The feature and a category, for people.
+    /// The feature and a category, as text for reports.
     pub(crate) fn place(&self, category: usize) -> String {
         format!("{}: {}", self.name, self.label(category))
     }
 
-    /// A category, for people.
+    /// A category, as text for reports.
     pub(crate) fn label(&self, category: usize) -> String {
         match (category, &self.values) {
             (MISSING, _) => "missing".to_owned(),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_together_is_refused() {
+    fn inconsistent_features_are_refused() {
         for wrong in [
             r#"{"name": "a", "edges": [3, 1], "shares": [0.2, 0.3, 0.5]}"#,
             r#"{"name": "a", "edges": [1], "shares": [0.2, 0.3, 0.5]}"#,

@@ -1,4 +1,4 @@
-//! What live was like before the comparison began.
+//! The reference: live's latencies and scores before the trial.
 
 use std::{cmp::Ordering, time::Duration};
 
@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Observation, Outcome, statistics::sketch};
 
-/// How many bins scores are sorted into.
+/// Largest number of score bins.
 pub(crate) const BINS: usize = 32;
 
-/// What live was like before the comparison began: the scale on which both arms
-/// are measured. It may be off: the judge then needs more requests.
+/// Live's distribution before the trial. It defines the scale on which both arms are
+/// measured: the latency that counts as slow, and the score bins. An inaccurate reference
+/// costs requests, not validity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Saved")]
 pub struct Reference {
@@ -22,16 +23,16 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// How many requests make a good reference.
+    /// Requests that make a good reference.
     pub const REQUESTS: usize = 1000;
-    /// Fewer make none.
+    /// Fewest requests that make a reference.
     pub const LEAST: usize = 100;
-    /// More are not needed by any.
+    /// Most requests that are useful.
     pub const MOST: usize = 10_000;
 
-    /// From requests that live answered, whose arm does not matter, and the
-    /// latency quantile that is watched. Without any, what takes more than
-    /// 100 ms is slow; without scores, nothing can be proved of scores.
+    /// Builds the reference from requests that live answered (their arm is ignored) and
+    /// the latency quantile that is watched. Without requests, latencies above 100 ms are
+    /// slow; without scores, nothing can be proved about scores.
     pub fn new(sample: &[Observation], quantile: f64) -> Self {
         let mut latencies: Vec<Duration> = sample.iter().map(|seen| seen.latency).collect();
         latencies.sort_unstable();
@@ -57,7 +58,8 @@ impl Reference {
         Self { slow, edges, below, ranks }
     }
 
-    /// The bin of the latency sketch that ends where answers begin to be slow.
+    /// The bin of the latency sketch whose upper edge is the latency quantile; values
+    /// above it are slow.
     pub(crate) fn slow_bin(&self) -> i32 {
         self.slow
     }
@@ -67,19 +69,21 @@ impl Reference {
         &self.edges
     }
 
-    /// How much of live lay at or below each edge.
+    /// The share of live's scores at or below each edge.
     pub(crate) fn below(&self) -> &[f64] {
         &self.below
     }
 
-    /// Into which bin a score falls.
+    /// The bin of a score.
     pub(crate) fn bin(&self, score: f64) -> usize {
-        // All of them, side by side: a binary search waits for each comparison.
+        // Counts over all edges, which vectorises: a binary search would wait for each
+        // comparison.
         self.edges.iter().map(|edge| usize::from(*edge < score)).sum()
     }
 
-    /// The same with as many bins as there may be: edges stand for several, with nothing
-    /// in between. `None` if it has as many already, or no edge.
+    /// The same reference with the largest number of bins: edges are repeated, and the
+    /// bins between equal edges stay empty. `None` if it has that many bins already, or
+    /// no edge.
     pub(crate) fn refined(&self) -> Option<Self> {
         let few = (1..BINS - 1).contains(&self.edges.len());
         let refined = |values: &[f64]| {
@@ -88,27 +92,27 @@ impl Reference {
         few.then(|| Self::of(self.slow, refined(&self.edges), refined(&self.below)))
     }
 
-    /// Into which bin of [`Self::refined`] the scores of a bin fall.
+    /// The bin of [`Self::refined`] that holds the scores of `bin`.
     pub(crate) fn refined_bin(&self, bin: usize) -> usize {
         (bin * (BINS - 1)).div_ceil(self.edges.len())
     }
 
-    /// An order of scales, whichever it is.
+    /// An arbitrary total order.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         let bits = |numbers: &'_ [f64]| numbers.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
         let key = |it: &Self| (it.slow, bits(&it.edges), bits(&it.below));
         key(self).cmp(&key(other))
     }
 
-    /// Where each bin ranks in live, from -1/2 to 1/2.
+    /// The mean rank of each bin in live, from -1/2 to 1/2.
     pub(crate) fn ranks(&self) -> &[f64] {
         &self.ranks
     }
 }
 
-/// The edges of bins with as many of the sorted scores in each. A score that fills
-/// more than one is alone in its bin: what comes to lie below it is not to pass for
-/// it.
+/// Edges of bins with equal counts of the sorted scores. A score that would fill more
+/// than one bin gets a bin of its own, so that lower scores of the canary are not counted
+/// as equal to it.
 fn edges(scores: &[f64]) -> Vec<f64> {
     let ranks = (1..BINS).map(|bin| bin as f64 / BINS as f64);
     let mut edges: Vec<f64> = ranks.filter_map(|rank| at(scores, rank)).collect();
@@ -121,13 +125,13 @@ fn edges(scores: &[f64]) -> Vec<f64> {
     edges
 }
 
-/// What a share `quantile` of the sorted values does not exceed.
+/// The quantile of sorted values.
 fn at<T: Copy>(sorted: &[T], quantile: f64) -> Option<T> {
     let rank = (quantile * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
-/// A reference as it was written, before it is known to be one.
+/// The serialised reference before validation.
 #[derive(Deserialize)]
 struct Saved {
     slow: i32,
@@ -144,7 +148,7 @@ impl TryFrom<Saved> for Reference {
         if ascend && shares && edges.len() == below.len() && sketch::is_bin(slow) {
             Ok(Self::of(slow, edges, below))
         } else {
-            Err("not the scale of a trial")
+            Err("not a valid reference")
         }
     }
 }
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_many_have_is_alone_in_its_bin() {
+    fn a_frequent_score_is_alone_in_its_bin() {
         assert_eq!(edges_of(&[0.5; 100]), [0.5_f64.next_down(), 0.5]);
         let half: Vec<f64> = (0..1000).map(|number| f64::from(number.max(500))).collect();
         let edges = edges_of(&half);
@@ -176,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_that_is_none_is_refused() {
+    fn an_invalid_reference_is_refused() {
         let read = |json: &str| serde_json::from_str::<Reference>(json);
         assert!(read(r#"{"slow": -100, "edges": [0.1, 0.2], "below": [0.4, 0.6]}"#).is_ok());
         for wrong in [

@@ -1,4 +1,4 @@
-//! How one canary is tried.
+//! Settings of one trial.
 
 #[cfg(test)]
 mod tests;
@@ -13,85 +13,86 @@ use crate::{
     Signal, SkewLimits,
 };
 
-/// How one canary is tried.
+/// Settings of one trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// What is watched, and when enough has been seen.
+    /// The signals, limits and times of the judge.
     pub judge: Config,
     /// The canary's share over time.
     pub ramp: Ramp,
-    /// What is measured of live before the split.
+    /// The measurement of live before the split.
     pub warm_up: WarmUp,
-    /// What is done when it has proved itself.
+    /// The action for a canary that may be promoted.
     pub mode: Mode,
-    /// What is done when it will not be decided in time.
+    /// The action for a canary that has starved.
     pub on_starved: OnStarved,
-    /// The part of live's requests that the canary answers as well, to be compared:
-    /// from 0 to 1.
+    /// Share, from 0 to 1, of live's requests that are shadowed: the canary answers them
+    /// too, for comparison.
     pub shadow: f64,
-    /// How far features may be from the canary's profile, if that is watched.
+    /// Limits on the skew of features against the canary's profile, if that is watched.
     pub skew: Option<Limits>,
 }
 
 /// A canary's share of the traffic over time.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ramp {
-    /// One after the other; at least one.
+    /// The steps in order; at least one.
     Steps(Vec<Step>),
-    /// Doubles with the evidence.
+    /// The share doubles with the evidence.
     Evidence {
         /// The first share.
         first: Share,
-        /// The last one.
+        /// The largest share.
         most: Share,
-        /// Requests on the canary that must have shown no difference before each.
+        /// Canary requests without a detected difference that are required before each
+        /// doubling.
         requests: u64,
     },
 }
 
-/// A share that is held for a time.
+/// A share with the least time and requests that it is held for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// The canary's.
+    /// The canary's share.
     pub share: Share,
-    /// The next one, or the promotion, comes no earlier,
+    /// The least time before the next step or the promotion.
     pub time: Duration,
-    /// and not with fewer requests on the canary.
+    /// The fewest canary requests before the next step or the promotion.
     pub requests: u64,
 }
 
-/// What is measured of live before the split.
+/// The measurement of live before the split; it ends at whichever limit is reached first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmUp {
-    /// So many requests, from [`Reference::LEAST`] to [`Reference::MOST`],
+    /// Requests that end the warm-up, from [`Reference::LEAST`] to [`Reference::MOST`].
     pub requests: u64,
-    /// or fewer after this time, but no less than [`Reference::LEAST`].
+    /// Time that ends the warm-up once there are [`Reference::LEAST`] requests.
     pub time: Duration,
 }
 
-/// What is done with a canary that has proved itself.
+/// The action for a canary that may be promoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// The live tag is moved in the registry.
+    /// Move the live tag in the registry.
     Registry,
-    /// It is told.
+    /// Report a recommendation only.
     Recommend,
-    /// This process answers by it.
+    /// Serve the canary as live in this process only.
     Local,
 }
 
-/// What is done with a canary that will not be decided in time.
+/// The action for a canary that cannot be decided in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStarved {
-    /// It is rolled back.
+    /// Roll the canary back.
     Rollback,
-    /// It is promoted.
+    /// Promote the canary.
     Promote,
-    /// It is tried on.
+    /// Continue the trial.
     Continue,
 }
 
-/// Everything that is wrong with a canary's settings.
+/// All problems of a canary's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidSettings(pub Vec<String>);
 
@@ -110,26 +111,25 @@ impl fmt::Display for InvalidSettings {
 impl std::error::Error for InvalidSettings {}
 
 impl Settings {
-    /// The same for models of which one draws: two of their answers to a request
-    /// differ anyway, so that only distributions are compared.
+    /// The settings for a model that samples its answers: two of its answers to one
+    /// request differ anyway, so only signals that compare distributions are kept.
     ///
     /// # Errors
-    /// No distribution is watched.
+    /// No such signal is watched.
     pub fn of_distributions(self) -> Result<Self, InvalidSettings> {
         let judge = Config { disagreement: None, ..self.judge };
         if !judge.watches() {
-            let problem = "signals: a model that draws is compared by distributions only, and \
-                           none of them is watched";
+            let problem = "signals: a model that samples its answers needs a watched signal that \
+                           compares distributions";
             return Err(InvalidSettings::one(problem.to_owned()));
         }
         Ok(Self { shadow: 0.0, judge, ..self })
     }
 
-    /// The same with the features held against the canary's profile, if they are to
-    /// be.
+    /// Adds the canary's profile to the skew signal, if that is watched.
     ///
     /// # Errors
-    /// They are, and it has none.
+    /// Skew is watched and there is no profile.
     pub fn against(mut self, profile: Option<Arc<Profile>>) -> Result<Self, InvalidSettings> {
         let Some(limits) = self.skew else { return Ok(self) };
         let Some(profile) = profile else {
@@ -151,7 +151,7 @@ impl TryFrom<&ModelCanaryConfig> for Settings {
     type Error = InvalidSettings;
 
     /// # Errors
-    /// All problems at once.
+    /// All problems, with their keys.
     fn try_from(config: &ModelCanaryConfig) -> Result<Self, InvalidSettings> {
         let mut problems = Problems::default();
         let signals = config.signals.unwrap_or_default();
@@ -187,9 +187,9 @@ fn judge(config: &ModelCanaryConfig, problems: &mut Problems) -> Config {
     let usual = Config::default();
     let signals = config.signals.unwrap_or_default();
     let latency = signals.latency.unwrap_or_default();
-    let usual_latency = usual.latency.expect("it is usually watched");
+    let usual_latency = usual.latency.expect("the default watches latency");
     let non_finite = signals.non_finite.unwrap_or_default();
-    let usual_non_finite = usual.non_finite.expect("it is usually watched");
+    let usual_non_finite = usual.non_finite.expect("the default watches non-finite answers");
     Config {
         confidence: config.confidence.unwrap_or(usual.confidence),
         error_rate: limits(signals.error_rate, usual.error_rate),
@@ -202,7 +202,7 @@ fn judge(config: &ModelCanaryConfig, problems: &mut Problems) -> Config {
             NonFiniteLimits { expected: non_finite.expected.or(usual_non_finite.expected), limits }
         }),
         disagreement: watched(signals.disagreement, USUAL_DISAGREEMENT),
-        // Against a profile that is not known yet.
+        // Set by `Settings::against` once the profile is known.
         skew: None,
         minimum_requests: config.minimum_requests.unwrap_or(usual.minimum_requests),
         minimum_time: problems.time("minimum_time", config.minimum_time, usual.minimum_time),
@@ -221,7 +221,7 @@ fn warm_up(given: wire::WarmUp, problems: &mut Problems) -> WarmUp {
     WarmUp { requests, time }
 }
 
-/// A signal's limits; `None` if it is not watched.
+/// A signal's limits with defaults filled in; `None` if the signal is off.
 fn limits(given: Option<wire::Limits>, usual: Option<Limits>) -> Option<Limits> {
     let Some(given) = given else { return usual };
     if given.off() {
@@ -234,22 +234,21 @@ fn limits(given: Option<wire::Limits>, usual: Option<Limits>) -> Option<Limits> 
     })
 }
 
-/// The limits of a signal that is watched when it is named.
+/// The limits of a signal that is watched only if it is named.
 fn watched(given: Option<wire::Limits>, usual: Limits) -> Option<Limits> {
     given.and_then(|given| limits(Some(given), Some(usual)))
 }
 
-/// How far shares of a feature's values may be off when nobody says otherwise.
+/// Default limits of skew.
 const USUAL_SKEW: Limits = Limits { tolerance: 0.05, margin: 0.1 };
-/// How many first treatments may change when nobody says otherwise: a model that is
-/// trained anew changes some.
+/// Default limits of disagreement: retraining a model changes some first treatments.
 const USUAL_DISAGREEMENT: Limits = Limits { tolerance: 0.1, margin: 0.2 };
-/// The share that a canary has when nobody says otherwise.
+/// Default share of the canary.
 const USUAL_SHARE: f64 = 0.1;
-/// Requests before the share doubles, when nobody says otherwise.
+/// Default number of canary requests before the share doubles.
 const USUAL_EVIDENCE: u64 = 500;
 
-/// Each step has statistics of its own.
+/// Upper limit of steps: each step has its own statistics.
 const MOST_STEPS: usize = 100;
 
 fn ramp(given: Option<&wire::Ramp>, maximum_time: Duration, problems: &mut Problems) -> Ramp {
@@ -288,7 +287,7 @@ impl Problems {
     fn time(&mut self, key: &str, given: Option<WireDuration>, usual: Duration) -> Duration {
         let Some(given) = given else { return usual };
         let (longest, seconds) = (Config::LONGEST, given.seconds as f64);
-        // Far beyond them, the conversion itself would overflow.
+        // Avoids an overflow in the conversion of a duration far beyond the limit.
         let near = given.seconds.unsigned_abs() <= longest.as_secs();
         let time = near.then(|| Duration::try_from(given).ok()).flatten();
         time.filter(|time| *time <= longest).unwrap_or_else(|| {
@@ -303,11 +302,11 @@ impl Problems {
         if !(0.0..=1.0).contains(&shadow) {
             self.0.push(format!("shadow: must be from 0 to 1, not {shadow}"));
         } else if settings.judge.disagreement.is_some() && shadow == 0.0 {
-            self.0.push("signals.disagreement: nothing is compared without a shadow".to_owned());
+            self.0.push("signals.disagreement: needs a shadow above 0".to_owned());
         }
     }
 
-    /// The steps of a ramp, which all have to fit into the time of the trial.
+    /// Reads the steps of a ramp. They must fit into the time of the trial.
     fn steps(&mut self, given: &[wire::Step], maximum_time: Duration) -> Vec<Step> {
         const KEY: &str = "ramp.steps.steps";
         if !(1..=MOST_STEPS).contains(&given.len()) {
@@ -317,7 +316,8 @@ impl Problems {
         let steps = given.iter().enumerate();
         let steps: Vec<_> =
             steps.map(|(at, step)| self.step(&format!("{KEY}[{at}]"), step)).collect();
-        // What is taken from a user again was not drawn anew.
+        // A lower share would move users back to live, and they would then be recorded
+        // without a new draw.
         for (at, pair) in given.windows(2).enumerate() {
             let [before, share] = [pair[0].share, pair[1].share];
             if share < before {

@@ -1,4 +1,4 @@
-//! The part of the traffic that the canary is given.
+//! The share of the traffic that goes to the canary.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "f64", into = "f64")]
 pub struct Share(u32);
 
-/// Neither all nor nothing: one of the arms would have nothing to be compared with.
+/// The share is not between 0 and 1: with all or no traffic an arm has nothing to be
+/// compared with.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("must be from 0.000001 to 0.999999, not {0}")]
 pub struct InvalidShare(f64);
@@ -18,7 +19,7 @@ impl Share {
     /// The share nearest to `probability`.
     ///
     /// # Errors
-    /// When that is not between 0 and 1.
+    /// The probability, rounded to millionths, is not between 0 and 1.
     pub fn new(probability: f64) -> Result<Self, InvalidShare> {
         let millionths = (probability * f64::from(Self::WHOLE)).round();
         if (1.0..f64::from(Self::WHOLE)).contains(&millionths) {
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_leaves_something_to_both_arms() {
+    fn a_share_is_neither_0_nor_1() {
         assert_eq!(Share::new(0.1).map(Share::probability), Ok(0.1));
         for wrong in [0.0, 1.0, -0.1, 1e-9, f64::NAN, f64::INFINITY] {
             assert!(Share::new(wrong).is_err(), "{wrong}");

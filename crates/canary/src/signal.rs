@@ -1,4 +1,4 @@
-//! The signals that are watched, each with its test.
+//! The watched signals, each with its test.
 
 mod disagreement;
 mod latency;
@@ -19,11 +19,11 @@ use rate::Rate;
 use scores::Scores;
 use skew::Skew;
 
-/// What is watched.
+/// A watched signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// Requests that are not answered.
+    /// Requests without an answer.
     ErrorRate,
     /// A quantile of the latency.
     Latency,
@@ -31,20 +31,20 @@ pub enum Signal {
     Scores,
     /// Answers with NaN or an infinity.
     NonFinite,
-    /// Shadowed requests whose first treatments differ.
+    /// Shadowed requests for which the arms rank different treatments first.
     Disagreement,
-    /// Features, against the model's profile.
+    /// Features against the model's profile.
     Skew,
 }
 
 impl Signal {
-    /// Its part of the error budget. Errors have the most: they are rare, so
-    /// that each request says least about them.
+    /// The weight of its part of the error budget. The error rate has the largest: errors
+    /// are rare, so each request carries little information about them.
     fn part(self) -> f64 {
         if self == Self::ErrorRate { 3.0 } else { 1.0 }
     }
 
-    /// Its limits' key in a label.
+    /// The configuration key of its limits.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::ErrorRate => "signals.error_rate",
@@ -56,13 +56,14 @@ impl Signal {
         }
     }
 
-    /// The least margin and the most. All but latencies are compared by shares. The
-    /// bins that latencies are counted in tell no less than 2 % apart.
+    /// The smallest and the largest margin. All signals but latency are differences of
+    /// shares. The bins of the latency sketch are 2 % wide, so a smaller latency margin
+    /// cannot be resolved.
     pub(crate) fn margins(self) -> (f64, f64) {
         if self == Self::Latency { (0.021, 1000.0) } else { (0.000_001, 0.999_999) }
     }
 
-    /// A figure of one arm, in the unit people think in.
+    /// Formats a figure of one arm with its unit.
     pub(crate) fn figure(self, value: f64) -> String {
         match self {
             Self::Latency => format!("{:.2}ms", 1e3 * value),
@@ -73,7 +74,7 @@ impl Signal {
         }
     }
 
-    /// A difference between the arms.
+    /// Formats a difference between the arms.
     pub(crate) fn difference(self, value: f64) -> String {
         match self {
             Self::Scores => format!("{value:.4}"),
@@ -95,20 +96,21 @@ impl fmt::Display for Signal {
     }
 }
 
-/// How much evidence is needed: `ln(1 / a)`, where `a` is the probability of an
-/// error that may be made.
+/// The thresholds of log evidence: `ln(1 / a)`, where `a` is the permitted error
+/// probability.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Needed {
-    /// Of calling harm what is none, for this signal's part of the budget.
+    /// For calling a harmless difference harmful; uses this signal's part of the error
+    /// budget.
     pub(crate) harm: f64,
-    /// Of calling harmless what is not. Every signal may use the whole budget:
-    /// all of them must be proved harmless, and the one that is not is enough
-    /// (intersection-union test, Berger 1982).
+    /// For calling a harmful difference harmless. Every signal may use the whole budget:
+    /// a canary is promoted only if all signals are proved harmless, so one harmful
+    /// signal is enough to prevent it (intersection-union test, Berger 1982).
     pub(crate) harmless: f64,
 }
 
-/// A difference between the arms, in the unit of its signal, with a confidence
-/// sequence's bounds.
+/// A difference between the arms, in the unit of its signal, with the bounds of its
+/// confidence sequence.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Difference {
     pub(crate) live: f64,
@@ -119,18 +121,18 @@ pub(crate) struct Difference {
     pub(crate) detail: Option<String>,
 }
 
-/// What each signal does with the statistics.
+/// The sequential test of a signal.
 pub(crate) trait Test: std::fmt::Debug + Send + Sync {
     /// Whether the difference is proved to be larger than `tolerance`.
     fn exceeds(&self, statistics: &Statistics, tolerance: f64, needed: f64) -> bool;
-    /// Whether it is proved to be smaller than `margin`.
+    /// Whether the difference is proved to be smaller than `margin`.
     fn within(&self, statistics: &Statistics, margin: f64, needed: f64) -> bool;
-    /// The difference with its bounds: the same two questions, asked of every
-    /// number.
+    /// The estimate with its bounds: the values for which `exceeds` and `within` would
+    /// hold.
     fn difference(&self, statistics: &Statistics, needed: Needed) -> Difference;
 }
 
-/// A signal that is watched.
+/// A watched signal with its limits, thresholds and test.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) signal: Signal,
@@ -140,7 +142,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// All signals of a configuration, with the budget split among them.
+    /// All watched signals of a configuration; the error budget is split among them.
     pub(crate) fn of(config: &Config) -> Vec<Self> {
         let error = 1.0 - config.confidence;
         let tests = tests(config, error);
@@ -152,24 +154,24 @@ impl Watched {
         watched.collect()
     }
 
-    /// Whether harm is proved, and harmlessness is not.
+    /// Whether the difference is proved harmful and is not proved harmless.
     pub(crate) fn harmful(&self, statistics: &Statistics) -> bool {
         self.test.exceeds(statistics, self.limits.tolerance, self.needed.harm)
             && !self.harmless(statistics)
     }
 
-    /// Whether harmlessness is proved.
+    /// Whether the difference is proved harmless.
     pub(crate) fn harmless(&self, statistics: &Statistics) -> bool {
         self.test.within(statistics, self.limits.margin, self.needed.harmless)
     }
 
-    /// The numbers, for people.
+    /// The estimate and its bounds, for reports.
     pub(crate) fn difference(&self, statistics: &Statistics) -> Difference {
         self.test.difference(statistics, self.needed)
     }
 }
 
-/// The signals that are watched, with the tests for them.
+/// The watched signals with their tests.
 fn tests(config: &Config, error: f64) -> Vec<(Signal, Limits, Box<dyn Test>)> {
     let mut tests: Vec<(Signal, Limits, Box<dyn Test>)> = Vec::new();
     if let Some(limits) = config.error_rate {

@@ -1,4 +1,4 @@
-//! The judge on traffic that is generated or was logged.
+//! The judge on generated or logged traffic.
 
 mod log;
 mod random;
@@ -14,7 +14,7 @@ pub use report::{Power, Report};
 pub use traffic::{Effect, Generated, Live, Traffic};
 pub use trial::{Ending, Trial};
 
-/// So many seconds, as far as a duration can tell.
+/// A duration, capped at the longest that can be represented.
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }

@@ -1,5 +1,5 @@
-//! What is kept of the requests: counts and sketches, in bounded memory, that
-//! can be added up over replicas.
+//! Statistics of the requests: counts and sketches, in bounded memory, that can be summed
+//! over replicas.
 
 mod arm;
 mod comparison;
@@ -24,24 +24,24 @@ pub(crate) use pace::Pace;
 pub use pairs::Pairs;
 pub use window::Window;
 
-/// Statistics that can be added up: in any order, in any grouping, and with the
-/// same result as when one had seen everything.
+/// Statistics that can be merged in any order and grouping, with the same result as those
+/// of a single recorder of all requests.
 pub trait Merge {
-    /// Adds what `other` has seen.
+    /// Adds the statistics of `other`.
     fn merge(&mut self, other: &Self);
 }
 
-/// Both arms while the canary had one share of the traffic.
+/// Statistics of both arms while the canary had one share of the traffic.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
-    /// The arm of the tag asked for.
+    /// The live version, which the requested tag names.
     pub live: ArmStatistics,
-    /// The arm on trial.
+    /// The canary.
     pub canary: ArmStatistics,
 }
 
 impl Stage {
-    /// An arm that takes part in the comparison.
+    /// The statistics of an arm; `None` for requests outside the comparison.
     fn arm_mut(&mut self, arm: Arm) -> Option<&mut ArmStatistics> {
         match arm {
             Arm::Live => Some(&mut self.live),
@@ -50,7 +50,7 @@ impl Stage {
         }
     }
 
-    /// Counts a request on that scale.
+    /// Records a request on the scale of `reference`.
     pub(crate) fn record(&mut self, reference: &Reference, observation: &Observation) {
         if let Some(arm) = self.arm_mut(observation.arm) {
             arm.record(reference, observation);
@@ -71,28 +71,28 @@ impl Merge for Stage {
     }
 }
 
-/// Everything the judge knows of a canary. What was written goes on where it was,
-/// after a restart or in another replica.
+/// All data that the judge has on a canary. The serialised form lets a restarted process
+/// or another replica continue.
 ///
-/// Replicas that have measured live by themselves have scales of their own. What they
-/// have seen is kept apart by scale, as it is by share, and the evidence of all is
-/// multiplied: each replica's arms are compared with each other only.
+/// Each replica may have measured live itself and so have its own reference. Statistics
+/// are kept apart by reference, as they are by share, and the evidence of all is
+/// multiplied: a replica's canary is compared with the same replica's live only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Saved", into = "Saved")]
 pub struct Statistics {
-    /// In order, each once; at least one.
+    /// Sorted, without duplicates, never empty.
     scales: Vec<Scale>,
     pairs: Pairs,
 }
 
-/// What was measured on one scale.
+/// Statistics on the scale of one reference.
 #[derive(Debug, Clone, PartialEq)]
 struct Scale {
     reference: Arc<Reference>,
     stages: BTreeMap<Share, Stage>,
 }
 
-/// Both arms while the canary had one share, as one scale has measured them.
+/// Statistics of both arms on one scale while the canary had one share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured<'s> {
     pub(crate) reference: &'s Reference,
@@ -100,20 +100,20 @@ pub(crate) struct Measured<'s> {
     pub(crate) stage: &'s Stage,
 }
 
-/// Scores were sorted into other bins than those of their scale.
+/// The number of score bins differs from that of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("scores were not counted on the scale that they were counted with")]
+#[error("the score bins do not match those of the reference")]
 pub struct NotOnScale;
 
 impl Statistics {
-    /// Nothing seen yet.
+    /// Empty statistics.
     pub fn new(reference: Arc<Reference>) -> Self {
         let scale = Scale { reference, stages: BTreeMap::new() };
         Self { scales: vec![scale], pairs: Pairs::default() }
     }
 
-    /// Counts a request that was assigned while the canary had `share`.
-    /// Memory grows with the number of different shares.
+    /// Records a request that was assigned while the canary had `share`. Memory grows
+    /// with the number of different shares.
     pub fn record(&mut self, share: Share, observation: &Observation) {
         let Scale { reference, stages } = &mut self.scales[0];
         if let Some(arm) = arm_of(stages, share, observation.arm) {
@@ -121,30 +121,30 @@ impl Statistics {
         }
     }
 
-    /// Counts the features of a request: for each feature of the profile, the
-    /// category that its value is in ([`Feature::category`](crate::Feature::category)).
+    /// Records the features of a request: for each feature of the profile, the category
+    /// of its value ([`Feature::category`](crate::Feature::category)).
     pub fn record_features(&mut self, share: Share, arm: Arm, categories: &[usize]) {
         if let Some(arm) = arm_of(&mut self.scales[0].stages, share, arm) {
             arm.record_features(categories);
         }
     }
 
-    /// Counts a request that both arms answered.
+    /// Records a request that both arms answered.
     pub fn record_pair(&mut self, pair: &Pair) {
         self.pairs.record(pair);
     }
 
-    /// The scale that is recorded on.
+    /// The reference on whose scale requests are recorded.
     pub fn reference(&self) -> &Reference {
         &self.scales[0].reference
     }
 
-    /// All scales that were measured on.
+    /// The references of all scales.
     pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
         self.scales.iter().map(|scale| &*scale.reference)
     }
 
-    /// The arms, by the scale and by the share that the canary had.
+    /// Both arms' statistics for each scale and share.
     pub fn stages(&self) -> impl Iterator<Item = (Share, &Stage)> + Clone {
         self.measured().map(|it| (it.share, it.stage))
     }
@@ -155,12 +155,12 @@ impl Statistics {
         })
     }
 
-    /// The requests that both arms answered.
+    /// Statistics of the requests that both arms answered.
     pub fn pairs(&self) -> &Pairs {
         &self.pairs
     }
 
-    /// One arm over all shares.
+    /// The statistics of one arm, summed over shares and scales.
     pub fn arm(&self, arm: Arm) -> ArmStatistics {
         let mut whole = ArmStatistics::default();
         for (_, stage) in self.stages() {
@@ -173,26 +173,26 @@ impl Statistics {
         whole
     }
 
-    /// The features of an arm's requests, against the profile of the arm's model.
+    /// Compares the features of an arm's requests with the profile of the arm's model.
     pub fn compare(&self, arm: Arm, profile: Arc<Profile>) -> Comparison {
         Comparison::new(profile, self.arm(arm).features().clone())
     }
 
-    /// How many requests live and the canary were assigned.
+    /// Requests assigned to live and to the canary.
     pub fn requests(&self) -> (u64, u64) {
         self.stages().fold((0, 0), |(live, canary), (_, stage)| {
             (live + stage.live.requests(), canary + stage.canary.requests())
         })
     }
 
-    /// What is known when `factor` times as many requests have come, if from now
-    /// on the canary does exactly what live has done so far.
+    /// The expected statistics after `factor` times as many requests, if from now on the
+    /// canary does exactly what live has done so far.
     pub(crate) fn forecast(&self, factor: f64) -> Self {
         let mut forecast = self.clone();
         for stage in forecast.scales.iter_mut().flat_map(|scale| scale.stages.values_mut()) {
             let live = stage.live.requests().max(1) as f64;
             let to_come = stage.canary.requests() as f64 * (factor - 1.0) / live;
-            stage.canary.foresee(&stage.live.scaled(to_come), factor);
+            stage.canary.extrapolate(&stage.live.scaled(to_come), factor);
             stage.live = stage.live.scaled(factor);
         }
         forecast.pairs = self.pairs.scaled(factor);
@@ -201,8 +201,8 @@ impl Statistics {
 }
 
 impl Merge for Statistics {
-    /// What was seen on the same scale adds up; other scales are added. Memory grows
-    /// with the number of different ones.
+    /// Adds up statistics on equal scales and appends the others. Memory grows with the
+    /// number of different scales.
     fn merge(&mut self, other: &Self) {
         let mut scales: Vec<_> =
             self.scales.drain(..).chain(other.scales.iter().cloned()).collect();
@@ -229,8 +229,8 @@ impl Scale {
         }
     }
 
-    /// Gives it as many score bins as any scale has, so that its edges have the
-    /// places of the others'.
+    /// Refines the reference to the largest number of score bins, so that its edges
+    /// correspond to those of other scales.
     fn refine(&mut self) {
         let Some(refined) = self.reference.refined() else { return };
         for stage in self.stages.values_mut() {
@@ -246,7 +246,8 @@ impl Scale {
     }
 }
 
-/// An arm that takes part in the comparison, while the canary has `share`.
+/// The statistics of an arm while the canary had `share`; `None` for requests outside the
+/// comparison.
 fn arm_of(
     stages: &mut BTreeMap<Share, Stage>,
     share: Share,
@@ -255,15 +256,15 @@ fn arm_of(
     (arm != Arm::Pinned).then(|| stages.entry(share).or_default())?.arm_mut(arm)
 }
 
-/// Keys that are numbers are not for every format.
+/// A list, because some formats do not allow numbers as map keys.
 type SavedStages = Vec<(Share, Stage)>;
 
-/// Statistics as they are written.
+/// The serialised statistics.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     reference: Arc<Reference>,
     stages: SavedStages,
-    /// What other replicas have seen on scales of their own.
+    /// Statistics of other replicas with references of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<(Arc<Reference>, SavedStages)>,
     pairs: Pairs,

@@ -1,4 +1,4 @@
-//! The course of one trial: measure live, split, judge, ramp up, conclude.
+//! The course of one trial: warm-up, split, judgement, ramp, conclusion.
 
 #[cfg(test)]
 mod tests;
@@ -14,11 +14,11 @@ use crate::{
     statistics::{Pace, Stage, Window},
 };
 
-/// One canary against one live version.
+/// The trial of one canary against one live version.
 ///
-/// It is told what requests did and what time it is; it says which share the
-/// canary has, and once what is to become of it. A canary that may be promoted
-/// stays on trial until it is, or until it turns out to do harm.
+/// Input: outcomes of requests, and the time. Output: the canary's share, and the
+/// conclusion. A canary that may be promoted stays on trial until it is promoted or turns
+/// out to be harmful.
 #[derive(Debug)]
 pub struct Trial {
     settings: Arc<Settings>,
@@ -31,9 +31,9 @@ pub struct Trial {
 
 #[derive(Debug)]
 enum Phase {
-    /// Live alone is measured.
+    /// Only live serves, and is measured for the reference.
     WarmUp(Vec<Observation>),
-    /// The traffic is split.
+    /// The traffic is split between the arms.
     Split(Box<Split>),
 }
 
@@ -41,17 +41,18 @@ enum Phase {
 struct Split {
     time: Stopwatch,
     statistics: Statistics,
-    /// What both arms did lately, for people to see. The judge's evidence never
-    /// forgets: a test that began anew would err as often each time.
+    /// Both arms' recent requests, for display only. The judge uses all requests: a test
+    /// that is restarted could err anew each time.
     lately: Window<Stage>,
     pace: Pace,
-    /// Of this step of the ramp, and with how many requests it began.
+    /// Time in the present step of the ramp.
     step_time: Stopwatch,
+    /// Canary requests at the start of that step.
     step_requests: u64,
     verdict: Option<Verdict>,
 }
 
-/// Time that has gone by, in earlier processes too.
+/// Elapsed time, summed over process restarts.
 #[derive(Debug, Clone, Copy)]
 struct Stopwatch {
     before: Duration,
@@ -59,8 +60,8 @@ struct Stopwatch {
 }
 
 impl Split {
-    /// What was seen by an earlier process, if there was one. What happened lately is
-    /// known anew soon enough.
+    /// Resumes from the statistics of an earlier process. The recent window is not saved:
+    /// it fills again within minutes.
     fn begin(seen: SplitProgress, now: Moment) -> Self {
         Self {
             time: Stopwatch::start(seen.spent, now),
@@ -94,33 +95,33 @@ impl Stopwatch {
     }
 }
 
-/// What is to become of a canary.
+/// The outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conclusion {
-    /// It may be live.
+    /// The canary may become live.
     Promote(Cause),
-    /// It must go.
+    /// The canary must be removed.
     Rollback(Cause),
 }
 
-/// Why.
+/// The reason of a conclusion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It is proved.
+    /// The sequential tests have decided.
     Proved,
-    /// It will not be decided in time.
+    /// The trial cannot be decided in time.
     Starved,
 }
 
-/// What a later process needs to go on.
+/// The saved state from which a later process resumes the trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
-    /// How long it has been on trial.
+    /// Time on trial.
     spent: Duration,
-    /// How far the ramp has come.
+    /// The present step of the ramp.
     step: usize,
-    /// What was seen since the split.
+    /// The state of the split, if it has begun.
     split: Option<SplitProgress>,
 }
 
@@ -134,14 +135,14 @@ struct SplitProgress {
 }
 
 impl Progress {
-    /// How long it has been on trial.
+    /// Time on trial.
     pub fn spent(&self) -> Duration {
         self.spent
     }
 }
 
 impl Trial {
-    /// A trial that begins, or goes on where an earlier process has left it.
+    /// Begins a trial, or resumes one that an earlier process has saved.
     pub fn new(settings: Arc<Settings>, progress: Progress, now: Moment) -> Self {
         let phase = match progress.split {
             None => Phase::WarmUp(Vec::new()),
@@ -157,7 +158,8 @@ impl Trial {
         }
     }
 
-    /// Counts a request that is over `now`. One without a share was not split.
+    /// Records a request that ended at `now`. `share` is `None` for a request that was
+    /// not split.
     pub fn observe(&mut self, share: Option<Share>, observation: &Observation, now: Moment) {
         match (&mut self.phase, share) {
             (Phase::WarmUp(sample), _)
@@ -170,14 +172,14 @@ impl Trial {
         }
     }
 
-    /// Counts a request that both arms answered.
+    /// Records a request that both arms answered.
     pub fn observe_pair(&mut self, pair: &Pair) {
         if let Phase::Split(split) = &mut self.phase {
             split.statistics.record_pair(pair);
         }
     }
 
-    /// Counts the features of a request, by their categories in the arm's profile.
+    /// Records the features of a request by their categories in the arm's profile.
     pub fn observe_features(&mut self, share: Share, arm: Arm, categories: &[usize]) {
         if let Phase::Split(split) = &mut self.phase {
             split.statistics.record_features(share, arm, categories);
@@ -195,7 +197,7 @@ impl Trial {
 
     /// Splits the traffic once enough is known of live.
     pub fn advance(&mut self, now: Moment) {
-        if self.is_measured(now) {
+        if self.is_warmed_up(now) {
             self.split(now);
         }
     }
@@ -245,8 +247,8 @@ impl Trial {
         }
     }
 
-    /// Whether enough is known of live.
-    fn is_measured(&self, now: Moment) -> bool {
+    /// Whether the warm-up is complete.
+    fn is_warmed_up(&self, now: Moment) -> bool {
         let Phase::WarmUp(sample) = &self.phase else { return false };
         let WarmUp { requests, time } = self.settings.warm_up;
         sample.len() as u64 >= requests
@@ -270,8 +272,8 @@ impl Trial {
     fn keep(&mut self, mut verdict: Verdict, now: Moment) -> Decision {
         let grows = self.step > 0 || self.has_further_step();
         let Phase::Split(split) = &mut self.phase else { return Decision::Continue };
-        // The judge takes the traffic to stay as it was, and a larger share brings more:
-        // then nothing is known before the time is over.
+        // The judge assumes that the canary's share stays constant. With a growing share
+        // its forecast is too low, so the trial starves only at the maximum time.
         if grows
             && verdict.decision == Decision::Starved
             && split.time.elapsed(now) < self.settings.judge.maximum_time
@@ -312,19 +314,19 @@ impl Trial {
         }
     }
 
-    /// Whether it has passed all the steps that it has to. Evidence enough to
-    /// promote it is evidence enough.
+    /// Whether no step of the ramp delays the promotion. A ramp by evidence never does,
+    /// because the evidence that promotes is stronger than that of its steps.
     fn is_fully_ramped(&self, now: Moment) -> bool {
         matches!(self.settings.ramp, Ramp::Evidence { .. })
             || !self.has_further_step() && self.is_step_over(now)
     }
 
-    /// How far the ramp has come.
+    /// The present step of the ramp.
     pub fn step(&self) -> usize {
         self.step
     }
 
-    /// The canary's share of the traffic; `None`: it has none.
+    /// The canary's share of the traffic; `None` before the split.
     pub fn share(&self) -> Option<Share> {
         let Phase::Split(_) = &self.phase else { return None };
         match &self.settings.ramp {
@@ -336,12 +338,12 @@ impl Trial {
         }
     }
 
-    /// How it is tried.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What the judge said last; `None` before the split.
+    /// The last verdict; `None` before the split.
     pub fn verdict(&self) -> Option<&Verdict> {
         match &self.phase {
             Phase::WarmUp(_) => None,
@@ -349,7 +351,7 @@ impl Trial {
         }
     }
 
-    /// What was seen since the split; `None` before it.
+    /// The statistics since the split; `None` before it.
     pub fn statistics(&self) -> Option<&Statistics> {
         match &self.phase {
             Phase::WarmUp(_) => None,
@@ -357,8 +359,8 @@ impl Trial {
         }
     }
 
-    /// What both arms did in about the last five minutes, since this process began at
-    /// most; `None` before the split.
+    /// Both arms' statistics of about the last five minutes, at most since this process
+    /// started; `None` before the split.
     pub fn lately(&self, now: Moment) -> Option<Stage> {
         match &self.phase {
             Phase::WarmUp(_) => None,
@@ -366,17 +368,17 @@ impl Trial {
         }
     }
 
-    /// Whether it may be promoted.
+    /// Whether the canary may be promoted.
     pub fn is_promising(&self) -> bool {
         self.promising
     }
 
-    /// How long it has been on trial.
+    /// Time on trial.
     pub fn spent(&self, now: Moment) -> Duration {
         self.time.elapsed(now)
     }
 
-    /// What a later process needs to go on.
+    /// The state from which a later process resumes.
     pub fn progress(&self, now: Moment) -> Progress {
         let split = match &self.phase {
             Phase::WarmUp(_) => None,
@@ -391,7 +393,7 @@ impl Trial {
     }
 }
 
-/// A share doubled so many times; a double that leaves live nothing is left out.
+/// The share doubled `times` times, as long as it stays below 1.
 fn doubled(share: Share, times: usize) -> Share {
     let double = |share: Share| Share::new(share.probability() * 2.0).unwrap_or(share);
     (0..times.min(32)).fold(share, |share, _| double(share))

@@ -1,4 +1,4 @@
-//! What the judge says, and why.
+//! The judge's verdict with its reasons.
 
 use std::{fmt, time::Duration};
 
@@ -6,85 +6,86 @@ use serde::Serialize;
 
 use crate::signal::Signal;
 
-/// What is to be done with the canary.
+/// The judge's decision on a canary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Not known yet.
+    /// Undecided so far.
     Continue,
-    /// It is no worse than the margins allow: it may be live.
+    /// Every signal is within its margin: the canary may become live.
     Promote,
-    /// It does harm.
+    /// The canary is harmful.
     Rollback,
-    /// There is too little traffic to decide in the time there is.
+    /// The traffic is too low for a decision by the maximum time.
     Starved,
 }
 
-/// A decision with the figures it comes from.
+/// A decision with the figures that it rests on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What is to be done.
+    /// The decision.
     pub decision: Decision,
-    /// How long the canary was on trial.
+    /// Time on trial.
     #[serde(rename = "elapsed_seconds", serialize_with = "seconds")]
     pub elapsed: Duration,
-    /// Requests that live was assigned.
+    /// Requests assigned to live.
     pub live: u64,
-    /// Requests that the canary was assigned.
+    /// Requests assigned to the canary.
     pub canary: u64,
-    /// What each signal shows.
+    /// The finding of each signal.
     pub findings: Vec<Finding>,
-    /// Whether the arms are as large as they should be.
+    /// Expected and observed sizes of the arms.
     pub sample_ratio: SampleRatio,
 }
 
-/// What a signal shows.
+/// The finding of one signal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// Which signal.
+    /// The signal.
     pub signal: Signal,
-    /// What is proved.
+    /// The proved state.
     pub state: State,
-    /// Live's figure: a rate, a latency in seconds, the median of the scores,
-    /// the share in the profile.
+    /// Live's figure: a rate, a latency in seconds, the median of the scores, or the
+    /// share in the profile.
     pub live: f64,
-    /// The canary's.
+    /// The canary's figure, in the same unit.
     pub canary: f64,
-    /// The difference as the signal defines it.
+    /// The estimated difference, as the signal defines it.
     pub difference: f64,
-    /// The difference is no less than this,
+    /// The lower bound of the difference.
     pub lower: f64,
-    /// and no more than this; infinite, and null in JSON, if nothing is known.
+    /// The upper bound of the difference; infinite, and null in JSON, if nothing is
+    /// known.
     pub upper: f64,
-    /// The difference above which there is harm.
+    /// The difference above which the canary is harmful.
     pub tolerance: f64,
-    /// The difference below which there is none.
+    /// The difference below which it is harmless.
     pub margin: f64,
-    /// Where it is, for signals that look at several places.
+    /// The place of the difference, for signals that test several places.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// The canary's share of the requests.
+/// The canary's share of the requests, for the test of a sample-ratio mismatch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SampleRatio {
-    /// What was drawn by.
+    /// The drawn share.
     pub expected: f64,
-    /// What came of it.
+    /// The observed share.
     pub seen: f64,
-    /// Whether that can be chance.
+    /// Whether chance can explain the deviation.
     pub fits: bool,
 }
 
-/// What is proved of a signal.
+/// The proved state of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nothing yet.
+    /// Undecided.
     Open,
-    /// Within its margin.
+    /// The difference is within its margin.
     Harmless,
-    /// Beyond its tolerance.
+    /// The difference exceeds its tolerance.
     Harmful,
 }
 
@@ -109,17 +110,17 @@ impl fmt::Display for State {
     }
 }
 
-/// The decision with its reason, in a line.
+/// The decision with its reason, on one line.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.decision)?;
-        let telling = match self.decision {
+        let decisive = match self.decision {
             Decision::Promote => return f.write_str(": every signal is within its margin"),
             Decision::Rollback => State::Harmful,
             Decision::Continue | Decision::Starved => State::Open,
         };
         let mut separator = ": ";
-        for finding in self.findings.iter().filter(|finding| finding.state == telling) {
+        for finding in self.findings.iter().filter(|finding| finding.state == decisive) {
             write!(f, "{separator}{finding}")?;
             separator = "; ";
         }
@@ -127,7 +128,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a signal shows, in the units people think in.
+/// The finding with its figures in their usual units.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let signal = self.signal;

@@ -1,4 +1,4 @@
-//! Statistics of replicas add up to those of one that saw everything.
+//! Merged statistics of replicas equal those of a single recorder.
 
 use std::{sync::Arc, time::Duration};
 
@@ -100,7 +100,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn what_was_written_goes_on_where_it_was(
+        fn restored_statistics_continue(
         [before, after] in [(); 2].map(|()| prop::collection::vec(seen(), 0..60)),
     ) {
         let written = serde_json::to_string(&statistics(&before)).unwrap();
@@ -125,8 +125,8 @@ fn statistics_on_another_scale_than_their_own_are_refused() {
     assert!(serde_json::from_value::<Statistics>(written).is_err());
 }
 
-/// Scales of replicas: as usual, of other scores and latencies, of few different scores,
-/// and of none.
+/// References of replicas: a usual one, one with other scores and latencies, one with few
+/// different scores, and one without scores.
 fn scales() -> [Arc<Reference>; 4] {
     let scale = |slow: u64, score: &dyn Fn(u64) -> Outcome| {
         let sample = (0..500).map(|number| Observation {
@@ -164,14 +164,15 @@ proptest! {
     }
 }
 
-/// A replica that has measured live by itself.
+/// A replica with a reference of its own.
 struct Replica {
     traffic: Traffic,
     statistics: Statistics,
 }
 
 impl Replica {
-    /// One whose live takes `latency`, and which has measured `sample` requests of it.
+    /// A replica whose live has a median latency of `latency` and whose reference is made
+    /// of `sample` requests.
     fn new(latency: Duration, effect: Effect, sample: usize, seed: u64) -> Self {
         let live = Live::Generated(Generated { latency, ..Generated::default() });
         let share = Share::new(0.1).expect("a share");
@@ -187,8 +188,8 @@ impl Replica {
     }
 }
 
-/// What is decided of a canary by what all replicas have seen, and after how many requests
-/// on it. They are looked at together after every thousand.
+/// The decision on the merged statistics of all replicas, and the canary requests until
+/// it. The judge looks after every thousand requests.
 fn decided(replicas: &mut [Replica]) -> (Decision, u64) {
     let decider = Decider::new(Config::default());
     for _ in 0..400 {
@@ -201,7 +202,7 @@ fn decided(replicas: &mut [Replica]) -> (Decision, u64) {
             return (decision, all.requests().1);
         }
     }
-    panic!("it is never decided");
+    panic!("the trial is not decided");
 }
 
 #[test]
@@ -233,7 +234,7 @@ fn replicas_with_scales_of_their_own_decide_together_as_one_would() {
         let different = median(&|seed| {
             vec![
                 Replica::new(20 * MS, effect, 1000, seed),
-                // On a slower machine, of which it knows less.
+                // A replica on a slower machine, with a smaller reference.
                 Replica::new(50 * MS, effect, 100, seed + 1),
             ]
         });

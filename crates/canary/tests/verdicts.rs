@@ -1,4 +1,4 @@
-//! What the judge makes of canaries, on simulated traffic.
+//! Verdicts on simulated traffic.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ fn finding(verdict: &Verdict, signal: Signal) -> &Finding {
     verdict.findings.iter().find(|finding| finding.signal == signal).expect("it is watched")
 }
 
-/// The signals that show harm.
+/// The signals with proved harm.
 fn harmful(effect: Effect, requests: usize) -> Vec<Signal> {
     let verdict = verdict(effect, requests);
     let harmful = verdict.findings.iter().filter(|finding| finding.state == State::Harmful);
@@ -81,8 +81,8 @@ fn promotion_waits_for_the_minimum_time_and_requests() {
 }
 
 #[test]
-fn what_is_proved_to_be_within_its_margin_is_no_harm() {
-    // Twice as many errors, which hardly matters.
+fn a_difference_within_its_margin_is_no_harm() {
+    // Twice as many errors as live, still within the margin.
     let limits = Limits { tolerance: 0.0, margin: 0.05 };
     let config = Config { error_rate: Some(limits), ..Config::default() };
     let effect = Effect { errors: 0.01, ..Effect::NONE };
@@ -94,7 +94,7 @@ fn what_is_proved_to_be_within_its_margin_is_no_harm() {
 }
 
 #[test]
-fn a_tolerance_forgives_as_much() {
+fn a_difference_within_the_tolerance_is_no_harm() {
     let effect = Effect { shift: 0.25, ..Effect::NONE };
     let statistics = observed(traffic(effect, 1), 50_000);
     for (tolerance, expected) in [(0.02, Decision::Rollback), (0.2, Decision::Continue)] {
@@ -109,7 +109,7 @@ fn a_canary_that_cannot_be_decided_in_time_starves() {
     let statistics = observed(traffic(Effect::NONE, 1), 1000);
     let decider = Decider::new(Config::default());
     assert_eq!(decider.decide(&statistics, HOUR), Decision::Continue);
-    // At 1,000 requests in three hours there will be 8,000 in the end.
+    // The forecast for 24 hours is 8,000 requests.
     assert_eq!(decider.decide(&statistics, 3 * HOUR), Decision::Starved);
     assert_eq!(decider.decide(&statistics, 24 * HOUR), Decision::Starved);
     let busy = observed(traffic(Effect::NONE, 1), 20_000);
@@ -132,7 +132,7 @@ fn before_the_first_request_any_difference_is_possible() {
 }
 
 #[test]
-fn replicas_together_see_what_none_of_them_sees() {
+fn merged_replicas_prove_what_no_single_one_can() {
     let effect = Effect { errors: 0.02, ..Effect::NONE };
     let reference = Arc::new(Reference::new(&traffic(effect, 0).before(1000), 0.95));
     let mut all = Statistics::new(reference.clone());
@@ -165,7 +165,7 @@ fn an_outage_of_both_arms_is_not_the_canarys() {
 
 #[test]
 fn a_ramp_during_an_outage_is_not_the_canarys() {
-    // At the larger share everything fails more often: pooled, the canary would
+    // Requests of both shares fail more often at the larger one: pooled, the canary would
     // have 9 % and live 7 %.
     let mut statistics = observed(traffic(Effect::NONE, 5), 20_000);
     let live = Live::Generated(Generated { error_rate: 0.1, ..Generated::default() });
@@ -180,8 +180,7 @@ fn a_ramp_during_an_outage_is_not_the_canarys() {
     assert_ne!(finding(&verdict, Signal::ErrorRate).state, State::Harmful);
 }
 
-/// Statistics with so many non-finite answers of so many requests in live and in
-/// the canary.
+/// Statistics of `(non-finite answers, requests)` in live and in the canary.
 fn with_non_finite(live: (u64, u64), canary: (u64, u64)) -> Statistics {
     let mut statistics = Statistics::new(Arc::new(Reference::new(&[], 0.95)));
     for (arm, (non_finite, requests)) in [(Arm::Live, live), (Arm::Canary, canary)] {
@@ -201,7 +200,7 @@ fn two_answers_that_are_not_finite_are_enough_unless_live_has_them_too() {
     assert!(decider.harmful(&with_non_finite((0, 2700), (2, 300))));
     assert!(!decider.harmful(&with_non_finite((2, 2700), (2, 300))));
     assert!(!decider.harmful(&with_non_finite((90, 27_000), (10, 3000))));
-    // Without knowledge of live it takes three.
+    // Without a known rate of live it takes three.
     let mut config = Config::default();
     config.non_finite.as_mut().unwrap().expected = None;
     let decider = Decider::new(config);
@@ -209,13 +208,13 @@ fn two_answers_that_are_not_finite_are_enough_unless_live_has_them_too() {
     assert!(decider.harmful(&with_non_finite((0, 2700), (4, 300))));
 }
 
-/// A configuration that watches nothing but what is set later.
+/// A configuration without signals; tests add those that they watch.
 fn nothing() -> Config {
     Config { error_rate: None, latency: None, scores: None, non_finite: None, ..Config::default() }
 }
 
 #[test]
-fn disagreement_of_shadowed_requests_is_held_against_its_limits() {
+fn disagreement_of_shadowed_requests_is_compared_with_its_limits() {
     let limits = Limits { tolerance: 0.05, margin: 0.05 };
     let decider =
         Decider::new(Config { disagreement: Some(limits), minimum_requests: 0, ..nothing() });
@@ -255,7 +254,7 @@ fn skew_names_the_feature() {
 }
 
 #[test]
-fn a_category_that_the_profile_has_not_is_no_skew_before_it_comes() {
+fn a_category_absent_from_the_profile_is_skew_once_it_is_seen() {
     let profile = br#"{"schema": "outrigger.dev/profile/v1", "features": [
         {"name": "channel", "words": ["phone", "web"], "shares": [0.5, 0.5]}]}"#;
     let profile = Arc::new(Profile::parse(profile).unwrap());
@@ -269,10 +268,10 @@ fn a_category_that_the_profile_has_not_is_no_skew_before_it_comes() {
     }
     let missing = &[0];
     statistics.record_features(share(0.1), Arm::Canary, missing);
-    assert!(decider.harmful(&statistics), "never is never");
+    assert!(decider.harmful(&statistics), "one value refutes a share of 0");
 }
 
-/// Statistics of a live that scores as `live` says, and of a canary as `canary` does.
+/// Statistics of arms whose scores are given by `live` and `canary`.
 fn with_scores(live: fn(u32) -> f64, canary: fn(u32) -> f64, requests: u32) -> Statistics {
     let scored = |arm, score| Observation {
         arm,
@@ -304,14 +303,14 @@ fn scores_that_pile_up_may_not_move_either_way() {
     assert_eq!(verdict(constant), Decision::Promote);
     assert_eq!(verdict(|_| 0.4), Decision::Rollback);
     assert_eq!(verdict(|_| 0.6), Decision::Rollback);
-    // Half of them were cut off at 0.
+    // Half of live's scores are cut off at 0.
     let half = |number: u32| f64::from(number * 7919 % 1000).max(500.0) / 500.0 - 1.0;
     let below = |number: u32| f64::from(number * 7919 % 1000) / 500.0 - 1.0;
     assert_eq!(only_scores().decide(&with_scores(half, below, 20_000), HOUR), Decision::Rollback);
 }
 
 #[test]
-fn of_scores_that_never_were_nothing_is_proved() {
+fn without_scores_nothing_is_proved_about_them() {
     let statistics = with_non_finite((0, 90_000), (0, 10_000));
     assert_eq!(only_scores().decide(&statistics, HOUR), Decision::Continue);
     let verdict = only_scores().verdict(&statistics, HOUR);
@@ -331,7 +330,7 @@ fn harm_that_begins_late_is_seen() {
 }
 
 #[test]
-fn arms_of_the_wrong_size_are_told() {
+fn a_sample_ratio_mismatch_is_reported() {
     let fits = |canary| {
         let statistics = with_non_finite((0, 9000), (0, canary));
         Decider::new(Config::default()).verdict(&statistics, HOUR).sample_ratio.fits
@@ -346,8 +345,8 @@ fn a_verdict_says_why() {
     assert!(!text.contains("error rate"), "{text}");
 }
 
-/// Statistics of so many requests of a live whose latency has that sigma, and had that
-/// median before the trial.
+/// Statistics of requests whose log latency has a standard deviation of `sigma`; live's
+/// median latency before the trial was `before`.
 fn timed(sigma: f64, before: Duration, effect: Effect, requests: u32) -> Statistics {
     let live = Generated { sigma, ..Generated::default() };
     let earlier = Live::Generated(Generated { latency: before, ..live });
@@ -366,7 +365,7 @@ fn latency_of(statistics: &Statistics) -> Finding {
 const USUAL: Duration = Duration::from_millis(20);
 
 #[test]
-fn a_live_that_hardly_varies_can_be_kept_up_with() {
+fn an_equal_canary_is_harmless_where_live_hardly_varies() {
     let slower = |latency| Effect { latency, ..Effect::NONE };
     for sigma in [0.0, 0.001, 0.01, 0.05] {
         let found = |effect| latency_of(&timed(sigma, USUAL, effect, 20_000));
@@ -384,7 +383,7 @@ fn a_live_that_hardly_varies_can_be_kept_up_with() {
 }
 
 #[test]
-fn a_live_that_hardly_varies_is_not_kept_up_with_by_a_long_tail() {
+fn a_long_tail_is_harmful_where_live_hardly_varies() {
     let at = |arm, millis| Observation {
         arm,
         latency: Duration::from_millis(millis),
@@ -400,13 +399,13 @@ fn a_live_that_hardly_varies_is_not_kept_up_with_by_a_long_tail() {
         }
         statistics
     };
-    // Where the 95th percentile is the same, the rest is no matter.
+    // Latencies beyond the 95th percentile do not count.
     assert_eq!(latency_of(&statistics(100)).state, State::Harmless);
     assert_eq!(latency_of(&statistics(12)).state, State::Harmful);
 }
 
 #[test]
-fn a_live_that_became_faster_can_be_kept_up_with() {
+fn an_equal_canary_is_harmless_where_live_became_faster() {
     let before = Duration::from_millis(100);
     let found = |effect| latency_of(&timed(0.5, before, effect, 300_000));
     let alike = found(Effect::NONE);
@@ -416,8 +415,9 @@ fn a_live_that_became_faster_can_be_kept_up_with() {
     assert_ne!(slower.state, State::Harmless, "{slower}");
 }
 
-/// Statistics of requests of which every third is the canary's, by the milliseconds
-/// that an arm takes for its `n`-th, and that live took for all before the trial.
+/// Statistics of requests of which every third is the canary's. `live` and `canary` give
+/// an arm's latency in milliseconds by request number; live took `before` ms before the
+/// trial.
 fn taken(before: u64, live: fn(u64) -> u64, canary: fn(u64) -> u64, requests: u64) -> Statistics {
     let at = |arm, millis| Observation {
         arm,
@@ -437,7 +437,7 @@ fn taken(before: u64, live: fn(u64) -> u64, canary: fn(u64) -> u64, requests: u6
 
 #[test]
 fn a_canary_that_slows_live_down_as_well_is_rolled_back() {
-    // Both share processors: six of seven of live's wait for the canary's.
+    // The arms share processors: six of seven of live's requests wait for the canary's.
     let live = |number| if number % 7 == 0 { 3 } else { 40 + number * 7 % 100 };
     let canary = |number| 70 + number * 11 % 100;
     let wide = Limits { tolerance: 0.5, margin: 1.0 };
@@ -445,14 +445,15 @@ fn a_canary_that_slows_live_down_as_well_is_rolled_back() {
     let decider = Decider::new(Config { latency: Some(limits), ..nothing() });
     let statistics = taken(5, live, canary, 300);
     assert_eq!(decider.decide(&statistics, HOUR), Decision::Rollback);
-    // Of which live suffers as much is not told from an outage; it is not promoted.
+    // If live suffers as much, the canary looks like an outage: it is neither rolled back
+    // nor promoted.
     let statistics = taken(5, canary, canary, 30_000);
     assert_eq!(decider.decide(&statistics, HOUR), Decision::Continue);
 }
 
 #[test]
-fn a_live_that_became_faster_is_not_kept_up_with_by_what_it_was() {
-    // Some of live's are still as slow as most were.
+fn lives_former_latency_is_harmful_where_live_became_faster() {
+    // A few of live's requests are still as slow as most were before.
     let live = |number| if number % 50 == 0 { 100 } else { 2 };
     let statistics = taken(80, live, |_| 70, 30_000);
     let found = latency_of(&statistics);
@@ -460,8 +461,9 @@ fn a_live_that_became_faster_is_not_kept_up_with_by_what_it_was() {
 }
 
 #[test]
-fn a_live_that_became_slower_does_not_hide_a_long_tail() {
-    // A fifth of live is slower than most were; the canary's tail is far longer.
+fn a_slower_live_does_not_hide_a_long_tail() {
+    // A fifth of live's requests is slower than most were before; the canary's tail is
+    // far longer.
     let live = |number| if number % 5 == 0 { 60 } else { 40 };
     let canary = |number| if number % 14 == 0 { 500 } else { 30 };
     let statistics = taken(45, live, canary, 30_000);
@@ -471,13 +473,13 @@ fn a_live_that_became_slower_does_not_hide_a_long_tail() {
     assert_eq!(found.state, State::Harmless, "{found}");
 }
 
-/// How many of 300 canaries have, at any look, a bound on the wrong side of
-/// what is true.
+/// The number of 300 canaries whose confidence sequence misses the true difference at
+/// any look.
 fn missed(config: &Config, effect: Effect, truth: f64) -> usize {
     missed_since(Generated::default(), config, effect, truth)
 }
 
-/// The same where live was different before the trial.
+/// The same with a live that was different before the trial.
 fn missed_since(before: Generated, config: &Config, effect: Effect, truth: f64) -> usize {
     let decider = Decider::new(config.clone());
     let wrong = |seed: &u64| {
@@ -487,8 +489,8 @@ fn missed_since(before: Generated, config: &Config, effect: Effect, truth: f64) 
         let mut statistics = Statistics::new(Arc::new(Reference::new(&sample, config.quantile())));
         (1..=3000_u64).any(|request| {
             statistics.record(traffic.share, &traffic.request());
-            // Looks come ever more rarely, which makes them no less many for the
-            // bounds, and the test fast.
+            // Sparse looks keep the test fast; the bounds hold for looks after every
+            // request.
             request.is_power_of_two() && request >= 64 || request % 500 == 0
         } && {
             let verdict = decider.verdict(&statistics, HOUR);
@@ -500,15 +502,15 @@ fn missed_since(before: Generated, config: &Config, effect: Effect, truth: f64) 
 }
 
 #[test]
-fn bounds_cover_what_is_true_at_every_look() {
-    // Each bound may miss in 10 % of the canaries, and the binomial's standard
-    // deviation of both together is 7.
+fn confidence_sequences_cover_the_truth_at_every_look() {
+    // Each bound may miss in 10 % of the canaries, and the binomial standard deviation of
+    // both together is 7.
     let most = 60 + 3 * 7;
     let limits = Limits { tolerance: 0.0, margin: 0.05 };
     let errors = Config { confidence: 0.9, error_rate: Some(limits), ..nothing() };
     let effect = Effect { errors: 0.03 / 0.99, ..Effect::NONE };
     assert!(missed(&errors, effect, 0.03) <= most);
-    // It can fail: at what is not true.
+    // Shows that the test can fail: the sequence misses a wrong value.
     assert!(missed(&errors, effect, -0.05) > most);
 
     let latency = LatencyLimits { quantile: 0.9, limits };
@@ -516,11 +518,11 @@ fn bounds_cover_what_is_true_at_every_look() {
     let effect = Effect { latency: 1.3, ..Effect::NONE };
     assert!(missed(&latency, effect, 0.3) <= most);
     assert!(missed(&latency, effect, 0.0) > most);
-    // By the quantiles alone.
+    // The quantile test alone.
     let slower = Generated { latency: Duration::from_secs(1), ..Generated::default() };
     assert!(missed_since(slower, &latency, effect, 0.3) <= most);
     assert!(missed_since(slower, &latency, Effect::NONE, 0.6) > most);
-    // Where live has become slower.
+    // The case that live has become slower.
     let faster = Generated { latency: Duration::from_millis(16), ..Generated::default() };
     assert!(missed_since(faster, &latency, effect, 0.3) <= most);
 

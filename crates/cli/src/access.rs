@@ -1,4 +1,4 @@
-//! How commands reach a server: the same options for all of them.
+//! Options for access to a server, shared by all commands.
 
 use std::path::PathBuf;
 
@@ -9,17 +9,18 @@ use outrigger_tools::Access;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "TLS and credentials")]
 pub(crate) struct Options {
-    /// PEM file of the authorities that vouch for the server [default: the system's]
+    /// PEM file of the certificate authorities that the server's certificate must come
+    /// from [default: the system's]
     #[arg(long, value_name = "FILE", env = "OUTRIGGER_CA_FILE")]
     ca: Option<PathBuf>,
-    /// PEM file of a certificate to show
+    /// PEM file of a client certificate
     #[arg(long, value_name = "FILE", env = "OUTRIGGER_CERT_FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// PEM file of its key
+    /// PEM file of the client certificate's key
     #[arg(long, value_name = "FILE", env = "OUTRIGGER_KEY_FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// The name in the server's certificate, where it is reached by another, as
-    /// through a forwarded port
+    /// Name in the server's certificate, if it differs from the address, for example with
+    /// a forwarded port
     #[arg(long, value_name = "NAME", env = "OUTRIGGER_SERVER_NAME")]
     server_name: Option<String>,
     /// File with a bearer token
@@ -34,13 +35,13 @@ impl From<Options> for Access {
     }
 }
 
-/// The same options, for a command that also calls servers which the environment is
-/// not about, and which must not be shown its token.
+/// The same options for a command that can also call a server for which the environment's
+/// settings are not meant; that server must not receive the environment's token.
 #[derive(Debug)]
 pub(crate) struct Scoped {
-    /// From the command line and the environment.
+    /// Values from the command line and the environment.
     pub(crate) all: Options,
-    /// From the command line alone.
+    /// Values from the command line only.
     pub(crate) explicit: Options,
 }
 

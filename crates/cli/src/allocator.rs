@@ -1,5 +1,4 @@
-//! The allocator of the process: mimalloc, with the blocks that requests come in kept by
-//! the threads that read them.
+//! The process's allocator: mimalloc, with a cache of request-sized blocks per thread.
 
 use std::{
     alloc::{GlobalAlloc, Layout},
@@ -10,66 +9,68 @@ use std::{
 use libmimalloc_sys::{mi_option_set, mi_option_t};
 use mimalloc::MiMalloc;
 
-/// A request is up to a megabyte, and the system's allocator gives such buffers
-/// back to the kernel each time. Without huge pages (`no_thp`): with them, each
-/// thread's few kilobytes would hold megabytes.
+/// Requests have up to a megabyte, and the system's allocator returns such buffers to the
+/// kernel each time. mimalloc is built without huge pages (`no_thp`): with them, each
+/// thread's few kilobytes would occupy megabytes.
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// `mi_option_purge_delay` of mimalloc.h: for how many milliseconds memory that was freed
-/// stays with the process. The binding does not name it.
-const PURGE_DELAY: mi_option_t = 15;
-/// mimalloc's own is a second. After a second of more requests than usual, their memory was
-/// given back, and when the next ones came each page of it cost a fault, two microseconds:
-/// more than the reading of a request, in just the moment in which there are too many.
-const STAYS: std::ffi::c_long = 10_000;
+/// `mi_option_purge_delay` of mimalloc.h: how many milliseconds freed memory stays with
+/// the process. The binding has no name for it.
+const PURGE_DELAY_OPTION: mi_option_t = 15;
+/// The purge delay that is set. mimalloc's default is a second: after a second of more
+/// requests than usual, their memory was returned to the kernel, and at the next such
+/// second each page of it cost a fault of two microseconds. That is more than reading a
+/// request costs, at the time of the highest load.
+const PURGE_DELAY_MS: std::ffi::c_long = 10_000;
 
-/// Blocks of these sizes are kept by the thread that frees them. mimalloc has those of more than
-/// 512 KiB in an arena that all threads share, so that they wander from thread to thread; a
-/// request is then read, for a minute at a time, at a seventh of the speed.
-const LEAST: usize = 256 << 10;
-const MOST: usize = 2 << 20;
-/// So many for a thread, as long as it lives: a few requests are read before the first of them is
-/// packed.
-const PLACES: usize = 4;
-/// The alignment of what is kept. What has to have a larger one is not taken from there.
+/// Sizes of the blocks that a thread caches when it frees them. mimalloc allocates blocks
+/// of more than 512 KiB in an arena that all threads share, so they move from thread to
+/// thread, and requests were then read at a seventh of the speed, for a minute at a time.
+const MIN_SIZE: usize = 256 << 10;
+const MAX_SIZE: usize = 2 << 20;
+/// Blocks that a thread caches as long as it lives. A thread reads a few requests before
+/// it packs the first of them.
+const BLOCKS_PER_THREAD: usize = 4;
+/// The alignment of cached blocks. Layouts with a larger alignment do not use the cache.
 const ALIGN: usize = 16;
 
-/// Keeps memory that was freed for up to ten seconds, for what comes next; or as long as
-/// mimalloc's own variable in the environment says.
-pub(crate) fn keep_what_is_freed() {
+/// Makes mimalloc keep freed memory for ten seconds before it returns it to the kernel,
+/// unless its own environment variable sets another delay.
+pub(crate) fn set_purge_delay() {
     if std::env::var_os("MIMALLOC_PURGE_DELAY").is_some() {
         return;
     }
     // SAFETY: the option exists, and may be set at any time.
-    unsafe { mi_option_set(PURGE_DELAY, STAYS) };
+    unsafe { mi_option_set(PURGE_DELAY_OPTION, PURGE_DELAY_MS) };
 }
 
 struct Allocator;
 
-/// What is allocated for `layout`, if such blocks are kept: a power of two, so that a
-/// block of one request is one for another.
+/// The layout of a cached block for `layout`; `None` if such blocks are not cached. The
+/// size is rounded up to a power of two, so that requests of similar sizes can use each
+/// other's blocks.
 #[inline]
 fn rounded(layout: Layout) -> Option<Layout> {
-    if !(LEAST..=MOST).contains(&layout.size()) || layout.align() > ALIGN {
+    if !(MIN_SIZE..=MAX_SIZE).contains(&layout.size()) || layout.align() > ALIGN {
         return None;
     }
     Layout::from_size_align(layout.size().next_power_of_two(), ALIGN).ok()
 }
 
-// SAFETY: mimalloc does the work. A block for which `rounded` has a layout has been allocated
-// by that, and is given again only for what has the same; it is then nobody else's, as
-// it was taken out of `KEPT`.
+// SAFETY: mimalloc does the allocation. A block for which `rounded` returns a layout has
+// been allocated with that layout, and is reused only for requests with the same rounded
+// layout. It then has no other owner, because it was taken out of `FREE_BLOCKS`.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(rounded) = rounded(layout) else {
-            // SAFETY: the caller's promise is the one asked for.
+            // SAFETY: the caller guarantees what `alloc` requires.
             return unsafe { MiMalloc.alloc(layout) };
         };
-        let kept = KEPT.try_with(|kept| kept.take(rounded.size())).ok().flatten();
-        // SAFETY: as above; `rounded` is no smaller.
-        kept.unwrap_or_else(|| unsafe { MiMalloc.alloc(rounded) })
+        let cached = FREE_BLOCKS.try_with(|blocks| blocks.take(rounded.size())).ok().flatten();
+        // SAFETY: as above; `rounded` is at least as large as `layout`.
+        cached.unwrap_or_else(|| unsafe { MiMalloc.alloc(rounded) })
     }
 
     #[inline]
@@ -85,19 +86,20 @@ unsafe impl GlobalAlloc for Allocator {
             return unsafe { MiMalloc.dealloc(start, layout) };
         };
         let block = Block { start, size: rounded.size() };
-        // A thread that is ending keeps nothing any more.
-        KEPT.try_with(|kept| kept.put(block)).unwrap_or(block).free();
+        // A thread that is ending has no cache any more.
+        FREE_BLOCKS.try_with(|blocks| blocks.put(block)).unwrap_or(block).free();
     }
 
     #[inline]
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller has seen to it that this is a layout.
+        // SAFETY: the caller guarantees that size and alignment form a layout.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         match (rounded(layout), rounded(new)) {
             // SAFETY: as above.
             (None, None) => unsafe { MiMalloc.realloc(start, layout, size) },
-            (was, is) if was == is => start,
-            // SAFETY: both are at least as long as what is copied, and the old one is ours to free.
+            (old, new) if old == new => start,
+            // SAFETY: both blocks are at least as long as the copied part, and the old
+            // one may be freed.
             _ => unsafe {
                 let moved = self.alloc(new);
                 if !moved.is_null() {
@@ -111,22 +113,22 @@ unsafe impl GlobalAlloc for Allocator {
 }
 
 thread_local! {
-    static KEPT: Kept = const { Kept(RefCell::new([Block::NONE; PLACES])) };
+        static FREE_BLOCKS: FreeBlocks = const { FreeBlocks(RefCell::new([Block::NONE; BLOCKS_PER_THREAD])) };
 }
 
-/// What a thread has freed and has not allocated again, the latest first: that is most
-/// likely still in the caches of its core.
-struct Kept(RefCell<[Block; PLACES]>);
+/// The blocks that a thread has freed and can reuse. The latest comes first, because it
+/// is most likely still in the caches of the thread's core.
+struct FreeBlocks(RefCell<[Block; BLOCKS_PER_THREAD]>);
 
-/// A block of [`ALIGN`] and a size of [`rounded`], or none.
+/// A block with alignment [`ALIGN`] and a size from [`rounded`], or an empty entry.
 #[derive(Clone, Copy)]
 struct Block {
     start: *mut u8,
     size: usize,
 }
 
-impl Kept {
-    /// The latest block of this size.
+impl FreeBlocks {
+    /// Removes the latest block of this size.
     fn take(&self, size: usize) -> Option<*mut u8> {
         let mut blocks = self.0.borrow_mut();
         let at = blocks.iter().position(|block| block.size == size)?;
@@ -135,7 +137,7 @@ impl Kept {
         Some(start)
     }
 
-    /// Keeps `block`, and gives the oldest one for it.
+    /// Adds `block`, and returns the oldest block, which no longer has a place.
     fn put(&self, block: Block) -> Block {
         let mut blocks = self.0.borrow_mut();
         blocks.rotate_right(1);
@@ -143,7 +145,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for FreeBlocks {
     fn drop(&mut self) {
         self.0.get_mut().iter().copied().for_each(Block::free);
     }
@@ -156,7 +158,7 @@ impl Block {
         if let Ok(layout) = Layout::from_size_align(self.size, ALIGN)
             && !self.start.is_null()
         {
-            // SAFETY: it was allocated so, and is nobody's any more.
+            // SAFETY: the block was allocated with this layout, and has no other owner.
             unsafe { MiMalloc.dealloc(self.start, layout) };
         }
     }
@@ -171,12 +173,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_option_is_the_one_that_is_meant() {
+    fn the_option_number_is_that_of_the_purge_delay() {
         // SAFETY: the option exists.
-        let delay = || unsafe { mi_option_get(PURGE_DELAY) };
-        assert_eq!(delay(), 1000, "mimalloc's default of this option, and of no other");
-        keep_what_is_freed();
-        assert_eq!(delay(), STAYS);
+        let delay = || unsafe { mi_option_get(PURGE_DELAY_OPTION) };
+        assert_eq!(delay(), 1000, "mimalloc's default, which only this option has");
+        set_purge_delay();
+        assert_eq!(delay(), PURGE_DELAY_MS);
     }
 
     fn block(size: usize) -> (Vec<u8>, *const u8) {
@@ -186,12 +188,12 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_block_is_given_again_for_what_fits_it() {
+    fn the_latest_block_of_the_same_size_is_reused() {
         let ((first, _), (second, latest)) = (block(600_000), block(700_000));
         drop(first);
         drop(second);
         let (other, start) = block(300_000);
-        assert_ne!(start, latest, "it would hold a larger one up");
+        assert_ne!(start, latest, "a block of another size is not reused");
         let elsewhere = thread::spawn(|| block(550_000).1 as usize);
         assert_ne!(elsewhere.join().expect("it does not panic"), latest as usize);
         let (again, start) = block(550_000);
@@ -200,22 +202,30 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_a_few_blocks() {
-        let blocks: Vec<_> = (0..PLACES + 3).map(|_| block(LEAST).0).collect();
+    fn a_thread_caches_a_few_blocks() {
+        let blocks: Vec<_> = (0..BLOCKS_PER_THREAD + 3).map(|_| block(MIN_SIZE).0).collect();
         drop(blocks);
-        let held = KEPT.with(|kept| kept.0.borrow().map(|block| block.size));
-        assert_eq!(held, [LEAST; PLACES]);
+        let held = FREE_BLOCKS.with(|blocks| blocks.0.borrow().map(|block| block.size));
+        assert_eq!(held, [MIN_SIZE; BLOCKS_PER_THREAD]);
     }
 
     #[test]
-    fn what_is_in_a_block_moves_with_it_as_it_grows_and_shrinks() {
+    fn contents_survive_growing_and_shrinking() {
         let byte = |at: usize| (at * 31 % 251) as u8;
         let mut bytes: Vec<u8> = Vec::new();
-        for size in [LEAST - 1, LEAST, LEAST + 1, 3 * LEAST, MOST, MOST + 1, 3 * MOST] {
+        for size in [
+            MIN_SIZE - 1,
+            MIN_SIZE,
+            MIN_SIZE + 1,
+            3 * MIN_SIZE,
+            MAX_SIZE,
+            MAX_SIZE + 1,
+            3 * MAX_SIZE,
+        ] {
             bytes.reserve_exact(size - bytes.len());
             bytes.extend((bytes.len()..size).map(byte));
         }
-        for size in [MOST, MOST - 1, LEAST + 1, LEAST - 1, 10] {
+        for size in [MAX_SIZE, MAX_SIZE - 1, MIN_SIZE + 1, MIN_SIZE - 1, 10] {
             bytes.truncate(size);
             bytes.shrink_to_fit();
             assert!(bytes.iter().enumerate().all(|(at, found)| *found == byte(at)), "{size}");
@@ -223,24 +233,28 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_kept_is_not_taken_for_zeros() {
-        drop(vec![1_u8; MOST]);
-        assert!(vec![0_u8; MOST].iter().all(|byte| *byte == 0));
+    fn zeroed_memory_is_zero_after_a_block_was_cached() {
+        drop(vec![1_u8; MAX_SIZE]);
+        assert!(vec![0_u8; MAX_SIZE].iter().all(|byte| *byte == 0));
     }
 
-    /// Pages of the process that are in memory: the second field of proc_pid_statm(5).
+    /// Resident pages of the process: the second field of proc_pid_statm(5).
     fn resident() -> usize {
         let statm = fs::read_to_string("/proc/self/statm").expect("linux");
         statm.split(' ').nth(1).expect("a second field").parse().expect("a number")
     }
 
     #[test]
-    fn a_thread_that_ends_gives_its_blocks_back() {
+    fn a_thread_that_ends_frees_its_blocks() {
         let before = resident();
         for _ in 0..200 {
-            thread::spawn(|| drop(vec![1_u8; MOST])).join().expect("it does not panic");
+            thread::spawn(|| drop(vec![1_u8; MAX_SIZE])).join().expect("it does not panic");
         }
         let more = resident().saturating_sub(before) * 4096;
-        assert!(more < 100 * MOST, "{more} bytes more after {} that were freed", 200 * MOST);
+        assert!(
+            more < 100 * MAX_SIZE,
+            "{more} bytes more after {} that were freed",
+            200 * MAX_SIZE
+        );
     }
 }

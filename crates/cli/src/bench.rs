@@ -1,4 +1,4 @@
-//! `outrigger bench`: how much a server answers, how late, at what cost.
+//! `outrigger bench`: measures a server's throughput, latency and cost.
 
 mod interrupt;
 mod progress;
@@ -8,27 +8,25 @@ use std::{path::PathBuf, time::Duration};
 use outrigger_bench::{
     Arrivals, Error, Form, Job, Load, Process, Servable, Server, Shape, Source, Stop, Target, Tls,
 };
-use outrigger_tools::{Access, ModelArgument, Terms};
+use outrigger_tools::{Access, ClientSettings, ModelArgument};
 
-use self::progress::Teller;
+use self::progress::Reporter;
 use crate::{
     access,
     exit::{self, Exit, Output},
 };
 
-/// Sends requests to a server and tells throughput, latency, failures and CPU
-/// time.
+/// Sends requests to a server and reports throughput, latency, failures and CPU time.
 ///
-/// Requests are made up from metadata.json, or read from files, and encoded
-/// before the run. With --rate each is due at a moment of its own, and its
-/// latency counts from there, however late it was sent: a server that stalls is
-/// not spared the requests that would have come meanwhile. With --max the next
-/// one is sent when another is answered. --find-rate searches for the highest
-/// rate at which no request fails and the 99th percentile of the latency stays
-/// under --p99.
+/// Requests are generated from metadata.json or read from files, and encoded before the
+/// run. With --rate each request is due at a set time, and its latency counts from that
+/// time even if it was sent later: a server that stalls is charged for the requests that
+/// would have come meanwhile. With --max the next request is sent when another is
+/// answered. --find-rate searches for the highest rate at which no request fails and the
+/// 99th percentile of the latency stays under --p99.
 ///
-/// Ctrl-C ends what is measured, and the report covers it; once more ends the
-/// command.
+/// Ctrl-C ends the measurement, and the report covers the time until then; a second
+/// Ctrl-C ends the command.
 ///
 /// Exit code 1 if a request failed, none was answered, or no rate was found; 130
 /// after Ctrl-C.
@@ -48,24 +46,24 @@ pub(crate) struct Arguments {
     load: LoadArguments,
     #[command(flatten)]
     access: access::Scoped,
-    /// A process whose CPU time to tell, under a name of your choice; may be given
+    /// A process whose CPU time is reported, under a name of your choice; may be given
     /// several times
     #[arg(long = "pid", value_name = "NAME=PID", value_parser = process, help_heading = "Report")]
     processes: Vec<Process>,
-    /// How to print it
+    /// Format of the report
     #[arg(short, long, value_enum, default_value_t, help_heading = "Report")]
     output: Output,
-    /// No progress on standard error, where it otherwise shows: on a terminal every
-    /// second, elsewhere a line every 10 seconds
+    /// No progress on standard error. Without this option a terminal shows it every
+    /// second, and other output gets a line every 10 seconds
     #[arg(long, help_heading = "Report")]
     quiet: bool,
 }
 
-/// What answers.
+/// The server and the model.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What to call")]
+#[command(next_help_heading = "Target")]
 struct TargetArguments {
-    /// The control plane: its gRPC listener, or for JSON its HTTP listener
+    /// The control plane: its gRPC listener, or its HTTP listener for JSON
     #[arg(
         long,
         value_name = "HOST:PORT|unix:PATH",
@@ -76,14 +74,14 @@ struct TargetArguments {
     /// The model: name, name:tag or name@sha256:digest
     #[arg(long, value_name = "NAME")]
     model: Option<ModelArgument>,
-    /// The model's tag, apart from its name
+    /// The model's tag, if it is not part of --model
     #[arg(long, value_name = "TAG", requires = "model")]
     tag: Option<String>,
-    /// The model's digest, apart from its name
+    /// The model's digest, if it is not part of --model
     #[arg(long, value_name = "DIGEST", requires = "model", conflicts_with = "tag")]
     digest: Option<String>,
-    /// TensorFlow Serving: it is sent the tensors of the same requests, without a
-    /// control plane, and not what the environment says of TLS and credentials
+    /// TensorFlow Serving: gets the tensors of the same requests, without a control
+    /// plane. Settings of TLS and credentials in the environment do not apply to it
     #[arg(
         long,
         value_name = "HOST:PORT|unix:PATH",
@@ -91,70 +89,70 @@ struct TargetArguments {
         requires = "servable"
     )]
     direct: Option<String>,
-    /// The servable to call there
+    /// The servable to call with --direct
     #[arg(long, value_name = "NAME", requires = "direct")]
     servable: Option<String>,
-    /// Its version [default: the latest when the run begins]
+    /// The servable's version [default: the latest at the start of the run]
     #[arg(long, value_name = "N", requires = "direct")]
     version: Option<i64>,
-    /// Its signature [default: as metadata.json says]
+    /// The servable's signature [default: that of metadata.json]
     #[arg(long, value_name = "NAME", requires = "direct")]
     signature: Option<String>,
 }
 
-/// What is sent.
+/// The requests.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Requests")]
 struct Requests {
-    /// The model's package, whose metadata.json says which features to make up
+    /// The model's package; its metadata.json defines the features to generate
     #[arg(long, value_name = "DIR", required_unless_present_any = ["metadata", "request"])]
     package: Option<PathBuf>,
-    /// The metadata.json itself
+    /// A metadata.json without its package
     #[arg(long, value_name = "FILE", conflicts_with = "package")]
     metadata: Option<PathBuf>,
-    /// Send this request, JSON as `outrigger predict` takes it or an encoded
-    /// PredictRequest, for the model given here; may be given several times
+    /// Send this request: JSON as for `outrigger predict`, or an encoded PredictRequest,
+    /// for the model given here; may be given several times
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["treatments", "users", "distinct", "seed"],
     )]
     request: Vec<PathBuf>,
-    /// How features are laid out [default: kv; a file as it is]
+    /// Layout of the features [default: kv; a file as it is]
     #[arg(long, value_enum, conflicts_with = "direct")]
     form: Option<FormArgument>,
-    /// Treatments a user
+    /// Treatments per user
     #[arg(long, value_name = "T", default_value_t = 1000)]
     treatments: usize,
-    /// Users a request; several make it a BatchPredict
+    /// Users per request; several make it a BatchPredict
     #[arg(long, value_name = "B", default_value = "1", value_parser = positive)]
     users: usize,
-    /// How many different requests to send in turns
+    /// Number of different requests, which are sent in turn
     #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
     distinct: usize,
-    /// The same seed makes the same requests
+    /// Seed of the generated requests; the same seed gives the same requests
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
-/// How much of it.
+/// The load.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Load")]
 #[command(group = clap::ArgGroup::new("mode").required(true))]
 struct LoadArguments {
-    /// Open loop: so many requests a second, each at its time
+    /// Open loop: this number of requests a second, each at a set time
     #[arg(long, value_name = "R", group = "mode", value_parser = rate)]
     rate: Option<f64>,
-    /// Closed loop: as many as are answered, --in-flight of them at once
+    /// Closed loop: always --in-flight requests at once, the next when one is answered
     #[arg(long, group = "mode")]
     max: bool,
-    /// The highest rate at which no request fails and --p99 is kept
+    /// Find the highest rate at which no request fails and --p99 holds
     #[arg(long, group = "mode", requires = "p99")]
     find_rate: bool,
-    /// What the 99th percentile must stay under
+    /// Upper limit of the latency's 99th percentile
     #[arg(long, value_name = "TIME", requires = "find_rate", value_parser = duration)]
     p99: Option<Duration>,
-    /// How long to try a rate; the one found is confirmed for --duration
+    /// Duration of each trial of a rate; the rate found is confirmed for --duration
     #[arg(
         long,
         value_name = "TIME",
@@ -163,36 +161,36 @@ struct LoadArguments {
         value_parser = duration,
     )]
     step: Duration,
-    /// How requests follow each other in an open loop
+    /// Distribution of the requests over time in an open loop
     #[arg(long, value_enum, default_value_t, conflicts_with = "max")]
     arrivals: ArrivalsArgument,
-    /// How long to measure
+    /// Duration of the measurement
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     duration: Duration,
-    /// How long to send before that
+    /// Duration of the load before the measurement
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     warmup: Duration,
-    /// Connections to the server, at least one a thread; over HTTP as many more as
-    /// requests are under way [default: 2, or as many as threads]
+    /// Connections to the server, at least one per thread; HTTP opens more while more
+    /// requests are in flight [default: 2, or as many as threads]
     #[arg(long, value_name = "N", value_parser = positive)]
     connections: Option<usize>,
-    /// Threads that send
+    /// Sending threads
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive)]
     threads: usize,
-    /// Requests under way at once, at least one a thread; in an open loop those beyond
-    /// fail with CLIENT_SATURATED [default: 64, in an open loop 4096]
+    /// Requests in flight at once, at least one per thread; in an open loop further
+    /// requests fail with CLIENT_SATURATED [default: 64, in an open loop 4096]
     #[arg(long, value_name = "N", value_parser = positive)]
     in_flight: Option<usize>,
-    /// How long to wait for an answer; the server is told
+    /// Timeout of a request, which is also sent to the server
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     timeout: Duration,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum FormArgument {
-    /// gRPC, a map of features a treatment
+    /// gRPC, with a map of features per treatment
     Kv,
-    /// gRPC, treatments as columns
+    /// gRPC, with treatments as columns
     Columnar,
     /// HTTP, JSON
     Json,
@@ -200,10 +198,10 @@ enum FormArgument {
 
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
 enum ArrivalsArgument {
-    /// At equal distances
+    /// At equal intervals
     #[default]
     Fixed,
-    /// Independently of each other
+    /// At random intervals (Poisson process)
     Poisson,
 }
 
@@ -211,10 +209,10 @@ enum ArrivalsArgument {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     let (output, quiet) = (arguments.output, arguments.quiet);
     let job = arguments.job()?;
-    interrupt::heed(job.stop.clone())?;
-    let mut teller = Teller::new(quiet);
-    let report = outrigger_bench::run(&job, &mut |progress| teller.tell(progress));
-    teller.finish();
+    interrupt::stop_on_interrupt(job.stop.clone())?;
+    let mut reporter = Reporter::new(quiet);
+    let report = outrigger_bench::run(&job, &mut |progress| reporter.report(progress));
+    reporter.finish();
     let report = report.map_err(failed)?;
     match output {
         Output::Text => exit::print(&report)?,
@@ -277,7 +275,7 @@ impl TargetArguments {
     }
 }
 
-/// A model whose version may be given apart from its name.
+/// Adds a version that was given in an option of its own to the model.
 fn versioned(
     model: ModelArgument,
     tag: Option<String>,
@@ -293,7 +291,7 @@ fn versioned(
 }
 
 impl Requests {
-    /// The metadata.json to make requests by.
+    /// The metadata.json from which requests are generated.
     fn file(&self) -> Option<PathBuf> {
         let package = self.package.as_ref().map(|package| package.join("metadata.json"));
         package.or_else(|| self.metadata.clone())
@@ -339,10 +337,10 @@ impl From<ArrivalsArgument> for Arrivals {
     }
 }
 
-/// The server at an address, on the terms that the options give.
+/// The server at an address, with the access that the options define.
 fn server(address: &str, access: Access) -> Result<Server, Exit> {
-    let Terms { address, tls, authorization } = access.terms(address)?;
-    let invalid = |_| Exit::usage("an address is written HOST:PORT or unix:/PATH");
+    let ClientSettings { address, tls, authorization } = access.client_settings(address)?;
+    let invalid = |_| Exit::usage("an address must be HOST:PORT or unix:/PATH");
     Ok(Server {
         endpoint: address.parse().map_err(invalid)?,
         tls: tls.map(|(config, name)| Tls { config, name }),
@@ -351,7 +349,7 @@ fn server(address: &str, access: Access) -> Result<Server, Exit> {
 }
 
 fn positive(text: &str) -> Result<usize, &'static str> {
-    text.parse().ok().filter(|number| *number > 0).ok_or("must be a number from 1 on")
+    text.parse().ok().filter(|number| *number > 0).ok_or("must be a number of at least 1")
 }
 
 fn rate(text: &str) -> Result<f64, &'static str> {

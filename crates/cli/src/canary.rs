@@ -1,4 +1,4 @@
-//! `outrigger canary`: the judge of canaries.
+//! `outrigger canary`: simulates canaries, and shows and decides those of a server.
 
 mod decide;
 
@@ -16,40 +16,40 @@ use outrigger_canary::{
 
 use crate::exit::{self, Exit, Output};
 
-/// The judge that promotes canaries, or rolls them back.
+/// Simulates canary trials, shows those of a server and decides on them.
 #[derive(Debug, clap::Subcommand)]
 #[command(after_help = "Example:\n  outrigger canary simulate --canary-errors 3%")]
 pub(crate) enum Command {
     Simulate(Box<Simulate>),
     Status(decide::Status),
-    /// Makes a canary on trial live, as its mode says.
+    /// Promotes a canary on trial, in the way that its mode defines.
     #[command(after_help = "Example:\n  outrigger canary promote churn --reason 'Black Friday'")]
     Promote(decide::Decide),
-    /// Rolls a canary on trial back.
+    /// Rolls back a canary on trial.
     #[command(after_help = "Example:\n  outrigger canary abort churn --reason 'wrong data'")]
     Abort(decide::Decide),
 }
 
-/// Puts a canary on trial that is generated, or was logged.
+/// Runs the canary judge on generated or logged traffic.
 ///
-/// Prints the verdict, when it came and from which figures, and how long the
-/// usual defects would take to be seen on this traffic. A log has a JSON object a
-/// line, in the order of time:
+/// Prints the verdict with its time and its figures, and how long it takes to detect
+/// common defects on this traffic. A log has one JSON object per line, in the order of
+/// time:
 ///
 ///   {"time": 1764241200.25, "arm": "canary", "latency_ms": 18.2, "score": 0.41}
 ///
-/// with "error": true or "non_finite": true in place of the score, "share" where
-/// the canary's share of the traffic changes, and the routing "key" of requests that
-/// have one: of each key the first counts.
+/// with "error": true or "non_finite": true instead of the score, "share" where the
+/// canary's share of the traffic changes, and the routing "key" of requests that have
+/// one: only the first request of each key counts.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   outrigger canary simulate --rate 200 --share 5% --canary-latency 1.2
   outrigger canary simulate --log outcomes.jsonl --share 10% -o json")]
 pub(crate) struct Simulate {
-    /// Requests that were logged, in place of generated ones.
+    /// Logged requests, instead of generated ones.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Requests of live, at the beginning of the log, that only set the scale.
+    /// Requests of live at the beginning of the log that only make the reference.
     #[arg(long, value_name = "N", default_value_t = Reference::REQUESTS, requires = "log")]
     reference: usize,
     /// The canary's share of the traffic.
@@ -61,28 +61,28 @@ pub(crate) struct Simulate {
     canary: CanaryArguments,
     #[command(flatten)]
     limits: LimitArguments,
-    /// Canaries of each kind that are simulated to tell how long it takes.
+    /// Simulated canaries of each kind, to estimate the time until a decision.
     #[arg(long, value_name = "N", default_value_t = 100)]
     runs: u64,
-    /// Requests on the canary after which a simulation is given up.
+    /// Requests on the canary after which a simulation ends without a decision.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     most: u64,
-    /// Another seed, other chances.
+    /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How to print the report.
+    /// Format of the report.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
 
-/// What live does.
+/// Live's behaviour.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Generated traffic")]
 struct TrafficArguments {
     /// Requests a second, both arms.
     #[arg(long, default_value_t = 50.0, conflicts_with = "log", value_parser = positive)]
     rate: f64,
-    /// Requests that live does not answer.
+    /// Share of requests that live fails.
     #[arg(long, default_value = "1%", conflicts_with = "log", value_parser = proportion)]
     errors: f64,
     /// Live's median latency.
@@ -93,17 +93,17 @@ struct TrafficArguments {
     sigma: f64,
 }
 
-/// What the canary does otherwise.
+/// The canary's difference from live.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Generated canary (without any of these it does what live does)")]
+#[command(next_help_heading = "Generated canary (by default like live)")]
 struct CanaryArguments {
-    /// Requests that it does not answer.
+    /// Share of requests that the canary fails.
     #[arg(long, value_name = "SHARE", conflicts_with = "log", value_parser = proportion)]
     canary_errors: Option<f64>,
-    /// Its latency, in times live's.
+    /// Factor on live's latency.
     #[arg(long, value_name = "TIMES", conflicts_with = "log", default_value_t = 1.0, value_parser = positive)]
     canary_latency: f64,
-    /// By how many standard deviations its scores are moved.
+    /// Shift of the scores, in standard deviations.
     #[arg(
         long,
         value_name = "DEVIATIONS",
@@ -112,46 +112,46 @@ struct CanaryArguments {
         allow_negative_numbers = true
     )]
     canary_shift: f64,
-    /// All its scores are the same.
+    /// Whether all scores are the same.
     #[arg(long, conflicts_with = "log")]
     canary_constant: bool,
-    /// Answers with NaN.
+    /// Share of answers with NaN.
     #[arg(long, value_name = "SHARE", conflicts_with = "log", default_value = "0%", value_parser = proportion)]
     canary_non_finite: f64,
 }
 
-/// What the judge is told.
+/// The judge's configuration.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Judge")]
 struct LimitArguments {
-    /// How sure a verdict must be.
+    /// Confidence of a verdict.
     #[arg(long, default_value = "99%", value_parser = proportion)]
     confidence: f64,
-    /// Difference of the error rates that does not matter.
+    /// Harmless difference of the error rates.
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = proportion)]
     error_margin: f64,
-    /// By how much the latency may be longer.
+    /// Harmless relative increase of the latency.
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = proportion)]
     latency_margin: f64,
-    /// Which latency.
+    /// Quantile of the latency.
     #[arg(long, value_name = "QUANTILE", default_value = "95%", value_parser = proportion)]
     latency_quantile: f64,
-    /// How far the distribution of the scores may differ (Kolmogorov-Smirnov).
+    /// Harmless Kolmogorov-Smirnov distance of the score distributions.
     #[arg(long, value_name = "DISTANCE", default_value = "5%", value_parser = proportion)]
     score_margin: f64,
-    /// How far it may differ without being held against the canary.
+    /// Distance of the score distributions up to which the canary is not rolled back.
     #[arg(long, value_name = "DISTANCE", default_value = "0%", value_parser = proportion)]
     score_tolerance: f64,
-    /// Difference of the rates of non-finite answers that does not matter.
+    /// Harmless difference of the rates of non-finite answers.
     #[arg(long, value_name = "SHARE", default_value = "0.1%", value_parser = proportion)]
     non_finite_margin: f64,
-    /// Requests of the canary before it can be promoted.
+    /// Requests on the canary before it can be promoted.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     minimum_requests: u64,
-    /// Time before it can be promoted.
+    /// Time on trial before it can be promoted.
     #[arg(long, default_value = "10m", value_parser = humantime::parse_duration)]
     minimum_time: Duration,
-    /// Time after which it has starved.
+    /// Time on trial after which it has starved.
     #[arg(long, default_value = "24h", value_parser = humantime::parse_duration)]
     maximum_time: Duration,
 }
@@ -246,11 +246,11 @@ fn decider(arguments: &LimitArguments) -> Result<Decider, Exit> {
 }
 
 impl CanaryArguments {
-    /// What it does otherwise than live, which fails a share `errors`.
+    /// The canary's difference from a live that fails a share `errors`.
     fn effect(&self, errors: f64) -> Result<Effect, Exit> {
         let canary = self.canary_errors.unwrap_or(errors);
         if canary < errors {
-            let problem = "--canary-errors: a canary with fewer errors than live is not simulated";
+            let problem = "--canary-errors: must not be below --errors";
             return Err(Exit::Usage(problem.to_owned()));
         }
         Ok(Effect {
@@ -263,7 +263,7 @@ impl CanaryArguments {
     }
 }
 
-/// A part of all: `5%`, or `0.05`.
+/// Parses a share: `5%` or `0.05`.
 fn proportion(text: &str) -> Result<f64, String> {
     let number = |text: &str| text.trim().parse::<f64>().map_err(|error| error.to_string());
     let share = match text.strip_suffix('%') {

@@ -12,10 +12,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::exit::Exit;
 
-/// Runs the local engine: TensorFlow Serving's gRPC interface over the TensorFlow
-/// library of the Python package tensorflow-cpu.
+/// Runs the local engine: TensorFlow Serving's gRPC interface over the TensorFlow library
+/// of the Python package tensorflow-cpu.
 ///
-/// Flags are spelled as those of tensorflow_model_server, with the same defaults.
+/// Flags have the names and defaults of those of tensorflow_model_server.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   echo 'model_config_list {}' > models.txt
@@ -27,11 +27,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     tensorflow: Option<PathBuf>,
 
-    /// TCP port to listen on; 0: none
+    /// TCP port to listen on; 0 means none
     #[arg(long = "port", default_value_t = 8500)]
     port: u16,
 
-    /// Unix socket to listen on as well
+    /// Unix socket to listen on in addition
     #[arg(long = "grpc_socket_path", value_name = "PATH")]
     grpc_socket_path: Option<PathBuf>,
 
@@ -43,19 +43,19 @@ pub(crate) struct Arguments {
     #[arg(long = "model_config_file", value_name = "PATH")]
     model_config_file: Option<PathBuf>,
 
-    /// Reading the file again is not supported: must be 0
+    /// Polling the file is not supported: must be 0
     #[arg(long = "model_config_file_poll_wait_seconds", default_value_t = 0)]
     model_config_file_poll_wait_seconds: u32,
 
-    /// Name of the one model, without a configuration file
+    /// Name of the model, if there is no configuration file
     #[arg(long = "model_name", default_value = "default")]
     model_name: String,
 
-    /// Base path of the one model, without a configuration file
+    /// Base path of the model, if there is no configuration file
     #[arg(long = "model_base_path", value_name = "DIR")]
     model_base_path: Option<String>,
 
-    /// Seconds between two looks for versions; 0: only at the start; negative: never
+    /// Seconds between polls for versions; 0: only at the start; negative: never
     #[arg(
         long = "file_system_poll_wait_seconds",
         default_value_t = 1,
@@ -63,19 +63,19 @@ pub(crate) struct Arguments {
     )]
     file_system_poll_wait_seconds: i64,
 
-    /// Loads at once after the start; 0: one, in the manager's own thread
+    /// Concurrent loads after the start; 0: one, in the manager's own thread
     #[arg(long = "num_load_threads", default_value_t = 0)]
     num_load_threads: usize,
 
-    /// Unloads at once; 0: one, in the manager's own thread
+    /// Concurrent unloads; 0: one, in the manager's own thread
     #[arg(long = "num_unload_threads", default_value_t = 0)]
     num_unload_threads: usize,
 
-    /// Further tries after a failed load
+    /// Retries after a failed load
     #[arg(long = "max_num_load_retries", default_value_t = 5)]
     max_num_load_retries: u32,
 
-    /// Microseconds before each of them; negative: none
+    /// Microseconds before each retry; negative: none
     #[arg(
         long = "load_retry_interval_micros",
         default_value_t = 60_000_000,
@@ -83,35 +83,36 @@ pub(crate) struct Arguments {
     )]
     load_retry_interval_micros: i64,
 
-    /// Threads of one operation; 0: one a core
+    /// Threads per operation; 0: one per core
     #[arg(long = "tensorflow_intra_op_parallelism", default_value_t = 0)]
     tensorflow_intra_op_parallelism: u32,
 
-    /// Operations at once; 0: one a core
+    /// Concurrent operations; 0: one per core
     #[arg(long = "tensorflow_inter_op_parallelism", default_value_t = 0)]
     tensorflow_inter_op_parallelism: u32,
 
-    /// Calls at once before RESOURCE_EXHAUSTED; 0: four a core
+    /// Concurrent calls, beyond which calls fail with RESOURCE_EXHAUSTED; 0: four per
+    /// core
     #[arg(long = "grpc_max_threads", default_value_t = 0)]
     grpc_max_threads: usize,
 
-    /// Accepted; requests are not batched, each is computed by itself
+    /// Accepted; requests are not batched, each is computed separately
     #[arg(long = "enable_batching", default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     enable_batching: bool,
 
-    /// File with BatchingParameters in protobuf's text format; with --enable_batching
-    /// only. It is checked, and has no further effect
+    /// File with BatchingParameters in protobuf's text format; requires
+    /// --enable_batching. It is only checked
     #[arg(long = "batching_parameters_file", value_name = "PATH")]
     batching_parameters_file: Option<PathBuf>,
 
-    /// With --enable_batching only. The batching_params.pbtxt of models are checked, and
-    /// have no further effect
+    /// Requires --enable_batching. The batching_params.pbtxt files of models are only
+    /// checked
     #[arg(long = "enable_per_model_batching_parameters", default_value_t = false, num_args = 0..=1,
           default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     enable_per_model_batching_parameters: bool,
 
-    /// Accepted; warmup requests of a model are not replayed, and logged as such
+    /// Accepted; a model's warm-up requests are not replayed, which is logged
     #[arg(long = "enable_model_warmup", default_value_t = true, num_args = 0..=1,
           default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     enable_model_warmup: bool,
@@ -127,7 +128,7 @@ pub(crate) struct Arguments {
     allow_version_labels_for_unavailable_models: bool,
 }
 
-/// Runs the engine until it is told to stop.
+/// Runs the engine until a signal stops it.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     environment::prepare();
     let options = arguments.options()?;
@@ -181,13 +182,13 @@ impl Arguments {
 
     fn check_flags(&self) -> Result<(), Exit> {
         let problem = if self.rest_api_port != 0 {
-            "--rest_api_port: this engine has no HTTP interface; leave it 0"
+            "--rest_api_port: this engine has no HTTP interface; must be 0"
         } else if self.batching_parameters_file.is_some() && !self.enable_batching {
-            "--batching_parameters_file is of no use without --enable_batching"
+            "--batching_parameters_file has no effect without --enable_batching"
         } else if self.enable_per_model_batching_parameters && !self.enable_batching {
-            "--enable_per_model_batching_parameters is of no use without --enable_batching"
+            "--enable_per_model_batching_parameters has no effect without --enable_batching"
         } else if self.model_config_file_poll_wait_seconds != 0 {
-            "--model_config_file_poll_wait_seconds: the file is read once; leave it 0"
+            "--model_config_file_poll_wait_seconds: the file is read only once; must be 0"
         } else {
             return Ok(());
         };

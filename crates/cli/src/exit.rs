@@ -1,5 +1,5 @@
-//! How a command prints and ends: 0, 1 for a failure, 64 for a usage or
-//! configuration error, 130 when it was interrupted.
+//! Output and exit codes of commands: 0, 1 for a failure, 64 for a usage or configuration
+//! error, 130 after an interrupt.
 
 use std::{
     fmt::Display,
@@ -8,27 +8,27 @@ use std::{
     process::ExitCode,
 };
 
-/// The exit code of a command that Ctrl-C has ended, as shells tell it.
+/// Exit code after Ctrl-C, as in shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Why a command did not succeed.
+/// The reason why a command did not succeed.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// It was not possible: exit code 1.
+    /// A failure: exit code 1.
     Failed(String),
-    /// The command line or the configuration is wrong: exit code 64.
+    /// An invalid command line or configuration: exit code 64.
     Usage(String),
-    /// Ctrl-C has ended it: exit code 130.
+    /// Ended by Ctrl-C: exit code 130.
     Interrupted,
 }
 
 impl Exit {
-    /// A failure that says what `error` says.
+    /// A failure with the message of `error`.
     pub(crate) fn failed(error: impl Display) -> Self {
         Self::Failed(error.to_string())
     }
 
-    /// A usage error that says what `error` says.
+    /// A usage error with the message of `error`.
     pub(crate) fn usage(error: impl Display) -> Self {
         Self::Usage(error.to_string())
     }
@@ -40,17 +40,17 @@ impl From<outrigger_tools::Error> for Exit {
     }
 }
 
-/// How a command prints what it found.
+/// Output format of a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Output {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
-/// Prints what was asked for. A reader that has seen enough is no failure.
+/// Prints text to standard output. A closed pipe is not a failure.
 pub(crate) fn print(text: impl Display) -> Result<(), Exit> {
     let mut out = io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
@@ -64,7 +64,7 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Exit> {
     print(format_args!("{value:#}\n"))
 }
 
-/// Tells what went wrong on standard error and gives the exit code.
+/// Prints the error to standard error and returns the exit code.
 pub(crate) fn code(outcome: Result<(), Exit>) -> ExitCode {
     let (message, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
@@ -76,14 +76,14 @@ pub(crate) fn code(outcome: Result<(), Exit>) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints what the argument parser has to say; asking for help is a success.
-pub(crate) fn of_clap(error: &clap::Error) -> ExitCode {
-    // A closed pipe is the reader's choice.
+/// Prints the argument parser's message; a request for help is a success.
+pub(crate) fn print_clap_error(error: &clap::Error) -> ExitCode {
+    // A closed pipe is not a failure.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { 64 } else { 0 })
 }
 
-/// Runs a command that waits for the network, on the calling thread.
+/// Runs a command's asynchronous part on the calling thread.
 pub(crate) fn block_on<T>(command: impl Future<Output = T>) -> Result<T, Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(Exit::failed)?.block_on(command))

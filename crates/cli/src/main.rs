@@ -1,5 +1,5 @@
 //! The `outrigger` binary: arguments and exit codes.
-// Doc comments of arguments are help texts, in which brackets are no links.
+// Doc comments of arguments are help texts, where brackets are not links.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod access;
@@ -19,8 +19,8 @@ use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
 
-/// Model serving beside TensorFlow Serving: models as OCI images, features in,
-/// scores out, no restarts.
+/// Serves models with TensorFlow Serving: models as OCI images, features in, scores out,
+/// no restarts.
 #[derive(Debug, Parser)]
 #[command(name = "outrigger", version, max_term_width = 100)]
 struct Arguments {
@@ -45,12 +45,12 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
-    allocator::keep_what_is_freed();
+    allocator::set_purge_delay();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return exit::of_clap(&error),
+        Err(error) => return exit::print_clap_error(&error),
     };
-    // Nothing else installs a provider; a second one is impossible here.
+    // Fails only if a provider is installed already, which is impossible here.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let outcome: Result<(), Exit> = match arguments.command {
         Command::Serve(arguments) => serve::run(*arguments),

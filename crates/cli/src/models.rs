@@ -1,4 +1,4 @@
-//! `outrigger models`: what a server has, and why.
+//! `outrigger models`: the models of a server and their states.
 
 use std::time::Duration;
 
@@ -13,48 +13,48 @@ use crate::{
     exit::{self, Exit, Output},
 };
 
-/// Shows the models of a server, and changes what is loaded.
+/// Shows the models of a server, and loads and unloads versions.
 #[derive(Debug, clap::Subcommand)]
 #[command(after_help = "Example:\n  outrigger models why churn")]
 pub(crate) enum Command {
-    /// All models, one line a version.
+    /// All models, one line per version.
     #[command(after_help = "Example:\n  outrigger models list -o json")]
     List(Server),
-    /// One model as the server tells it.
+    /// One model with all fields that the server reports.
     #[command(after_help = "Example:\n  outrigger models show churn")]
     Show(OneModel),
-    /// Why a model is where it is: tags, states, failures, history.
+    /// Explains a model's state: tags, versions, failures, history.
     #[command(after_help = "Example:\n  outrigger models why churn")]
     Why(OneModel),
-    /// Brings a version up and waits for it.
+    /// Loads a version and waits for it.
     #[command(after_help = "Example:\n  outrigger models load churn:candidate --timeout 10m")]
     Load {
         #[command(flatten)]
         model: OneModel,
-        /// How long to wait.
+        /// Maximum time to wait.
         #[arg(long, default_value = "5m", value_parser = humantime::parse_duration)]
         timeout: Duration,
     },
-    /// Takes a version out of the engine; a request for it brings it back.
+    /// Unloads a version from the engine; a request for it loads it again.
     #[command(after_help = "Example:\n  outrigger models unload churn --delete")]
     Unload {
         #[command(flatten)]
         model: OneModel,
-        /// Off the disk as well.
+        /// Delete it from the disk as well.
         #[arg(long)]
         delete: bool,
     },
 }
 
-/// Which server, and how to print.
+/// The server to call, and the output format.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Server {
-    /// The server's admin listener (any gRPC listener will do for reading).
+    /// Address of the server's admin listener (other gRPC listeners permit reading).
     #[arg(long, env = "OUTRIGGER_ADMIN", default_value = "127.0.0.1:9901")]
     admin: String,
     #[command(flatten)]
     access: access::Options,
-    /// How to print the answer.
+    /// Format of the answer.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }

@@ -1,4 +1,4 @@
-//! `outrigger push`, `pull`, `inspect`: packages as images.
+//! `outrigger push`, `pull`, `inspect`: model packages as images.
 
 use std::{
     collections::BTreeMap, convert::Infallible, io::IsTerminal as _, path::PathBuf, time::Duration,
@@ -18,43 +18,43 @@ use crate::{
 
 /// Packs a model's directory as an image and pushes it.
 ///
-/// DIR mirrors /data of the image: metadata.json, perhaps golden.jsonl, and
+/// DIR mirrors /data of the image: metadata.json, optionally golden.jsonl, and
 /// tensorflow_serving_model/model/. The same files give the same digest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger push churn/ registry.example/team/churn:latest")]
 pub(crate) struct Push {
     /// The directory.
     directory: PathBuf,
-    /// Where to: HOST/REPOSITORY:TAG or oci:DIR:TAG.
+    /// Destination: HOST/REPOSITORY:TAG or oci:DIR:TAG.
     reference: Reference,
     /// A label of the image; may be given several times.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
     #[command(flatten)]
     registry: Registry,
-    /// How to print the digest.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
 
 /// Pulls an image and writes its package to a directory.
 ///
-/// What is written can be pushed again.
+/// The directory can be pushed again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger pull registry.example/team/churn:latest churn/")]
 pub(crate) struct Pull {
     /// HOST/REPOSITORY[:TAG|@DIGEST] or oci:DIR[:TAG|@DIGEST].
     reference: Reference,
-    /// The directory to make.
+    /// The directory to create.
     directory: PathBuf,
     #[command(flatten)]
     registry: Registry,
-    /// How to print the digest.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
 
-/// Prints what an image holds: digest, size, layers, labels, features, signature.
+/// Prints an image's contents: digest, size, layers, labels, features, signature.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger inspect registry.example/team/churn:latest\n  \
                         outrigger inspect --key cosign.pub registry.example/team/churn:latest")]
@@ -62,31 +62,31 @@ pub(crate) struct Inspect {
     /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
     #[arg(value_name = "REF|DIR", value_parser = Source::parse)]
     source: Source,
-    /// A public key, PEM, by which the image must be signed with cosign; of several
-    /// one is enough.
+    /// PEM file of a public key with which the image must be signed (cosign); with
+    /// several keys one signature is enough.
     #[arg(long = "key", value_name = "FILE")]
     keys: Vec<PathBuf>,
     #[command(flatten)]
     registry: Registry,
-    /// How to print the report.
+    /// Format of the report.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
 
-/// How registries are spoken to. Credentials come from Docker's configuration.
+/// Access to registries. Credentials come from Docker's configuration.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Registry {
-    /// A host to speak plain HTTP to, as written in references; may be given
-    /// several times.
+    /// A host to call over plain HTTP, as written in references; may be given several
+    /// times.
     #[arg(long, value_name = "HOST", env = "OUTRIGGER_PLAIN_HTTP", value_delimiter = ',')]
     plain_http: Vec<String>,
-    /// Further certificate authorities to trust, a PEM file.
+    /// PEM file of additional certificate authorities.
     #[arg(long, value_name = "FILE", env = "OUTRIGGER_CA")]
     ca: Option<PathBuf>,
 }
 
 impl Registry {
-    /// A client.
+    /// Creates the client.
     pub(crate) fn client(self) -> Result<Client, Exit> {
         Ok(registry::client(self.plain_http, self.ca)?)
     }
@@ -98,7 +98,7 @@ pub(crate) fn push(arguments: Push) -> Result<(), Exit> {
     let client = registry.client()?;
     let labels: BTreeMap<_, _> = labels.into_iter().collect();
     let push = package::push(&client, &directory, &reference, labels);
-    let digest = exit::block_on(shown(&Progress::default(), push))??;
+    let digest = exit::block_on(with_progress_bar(&Progress::default(), push))??;
     print_digest(output, &reference, &digest.to_string())
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn pull(arguments: Pull) -> Result<(), Exit> {
     let client = registry.client()?;
     let progress = Progress::default();
     let pull = package::pull(&client, &reference, &directory, &progress);
-    let digest = exit::block_on(shown(&progress, pull))??;
+    let digest = exit::block_on(with_progress_bar(&progress, pull))??;
     print_digest(output, &reference, &digest.to_string())
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn inspect(arguments: Inspect) -> Result<(), Exit> {
     let client = registry.client()?;
     let progress = Progress::default();
     let inspect = inspect::inspect(&client, &source, &keys, &frameworks::KNOWN, &progress);
-    let report = exit::block_on(shown(&progress, inspect))??;
+    let report = exit::block_on(with_progress_bar(&progress, inspect))??;
     match output {
         Output::Text => exit::print(report.text()),
         Output::Json => exit::print_json(&serde_json::json!(report)),
@@ -140,8 +140,8 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Waits for `work`, on a terminal with a sign of life and the bytes received.
-pub(crate) async fn shown<T>(progress: &Progress, work: impl Future<Output = T>) -> T {
+/// Waits for `work`; on a terminal it shows a spinner and the bytes received.
+pub(crate) async fn with_progress_bar<T>(progress: &Progress, work: impl Future<Output = T>) -> T {
     let bar = if std::io::stderr().is_terminal() {
         ProgressBar::new_spinner().with_style(
             ProgressStyle::with_template("{spinner} {elapsed} {bytes} {binary_bytes_per_sec}")

@@ -1,4 +1,4 @@
-//! `outrigger predict`: one request from a file.
+//! `outrigger predict`: sends a request from a file.
 
 use std::{fs, io, time::Duration};
 
@@ -12,19 +12,19 @@ use crate::{
 
 /// Scores one request.
 ///
-/// The request is the JSON of POST /v1/predict.
+/// The request has the JSON form of POST /v1/predict.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger predict --model churn request.json")]
 pub(crate) struct Arguments {
     /// File with the request; - is standard input.
     request: String,
-    /// name, name:tag or name@sha256:digest, in place of the request's own.
+    /// name, name:tag or name@sha256:digest; replaces that of the request.
     #[arg(long)]
     model: Option<ModelArgument>,
-    /// Only the best K treatments.
+    /// Return only the best K treatments.
     #[arg(long, value_name = "K")]
     top_k: Option<u32>,
-    /// The server's HTTP listener.
+    /// URL of the server's HTTP listener.
     #[arg(
         long,
         env = "OUTRIGGER_URL",
@@ -34,10 +34,10 @@ pub(crate) struct Arguments {
     url: String,
     #[command(flatten)]
     access: access::Options,
-    /// How long to wait for the answer.
+    /// Maximum time to wait for the answer.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
     timeout: Duration,
-    /// How to print the answer.
+    /// Format of the answer.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }

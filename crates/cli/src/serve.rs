@@ -10,8 +10,8 @@ use outrigger_server::{
 
 use crate::exit::{self, Exit};
 
-/// Serves predictions: pulls models, keeps the engine loaded, turns features
-/// into tensors and scores into answers.
+/// Serves predictions: pulls models, keeps them loaded in the engine, converts features
+/// to tensors and scores to answers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Settings come from defaults, then the file, then the environment (OUTRIGGER_SERVER_GRPC for
@@ -24,27 +24,27 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_name = "FILE", env = "OUTRIGGER_CONFIG")]
     config: Option<PathBuf>,
 
-    /// Sets one key, such as store.max_size=5GiB; may be repeated.
+    /// Sets one key, for example store.max_size=5GiB; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
 
     #[command(flatten)]
     common: Common,
 
-    /// Checks the configuration and stops.
+    /// Checks the configuration and exits.
     #[arg(long, conflicts_with = "dump_config")]
     check_config: bool,
 
-    /// Prints the configuration in force and where its values come from, and stops.
+    /// Prints the effective configuration with the source of each value, and exits.
     #[arg(long)]
     dump_config: bool,
 
-    /// Prints a generated page of the documentation, and stops.
+    /// Prints a generated page of the documentation, and exits.
     #[arg(long, value_name = "PAGE", hide = true)]
     print_reference: Option<Page>,
 }
 
-/// Short forms of settings that are often set by hand; `--set` wins over them.
+/// Short forms of common settings; `--set` takes precedence.
 #[derive(Debug, Args)]
 struct Common {
     /// server.grpc: listener for gRPC.
@@ -71,7 +71,7 @@ struct Common {
     #[arg(long, value_name = "DIR")]
     store: Option<String>,
 
-    /// images.repository: where models come from that are not listed.
+    /// images.repository: source of models that are not listed.
     #[arg(long, value_name = "REFERENCE")]
     repository: Option<String>,
 
@@ -80,7 +80,7 @@ struct Common {
     log_format: Option<String>,
 }
 
-/// The generated pages.
+/// Pages of documentation that are generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Page {
     Configuration,
@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         return exit::print(loaded.dump());
     }
     for name in &loaded.ignored {
-        eprintln!("outrigger: the environment variable {name} names no setting");
+        eprintln!("outrigger: the environment variable {name} does not name a setting");
     }
     if arguments.check_config {
         return exit::print("the configuration is valid\n");
@@ -138,7 +138,7 @@ fn load(arguments: &Arguments) -> Result<Loaded, Exit> {
         }
         None => None,
     };
-    // A variable that is not text cannot be a setting.
+    // Ignores variables that are not UTF-8, since no setting is.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let overrides: Vec<_> =

@@ -1,4 +1,4 @@
-//! `outrigger validate`: the server's checks, before the server.
+//! `outrigger validate`: runs the server's checks without a server.
 
 use std::{env, path::PathBuf, time::Duration};
 
@@ -7,31 +7,31 @@ use outrigger_tools::{engine::Program, fetch::Source, registry::Progress, valida
 use crate::{
     exit::{self, Exit, Output},
     frameworks,
-    package::{Registry, shown},
+    package::{Registry, with_progress_bar},
 };
 
-/// Makes every check that a server makes before it routes requests to a model.
+/// Runs every check that a server runs before it routes requests to a model.
 ///
-/// Unpacks the package, checks metadata.json against the SavedModel's
-/// signature, loads the model in an engine of its own and scores golden.jsonl.
+/// Unpacks the package, checks metadata.json against the SavedModel's signature, loads
+/// the model in a temporary engine and scores golden.jsonl.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger validate churn/")]
 pub(crate) struct Arguments {
     /// HOST/REPOSITORY[:TAG|@DIGEST], oci:DIR[:TAG|@DIGEST], or a directory.
     #[arg(value_name = "REF|DIR", value_parser = Source::parse)]
     source: Source,
-    /// A tensorflow_model_server in place of the local engine.
+    /// tensorflow_model_server to use instead of the local engine.
     #[arg(long, value_name = "BINARY", env = "OUTRIGGER_ENGINE")]
     engine: Option<PathBuf>,
-    /// Check the files only; nothing is scored.
+    /// Check the files only, without scores.
     #[arg(long, conflicts_with = "engine")]
     no_engine: bool,
-    /// How long loading, and each golden case, may take.
+    /// Time limit for loading, and for each golden case.
     #[arg(long, default_value = "5m", value_parser = humantime::parse_duration)]
     timeout: Duration,
     #[command(flatten)]
     registry: Registry,
-    /// How to print the report.
+    /// Format of the report.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
         timeout,
         &progress,
     );
-    let report = exit::block_on(shown(&progress, validate))??;
+    let report = exit::block_on(with_progress_bar(&progress, validate))??;
     match output {
         Output::Text => exit::print(report.text())?,
         Output::Json => exit::print_json(&serde_json::json!(report))?,
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     if report.passed() { Ok(()) } else { Err(Exit::Failed("the model is not valid".to_owned())) }
 }
 
-/// The engine asked for, else our own.
+/// The given engine, or this binary's own.
 fn program(engine: Option<PathBuf>) -> Result<Program, Exit> {
     Ok(match engine {
         Some(binary) => Program { binary, arguments: Vec::new(), connect: frameworks::connect },

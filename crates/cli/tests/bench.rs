@@ -1,4 +1,4 @@
-//! `outrigger bench` as scripts meet it: exit codes and reports.
+//! `outrigger bench` as a process: exit codes and reports.
 
 use std::{
     fs,
@@ -28,26 +28,27 @@ fn text(bytes: &[u8]) -> String {
 /// A status and a body.
 type Answer = (&'static str, &'static str);
 
-/// An HTTP server that answers each connection's first request with scores, and
-/// those after it with `later`.
+/// An HTTP server that answers the first request of each connection with scores, and
+/// later ones with `later`.
 fn server(later: Answer) -> SocketAddr {
-    telling_server(Some(later), mpsc::channel().0)
+    reporting_server(Some(later), mpsc::channel().0)
 }
 
-/// The same, or one that never answers the later ones; it tells of each request.
-fn telling_server(later: Option<Answer>, asked: Sender<()>) -> SocketAddr {
+/// The same server, which reports each request to `asked`. It does not answer later
+/// requests if `later` is `None`.
+fn reporting_server(later: Option<Answer>, asked: Sender<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
     thread::spawn(move || {
         for caller in listener.incoming().map_while(Result::ok) {
             let asked = asked.clone();
-            thread::spawn(move || converse(&caller, later, &asked));
+            thread::spawn(move || serve_connection(&caller, later, &asked));
         }
     });
     address
 }
 
-fn converse(mut caller: &TcpStream, later: Option<Answer>, asked: &Sender<()>) {
+fn serve_connection(mut caller: &TcpStream, later: Option<Answer>, asked: &Sender<()>) {
     let mut reader = BufReader::new(caller);
     let mut answer = Some(("200 OK", SCORES));
     loop {
@@ -57,7 +58,7 @@ fn converse(mut caller: &TcpStream, later: Option<Answer>, asked: &Sender<()>) {
         let Some(length) = length else { return };
         let mut body = vec![0; length.parse().expect("a length")];
         reader.read_exact(&mut body).expect("a body");
-        // Not every test listens.
+        // Fails if the test has dropped the receiver.
         let _ = asked.send(());
         let Some((status, body)) = answer else { continue };
         let length = body.len();
@@ -67,14 +68,14 @@ fn converse(mut caller: &TcpStream, later: Option<Answer>, asked: &Sender<()>) {
     }
 }
 
-/// A file with a request.
+/// Writes a request to a file.
 fn request(directory: &tempfile::TempDir) -> PathBuf {
     let file = directory.path().join("request.json");
     fs::write(&file, r#"{"treatments": [{"id": "a"}]}"#).expect("written");
     file
 }
 
-/// A short run of a request over HTTP, one connection at a time.
+/// Runs one request over HTTP for a short time, on one connection.
 fn short_run(server: SocketAddr, further: &[&str]) -> Output {
     let directory = tempfile::tempdir().expect("a directory");
     let (server, file) = (server.to_string(), request(&directory));
@@ -85,7 +86,7 @@ fn short_run(server: SocketAddr, further: &[&str]) -> Output {
     bench(&arguments)
 }
 
-/// A run of hours of a request over HTTP.
+/// Starts a run of an hour of one request over HTTP.
 fn long_run(directory: &tempfile::TempDir, server: SocketAddr, load: &[&str]) -> Child {
     let server = server.to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
@@ -95,7 +96,7 @@ fn long_run(directory: &tempfile::TempDir, server: SocketAddr, load: &[&str]) ->
     command.spawn().expect("the binary runs")
 }
 
-/// Presses Ctrl-C.
+/// Sends SIGINT, as Ctrl-C does.
 fn interrupt(child: &Child) {
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("kill runs").success());
@@ -109,7 +110,7 @@ fn a_run_without_failures_exits_with_0_and_a_report() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&report["mode"], &report["form"]), (&"rate".into(), &"json".into()));
     assert_eq!((&report["requests"], &report["ok"]), (&20.into(), &20.into()));
-    assert_eq!(text(&output.stderr), "", "lines of progress are ten seconds apart");
+    assert_eq!(text(&output.stderr), "", "progress is printed every ten seconds");
     let output = short_run(server, &[]);
     let report = text(&output.stdout);
     assert!(report.contains("20, 20 ok") && report.contains("p99.9 "), "{report}");
@@ -127,7 +128,7 @@ fn failed_requests_are_reported_and_exit_with_1() {
 #[test]
 fn an_interrupted_run_reports_what_it_has_measured() {
     let (asked, requests) = mpsc::channel();
-    let server = telling_server(Some(("200 OK", SCORES)), asked);
+    let server = reporting_server(Some(("200 OK", SCORES)), asked);
     let directory = tempfile::tempdir().expect("a directory");
     let child = long_run(&directory, server, &["--rate", "100"]);
     assert_eq!(requests.iter().take(20).count(), 20, "the run goes on");
@@ -143,13 +144,15 @@ fn an_interrupted_run_reports_what_it_has_measured() {
 #[test]
 fn a_second_interrupt_does_not_wait_for_answers() {
     let (asked, requests) = mpsc::channel();
-    let server = telling_server(None, asked);
+    let server = reporting_server(None, asked);
     let closed = ["--max", "--in-flight", "1", "--connections", "1", "--timeout", "1h"];
     let directory = tempfile::tempdir().expect("a directory");
     let mut child = long_run(&directory, server, &closed);
-    // One to try it, the first of the run, and one that is never answered.
+    // Two requests are answered, that of the check and the first of the run; the third is
+    // not.
     assert_eq!(requests.iter().take(3).count(), 3, "the run goes on");
-    // Those that come before the last one was noticed count as one with it.
+    // Signals that arrive before the previous one is handled merge with it, so they are
+    // repeated.
     let ended = (0..10_000).any(|_| {
         interrupt(&child);
         child.try_wait().expect("a child").is_some()
@@ -163,7 +166,7 @@ fn a_second_interrupt_does_not_wait_for_answers() {
 }
 
 #[test]
-fn nobody_there_exits_with_1() {
+fn an_unreachable_server_exits_with_1() {
     // Port 9 (discard) has no server of ours.
     let output = short_run(([127, 0, 0, 1], 9).into(), &[]);
     assert_eq!(output.status.code(), Some(1));
@@ -171,7 +174,7 @@ fn nobody_there_exits_with_1() {
 }
 
 #[test]
-fn the_environment_is_for_the_control_plane_and_not_for_the_engine() {
+fn access_settings_of_the_environment_apply_to_the_control_plane_only() {
     let directory = tempfile::tempdir().expect("a directory");
     let model = Linear { user: vec![1.0], treatment: vec![1.0], bias: 0.0 }.model();
     let metadata = directory.path().join("metadata.json");
@@ -201,16 +204,16 @@ fn the_environment_is_for_the_control_plane_and_not_for_the_engine() {
 }
 
 #[test]
-fn mistakes_exit_with_64_and_say_what_is_wrong() {
+fn usage_errors_exit_with_64_and_a_message() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = request(&directory);
     let file = file.to_str().expect("utf-8");
     let package = directory.path().to_str().expect("utf-8");
-    let refused = |arguments: &[&str], told: &str| {
+    let refused = |arguments: &[&str], expected: &str| {
         let output = bench(arguments);
         assert_eq!(output.status.code(), Some(64), "{arguments:?}");
         let error = text(&output.stderr);
-        assert!(error.contains(told), "{told} in {error}");
+        assert!(error.contains(expected), "{expected} in {error}");
     };
     let model = ["--server", "127.0.0.1:9", "--model", "churn"];
     let with = |further: &[&'static str]| [&model[..], further].concat();
@@ -235,7 +238,7 @@ fn mistakes_exit_with_64_and_say_what_is_wrong() {
     let few = ["--max", "--threads", "3", "--in-flight", "1"];
     refused(
         &[&asked[..], &few].concat(),
-        "3 threads need at least as many requests under way, not 1",
+        "3 threads need at least as many requests in flight, not 1",
     );
     refused(&["--package", "churn", "--max"], "--server");
     refused(&["--direct", "nowhere", "--servable", "churn", "--max"], "HOST:PORT");

@@ -1,5 +1,5 @@
-//! The binary as people and scripts meet it: exit codes, help, and the commands
-//! around a package, with a real engine.
+//! The binary as a process: exit codes, help, and the commands for packages, with a real
+//! engine.
 
 use std::{
     fs,
@@ -58,7 +58,7 @@ fn linear() -> Linear {
     Linear { user: vec![1.0], treatment: vec![2.0, 4.0], bias: 0.5 }
 }
 
-/// A package of `model` whose golden case expects `score` for (1, 1, 1).
+/// Writes a package of `model` whose golden case expects `score` for (1, 1, 1).
 fn package(scratch: &Path, model: &Model, score: f32) -> PathBuf {
     let directory = scratch.join("package");
     package_dir(&directory, model).expect("a package");
@@ -70,7 +70,7 @@ fn package(scratch: &Path, model: &Model, score: f32) -> PathBuf {
     directory
 }
 
-/// The outcome of the check called `name` in a report of `validate -o json`.
+/// The outcome of the check `name` in a report of `validate -o json`.
 fn outcome(report: &Value, name: &str) -> String {
     let checks = report["checks"].as_array().expect("checks");
     let check = checks.iter().find(|check| check["name"] == name).expect("the check");
@@ -78,7 +78,7 @@ fn outcome(report: &Value, name: &str) -> String {
 }
 
 #[test]
-fn every_command_explains_itself_with_an_example() {
+fn the_help_of_every_command_has_an_example() {
     for command in COMMANDS {
         let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
         let output = outrigger(&words);
@@ -90,7 +90,7 @@ fn every_command_explains_itself_with_an_example() {
 }
 
 #[test]
-fn mistakes_on_the_command_line_exit_with_64_and_failures_with_1() {
+fn usage_errors_exit_with_64_and_failures_with_1() {
     let code = |arguments: &[&str]| outrigger(arguments).status.code();
     assert_eq!(code(&["no-such-command"]), Some(64));
     assert_eq!(code(&["inspect"]), Some(64));
@@ -107,7 +107,7 @@ fn plain_http_needs_no_authorities() {
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let server = std::thread::spawn(move || {
         let (mut caller, _) = listener.accept().expect("a caller");
-        // Up to the end of the body, an empty object.
+        // Reads up to the end of the body, which is an empty object.
         let mut request = Vec::new();
         while !request.ends_with(b"\r\n\r\n{}") {
             let mut byte = [0];
@@ -144,12 +144,12 @@ fn the_engine_takes_batching_parameters_as_tensorflow_serving_does() {
     for alone in [parameters.as_str(), "--enable_per_model_batching_parameters"] {
         assert!(refused(&[alone]).contains("without --enable_batching"), "{alone}");
     }
-    let told = refused(&["--enable_batching", &parameters]);
-    assert!(told.contains("line 1: max_batch_size needs a message in braces"), "{told}");
+    let message = refused(&["--enable_batching", &parameters]);
+    assert!(message.contains("line 1: max_batch_size needs a message in braces"), "{message}");
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_closed_output_pipe_is_no_failure() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_outrigger"));
@@ -160,7 +160,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 
 #[cfg(unix)]
 #[test]
-fn what_was_pulled_may_be_read_by_others_and_pushed_again() {
+fn a_pulled_package_has_usual_permissions_and_can_be_pushed_again() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let scratch = tempfile::tempdir().expect("a directory");
@@ -172,7 +172,7 @@ fn what_was_pulled_may_be_read_by_others_and_pushed_again() {
     assert!(outrigger(&["pull", &image, pulled_to]).status.success());
     assert_eq!(json(&outrigger(&["push", pulled_to, &image, "-o", "json"])), pushed);
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode();
-    assert_eq!(mode(&pulled), mode(Path::new(package)), "as any directory made here");
+    assert_eq!(mode(&pulled), mode(Path::new(package)), "permissions of other directories");
     let left = fs::read_dir(scratch.path()).expect("a directory").count();
     assert_eq!(left, 3, "package, images, pulled");
 }
@@ -200,15 +200,15 @@ fn a_good_package_is_scored_by_the_engine() {
 }
 
 #[test]
-fn an_engine_that_does_not_start_is_not_held_against_the_model() {
+fn an_engine_that_does_not_start_is_not_reported_as_an_invalid_model() {
     let scratch = tempfile::tempdir().expect("a directory");
     let package = package(scratch.path(), &linear().model(), 7.5);
     let package = package.to_str().expect("utf-8");
     for engine in ["/nonexistent/tensorflow_model_server", "/bin/false"] {
         let output = outrigger(&["validate", package, "--engine", engine]);
-        let told = text(&output.stderr);
+        let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1));
-        assert!(told.starts_with("outrigger: the engine did not start"), "{told}");
+        assert!(message.starts_with("outrigger: the engine did not start"), "{message}");
     }
 }
 
@@ -223,7 +223,7 @@ fn a_model_that_scores_differently_is_not_valid() {
 }
 
 #[test]
-fn a_model_without_its_variables_is_found_before_it_serves() {
+fn a_model_without_its_variables_is_not_valid() {
     let scratch = tempfile::tempdir().expect("a directory");
     let package = package(scratch.path(), &linear().model_without_variables(), 7.5);
     fs::remove_file(package.join("golden.jsonl")).expect("golden cases");
@@ -235,7 +235,7 @@ fn a_model_without_its_variables_is_found_before_it_serves() {
 }
 
 #[test]
-fn metadata_that_contradicts_the_model_is_told_from_both_sides() {
+fn metadata_that_contradicts_the_model_is_reported_with_both_sides() {
     let scratch = tempfile::tempdir().expect("a directory");
     let package = package(scratch.path(), &linear().model(), 7.5);
     let metadata = package.join("metadata.json");
@@ -245,12 +245,12 @@ fn metadata_that_contradicts_the_model_is_told_from_both_sides() {
         outrigger(&["validate", package.to_str().expect("utf-8"), "--no-engine", "-o", "json"]);
     let report = json(&output);
     assert_eq!(outcome(&report, "metadata and signature"), "failed");
-    let told = report.to_string();
-    assert!(told.contains("int32") && told.contains("int64") && told.contains("IMAGE_INVALID"));
+    let text = report.to_string();
+    assert!(text.contains("int32") && text.contains("int64") && text.contains("IMAGE_INVALID"));
 }
 
 #[test]
-fn a_simulated_canary_is_judged_and_the_power_is_told() {
+fn a_simulated_canary_is_judged_and_its_power_is_reported() {
     let few = ["canary", "simulate", "--runs", "5", "--most", "3000"];
     let simulate = |more: &[&str]| outrigger(&[&few, more].concat());
     let slow = json(&simulate(&["--canary-latency", "1.5", "-o", "json"]));
@@ -261,16 +261,16 @@ fn a_simulated_canary_is_judged_and_the_power_is_told() {
     assert!(slow["verdict"]["elapsed_seconds"].as_f64().expect("a number") > 0.0);
     assert_eq!(slow["power"][0]["canary"], "+1% errors");
 
-    let told = text(&simulate(&["--errors", "0.1%", "--canary-errors", "20%"]).stdout);
+    let report = text(&simulate(&["--errors", "0.1%", "--canary-errors", "20%"]).stdout);
     assert!(
-        told.starts_with("rollback\n  after ") && told.contains("  harmful   error rate"),
-        "{told}"
+        report.starts_with("rollback\n  after ") && report.contains("  harmful   error rate"),
+        "{report}"
     );
-    assert!(told.contains(" at 50 requests/s to see +1% errors"), "{told}");
+    assert!(report.contains(" at 50 requests/s to see +1% errors"), "{report}");
 }
 
 #[test]
-fn a_log_is_judged_as_it_was() {
+fn a_log_is_replayed() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = scratch.path().join("outcomes.jsonl");
     let line = |number: u32| {
@@ -289,7 +289,8 @@ fn a_log_is_judged_as_it_was() {
     let report = json(&simulate(&["--runs", "2", "--most", "500", "-o", "json"]));
     assert_eq!(report["verdict"]["decision"], "rollback", "{report:#}");
 
-    // Of one user, who is slow on the canary and comes back all the time, the first counts.
+    // Only the first request counts of a user who is slow on the canary and sends all its
+    // requests.
     let by_one_user = |number: u32| {
         let mut line = line(number);
         line["key"] =
@@ -307,7 +308,7 @@ fn a_log_is_judged_as_it_was() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_a_mistake_on_the_command_line() {
+fn invalid_simulation_settings_are_usage_errors() {
     for wrong in [
         ["--canary-errors", "0.1%"],
         ["--confidence", "30%"],

@@ -37,7 +37,7 @@ fn a_bad_configuration_exits_64_with_all_problems_and_starts_nothing() {
 fn a_missing_file_and_a_malformed_flag_exit_64() {
     assert_eq!(output(serve().args(["--config", "/nonexistent/outrigger.yaml"])).0, 64);
     assert_eq!(output(serve().args(["--set", "server.grpc"])).0, 64);
-    assert_eq!(output(serve().args(["--check-config"])).0, 64, "no model could be found");
+    assert_eq!(output(serve().args(["--check-config"])).0, 64, "there is no source of models");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn an_address_in_use_exits_1() {
     assert!(errors.contains(&format!("cannot listen on {taken} for health")), "{errors}");
 }
 
-/// A running server without an engine, once it listens, and what it logs.
+/// A running server without an engine, with its log after the event "listening".
 struct Running {
     process: Child,
     log: BufReader<ChildStderr>,
@@ -96,7 +96,7 @@ impl Running {
         running
     }
 
-    /// The next event with this message.
+    /// Reads the log up to the next event with this message.
     fn logged(&mut self, message: &str) -> serde_json::Value {
         loop {
             let mut line = String::new();
@@ -119,7 +119,7 @@ impl Running {
         );
     }
 
-    /// Its exit code, once it has stopped in order.
+    /// Waits for the orderly stop; returns the exit code.
     fn stopped(mut self) -> Option<i32> {
         self.logged("stopped");
         self.process.wait().expect("our child").code()
@@ -137,7 +137,7 @@ fn a_signal_stops_the_process_in_order_with_exit_code_0() {
 }
 
 #[test]
-fn a_second_signal_waits_for_nobody() {
+fn a_second_signal_stops_at_once() {
     let day = ["--set=server.shutdown_delay=1d", "--set=server.shutdown_grace=2d"];
     let mut server = Running::start(&day);
     server.signal("TERM");

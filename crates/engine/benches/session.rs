@@ -1,16 +1,16 @@
-//! What TensorFlow alone costs: the reference model run in this process through
-//! the crate's own [`Session`](outrigger_engine::tensorflow::Session), with the
-//! options that the engine has for models of its size. What the engine adds on its way from the wire
-//! to a run and back is read off beside it.
+//! Measures the cost of TensorFlow alone: the reference model runs in this process
+//! through the crate's own [`Session`](outrigger_engine::tensorflow::Session), with the
+//! options that the engine uses for models of its size. The difference to a measurement
+//! through the engine is the engine's own cost from the wire to a run and back.
 //!
-//! Each caller does over and over what one request needs: packed values are
-//! copied into new tensors, the model runs, the scores are read.
+//! Each caller repeats the work of one request: copy packed values into new tensors, run
+//! the model, read the scores.
 //!
-//! Prints one JSON line: `throughput` in runs a second, `cpu_seconds_per_request`
-//! of the whole process (user and system), `callers`. Arguments are
-//! `--model DIR` (its SavedModel), `--callers N`, `--seconds S` and the engine's
-//! flags for TensorFlow's threads, by the same names; libtensorflow is where
-//! `OUTRIGGER_TENSORFLOW` says, else in `.venv` of the repository.
+//! Prints one JSON line: `throughput` in runs a second, `cpu_seconds_per_request` of the
+//! whole process (user and system), `callers`. Arguments are `--model DIR` (its
+//! SavedModel), `--callers N`, `--seconds S` and the engine's flags for TensorFlow's
+//! threads, with the same names. libtensorflow is taken from the directory in
+//! `OUTRIGGER_TENSORFLOW`, else from the repository's `.venv`.
 
 #![allow(missing_docs)]
 
@@ -62,7 +62,7 @@ impl Arguments {
         let (mut model, mut callers, mut seconds) = (None, 2, 5.0);
         let mut threads = Threads::default();
         while let Some(name) = given.next() {
-            // Cargo's own, for every benchmark.
+            // Cargo passes this to every benchmark.
             if name == "--bench" {
                 continue;
             }
@@ -86,7 +86,7 @@ fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("{name} is a number, not {value}"))
 }
 
-/// Runs the model from so many threads for so long, and tells the figures.
+/// Runs the model from `callers` threads for `duration`; returns the figures as JSON.
 fn measure(arguments: &Arguments) -> Result<String, String> {
     let model = Model::load(&arguments.model, arguments.threads)?;
     let run_for = |stop: &(dyn Fn(usize, Instant) -> bool + Sync)| -> usize {
@@ -109,7 +109,7 @@ fn measure(arguments: &Arguments) -> Result<String, String> {
     ))
 }
 
-/// The reference model and a request to it, packed.
+/// The reference model and one packed request to it.
 struct Model {
     runtime: Runtime,
     servable: Servable,
@@ -147,7 +147,7 @@ impl Model {
         Ok(Self { runtime, servable, inputs, outputs })
     }
 
-    /// Runs until told to stop, and tells how often.
+    /// Runs the model until `stop` returns true; returns the number of runs.
     fn run_until(&self, stop: &(dyn Fn(usize, Instant) -> bool + Sync)) -> usize {
         let mut runs = 0;
         while !stop(runs, Instant::now()) {
@@ -169,16 +169,16 @@ impl Model {
     }
 }
 
-/// Numbers between -2 and 2 that are the same in every run.
+/// Values between -2 and 2, the same in every run.
 fn floats(count: usize) -> Vec<u8> {
     let values = (0..count).map(|at| (at * 7919 % 4001) as f32 / 1000.0 - 2.0);
     values.flat_map(f32::to_le_bytes).collect()
 }
 
-/// Time all threads of this process have computed, user and system.
+/// CPU time of all threads of this process, user and system.
 fn cpu_seconds() -> f64 {
     let mut usage = MaybeUninit::uninit();
-    // SAFETY: the structure is written to, and zero tells that it was.
+    // SAFETY: the call writes the whole structure if it returns zero.
     let usage = unsafe {
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
         usage.assume_init()

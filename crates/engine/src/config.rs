@@ -1,4 +1,4 @@
-//! Files in protobuf's text format: `ModelServerConfig`, `BatchingParameters`.
+//! Reads files in protobuf's text format: `ModelServerConfig`, `BatchingParameters`.
 
 mod batching;
 mod text;
@@ -15,7 +15,7 @@ use outrigger_proto::tensorflow::serving::{
 
 use text::{Field, Message};
 
-/// A configuration that cannot be used.
+/// A configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -23,24 +23,24 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It is not such a message in text format.
+    /// The file is not this message in text format.
     #[error("{path} is not a text-format {wanted}: line {line}: {message}")]
     Parse {
         /// The file.
         path: String,
         /// The message's name.
         wanted: &'static str,
-        /// Counted from one.
+        /// The line, counted from one.
         line: usize,
-        /// What is wrong there.
+        /// The syntax error or the unknown field.
         message: String,
     },
 }
 
-/// What is wrong, and on which line.
+/// An error and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Problem {
     line: usize,
@@ -57,7 +57,8 @@ pub fn read(path: &Path) -> std::result::Result<ModelServerConfig, ConfigError> 
     read_as("ModelServerConfig", path, parse)
 }
 
-/// Reads a file of batching parameters, and lets the engine go without them.
+/// Checks a file of batching parameters; the engine does not batch, so their values are
+/// not used.
 ///
 /// # Errors
 /// If it cannot be read or parsed.

@@ -1,8 +1,8 @@
-//! Connections: accepted in one place, each served by one thread.
+//! Accepts connections and serves each of them on one thread.
 //!
-//! A request is read, run and answered on the thread of its connection: waking
-//! another costs as much as the work between two of them, and what one core has
-//! read the other would have to fetch.
+//! A request is read, run and answered on the thread of its connection: waking another
+//! thread costs as much as all the work between reading and running, and the other core
+//! would have to fetch the request into its cache.
 
 use std::{convert::Infallible, io, time::Duration};
 
@@ -17,28 +17,29 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::surface::Services;
 
-/// Requests of a megabyte should not wait for window updates.
+/// Large enough that requests of a megabyte do not wait for window updates.
 const STREAM_WINDOW: u32 = 8 << 20;
 const CONNECTION_WINDOW: u32 = 32 << 20;
-/// A request in one frame is read where it arrived.
+/// Large enough that a typical request is one frame and can be read in place.
 const MAX_FRAME: u32 = 4 << 20;
-/// Clients bring as many streams as they like, as with TensorFlow Serving; the
-/// calls are limited.
+/// Clients may open any number of streams, as with TensorFlow Serving; the number of
+/// calls is limited instead.
 const MAX_STREAMS: u32 = i32::MAX as u32;
-/// Calls that are given up before they have been looked at, as after a moment in which
-/// the machine did something else: more than a client is likely to have on a connection.
-/// Without a bound they would pile up as fast as they can be sent and reset, which is
-/// the "rapid reset" attack: beyond it the client loses its connection.
-const MAX_GIVEN_UP: usize = 1024;
-/// After a failed accept: out of file descriptors, most likely.
+/// Calls that the client may reset before the server has read them, for example
+/// after a pause of the machine: more than a client is likely to have open on a
+/// connection. Beyond this number the connection is closed. Without the limit a client
+/// could send and reset calls without end, the "rapid reset" attack.
+const MAX_PENDING_RESETS: usize = 1024;
+/// Pause after a failed accept, which is most likely caused by a lack of file
+/// descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where connections come in.
+/// A source of incoming connections.
 pub(crate) trait Listener: Send + Sync + 'static {
-    /// A connection.
+    /// The connection's socket.
     type Socket: Socket;
 
-    /// The next connection.
+    /// Waits for the next connection.
     fn accept(&self) -> impl Future<Output = io::Result<Self::Socket>> + Send;
 }
 
@@ -47,7 +48,7 @@ impl Listener for TcpListener {
 
     async fn accept(&self) -> io::Result<TcpStream> {
         let (socket, _) = TcpListener::accept(self).await?;
-        // Answers are written whole: waiting for more would only delay them.
+        // Answers are written as a whole, so Nagle's algorithm would only delay them.
         socket.set_nodelay(true)?;
         Ok(socket)
     }
@@ -61,8 +62,9 @@ impl Listener for UnixListener {
     }
 }
 
-/// Answers calls until `closing`; then accepts no more connections, tells peers
-/// to send no more calls, and returns when those in flight are answered.
+/// Answers calls until `closing` is cancelled. Then it accepts no more connections,
+/// announces the shutdown to the peers, and returns when the calls in flight are
+/// answered.
 pub(crate) async fn serve<L: Listener>(
     listener: L,
     services: Services,
@@ -79,7 +81,7 @@ pub(crate) async fn serve<L: Listener>(
                     let (services, closing) = (services.clone(), closing.clone());
                     let serving = async move {
                         let _seat = seat;
-                        converse(socket, services, closing).await;
+                        serve_connection(socket, services, closing).await;
                     };
                     connections.spawn_on(serving, &runtime);
                 }
@@ -96,8 +98,8 @@ pub(crate) async fn serve<L: Listener>(
     connections.wait().await;
 }
 
-/// Serves one connection to its end; after `closing` only what is in flight.
-async fn converse(socket: impl Socket, services: Services, closing: CancellationToken) {
+/// Serves one connection to its end; after `closing` only the calls in flight.
+async fn serve_connection(socket: impl Socket, services: Services, closing: CancellationToken) {
     let socket = match socket.here() {
         Ok(socket) => Corked::new(socket),
         Err(error) => return tracing::warn!(%error, "a connection could not be moved"),
@@ -112,7 +114,7 @@ async fn converse(socket: impl Socket, services: Services, closing: Cancellation
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(MAX_FRAME)
         .max_concurrent_streams(MAX_STREAMS)
-        .max_pending_accept_reset_streams(MAX_GIVEN_UP)
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(socket), service);
     tokio::pin!(connection);
@@ -124,7 +126,7 @@ async fn converse(socket: impl Socket, services: Services, closing: Cancellation
         }
     };
     if let Err(error) = ended {
-        // Peers go away as they like.
+        // A peer may close its connection at any time, so this is no warning.
         tracing::debug!(%error, "a connection broke");
     }
 }

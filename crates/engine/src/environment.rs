@@ -1,25 +1,25 @@
-//! Variables TensorFlow reads when it is opened.
+//! Environment variables that TensorFlow reads when it is opened.
 
 use std::{env, fs};
 
-/// What is set unless it is already.
+/// Values for variables that are not set.
 const DEFAULTS: [(&str, &str); 2] = [
-    // Else oneDNN's own pool keeps the weights of unloaded models for ever.
+    // Without it oneDNN's own memory pool keeps the weights of unloaded models for ever.
     ("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1"),
-    // Warnings and errors only.
+    // Log warnings and errors only.
     ("TF_CPP_MIN_LOG_LEVEL", "1"),
 ];
 
-/// Sets what TensorFlow should find in its environment. To be called first
-/// thing in `main`: with more than one thread it changes nothing.
+/// Sets defaults for TensorFlow's environment variables. Must be called first in `main`:
+/// once the process has more than one thread, it does nothing.
 pub fn prepare() {
     if !single_threaded() {
         return;
     }
     for (name, value) in DEFAULTS {
         if env::var_os(name).is_none() {
-            // SAFETY: the process has this one thread, so nobody else reads or
-            // writes the environment meanwhile.
+            // SAFETY: this is the only thread, so nothing else reads or writes the
+            // environment meanwhile.
             unsafe { env::set_var(name, value) };
         }
     }

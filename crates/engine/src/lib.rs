@@ -1,14 +1,13 @@
 //! The local engine: TensorFlow Serving's interface over libtensorflow.
 //!
-//! It stands in for TensorFlow Serving where that cannot be had: on laptops, in
-//! tests and in CI. What a client can see of models being loaded and unloaded is
-//! meant to be the same, the unpleasant parts included: a reload that waits for
-//! ever, a version that is never loaded again after it failed, calls refused
-//! when too many are parked.
+//! It replaces TensorFlow Serving where that is not available: on laptops, in tests and
+//! in CI. Clients see the same loading and unloading behaviour, including its drawbacks:
+//! a reload can wait for ever, a failed version is never loaded again, and calls are
+//! refused when too many are waiting.
 //!
-//! [`manager`] decides what is in memory, [`loader`] brings it there,
-//! [`source`] finds it on disk, [`reload`] applies configurations, [`surface`]
-//! is the gRPC interface and [`tensorflow`] the runtime below.
+//! [`manager`] decides which servables are in memory, [`loader`] loads them, [`source`]
+//! finds them on disk, [`reload`] applies configurations, [`surface`] is the gRPC
+//! interface and [`tensorflow`] the runtime.
 
 pub mod config;
 mod connections;

@@ -1,4 +1,4 @@
-//! How the manager gets a servable into memory and out of it.
+//! Loads servables into memory and frees them.
 
 use std::{
     fs, io,
@@ -14,25 +14,25 @@ use crate::{
     tensorflow::{Runtime, Threads},
 };
 
-/// A model's own `BatchingParameters`, in text format.
+/// A model's own file of `BatchingParameters`, in text format.
 const BATCHING: &str = "batching_params.pbtxt";
 const WARMUP: &str = "assets.extra/tf_serving_warmup_requests";
 
 /// Loads one version of one model. Called from threads that may block.
 pub trait Loader<S>: Send + Sync + 'static {
-    /// Bytes the servable will need, roughly.
+    /// The approximate memory that the servable will need, in bytes.
     ///
     /// # Errors
-    /// If its files are not there any more.
+    /// The files do not exist any more.
     fn estimate(&self) -> Result<u64, Status>;
 
-    /// Loads it. May be called again after a failure.
+    /// Loads the servable. May be called again after a failure.
     ///
     /// # Errors
-    /// Whatever stands in the way.
+    /// The servable cannot be loaded.
     fn load(&self) -> Result<S, Status>;
 
-    /// Frees it. No request uses it any more.
+    /// Frees the servable. No request uses it any more.
     fn unload(&self, servable: S);
 }
 
@@ -42,21 +42,27 @@ pub struct SavedModelLoader {
     runtime: Runtime,
     directory: PathBuf,
     threads: Threads,
-    files: BesideModel,
+    files: AuxiliaryFiles,
 }
 
-/// Which files of a model are looked at that this engine makes no use of.
+/// Selects files of a model that are checked although the engine does not use their
+/// contents.
 #[derive(Debug, Clone, Copy)]
-pub struct BesideModel {
-    /// Its batching parameters: malformed ones fail the load.
+pub struct AuxiliaryFiles {
+    /// Check the batching parameters: malformed ones fail the load.
     pub batching: bool,
-    /// Its warmup requests: that they are not replayed is logged.
+    /// Log a warning if there are warm-up requests, since they are not replayed.
     pub warmup: bool,
 }
 
 impl SavedModelLoader {
     /// A loader for the SavedModel in `directory`.
-    pub fn new(runtime: Runtime, directory: PathBuf, threads: Threads, files: BesideModel) -> Self {
+    pub fn new(
+        runtime: Runtime,
+        directory: PathBuf,
+        threads: Threads,
+        files: AuxiliaryFiles,
+    ) -> Self {
         Self { runtime, directory, threads, files }
     }
 
@@ -69,7 +75,7 @@ impl SavedModelLoader {
             .map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))
     }
 
-    fn mention_warmup(&self) {
+    fn warn_of_warmup(&self) {
         if self.files.warmup && self.directory.join(WARMUP).exists() {
             tracing::warn!(
                 path = %self.directory.display(),
@@ -81,7 +87,7 @@ impl SavedModelLoader {
 
 impl Loader<Servable> for SavedModelLoader {
     fn estimate(&self) -> Result<u64, Status> {
-        // A little more than its files: TensorFlow Serving's own factor.
+        // TensorFlow Serving's estimate: 1.2 times the size of the files.
         tree_size(&self.directory).map(|bytes| bytes.saturating_mul(6) / 5).map_err(|error| {
             let code = match error.kind() {
                 io::ErrorKind::NotFound => Code::NotFound,
@@ -95,7 +101,7 @@ impl Loader<Servable> for SavedModelLoader {
     fn load(&self) -> Result<Servable, Status> {
         self.check_batching()?;
         let servable = Servable::load(self.runtime, &self.directory, self.threads)?;
-        self.mention_warmup();
+        self.warn_of_warmup();
         Ok(servable)
     }
 
@@ -105,9 +111,9 @@ impl Loader<Servable> for SavedModelLoader {
     }
 }
 
-/// Gives freed memory back to the system: the allocator would keep it.
+/// Returns freed memory to the system, which the allocator would not do by itself.
 fn return_free_memory() {
-    // SAFETY: may be called at any time from any thread.
+    // SAFETY: the function may be called at any time from any thread.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);

@@ -1,14 +1,14 @@
-//! Which servables are in memory, and the steps that get them there.
+//! Loads and unloads servables so that the aspired versions are in memory.
 //!
-//! The manager is told, a model at a time, which versions are aspired. At every
-//! tick it forgets servables that are gone and no longer aspired, takes in what
-//! it was told, and starts at most one load or unload over all models: unloads
-//! before loads, higher versions first. A version that is aspired already is
-//! never loaded again, even when it has failed.
+//! For each model the manager gets the list of aspired versions. At every tick it drops
+//! servables that are out of memory and no longer aspired, takes over new lists, and
+//! starts at most one load or unload over all models: unloads before loads, higher
+//! versions first. A version that stays aspired is never loaded again, even if it has
+//! failed.
 //!
-//! The behaviour is that of TensorFlow Serving 2.20, including that publishing
-//! a new set of servables waits, under the manager's lock, for the requests that
-//! began with the old set.
+//! The behaviour is that of TensorFlow Serving 2.20. In particular, publishing a new set
+//! of servables waits, under the manager's lock, for the requests that started with the
+//! old set.
 
 mod executor;
 mod harness;
@@ -39,16 +39,16 @@ pub use state::{Bus, Monitor, State, VersionState};
 /// Time between two ticks.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// How the manager loads.
+/// Settings of loads and unloads.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Loads at once; zero loads within the tick.
+    /// Concurrent loads; zero loads within the tick.
     pub load_threads: usize,
-    /// Unloads at once; zero unloads within the tick.
+    /// Concurrent unloads; zero unloads within the tick.
     pub unload_threads: usize,
-    /// Further tries after a load that failed.
+    /// Retries after a failed load.
     pub max_retries: u32,
-    /// Pause before each of them.
+    /// Pause before each retry.
     pub retry_interval: Duration,
 }
 
@@ -56,7 +56,7 @@ pub struct Config {
 pub struct Aspired<S> {
     /// The version.
     pub version: i64,
-    /// Loads it, if it has to be.
+    /// Loads the version if it is not in memory.
     pub loader: Arc<dyn Loader<S>>,
 }
 
@@ -68,12 +68,12 @@ impl<S> fmt::Debug for Aspired<S> {
 
 type Managed<S> = BTreeMap<ServableId, Harness<S>>;
 
-/// The manager; cheap to clone.
+/// The manager; a clone is a handle to the same manager.
 pub struct Manager<S>(Arc<Inner<S>>);
 
 struct Inner<S> {
     config: Config,
-    /// The newest list of aspired versions of each model, until a tick takes it.
+    /// The last list of aspired versions of each model that no tick has taken over yet.
     pending: Mutex<BTreeMap<String, Vec<Aspired<S>>>>,
     managed: Mutex<Managed<S>>,
     serving: Serving<S>,
@@ -95,7 +95,7 @@ impl<S> fmt::Debug for Manager<S> {
 }
 
 impl<S: Send + Sync + 'static> Manager<S> {
-    /// A manager of nothing yet. It acts only when [`Manager::tick`] is called.
+    /// A manager without servables. It acts only when [`Manager::tick`] is called.
     pub fn new(config: Config) -> Self {
         Self(Arc::new(Inner {
             loads: Executor::new("load", config.load_threads),
@@ -108,28 +108,29 @@ impl<S: Send + Sync + 'static> Manager<S> {
         }))
     }
 
-    /// Where changes of state are told.
+    /// The bus on which changes of state are published.
     pub fn bus(&self) -> &Bus {
         &self.0.bus
     }
 
-    /// Tells which versions of a model should be loaded. Takes effect at the
-    /// next tick; a list not taken in yet is replaced.
+    /// Sets the versions of a model that should be loaded. Takes effect at the next tick;
+    /// replaces a list that no tick has taken over yet.
     pub fn aspire(&self, name: &str, versions: Vec<Aspired<S>>) {
         lock(&self.0.pending).insert(name.to_owned(), versions);
     }
 
-    /// Loads at once from now on.
+    /// Changes the number of concurrent loads.
     pub fn set_load_threads(&self, threads: usize) {
         self.0.loads.resize(threads);
     }
 
-    /// The servable of this version, or the highest one that is available.
+    /// The servable of this version, or that of the highest available version.
     pub fn handle(&self, name: &str, version: Option<i64>) -> Option<Handle<S>> {
         self.0.serving.handle(name, version)
     }
 
-    /// One step. Blocks while a load or unload runs if these have no threads.
+    /// Performs one step. Without load or unload threads it blocks while a load or unload
+    /// runs.
     pub fn tick(&self) {
         self.0.flush();
         self.0.take_pending();
@@ -159,13 +160,13 @@ impl<S: Send + Sync + 'static> Manager<S> {
 }
 
 impl<S: Send + Sync + 'static> Inner<S> {
-    /// Forgets what is not in memory and no longer aspired.
+    /// Drops servables that are not in memory and no longer aspired.
     fn flush(&self) {
         lock(&self.managed).retain(|_, harness| harness.aspired || !harness.phase.is_settled());
     }
 
-    /// Takes in the lists that can be: one that aspires to a version which is
-    /// still on its way out waits until that is gone.
+    /// Takes over the pending lists. A list waits as long as one of its versions is still
+    /// being unloaded.
     fn take_pending(&self) {
         let mut managed = lock(&self.managed);
         lock(&self.pending).retain(|name, versions| {
@@ -196,7 +197,7 @@ impl<S: Send + Sync + 'static> Inner<S> {
         }
     }
 
-    /// Runs on a thread for loads.
+    /// Loads a servable; runs on a load thread.
     fn load(&self, id: &ServableId) {
         let Some(loader) = self.reserve(id) else { return };
         self.publish(id, VersionState::of(State::Loading));
@@ -219,9 +220,8 @@ impl<S: Send + Sync + 'static> Inner<S> {
         }
     }
 
-    /// Estimates what the load will need. With its files gone this holds up
-    /// every other load and unload for as long as the retries take, for it is
-    /// done under the lock.
+    /// Estimates the memory of a load under the manager's lock. If the files are gone,
+    /// the retries delay every other load and unload, as in TensorFlow Serving.
     fn reserve(&self, id: &ServableId) -> Option<Arc<dyn Loader<S>>> {
         let mut managed = lock(&self.managed);
         let harness = managed.get_mut(id)?;
@@ -269,7 +269,7 @@ impl<S: Send + Sync + 'static> Inner<S> {
         self.publish(id, VersionState { state: State::End, status: Err(status) });
     }
 
-    /// Runs on a thread for unloads.
+    /// Unloads a servable; runs on an unload thread.
     fn unload(&self, id: &ServableId) {
         let (loader, servable) = {
             let mut managed = lock(&self.managed);
@@ -290,7 +290,8 @@ impl<S: Send + Sync + 'static> Inner<S> {
         }
     }
 
-    /// Publishes what is ready, and waits for the requests that began before.
+    /// Publishes the ready servables, and waits for the requests that started with the
+    /// previous set.
     fn serve(&self, managed: &Managed<S>) {
         let ready = managed.iter().filter_map(|(id, harness)| {
             let servable = harness.servable.as_ref().filter(|_| harness.phase == Phase::Ready)?;
@@ -312,8 +313,8 @@ impl<S: Send + Sync + 'static> Inner<S> {
     }
 }
 
-/// Locks; a panic elsewhere does not make the data wrong, since every change is
-/// one assignment.
+/// Locks, ignoring poison: every change is a single assignment, so a panic leaves no
+/// inconsistent data.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -1,57 +1,60 @@
-//! What the engine is told to do.
+//! The engine's settings.
 
 use std::{path::PathBuf, time::Duration};
 
 use crate::source::Poll;
 
-/// Settings, named after TensorFlow Serving's flags; the defaults are its own.
+/// Settings, named after TensorFlow Serving's flags and with its defaults.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Directory of libtensorflow, or a virtual environment that has it. None:
-    /// the environment variable `OUTRIGGER_TENSORFLOW`, else a search.
+    /// Directory of libtensorflow, or of a virtual environment that contains it. `None`
+    /// uses the environment variable `OUTRIGGER_TENSORFLOW`, or searches if that is not
+    /// set.
     pub tensorflow: Option<PathBuf>,
     /// TCP port on all IPv4 addresses; zero listens on no port.
     pub port: u16,
-    /// Unix socket to listen on as well.
+    /// Unix socket to listen on in addition.
     pub grpc_socket_path: Option<PathBuf>,
-    /// The models to begin with.
+    /// The initial models.
     pub models: Models,
-    /// When base paths are looked at.
+    /// The schedule of polling base paths.
     pub file_system_poll: Poll,
-    /// Loads at once after the start; zero: in the manager's own thread.
+    /// Concurrent loads after the start; zero loads in the manager's own thread.
     pub num_load_threads: usize,
-    /// Unloads at once; zero: in the manager's own thread.
+    /// Concurrent unloads; zero unloads in the manager's own thread.
     pub num_unload_threads: usize,
-    /// Further tries after a failed load.
+    /// Retries after a failed load.
     pub max_num_load_retries: u32,
-    /// Pause before each of them.
+    /// Pause before each retry.
     pub load_retry_interval: Duration,
-    /// Threads of one operation; zero: one a core.
+    /// Threads per operation; zero means one per core.
     pub tensorflow_intra_op_parallelism: u32,
-    /// Operations at once; zero: one a core.
+    /// Concurrent operations; zero means one per core.
     pub tensorflow_inter_op_parallelism: u32,
-    /// Calls at once before further ones are refused; zero: four a core.
+    /// Concurrent calls; further ones are refused. Zero means four per core.
     pub grpc_max_threads: usize,
-    /// Say so when requests were to be batched, which they are not.
+    /// Whether batching was requested; the engine does not batch, and logs a warning.
     pub batching: bool,
-    /// A file with `BatchingParameters` in text format, which are only checked.
+    /// A file with `BatchingParameters` in text format; it is only checked.
     pub batching_parameters_file: Option<PathBuf>,
-    /// Check the models' own files of such parameters; one that is malformed fails the load.
+    /// Whether to check the models' own batching parameters; malformed ones fail the
+    /// load.
     pub per_model_batching: bool,
-    /// Say so when a model has warmup requests, which are not replayed.
+    /// Whether to log a warning about warm-up requests of a model, since they are not
+    /// replayed.
     pub model_warmup: bool,
-    /// Answer with `tensor_content` instead of lists of values.
+    /// Whether to answer with `tensor_content` instead of lists of values.
     pub serialization_as_tensor_content: bool,
-    /// Let a new label point to a version that is not available yet.
+    /// Whether a new label may point to a version that is not available yet.
     pub allow_version_labels_for_unavailable_models: bool,
 }
 
-/// Where the first configuration comes from.
+/// The source of the initial configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Models {
     /// A file with a `ModelServerConfig` in text format.
     File(PathBuf),
-    /// One model, its latest version.
+    /// One model with its latest version.
     One {
         /// Its name.
         name: String,
@@ -61,7 +64,7 @@ pub enum Models {
 }
 
 impl Options {
-    /// The defaults of every flag, for these models.
+    /// The defaults of all flags, for these models.
     pub fn new(models: Models) -> Self {
         Self {
             tensorflow: None,

@@ -1,44 +1,44 @@
-//! Whether the next run of a model is expected to be short.
+//! Predicts whether the next run of a model will be short.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
     time::Duration,
 };
 
-/// Up to here, waking a thread for a run and being woken after it is a good part
-/// of what the run costs.
+/// Longest run that counts as short. Below it the cost of waking a thread and being woken
+/// again is a considerable part of the run's cost.
 const SHORT: Duration = Duration::from_millis(2);
-/// Short runs until further ones are expected to be.
+/// Trust from which further short runs are expected.
 const TRUSTED: u32 = 8;
-/// What is remembered of more.
+/// Upper limit of trust.
 const MOST: u32 = 4 * TRUSTED;
-/// What a run that is not short takes away: a few are, because the machine is
-/// busy; a model with more of them is not to be trusted.
+/// Loss of trust by a long run. Single long runs occur on a busy machine; a model with
+/// frequent ones must not be trusted.
 const PENALTY: u32 = 4;
 
-/// How the runs of one signature went.
+/// Run times of one signature.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// Rises with short runs, falls with others.
+    /// Rises with short runs, falls with long ones.
     trust: AtomicU32,
-    /// The longest request that had a short run, in bytes.
+    /// Size of the largest request that had a short run, in bytes.
     longest: AtomicUsize,
 }
 
 impl Pace {
-    /// Whether the run of a request of so many bytes is likely to be short:
-    /// others were, and one of a request that is no smaller.
+    /// Whether the run of a request of `bytes` bytes is likely to be short: earlier runs
+    /// were short, one of them for a request that was no smaller.
     pub fn is_short(&self, bytes: usize) -> bool {
         self.trust.load(Relaxed) >= TRUSTED && bytes <= self.longest.load(Relaxed)
     }
 
-    /// Tells how long the run of a request of so many bytes took.
+    /// Records the duration of a run for a request of `bytes` bytes.
     pub fn record(&self, bytes: usize, took: Duration) {
         let trust = self.trust.load(Relaxed);
         let short = took <= SHORT;
         let next = if short { (trust + 1).min(MOST) } else { trust.saturating_sub(PENALTY) };
-        // What another thread tells meanwhile may be lost: it is an estimate.
-        // Not writing keeps the line in both threads' caches.
+        // A concurrent update may be lost; an estimate tolerates that. Skipping the write
+        // when nothing changes keeps the cache line shared between threads.
         if next != trust {
             self.trust.store(next, Relaxed);
         }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn is_expected_to_be_short_what_was_so_often_enough_for_requests_as_large() {
+    fn a_run_is_expected_to_be_short_after_enough_short_runs_of_requests_as_large() {
         let pace = Pace::default();
         record(&pace, TRUSTED - 1, 100, SHORT);
         assert!(!pace.is_short(100));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_now_and_then_is_the_machine_s_and_more_are_the_model_s() {
+    fn rare_long_runs_are_tolerated_and_frequent_ones_are_not() {
         let pace = Pace::default();
         record(&pace, MOST, 1, SHORT);
         for _ in 0..100 {

@@ -1,10 +1,8 @@
-//! Applying a `ModelServerConfig`: checks, labels, models, and the wait for new
-//! models.
+//! Applies a `ModelServerConfig`: checks, labels, models, and the wait for new models.
 //!
-//! Reloads are strictly one after another, in the order they came. One waits,
-//! without any limit, until each name that was not configured before has a
-//! version that is available or has ended; a caller that goes away changes
-//! nothing about that.
+//! Reloads run strictly one after another, in the order of arrival. Each waits, without a
+//! time limit, until every newly configured name has a version that is available or has
+//! ended. It continues even if its caller disconnects.
 
 mod labels;
 mod validate;
@@ -31,18 +29,18 @@ use crate::{
 
 use labels::Labels;
 
-/// Makes the loader of a version in a directory.
+/// Creates the loader of the version in a directory.
 pub type MakeLoader<S> = Arc<dyn Fn(&Path) -> Arc<dyn Loader<S>> + Send + Sync>;
 
-/// How configurations are applied.
+/// Settings of the reloader.
 pub struct Config<S> {
-    /// Makes loaders.
+    /// Creates loaders.
     pub make_loader: MakeLoader<S>,
-    /// When base paths are looked at.
+    /// The schedule of polling base paths.
     pub poll: Poll,
-    /// Loads at once, except during the first configuration.
+    /// Concurrent loads, except during the first configuration.
     pub load_threads: usize,
-    /// Let a new label point to a version that is not available yet.
+    /// Whether a new label may point to a version that is not available yet.
     pub labels_for_unavailable: bool,
 }
 
@@ -52,16 +50,16 @@ pub struct Reloader<S> {
     manager: Manager<S>,
     monitor: Monitor,
     labels: ArcSwapOption<Labels>,
-    /// Held during a whole reload, the wait included.
+    /// Locked during a whole reload, including its wait.
     current: Mutex<Current>,
 }
 
 /// The configuration in force.
 #[derive(Default)]
 struct Current {
-    /// The list last accepted; none before the first.
+    /// The last accepted list; `None` before the first.
     models: Option<ModelConfigList>,
-    /// What looks for versions, since the first list.
+    /// Finds versions; set once the first list is in force.
     source: Option<(Arc<Source>, Poller)>,
 }
 
@@ -72,17 +70,18 @@ impl<S> fmt::Debug for Reloader<S> {
 }
 
 impl<S: Send + Sync + 'static> Reloader<S> {
-    /// Nothing configured yet. `monitor` must have seen all of `manager`.
+    /// A reloader without configuration. `monitor` must have seen all changes of
+    /// `manager`.
     pub fn new(config: Config<S>, manager: Manager<S>, monitor: Monitor) -> Self {
         Self { config, manager, monitor, labels: ArcSwapOption::empty(), current: Mutex::default() }
     }
 
-    /// Applies a configuration, and waits for its new models. Dropping the
-    /// future in the middle leaves a configuration half applied.
+    /// Applies a configuration, and waits for its new models. Dropping the future leaves
+    /// the configuration partly applied.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT, FAILED_PRECONDITION if it is not accepted; UNKNOWN if
-    /// a new model did not become available, with the others in service.
+    /// INVALID_ARGUMENT or FAILED_PRECONDITION if the configuration is refused; UNKNOWN
+    /// if a new model did not become available, while the others are in service.
     pub async fn apply(&self, new: ModelServerConfig) -> Result<(), Status> {
         let mut current = self.current.lock().await;
         let list = match (new.config, &current.models) {
@@ -106,11 +105,10 @@ impl<S: Send + Sync + 'static> Reloader<S> {
         }
     }
 
-    /// The version a label stands for.
+    /// The version of a label.
     ///
     /// # Errors
-    /// UNAVAILABLE before the first configuration, INVALID_ARGUMENT if there is
-    /// no such label.
+    /// UNAVAILABLE before the first configuration, INVALID_ARGUMENT for an unknown label.
     pub fn label(&self, name: &str, label: &str) -> Result<i64, Status> {
         labels::resolve(self.labels.load().as_deref(), name, label)
     }
@@ -121,19 +119,19 @@ impl<S: Send + Sync + 'static> Reloader<S> {
         labels::check(list, current, self.config.labels_for_unavailable, &self.monitor)
     }
 
-    /// The way of every configuration but the first.
+    /// Applies any configuration but the first.
     async fn update(&self, source: &Source, models: Vec<Monitored>) -> Result<(), Status> {
         let known = source.names();
         let names = models.iter().map(|model| model.name.clone());
         let new: Vec<String> = names.filter(|name| !known.contains(name)).collect();
-        // Made before the change, and fresh: what ended earlier does not count.
+        // A new monitor, created before the change, has no versions that ended earlier.
         let monitor = self.manager.bus().monitor();
         source.update(models);
         report(monitor.settled(&new).await, "model(s)")
     }
 
-    /// The first configuration loads with many threads. If a model fails, the
-    /// source is dropped again while its models stay with the manager.
+    /// Applies the first configuration, with more load threads. If a model fails, the
+    /// source is dropped while its models stay with the manager.
     async fn begin(&self, current: &mut Current, models: Vec<Monitored>) -> Result<(), Status> {
         let names: Vec<String> = models.iter().map(|model| model.name.clone()).collect();
         let monitor = self.manager.bus().monitor();
@@ -161,12 +159,12 @@ impl<S: Send + Sync + 'static> Reloader<S> {
     }
 }
 
-/// Cores this process may use.
+/// Number of cores that this process may use.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Turns models that ended into the error a reload answers with.
+/// The error of a reload whose models ended instead of becoming available.
 fn report(ended: Vec<(ServableId, Result<(), Status>)>, what: &str) -> Result<(), Status> {
     if ended.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What is served: a name with a version, and a SavedModel ready to run.
+//! Servables: a model name with a version, and a SavedModel that is ready to run.
 
 use std::{collections::BTreeMap, fmt, path::Path};
 
@@ -21,7 +21,7 @@ use crate::{
 pub struct ServableId {
     /// The model.
     pub name: String,
-    /// Its version, the number of its directory.
+    /// Its version: the number in the name of its directory.
     pub version: i64,
 }
 
@@ -31,12 +31,13 @@ impl fmt::Display for ServableId {
     }
 }
 
-/// A tensor of the graph that a signature gives another name (its alias).
+/// An input or output of a signature: a tensor of the graph under another name (its
+/// alias).
 #[derive(Debug)]
 pub struct Port {
-    /// Its name in the graph, as in `dense/BiasAdd:0`.
+    /// Name of the tensor in the graph, for example `dense/BiasAdd:0`.
     pub name: String,
-    /// Where it is, if the graph really has it.
+    /// Its place in the graph; `None` if the graph does not have it.
     pub endpoint: Option<Endpoint>,
 }
 
@@ -47,31 +48,31 @@ pub struct Signature {
     pub inputs: BTreeMap<String, Port>,
     /// By alias.
     pub outputs: BTreeMap<String, Port>,
-    /// Values of inputs that may be left out: encoded `tensorflow.TensorProto`.
+    /// Default values of inputs that may be omitted: encoded `tensorflow.TensorProto`.
     pub defaults: BTreeMap<String, Vec<u8>>,
-    /// How long its runs take.
+    /// Durations of its runs.
     pub pace: Pace,
 }
 
 /// A loaded SavedModel.
 #[derive(Debug)]
 pub struct Servable {
-    /// Runs it.
+    /// The session that runs it.
     pub session: Session,
-    /// Its functions by key.
+    /// Its signatures by key.
     pub signatures: BTreeMap<String, Signature>,
-    /// An encoded `tensorflow.serving.SignatureDefMap`, as the model says it.
+    /// The encoded `tensorflow.serving.SignatureDefMap`, with the model's own bytes.
     pub signature_map: Bytes,
 }
 
-/// The signatures of a meta graph: parsed, and encoded as they were.
+/// The signatures of a meta graph: parsed, and in their original encoding.
 type Signatures = (Vec<(String, SignatureDef)>, Bytes);
 
 impl Servable {
     /// Loads the SavedModel in `directory`.
     ///
     /// # Errors
-    /// What TensorFlow says; DATA_LOSS if its description cannot be read.
+    /// TensorFlow's error; DATA_LOSS if the signatures cannot be decoded.
     pub fn load(runtime: Runtime, directory: &Path, threads: Threads) -> Result<Self, Status> {
         let (session, read) = Session::load(runtime, directory, threads, read_signatures)?;
         let (definitions, signature_map) = read.map_err(|_| {
@@ -105,10 +106,10 @@ impl Port {
         Self { endpoint: session.endpoint(&info.name), name: info.name }
     }
 
-    /// Where it is in the graph.
+    /// The tensor's place in the graph.
     ///
     /// # Errors
-    /// INVALID_ARGUMENT, as TensorFlow has it, if it is not there.
+    /// INVALID_ARGUMENT, with TensorFlow's message, if the graph does not have it.
     pub fn endpoint(&self) -> Result<Endpoint, Status> {
         self.endpoint.ok_or_else(|| {
             Status::invalid(format!(
@@ -119,8 +120,9 @@ impl Port {
     }
 }
 
-/// Reads an encoded `MetaGraphDef`, skipping the graph. Its field of signatures
-/// and the only field of a `SignatureDefMap` hold the same entries.
+/// Reads the signatures of an encoded `MetaGraphDef` and skips the graph. Its field of
+/// signatures has the same entries as the only field of a `SignatureDefMap`, so they are
+/// copied as they are.
 fn read_signatures(meta_graph: &[u8]) -> Result<Signatures, Malformed> {
     const SIGNATURE_DEF: u32 = 5;
     let mut definitions = Vec::new();

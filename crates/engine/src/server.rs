@@ -1,4 +1,4 @@
-//! From options to a listening engine, and to its end.
+//! Starts the engine from its options, serves, and shuts it down.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{self, ConfigError},
     connections,
-    loader::{BesideModel, Loader, SavedModelLoader},
+    loader::{AuxiliaryFiles, Loader, SavedModelLoader},
     manager::{self, Manager},
     options::{Models, Options},
     reload::{self, Reloader, cores},
@@ -33,42 +33,42 @@ use crate::{
     tensorflow::{LocateError, OpenError, Runtime, Threads, locate},
 };
 
-/// How long requests may take to finish at the end.
+/// Time limit for requests in progress at shutdown.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// The engine cannot start or go on.
+/// An error that prevents the start or ends the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No libtensorflow.
+    /// libtensorflow was not found.
     #[error(transparent)]
     Locate(#[from] LocateError),
-    /// libtensorflow does not open.
+    /// libtensorflow cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Neither a port nor a socket.
+    /// Neither a port nor a socket is configured.
     #[error("nothing to listen on: --port is 0 and there is no --grpc_socket_path")]
     NoAddress,
-    /// The configuration file is not usable.
+    /// The configuration file cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The first configuration is not accepted, or a model of it failed.
+    /// The first configuration is refused, or one of its models failed.
     #[error("the models cannot be served: {0}")]
     Models(#[source] Status),
-    /// An address cannot be listened on.
+    /// An address cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// No threads or signals.
+    /// Threads or signal handlers cannot be set up.
     #[error("cannot set up the process: {0}")]
     Process(#[source] io::Error),
 }
 
 impl Error {
-    /// Whether the options are wrong, rather than something else.
+    /// Whether the cause is an invalid option.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Locate(_) | Self::NoAddress | Self::Config(ConfigError::Parse { .. }))
     }
@@ -76,31 +76,31 @@ impl Error {
 
 /// Runs an engine until SIGTERM or SIGINT, then lets requests finish.
 ///
-/// Call [`crate::environment::prepare`] first, before there are threads.
+/// Call [`crate::environment::prepare`] before, while there is only one thread.
 ///
 /// # Errors
-/// If it cannot start.
+/// The engine cannot start.
 pub fn run(options: Options) -> Result<(), Error> {
-    // Connections have threads of their own.
+    // One thread is enough here: connections are served by other threads.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Error::Process)?;
     let outcome = runtime.block_on(async {
-        let stop = signalled()?;
+        let stop = stop_signal()?;
         tokio::select! {
             engine = Engine::start(options) => engine?.serve(stop.cancelled()).await,
-            // Nothing is served yet, so there is nothing to finish.
+            // Nothing is served yet, so there are no requests to wait for.
             () = stop.cancelled() => Ok(()),
         }
     });
-    // A run that nobody waits for any more does not hold up the end.
+    // Does not wait for a run whose caller has gone.
     runtime.shutdown_background();
     outcome
 }
 
-/// A token that SIGTERM and SIGINT cancel.
-fn signalled() -> Result<CancellationToken, Error> {
+/// A token that is cancelled on SIGTERM or SIGINT.
+fn stop_signal() -> Result<CancellationToken, Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Process)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Process)?;
     let token = CancellationToken::new();
@@ -123,16 +123,16 @@ pub struct Engine {
     tcp: Option<TcpListener>,
     unix: Option<UnixListener>,
     socket: Option<PathBuf>,
-    /// Ends with the engine.
+    /// Background tasks; aborted when the engine is dropped.
     tasks: JoinSet<()>,
 }
 
 impl Engine {
-    /// Opens TensorFlow, loads the first models and binds the addresses, in that
-    /// order. A base path that does not exist makes this wait for it.
+    /// Opens TensorFlow, loads the first models and binds the addresses, in that order.
+    /// Waits as long as a base path does not exist.
     ///
     /// # Errors
-    /// If any of these fails.
+    /// One of these steps fails.
     pub async fn start(options: Options) -> Result<Self, Error> {
         if options.port == 0 && options.grpc_socket_path.is_none() {
             return Err(Error::NoAddress);
@@ -152,11 +152,11 @@ impl Engine {
         Ok(Self { surface, tcp, unix, socket: options.grpc_socket_path, tasks })
     }
 
-    /// Serves until `stop`, then takes no more requests, lets those in progress
-    /// finish, and unloads nothing: the process is about to end.
+    /// Serves until `stop`, then refuses new requests and lets those in progress finish.
+    /// Models are not unloaded, because the process is about to end.
     ///
     /// # Errors
-    /// If there are no threads to serve connections.
+    /// The threads that serve connections cannot be started.
     pub async fn serve(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let workers = Workers::start(cores(), Scheduling::Batch).map_err(Error::Process)?;
         let services = Services::new(Arc::clone(&self.surface));
@@ -205,7 +205,7 @@ fn check_batching(options: &Options) -> Result<(), ConfigError> {
         config::check_batching(file)?;
     }
     if options.batching {
-        tracing::warn!("this engine does not batch: each request is computed by itself");
+        tracing::warn!("this engine does not batch: each request is computed separately");
     }
     Ok(())
 }
@@ -244,7 +244,8 @@ fn surface(runtime: Runtime, options: &Options) -> Surface {
         retry_interval: options.load_retry_interval,
     });
     let monitor = manager.bus().monitor();
-    let files = BesideModel { batching: options.per_model_batching, warmup: options.model_warmup };
+    let files =
+        AuxiliaryFiles { batching: options.per_model_batching, warmup: options.model_warmup };
     let make_loader = move |path: &Path| -> Arc<dyn Loader<Servable>> {
         Arc::new(SavedModelLoader::new(runtime, path.to_owned(), threads, files))
     };
@@ -266,8 +267,8 @@ fn surface(runtime: Runtime, options: &Options) -> Surface {
     }
 }
 
-/// Ticks as long as the set of tasks lives. A tick may load a model, so it is
-/// done where blocking is fine; the next one then comes late.
+/// Ticks as long as the set of tasks lives. A tick may load a model, so it runs on a
+/// blocking thread; the next tick is then late.
 fn spawn_ticks(tasks: &mut JoinSet<()>, manager: Manager<Servable>) {
     tasks.spawn(async move {
         let mut ticks = interval(manager::TICK);
@@ -289,7 +290,7 @@ async fn bind_tcp(port: u16) -> Result<TcpListener, Error> {
         .map_err(|source| Error::Listen { address: address.to_string(), source })
 }
 
-/// Binds a Unix socket, in the place of one that a dead process left behind.
+/// Binds a Unix socket; replaces a socket file that a terminated process has left.
 fn bind_unix(path: &Path) -> Result<UnixListener, Error> {
     let listen = || -> io::Result<UnixListener> {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {

@@ -16,10 +16,10 @@ use outrigger_proto::tensorflow::serving::{
     ModelConfig, ServableVersionPolicy, servable_version_policy::PolicyChoice,
 };
 
-/// When base paths are looked at.
+/// The schedule of polling base paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Poll {
-    /// At the start, and then again and again.
+    /// At the start and then periodically.
     Every(Duration),
     /// At the start only: later changes of the configuration have no effect.
     Once,
@@ -27,14 +27,14 @@ pub enum Poll {
     Never,
 }
 
-/// Which of the versions that are there should be loaded.
+/// Selects the versions to load among those that exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Policy {
-    /// The highest so many.
+    /// The highest versions, at most this number.
     Latest(usize),
     /// All of them.
     All,
-    /// These, if they are there.
+    /// These, if they exist.
     Specific(BTreeSet<i64>),
 }
 
@@ -51,14 +51,14 @@ impl From<Option<&ServableVersionPolicy>> for Policy {
     }
 }
 
-/// A model to look for.
+/// A model whose base path is polled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Monitored {
     /// The model.
     pub name: String,
-    /// The directory its versions are in.
+    /// The directory of its versions.
     pub base_path: PathBuf,
-    /// Which of them count.
+    /// Selects its versions.
     pub policy: Policy,
 }
 
@@ -73,13 +73,13 @@ impl From<&ModelConfig> for Monitored {
     }
 }
 
-/// Is told which versions of a model should be loaded, and where they are.
+/// A callback with the versions of a model that should be loaded, and their directories.
 pub type Aspire = Box<dyn Fn(&str, Versions) + Send + Sync>;
 
-/// Directories of versions.
+/// Directories by version.
 pub type Versions = BTreeMap<i64, PathBuf>;
 
-/// Watches the base paths of the configured models.
+/// Polls the base paths of the configured models.
 pub struct Source {
     models: Mutex<Vec<Monitored>>,
     aspire: Aspire,
@@ -92,7 +92,8 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// A source of these models. It looks only when [`Source::poll`] is called.
+    /// A source of these models. It reads directories only when [`Source::poll`] is
+    /// called.
     pub fn new(models: Vec<Monitored>, aspire: Aspire) -> Self {
         Self { models: Mutex::new(models), aspire }
     }
@@ -102,8 +103,8 @@ impl Source {
         self.lock().iter().map(|model| model.name.clone()).collect()
     }
 
-    /// Replaces the models. Those left out lose all their versions at once; the
-    /// others wait for the next poll.
+    /// Replaces the models. A model that is no longer listed loses all its versions at
+    /// once; the others are updated by the next poll.
     pub fn update(&self, models: Vec<Monitored>) {
         let mut current = self.lock();
         for old in current.iter() {
@@ -114,11 +115,11 @@ impl Source {
         *current = models;
     }
 
-    /// Looks at every base path and tells what is there. If one of them cannot
-    /// be read, nothing is told of any model.
+    /// Reads every base path and reports the versions found. If one path cannot be read,
+    /// no model is reported.
     ///
     /// # Errors
-    /// The first base path that cannot be read.
+    /// The error of the first base path that cannot be read.
     pub fn poll(&self) -> io::Result<()> {
         let models = self.lock();
         let found: Vec<_> = models
@@ -158,7 +159,7 @@ fn versions(model: &Monitored) -> io::Result<Versions> {
     Ok(wanted)
 }
 
-/// Entries whose name is a number; of those with the same number, one.
+/// Entries whose name is a number. If several have the same number, one of them is used.
 fn list(base_path: &Path) -> io::Result<Versions> {
     let mut versions = Versions::new();
     for entry in fs::read_dir(base_path)? {
@@ -179,17 +180,17 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// Starts to poll.
+    /// Starts the polling thread.
     ///
     /// # Errors
-    /// If no thread can be had.
+    /// The thread cannot be started.
     pub fn start(source: Arc<Source>, poll: Poll) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let run = move || match poll {
             Poll::Never => {}
-            Poll::Once => look(&source),
+            Poll::Once => poll_once(&source),
             Poll::Every(period) => loop {
-                look(&source);
+                poll_once(&source);
                 if stopped.recv_timeout(period) != Err(mpsc::RecvTimeoutError::Timeout) {
                     break;
                 }
@@ -200,7 +201,7 @@ impl Poller {
     }
 }
 
-fn look(source: &Source) {
+fn poll_once(source: &Source) {
     if let Err(error) = source.poll() {
         tracing::error!(%error, "a base path cannot be read; no model's versions are updated");
     }

@@ -1,43 +1,43 @@
-//! Outcomes as TensorFlow and gRPC tell them: a code and a message.
+//! Errors as TensorFlow and gRPC represent them: a code and a message.
 
 use std::fmt;
 
 use tonic::Code;
 
-/// Longest message that goes over the wire; TensorFlow Serving cuts there too.
+/// Longest message that is sent; TensorFlow Serving has the same limit.
 const MESSAGE_LIMIT: usize = 1024;
 
-/// Why something failed. The codes are gRPC's, which are TensorFlow's.
+/// An error. The codes are gRPC's, which are also TensorFlow's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Status {
-    /// The kind of failure; never `Ok`.
+    /// The kind of error; never `Ok`.
     pub code: Code,
-    /// For humans.
+    /// The message for people.
     pub message: String,
 }
 
 impl Status {
-    /// A failure of this kind.
+    /// An error of this kind.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 
-    /// The caller sent something wrong.
+    /// An invalid request.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, message)
     }
 
-    /// What was asked for is not there.
+    /// Something that the request names does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(Code::NotFound, message)
     }
 
-    /// The state of the system does not admit it.
+    /// The state of the system does not permit the request.
     pub fn precondition(message: impl Into<String>) -> Self {
         Self::new(Code::FailedPrecondition, message)
     }
 
-    /// The name TensorFlow gives to the code, as in `NOT_FOUND`.
+    /// TensorFlow's name of the code, for example `NOT_FOUND`.
     pub fn code_name(&self) -> &'static str {
         match self.code {
             Code::Ok => "OK",
@@ -73,7 +73,7 @@ impl From<Status> for tonic::Status {
     }
 }
 
-/// Cuts a message where TensorFlow Serving cuts it, at a character's boundary.
+/// Truncates a message as TensorFlow Serving does, but at a character boundary.
 fn shortened(mut message: String) -> String {
     const MARK: &str = "...TRUNCATED";
     if message.len() <= MESSAGE_LIMIT {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_as_code_and_message() {
+    fn displays_code_and_message() {
         assert_eq!(Status::not_found("no model").to_string(), "NOT_FOUND: no model");
     }
 }

@@ -31,41 +31,41 @@ use crate::{
 use model::ModelService;
 pub(crate) use services::Services;
 
-/// Bytes of a message, as with TensorFlow Serving.
+/// Maximum size of a message in bytes, as in TensorFlow Serving.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;
 
-/// What all calls share.
+/// State that all calls share.
 #[derive(Debug)]
 pub struct Surface {
     /// TensorFlow.
     pub runtime: Runtime,
-    /// Who has the servables.
+    /// Holds the servables.
     pub manager: Manager<Servable>,
-    /// Who applies configurations and knows the labels.
+    /// Applies configurations and resolves labels.
     pub reloader: Reloader<Servable>,
-    /// States since the start.
+    /// States of versions since the start.
     pub monitor: Monitor,
-    /// Answer with `tensor_content`.
+    /// Whether to answer with `tensor_content`.
     pub as_content: bool,
-    /// Calls in progress.
+    /// Limits on concurrent calls.
     pub calls: Calls,
-    /// Reloads, which outlive the calls that asked for them.
+    /// Running reloads; they outlive the calls that requested them.
     pub reloads: TaskTracker,
-    /// Ends the waits of reloads.
+    /// Cancelled at shutdown; ends the waits of reloads.
     pub stop: CancellationToken,
 }
 
-/// How much may go on at once.
+/// Limits on concurrent work.
 #[derive(Debug)]
 pub struct Calls {
-    /// One for each thread TensorFlow Serving would have for calls.
+    /// One permit for each thread that TensorFlow Serving would have for calls.
     threads: Arc<Semaphore>,
-    /// More runs than cores only take turns.
+    /// One permit per core: more concurrent runs would only take turns.
     runs: Arc<Semaphore>,
 }
 
 impl Calls {
-    /// Up to `threads` calls at once; zero: four a core.
+    /// Limits for `threads` concurrent calls; zero means four per core.
     pub fn new(threads: usize) -> Self {
         let threads = if threads == 0 { 4 * cores() } else { threads };
         Self {
@@ -74,15 +74,15 @@ impl Calls {
         }
     }
 
-    /// A place for a call, to be held until its work is done, even when its
-    /// caller has gone.
+    /// A permit for a call. It is held until the work is done, even if the caller has
+    /// disconnected.
     fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
         Arc::clone(&self.threads)
             .try_acquire_owned()
             .map_err(|_| Status::new(Code::ResourceExhausted, "Server Threadpool Exhausted"))
     }
 
-    /// A turn to run a model.
+    /// Waits for a permit to run a model.
     async fn run(&self) -> OwnedSemaphorePermit {
         let permit = Arc::clone(&self.runs).acquire_owned().await;
         permit.expect("the semaphore is never closed")

@@ -1,8 +1,8 @@
-//! TensorFlow's C library, opened at run time, behind safe types.
+//! TensorFlow's C library, opened at run time, behind a safe interface.
 //!
-//! The library is the one inside the wheel `tensorflow-cpu`. It is opened once
-//! a process and never closed: TensorFlow keeps threads that would run
-//! unmapped code.
+//! The library is the one in the wheel `tensorflow-cpu`. It is opened once per process
+//! and never closed, because its threads outlive all sessions and would run unmapped
+//! code.
 
 mod api;
 mod dtype;

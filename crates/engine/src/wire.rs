@@ -1,16 +1,16 @@
-//! Reading encoded protobuf in place.
+//! Reads encoded protobuf messages in place.
 //!
-//! Tensors are large and their values go straight into TensorFlow's memory, so
-//! they are not decoded into messages first.
+//! Tensors are large and their values are copied straight into TensorFlow's memory, so
+//! they are not decoded into message types first.
 
 use prost::encoding::decode_varint;
 
-/// Bytes that are not a protobuf message.
+/// The bytes are not an encoded protobuf message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an encoded protobuf message")]
 pub(crate) struct Malformed;
 
-/// A field's value, undecoded as far as its wire type allows.
+/// A field's value, decoded only as far as its wire type determines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     /// An integer or bool.
@@ -23,7 +23,7 @@ pub(crate) enum Value<'a> {
     Fixed32(&'a [u8]),
 }
 
-/// The fields of an encoded message in their order; ends after the first error.
+/// The fields of an encoded message in order; ends after the first error.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -34,7 +34,7 @@ pub(crate) fn fields(message: &[u8]) -> Fields<'_> {
     Fields { rest: message }
 }
 
-/// Reads one varint off the front.
+/// Reads one varint from the front of `bytes`.
 pub(crate) fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     decode_varint(bytes).map_err(|_| Malformed)
 }

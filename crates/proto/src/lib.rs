@@ -1,8 +1,8 @@
-//! Generated wire types: `outrigger.v1`, and the subsets of TensorFlow and
-//! TensorFlow Serving that Outrigger speaks. The messages of `outrigger.v1` that
-//! describe models and canaries serialise as the JSON of the HTTP surface.
+//! Generated wire types: `outrigger.v1`, and the parts of TensorFlow's and TensorFlow
+//! Serving's interfaces that Outrigger uses. The messages of `outrigger.v1` that describe
+//! models and canaries serialise as the JSON of the HTTP surface.
 //!
-//! The comments in `proto/` are the reference for every type here.
+//! The comments in `proto/` document every generated type.
 #![allow(missing_docs, unreachable_pub, clippy::all)]
 
 pub mod raw;
@@ -13,8 +13,8 @@ pub mod outrigger {
     pub mod v1 {
         tonic::include_proto!("outrigger.v1");
 
-        /// Encoded `google.protobuf.FileDescriptorSet` of this package and what
-        /// it imports, for reflection and for dynamic messages.
+        /// The encoded `google.protobuf.FileDescriptorSet` of this package and its
+        /// imports, for server reflection and dynamic messages.
         pub const FILE_DESCRIPTOR_SET: &[u8] =
             include_bytes!(concat!(env!("OUT_DIR"), "/outrigger.v1.bin"));
     }

@@ -1,7 +1,7 @@
-//! Guards outrigger.v1: what proto/outrigger.v1.binpb, the committed descriptor
-//! set, promises must still be there under the same names, numbers and types.
+//! Guards the compatibility of outrigger.v1: every name, number and type in the committed
+//! descriptor set, proto/outrigger.v1.binpb, must still exist.
 //!
-//! Additions are fine; to publish them run this test with `UPDATE=1`.
+//! Additions are permitted; run this test with `UPDATE=1` to publish them.
 
 use std::{collections::BTreeMap, env, fs};
 
@@ -11,7 +11,7 @@ use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorSet};
 
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/outrigger.v1.binpb");
 
-/// Everything a peer can depend on: path -> what it is.
+/// Everything that a client can depend on: a path, and a description of its type.
 fn surface(set: &[u8]) -> BTreeMap<String, String> {
     let set = FileDescriptorSet::decode(set).expect("a descriptor set");
     let mut surface = BTreeMap::new();

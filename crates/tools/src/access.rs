@@ -1,6 +1,6 @@
-//! How a server is reached: over TLS or not, trusting whom, showing what.
+//! Access to a server: TLS, trusted authorities and credentials.
 
-mod terms;
+mod settings;
 
 use std::{fs, path::PathBuf, str::FromStr, time::Duration};
 
@@ -12,31 +12,32 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
-pub use self::terms::Terms;
+pub use self::settings::ClientSettings;
 use crate::Error;
 
-/// For a connection to come about.
+/// Time limit for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Whom to trust and what to show, each in a file.
+/// Files with trusted authorities and credentials.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Authorities that vouch for the server, PEM; otherwise the system's.
+    /// Certificate authorities for the server's certificate, PEM; `None` uses the
+    /// system's.
     pub ca: Option<PathBuf>,
-    /// A certificate to show, PEM.
+    /// The client certificate, PEM.
     pub certificate: Option<PathBuf>,
-    /// Its key, PEM.
+    /// The client certificate's key, PEM.
     pub key: Option<PathBuf>,
-    /// The name in the server's certificate, if it is reached by another.
+    /// The name in the server's certificate, if it differs from the address.
     pub server_name: Option<String>,
-    /// A bearer token: the file's first line.
+    /// A bearer token: the file's first line that is not empty.
     pub token_file: Option<PathBuf>,
 }
 
-/// A gRPC connection that shows the token.
+/// A gRPC connection that sends the token.
 pub(crate) type Connection = InterceptedService<Channel, Token>;
 
-/// Adds the token to every call.
+/// Adds the bearer token to every call.
 #[derive(Debug, Clone)]
 pub(crate) struct Token(Option<MetadataValue<Ascii>>);
 
@@ -50,8 +51,8 @@ impl Interceptor for Token {
 }
 
 impl Access {
-    /// Connects to the gRPC listener at `address`: `host:port`, with `http://` or
-    /// `https://` before it. Without either, it is TLS if something of it is given.
+    /// Connects to the gRPC listener at `address`: `host:port`, optionally with `http://`
+    /// or `https://` before it. Without a scheme, TLS is used if any TLS option is set.
     pub(crate) async fn connect(&self, address: &str) -> Result<Connection, Error> {
         let (tls, host) = self.scheme(address)?;
         let scheme = if tls { "https" } else { "http" };
@@ -85,16 +86,16 @@ impl Access {
         Ok(tls)
     }
 
-    /// An HTTP client for the listener at `url`, the URL to use with it, and the
-    /// token to show.
+    /// Creates the HTTP client for the listener at `url`; returns it with the URL to call
+    /// and the token to send.
     pub(crate) async fn http(
         &self,
         url: &str,
     ) -> Result<(reqwest::ClientBuilder, String, Option<String>), Error> {
         let mut builder = reqwest::Client::builder();
         if !url.starts_with("https://") {
-            self.plainly()?;
-            builder = plain(builder);
+            self.reject_tls_options()?;
+            builder = without_tls(builder);
         }
         if let Some(path) = &self.ca {
             let roots = reqwest::Certificate::from_pem_bundle(&read(path)?);
@@ -105,39 +106,44 @@ impl Access {
             builder = builder.identity(identity.map_err(|_| unusable(path, "pair"))?);
         }
         let (builder, url) = match &self.server_name {
-            Some(name) => renamed(builder, url, name).await?,
+            Some(name) => with_server_name(builder, url, name).await?,
             None => (builder, url.to_owned()),
         };
         Ok((builder, url, self.token()?))
     }
 
-    /// Whether it is TLS at `address`, and the address without a scheme.
+    /// Whether `address` is called over TLS, and the address without its scheme.
     fn scheme<'a>(&self, address: &'a str) -> Result<(bool, &'a str), Error> {
         match (address.strip_prefix("https://"), address.strip_prefix("http://")) {
             (Some(host), _) => Ok((true, host)),
-            (_, Some(host)) => Ok((self.plainly()?, host)),
-            _ => Ok((self.names_tls(), address)),
+            (_, Some(host)) => {
+                self.reject_tls_options()?;
+                Ok((false, host))
+            }
+            _ => Ok((self.has_tls_options(), address)),
         }
     }
 
-    fn names_tls(&self) -> bool {
+    fn has_tls_options(&self) -> bool {
         self.ca.is_some() || self.certificate.is_some() || self.server_name.is_some()
     }
 
-    /// No TLS, and nothing given that only makes sense with it.
-    fn plainly(&self) -> Result<bool, Error> {
-        if self.names_tls() {
+    /// Fails if an option is set that is only meaningful with TLS.
+    fn reject_tls_options(&self) -> Result<(), Error> {
+        if self.has_tls_options() {
             let message = "a CA, a certificate and a server name are for https addresses";
             return Err(Error::Usage(message.to_owned()));
         }
-        Ok(false)
+        Ok(())
     }
 
     fn pair(&self) -> Result<Option<[Vec<u8>; 2]>, Error> {
         match (&self.certificate, &self.key) {
             (None, None) => Ok(None),
             (Some(certificate), Some(key)) => Ok(Some([read(certificate)?, read(key)?])),
-            _ => Err(Error::Usage("a certificate and its key come together".to_owned())),
+            _ => Err(Error::Usage(
+                "a certificate needs its key, and a key its certificate".to_owned(),
+            )),
         }
     }
 
@@ -148,31 +154,32 @@ impl Access {
         token.map(|token| Some(token.to_owned())).ok_or_else(|| unusable(path, "token"))
     }
 
-    /// The token as the value of a header.
+    /// The token as the value of the `authorization` header.
     fn bearer<V: FromStr>(&self) -> Result<Option<V>, Error> {
-        let invalid = |_| Error::Usage("the token does not fit into a header".to_owned());
+        let invalid = |_| Error::Usage("the token is not valid as a header value".to_owned());
         let token = self.token()?.map(|token| format!("Bearer {token}").parse());
         token.transpose().map_err(invalid)
     }
 }
 
-/// A client that speaks no TLS: it trusts nobody, so that a system without authorities
-/// will do, and does not let itself be sent to https.
-fn plain(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+/// A client without TLS: it loads no certificate authorities, so it works on a system
+/// without any, and it refuses redirects to https.
+fn without_tls(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
     let redirects = redirect::Policy::custom(|attempt| match attempt.url().scheme() {
-        "https" => attempt.error("the server asks to be called over https"),
+        "https" => attempt.error("the server redirects to https"),
         _ => redirect::Policy::default().redirect(attempt),
     });
     builder.tls_certs_only([]).redirect(redirects)
 }
 
-/// The URL with another name, which is still reached where the URL's own is.
-async fn renamed(
+/// Replaces the host of the URL by the certificate's name, which the client resolves to
+/// the addresses of the original host.
+async fn with_server_name(
     builder: reqwest::ClientBuilder,
     url: &str,
     name: &str,
 ) -> Result<(reqwest::ClientBuilder, String), Error> {
-    let invalid = || Error::Usage(format!("{name:?} does not fit into the URL"));
+    let invalid = || Error::Usage(format!("{name:?} is not valid as the host of the URL"));
     let mut url = reqwest::Url::parse(url).map_err(|_| invalid())?;
     let host = url.host_str().ok_or_else(invalid)?.trim_matches(['[', ']']).to_owned();
     let port = url.port_or_known_default().ok_or_else(invalid)?;
@@ -189,5 +196,5 @@ fn read(path: &PathBuf) -> Result<Vec<u8>, Error> {
 }
 
 fn unusable(path: &std::path::Path, what: &str) -> Error {
-    Error::Usage(format!("{} holds no {what} that can be used", path.display()))
+    Error::Usage(format!("{} has no usable {what}", path.display()))
 }

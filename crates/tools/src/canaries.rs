@@ -16,19 +16,19 @@ pub struct Canaries {
     client: CanaryServiceClient<Connection>,
 }
 
-/// What is decided about a canary, and by whom.
+/// A decision about a canary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The model, with the live tag if that is not the default one.
+    /// The model, with the live tag if it is not the default one.
     pub model: ModelArgument,
-    /// Who decides.
+    /// The person who decides.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 impl Decision {
-    /// The model's name and the live tag; an empty one is the default.
+    /// The model's name and the live tag; an empty tag means the default one.
     fn target(&self) -> Result<(String, String), Error> {
         let tag = match &self.model.version {
             None => String::new(),
@@ -48,13 +48,13 @@ impl Canaries {
         Ok(Self { client: CanaryServiceClient::new(access.connect(address).await?) })
     }
 
-    /// The canaries of a model, or of all, and what was decided.
+    /// The canaries of one model or of all, with recent decisions.
     pub async fn list(&mut self, model: Option<&ModelName>) -> Result<ListCanariesResponse, Error> {
         let model = model.map(ToString::to_string).unwrap_or_default();
         Ok(self.client.list_canaries(ListCanariesRequest { model }).await?.into_inner())
     }
 
-    /// Makes a canary live.
+    /// Promotes a canary.
     pub async fn promote(&mut self, decision: Decision) -> Result<(), Error> {
         let (model, tag) = decision.target()?;
         let Decision { by, reason, .. } = decision;
@@ -62,7 +62,7 @@ impl Canaries {
         Ok(())
     }
 
-    /// Rolls a canary back.
+    /// Rolls back a canary.
     pub async fn abort(&mut self, decision: Decision) -> Result<(), Error> {
         let (model, tag) = decision.target()?;
         let Decision { by, reason, .. } = decision;

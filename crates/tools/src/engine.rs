@@ -1,4 +1,4 @@
-//! An engine of its own for one command, in a child process.
+//! A temporary engine for one command, in a child process.
 
 use std::{
     fs, io,
@@ -24,10 +24,10 @@ use tokio::{
 use crate::Error;
 
 /// How often the process is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The program that serves models for one command: tensorflow_model_server, or
-/// `outrigger engine`, which takes the same flags.
+/// The engine program that serves models for one command: tensorflow_model_server, or
+/// `outrigger engine`, which accepts the same flags.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The binary.
@@ -86,11 +86,11 @@ impl Running {
         })?;
         self.engine.send(ToEngine::Add(id.clone()));
         let mut reachable = Ok(());
-        let mut look = interval(LOOK);
+        let mut polls = interval(POLL_INTERVAL);
         loop {
             let next = tokio::select! {
                 next = timeout_at(deadline, self.events.recv()) => next,
-                _ = look.tick() => {
+                _ = polls.tick() => {
                     self.check_process()?;
                     continue;
                 }

@@ -1,45 +1,45 @@
-//! What can go wrong in a command.
+//! Errors of commands.
 
 use outrigger_core::{Failure, Reason, causes};
 use tonic_types::StatusExt as _;
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server cannot be reached.
     #[error("no answer from {address}: {}", causes(&**.source))]
     Unreachable {
-        /// Where the server was expected.
+        /// The server's address.
         address: String,
-        /// What the transport says.
+        /// The transport's error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The server answered with an error.
     #[error("{reason}: {message}")]
     Refused {
-        /// The stable reason, or the status code where there is none.
+        /// The stable reason, or the status code if there is none.
         reason: String,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
-    /// The command line or a file it names is not usable.
+    /// The command line or a file that it names is invalid.
     #[error("{0}")]
     Usage(String),
-    /// The engine that a command needs could not be had.
+    /// The engine that the command needs did not start.
     #[error("the engine did not start: {0}")]
     Engine(String),
-    /// A part of ours failed, with its reason.
+    /// A part of the command failed, for a stable reason.
     #[error(transparent)]
     Failed(#[from] Failure),
 }
 
 impl Error {
-    /// A failure of this machine's disk at `what`.
+    /// An I/O error of this machine at `what`.
     pub(crate) fn io(what: &str, error: std::io::Error) -> Self {
         Self::Failed(Failure::new(Reason::Internal, format!("{what}: {error}")))
     }
 
-    /// Whether the fault lies with the command line.
+    /// Whether the command line is the cause.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_))
     }

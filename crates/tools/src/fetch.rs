@@ -1,4 +1,4 @@
-//! An image from anywhere, unpacked into a store of its own for one command.
+//! Fetches an image and unpacks it into a temporary store for one command.
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +13,10 @@ use outrigger_store::{Config, Store, Tree};
 
 use crate::Error;
 
-/// Layers fetched at the same time.
+/// Layers that are fetched concurrently.
 const CONCURRENCY: usize = 4;
 
-/// What a command may be pointed at.
+/// The source of a package.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// An image.
@@ -25,12 +25,12 @@ pub enum Source {
     Directory(PathBuf),
 }
 
-/// A package on this machine's disk, for as long as the value lives.
+/// A package on this machine's disk; dropping the value deletes it.
 #[derive(Debug)]
 pub struct Fetched {
     /// The image.
     pub image: Image,
-    /// Its files.
+    /// The image's unpacked files.
     pub tree: Tree,
     /// The store that holds the tree.
     pub store: Store,
@@ -38,7 +38,7 @@ pub struct Fetched {
 }
 
 impl Source {
-    /// What `text` means: a directory that exists, else a reference.
+    /// Parses `text`: a directory that exists, else an image reference.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let path = Path::new(text);
         if path.is_dir() {
@@ -51,8 +51,8 @@ impl Source {
     }
 }
 
-/// Pulls the image that `source` means, verifies it and unpacks it. A directory
-/// is packed first, so that it passes the checks that its image will pass.
+/// Pulls the image of `source`, verifies it and unpacks it. A directory is packed first,
+/// so that it passes the same checks as its image.
 pub async fn fetch(
     client: &Client,
     source: &Source,
@@ -72,7 +72,7 @@ pub async fn fetch(
     Ok(Fetched { image, tree, store, _directory: directory })
 }
 
-/// Packs a directory into a layout under `scratch`.
+/// Packs a directory into an image layout under `scratch`.
 async fn pack(client: &Client, path: &Path, scratch: &Path) -> Result<Reference, Error> {
     let layout = format!("oci:{}:packed", scratch.join("layout").display());
     let reference: Reference = layout.parse().map_err(|error| Error::Usage(format!("{error}")))?;
@@ -88,7 +88,7 @@ async fn open_store(path: PathBuf) -> Result<Store, Error> {
     .await
 }
 
-/// Runs what waits for the disk where that is allowed.
+/// Runs disk I/O on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Error> {

@@ -1,4 +1,4 @@
-//! What an image holds: `outrigger inspect`.
+//! The contents of an image: `outrigger inspect`.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
@@ -20,24 +20,24 @@ use crate::{
 /// An image, its package and its model's signature.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What the reference meant.
+    /// The digest that the reference resolves to.
     pub digest: String,
-    /// The fingerprint of the key that signs it, where keys were given.
+    /// The fingerprint of the key that signs the image, if keys were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed_by: Option<String>,
-    /// The manifest of this platform.
+    /// The digest of this platform's manifest.
     pub platform_digest: String,
-    /// Bytes of the layers as packed.
+    /// Size of the packed layers in bytes.
     pub packed_bytes: u64,
-    /// Bytes of the package on the disk.
+    /// Size of the unpacked package in bytes.
     pub unpacked_bytes: u64,
     /// The layers, lowest first.
     pub layers: Vec<LayerReport>,
     /// The labels of the image's configuration.
     pub labels: BTreeMap<String, String>,
-    /// The signature that is called.
+    /// The signature that requests use.
     pub signature_name: String,
-    /// Where each feature goes.
+    /// The place of each feature in the tensors.
     pub features: Vec<FeatureReport>,
     /// The model's inputs.
     pub inputs: Vec<TensorReport>,
@@ -50,16 +50,16 @@ pub struct Report {
 pub struct LayerReport {
     /// Its digest.
     pub digest: String,
-    /// Bytes, as packed.
+    /// Packed size in bytes.
     pub bytes: u64,
-    /// How it is packed.
+    /// The layer's format.
     pub kind: LayerKind,
 }
 
-/// One feature and its place.
+/// A feature and its place in a tensor.
 #[derive(Debug, Serialize)]
 pub struct FeatureReport {
-    /// The tensor it is part of.
+    /// The tensor that holds the feature.
     pub tensor: String,
     /// `user` or `treatment`.
     pub entity: &'static str,
@@ -78,14 +78,14 @@ pub struct FeatureReport {
 pub struct TensorReport {
     /// Its name in the signature.
     pub name: String,
-    /// TensorFlow's name of its element type.
+    /// TensorFlow's name of the element type.
     pub dtype: String,
-    /// Its sizes, -1 where unknown; null for an unknown rank.
+    /// Its sizes, -1 if unknown; null if the rank is unknown.
     pub shape: Option<Vec<i64>>,
 }
 
-/// Fetches `source` and tells what it holds. With `keys`, it must be signed by one
-/// of them, which is made sure of first.
+/// Fetches `source` and reports its contents. With `keys`, it first verifies that one of
+/// them signs the image.
 pub async fn inspect(
     client: &Client,
     source: &Source,
@@ -97,18 +97,18 @@ pub async fn inspect(
         _ if keys.is_empty() => (source.clone(), None),
         Source::Image(image) => {
             let (digest, key) = verify(client, image, keys).await?;
-            // What was verified, also if the tag moves now.
+            // Uses the verified digest, because the tag may move in the meantime.
             (Source::Image(image.with_digest(digest)), Some(key))
         }
         Source::Directory(_) => {
-            return Err(Error::Usage("a directory has no signature: name an image".to_owned()));
+            return Err(Error::Usage("a directory has no signature; give an image".to_owned()));
         }
     };
     let report = report(&fetch::fetch(client, &source, progress).await?, frameworks)?;
     Ok(Report { signed_by: key.map(|key| key.fingerprint().to_string()), ..report })
 }
 
-/// The public keys in files.
+/// Reads the public keys from files.
 pub fn read_keys(files: &[PathBuf]) -> Result<Vec<PublicKey>, Error> {
     let mut keys = Vec::new();
     for file in files {
@@ -118,7 +118,7 @@ pub fn read_keys(files: &[PathBuf]) -> Result<Vec<PublicKey>, Error> {
     Ok(keys)
 }
 
-/// What `image` means, and the key that signs it.
+/// The digest that `image` resolves to, and the key that signs it.
 async fn verify<'a>(
     client: &Client,
     image: &Reference,
@@ -197,7 +197,7 @@ fn tensorflow_name(dtype: &ElementType) -> String {
 }
 
 impl Report {
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         self.write(&mut text).expect("writing to a string");

@@ -1,7 +1,7 @@
-//! What the commands do beside serving: talking to a server, and making,
-//! fetching, looking at and checking model packages.
+//! The implementation of the commands other than serve, engine and bench: calls to a
+//! server, and building, fetching, inspecting and validating model packages.
 //!
-//! Everything here returns data; printing is [`output`]'s business.
+//! All functions return data; [`output`] formats it.
 
 mod access;
 pub mod canaries;
@@ -18,6 +18,6 @@ pub mod registry;
 mod selector;
 pub mod validate;
 
-pub use access::{Access, Terms};
+pub use access::{Access, ClientSettings};
 pub use error::Error;
 pub use selector::{InvalidModel, ModelArgument};

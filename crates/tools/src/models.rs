@@ -35,7 +35,7 @@ impl Models {
         Ok(response.model.unwrap_or_default())
     }
 
-    /// Brings a version up and waits for it, `timeout` at most.
+    /// Loads a version and waits for it, at most for `timeout`.
     pub async fn load(
         &mut self,
         model: ModelArgument,
@@ -47,7 +47,7 @@ impl Models {
         Ok(response.model.unwrap_or_default())
     }
 
-    /// Takes a version out of the engine; with `delete`, off the disk as well.
+    /// Unloads a version from the engine; with `delete`, also deletes it from the disk.
     pub async fn unload(&mut self, model: ModelArgument, delete: bool) -> Result<(), Error> {
         let request = UnloadModelRequest { model: Some(model.into()), delete };
         self.client.unload_model(request).await?;

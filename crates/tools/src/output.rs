@@ -1,4 +1,4 @@
-//! How results are printed: tables for people, JSON for programs.
+//! Output formats: tables for people, JSON for programs.
 
 use std::fmt::{self, Write as _};
 
@@ -46,16 +46,17 @@ impl fmt::Display for Table {
     }
 }
 
-/// An answer of `POST /v1/predict` as a table: a row a treatment.
+/// The answer of `POST /v1/predict` as a table with one row per treatment.
 pub fn scores(answer: &serde_json::Value) -> String {
     let Some(scores) = answer["scores"].as_array() else {
         return format!("{answer:#}\n");
     };
     let mut table = Table::new(&["TREATMENT", "SCORE"]);
     for (row, score) in scores.iter().enumerate() {
-        // Without an id its place in the request: the row, unless the best were asked for.
-        let place = || score["index"].as_u64().unwrap_or(row as u64).to_string();
-        let id = score["id"].as_str().map_or_else(place, str::to_owned);
+        // A treatment without an id is shown by its index in the request. Answers
+        // without indices are in the order of the request.
+        let index = || score["index"].as_u64().unwrap_or(row as u64).to_string();
+        let id = score["id"].as_str().map_or_else(index, str::to_owned);
         table.row([id, score["score"].to_string()]);
     }
     table.to_string()
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn treatments_without_ids_are_told_by_their_place_in_the_request() {
+    fn treatments_without_ids_are_shown_by_their_index_in_the_request() {
         let best =
             serde_json::json!({"scores": [{"index": 7, "score": 0.5}, {"id": "a", "score": 0}]});
         assert_eq!(scores(&best), "TREATMENT  SCORE\n7          0.5\na          0\n");

@@ -1,4 +1,4 @@
-//! Making and taking apart packages: `outrigger push`, `pull`.
+//! Packs, pushes and pulls packages: `outrigger push`, `pull`.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -35,8 +35,8 @@ pub(crate) async fn pack(
     blocking(build).await
 }
 
-/// Pulls an image and writes its package to `directory`, which must not exist
-/// yet; what is written can be pushed again. Returns the image's digest.
+/// Pulls an image and writes its package to `directory`, which must not exist yet and can
+/// be pushed again. Returns the image's digest.
 pub async fn pull(
     client: &Client,
     reference: &Reference,
@@ -44,7 +44,7 @@ pub async fn pull(
     progress: &Progress,
 ) -> Result<Digest, Error> {
     if directory.exists() {
-        return Err(Error::Usage(format!("{} exists already", directory.display())));
+        return Err(Error::Usage(format!("{} already exists", directory.display())));
     }
     let fetched = fetch::fetch(client, &Source::Image(reference.clone()), progress).await?;
     let (tree, directory) = (fetched.tree.clone(), directory.to_owned());
@@ -52,7 +52,7 @@ pub async fn pull(
     Ok(fetched.image.digest)
 }
 
-/// Writes a tree as a directory beside its final place, then renames it.
+/// Writes a tree to a temporary directory beside the target, then renames it.
 fn write(tree: &outrigger_store::Tree, directory: &Path) -> Result<(), Failure> {
     let io = |error: std::io::Error| {
         Failure::new(Reason::Internal, format!("{}: {error}", directory.display()))
@@ -61,8 +61,8 @@ fn write(tree: &outrigger_store::Tree, directory: &Path) -> Result<(), Failure> 
     let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let staging = tempfile::Builder::new().prefix(".outrigger-").tempdir_in(parent).map_err(io)?;
-    // Within the temporary directory, which only its owner may read, and which
-    // goes away whatever fails.
+    // A subdirectory, because only the owner may read the temporary directory itself,
+    // which is deleted on any error.
     let package = staging.path().join("package");
     fs::create_dir(&package).map_err(io)?;
     fs::write(package.join("metadata.json"), tree.metadata_bytes().map_err(unreadable)?)

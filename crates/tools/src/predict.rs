@@ -1,4 +1,4 @@
-//! One request from a file: `outrigger predict`.
+//! Sends one request from a file: `outrigger predict`.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 use crate::{Access, Error, ModelArgument};
 
-/// The header that tells the server how long we wait.
+/// The header that sends the timeout to the server.
 const TIMEOUT: &str = "x-request-timeout";
-/// How much longer than that an answer may be under way.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Added to the timeout, so that the server's own timeout error arrives first.
+const TIMEOUT_MARGIN: Duration = Duration::from_secs(2);
 
-/// Sends `request`, in the HTTP JSON form, to the server at `url` and returns
-/// its answer. `model` and `top_k` take the place of what the request says.
+/// Sends `request`, in the HTTP JSON form, to the server at `url` and returns its answer.
+/// `model` and `top_k` replace the values in the request.
 pub async fn predict(
     (url, access): (&str, &Access),
     mut request: Map<String, Value>,
@@ -52,16 +52,16 @@ async fn post(
     body: &Map<String, Value>,
     timeout: Duration,
 ) -> Result<Value, Error> {
-    // The URL, which may hold a password, is told once and without it.
+    // The URL may hold a password, so the error has it once and without the password.
     let unreachable = |source: reqwest::Error| Error::Unreachable {
         address: without_password(url),
         source: source.without_url().into(),
     };
-    // The server knows the deadline, and says by then why there is no answer;
-    // only when not even that comes are we the ones to give up.
-    let give_up = timeout.saturating_add(PATIENCE);
+    // The server gets the timeout and answers with the reason when it has passed; the
+    // client gives up only if that answer does not arrive either.
+    let client_timeout = timeout.saturating_add(TIMEOUT_MARGIN);
     let (client, url, token) = access.http(url).await?;
-    let client = client.timeout(give_up).build().map_err(unreachable)?;
+    let client = client.timeout(client_timeout).build().map_err(unreachable)?;
     let mut call = client.post(url).header(TIMEOUT, format!("{}ms", timeout.as_millis()));
     if let Some(token) = token {
         call = call.bearer_auth(token);
@@ -105,8 +105,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_server_is_told_how_long_we_wait() {
-        // Another test may have been first.
+    async fn the_server_receives_the_timeout() {
+        // Fails if another test has installed the provider already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_a_url_is_not_told() {
-        let told = without_password("http://user:secret@host:9080/v1/predict");
-        assert_eq!(told, "http://host:9080/v1/predict");
+    fn a_password_in_a_url_is_not_printed() {
+        let printed = without_password("http://user:secret@host:9080/v1/predict");
+        assert_eq!(printed, "http://host:9080/v1/predict");
         assert_eq!(without_password("http://host:9080/v1"), "http://host:9080/v1");
     }
 
     #[test]
-    fn an_answer_without_our_form_still_says_something() {
+    fn an_error_of_another_form_is_reported_with_its_status_and_body() {
         let error = refusal("502", &json!({"detail": "bad gateway"})).to_string();
         assert!(error.contains("502") && error.contains("bad gateway"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! A model as people type it: `churn`, `churn:latest_canary`, `churn@sha256:...`.
+//! Models as command-line arguments: `churn`, `churn:latest_canary`, `churn@sha256:...`.
 
 use std::str::FromStr;
 
@@ -10,11 +10,11 @@ use outrigger_proto::outrigger::v1::{ModelSelector, model_selector};
 pub struct ModelArgument {
     /// The name.
     pub name: ModelName,
-    /// The tag or digest; `None` is the server's default tag.
+    /// The tag or digest; `None` means the server's default tag.
     pub version: Option<Selector>,
 }
 
-/// Why an argument does not name a model.
+/// The argument does not name a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; a model is written name, name:tag or name@sha256:digest")]
 pub struct InvalidModel(#[from] InvalidName);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_are_typed_with_a_tag_a_digest_or_neither() {
+    fn an_argument_has_a_tag_a_digest_or_neither() {
         let parse = |text: &str| text.parse::<ModelArgument>();
         let digest = format!("sha256:{}", "ab".repeat(32));
         assert_eq!(parse("team/churn").map(|m| m.version), Ok(None));

@@ -1,4 +1,5 @@
-//! Every check a server makes before a model becomes routable: `outrigger validate`.
+//! Runs every check that a server runs before it routes requests to a model: `outrigger
+//! validate`.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -18,11 +19,10 @@ use crate::{
     framework::framework,
 };
 
-/// What came of the checks, in the order they were made. A failed check ends
-/// them.
+/// The outcomes of the checks in order; a failed check is the last one.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// The image's digest, as soon as it is known.
+    /// The image's digest, once it is known.
     pub digest: Option<Digest>,
     /// The checks.
     pub checks: Vec<Check>,
@@ -31,32 +31,32 @@ pub struct Report {
 /// One check.
 #[derive(Debug, Serialize)]
 pub struct Check {
-    /// What was checked.
+    /// The check's name.
     pub name: &'static str,
-    /// What came of it.
+    /// The check's outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What came of a check.
+/// The outcome of a check.
 #[derive(Debug, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
-    /// As it should be.
+    /// The check passed.
     Passed {
-        /// What was seen.
+        /// The observed facts.
         detail: String,
     },
     /// The server would refuse the model.
     Failed {
         /// The stable reason.
         reason: Reason,
-        /// What is wrong.
+        /// The cause.
         message: String,
     },
-    /// Not made.
+    /// The check was not run.
     Skipped {
-        /// Why not.
+        /// The reason.
         detail: String,
     },
 }
@@ -88,34 +88,34 @@ async fn check(
     report: &mut Report,
 ) -> Result<(), Error> {
     let fetched = fetch::fetch(client, source, progress).await;
-    let fetched = report.note("package", fetched, |fetched| {
+    let fetched = report.record("package", fetched, |fetched| {
         format!("{} layers, {} on disk", fetched.image.layers.len(), fetched.tree.size())
     })?;
     report.digest = Some(fetched.image.digest);
     let tree = fetched.tree.clone();
     let frameworks = frameworks.to_vec();
     let plan = blocking(move || plan(&tree, &frameworks)).await;
-    let plan = report.note("metadata and signature", plan, |plan| {
+    let plan = report.record("metadata and signature", plan, |plan| {
         let metadata = plan.metadata();
         format!("{} inputs, {} outputs", metadata.inputs.len(), metadata.outputs.len())
     })?;
     let profile = training_profile(&fetched.tree, &plan).map_err(Error::from);
-    report.note("profile", profile, |profile| match profile {
+    report.record("profile", profile, |profile| match profile {
         None => "none in the package".to_owned(),
         Some(profile) => format!("{} features", profile.features()),
     })?;
     let golden = golden_cases(&fetched.tree, &plan).map_err(Error::from);
-    let golden = report.note("golden cases", golden, |golden| match golden.len() {
+    let golden = report.record("golden cases", golden, |golden| match golden.len() {
         0 => "none in the package".to_owned(),
         cases => format!("{cases} cases"),
     })?;
     let Some(program) = engine else {
-        report.skip("scores", "no engine was asked for");
+        report.skip("scores", "no engine was requested");
         return Ok(());
     };
     let scored = scores(program, &fetched, &plan, &golden, timeout).await;
-    report.note("scores", scored, |()| match golden.len() {
-        0 => "a request made from metadata.json was answered".to_owned(),
+    report.record("scores", scored, |()| match golden.len() {
+        0 => "a request generated from metadata.json was answered".to_owned(),
         cases => format!("{cases} golden cases score as expected"),
     })
 }
@@ -124,7 +124,7 @@ fn plan(tree: &Tree, frameworks: &[Framework]) -> Result<Arc<Plan>, Failure> {
     ModelFiles::read(tree, |name| framework(frameworks, name))?.plan()
 }
 
-/// Loads the model in an engine and passes it through the server's own gate.
+/// Loads the model in an engine and runs the server's gate on it.
 async fn scores(
     program: &Program,
     fetched: &Fetched,
@@ -148,7 +148,7 @@ impl Report {
         !self.checks.iter().any(|check| matches!(check.outcome, Outcome::Failed { .. }))
     }
 
-    /// The report for people.
+    /// The report as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Check { name, outcome } in &self.checks {
@@ -162,7 +162,7 @@ impl Report {
         text
     }
 
-    fn note<T>(
+    fn record<T>(
         &mut self,
         name: &'static str,
         result: Result<T, Error>,
@@ -179,7 +179,7 @@ impl Report {
         result
     }
 
-    fn skip(&mut self, name: &'static str, why: &str) {
-        self.checks.push(Check { name, outcome: Outcome::Skipped { detail: why.to_owned() } });
+    fn skip(&mut self, name: &'static str, reason: &str) {
+        self.checks.push(Check { name, outcome: Outcome::Skipped { detail: reason.to_owned() } });
     }
 }

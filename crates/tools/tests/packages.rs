@@ -21,7 +21,7 @@ const GOLDEN: &str = r#"{"request": {"treatments": [{"features": {"t0": 1, "t1":
     "expected": {"scores": [5]}, "rtol": 0, "atol": 0}"#;
 
 fn client() -> Client {
-    // Another test of this process may have been first.
+    // Fails if another test has installed the provider already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     registry::client(Vec::new(), None).expect("a client")
 }
@@ -47,7 +47,7 @@ async fn inspected(source: Source) -> Report {
 }
 
 #[tokio::test]
-async fn what_is_pulled_can_be_pushed_again_as_the_same_image() {
+async fn a_pulled_package_can_be_pushed_again_as_the_same_image() {
     let scratch = tempfile::tempdir().expect("a directory");
     let (made, pulled) = (scratch.path().join("made"), scratch.path().join("pulled"));
     package_in(&made);
@@ -62,7 +62,7 @@ async fn what_is_pulled_can_be_pushed_again_as_the_same_image() {
 }
 
 #[tokio::test]
-async fn a_pull_does_not_write_over_anything() {
+async fn a_pull_overwrites_nothing() {
     let scratch = tempfile::tempdir().expect("a directory");
     let reference = layout(scratch.path(), "none");
     let pull = package::pull(&client(), &reference, scratch.path(), &Progress::default()).await;
@@ -74,7 +74,7 @@ async fn a_pull_does_not_write_over_anything() {
 }
 
 #[tokio::test]
-async fn inspect_tells_where_each_feature_goes() {
+async fn inspect_reports_the_place_of_each_feature() {
     let scratch = tempfile::tempdir().expect("a directory");
     let made = scratch.path().join("made");
     package_in(&made);
@@ -127,7 +127,7 @@ async fn a_directory_is_inspected_like_its_image() {
 }
 
 #[tokio::test]
-async fn with_a_key_only_what_it_has_signed_is_inspected() {
+async fn with_a_key_only_signed_images_are_inspected() {
     let scratch = tempfile::tempdir().expect("a directory");
     let (made, file) = (scratch.path().join("made"), scratch.path().join("cosign.pub"));
     package_in(&made);
@@ -161,7 +161,7 @@ async fn with_a_key_only_what_it_has_signed_is_inspected() {
 }
 
 #[tokio::test]
-async fn what_is_neither_directory_nor_image_is_a_usage_error() {
+async fn text_that_is_neither_a_directory_nor_an_image_is_a_usage_error() {
     let error = Source::parse("no/such/place").expect_err("not a source");
     assert!(error.is_usage(), "{error}");
 }

@@ -1,15 +1,16 @@
-//! What a run has not shown, or what it has shown that is not well.
+//! Missing results of a run, and failures.
 
 use super::Report;
 
 impl Report {
-    /// Why the run is no success; none if it is one, or was stopped before it could be.
+    /// The reason why the run is not a success; `None` if it is one, or if it was
+    /// interrupted.
     pub fn problem(&self) -> Option<String> {
         if self.interrupted {
             return None;
         }
         if let Some(reason) = &self.abandoned {
-            return Some(format!("the search has not got to its end: {reason}"));
+            return Some(format!("the search has ended early: {reason}"));
         }
         if let (Some(step), None) = (self.steps.last(), self.offered_rate) {
             return Some(format!("no rate is held; the last one tried: {step}"));
@@ -23,7 +24,7 @@ impl Report {
         }
         if !self.ended_processes.is_empty() {
             let ended = self.ended_processes.join(", ");
-            return Some(format!("{ended} has ended during the run: its CPU time is not known"));
+            return Some(format!("{ended} has ended during the run: its CPU time is unknown"));
         }
         None
     }

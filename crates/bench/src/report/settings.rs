@@ -1,4 +1,4 @@
-//! What a run was told to be.
+//! The settings of a run in its report.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use serde::Serialize;
 
 use crate::Job;
 
-/// What was asked for, or the default of it.
+/// The requested settings, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Settings {
     /// `kv`, `columnar`, `json`, or `direct` for TensorFlow Serving itself.
     pub form: &'static str,
-    /// How long to measure; in a search for a rate, what is found.
+    /// Duration of the measurement; in a search, of the confirmation.
     pub duration_seconds: f64,
-    /// How long to send before that.
+    /// Duration of the load before the measurement.
     pub warmup_seconds: f64,
-    /// Connections to the server, to begin with.
+    /// Initial number of connections to the server.
     pub connections: usize,
-    /// Threads that send.
+    /// Number of sending threads.
     pub threads: usize,
-    /// Requests under way at once; in an open loop and in a search at most so many.
+    /// Requests in flight at once; in an open loop and in a search this is a maximum.
     pub in_flight: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A report for people.
+//! Formats a report as text.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl fmt::Display for Report {
                 Some(seconds) => {
                     writeln!(f, "cpu         {:.1} µs a request: {process}", seconds * 1e6)?;
                 }
-                None => writeln!(f, "cpu         not known: {process}")?,
+                None => writeln!(f, "cpu         unknown: {process}")?,
             }
         }
         write!(f, "bytes       {:.0} a request", self.request_bytes)?;
@@ -45,7 +45,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What was measured, if anything was.
+/// The quantiles as text, or `none`.
 fn or_none(quantiles: Option<Quantiles>) -> String {
     quantiles.map_or_else(|| "none".to_owned(), |quantiles| quantiles.to_string())
 }

@@ -1,4 +1,4 @@
-//! A request read from a file.
+//! Reads a request from a file.
 
 use std::{fs, ops::RangeInclusive, path::Path};
 
@@ -21,7 +21,7 @@ const MODEL: u32 = 1;
 pub(super) enum Content {
     /// The JSON of POST /v1/predict.
     Json(Map<String, Value>),
-    /// An encoded `PredictRequest`, fields in the order of the file.
+    /// An encoded `PredictRequest`; its fields keep their order.
     Encoded { bytes: Bytes, form: Form, treatments: usize, scores: RangeInclusive<usize> },
 }
 
@@ -42,7 +42,7 @@ impl Content {
         }
     }
 
-    /// How many scores answer it.
+    /// Expected number of scores.
     pub(super) fn scores(&self) -> RangeInclusive<usize> {
         match self {
             Self::Json(request) => {
@@ -56,23 +56,23 @@ impl Content {
     }
 }
 
-/// One a treatment, or those of the `best` if that is not 0; fewer where treatments
-/// may be skipped.
+/// Expected number of scores: one per treatment, at most `best` if that is not 0, and
+/// possibly fewer if treatments may be skipped.
 fn scores(treatments: usize, best: u64, skip: bool) -> RangeInclusive<usize> {
     let best = usize::try_from(best).ok().filter(|best| *best > 0);
     let most = best.map_or(treatments, |best| best.min(treatments));
     if skip { 0..=most } else { most..=most }
 }
 
-/// Reads a file: JSON if it begins with a brace (no message does), else an
-/// encoded `PredictRequest`.
+/// Reads a file: JSON if it begins with a brace, which no encoded message does; otherwise
+/// an encoded `PredictRequest`.
 ///
 /// # Errors
-/// The file cannot be read, or is neither.
+/// The file cannot be read, or has neither form.
 pub(super) fn read(path: &Path) -> Result<Content, Error> {
     let bytes = fs::read(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
     let unusable = |error: &dyn std::fmt::Display| {
-        Error::Request(format!("{} is no request: {error}", path.display()))
+        Error::Request(format!("{} is not a request: {error}", path.display()))
     };
     if bytes.trim_ascii_start().first() == Some(&b'{') {
         return serde_json::from_slice(&bytes).map(Content::Json).map_err(|error| unusable(&error));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_keeps_all_but_its_model() {
+    fn a_message_keeps_all_fields_except_its_model() {
         let model = Some(ModelSelector { name: "churn".to_owned(), version: None });
         let treatments = vec![Treatment { id: "a".to_owned(), ..Default::default() }];
         let request = PredictRequest { model, treatments, ..Default::default() };
@@ -129,16 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn json_is_told_by_its_brace() {
+    fn json_is_recognised_by_its_brace() {
         let Content::Json(map) = content(b"\n {\"user\": {}}").unwrap() else { panic!("JSON") };
         assert!(map.contains_key("user"));
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn other_content_is_refused() {
         for bad in ["{", "model: churn"] {
             let error = content(bad.as_bytes()).unwrap_err();
-            assert!(error.is_usage() && error.to_string().contains("is no request"), "{error}");
+            assert!(error.is_usage() && error.to_string().contains("is not a request"), "{error}");
         }
     }
 }

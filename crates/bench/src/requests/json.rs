@@ -23,7 +23,7 @@ pub(super) fn request(sample: &Sample) -> Map<String, Value> {
     request
 }
 
-/// The body that asks `model` for the answer.
+/// The body of a request to `model`.
 pub(super) fn addressed(model: &ModelSelector, request: &Map<String, Value>) -> Vec<u8> {
     let mut selector = json!({"name": model.name});
     match &model.version {
@@ -50,7 +50,7 @@ fn value(kind: &Kind) -> Value {
     }
 }
 
-/// As few digits as tell the number, as clients write them.
+/// The shortest decimal form that identifies the number, as clients send it.
 fn short(value: f32) -> Value {
     json!(value.to_string().parse::<f64>().unwrap_or_else(|_| value.into()))
 }

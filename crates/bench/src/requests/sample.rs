@@ -1,4 +1,4 @@
-//! Features made up from metadata.json, before they take a form.
+//! Generates features from metadata.json, independent of the form.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ pub(super) struct Sample {
     pub(super) treatments: Vec<Treatment>,
 }
 
-/// A treatment's feature.
+/// A feature of treatments.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Column {
     pub(super) name: Arc<str>,
     pub(super) length: usize,
 }
 
-/// One treatment: its values are in the order of the sample's columns.
+/// One treatment; its values are in the order of the sample's columns.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Treatment {
     pub(super) id: String,
@@ -32,7 +32,7 @@ pub(super) struct Treatment {
 }
 
 impl Sample {
-    /// A request with a value for every feature there is.
+    /// A request with a value for every feature.
     pub(super) fn new(metadata: &Metadata, treatments: usize, random: &mut StdRng) -> Self {
         let user = metadata
             .features_of(Entity::User)
@@ -56,7 +56,7 @@ impl Sample {
     }
 }
 
-/// A number of one to nine digits: names made of it differ in length.
+/// A number of one to nine digits, so that names made of it differ in length.
 fn below_some(random: &mut StdRng) -> u64 {
     let digits = random.random_range(1..10);
     random.random_range(0..10_u64.pow(digits))
@@ -80,7 +80,7 @@ fn value(input: &Input, feature: &Feature, random: &mut StdRng) -> Kind {
             integers(length, || random.random_range(0..1000))
         }
         (Encoding::Plain, DType::Bool) if length == 1 => Kind::Flag(random.random()),
-        // There are no lists of flags; 0 and 1 are taken for them.
+        // There are no lists of booleans; 0 and 1 are accepted instead.
         (Encoding::Plain, DType::Bool) => integers(length, || random.random_range(0..2)),
     }
 }

@@ -21,7 +21,7 @@ fn in_all_forms(plan: &Plan, shape: &Shape) -> [Vec<Request>; 3] {
 }
 
 #[test]
-fn every_model_takes_what_is_made_up_for_it() {
+fn every_model_accepts_the_requests_generated_for_it() {
     let good = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../features/tests/metadata/good");
     for file in fs::read_dir(good).expect("there") {
         let path = file.expect("readable").path();
@@ -33,21 +33,21 @@ fn every_model_takes_what_is_made_up_for_it() {
 }
 
 #[test]
-fn every_form_of_a_request_becomes_the_same_tensors() {
+fn every_form_of_a_request_is_converted_to_the_same_tensors() {
     let plan = everything();
     let [key_values, columns, json] = in_all_forms(&plan, &SHAPE);
     for (index, one) in key_values.iter().enumerate() {
         let tensors = one.pack(&plan).expect("packs");
         assert_eq!(json[index].pack(&plan).expect("packs"), tensors);
         let of_table = columns[index].pack(&plan).expect("packs");
-        // A table has float32 for float64.
+        // A table holds float64 features as float32.
         let same = |tensor: &&Tensor| tensor.dtype != DType::Float64;
         assert!(of_table.inputs.iter().filter(same).eq(tensors.inputs.iter().filter(same)));
     }
 }
 
 #[test]
-fn requests_differ_and_a_seed_makes_them_again() {
+fn requests_differ_and_a_seed_reproduces_them() {
     let plan = everything();
     let made = |seed| in_all_forms(&plan, &Shape { seed, ..SHAPE });
     let [first, ..] = made(1);
@@ -57,7 +57,7 @@ fn requests_differ_and_a_seed_makes_them_again() {
 }
 
 #[test]
-fn keys_come_in_one_order_and_ids_differ_in_length() {
+fn keys_have_a_fixed_order_and_ids_differ_in_length() {
     let plan = everything();
     let [key_values, ..] = in_all_forms(&plan, &SHAPE);
     let Request::Encoded(users) = &key_values[0] else { panic!("encoded") };
@@ -74,7 +74,7 @@ fn keys_come_in_one_order_and_ids_differ_in_length() {
 }
 
 #[test]
-fn a_call_of_several_users_has_a_row_for_each() {
+fn a_request_of_several_users_has_a_row_for_each() {
     let plan = everything();
     let [key_values, columns, _] = [Form::KeyValue, Form::Columnar, Form::KeyValue]
         .map(|form| generate(&plan, &Shape { users: 4, ..SHAPE }, form).expect("made").all);

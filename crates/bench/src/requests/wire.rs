@@ -1,5 +1,5 @@
-//! Requests as protobuf messages whose maps keep an order: prost's own write
-//! them in a new one each time, as no client does.
+//! Requests as protobuf messages whose maps have a fixed order. prost's own maps would be
+//! encoded in a different order each time, which real clients do not do.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use prost::Message;
 
 use super::sample::{Column, Sample, Treatment as Sampled};
 
-/// `PredictRequest`, but for its model.
+/// `PredictRequest` without its model.
 #[derive(Clone, PartialEq, Message)]
 struct Request {
     #[prost(string, tag = "2")]
@@ -53,21 +53,22 @@ struct Entry {
     value: Option<Value>,
 }
 
-/// `PredictRequest` and `BatchPredictRequest`, of which only the model is set.
+/// The model field of `PredictRequest` and `BatchPredictRequest`.
 #[derive(Clone, PartialEq, Message)]
 struct Addressed {
     #[prost(message, optional, tag = "1")]
     model: Option<ModelSelector>,
 }
 
-/// `BatchPredictRequest`; requests are encoded alike as messages and as bytes.
+/// The requests of `BatchPredictRequest`, as encoded bytes; the encoding of bytes and of
+/// messages is the same.
 #[derive(Clone, PartialEq, Message)]
 struct Batch {
     #[prost(bytes = "bytes", repeated, tag = "4")]
     requests: Vec<Bytes>,
 }
 
-/// A request, or a batch of several, with a model to answer it.
+/// Adds the model to a request, or to a batch of several.
 pub(super) fn addressed(model: &ModelSelector, requests: &[Bytes]) -> Vec<u8> {
     let mut bytes = Addressed { model: Some(model.clone()) }.encode_to_vec();
     match requests {
@@ -77,7 +78,7 @@ pub(super) fn addressed(model: &ModelSelector, requests: &[Bytes]) -> Vec<u8> {
     bytes
 }
 
-/// A request in key-value form, without a model.
+/// A request in key-value form, without the model.
 pub(super) fn key_values(sample: &Sample) -> Vec<u8> {
     let treatment = |treatment: &Sampled| Treatment {
         id: treatment.id.clone(),
@@ -92,12 +93,12 @@ pub(super) fn key_values(sample: &Sample) -> Vec<u8> {
     Request { treatments, ..head(sample) }.encode_to_vec()
 }
 
-/// A request in columnar form, without a model.
+/// A request in columnar form, without the model.
 pub(super) fn columnar(sample: &Sample) -> Vec<u8> {
     Request { table: Some(table(sample)), ..head(sample) }.encode_to_vec()
 }
 
-/// A request in key-value form, its features sorted by name.
+/// Encodes a request in key-value form with its features sorted by name.
 pub(super) fn ordered(request: PredictRequest) -> Vec<u8> {
     let user = match request.user {
         Some(predict_request::User::UserFeatures(user)) => {
@@ -154,7 +155,7 @@ fn table(sample: &Sample) -> TreatmentTable {
             }
         }
     }
-    // All of width 1 need not say so.
+    // Widths may be omitted if all are 1.
     if matrix.widths.iter().all(|width| *width == 1) {
         matrix.widths.clear();
     }
@@ -176,7 +177,7 @@ fn put_floats(value: &Kind, bytes: &mut Vec<u8>) {
     match value {
         Kind::Number(value) => put(*value),
         Kind::Numbers(list) => list.values.iter().for_each(|value| put(*value)),
-        // A table has no columns of doubles.
+        // A table has no float64 columns.
         Kind::Real(value) => put(*value as f32),
         Kind::Reals(list) => list.values.iter().for_each(|value| put(*value as f32)),
         _ => {}

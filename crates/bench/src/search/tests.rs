@@ -5,7 +5,8 @@ use super::*;
 const CAPACITY: f64 = 1000.0;
 const FIRST: [f64; 6] = [300.0, 900.0, 1000.0, 1100.0, 1500.0, 4000.0];
 
-/// What is found from `first` on where the n-th answer is what `holds` says.
+/// The rate found from `first` on, and the number of trials; `holds` gets the number of
+/// the trial and its rate.
 fn search(first: f64, holds: impl Fn(usize, f64) -> bool) -> (Option<f64>, usize) {
     let mut steps = 0;
     let found = highest::<Infallible>(first, |rate| {
@@ -30,7 +31,7 @@ fn a_capacity_is_found_from_above_and_from_below() {
 }
 
 #[test]
-fn one_step_that_is_disturbed_changes_nothing() {
+fn one_disturbed_trial_changes_nothing() {
     for first in FIRST {
         for disturbed in 1..=13 {
             let (found, steps) = search(first, |n, rate| n != disturbed && rate <= CAPACITY);
@@ -41,19 +42,19 @@ fn one_step_that_is_disturbed_changes_nothing() {
 }
 
 #[test]
-fn what_holds_nothing_has_no_rate() {
+fn without_a_rate_that_holds_there_is_none() {
     assert_eq!(search(100.0, |_, _| false).0, None);
 }
 
 #[test]
-fn a_step_that_cannot_be_made_ends_the_search() {
+fn an_error_ends_the_search() {
     assert_eq!(highest(100.0, |_| Err("gone")), Err("gone"));
     assert_eq!(lasting(100.0, |_| Err("gone")), Err("gone"));
 }
 
 #[test]
 fn a_rate_that_does_not_last_is_lowered_until_it_does() {
-    // By 3, 6, 13 and 27 percent: ever longer steps, and never many.
+    // The rate is lowered by 3, 6, 13 and 27 percent: growing steps, and few of them.
     let expected = [
         (1000.0, 1000.0),
         (1001.0, 971.8),
@@ -70,13 +71,14 @@ fn a_rate_that_does_not_last_is_lowered_until_it_does() {
         });
         let lasts = lasts.unwrap().expect("a rate");
         assert!((lasts - expected).abs() < 0.1, "{found} became {lasts}");
-        // The last that was tried is the one: its measurement is what is reported.
+        // The result is the last rate that was tried, because its measurement is
+        // reported.
         assert_eq!(tried.last(), Some(&lasts));
         assert!(tried.len() <= 1 + LOWERED, "{tried:?}");
     }
 }
 
 #[test]
-fn a_rate_far_too_high_does_not_last() {
+fn a_rate_that_is_much_too_high_does_not_last() {
     assert_eq!(lasting::<Infallible>(1600.0, |rate| Ok(rate <= CAPACITY)), Ok(None));
 }

@@ -1,4 +1,4 @@
-//! What a control plane is sent, in each form.
+//! Requests as the control plane receives them, in each form.
 
 use bytes::Bytes;
 use outrigger_bench::{Form, Job, Load, Shape, Source, Target};
@@ -14,7 +14,7 @@ fn shape(users: usize, distinct: usize) -> Source {
     Source::Generated(Shape { treatments: TREATMENTS, users, distinct, seed: 1 })
 }
 
-/// A message that is the same as another one after it was read.
+/// Decodes a received message.
 fn decoded<M: prost::Message + Default>(message: &Bytes) -> M {
     M::decode(message.clone()).expect("a message")
 }
@@ -82,7 +82,7 @@ fn json_goes_over_http() {
 }
 
 #[test]
-fn files_are_sent_as_they_are_but_for_the_model() {
+fn files_are_sent_unchanged_except_for_the_model() {
     let (server, package) = (ControlPlane::willing(), Package::linear());
     let treatments = vec![Treatment { id: "a".to_owned(), ..Default::default() }; TREATMENTS];
     let model = Some(ModelSelector { name: "other".to_owned(), version: None });
@@ -115,6 +115,6 @@ fn json_files_go_over_http_or_become_messages() {
     assert_eq!(run(&job).form, "kv");
     let sent: PredictRequest = decoded(&server.messages()[0]);
     assert_eq!(sent.treatments[0].features.len(), 2);
-    let unplanned = outrigger_bench::run(&Job { plan: None, ..job }, &mut |_| {});
-    assert!(unplanned.expect_err("types are not known").to_string().contains("metadata.json"));
+    let without_plan = outrigger_bench::run(&Job { plan: None, ..job }, &mut |_| {});
+    assert!(without_plan.expect_err("types are unknown").to_string().contains("metadata.json"));
 }

@@ -1,4 +1,4 @@
-//! Connections that a server sends away, as it does when it shuts down.
+//! Connections that the server closes gracefully (GOAWAY), as it does at shutdown.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::servers::{ControlPlane, Package, model_job, rate, run};
 const AGE: Duration = Duration::from_millis(100);
 
 #[test]
-fn a_closed_loop_comes_back_on_new_connections() {
+fn a_closed_loop_continues_on_new_connections() {
     let server = ControlPlane::restless(AGE);
     let job = model_job(server.grpc, &Package::linear(), None, Load::Max);
     let duration = Duration::from_secs(1);
     let report = run(&Job { connections: 1, in_flight: Some(4), duration, ..job });
-    // One to try the requests on, one to begin with, and one that is made when the loop
-    // has ended.
+    // One connection tries the requests, one is open at the start, and one is opened as
+    // the loop ends.
     assert!(server.callers() > 3, "{report}");
 }
 
 #[test]
-fn nobody_fails_because_a_server_sends_its_connections_away() {
+fn no_request_fails_when_the_server_closes_connections_gracefully() {
     let server = ControlPlane::restless(AGE);
     for load in [Load::Max, rate(1000.0)] {
         let job = model_job(server.grpc, &Package::linear(), None, load);

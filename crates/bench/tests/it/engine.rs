@@ -1,4 +1,4 @@
-//! TensorFlow Serving called with tensors.
+//! TensorFlow Serving, called with tensors.
 
 use outrigger_bench::{Error, Job, Load, Servable, Source, Target};
 use outrigger_testkit::engine::Received;
@@ -46,7 +46,7 @@ fn a_file_is_packed_as_well() {
 }
 
 #[test]
-fn what_the_engine_does_not_have_is_told_before_the_run() {
+fn unknown_servables_versions_and_signatures_are_reported_before_the_run() {
     let engine = Engine::start();
     let unknown = Servable { name: "nothing".to_owned(), ..servable(&engine) };
     let error = calling(&engine, unknown).expect_err("unknown");
@@ -60,7 +60,7 @@ fn what_the_engine_does_not_have_is_told_before_the_run() {
 }
 
 #[test]
-fn metadata_that_contradicts_the_signature_is_told_before_the_run() {
+fn metadata_that_contradicts_the_signature_is_reported_before_the_run() {
     let engine = Engine::start();
     let text = std::fs::read_to_string(engine.package.metadata()).unwrap();
     let wrong =

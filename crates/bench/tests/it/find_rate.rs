@@ -1,4 +1,4 @@
-//! The highest rate of a server whose capacity is known.
+//! The search for the rate of a server with a known capacity.
 
 use std::{
     sync::{
@@ -15,8 +15,7 @@ use tonic::Status;
 
 use crate::servers::{ControlPlane, Engine, Package, TREATMENTS, Turn, latency_ms, model_job, run};
 
-/// A search for what the engine answers, one request after the other, in
-/// `each`.
+/// A search on an engine that answers one request at a time and takes `each` for it.
 fn search(engine: &Engine, each: Duration, p99: Duration, step: Duration) -> Job {
     // The engine has one thread.
     engine.engine.on_predict(move |_| {
@@ -27,15 +26,15 @@ fn search(engine: &Engine, each: Duration, p99: Duration, step: Duration) -> Job
 }
 
 #[test]
-fn the_rate_that_is_found_is_not_over_the_capacity() {
+fn the_rate_found_is_not_above_the_capacity() {
     let engine = Engine::start();
     let [each, p99, step] = [5, 200, 700].map(Duration::from_millis);
     let report = run(&search(&engine, each, p99, step));
     assert_eq!((report.mode, report.steps[0].phase), ("find-rate", Phase::Estimate));
     let last = report.steps.last().expect("a step");
-    // A machine that is too busy with other things has no rate that it keeps.
+    // A machine that is busy with other processes may hold no rate.
     let Some(rate) = report.offered_rate else { return assert!(!last.held, "{report}") };
-    // 200, and what a queue of 200 ms takes up within a step.
+    // The capacity of 200, plus the queue that fits into 200 ms of latency within a step.
     assert!(rate < 280.0, "{report}");
     assert!(report.errors.is_empty() && latency_ms(&report).p99 < 200.0, "{report}");
     assert!(report.steps.iter().any(|step| !step.held && step.offered_rate > Some(rate)));
@@ -43,7 +42,7 @@ fn the_rate_that_is_found_is_not_over_the_capacity() {
 }
 
 #[test]
-fn a_latency_that_no_rate_keeps_is_told() {
+fn a_latency_that_no_rate_meets_is_reported() {
     let engine = Engine::start();
     let [each, p99, step] = [40, 20, 100].map(Duration::from_millis);
     let report = run(&search(&engine, each, p99, step));
@@ -55,7 +54,7 @@ fn a_latency_that_no_rate_keeps_is_told() {
 }
 
 #[test]
-fn a_confirmation_is_over_when_a_request_fails() {
+fn a_confirmation_ends_when_a_request_fails() {
     let failing = Arc::new(AtomicBool::new(false));
     let fails = Arc::clone(&failing);
     let server = ControlPlane::start(move |_| match fails.load(Relaxed) {
@@ -65,7 +64,7 @@ fn a_confirmation_is_over_when_a_request_fails() {
     let stop = Stop::default();
     let mut observer = |progress: &Progress| match (progress.phase, progress.measured) {
         (Some(Phase::Confirm), Some(_)) => failing.store(true, Relaxed),
-        // There is another one.
+        // A second confirmation begins.
         (Some(Phase::Confirm), None) if failing.load(Relaxed) => stop.stop(),
         _ => {}
     };

@@ -1,4 +1,4 @@
-//! The load generator before servers that do as they are told.
+//! The load generator with scripted servers.
 
 mod control_plane;
 mod departures;

@@ -1,4 +1,4 @@
-//! Requests come when they are due, and are late from then on.
+//! Requests are due at fixed times, and their delay counts from these.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -16,7 +16,7 @@ use crate::servers::{
 
 const STALL: Duration = Duration::from_millis(200);
 
-/// An engine that answers nothing for a while, from its n-th prediction on.
+/// An engine that stops answering for a while at its n-th prediction.
 fn stalls_at(nth: u64) -> Engine {
     let engine = Engine::start();
     let (stalling, count) = (engine.engine.clone(), AtomicU64::new(0));
@@ -35,12 +35,12 @@ fn stalls_at(nth: u64) -> Engine {
 }
 
 #[test]
-fn a_stall_makes_every_request_late_that_was_due_meanwhile() {
+fn a_stall_delays_every_request_that_is_due_meanwhile() {
     let engine = stalls_at(100);
     let report =
         run(&outrigger_bench::Job { duration: Duration::from_secs(2), ..engine.job(rate(200.0)) });
     assert!(report.errors.is_empty(), "{report}");
-    // A tenth of the requests, evenly late by up to the whole stall.
+    // A tenth of the requests is delayed, uniformly up to the length of the stall.
     assert!(latency_ms(&report).p99 >= 150.0, "{report}");
     assert!(latency_ms(&report).max >= 195.0, "{report}");
 }
@@ -65,10 +65,10 @@ fn the_rate_is_kept_by_one_thread_and_by_several() {
 }
 
 #[test]
-fn a_client_that_is_late_itself_counts_that_as_well() {
+fn the_clients_own_delay_is_part_of_the_latency() {
     let (server, package) = (ControlPlane::willing(), Package::linear());
     let report = run(&outrigger_bench::Job {
-        // A tenth of a microsecond a request: no client keeps that up.
+        // One request every tenth of a microsecond, which no client can send.
         duration: Duration::from_micros(300),
         in_flight: Some(10_000),
         ..model_job(server.grpc, &package, None, rate(10_000_000.0))
@@ -79,8 +79,8 @@ fn a_client_that_is_late_itself_counts_that_as_well() {
 }
 
 #[test]
-fn answers_are_taken_even_if_more_is_due_than_can_be_sent() {
-    // A thousand a second at most, however fast the machine is.
+fn answers_are_received_even_if_more_is_due_than_can_be_sent() {
+    // At most a thousand requests a second, on any machine.
     let server = ControlPlane::start(|_| {
         thread::sleep(Duration::from_millis(1));
         Turn::Answered
@@ -94,8 +94,8 @@ fn answers_are_taken_even_if_more_is_due_than_can_be_sent() {
 }
 
 #[test]
-fn what_is_beyond_the_bound_is_counted_as_failed() {
-    // The first two are those that are sent before the run.
+fn requests_beyond_the_limit_in_flight_are_counted_as_failed() {
+    // The first two requests are sent before the run.
     let server = ControlPlane::start(|n| if n < 2 { Turn::Answered } else { Turn::Forgotten });
     let job = model_job(server.grpc, &Package::linear(), None, rate(200.0));
     let report = run(&outrigger_bench::Job {

@@ -11,7 +11,8 @@ use serde_json::{Map, json};
 
 use crate::servers::{ControlPlane, Package, TREATMENTS, Turn, model_job, rate};
 
-/// Tries a request with these options on a server that always answers so many scores.
+/// Runs a request with these options on a server that always answers with `scores`
+/// scores.
 fn tried(top_k: u32, skip: bool, scores: usize) -> [Result<Report, Error>; 2] {
     let (server, package) = (ControlPlane::start(move |_| Turn::Scored(scores)), Package::linear());
     let run = |address: SocketAddr, name, request: &[u8]| {
@@ -37,27 +38,27 @@ fn tried(top_k: u32, skip: bool, scores: usize) -> [Result<Report, Error>; 2] {
 
 fn taken(top_k: u32, skip: bool, scores: usize) {
     for report in tried(top_k, skip, scores) {
-        let report = report.expect("as many as were asked for");
+        let report = report.expect("the requested number of scores");
         assert!(report.ok > 0 && report.errors.is_empty(), "{report}");
     }
 }
 
 fn refused(top_k: u32, skip: bool, scores: usize, reason: &str) {
     for report in tried(top_k, skip, scores) {
-        let error = report.expect_err("not what was asked for").to_string();
+        let error = report.expect_err("another number of scores").to_string();
         assert!(error.contains(reason), "{error}");
     }
 }
 
 #[test]
-fn the_best_are_as_many_as_were_asked_for_and_there_are() {
+fn top_k_limits_the_scores_to_the_treatments_there_are() {
     taken(2, false, 2);
     taken(7, false, TREATMENTS);
     refused(2, false, TREATMENTS, "3 scores, 2 are expected");
 }
 
 #[test]
-fn treatments_may_be_missing_where_they_may_be_skipped() {
+fn scores_may_be_missing_if_treatments_may_be_skipped() {
     taken(0, true, TREATMENTS - 1);
     taken(2, true, 1);
     refused(2, true, TREATMENTS, "3 scores, at most 2 are expected");

@@ -1,4 +1,4 @@
-//! What becomes of requests, and what is told of it.
+//! Outcomes of requests and their reports.
 
 use std::{
     process::{Command, Stdio},
@@ -39,30 +39,30 @@ fn failures_are_counted_by_their_reasons() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_is_given_up() {
+fn a_missing_answer_times_out() {
     let server = ControlPlane::start(|n| if n < 2 { Turn::Answered } else { Turn::Forgotten });
-    // A gRPC server would say itself that the time is over.
+    // A gRPC server would report the timeout itself.
     let job = model_job(server.http, &Package::linear(), Some(Form::Json), rate(50.0));
     let report = run(&Job { timeout: Duration::from_millis(100), ..job });
     assert_eq!(report.errors, [("CLIENT_TIMEOUT".to_owned(), 25)].into(), "{report}");
 }
 
 #[test]
-fn what_nobody_answered_has_no_latency() {
+fn without_answers_there_is_no_latency() {
     let server = ControlPlane::start(|n| match n {
         0 | 1 => Turn::Answered,
         _ => Turn::Refused(overloaded()),
     });
     let refused = run(&model_job(server.grpc, &Package::linear(), None, rate(100.0)));
-    assert_eq!(refused.problem().expect("nothing"), "none of 50 requests was answered");
+    assert_eq!(refused.problem().expect("a problem"), "none of 50 requests was answered");
     let report = json_of(&refused);
     assert_eq!((&report["latency_ms"], &report["response_bytes"]), (&Null, &Null), "{report}");
     assert!(report["send_delay_ms"]["p99"].is_number(), "{report}");
-    // The first is due before the window, the second after it.
+    // The first request is due before the window, the second after it.
     let server = ControlPlane::willing();
     let job = model_job(server.grpc, &Package::linear(), None, rate(0.5));
     let report = run(&Job { warmup: Duration::from_millis(100), ..job });
-    assert_eq!(report.problem().expect("nothing"), "none of 0 requests was answered");
+    assert_eq!(report.problem().expect("a problem"), "none of 0 requests was answered");
     assert!(report.to_string().contains("latency     none\nsend delay  none\n"), "{report}");
     let report = json_of(&report);
     assert_eq!((&report["latency_ms"], &report["send_delay_ms"]), (&Null, &Null), "{report}");
@@ -83,10 +83,10 @@ fn failures_over_http_have_their_reasons_too() {
 }
 
 #[test]
-fn a_connection_that_breaks_comes_back() {
+fn a_broken_connection_is_opened_again() {
     let engine = Engine::start();
     let restarting = engine.engine.clone();
-    // Ended as soon as it has come back, however long that takes.
+    // Stopped as soon as the connection works again.
     let job = Job {
         duration: Duration::from_secs(60),
         timeout: Duration::from_millis(500),
@@ -113,7 +113,7 @@ fn a_connection_that_breaks_comes_back() {
 }
 
 #[test]
-fn a_first_request_that_fails_ends_it_with_the_reason() {
+fn a_first_request_that_fails_ends_the_run_with_its_reason() {
     let package = Package::linear();
     let refuse = |turn: fn() -> Turn| {
         let server = ControlPlane::start(move |_| turn());
@@ -124,7 +124,7 @@ fn a_first_request_that_fails_ends_it_with_the_reason() {
     assert!(matches!(&error, Error::Refused(failure) if failure.reason == "OVERLOADED"));
     assert_eq!(error.to_string(), "the first request failed: OVERLOADED: 100% busy");
     for garbled in [&b""[..], b"\xff", b"\x1a\x06\x0a\x04\x00\x00\x00\x00"] {
-        // A closure without captures is a function.
+        // A closure without captures is a function pointer.
         let server = ControlPlane::start(move |_| Turn::Garbled(garbled));
         let job = model_job(server.grpc, &package, None, Load::Max);
         let error = outrigger_bench::run(&job, &mut |_| {}).expect_err("garbled");
@@ -133,44 +133,45 @@ fn a_first_request_that_fails_ends_it_with_the_reason() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_by_its_address() {
+fn an_unreachable_server_is_reported_with_its_address() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let job = model_job(address, &Package::linear(), None, Load::Max);
-    let error = outrigger_bench::run(&job, &mut |_| {}).expect_err("nobody there");
+    let error = outrigger_bench::run(&job, &mut |_| {}).expect_err("no server");
     assert!(matches!(error, Error::Unreachable { .. }));
     assert!(error.to_string().starts_with(&format!("no answer from {address}: ")), "{error}");
 }
 
 #[test]
-fn cpu_time_is_told_by_process() {
+fn cpu_time_is_reported_by_process() {
     let engine = Engine::start();
     engine.engine.on_predict(|_| {
         Predicting::Outputs(vec![floats("scores", &[1, TREATMENTS as i64], [0.0; TREATMENTS])])
     });
-    // Reads from a pipe that nobody writes to.
+    // Blocks on a pipe to which nothing is written.
     let mut idle =
         Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
     let process = |name: &str, id: u32| Process { name: name.to_owned(), id };
-    // The engine lives in this process, which is the client as well.
+    // The engine runs in this process, which is also the client.
     let processes = vec![process("engine", std::process::id()), process("idle", idle.id())];
     let report = run(&Job { processes, ..engine.job(Load::Max) });
     idle.kill().expect("killed");
     idle.wait().expect("ended");
     let [client, engine, idle] = ["client", "engine", "idle"]
-        .map(|name| report.cpu_seconds_per_request[name].expect("it has run all the time"));
+        .map(|name| report.cpu_seconds_per_request[name].expect("the process has not ended"));
     assert!(client > 0.0, "{report}");
-    // Ticks of a hundredth of a second, and other tests in this process.
+    // The times have a resolution of a hundredth of a second, and other tests run in this
+    // process.
     assert!((0.3..3.0).contains(&(engine / client)), "{report}");
     assert!(idle < 0.3 * client, "{report}");
 }
 
 #[test]
-fn a_process_that_ends_during_the_run_costs_no_more_than_its_own_figure() {
+fn only_its_own_figure_is_missing_when_a_process_ends_during_the_run() {
     let mut brief = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
     let processes = vec![Process { name: "brief".to_owned(), id: brief.id() }];
-    // It ends, and nobody has asked for its exit code yet.
+    // The process ends, and its exit status has not been read yet.
     let input = Mutex::new(brief.stdin.take());
     let server = ControlPlane::start(move |n| {
         if n == 10 {
@@ -185,11 +186,11 @@ fn a_process_that_ends_during_the_run_costs_no_more_than_its_own_figure() {
     assert_eq!(report.cpu_seconds_per_request["brief"], None, "{report}");
     assert!(report.cpu_seconds_per_request["client"].is_some(), "{report}");
     let problem = report.problem().expect("a figure is missing");
-    assert_eq!(problem, "brief has ended during the run: its CPU time is not known");
+    assert_eq!(problem, "brief has ended during the run: its CPU time is unknown");
 }
 
 #[test]
-fn a_process_that_is_not_there_is_told_before_the_run() {
+fn a_missing_process_is_reported_before_the_run() {
     let server = ControlPlane::willing();
     let job = model_job(server.grpc, &Package::linear(), None, Load::Max);
     let processes = vec![Process { name: "gone".to_owned(), id: u32::MAX }];
@@ -199,7 +200,7 @@ fn a_process_that_is_not_there_is_told_before_the_run() {
 }
 
 #[test]
-fn a_report_says_what_was_asked_for() {
+fn a_report_has_the_settings_of_the_run() {
     let server = ControlPlane::willing();
     let job = model_job(server.grpc, &Package::linear(), Some(Form::Columnar), Load::Max);
     let (duration, warmup) = (Duration::from_millis(100), Duration::from_millis(50));
@@ -214,9 +215,9 @@ fn a_report_says_what_was_asked_for() {
         "in_flight": 64,
     });
     assert_eq!(json_of(&report)["settings"], expected);
-    let told = "settings    form columnar, duration 0.1 s, warm-up 0.05 s, connections 3, \
+    let settings = "settings    form columnar, duration 0.1 s, warm-up 0.05 s, connections 3, \
                 threads 2, in flight 64\n";
-    assert!(report.to_string().contains(told), "{report}");
+    assert!(report.to_string().contains(settings), "{report}");
     assert_eq!(run(&Job { load: rate(100.0), ..short.clone() }).settings.in_flight, 4096);
     let given = run(&Job { in_flight: Some(5), ..short });
     assert_eq!(given.settings.in_flight, 5);

@@ -40,25 +40,25 @@ use tonic_types::StatusExt as _;
 
 pub(crate) const TREATMENTS: usize = 3;
 
-/// What becomes of a request.
+/// The outcome of a request.
 pub(crate) enum Turn {
-    /// It gets its scores.
+    /// It is answered with the default number of scores.
     Answered,
-    /// It gets so many scores.
+    /// It is answered with this number of scores.
     Scored(usize),
-    /// It is refused.
+    /// It is refused with this status.
     Refused(Status),
-    /// It gets these bytes.
+    /// It is answered with these bytes.
     Garbled(&'static [u8]),
-    /// It never gets an answer.
+    /// It is never answered.
     Forgotten,
 }
 
-/// Decides on the n-th request, counted from 0.
+/// Gives the outcome of the n-th request, counted from 0.
 type Script = dyn Fn(u64) -> Turn + Send + Sync;
 
-/// A control plane that has any model, scores everything with 0, and does as
-/// its script says.
+/// A control plane that has every model, scores everything with 0, and follows its
+/// script.
 pub(crate) struct ControlPlane {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
@@ -70,23 +70,23 @@ struct Seen {
     script: Box<Script>,
     count: AtomicU64,
     messages: Mutex<Vec<Bytes>>,
-    /// Connections over gRPC.
+    /// Number of gRPC connections so far.
     callers: AtomicU64,
 }
 
 impl ControlPlane {
-    /// Starts one that answers everything.
+    /// Starts a control plane that answers everything.
     pub(crate) fn willing() -> Self {
         Self::start(|_| Turn::Answered)
     }
 
-    /// Starts one.
+    /// Starts a control plane with a script.
     pub(crate) fn start(script: impl Fn(u64) -> Turn + Send + Sync + 'static) -> Self {
         Self::serve(tonic::transport::Server::builder(), script)
     }
 
-    /// Starts one that answers everything and sends gRPC connections away at this
-    /// age, as a server does that shuts down: what was sent before is answered.
+    /// Starts a control plane that answers everything and closes gRPC connections
+    /// gracefully at this age, as at shutdown: requests sent before are answered.
     pub(crate) fn restless(age: Duration) -> Self {
         let server = tonic::transport::Server::builder().max_connection_age(age);
         Self::serve(server, |_| Turn::Answered)
@@ -116,12 +116,12 @@ impl ControlPlane {
         Self { grpc: addresses.0, http: addresses.1, seen, _runtime: runtime }
     }
 
-    /// The messages that came, in order.
+    /// The received messages, in order.
     pub(crate) fn messages(&self) -> Vec<Bytes> {
         self.seen.messages.lock().expect("no test has panicked").clone()
     }
 
-    /// How many connections over gRPC there have been.
+    /// The number of gRPC connections so far.
     pub(crate) fn callers(&self) -> u64 {
         self.seen.callers.load(Ordering::Relaxed)
     }
@@ -145,7 +145,7 @@ impl Seen {
 }
 
 impl Seen {
-    /// As the gRPC surface; what is garbled is a proxy's word.
+    /// The same over HTTP; garbled bytes come with the status 502, as from a proxy.
     async fn answer_json(&self, body: Bytes) -> (StatusCode, String) {
         let scores = |count| json!({"scores": vec![json!({"score": 0}); count]}).to_string();
         match (self.script)(self.take(body)) {
@@ -207,7 +207,7 @@ pub(crate) struct Engine {
 pub(crate) const VERSION: i64 = 7;
 
 impl Engine {
-    /// Starts one.
+    /// Starts the engine and loads the model.
     pub(crate) fn start() -> Self {
         let package = Package::linear();
         let models = tempfile::tempdir().expect("a directory");
@@ -225,7 +225,7 @@ impl Engine {
         this
     }
 
-    /// Has the engine load the model, as after a restart.
+    /// Makes the engine load the model, as after a restart.
     pub(crate) fn load(&self) {
         let base_path = self.models.path().join(&self.name);
         let served = ServedModel { base_path, versions: [Version(VERSION)].into() };
@@ -237,7 +237,7 @@ impl Engine {
         });
     }
 
-    /// A job for it.
+    /// A job for this engine.
     pub(crate) fn job(&self, load: Load) -> Job {
         let servable = Servable { name: self.name.clone(), version: None, signature: None };
         job(self.engine.endpoint(), Target::Servable(servable), &self.package, load)
@@ -248,7 +248,7 @@ impl Engine {
 pub(crate) struct Package(TempDir);
 
 impl Package {
-    /// That of a user feature and two of a treatment.
+    /// Metadata with one user feature and two treatment features.
     pub(crate) fn linear() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let package = Self(directory);
@@ -260,7 +260,7 @@ impl Package {
         self.0.path().join("metadata.json")
     }
 
-    /// A file in its directory.
+    /// Writes a file in the package's directory.
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::write(&path, content).expect("written");
@@ -296,29 +296,29 @@ fn job(server: String, target: Target, package: &Package, load: Load) -> Job {
         connections: 2,
         threads: 1,
         in_flight: None,
-        // Only a test that waits for an end in error gets there.
+        // Long enough that only tests of timeouts reach it.
         timeout: Duration::from_secs(60),
         processes: Vec::new(),
         stop: Stop::default(),
     }
 }
 
-/// So many requests a second.
+/// An open loop with this number of requests a second.
 pub(crate) fn rate(rate: f64) -> Load {
     Load::Rate { rate, arrivals: Default::default() }
 }
 
-/// Runs a job that comes about.
+/// Runs a job that must succeed.
 pub(crate) fn run(job: &Job) -> Report {
     outrigger_bench::run(job, &mut |_| {}).expect("a report")
 }
 
-/// The latency of what was answered.
+/// The latency of answered requests.
 pub(crate) fn latency_ms(report: &Report) -> Quantiles {
     report.latency_ms.expect("requests were answered")
 }
 
-/// How late requests were sent.
+/// The delay of sending.
 pub(crate) fn send_delay_ms(report: &Report) -> Quantiles {
     report.send_delay_ms.expect("requests were sent")
 }

@@ -1,4 +1,4 @@
-//! Runs that are stopped before their time.
+//! Runs that are stopped early.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use outrigger_bench::{Arrivals, Error, Job, Load, Report, Stop};
 
 use crate::servers::{ControlPlane, Package, Turn, model_job, rate};
 
-/// A run of hours that is stopped when a server gets the n-th request.
+/// A run of an hour that is stopped when the server gets the n-th request.
 fn stopped_at(nth: u64, load: Load) -> Result<Report, Error> {
     let stop = Stop::default();
     let stopping = stop.clone();
@@ -22,7 +22,7 @@ fn stopped_at(nth: u64, load: Load) -> Result<Report, Error> {
 }
 
 #[test]
-fn what_was_measured_until_then_is_reported() {
+fn a_stopped_run_reports_the_time_until_then() {
     for load in [rate(500.0), Load::Max] {
         let report = stopped_at(200, load).expect("a report");
         assert!(report.interrupted && report.duration_seconds < 3600.0, "{report}");
@@ -32,7 +32,7 @@ fn what_was_measured_until_then_is_reported() {
 }
 
 #[test]
-fn a_search_reports_the_steps_it_has_made() {
+fn a_stopped_search_reports_its_steps() {
     let [p99, step] = [Duration::from_millis(500), Duration::from_secs(3600)];
     let load = Load::FindRate { p99, step, arrivals: Arrivals::Fixed };
     let report = stopped_at(20, load).expect("a report");
@@ -42,7 +42,7 @@ fn a_search_reports_the_steps_it_has_made() {
 }
 
 #[test]
-fn before_the_run_there_is_nothing_to_report() {
+fn a_stop_before_the_run_leaves_nothing_to_report() {
     let stop = Stop::default();
     let stopping = stop.clone();
     let server = ControlPlane::start(move |_| {
@@ -50,6 +50,6 @@ fn before_the_run_there_is_nothing_to_report() {
         Turn::Forgotten
     });
     let job = Job { stop, ..model_job(server.grpc, &Package::linear(), None, Load::Max) };
-    let error = outrigger_bench::run(&job, &mut |_| {}).expect_err("nothing");
+    let error = outrigger_bench::run(&job, &mut |_| {}).expect_err("no report");
     assert!(matches!(error, Error::Interrupted), "{error}");
 }

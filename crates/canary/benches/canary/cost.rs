@@ -1,4 +1,4 @@
-//! What a request pays for being compared.
+//! Measures the judge's cost per request.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
@@ -9,9 +9,9 @@ use crate::traffic;
 /// Requests in a round.
 const REQUESTS: usize = 10_000;
 
-/// Nanoseconds to draw a request's arm by its key, to see whether the key is new,
-/// and to record what came of it: the fastest of many short rounds, since others
-/// may be at work on the machine.
+/// Nanoseconds to draw a request's arm by its key, check whether the key is new, and
+/// record the outcome. The result is the fastest of many short rounds, because other
+/// processes may be using the machine.
 pub(crate) fn nanoseconds() -> f64 {
     let mut traffic = traffic(Effect::NONE, 0);
     let reference = Arc::new(Reference::new(&traffic.before(Reference::REQUESTS), 0.95));

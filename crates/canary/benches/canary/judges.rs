@@ -1,27 +1,27 @@
-//! The usual judges, for comparison: thresholds on windows, and a rank test
-//! looked at again and again. Both look when a window ends.
+//! Common judges, for comparison: thresholds on windows, and a repeated rank test. Both
+//! decide at the end of a window.
 
 use outrigger_canary::{Arm, Observation, Outcome};
 
-/// Requests of the canary in a window: a minute at 50 requests a second, a tenth
-/// of them the canary's.
+/// Canary requests per window: one minute at 50 requests a second with a canary share of
+/// 0.1.
 pub(crate) const WINDOW: u64 = 300;
 
-/// The signals each of them has: errors, latency, scores, non-finite scores.
+/// Signals of each judge: errors, latency, scores, non-finite scores.
 pub(crate) const SIGNALS: usize = 4;
 
-/// How suspicious each signal is; suspicious enough above a threshold of its own.
-pub(crate) type Suspicion = [f64; SIGNALS];
+/// The test statistic of each signal. A signal is suspicious above its own threshold.
+pub(crate) type TestStatistics = [f64; SIGNALS];
 
-/// What is computed from the requests.
+/// Computes test statistics from a stream of requests.
 pub(crate) trait Judge {
-    /// Takes note of a request; at the end of a window tells the signals.
-    fn see(&mut self, seen: &Observation) -> Option<Suspicion>;
+    /// Records a request; returns the test statistics at the end of a window.
+    fn observe(&mut self, seen: &Observation) -> Option<TestStatistics>;
 }
 
-/// The figures of each window by itself, as Flagger and Argo Rollouts query them:
-/// failures, 95th percentile of the latency, distance of the mean score from what
-/// it is known to be, non-finite answers.
+/// Figures of each window alone, as Flagger and Argo Rollouts query them: failures, 95th
+/// percentile of the latency, distance of the mean score from its known value, non-finite
+/// answers.
 #[derive(Default)]
 pub(crate) struct Windows {
     requests: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Windows {
 const MEAN: f64 = 2.0 / 7.0;
 
 impl Judge for Windows {
-    fn see(&mut self, seen: &Observation) -> Option<Suspicion> {
+    fn observe(&mut self, seen: &Observation) -> Option<TestStatistics> {
         if seen.arm != Arm::Canary {
             return None;
         }
@@ -58,8 +58,8 @@ impl Judge for Windows {
     }
 }
 
-/// Mann & Whitney's statistic of all requests so far, as Kayenta's judge computes
-/// it for each metric: standard normal if the arms are alike.
+/// The Mann-Whitney statistic of all requests so far, as Kayenta's judge computes it for
+/// each metric: standard normal if the arms are alike.
 pub(crate) struct MannWhitney {
     canary: u64,
     errors: [[u64; 2]; 2],
@@ -68,7 +68,7 @@ pub(crate) struct MannWhitney {
     scores: [Vec<u64>; 2],
 }
 
-/// Values are sorted into bins so fine that ties do not matter.
+/// Values are counted in bins narrow enough that ties do not matter.
 const BINS: usize = 1000;
 
 impl Default for MannWhitney {
@@ -80,11 +80,11 @@ impl Default for MannWhitney {
 }
 
 impl Judge for MannWhitney {
-    fn see(&mut self, seen: &Observation) -> Option<Suspicion> {
+    fn observe(&mut self, seen: &Observation) -> Option<TestStatistics> {
         let arm = usize::from(seen.arm == Arm::Canary);
         self.canary += arm as u64;
         let bin = |place: f64| ((place * BINS as f64) as usize).min(BINS - 1);
-        // 1 ms to 1 s, by the logarithm.
+        // Logarithmic bins from 1 ms to 1 s.
         self.latencies[arm][bin((seen.latency.as_secs_f64().ln() + 6.9) / 6.9)] += 1;
         self.errors[arm][usize::from(seen.outcome == Outcome::Failed)] += 1;
         self.non_finite[arm][usize::from(seen.outcome == Outcome::NonFinite)] += 1;
@@ -103,8 +103,8 @@ impl Judge for MannWhitney {
     }
 }
 
-/// Mann & Whitney's statistic of live's histogram and the canary's over the same
-/// bins, less its mean and over its standard deviation, corrected for ties.
+/// The Mann-Whitney statistic of live's and the canary's histogram over the same bins,
+/// standardised and corrected for ties.
 fn standardized<H: AsRef<[u64]>>([live, canary]: &[H; 2]) -> f64 {
     let (live, canary) = (live.as_ref(), canary.as_ref());
     let total = |bins: &[u64]| bins.iter().sum::<u64>() as f64;

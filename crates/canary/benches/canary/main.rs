@@ -1,10 +1,10 @@
-//! The judge on simulated canaries, and beside it the usual judges, tuned to roll
-//! back one in a hundred canaries that are like live.
+//! Benchmarks the judge on simulated canaries against common judges that are tuned to
+//! roll back one in a hundred canaries that are like live.
 //!
-//! Live fails 1 % of the requests, its latency is log-normal with sigma 0.5, its
-//! scores are Beta(2, 5); the canary has a tenth of the traffic. Prints
-//! `bench <name> <value> <unit>`. There are 10,000 canaries of each kind, or as many
-//! as `CANARIES` in the environment says.
+//! Live fails 1 % of the requests, its latency is log-normal with sigma 0.5, its scores
+//! are Beta(2, 5); the canary has a tenth of the traffic. Prints `bench <name> <value>
+//! <unit>`. There are 10,000 canaries of each kind; the environment variable `CANARIES`
+//! overrides the number.
 
 #![allow(missing_docs)]
 
@@ -23,13 +23,13 @@ use outrigger_canary::{
 use tuning::{Rule, Rules, Running};
 use users::Counted;
 
-/// Requests on the canary after which a trial is given up.
+/// Requests on the canary after which a trial ends without a verdict.
 const HORIZON: u64 = 20_000;
 
 /// Requests a second.
 const RATE: f64 = 50.0;
 
-/// What is wrong with the canary, and which of its answers are bad.
+/// A defect of the canary, and which of its answers count as bad.
 struct Regression {
     name: &'static str,
     effect: Effect,
@@ -41,7 +41,7 @@ fn regressions() -> [Regression; 5] {
     let non_finite = |outcome| outcome == Outcome::NonFinite;
     let any = |_| true;
     let none = Effect::NONE;
-    // 1 % fail anyhow, of the rest as many as make it 3 %.
+    // 1 % fail in live already; this share of the others raises the error rate to 3 %.
     let errors = Effect { errors: 0.02 / 0.99, ..none };
     [
         Regression { name: "errors", effect: errors, bad: failed },
@@ -66,7 +66,8 @@ fn main() {
     returning(&decider, canaries);
     let harm = regressions().map(|regression| worse(&decider, &regression, canaries));
 
-    // The others are slower to tell, and their harm is told well enough by fewer.
+    // The common judges are slower to simulate, and fewer canaries measure their harm
+    // precisely enough.
     let fewer = (canaries / 5).max(1);
     let rules = Rules::tuned();
     let compared = regressions().into_iter().zip(harm);
@@ -75,7 +76,7 @@ fn main() {
     report("harm-least", least as f64, "regressions");
 }
 
-/// Canaries that do what live does.
+/// Canaries with live's behaviour.
 fn alike(decider: &Decider, canaries: u64) {
     let endings =
         each(canaries, |seed| Trial::run(decider, traffic(Effect::NONE, seed), RATE, HORIZON).0);
@@ -83,13 +84,13 @@ fn alike(decider: &Decider, canaries: u64) {
     report("alike-promoted", share_of(&endings, Decision::Promote), "%");
     report("alike-promoted-median", median(&endings, Decision::Promote), "requests");
 
-    // Not promoted, and looked at after live's requests too: the worst that can be
-    // done to the guarantee.
+    // Never promoted, and tested after live's requests too: the case with the most false
+    // rollbacks.
     let ever = |seed| ever_harmful(decider, u64::MAX / 2 + seed);
     report_some("alike-rolled-back-never-promoted", canaries, ever);
 }
 
-/// Canaries that do what live does, for users who come back.
+/// Canaries with live's behaviour, for users who send several requests.
 fn returning(decider: &Decider, canaries: u64) {
     for (name, counted) in [("every", Counted::Every), ("first", Counted::First)] {
         let rolled_back = |seed| users::rolled_back(decider, counted, seed);
@@ -97,7 +98,7 @@ fn returning(decider: &Decider, canaries: u64) {
     }
 }
 
-/// Whether harm is ever thought proved of a canary that does what live does.
+/// Whether harm is ever proved, falsely, for a canary with live's behaviour.
 fn ever_harmful(decider: &Decider, seed: u64) -> bool {
     let mut traffic = traffic(Effect::NONE, seed);
     let reference = Reference::new(&traffic.before(Reference::REQUESTS), 0.95);
@@ -139,7 +140,7 @@ fn bad_answers(regression: &Regression, statistics: &Statistics) -> u64 {
     bad.map(|(_, count)| count).sum()
 }
 
-/// Bad answers under each judge; returns ours over the fewest of the others.
+/// Bad answers under each judge; returns our number over the smallest of the others.
 fn compare(regression: &Regression, rules: &Rules, canaries: u64, ours: f64) -> f64 {
     let name = regression.name;
     report(&format!("{name}-harm-ours"), ours, "answers");
@@ -162,7 +163,7 @@ fn compare(regression: &Regression, rules: &Rules, canaries: u64, ours: f64) -> 
     ratio
 }
 
-/// Bad answers before the canary is rolled back by a rule, or its trial ends.
+/// Bad answers until the judge rolls the canary back or the trial reaches its horizon.
 fn harm<J: Judge + Default>(rule: Rule, regression: &Regression, seed: u64) -> u64 {
     let mut traffic = traffic(regression.effect, seed);
     let mut judge = Running::<J>::new(rule);
@@ -183,7 +184,7 @@ fn share_of(endings: &[Ending], decision: Decision) -> f64 {
     100.0 * those.count() as f64 / endings.len() as f64
 }
 
-/// The median of the requests on the canary.
+/// The median number of requests on the canary.
 fn median(endings: &[Ending], decision: Decision) -> f64 {
     let those = endings.iter().filter(|ending| ending.decision == decision);
     let mut requests: Vec<u64> = those.map(|ending| ending.canary).collect();
@@ -191,14 +192,15 @@ fn median(endings: &[Ending], decision: Decision) -> f64 {
     requests.get(requests.len() / 2).map_or(f64::NAN, |requests| *requests as f64)
 }
 
-/// Of how many canaries it is true; only of a part of them, since it is slow.
+/// Prints the percentage of canaries for which `is_true` holds. Runs only a twentieth of
+/// them, because each run is slow.
 fn report_some(name: &str, canaries: u64, is_true: impl Fn(u64) -> bool + Sync) {
     let few = (canaries / 20).max(1);
     let count = each(few, is_true).into_iter().filter(|is_true| *is_true).count();
     report(name, 100.0 * count as f64 / few as f64, "%");
 }
 
-/// What comes of each seed below `count`, in no order, on all cores.
+/// Runs each seed below `count`, on all cores; the results are in no particular order.
 fn each<T: Send>(count: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let run = &run;

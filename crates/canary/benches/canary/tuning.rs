@@ -1,41 +1,42 @@
-//! Thresholds at which the usual judges roll back one in a hundred canaries that
-//! are like live.
+//! Tunes the thresholds of the common judges so that they roll back one in a hundred
+//! canaries that are like live.
 
 use outrigger_canary::{Observation, simulation::Effect};
 
 use crate::{
     HORIZON, each,
-    judges::{Judge, MannWhitney, SIGNALS, Suspicion, WINDOW, Windows},
+    judges::{Judge, MannWhitney, SIGNALS, TestStatistics, WINDOW, Windows},
     traffic,
 };
 
-/// Canaries like live that the thresholds are tuned on.
+/// Canaries like live on which the thresholds are tuned.
 const CANARIES: u64 = 2000;
 
-/// One in a hundred of them may be rolled back.
+/// Canaries, one in a hundred, that a tuned judge may roll back wrongly.
 const WRONGLY: usize = CANARIES as usize / 100;
 
-/// When a judge rolls back: in so many windows a signal was above its threshold.
+/// The condition for a rollback: in `failures` windows some signal was above its
+/// threshold.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
-    thresholds: Suspicion,
+    thresholds: TestStatistics,
     failures: usize,
 }
 
-/// The rules of the usual judges.
+/// The rules of the common judges.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// Thresholds on windows, after the first that fails.
+    /// Thresholds on windows; rolls back after the first failed window.
     pub(crate) first_window: Rule,
-    /// The same after the fifth, as Flagger's documentation has it
-    /// (`threshold: 5`).
+    /// The same after the fifth failed window, as in Flagger's documentation (`threshold:
+    /// 5`).
     pub(crate) fifth_window: Rule,
-    /// Mann & Whitney.
+    /// The repeated Mann-Whitney test.
     pub(crate) rank_test: Rule,
 }
 
 impl Rules {
-    /// Tunes them all on the same canaries.
+    /// Tunes all rules on the same canaries.
     pub(crate) fn tuned() -> Self {
         let (windows, ranks): (Vec<_>, Vec<_>) = each(CANARIES, signals).into_iter().unzip();
         Self {
@@ -47,17 +48,18 @@ impl Rules {
 }
 
 impl Rule {
-    /// The rule under which each signal has the same part of the false alarms.
-    /// `canaries` has the signals of each, window by window.
-    fn tuned(canaries: &[Vec<Suspicion>], failures: usize) -> Self {
+    /// The rule that gives each signal an equal part of the false alarms. `canaries`
+    /// holds each canary's test statistics, window by window.
+    fn tuned(canaries: &[Vec<TestStatistics>], failures: usize) -> Self {
         let sorted: [Vec<f64>; SIGNALS] = std::array::from_fn(|signal| {
             let windows = canaries.iter().flatten();
             let mut values: Vec<f64> = windows.map(|window| window[signal]).collect();
             values.sort_unstable_by(f64::total_cmp);
             values
         });
-        // In how many windows of all a signal is as high as in this one.
-        let rarity = |window: &Suspicion| {
+        // The number of all windows in which a signal is at least as high as in this one;
+        // the rarest signal counts.
+        let rarity = |window: &TestStatistics| {
             let signals = window.iter().zip(&sorted);
             let rarities =
                 signals.map(|(value, all)| all.len() - all.partition_point(|x| x < value));
@@ -76,7 +78,7 @@ impl Rule {
     }
 }
 
-/// A judge at work, by a rule.
+/// A judge that applies a rule.
 pub(crate) struct Running<J> {
     judge: J,
     rule: Rule,
@@ -90,7 +92,7 @@ impl<J: Judge + Default> Running<J> {
 
     /// Whether the canary is rolled back after this request.
     pub(crate) fn rolls_back(&mut self, seen: &Observation) -> bool {
-        if let Some(signals) = self.judge.see(seen) {
+        if let Some(signals) = self.judge.observe(seen) {
             let mut thresholds = signals.iter().zip(&self.rule.thresholds);
             self.failed += usize::from(thresholds.any(|(value, threshold)| value > threshold));
         }
@@ -98,16 +100,16 @@ impl<J: Judge + Default> Running<J> {
     }
 }
 
-/// The signals of a canary that is like live, window by window.
-fn signals(seed: u64) -> (Vec<Suspicion>, Vec<Suspicion>) {
-    // Other canaries than those on which the judges are compared.
+/// The test statistics of a canary like live, window by window.
+fn signals(seed: u64) -> (Vec<TestStatistics>, Vec<TestStatistics>) {
+    // Seeds differ from those on which the judges are compared.
     let mut traffic = traffic(Effect::NONE, u64::MAX - seed);
     let (mut windows, mut ranks) = (Windows::default(), MannWhitney::default());
     let (mut of_windows, mut of_ranks) = (Vec::new(), Vec::new());
     while of_windows.len() < (HORIZON / WINDOW) as usize {
         let seen = traffic.request();
-        of_windows.extend(windows.see(&seen));
-        of_ranks.extend(ranks.see(&seen));
+        of_windows.extend(windows.observe(&seen));
+        of_ranks.extend(ranks.observe(&seen));
     }
     (of_windows, of_ranks)
 }

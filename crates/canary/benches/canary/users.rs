@@ -1,5 +1,5 @@
-//! Users who come back: they keep the arm and score alike each time, so that their
-//! later requests say nothing new.
+//! Users who send several requests: a user's arm and score stay the same, so later
+//! requests carry no new information.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use outrigger_canary::{
 
 use crate::{HORIZON, RATE, traffic};
 
-/// Each sends twenty requests or so until the canary has had [`HORIZON`].
+/// Each user sends about twenty requests until the canary has had [`HORIZON`].
 const USERS: usize = 10_000;
 
-/// Which requests of a user the judge is told of.
+/// Which requests of a user the judge records.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Counted {
     Every,
@@ -42,7 +42,7 @@ pub(crate) fn rolled_back(decider: &Decider, counted: Counted, seed: u64) -> boo
             seen.outcome = Outcome::Scored(score);
         }
         let elapsed = Duration::from_secs_f64(request as f64 / RATE);
-        match trial.see(traffic.share, &seen, elapsed) {
+        match trial.observe(traffic.share, &seen, elapsed) {
             Decision::Continue => {}
             decision => return decision == Decision::Rollback,
         }

@@ -1,11 +1,11 @@
-//! Do events fall to the canary more often, or less often, than requests do?
+//! Compares the rates at which events occur in the two arms.
 
 use super::{
     Side,
-    mixture::{FRACTIONS, Prior, Purses},
+    mixture::{FRACTIONS, LogWealth, Prior},
 };
 
-/// Requests of one arm, and those among them with the event.
+/// Requests of one arm, and how many of them had the event.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) events: u64,
@@ -18,7 +18,7 @@ impl Tally {
     }
 
     /// Requests without the event.
-    pub(crate) fn quiet(self) -> u64 {
+    pub(crate) fn non_events(self) -> u64 {
         self.requests.saturating_sub(self.events)
     }
 
@@ -28,14 +28,13 @@ impl Tally {
     }
 }
 
-/// Both arms while the canary had one share.
+/// Counts of both arms while the canary had one share.
 ///
-/// Who is given a request is drawn with a known probability `π`. So, whatever
-/// came of the request, `(A - π)(y - g)` has the mean `π(1 - π)d`: `A` is 1 for
-/// the canary, `y` is 1 for an event, `d` is the canary's rate less live's, and
-/// `g` is any guess of the rate made before. A bet on that at fair odds wins
-/// `1 + λ((A - π)(y - g) - π(1 - π)d)`, and is a test of `d` that needs nothing of
-/// the requests, neither that they are alike nor that they are independent.
+/// A request's arm is drawn with a known probability `π`. So `(A - π)(y - g)` has the
+/// mean `π(1 - π)d` for any outcomes: `A` is 1 for the canary, `y` is 1 for an event, `d`
+/// is the canary's rate less live's, and `g` is any guess of the rate made before. A bet
+/// at fair odds multiplies the wealth by `1 + λ((A - π)(y - g) - π(1 - π)d)`. It tests
+/// `d` without assumptions on the requests: they need be neither alike nor independent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Table {
     pub(crate) share: f64,
@@ -45,41 +44,43 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// What happened to the requests without the event.
-    pub(crate) fn of_the_others(self) -> Self {
-        let others = |tally: Tally| Tally { events: tally.quiet(), ..tally };
+    /// The table of the complementary event.
+    pub(crate) fn complement(self) -> Self {
+        let others = |tally: Tally| Tally { events: tally.non_events(), ..tally };
         Self { live: others(self.live), canary: others(self.canary), ..self }
     }
 
-    /// Plays this stage's requests with every stake, against the hypothesis
-    /// that the difference is on the wrong `side` of `null`, or on it.
-    pub(crate) fn play(&self, side: Side, null: f64, purses: &mut Purses) {
+    /// Updates the wealth of every stake by this stage's requests, against the null
+    /// hypothesis that the difference is at most `null` (`More`) or at least `null`
+    /// (`Less`).
+    pub(crate) fn bet(&self, side: Side, null: f64, wealth: &mut LogWealth) {
         let outcomes = self.outcomes(side, null);
         let worst = outcomes.iter().map(|(gain, _)| -gain).fold(0.0, f64::max);
-        for (won, fraction) in purses.0.iter_mut().zip(FRACTIONS) {
+        for (won, fraction) in wealth.0.iter_mut().zip(FRACTIONS) {
             let happened = outcomes.iter().filter(|(_, count)| *count > 0.0);
-            // In this order the worst case at the highest stake is -1 exactly.
+            // Dividing by the worst case first makes it exactly -1 at the highest stake.
             let log_wins =
                 happened.map(|(gain, count)| count * (1.0 + fraction * (gain / worst)).ln());
             *won += log_wins.sum::<f64>();
         }
     }
 
-    /// What a unit staked gains in each case, and how often that was the case.
+    /// The gain of a unit stake in each of the four cases, with the number of requests in
+    /// each.
     fn outcomes(&self, side: Side, null: f64) -> [(f64, f64); 4] {
         let drift = self.share * (1.0 - self.share) * null;
         let gain = |arm: f64, event: f64| side.sign() * (arm * (event - self.guess) - drift);
         let (canary, live) = (1.0 - self.share, -self.share);
         [
             (gain(canary, 1.0), self.canary.events as f64),
-            (gain(canary, 0.0), self.canary.quiet() as f64),
+            (gain(canary, 0.0), self.canary.non_events() as f64),
             (gain(live, 1.0), self.live.events as f64),
-            (gain(live, 0.0), self.live.quiet() as f64),
+            (gain(live, 0.0), self.live.non_events() as f64),
         ]
     }
 
-    /// No stake has won more than this against a `null` of nothing, without a
-    /// guess: that one has which knew beforehand how the events would fall.
+    /// An upper bound on the log wealth of every stake for a `null` and a guess of 0: the
+    /// wealth of the stake that is optimal in hindsight.
     fn ceiling(&self, side: Side) -> f64 {
         let (canary, live) = (self.canary.events as f64, self.live.events as f64);
         let seen = canary / (canary + live);
@@ -92,12 +93,13 @@ impl Table {
         won(canary, seen, self.share) + won(live, 1.0 - seen, 1.0 - self.share)
     }
 
-    /// The same at the share that was seen, if that leaves less of a difference.
+    /// This table with the canary's observed share instead of the drawn one, if that
+    /// makes the difference smaller.
     ///
-    /// Without a guess only requests with an event count, and a share that is not
-    /// what was drawn by, as when requests of one arm are lost, would pass for a
-    /// difference.
-    fn careful(self, side: Side) -> Self {
+    /// With a guess of 0 only requests with an event count. A sample-ratio mismatch, for
+    /// example because requests of one arm are lost, would then look like a difference of
+    /// the rates.
+    fn at_observed_share(self, side: Side) -> Self {
         let requests = self.canary.requests + self.live.requests;
         if self.guess != 0.0 || requests == 0 {
             return self;
@@ -111,30 +113,32 @@ impl Table {
     }
 }
 
-/// The evidence of all stages that the difference of the rates lies beyond
-/// `null`, as a logarithm: at the share that was drawn by, or at the one that was
-/// seen if that is less.
+/// The log evidence of all stages that the difference of the rates lies beyond `null`:
+/// the smaller of the evidence at the drawn share and at the observed share.
 pub(crate) fn log_evidence(
     tables: impl Iterator<Item = Table> + Clone,
     side: Side,
     null: f64,
     prior: Prior,
 ) -> f64 {
-    let drawn = played(tables.clone(), side, null).together(prior);
+    let drawn = log_wealth(tables.clone(), side, null).log_mixture(prior);
     if drawn <= 0.0 || tables.clone().all(|table| table.guess != 0.0) {
         return drawn;
     }
-    drawn.min(played(tables.map(|table| table.careful(side)), side, null).together(prior))
+    drawn.min(
+        log_wealth(tables.map(|table| table.at_observed_share(side)), side, null)
+            .log_mixture(prior),
+    )
 }
 
-fn played(tables: impl Iterator<Item = Table>, side: Side, null: f64) -> Purses {
-    let mut purses = Purses::START;
-    tables.for_each(|table| table.play(side, null, &mut purses));
-    purses
+fn log_wealth(tables: impl Iterator<Item = Table>, side: Side, null: f64) -> LogWealth {
+    let mut wealth = LogWealth::INITIAL;
+    tables.for_each(|table| table.bet(side, null, &mut wealth));
+    wealth
 }
 
-/// What [`log_evidence`] cannot exceed at a `null` of nothing without a guess, in a
-/// tenth of the time.
+/// An upper bound on [`log_evidence`] for a `null` and a guess of 0, in a tenth of the
+/// time.
 pub(crate) fn ceiling(tables: impl Iterator<Item = Table>, side: Side) -> f64 {
-    tables.map(|table| table.careful(side).ceiling(side)).sum()
+    tables.map(|table| table.at_observed_share(side).ceiling(side)).sum()
 }

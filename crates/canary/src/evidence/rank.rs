@@ -1,29 +1,29 @@
-//! Does the canary rank its scores higher, or lower, than live does?
+//! Compares the arms by the ranks of their scores.
 
 use super::{
     Side,
-    mixture::{FRACTIONS, Prior, Purses},
+    mixture::{FRACTIONS, LogWealth, Prior},
 };
 
 /// `ln(1 + x) >= x - x²/2 + x³/3 - QUARTIC x⁴` for `|x| <= 1/2`, with equality at `-1/2`:
 /// `16 (ln 2 - 1/2 - 1/8 - 1/24)`.
 const QUARTIC: f64 = 0.423_688_222_292_458_6;
 
-/// Both arms while the canary had one share: sums of powers of
-/// `x = (A - π)y`, where `A` is 1 for the canary, `π` is its share, and `y`, between
-/// -1/2 and 1/2, is where the score ranks among live's scores of before.
+/// Counts of both arms while the canary had one share. The test uses `x = (A - π)y`,
+/// where `A` is 1 for the canary, `π` is its share, and `y`, between -1/2 and 1/2, is the
+/// score's rank among live's scores from before the trial.
 ///
-/// As for events, `x` has the mean `π(1 - π)d`, where `d` is the difference of the
-/// mean ranks: the probability that a score of the canary's exceeds one of
-/// live's, less 1/2. The bet on it, `1 + λ(x - π(1 - π)d)`, is bounded from below by
-/// a polynomial, which a few sums tell.
+/// `x` has the mean `π(1 - π)d`, where `d` is the difference of the mean ranks: the
+/// probability that a score of the canary exceeds one of live, less 1/2. The wealth of
+/// the bet, a product of `1 + λ(x - π(1 - π)d)`, is bounded from below by a polynomial in
+/// a few power sums of `x`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ranks<'s> {
     pub(crate) share: f64,
     pub(crate) ranks: &'s [f64],
-    /// How often live had each rank.
+    /// Live's requests with each rank.
     pub(crate) live: &'s [u64],
-    /// How often the canary had it.
+    /// The canary's requests with each rank.
     pub(crate) canary: &'s [u64],
 }
 
@@ -32,14 +32,14 @@ impl Ranks<'_> {
         self.live.iter().chain(self.canary).sum::<u64>() as f64
     }
 
-    /// The sums of the first powers of `x`, as many as are asked for.
+    /// The sums of the first `N` powers of `x`.
     fn powers<const N: usize>(&self) -> [f64; N] {
         let (mut live, mut canary) = ([0.0; N], [0.0; N]);
         for ((rank, in_live), in_canary) in self.ranks.iter().zip(self.live).zip(self.canary) {
             let mut power = 1.0;
             for degree in 0..N {
                 power *= rank;
-                // Signed numbers are converted in one step.
+                // Signed integers convert to `f64` in one instruction.
                 live[degree] += *in_live as i64 as f64 * power;
                 canary[degree] += *in_canary as i64 as f64 * power;
             }
@@ -52,16 +52,17 @@ impl Ranks<'_> {
         })
     }
 
-    /// What the sum of `x` gains with the difference.
+    /// The derivative of the expected sum of `x` with respect to the difference of the
+    /// mean ranks.
     fn information(&self) -> f64 {
         self.requests() * self.share * (1.0 - self.share)
     }
 
-    fn play(&self, side: Side, null: f64, purses: &mut Purses) {
+    fn bet(&self, side: Side, null: f64, wealth: &mut LogWealth) {
         let drift = self.share * (1.0 - self.share) * null;
         let [first, second, third, fourth] = self.shifted(drift);
         let most = 0.5 / (0.5 * self.share.max(1.0 - self.share) + drift.abs());
-        for (won, fraction) in purses.0.iter_mut().zip(FRACTIONS) {
+        for (won, fraction) in wealth.0.iter_mut().zip(FRACTIONS) {
             let stake = side.sign() * fraction * most;
             let cubic = third / 3.0 - stake * QUARTIC * fourth;
             *won += stake * (first + stake * (stake * cubic - second / 2.0));
@@ -81,21 +82,20 @@ impl Ranks<'_> {
     }
 }
 
-/// The evidence of all stages that the difference of the mean ranks lies beyond
-/// `null`, as a logarithm.
+/// The log evidence of all stages that the difference of the mean ranks lies beyond
+/// `null`.
 pub(crate) fn log_evidence<'s>(
     stages: impl Iterator<Item = Ranks<'s>>,
     side: Side,
     null: f64,
 ) -> f64 {
-    let mut purses = Purses::START;
-    stages.for_each(|stage| stage.play(side, null, &mut purses));
-    purses.together(Prior::HIGH)
+    let mut wealth = LogWealth::INITIAL;
+    stages.for_each(|stage| stage.bet(side, null, &mut wealth));
+    wealth.log_mixture(Prior::HIGH)
 }
 
-/// The difference of the mean ranks, and about half the square of its distance
-/// from nothing in standard errors, which is what the evidence may be expected
-/// to be.
+/// The difference of the mean ranks, and the expected log evidence against 0: about half
+/// the square of the difference in standard errors.
 pub(crate) fn estimate<'s>(stages: impl Iterator<Item = Ranks<'s>>) -> (f64, f64) {
     let (mut sum, mut information, mut square) = (0.0, 0.0, 0.0);
     for stage in stages {

@@ -1,4 +1,4 @@
-//! What a label may say, and what is refused.
+//! Accepted and refused settings.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ fn read(json: &serde_json::Value) -> Result<Settings, InvalidSettings> {
 }
 
 #[test]
-fn what_is_left_out_is_as_usual() {
+fn defaults_fill_omitted_settings() {
     let settings = Settings::default();
     assert_eq!(settings.judge, Config::default());
     assert_eq!(settings.mode, Mode::Registry);
@@ -19,7 +19,7 @@ fn what_is_left_out_is_as_usual() {
 }
 
 #[test]
-fn what_is_given_replaces_it() {
+fn given_settings_replace_defaults() {
     let settings = read(&json!({
         "mode": "MODE_LOCAL",
         "onStarved": "ON_STARVED_CONTINUE",
@@ -48,8 +48,8 @@ fn disagreement_is_watched_when_it_is_named_and_there_is_a_shadow() {
     let settings = settings.of_distributions().unwrap();
     assert_eq!((settings.shadow, settings.judge.disagreement), (0.0, None));
     for wrong in [json!({"shadow": 1.5}), json!({"signals": {"disagreement": {}}})] {
-        let told = read(&wrong).unwrap_err().to_string();
-        assert!(told.contains("shadow"), "{told}");
+        let message = read(&wrong).unwrap_err().to_string();
+        assert!(message.contains("shadow"), "{message}");
     }
 }
 
@@ -58,7 +58,7 @@ fn profile() -> Option<Arc<Profile>> {
     Some(Arc::new(Profile::parse(profile).unwrap()))
 }
 
-/// Settings that watch what is `named` and nothing else.
+/// Reads settings that watch the signals in `named` and no others.
 fn only(named: &serde_json::Value) -> Result<Settings, InvalidSettings> {
     let off = json!({"off": true});
     let mut signals = json!({
@@ -87,37 +87,37 @@ fn each_signal_may_be_watched_alone_and_none_may_not() {
 }
 
 #[test]
-fn of_a_model_that_draws_something_has_to_be_watched() {
+fn a_model_that_samples_needs_a_distribution_signal() {
     let drawing = |named| {
         let settings = only(&named).and_then(|settings| settings.against(profile()));
         settings.unwrap().of_distributions()
     };
     assert!(drawing(json!({"skew": {}, "disagreement": {}})).is_ok());
-    let told = drawing(json!({"disagreement": {}})).unwrap_err().to_string();
-    assert!(told.contains("draws"), "{told}");
+    let message = drawing(json!({"disagreement": {}})).unwrap_err().to_string();
+    assert!(message.contains("samples"), "{message}");
 }
 
 #[test]
 fn skew_is_watched_when_it_is_named_and_needs_a_profile() {
     assert_eq!(read(&json!({})).unwrap().against(profile()).unwrap().judge.skew, None);
     let settings = read(&json!({"signals": {"skew": {"tolerance": 0.03}}})).unwrap();
-    let told = settings.clone().against(None).unwrap_err().to_string();
-    assert!(told.contains("profile.json"), "{told}");
+    let message = settings.clone().against(None).unwrap_err().to_string();
+    assert!(message.contains("profile.json"), "{message}");
     let skew = settings.against(profile()).unwrap().judge.skew.unwrap();
     assert_eq!(skew.limits, Limits { tolerance: 0.03, margin: 0.1 });
     assert!(read(&json!({"signals": {"skew": {"margin": 0.01}}})).is_err());
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let wrong = read(&json!({
         "confidence": 2,
         "ramp": {"evidence": {"first": 0.5, "most": 1.5}},
         "minimumTime": "-1s",
     }));
-    let told = wrong.unwrap_err().to_string();
+    let message = wrong.unwrap_err().to_string();
     for part in ["confidence", "ramp.evidence.most", "minimum_time"] {
-        assert!(told.contains(part), "{part} in {told}");
+        assert!(message.contains(part), "{part} in {message}");
     }
 }
 
@@ -127,9 +127,9 @@ fn steps(shares: &[f64]) -> serde_json::Value {
 }
 
 #[test]
-fn what_cannot_be_kept_to_is_refused_by_key_and_bounds() {
+fn values_out_of_bounds_are_refused_with_key_and_bounds() {
     let year_and_more = "31536001s";
-    for (wrong, told) in [
+    for (wrong, message) in [
         (json!({"confidence": 0.5}), "confidence: must be above 0.5 and below 1, not 0.5"),
         (json!({"confidence": "NaN"}), "confidence: must be above 0.5 and below 1, not NaN"),
         (json!({"ramp": {"share": 0}}), "ramp.share: must be from 0.000001 to 0.999999, not 0"),
@@ -201,13 +201,13 @@ fn what_cannot_be_kept_to_is_refused_by_key_and_bounds() {
         (json!({"shadow": 1.5}), "shadow: must be from 0 to 1, not 1.5"),
         (json!({"shadow": "NaN"}), "shadow: must be from 0 to 1, not NaN"),
     ] {
-        let refused = read(&wrong).expect_err(told).to_string();
-        assert!(refused.contains(told), "{told} in {refused}");
+        let refused = read(&wrong).expect_err(message).to_string();
+        assert!(refused.contains(message), "{message} in {refused}");
     }
 }
 
 #[test]
-fn what_lies_at_the_bounds_is_kept_to() {
+fn values_at_the_bounds_are_accepted() {
     for right in [
         json!({"confidence": 0.999_999}),
         json!({"ramp": {"share": 0.000_001}}),

@@ -1,4 +1,4 @@
-//! Shadowed requests for which the arms put different treatments first.
+//! Shadowed requests for which the arms rank different treatments first.
 
 use super::{Difference, Needed, Test};
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     evidence::{Side, bound, proportion},
 };
 
-/// The share of pairs that disagree. There is nothing to compare it with: it is
-/// held against the limits as it is.
+/// The share of pairs that disagree. Live has no comparable figure, so the limits apply
+/// to the share itself.
 #[derive(Debug)]
 pub(super) struct Disagreement;
 

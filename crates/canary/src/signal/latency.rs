@@ -1,4 +1,4 @@
-//! The latency at a quantile: how much longer the canary takes.
+//! Compares the arms' latency at a quantile.
 
 use std::{
     collections::BTreeSet,
@@ -17,61 +17,62 @@ use crate::{
     statistics::{ArmStatistics, Measured, sketch},
 };
 
-/// The latency at a quantile.
+/// Compares the arms' latency at a quantile.
 ///
-/// Live is slow when it takes longer than `x`, its quantile as it was before. If
-/// the canary took `r` times as long as live, it would take longer than `r x` just
-/// as often, and be as fast just as often. Those are hypotheses about events, for
-/// every `r` on the grid of the sketch, whose edges the counts are exact for. Slow
-/// answers tell more as long as they are the fewer; fast ones when both arms are
-/// slow, as where the canary holds up live as well.
+/// A request of live is slow when it takes longer than `x`, live's quantile in the
+/// reference. If the canary took `r` times as long as live, it would exceed `r x` as
+/// often as live exceeds `x`. That is a hypothesis about the rate of an event, for every
+/// `r` on the grid of the sketch, at whose edges the counts are exact. Slow answers carry
+/// more information while they are the minority; the complementary event, fast answers,
+/// does when both arms are slow, for example because the canary slows live down as well.
 ///
-/// Hardly anything of live lies above `x` where its tail is narrower than a bin, or
-/// where it has become faster. Then `x` says nothing of the quantile, and the
-/// quantiles themselves are compared, by confidence sequences that ask nothing
-/// of `x` (Howard & Ramdas 2022). Where live has become slower, `x` lies at a lower
-/// quantile, and harmlessness has to be proved by both.
+/// Hardly any request of live exceeds `x` if live's tail is narrower than a bin, or if
+/// live has become faster. Then `x` carries no information about the quantile, and the
+/// quantiles themselves are compared, by confidence sequences that do not depend on `x`
+/// (Howard & Ramdas 2022). If live has become slower, `x` lies at a lower quantile, and
+/// both tests must prove harmlessness.
 #[derive(Debug)]
 pub(super) struct Latency {
-    /// Which quantile, between 0 and 1.
+    /// The quantile, between 0 and 1.
     pub(super) quantile: f64,
 }
 
-/// Where live's quantile of before lies now.
+/// Position of the reference's latency quantile in live's present distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// Hardly anything of live lies above it.
+    /// Hardly any request of live exceeds it.
     Beyond,
-    /// About as much as should.
+    /// About as many requests exceed it as in the reference.
     AtQuantile,
-    /// More than should: live has become slower.
+    /// More requests exceed it: live has become slower.
     Within,
 }
 
-/// The ratios between which the bounds are looked for: about 1/400 and 400.
+/// The bounds are searched within this number of bins on either side: ratios from about
+/// 1/400 to 400.
 const STEPS: i32 = 300;
 
-/// What a proof needs beside the signal's evidence, since the ways to it share the
-/// budget: harmlessness has two, with half of it each.
+/// Bonferroni correction for harmlessness, added to the threshold: its two tests have
+/// half of the error budget each.
 const EITHER_HARMLESS: f64 = LN_2;
-/// Harm by slow answers has 80 % of it: `ln(1 / 0.8)`.
+/// Correction for harm proved by slow answers, which has 80 % of the error budget: `ln(1
+/// / 0.8)`.
 const HARM_BY_SLOW: f64 = 0.223_143_551_314_209_76;
-/// By fast ones, or by the quantiles, 10 % each.
+/// Correction for harm proved by fast answers or by the quantiles, which have 10 % each.
 const HARM_OTHERWISE: f64 = LN_10;
 
 impl Latency {
-    /// Whether the canary is proved to take longer than what lies `steps` bins above
-    /// live.
+    /// Whether the canary's quantile is proved to be more than `steps` bins above live's.
     fn is_more(&self, statistics: &Statistics, steps: i32, needed: f64) -> bool {
         let slow = || slower_than(statistics, steps);
-        let fast = || slow().map(Table::of_the_others);
+        let fast = || slow().map(Table::complement);
         proved(slow, Side::More, needed + HARM_BY_SLOW)
             || proved(fast, Side::Less, needed + HARM_OTHERWISE)
             || self.reach(statistics) == Reach::Beyond
                 && self.quantile_is(Side::More, statistics, steps, needed + HARM_OTHERWISE)
     }
 
-    /// Whether it is proved to take less long.
+    /// Whether the canary's quantile is proved to be less than `steps` bins above live's.
     fn is_less(&self, statistics: &Statistics, steps: i32, needed: f64) -> bool {
         let needed = needed + EITHER_HARMLESS;
         let by_slow = || proved(|| slower_than(statistics, steps), Side::Less, needed);
@@ -79,12 +80,12 @@ impl Latency {
         match self.reach(statistics) {
             Reach::Beyond => by_quantile(),
             Reach::AtQuantile => by_slow(),
-            // A lower quantile says nothing of the slowest answers.
+            // A comparison at a lower quantile does not bound the slowest answers.
             Reach::Within => by_slow() && by_quantile(),
         }
     }
 
-    /// Where live's quantile of before lies now.
+    /// The position of the reference's quantile in live's present distribution.
     fn reach(&self, statistics: &Statistics) -> Reach {
         match slow(statistics).rate() / (1.0 - self.quantile) {
             ..0.5 => Reach::Beyond,
@@ -93,14 +94,15 @@ impl Latency {
         }
     }
 
-    /// Whether the quantile is proved to be higher, or lower, than what lies `steps`
-    /// bins above live's, while the canary has had its present share: over several
-    /// shares, the arms' requests are not of the same times.
+    /// Whether the canary's quantile is proved to lie above (`More`) or below (`Less`)
+    /// live's plus `steps` bins. Uses the present share only: requests of different
+    /// shares come from different times.
     fn quantile_is(&self, side: Side, statistics: &Statistics, steps: i32, needed: f64) -> bool {
         let shares: BTreeSet<_> = statistics.stages().map(|(share, _)| share).collect();
         let Some(present) = shares.last() else { return false };
         let count = shares.len() as f64;
-        // The k-th share has a part of 1 / k(k + 1), and each quantile half of that.
+        // The k-th share has a part of 1 / k(k + 1) of the budget, and each arm's
+        // quantile half of that.
         let needed = needed + (count * (count + 1.0)).ln() + LN_2;
         let now = || statistics.stages().filter(|(share, _)| share == present);
         let live =
@@ -115,7 +117,7 @@ impl Latency {
         bound.is_some_and(|bin| canary(bin + steps) >= needed)
     }
 
-    /// The evidence that the quantile of an arm lies above, or below, the upper edge
+    /// The log evidence that the quantile of an arm lies above, or below, the upper edge
     /// of a bin.
     fn evidence<'s>(
         &self,
@@ -129,8 +131,8 @@ impl Latency {
     }
 }
 
-/// How often live took longer than it did before, and the canary than what lies
-/// `steps` bins above that.
+/// Counts of live's latencies above the reference's quantile, and of the canary's
+/// latencies above the edge `steps` bins higher.
 fn slower_than(statistics: &Statistics, steps: i32) -> impl Iterator<Item = Table> + Clone {
     statistics.measured().map(move |Measured { reference, share, stage }| Table {
         share: share.probability(),
@@ -140,7 +142,7 @@ fn slower_than(statistics: &Statistics, steps: i32) -> impl Iterator<Item = Tabl
     })
 }
 
-/// Live's requests that took longer than it did before.
+/// Live's requests that exceeded the reference's quantile.
 fn slow(statistics: &Statistics) -> Tally {
     let mut slow = Tally::default();
     slower_than(statistics, 0).for_each(|table| slow.add(table.live));
@@ -151,7 +153,8 @@ fn proved<T>(tables: impl Fn() -> T, side: Side, needed: f64) -> bool
 where
     T: Iterator<Item = Table> + Clone,
 {
-    ceiling(tables(), side) >= needed && log_evidence(tables(), side, 0.0, Prior::SOME) >= needed
+    ceiling(tables(), side) >= needed
+        && log_evidence(tables(), side, 0.0, Prior::MODERATE) >= needed
 }
 
 impl Test for Latency {
@@ -171,7 +174,8 @@ impl Test for Latency {
             crate::Merge::merge(&mut live, stage.live.latency());
             crate::Merge::merge(&mut canary, stage.canary.latency());
         }
-        // The quantile that is compared: the one where live's of before lies now.
+        // The level of the compared quantile: that of the reference's latency in live's
+        // present distribution.
         let level = match self.reach(statistics) {
             Reach::Beyond => self.quantile,
             Reach::AtQuantile | Reach::Within => 1.0 - slow(statistics).rate(),
@@ -192,8 +196,8 @@ impl Test for Latency {
     }
 }
 
-/// The highest number from `first` to `last` for which something holds that holds up
-/// to there; `None` if it holds nowhere.
+/// The largest number from `first` to `last` for which the monotone predicate `holds` is
+/// true; `None` if it is false for `first`.
 fn highest(first: i32, last: i32, holds: impl Fn(i32) -> bool) -> Option<i32> {
     if !holds(first) {
         return None;

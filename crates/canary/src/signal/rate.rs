@@ -1,4 +1,4 @@
-//! A share of the requests: those that fail, those without a finite score.
+//! Rates of events: failed requests, and answers that are not finite.
 
 use super::{Difference, Needed, Test};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     statistics::ArmStatistics,
 };
 
-/// A share of the requests.
+/// Compares the arms' rates of an event.
 #[derive(Debug)]
 pub(super) struct Rate {
     tally: fn(&ArmStatistics) -> Tally,
@@ -19,9 +19,9 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    pub(super) const FAILED: Self = Self { tally: ArmStatistics::failures, prior: Prior::SOME };
+    pub(super) const FAILED: Self = Self { tally: ArmStatistics::failures, prior: Prior::MODERATE };
     pub(super) const NON_FINITE: Self =
-        Self { tally: ArmStatistics::non_finites, prior: Prior::BOLD };
+        Self { tally: ArmStatistics::non_finites, prior: Prior::HIGHEST };
 
     fn tables<'s>(
         &self,

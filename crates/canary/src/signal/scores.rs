@@ -1,4 +1,4 @@
-//! The distribution of the scores: how far the canary's lies from live's.
+//! The distribution of the scores: distance between the canary's and live's.
 
 use std::f64::consts::LN_2;
 
@@ -17,28 +17,27 @@ use crate::{
     statistics::Measured,
 };
 
-/// The distribution of the scores, by its Kolmogorov-Smirnov distance from
-/// live's, over the edges of the reference's bins.
+/// The Kolmogorov-Smirnov distance between the arms' scores, over the edges of the
+/// reference's bins.
 ///
-/// Two tests bound it from below. The one compares the shares at or below each
-/// edge, and sees any change of shape. The other compares the mean ranks, as
-/// Mann & Whitney do; since their difference is an average of the differences
-/// at the edges, it bounds the largest one too, and sees a shift with fewer
-/// requests.
+/// Two tests bound it from below. One compares the shares at or below each edge, and
+/// detects any change of shape. The other compares the mean ranks, as the Mann-Whitney
+/// test does. The difference of the mean ranks is an average of the differences at the
+/// edges, so it bounds the largest one too, and it detects a shift with fewer requests.
 #[derive(Debug)]
 pub(super) struct Scores;
 
-/// What the mean ranks need beside the signal's evidence: they have 3/4 of its
-/// budget, for two sides.
-const FOR_RANKS: f64 = LN_2 + 0.287_682_072_451_780_9;
+/// Bonferroni correction of the rank test, added to the threshold: it has 3/4 of the
+/// signal's error budget, for two sides.
+const RANKS_CORRECTION: f64 = LN_2 + 0.287_682_072_451_780_9;
 
-/// Evidence is only worked out when its expectation is this near to what is
-/// needed. Not to look is always allowed.
+/// The evidence is computed only when its expectation is at least this part of the
+/// threshold. Skipping a look never invalidates a sequential test.
 const NEAR: f64 = 0.7;
 
 impl Test for Scores {
     fn exceeds(&self, statistics: &Statistics, tolerance: f64, needed: f64) -> bool {
-        let for_ranks = needed + FOR_RANKS;
+        let for_ranks = needed + RANKS_CORRECTION;
         let (shift, expected) = rank::estimate(ranks(statistics));
         let side = towards(shift);
         if expected >= NEAR * for_ranks
@@ -46,7 +45,7 @@ impl Test for Scores {
         {
             return true;
         }
-        let for_edges = needed + for_edges(statistics);
+        let for_edges = needed + edges_correction(statistics);
         estimates(statistics).any(|(edge, difference, expected)| {
             let side = towards(difference);
             expected >= NEAR * for_edges
@@ -55,7 +54,7 @@ impl Test for Scores {
     }
 
     fn within(&self, statistics: &Statistics, margin: f64, needed: f64) -> bool {
-        // Without a bin to compare nothing is proved.
+        // Without edges nothing can be proved.
         edges(statistics) > 0
             && estimates(statistics).all(|(_, difference, _)| difference.abs() < margin)
             && estimates(statistics).all(|(edge, ..)| {
@@ -68,18 +67,18 @@ impl Test for Scores {
         let shift = rank::estimate(ranks(statistics)).0;
         let by_ranks = [Side::More, Side::Less].map(|side| {
             let evidence = |null| rank::log_evidence(ranks(statistics), side, side.sign() * null);
-            bound(-1.0, side.sign() * shift, needed.harm + FOR_RANKS, evidence)
+            bound(-1.0, side.sign() * shift, needed.harm + RANKS_CORRECTION, evidence)
         });
         let mut lower = by_ranks.into_iter().fold(0.0, f64::max);
         let (mut estimate, mut upper) = (0.0_f64, 0.0_f64);
-        let for_edges = needed.harm + for_edges(statistics);
+        let for_edges = needed.harm + edges_correction(statistics);
         for (edge, difference, _) in estimates(statistics) {
             estimate = estimate.max(difference.abs());
             for side in [Side::More, Side::Less] {
                 let here = side.sign() * difference;
                 let beyond = |null| evidence(statistics, edge, side, side.sign() * null);
                 let within = |null| evidence(statistics, edge, side.other(), side.sign() * null);
-                // Only what moves a bound is worth the search for it.
+                // Searches a bound only where this edge would move it.
                 if beyond(lower) >= for_edges {
                     lower = bound(lower, here, for_edges, beyond);
                 }
@@ -94,13 +93,13 @@ impl Test for Scores {
     }
 }
 
-/// What was measured on scales that tell scores apart. The edges of several have the
-/// same places: each stands for the same share of live's earlier scores.
+/// Stages whose reference has score bins. The edges of several references correspond: the
+/// same edge stands for the same share of live's earlier scores.
 fn scored(statistics: &Statistics) -> impl Iterator<Item = Measured<'_>> + Clone {
     statistics.measured().filter(|measured| !measured.reference.edges().is_empty())
 }
 
-/// How many edges are compared.
+/// Number of edges that are compared.
 fn edges(statistics: &Statistics) -> usize {
     statistics.references().map(|reference| reference.edges().len()).max().unwrap_or(0)
 }
@@ -118,14 +117,14 @@ fn ranks(statistics: &Statistics) -> impl Iterator<Item = Ranks<'_>> {
     })
 }
 
-/// What the edges need beside the signal's evidence: 1/4 of its budget is divided
-/// among them and their two sides.
-fn for_edges(statistics: &Statistics) -> f64 {
+/// Bonferroni correction of the edge tests, added to the threshold: they have 1/4 of the
+/// signal's error budget, divided among the edges and two sides.
+fn edges_correction(statistics: &Statistics) -> f64 {
     (8.0 * edges(statistics) as f64).ln()
 }
 
-/// For each edge the difference of the shares at or below it, and about half the
-/// square of its distance from nothing in standard errors.
+/// For each edge the difference of the shares at or below it, and the expected log
+/// evidence against 0: about half the square of the difference in standard errors.
 fn estimates(statistics: &Statistics) -> impl Iterator<Item = (usize, f64, f64)> {
     let (mut sums, mut squares, mut information) = ([0.0; BINS], [0.0; BINS], 0.0);
     for Measured { reference, share, stage } in scored(statistics) {
@@ -153,8 +152,8 @@ fn estimates(statistics: &Statistics) -> impl Iterator<Item = (usize, f64, f64)>
     })
 }
 
-/// The evidence that the shares at or below an edge differ by more, or by less,
-/// than `null`.
+/// The log evidence that the difference of the shares at or below an edge lies above, or
+/// below, `null`.
 fn evidence(statistics: &Statistics, edge: usize, side: Side, null: f64) -> f64 {
     let up_to = |bins: &[u64]| Tally {
         events: bins.iter().take(edge + 1).sum(),
@@ -166,5 +165,5 @@ fn evidence(statistics: &Statistics, edge: usize, side: Side, null: f64) -> f64 
         live: up_to(stage.live.score_bins()),
         canary: up_to(stage.canary.score_bins()),
     });
-    events::log_evidence(tables, side, null, Prior::EVEN)
+    events::log_evidence(tables, side, null, Prior::UNIFORM)
 }

@@ -1,4 +1,4 @@
-//! The features of the requests, against those the model was trained on.
+//! The features of the requests against the training profile.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::{
     evidence::{Side, bound, events::Tally, proportion::log_evidence},
 };
 
-/// The largest difference between the share of a category of values and its share
-/// in the profile, of all features. Each model has a profile of its own, so that
-/// the canary's is held against what the canary is sent.
+/// The largest difference, over all features and categories, between a category's share
+/// and its share in the profile. The canary's requests are compared with the canary's own
+/// profile, because each model has its own.
 #[derive(Debug)]
 pub(super) struct Skew {
     pub(super) profile: Arc<Profile>,
 }
 
-/// A category of values of a feature.
+/// A category of a feature's values, with its expected share and its counts.
 struct Category {
     feature: usize,
     index: usize,
@@ -27,16 +27,16 @@ struct Category {
 }
 
 impl Category {
-    /// The evidence that its share is more, or less, than the profile's by
-    /// `difference`.
+    /// The log evidence that the category's share exceeds, or falls short of, the
+    /// profile's by more than `difference`.
     fn evidence(&self, side: Side, difference: f64) -> f64 {
         let null = self.expected + difference;
         let against = |refuted| if refuted { f64::INFINITY } else { f64::NEG_INFINITY };
         match side {
-            // Less than nothing, or more than all, it cannot be; not even once may
-            // happen what never does.
+            // A null share outside 0 to 1 is impossible and so is rejected; a null share
+            // of 0 or 1 is rejected by a single observation against it.
             Side::More if null <= 0.0 => against(null < 0.0 || self.seen.events > 0),
-            Side::Less if null >= 1.0 => against(null > 1.0 || self.seen.quiet() > 0),
+            Side::Less if null >= 1.0 => against(null > 1.0 || self.seen.non_events() > 0),
             Side::More if null >= 1.0 => against(false),
             Side::Less if null <= 0.0 => against(false),
             _ => log_evidence([(self.seen, null)].into_iter(), side),
@@ -71,16 +71,15 @@ impl Skew {
     }
 }
 
-/// What each of so many categories needs beside the signal's evidence, for two
-/// sides.
-fn for_each(categories: &[Category]) -> f64 {
+/// Bonferroni correction for the categories and two sides, added to the threshold.
+fn bonferroni(categories: &[Category]) -> f64 {
     (2.0 * categories.len() as f64).ln()
 }
 
 impl Test for Skew {
     fn exceeds(&self, statistics: &Statistics, tolerance: f64, needed: f64) -> bool {
         let categories = self.categories(statistics);
-        let needed = needed + for_each(&categories);
+        let needed = needed + bonferroni(&categories);
         categories.iter().any(|category| {
             category.evidence(Side::More, tolerance) >= needed
                 || category.evidence(Side::Less, -tolerance) >= needed
@@ -96,7 +95,7 @@ impl Test for Skew {
 
     fn difference(&self, statistics: &Statistics, needed: Needed) -> Difference {
         let categories = self.categories(statistics);
-        let for_harm = needed.harm + for_each(&categories);
+        let for_harm = needed.harm + bonferroni(&categories);
         let (mut lower, mut upper) = (0.0, 0.0);
         for category in &categories {
             for side in [Side::More, Side::Less] {

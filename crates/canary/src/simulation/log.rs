@@ -1,4 +1,4 @@
-//! Logged requests, a JSON object a line.
+//! Logged requests, one JSON object a line.
 
 use std::time::Duration;
 
@@ -7,52 +7,52 @@ use serde::Deserialize;
 
 use crate::{Draw, Exposures, Observation, Outcome, Share};
 
-/// A request as it was logged:
+/// A logged request:
 ///
 /// ```json
 /// {"time": 1764241200.25, "arm": "canary", "latency_ms": 18.2, "score": 0.41}
 /// ```
 ///
-/// `time` is in seconds, since whenever; `arm` is `live` or `canary`. An answer
-/// has a `score`, or `"non_finite": true`, or neither if there was nothing to
-/// score; `"error": true` is no answer. `share` is the canary's share of the traffic
-/// at that time, `key` the routing key, if there was one.
+/// `time` is in seconds from an arbitrary origin; `arm` is `live` or `canary`. An answer
+/// has a `score`, or `"non_finite": true`, or neither if it has no scores; `"error":
+/// true` means that there was no answer. `share` is the canary's share of the traffic at
+/// that time, `key` the routing key, if any.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Logged {
-    /// When it came.
+    /// Time of arrival.
     pub time: Duration,
     /// The canary's share, if it was logged.
     pub share: Option<Share>,
-    /// What tells its routing key from others, if it had one.
+    /// The draw of its routing key, which identifies the key, if it had one.
     pub key: Option<Draw>,
-    /// What came of it.
+    /// The recorded outcome.
     pub observation: Observation,
 }
 
-/// A trial that was logged.
+/// A logged trial.
 #[derive(Debug, Clone)]
 pub struct Log {
-    /// What live did before.
+    /// Live's requests before the trial.
     pub(super) sample: Vec<Observation>,
-    /// The requests that count, in the order of time.
+    /// The requests that are recorded, in the order of time.
     pub(super) trial: Vec<Logged>,
 }
 
-/// There are not enough requests of live to begin with.
+/// The log has too few requests of live for the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{needed} requests of live are needed to begin with, there are {found}")]
+#[error("the reference needs {needed} requests of live, the log has {found}")]
 pub struct TooShort {
     needed: usize,
     found: usize,
 }
 
 impl Log {
-    /// From requests in the order of time. The first `reference` requests of live
-    /// only set the scale, and the trial begins after them. From then on, of each key
-    /// the first request counts, as in a server.
+    /// Splits requests, in the order of time: the first `reference` requests of live only
+    /// make the reference, and the trial begins after them. From then on only the first
+    /// request of each key is recorded, as in a server.
     ///
     /// # Errors
-    /// Live does not have as many.
+    /// Live has fewer than `reference` requests.
     pub fn new(
         requests: impl IntoIterator<Item = Logged>,
         reference: usize,
@@ -73,14 +73,14 @@ impl Log {
         }
     }
 
-    /// All that live did.
+    /// All requests of live, those of the reference included.
     pub fn live(&self) -> Vec<Observation> {
         let trial = self.trial.iter().map(|request| request.observation);
         let live = trial.filter(|seen| seen.arm == Arm::Live);
         self.sample.iter().copied().chain(live).collect()
     }
 
-    /// Requests a second during the trial; `None` if it took no time.
+    /// Requests a second during the trial; `None` if all have the same time.
     pub fn rate(&self) -> Option<f64> {
         let (first, last) = (self.trial.first()?, self.trial.last()?);
         let time = last.time.saturating_sub(first.time);
@@ -89,10 +89,10 @@ impl Log {
 }
 
 impl Logged {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the syntax or value error.
     pub fn parse(line: &str) -> Result<Self, String> {
         let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let outcome = match (line.error, line.non_finite, line.score) {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_key_the_first_request_in_the_trial_counts() {
+    fn only_the_first_request_of_a_key_counts_in_the_trial() {
         let request = |(number, arm, key): (usize, &str, &str)| {
             let line = format!(
                 r#"{{"time": {number}, "arm": "{arm}", "latency_ms": {number}, "key": "{key}"}}"#
@@ -190,16 +190,16 @@ mod tests {
             (8, "live", ""),
         ];
         let log = Log::new(lines.map(request), 2).unwrap();
-        assert_eq!(log.sample.len(), 2, "before the trial, nobody is drawn");
+        assert_eq!(log.sample.len(), 2, "keys before the trial are not recorded as seen");
         let times = log.trial.iter().map(|request| request.time.as_secs());
         assert_eq!(times.collect::<Vec<_>>(), [3, 4, 7, 8]);
         assert_eq!((log.live().len(), log.rate()), (5, Some(0.6)));
         let short = Log::new(lines.map(request), 8).unwrap_err().to_string();
-        assert_eq!(short, "8 requests of live are needed to begin with, there are 6");
+        assert_eq!(short, "the reference needs 8 requests of live, the log has 6");
     }
 
     #[test]
-    fn every_outcome_can_be_written() {
+    fn every_outcome_is_parsed() {
         assert_eq!(outcome(r#", "error": true"#), Ok(Outcome::Failed));
         assert_eq!(outcome(r#", "non_finite": true"#), Ok(Outcome::NonFinite));
         assert_eq!(outcome(""), Ok(Outcome::Empty));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn invalid_lines_are_refused() {
         for line in [
             "",
             "{}",

@@ -1,4 +1,4 @@
-//! Numbers that are the same in every run.
+//! Reproducible random numbers.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 pub struct Random([u64; 4]);
 
 impl Random {
-    /// The generator of a seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         let mut state = seed;
         Self(std::array::from_fn(|_| {
@@ -33,22 +33,22 @@ impl Random {
         bits
     }
 
-    /// Uniform between 0 and 1, without either.
+    /// Uniform on the open interval from 0 to 1.
     pub fn uniform(&mut self) -> f64 {
         between_0_and_1(self.bits())
     }
 
-    /// Whether something of this probability happens.
+    /// Returns true with this probability.
     pub fn happens(&mut self, probability: f64) -> bool {
         self.uniform() < probability
     }
 
-    /// One of `count` numbers from 0 on.
+    /// A random integer from 0 to `count - 1`.
     pub fn below(&mut self, count: usize) -> usize {
         (self.uniform() * count as f64) as usize
     }
 
-    /// Beta(2, 5): the second smallest of six uniform numbers.
+    /// A Beta(2, 5) number: the second smallest of six uniform numbers.
     pub fn beta_2_5(&mut self) -> f64 {
         let (mut least, mut second) = (u32::MAX, u32::MAX);
         for _ in 0..3 {
@@ -61,7 +61,7 @@ impl Random {
         (f64::from(second) + 0.5) / (f64::from(u32::MAX) + 1.0)
     }
 
-    /// Standard normal, by the ziggurat (Marsaglia & Tsang 2000, in the form of
+    /// A standard normal number, by the ziggurat (Marsaglia & Tsang 2000, in the form of
     /// Doornik 2005).
     pub fn normal(&mut self) -> f64 {
         let edges = &*EDGES;
@@ -83,7 +83,7 @@ impl Random {
         }
     }
 
-    /// Beyond the lowest layer (Marsaglia 1964).
+    /// A normal number from beyond the lowest layer (Marsaglia 1964).
     fn normal_tail(&mut self) -> f64 {
         loop {
             let x = -self.uniform().ln() / TAIL;
@@ -98,13 +98,13 @@ fn between_0_and_1(bits: u64) -> f64 {
     ((bits >> 11) as i64 as f64 + 0.5) / (1u64 << 53) as f64
 }
 
-/// Where the lowest of the 128 layers ends and the tail begins.
+/// The right end of the lowest of the 128 layers, where the tail begins.
 const TAIL: f64 = 3.442_619_855_899;
 
 /// The area of each layer under exp(-x²/2).
 const AREA: f64 = 9.912_563_035_262_17e-3;
 
-/// Right edges of the layers, from the lowest, which has the tail too, upwards.
+/// Right edges of the layers from the lowest upwards; the lowest also covers the tail.
 static EDGES: LazyLock<[f64; 129]> = LazyLock::new(|| {
     let density = |x: f64| (-0.5 * x * x).exp();
     let mut edges = [0.0; 129];
@@ -123,7 +123,7 @@ mod tests {
 
     const DRAWS: usize = 1_000_000;
 
-    /// The share of draws below each of the points, within four standard errors.
+    /// Asserts the share of draws below each point, within four standard errors.
     fn assert_distribution(draw: impl Fn(&mut Random) -> f64, points: &[(f64, f64)]) {
         let mut random = Random::new(1);
         let draws: Vec<f64> = (0..DRAWS).map(|_| draw(&mut random)).collect();
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn beta_numbers_are_beta() {
-        // At least two of six uniform numbers below x.
+        // Probability that at least two of six uniform numbers are below x.
         let cdf = |x: f64| 1.0 - (1.0 - x).powi(6) - 6.0 * x * (1.0 - x).powi(5);
         let points = [0.05, 0.2, 0.5, 0.8].map(|x| (x, cdf(x)));
         assert_distribution(Random::beta_2_5, &points);

@@ -1,4 +1,4 @@
-//! What a simulation tells people.
+//! The report of a simulation.
 
 use std::{fmt, time::Duration};
 
@@ -8,43 +8,43 @@ use serde::Serialize;
 use super::{Effect, Log, Traffic, Trial, seconds};
 use crate::{Course, Decider, Decision, Observation, Reference, Share, Verdict, statistics::Pace};
 
-/// A canary on trial: how it ended, and how the evidence came together.
+/// The result of one trial: how it ended, and how the evidence accumulated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// The verdict, or what was known at the end.
+    /// The verdict, or the state at the end without one.
     pub verdict: Verdict,
-    /// What was known when the canary had had 16, 32, 64 ... requests.
+    /// The verdicts when the canary had had 16, 32, 64 ... requests.
     pub trace: Vec<Verdict>,
-    /// How long other canaries would take on this traffic.
+    /// The time to decide on other canaries with this traffic.
     pub power: Vec<Power>,
 }
 
-/// How long it takes to tell a canary of some kind.
+/// The time to decide on a canary with a given defect.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Power {
-    /// What is the matter with it.
+    /// The canary's defect.
     pub canary: &'static str,
-    /// What is to become of it.
+    /// The correct decision.
     pub decision: Decision,
-    /// How many of the simulated canaries it became of.
+    /// The share of simulated canaries that got it.
     pub share: f64,
-    /// Requests on the canary that half of them took, if half of them did.
+    /// Median requests on the canary until the decision, if at least half got it.
     pub requests: Option<u64>,
-    /// The time that half of them took,
+    /// Median time until the decision.
     #[serde(rename = "median_seconds", serialize_with = "as_seconds")]
     pub median: Option<Duration>,
-    /// and nine in ten.
+    /// Time within which nine in ten were decided.
     #[serde(rename = "ninety_percent_seconds", serialize_with = "as_seconds")]
     pub ninety: Option<Duration>,
     /// Requests a second.
     pub rate: f64,
 }
 
-/// Each request with the canary's share and the time since the trial began.
+/// A request with the canary's share and the time since the trial began.
 type Timed = (Share, Observation, Duration);
 
 impl Report {
-    /// Generated traffic at `rate` requests a second, until there is a verdict or
+    /// Simulates generated traffic at `rate` requests a second, until a verdict or until
     /// the canary has had `most` requests.
     pub fn generated(decider: &Decider, mut traffic: Traffic, rate: f64, most: u64) -> Self {
         let sample = traffic.before(Reference::REQUESTS);
@@ -59,7 +59,8 @@ impl Report {
         Self::of(decider, &sample, requests)
     }
 
-    /// What was logged. `share` is the canary's where the log does not say.
+    /// Replays a log. `share` is the canary's share for requests that were logged without
+    /// one.
     pub fn logged(decider: &Decider, log: &Log, share: Share) -> Self {
         let start = log.trial.first().map_or(Duration::ZERO, |first| first.time);
         let requests = log.trial.iter().map(|logged| {
@@ -82,7 +83,7 @@ impl Report {
             let now = Moment::at(elapsed);
             pace.count(now);
             course = Course { elapsed, pace: pace.per_second(now) };
-            let decision = trial.see(share, &observation, course);
+            let decision = trial.observe(share, &observation, course);
             if decision != Decision::Continue {
                 break;
             }
@@ -95,9 +96,9 @@ impl Report {
         Self { verdict, trace, power: Vec::new() }
     }
 
-    /// Adds how long it takes, on traffic like this, to tell canaries with the
-    /// usual defects, and to promote one without. Of each kind `runs` are
-    /// simulated, for at most `most` requests each.
+    /// Adds the time that it takes, on traffic like this, to detect canaries with common
+    /// defects and to promote one without. Simulates `runs` canaries of each kind, for at
+    /// most `most` canary requests each.
     #[must_use]
     pub fn with_power(
         mut self,
@@ -111,7 +112,7 @@ impl Report {
         let kinds = [
             ("+1% errors", Effect { errors: 0.01, ..none }, Decision::Rollback),
             ("latency x 1.2", Effect { latency: 1.2, ..none }, Decision::Rollback),
-            ("scores moved by 0.1 deviations", Effect { shift: 0.1, ..none }, Decision::Rollback),
+            ("scores shifted by 0.1 deviations", Effect { shift: 0.1, ..none }, Decision::Rollback),
             ("+0.1% NaN", Effect { non_finite: 0.001, ..none }, Decision::Rollback),
             ("nothing wrong", none, Decision::Promote),
         ];
@@ -139,16 +140,16 @@ impl Power {
             let (ending, _) = Trial::run(decider, traffic.with_seed(seed), rate, most);
             ending
         });
-        let mut told: Vec<_> = endings
+        let mut decided: Vec<_> = endings
             .filter(|ending| ending.decision == decision)
             .map(|ending| (ending.elapsed, ending.canary))
             .collect();
-        told.sort_unstable();
-        let at = |quantile: f64| told.get((quantile * runs as f64) as usize).copied();
+        decided.sort_unstable();
+        let at = |quantile: f64| decided.get((quantile * runs as f64) as usize).copied();
         Self {
             canary,
             decision,
-            share: told.len() as f64 / runs.max(1) as f64,
+            share: decided.len() as f64 / runs.max(1) as f64,
             requests: at(0.5).map(|(_, requests)| requests),
             median: at(0.5).map(|(elapsed, _)| elapsed),
             ninety: at(0.9).map(|(elapsed, _)| elapsed),
@@ -181,18 +182,21 @@ impl fmt::Display for Power {
         let (rate, canary) = (self.rate, self.canary);
         let end = if self.decision == Decision::Promote { "promote" } else { "see" };
         let Some(median) = self.median.map(written) else {
-            let told = 100.0 * self.share;
-            return write!(f, "too long at {rate} requests/s to {end} {canary}: told {told:.0}%");
+            let decided = 100.0 * self.share;
+            return write!(
+                f,
+                "too long at {rate} requests/s to {end} {canary}: decided {decided:.0}%"
+            );
         };
         write!(f, "needs {median} at {rate} requests/s to {end} {canary}")?;
         match self.ninety.map(written) {
             Some(ninety) => write!(f, " (9 in 10: {ninety})"),
-            None => write!(f, " (told {:.0}%)", 100.0 * self.share),
+            None => write!(f, " (decided {:.0}%)", 100.0 * self.share),
         }
     }
 }
 
-/// A time in the two largest units that are worth it.
+/// Formats a time in its one or two largest units.
 fn written(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours) = (seconds / 60, seconds / 3600);
@@ -214,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_precisely_as_it_matters() {
+    fn times_are_written_in_their_largest_units() {
         let written = |seconds| written(Duration::from_secs_f64(seconds));
         assert_eq!(
             [0.25, 42.6, 97.0, 2280.0, 8000.0].map(written),

@@ -1,4 +1,4 @@
-//! Traffic that is generated, or drawn from what was logged.
+//! Traffic that is generated or resampled from a log.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,13 +7,12 @@ use outrigger_core::Arm;
 use super::{Random, seconds};
 use crate::{Observation, Outcome, Share};
 
-/// What live does with requests.
+/// The source of live's requests.
 #[derive(Debug, Clone)]
 pub enum Live {
     /// Generated: log-normal latency, scores from Beta(2, 5).
     Generated(Generated),
-    /// Drawn at random, with replacement, from what live was seen to do; not
-    /// empty.
+    /// Drawn at random, with replacement, from live's logged requests; not empty.
     Logged(Arc<[Observation]>),
 }
 
@@ -72,28 +71,28 @@ impl Generated {
     }
 }
 
-/// How the canary differs from live.
+/// The canary's difference from live.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effect {
     /// Share of the requests answered by live that the canary fails.
     pub errors: f64,
-    /// Times live's latency.
+    /// Factor on live's latency.
     pub latency: f64,
-    /// By how many standard deviations the scores are moved.
+    /// Shift of the scores, in standard deviations.
     pub shift: f64,
-    /// All scores are the mean of live's.
+    /// Whether all scores are the mean of live's.
     pub constant: bool,
     /// Share of answers that are not finite.
     pub non_finite: f64,
 }
 
 impl Effect {
-    /// The canary does what live does.
+    /// No difference from live.
     pub const NONE: Self =
         Self { errors: 0.0, latency: 1.0, shift: 0.0, constant: false, non_finite: 0.0 };
 }
 
-/// Requests that are split at random.
+/// Requests that are split between the arms at random.
 #[derive(Debug, Clone)]
 pub struct Traffic {
     /// The canary's share.
@@ -106,28 +105,28 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Traffic of which each seed gives another.
+    /// Traffic from a seed.
     pub fn new(share: Share, live: Live, effect: Effect, seed: u64) -> Self {
         let (mean, deviation) = live.scores();
         Self { share, live, effect, random: Random::new(seed), mean, deviation }
     }
 
-    /// The same with the chance of another seed.
+    /// The same traffic with another seed.
     pub fn with_seed(&self, seed: u64) -> Self {
         Self { random: Random::new(seed), ..self.clone() }
     }
 
-    /// The same with another canary.
+    /// The same traffic with another canary.
     pub fn with_effect(&self, effect: Effect) -> Self {
         Self { effect, ..self.clone() }
     }
 
-    /// What live did before the canary came.
+    /// Requests of live before the trial.
     pub fn before(&mut self, requests: usize) -> Vec<Observation> {
         (0..requests).map(|_| self.live.observe(Arm::Live, &mut self.random)).collect()
     }
 
-    /// What comes of the next request.
+    /// The next request, of either arm.
     pub fn request(&mut self) -> Observation {
         if self.random.happens(self.share.probability()) {
             let observation = self.live.observe(Arm::Canary, &mut self.random);

@@ -1,4 +1,4 @@
-//! One canary on trial, looked at after every request of its.
+//! One trial that is tested after every request of the canary.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,8 +7,8 @@ use outrigger_core::Arm;
 use super::{Traffic, seconds};
 use crate::{Course, Decider, Decision, Observation, Reference, Share, Statistics};
 
-/// Every so many of the canary's requests it is asked for more than harm.
-/// Promotion can wait for that.
+/// Canary requests between full decisions; other requests are only tested for harm. A
+/// promotion can wait that long.
 const FULL_LOOK: u64 = 16;
 
 /// A canary on trial.
@@ -19,14 +19,14 @@ pub struct Trial<'d> {
     canary: u64,
 }
 
-/// How a trial ended.
+/// The end of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ending {
-    /// What is to be done; [`Decision::Continue`] if it did not end.
+    /// The decision; [`Decision::Continue`] if the trial ended without one.
     pub decision: Decision,
-    /// Requests that the canary was assigned.
+    /// Requests assigned to the canary.
     pub canary: u64,
-    /// How long it took.
+    /// Time since the trial began.
     pub elapsed: Duration,
 }
 
@@ -36,8 +36,8 @@ impl<'d> Trial<'d> {
         Self { decider, statistics: Statistics::new(Arc::new(reference)), canary: 0 }
     }
 
-    /// Takes note of a request, at this time of the trial, and says what is to be done.
-    pub fn see(
+    /// Records a request at this time of the trial, and decides.
+    pub fn observe(
         &mut self,
         share: Share,
         observation: &Observation,
@@ -57,18 +57,18 @@ impl<'d> Trial<'d> {
         }
     }
 
-    /// Requests of the canary so far.
+    /// Requests on the canary so far.
     pub fn canary(&self) -> u64 {
         self.canary
     }
 
-    /// What was seen so far.
+    /// Statistics so far.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Runs generated traffic at `rate` requests a second until there is a verdict,
-    /// or the canary has had `most` requests.
+    /// Runs generated traffic at `rate` requests a second until a verdict or until the
+    /// canary has had `most` requests.
     pub fn run(decider: &'d Decider, mut traffic: Traffic, rate: f64, most: u64) -> (Ending, Self) {
         let sample = traffic.before(Reference::REQUESTS);
         let mut trial = Self::new(decider, Reference::new(&sample, decider.config().quantile()));
@@ -76,7 +76,7 @@ impl<'d> Trial<'d> {
         loop {
             requests += 1;
             let elapsed = seconds(requests as f64 / rate);
-            let decision = trial.see(traffic.share, &traffic.request(), elapsed);
+            let decision = trial.observe(traffic.share, &traffic.request(), elapsed);
             if decision != Decision::Continue || trial.canary >= most {
                 return (Ending { decision, canary: trial.canary, elapsed }, trial);
             }

@@ -1,4 +1,4 @@
-//! What is kept of one arm.
+//! Statistics of one arm.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Observation, Outcome, Reference, evidence::events::Tally, reference::BINS};
 
-/// What one arm did.
+/// Counts and sketches of one arm's requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArmStatistics {
     requests: u64,
@@ -38,13 +38,13 @@ impl ArmStatistics {
         }
     }
 
-    /// Whether its scores were sorted into the bins of `reference`.
+    /// Whether its scores were counted in the bins of `reference`.
     pub(super) fn is_on_scale_of(&self, reference: &Reference) -> bool {
         self.score_bins.is_empty() || self.score_bins.len() == reference.edges().len() + 1
     }
 
-    /// Sorts its scores, which are in the bins of `coarse`, into those of that scale
-    /// refined.
+    /// Moves its score counts from the bins of `coarse` to those of the refined
+    /// reference.
     pub(super) fn refine(&mut self, coarse: &Reference) {
         let bins = std::mem::take(&mut self.score_bins);
         for (bin, count) in bins.into_iter().enumerate() {
@@ -57,17 +57,17 @@ impl ArmStatistics {
         self.features.record(categories);
     }
 
-    /// How many requests it was assigned.
+    /// Requests assigned to the arm.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Those that were not answered.
+    /// Requests without an answer.
     pub fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Those that were answered with NaN or an infinity.
+    /// Answers with NaN or an infinity.
     pub fn non_finite(&self) -> u64 {
         self.non_finite
     }
@@ -77,18 +77,17 @@ impl ArmStatistics {
         &self.latency
     }
 
-    /// Scores, one a request.
+    /// Scores, one per request.
     pub fn scores(&self) -> &Sketch {
         &self.scores
     }
 
-    /// How many scores fell into each of the reference's bins; empty before the
-    /// first.
+    /// Scores in each bin of the reference; empty before the first score.
     pub(crate) fn score_bins(&self) -> &[u64] {
         &self.score_bins
     }
 
-    /// Values of the features, by category.
+    /// Counts of the features' values by category.
     pub(crate) fn features(&self) -> &Features {
         &self.features
     }
@@ -106,10 +105,10 @@ impl ArmStatistics {
         Tally { events: self.latency.above(bin), requests: self.requests }
     }
 
-    /// Adds what is to come. Features are compared with the arm's own profile, so
-    /// that nobody else's stand for them: `factor` times as many are like those so
-    /// far.
-    pub(super) fn foresee(&mut self, to_come: &Self, factor: f64) {
+    /// Adds forecast requests. Their features are not taken from `to_come`, which may be
+    /// another arm's with another profile: the arm's own counts are multiplied by
+    /// `factor`.
+    pub(super) fn extrapolate(&mut self, to_come: &Self, factor: f64) {
         let features = self.features.scaled(factor);
         self.merge(to_come);
         self.features = features;

@@ -1,4 +1,4 @@
-//! All that is known of the features of an arm's requests, against a profile.
+//! The features of an arm's requests against a profile.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ pub struct Comparison {
 pub struct ComparedFeature {
     /// Its name in metadata.json.
     pub name: String,
-    /// Whose it is.
+    /// The entity that it describes.
     pub entity: Entity,
-    /// Requests that were looked at.
+    /// Requests with this feature recorded.
     pub requests: u64,
     /// Missing, out of vocabulary, then each bin or word.
     pub categories: Vec<ComparedCategory>,
@@ -28,11 +28,11 @@ pub struct ComparedFeature {
 /// A category of a feature's values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedCategory {
-    /// As `missing` or `up to 3`.
+    /// The category, for example `missing` or `up to 3`.
     pub name: String,
     /// Its share in the profile.
     pub expected: f64,
-    /// Its share of the requests that were looked at.
+    /// Its share of the recorded requests.
     pub seen: f64,
 }
 

@@ -1,33 +1,33 @@
-//! How far the features of an arm's requests are from a profile.
+//! The features' largest deviations from a profile.
 
 use outrigger_core::Arm;
 
 use super::Statistics;
 use crate::Profile;
 
-/// A category of a feature's values whose share is not that of the profile.
+/// A category of a feature's values whose share differs from the profile's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deviation {
-    /// The feature and the category, as `channel: missing`.
+    /// The feature and the category, for example `channel: missing`.
     pub place: String,
     /// The share in the profile.
     pub expected: f64,
-    /// The share in the requests that were looked at,
+    /// The share in the recorded requests.
     pub seen: f64,
-    /// of which there were so many.
+    /// The number of recorded requests.
     pub requests: u64,
 }
 
 impl Deviation {
-    /// The difference of the shares.
+    /// The absolute difference of the shares.
     pub fn size(&self) -> f64 {
         (self.seen - self.expected).abs()
     }
 }
 
 impl Statistics {
-    /// The `most` categories of an arm's requests that are farthest from the
-    /// arm's profile, the farthest first; of each feature one.
+    /// The `most` largest deviations of an arm's requests from the arm's profile, largest
+    /// first, at most one per feature.
     pub fn deviations(&self, arm: Arm, profile: &Profile, most: usize) -> Vec<Deviation> {
         let arm = self.arm(arm);
         let farthest = |(index, feature): (usize, &crate::Feature)| {

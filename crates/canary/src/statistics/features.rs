@@ -1,4 +1,4 @@
-//! How often each feature had a value of each category.
+//! Counts of the features' values by category.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,8 @@ impl Features {
         counts[category] += count;
     }
 
-    /// Requests, and those whose value of a feature was of a category.
+    /// The requests with a recorded value of a feature, and those whose value is in the
+    /// category.
     pub(crate) fn tally(&self, feature: usize, category: usize) -> Tally {
         let counts = self.0.get(feature).map_or(&[] as &[u64], |counts| counts);
         let events = counts.get(category).copied().unwrap_or(0);

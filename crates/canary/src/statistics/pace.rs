@@ -1,4 +1,4 @@
-//! How much traffic there is of late.
+//! The recent request rate.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use outrigger_core::Moment;
 
 use super::Window;
 
-/// Requests of about the last hour. Neither the rush hour that a trial began in nor the
-/// night lasts.
+/// Requests of about the last hour. A longer window would include the peak or the night
+/// before, which do not predict the coming traffic.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
     requests: Window<u64>,
@@ -15,7 +15,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// No request yet, at the moment that the counting begins.
+    /// No requests, counted from `began` on.
     pub(crate) fn new(began: Moment) -> Self {
         Self { requests: Window::new(Duration::from_secs(5 * 60), 12), began }
     }
@@ -25,7 +25,7 @@ impl Pace {
         *self.requests.at(now) += 1;
     }
 
-    /// Requests a second; 0 as long as no time has passed.
+    /// Requests a second; 0 while no time has passed.
     pub(crate) fn per_second(&self, now: Moment) -> f64 {
         let time = now.since(self.requests.since(now).max(self.began)).as_secs_f64();
         if time > 0.0 { self.requests.total(now) as f64 / time } else { 0.0 }
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_pace_is_told_from_the_beginning() {
+    fn a_steady_rate_is_measured_from_the_beginning() {
         let mut pace = Pace::new(at(1000));
         assert_eq!(pace.per_second(at(1000)), 0.0);
         for (from, to) in [(1000, 1010), (1010, 20_000)] {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_more_than_an_hour_ago_is_not_told() {
+    fn requests_older_than_an_hour_are_dropped() {
         let mut pace = Pace::new(at(0));
         counted(0, 600, 100, &mut pace);
         counted(600, 4800, 1, &mut pace);

@@ -1,4 +1,4 @@
-//! What is kept of requests that both arms answered.
+//! Statistics of requests that both arms answered.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Pair, evidence::events::Tally};
 
-/// Paired differences: the same request through both arms.
+/// Paired comparisons: the same request answered by both arms.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pairs {
     pairs: u64,
@@ -25,27 +25,27 @@ impl Pairs {
         }
     }
 
-    /// How many pairs there are.
+    /// Number of pairs.
     pub fn count(&self) -> u64 {
         self.pairs
     }
 
-    /// Canary's score less live's, of the treatment that live puts first.
+    /// The canary's score less live's, for the treatment that live ranks first.
     pub fn differences(&self) -> &Sketch {
         &self.differences
     }
 
-    /// The share of pairs whose first treatments are the same; 1 without any.
+    /// The share of pairs with the same first treatment; 1 without pairs.
     pub fn agreement(&self) -> f64 {
         1.0 - self.disagreements().rate()
     }
 
-    /// Pairs whose first treatments differ.
+    /// Pairs with different first treatments.
     pub(crate) fn disagreements(&self) -> Tally {
         Tally { events: self.disagreements, requests: self.pairs }
     }
 
-    /// What pairs there will be, if those to come agree.
+    /// The expected pairs after `factor` times as many requests, if the new ones agree.
     pub(super) fn scaled(&self, factor: f64) -> Self {
         Self { pairs: scaled(self.pairs, factor), ..self.clone() }
     }

@@ -26,7 +26,7 @@ impl Sketch {
     /// Larger magnitudes count as this one.
     pub const MOST: f64 = 1e9;
 
-    /// Counts a value; one that is not a number is not counted.
+    /// Counts a value; NaN is not counted.
     pub fn record(&mut self, value: f64) {
         if value.abs() < Self::LEAST {
             self.zero += 1;
@@ -37,18 +37,18 @@ impl Sketch {
         }
     }
 
-    /// How many values were counted.
+    /// Number of counted values.
     pub fn count(&self) -> u64 {
         self.negative.count() + self.zero + self.positive.count()
     }
 
-    /// How many values lie above the upper edge of bin `index`.
+    /// Number of values above the upper edge of bin `index`.
     pub fn above(&self, index: i32) -> u64 {
         self.positive.above(index)
     }
 
-    /// The value that a share `quantile` of all does not exceed; `None` when
-    /// nothing was counted.
+    /// The value that a share `quantile` of the values does not exceed; `None` if the
+    /// sketch is empty.
     pub fn quantile(&self, quantile: f64) -> Option<f64> {
         let last = self.count().checked_sub(1)?;
         let mut rank = (quantile.clamp(0.0, 1.0) * last as f64).floor() as u64;
@@ -87,7 +87,7 @@ const LN_GAMMA: f64 = 0.020_000_666_706_669_524;
 /// The bin of a positive value.
 pub(crate) fn index_of(value: f64) -> i32 {
     let place = value.clamp(Sketch::LEAST, Sketch::MOST).ln() * (1.0 / LN_GAMMA);
-    // Up to the next whole number; `ceil` is a call on older processors.
+    // Rounds up; `ceil` is a function call on older processors.
     let whole = place as i32;
     whole + i32::from(place > f64::from(whole))
 }
@@ -97,22 +97,22 @@ pub(crate) const FIRST: i32 = -1036;
 /// The bin of [`Sketch::MOST`].
 pub(crate) const LAST: i32 = 1037;
 
-/// Whether any value is counted in this bin.
+/// Whether `index` is within the sketch's range.
 pub(crate) fn is_bin(index: i32) -> bool {
     (FIRST..=LAST).contains(&index)
 }
 
-/// The largest value of a bin.
+/// The upper edge of a bin.
 pub(crate) fn edge(index: i32) -> f64 {
     (f64::from(index) * LN_GAMMA).exp()
 }
 
-/// By how many bins values that are `ratio` times as large lie higher.
+/// The distance in bins of two values whose ratio is `ratio`.
 pub(crate) fn steps(ratio: f64) -> f64 {
     ratio.ln() / LN_GAMMA
 }
 
-/// The value of a bin whose relative distance to both edges is the same.
+/// The value with the same relative distance to both edges of a bin.
 fn middle(index: i32) -> f64 {
     edge(index) * (1.0 - ACCURACY)
 }
@@ -121,7 +121,7 @@ pub(super) fn scaled(count: u64, factor: f64) -> u64 {
     (count as f64 * factor).round() as u64
 }
 
-/// Counts by index, from the first to the last that is not zero.
+/// Counts by index; covers the range from the first to the last bin that is not zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "SavedBins")]
 struct Bins {
@@ -184,7 +184,7 @@ impl Bins {
     }
 }
 
-/// Bins as they were written, before they are known to be some.
+/// The serialised bins before validation.
 #[derive(Deserialize)]
 struct SavedBins {
     first: i32,
@@ -199,7 +199,7 @@ impl TryFrom<SavedBins> for Bins {
         if counts.is_empty() || (is_bin(first) && last.is_some_and(is_bin)) {
             Ok(Self { first, counts })
         } else {
-            Err("values out of a sketch's range")
+            Err("bins out of a sketch's range")
         }
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_constants_are_what_they_say() {
+    fn the_constants_match_their_definitions() {
         assert_eq!(LN_GAMMA, 2.0 * ACCURACY.atanh());
         assert_eq!([FIRST, LAST], [Sketch::LEAST, Sketch::MOST].map(index_of));
     }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sketch_of_what_it_cannot_hold_is_refused() {
+    fn bins_out_of_range_are_refused() {
         let read = |bins: &str| serde_json::from_str::<Bins>(bins);
         assert!(read(r#"{"first": 0, "counts": []}"#).is_ok());
         assert!(read(r#"{"first": -195, "counts": [1, 0, 2]}"#).is_ok());
@@ -266,12 +266,12 @@ mod tests {
         }
 
         #[test]
-        fn what_lies_above_an_edge_is_counted_exactly(values in values(), index in -900..900) {
+                fn values_above_an_edge_are_counted_exactly(values in values(), index in -900..900) {
             let above = values.iter().filter(|value| index_of(value.max(1e-9)) > index);
             let positive = above.filter(|value| **value >= Sketch::LEAST).count() as u64;
             prop_assert_eq!(sketch_of(&values).above(index), positive);
             for value in values.into_iter().filter(|value| *value >= Sketch::LEAST) {
-                // Nothing but rounding comes between a value and its bin's edges.
+                // Only rounding may place a value outside its bin's edges.
                 prop_assert!(value <= edge(index_of(value)) * (1.0 + 1e-12));
                 prop_assert!(value >= edge(index_of(value) - 1) * (1.0 - 1e-12));
             }

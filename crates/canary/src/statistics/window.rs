@@ -1,4 +1,4 @@
-//! Statistics that forget.
+//! Statistics over a sliding window of time.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -6,7 +6,8 @@ use outrigger_core::Moment;
 
 use super::Merge;
 
-/// Statistics of about the last `slots * slot` of time: whole slots are forgotten.
+/// Statistics of about the last `slots * slot` of time. The oldest slot is dropped as a
+/// whole.
 #[derive(Debug, Clone)]
 pub struct Window<S> {
     slot: Duration,
@@ -15,13 +16,13 @@ pub struct Window<S> {
 }
 
 impl<S: Merge + Default> Window<S> {
-    /// A window of `slots` slots, at least one, of `slot` each.
+    /// A window of `slots` slots, at least one, each of length `slot`.
     pub fn new(slot: Duration, slots: usize) -> Self {
         Self { slot: slot.max(Duration::from_nanos(1)), slots: slots.max(1), kept: VecDeque::new() }
     }
 
-    /// Where what happens `now` is to be recorded. What is too old is forgotten;
-    /// what comes late goes to the newest slot.
+    /// The statistics to which an event at `now` is added. Drops slots that are too old;
+    /// a late event goes to the newest slot.
     pub fn at(&mut self, now: Moment) -> &mut S {
         let number = self.number(now);
         self.forget(number);
@@ -32,7 +33,7 @@ impl<S: Merge + Default> Window<S> {
         &mut newest.1
     }
 
-    /// All that is remembered `now`.
+    /// The sum of the slots in the window at `now`.
     pub fn total(&self, now: Moment) -> S {
         let oldest = self.oldest(self.number(now));
         let mut total = S::default();
@@ -42,7 +43,7 @@ impl<S: Merge + Default> Window<S> {
         total
     }
 
-    /// From when on everything is remembered `now`.
+    /// The beginning of the window at `now`.
     pub fn since(&self, now: Moment) -> Moment {
         let nanoseconds = self.oldest(self.number(now)) * self.slot.as_nanos();
         Moment::at(Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)))
@@ -52,7 +53,7 @@ impl<S: Merge + Default> Window<S> {
         now.elapsed().as_nanos() / self.slot.as_nanos()
     }
 
-    /// The first slot that is remembered in slot `number`.
+    /// The oldest slot in the window when `number` is the newest.
     fn oldest(&self, number: u128) -> u128 {
         (number + 1).saturating_sub(self.slots as u128)
     }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten_slot_by_slot() {
+    fn old_slots_are_dropped_one_by_one() {
         let mut window = Window::<Count>::new(Duration::from_secs(10), 3);
         for second in [0, 5, 15, 25] {
             window.at(at(second)).0 += 1;
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_counts_as_new() {
+    fn late_events_count_in_the_newest_slot() {
         let mut window = Window::<Count>::new(Duration::from_secs(1), 2);
         window.at(at(9)).0 += 1;
         window.at(at(3)).0 += 1;

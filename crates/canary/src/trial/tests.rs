@@ -1,4 +1,4 @@
-//! What becomes of a canary, by what requests do.
+//! The course of trials under scripted requests.
 
 use outrigger_core::Arm;
 
@@ -8,7 +8,7 @@ use crate::{Layer, Outcome};
 struct Bench {
     trial: Trial,
     now: Moment,
-    /// Draws scores and arms.
+    /// Position in the sequences from which scores and arms are drawn.
     count: u64,
 }
 
@@ -24,12 +24,13 @@ impl Bench {
         Self { trial: Trial::new(Arc::new(settings), progress, now), now, count: 0 }
     }
 
-    /// A second with so many requests, of which the canary's end in `canary`.
+    /// Runs one second with `requests` requests; `canary` gives the canary's outcomes.
     fn second(&mut self, requests: u64, canary: impl Fn(f64) -> Outcome) -> Option<Conclusion> {
         let share = self.trial.share();
         for _ in 0..requests {
             self.count += 1;
-            // Both spread evenly, and independent of each other.
+            // Low-discrepancy sequences with different steps: evenly spread, and
+            // independent of each other.
             let draw = |step: f64| (self.count as f64 * step).fract();
             let score = draw(0.618_033_988_749_895);
             let is_canary = share.is_some_and(|it| draw(0.414_213_562_373_095) < it.probability());
@@ -45,7 +46,7 @@ impl Bench {
         self.trial.tick(self.now)
     }
 
-    /// Seconds until a conclusion, which must come.
+    /// Runs until a conclusion, which must come; returns the seconds.
     fn run(&mut self, canary: impl Fn(f64) -> Outcome + Copy) -> (u64, Conclusion) {
         let mut seconds = (1..=10_000).map(|second| (second, self.second(1000, canary)));
         seconds.find_map(|(second, it)| Some((second, it?))).expect("it is decided")
@@ -63,7 +64,7 @@ fn live_is_measured_before_the_traffic_is_split() {
     assert_eq!((bench.trial.share(), bench.trial.verdict()), (None, None));
     bench.now = bench.now + Duration::from_secs(60);
     bench.second(0, Outcome::Scored);
-    assert_eq!(bench.trial.share(), None, "too few to measure by, however long it takes");
+    assert_eq!(bench.trial.share(), None, "too few requests, at any time");
     bench.second(1, Outcome::Scored);
     assert_eq!(bench.trial.share(), Some(Share::new(0.5).unwrap()));
     let mut bench = Bench::new(&quick());
@@ -72,7 +73,7 @@ fn live_is_measured_before_the_traffic_is_split() {
 }
 
 #[test]
-fn as_much_is_measured_of_live_as_was_asked_for() {
+fn the_warm_up_takes_the_configured_number_of_requests() {
     let mut settings = quick();
     settings["warmUp"] = serde_json::json!({"requests": 3000, "time": "3600s"});
     let mut bench = Bench::new(&settings);
@@ -84,7 +85,7 @@ fn as_much_is_measured_of_live_as_was_asked_for() {
 }
 
 #[test]
-fn the_last_step_holds_the_promotion_as_the_others_hold_the_next_step() {
+fn the_last_step_delays_the_promotion() {
     let ended = |step: serde_json::Value| {
         let steps = serde_json::json!({"steps": {"steps": [step]}});
         let mut bench = Bench::new(&serde_json::json!({
@@ -100,7 +101,7 @@ fn the_last_step_holds_the_promotion_as_the_others_hold_the_next_step() {
 }
 
 #[test]
-fn a_good_canary_is_promoted_and_told_so_once() {
+fn a_good_canary_is_promoted_once() {
     let mut bench = Bench::new(&quick());
     let (_, conclusion) = bench.run(Outcome::Scored);
     assert_eq!(conclusion, Conclusion::Promote(Cause::Proved));
@@ -121,7 +122,7 @@ fn a_bad_canary_is_rolled_back_soon() {
 }
 
 #[test]
-fn one_that_turns_bad_before_it_is_promoted_is_rolled_back() {
+fn a_canary_that_fails_after_its_promotion_was_concluded_is_rolled_back() {
     let mut bench = Bench::new(&quick());
     bench.run(Outcome::Scored);
     let (_, conclusion) = bench.run(|_| Outcome::Failed);
@@ -129,7 +130,7 @@ fn one_that_turns_bad_before_it_is_promoted_is_rolled_back() {
 }
 
 #[test]
-fn steps_are_held_for_their_time_and_requests_and_promotion_waits_for_the_last() {
+fn steps_last_for_their_time_and_requests_and_promotion_waits_for_the_last() {
     let steps = serde_json::json!({"steps": {"steps": [
         {"share": 0.1, "time": "5s"}, {"share": 0.5, "requests": 20_000}, {"share": 0.9}]}});
     let mut bench = Bench::new(&serde_json::json!({
@@ -148,7 +149,7 @@ fn steps_are_held_for_their_time_and_requests_and_promotion_waits_for_the_last()
 }
 
 #[test]
-fn with_evidence_the_share_doubles_up_to_the_most() {
+fn the_evidence_ramp_doubles_up_to_its_largest_share() {
     let ramp = serde_json::json!({"evidence": {"first": 0.1, "most": 0.5, "requests": 500}});
     let mut bench = Bench::new(&serde_json::json!({"minimumTime": "3600s", "ramp": ramp}));
     let mut shares = Vec::new();
@@ -161,7 +162,7 @@ fn with_evidence_the_share_doubles_up_to_the_most() {
 }
 
 #[test]
-fn without_traffic_it_has_starved_at_the_latest_when_the_time_is_over() {
+fn a_trial_without_traffic_starves_by_the_maximum_time() {
     let conclusion = |on_starved: &str| {
         let settings = serde_json::json!({
             "minimumTime": "2s", "maximumTime": "60s", "onStarved": on_starved});
@@ -175,7 +176,7 @@ fn without_traffic_it_has_starved_at_the_latest_when_the_time_is_over() {
 }
 
 #[test]
-fn a_share_that_is_to_grow_starves_nothing() {
+fn a_trial_does_not_starve_while_its_share_can_grow() {
     let steps = serde_json::json!({"steps": {"steps": [
         {"share": 0.001, "time": "300s"}, {"share": 0.5}]}});
     let settings = |ramp: serde_json::Value| serde_json::json!({"minimumTime": "1s", "maximumTime": "1000s", "ramp": ramp});
@@ -186,7 +187,7 @@ fn a_share_that_is_to_grow_starves_nothing() {
     assert_eq!(conclusion, Conclusion::Rollback(Cause::Starved));
 }
 
-/// The canary's end within minutes of so many requests, if there is one.
+/// Runs minutes with `requests` requests each; returns the conclusion, if any.
 fn minutes(bench: &mut Bench, minutes: u64, requests: u64) -> Option<Conclusion> {
     (0..minutes).find_map(|_| {
         bench.now = bench.now + Duration::from_secs(59);
@@ -196,7 +197,8 @@ fn minutes(bench: &mut Bench, minutes: u64, requests: u64) -> Option<Conclusion>
 
 #[test]
 fn neither_a_quiet_beginning_nor_a_quiet_night_starves_a_canary() {
-    // 100,000 requests are needed, of a day's 1,440 minutes; a tenth of them has to pass.
+    // 100,000 requests are needed within the 1,440 minutes of a day; nothing starves in
+    // the first tenth.
     let off = serde_json::json!({"off": true});
     let settings = serde_json::json!({
         "minimumRequests": 50_000, "maximumTime": "86400s", "ramp": {"share": 0.5},
@@ -215,7 +217,7 @@ fn neither_a_quiet_beginning_nor_a_quiet_night_starves_a_canary() {
 }
 
 #[test]
-fn what_happened_lately_is_told_beside_all_that_happened() {
+fn recent_statistics_are_kept_beside_the_totals() {
     let mut bench = Bench::new(&serde_json::json!({"minimumTime": "3600s"}));
     assert_eq!(bench.trial.lately(bench.now).map(|_| ()), None, "nothing is split yet");
     bench.second(1000, Outcome::Scored);
@@ -230,7 +232,7 @@ fn what_happened_lately_is_told_beside_all_that_happened() {
 }
 
 #[test]
-fn a_later_process_goes_on_where_it_was() {
+fn a_restarted_process_resumes_the_trial() {
     let ramp = serde_json::json!({
         "steps": {"steps": [{"share": 0.1, "time": "5s"}, {"share": 0.5}]}});
     let settings = serde_json::json!({"minimumTime": "60s", "maximumTime": "600s", "ramp": ramp});
@@ -250,7 +252,7 @@ fn a_later_process_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_canary_that_ranks_otherwise_is_rolled_back_by_pairs_alone() {
+fn a_canary_that_disagrees_is_rolled_back_by_pairs_alone() {
     let mut settings = quick();
     settings["shadow"] = serde_json::json!(0.5);
     settings["signals"] = serde_json::json!({"disagreement": {}});

@@ -1,4 +1,4 @@
-//! Ctrl-C during a run.
+//! Handles Ctrl-C during a run.
 
 use std::{process, thread};
 
@@ -10,8 +10,8 @@ use tokio::{
 
 use crate::exit::{Exit, INTERRUPTED};
 
-/// The first one ends what is measured, a second one the process.
-pub(super) fn heed(stop: Stop) -> Result<(), Exit> {
+/// Lets the first Ctrl-C stop the measurement, and a second one end the process.
+pub(super) fn stop_on_interrupt(stop: Stop) -> Result<(), Exit> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Exit::failed)?;
     let entered = runtime.enter();
     let mut interrupts = signal(SignalKind::interrupt()).map_err(Exit::failed)?;

@@ -1,5 +1,4 @@
-//! Progress on standard error: a line that changes on a terminal, lines now and then
-//! elsewhere.
+//! Progress on standard error: an updated line on a terminal, periodic lines elsewhere.
 
 use std::{
     io::{self, Write as _},
@@ -11,38 +10,38 @@ use outrigger_bench::Progress;
 
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-/// Where progress is told.
-pub(super) enum Teller {
-    Nobody,
+/// The output of progress.
+pub(super) enum Reporter {
+    Quiet,
     Terminal(ProgressBar),
     Log(Rhythm),
 }
 
-impl Teller {
+impl Reporter {
     pub(super) fn new(quiet: bool) -> Self {
         if quiet {
-            return Self::Nobody;
+            return Self::Quiet;
         }
         let style = ProgressStyle::with_template("{msg}").expect("a valid template");
         let bar = ProgressBar::no_length().with_style(style);
-        // It knows whether standard error is a terminal.
+        // The bar is hidden if standard error is not a terminal.
         if bar.is_hidden() { Self::Log(Rhythm::new(Instant::now())) } else { Self::Terminal(bar) }
     }
 
-    pub(super) fn tell(&mut self, progress: &Progress) {
+    pub(super) fn report(&mut self, progress: &Progress) {
         match self {
             Self::Terminal(bar) => bar.set_message(progress.to_string()),
             Self::Log(rhythm) => {
                 if rhythm.is_due(Instant::now()) {
-                    // Nobody has to read it.
+                    // A closed standard error is not an error of the run.
                     let _ = writeln!(io::stderr(), "{progress}");
                 }
             }
-            Self::Nobody => {}
+            Self::Quiet => {}
         }
     }
 
-    /// Leaves the terminal as it was.
+    /// Clears the line on the terminal.
     pub(super) fn finish(self) {
         if let Self::Terminal(bar) = self {
             bar.finish_and_clear();
@@ -50,7 +49,7 @@ impl Teller {
     }
 }
 
-/// When the next line is due.
+/// Schedules the lines of a log.
 pub(super) struct Rhythm {
     next: Instant,
 }
@@ -74,13 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_every_ten_seconds_and_none_is_made_up_for() {
+    fn lines_come_every_ten_seconds_and_missed_ones_are_skipped() {
         let start = Instant::now();
         let mut rhythm = Rhythm::new(start);
-        // The clock runs a little ahead of the seconds, and for a while nothing is told.
+        // The clock is slightly later than full seconds, and there is a gap without
+        // calls.
         let lag = Duration::from_micros(300);
-        let told = (0..=21).chain(45..=51).map(Duration::from_secs);
-        let due: Vec<_> = told
+        let seconds = (0..=21).chain(45..=51).map(Duration::from_secs);
+        let due: Vec<_> = seconds
             .filter(|second| rhythm.is_due(start + *second + lag))
             .map(|s| s.as_secs())
             .collect();

@@ -1,4 +1,4 @@
-//! `outrigger canary status|promote|abort`: a server's canaries.
+//! `outrigger canary status|promote|abort`: the canaries of a server.
 
 use outrigger_tools::{
     ModelArgument,
@@ -11,10 +11,10 @@ use crate::{
     exit::{self, Exit, Output},
 };
 
-/// Which server.
+/// The server to call.
 #[derive(Debug, clap::Args)]
 struct Server {
-    /// The server's admin listener (any gRPC listener will do for reading).
+    /// Address of the server's admin listener (other gRPC listeners permit reading).
     #[arg(long, env = "OUTRIGGER_ADMIN", default_value = "127.0.0.1:9901")]
     admin: String,
     #[command(flatten)]
@@ -27,28 +27,28 @@ impl Server {
     }
 }
 
-/// What canaries a server has, how they do, and what was decided.
+/// Shows a server's canaries, their figures and recent decisions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger canary status churn -o json")]
 pub(crate) struct Status {
-    /// Only this model.
+    /// Show only this model.
     model: Option<ModelArgument>,
     #[command(flatten)]
     server: Server,
-    /// How to print the answer.
+    /// Format of the answer.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
 
-/// Who decides about which canary, and why.
+/// A decision about a canary.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Decide {
-    /// name, or name:tag where the live tag is not the default one.
+    /// name, or name:tag if the live tag is not the default one.
     model: ModelArgument,
-    /// Why, for the record.
+    /// Reason, for the record.
     #[arg(long)]
     reason: String,
-    /// Who decides, for the record.
+    /// Person who decides, for the record.
     #[arg(long, env = "USER")]
     by: String,
     #[command(flatten)]

@@ -7,7 +7,8 @@ use super::{
 
 pub(super) const NAME: &str = "BatchingParameters";
 
-/// Whether a text is one. What it says is of no use to an engine that does not batch.
+/// Checks the syntax and the field names. The values are not used, because the engine
+/// does not batch.
 pub(super) fn check(text: &str) -> Result<()> {
     for field in &text::parse(text)? {
         match field.name.as_str() {
@@ -26,7 +27,7 @@ pub(super) fn check(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A value in a message of its own, `{ value: 1 }`, so that its absence can be told.
+/// Reads a value in a wrapper message, `{ value: 1 }`, which can be absent.
 fn wrapped<T>(field: &Field, message: &str, read: fn(&Field) -> Result<T>) -> Result<()> {
     for inner in field.message()? {
         match inner.name.as_str() {

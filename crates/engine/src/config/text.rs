@@ -1,17 +1,17 @@
-//! The protobuf text format, without types: fields with strings, words and
-//! messages as values.
+//! Parser for the protobuf text format without a schema: field values are strings, words
+//! or messages.
 //!
-//! <https://protobuf.dev/reference/protobuf/textformat-spec/>; left out are
-//! extensions and expanded `Any`, which no configuration has.
+//! <https://protobuf.dev/reference/protobuf/textformat-spec/>, without extensions and
+//! expanded `Any`, which these configurations do not use.
 
 use std::{iter::Peekable, str::Chars, str::FromStr};
 
 use super::{Problem, Result};
 
-/// Messages may nest so deep.
+/// Maximum nesting depth of messages.
 const MAX_DEPTH: usize = 32;
 
-/// A message: its fields in their order. A list's items are fields of their own.
+/// A message: its fields in order. Each item of a list is a separate field.
 pub(super) type Message = Vec<Field>;
 
 /// A field and its value.
@@ -25,7 +25,7 @@ pub(super) struct Field {
 #[derive(Debug, PartialEq, Eq)]
 enum Value {
     String(String),
-    /// A number or a name.
+    /// A number or an identifier.
     Word(String),
     Message(Message),
 }
@@ -84,7 +84,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Fields up to `end`, or to the end of the text.
+    /// Parses fields up to `end`, or to the end of the text.
     fn fields(&mut self, end: Option<char>) -> Result<Message> {
         let mut fields = Message::new();
         loop {
@@ -143,7 +143,7 @@ impl Parser<'_> {
         Ok(Value::Message(fields))
     }
 
-    /// Strings that follow each other are one.
+    /// Parses a string; adjacent literals are concatenated.
     fn string(&mut self) -> Result<String> {
         let mut string = String::new();
         while let Some(quote @ ('"' | '\'')) = self.peek() {
@@ -166,7 +166,7 @@ impl Parser<'_> {
             Some('t') => Ok('\t'),
             Some('r') => Ok('\r'),
             Some(char @ ('\\' | '"' | '\'')) => Ok(char),
-            _ => Err(self.problem("a string has an escape that is not understood here")),
+            _ => Err(self.problem("a string has an unsupported escape")),
         }
     }
 

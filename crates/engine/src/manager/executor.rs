@@ -1,4 +1,4 @@
-//! Threads for loads and unloads.
+//! Worker threads for loads and unloads.
 
 use std::{
     collections::VecDeque,
@@ -11,8 +11,8 @@ use super::lock;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs jobs on up to so many threads at once, in order; with none, the caller
-/// runs them. Threads end when nothing is left to do.
+/// Runs jobs in order on at most `limit` threads; if the limit is zero, the caller runs
+/// them. Idle threads end.
 pub(super) struct Executor {
     name: &'static str,
     shared: Arc<Mutex<Shared>>,
@@ -30,12 +30,12 @@ impl Executor {
         Self { name, shared: Arc::new(Mutex::new(Shared { limit, ..Shared::default() })) }
     }
 
-    /// Changes the limit for jobs to come.
+    /// Changes the limit for later jobs.
     pub(super) fn resize(&self, limit: usize) {
         lock(&self.shared).limit = limit;
     }
 
-    /// Runs `job`, now or when a thread is free.
+    /// Runs `job` now, or when a thread is free.
     pub(super) fn run(&self, job: Job) {
         let mut shared = lock(&self.shared);
         if shared.limit == 0 {
@@ -53,17 +53,17 @@ impl Executor {
     fn spawn(&self) {
         let worker = Worker { shared: Arc::clone(&self.shared), counted: true };
         let spawned = thread::Builder::new().name(self.name.into()).spawn(move || worker.work());
-        // Without a thread the worker is dropped; the next job tries again.
+        // The worker is dropped with the failed spawn; the next job starts another.
         if let Err(error) = spawned {
             tracing::error!(%error, thread.name = self.name, "no thread could be started");
         }
     }
 }
 
-/// One of the threads.
+/// A worker thread.
 struct Worker {
     shared: Arc<Mutex<Shared>>,
-    /// Whether `running` counts this one.
+    /// Whether `running` includes this worker.
     counted: bool,
 }
 
@@ -76,8 +76,8 @@ impl Worker {
         }
     }
 
-    /// The next job. Without one this thread stops counting, under the same
-    /// lock, so that no job is left behind.
+    /// The next job. If there is none, the worker is subtracted from `running` under the
+    /// same lock, so that a job that is queued afterwards starts a new thread.
     fn next(&mut self) -> Option<Job> {
         let mut shared = lock(&self.shared);
         let job = shared.waiting.pop_front();

@@ -1,32 +1,32 @@
-//! What the manager knows of one servable.
+//! The manager's record of one servable.
 
 use std::sync::Arc;
 
 use crate::loader::Loader;
 
-/// Where a servable is on its way into memory and out of it.
+/// The position of a servable in its life cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Aspired, nothing done.
+    /// Aspired; nothing has been done yet.
     New,
     /// Waits for a thread to load it.
     LoadRequested,
-    /// A thread loads it, or sleeps before trying again.
+    /// A thread loads it or waits before a retry.
     Loading,
     /// In memory and served.
     Ready,
     /// Waits for a thread to unload it.
     UnloadRequested,
-    /// Not served any more; waits for its requests, then is freed.
+    /// Not served any more; freed when its last request ends.
     Unloading,
-    /// Out of memory again. Final.
+    /// Out of memory. Final.
     Unloaded,
-    /// Could not be loaded. Final.
+    /// The load has failed. Final.
     Failed,
 }
 
 impl Phase {
-    /// Nothing is in memory or on its way there.
+    /// Whether nothing is in memory or being loaded.
     pub(super) fn is_settled(self) -> bool {
         matches!(self, Self::New | Self::Unloaded | Self::Failed)
     }
@@ -35,10 +35,10 @@ impl Phase {
 /// A servable under management.
 pub(super) struct Harness<S> {
     pub(super) phase: Phase,
-    /// Whether it should be in memory.
+    /// Whether the version should be in memory.
     pub(super) aspired: bool,
     pub(super) loader: Arc<dyn Loader<S>>,
-    /// There while `Ready` and `UnloadRequested`.
+    /// Set in `Ready` and `UnloadRequested`.
     pub(super) servable: Option<Arc<S>>,
 }
 

@@ -1,4 +1,4 @@
-//! What to do next: availability first.
+//! Chooses the manager's next action; availability comes first.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use super::{
 };
 use crate::servable::ServableId;
 
-/// One step for one servable.
+/// A load or unload of one servable.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Load(ServableId),
     Unload(ServableId),
 }
 
-/// The one action to take over all models: an unload before any load, and of
-/// the same kind the highest version.
+/// The next action over all models: an unload before any load, and among equals the
+/// highest version.
 pub(super) fn next_action<S>(managed: &Managed<S>) -> Option<Action> {
     let mut models: BTreeMap<&str, Vec<(&ServableId, &Harness<S>)>> = BTreeMap::new();
     for (id, harness) in managed {
         models.entry(&id.name).or_default().push((id, harness));
     }
     let actions = models.values().filter_map(|versions| next_of_model(versions));
-    // The first of equals wins, so that names decide ties.
+    // The first of equals wins, so the order of model names decides ties.
     actions.reduce(|best, action| if rank(&action) > rank(&best) { action } else { best })
 }
 
@@ -34,9 +34,10 @@ fn rank(action: &Action) -> (bool, i64) {
     }
 }
 
-/// One model's next step, its versions given in ascending order. What is no
-/// longer aspired goes, lowest first, once an aspired version is ready, none is
-/// aspired, or more than one such is left; else the highest new one is loaded.
+/// The next action for one model, whose versions are in ascending order. Versions that
+/// are no longer aspired are unloaded, lowest first, if an aspired version is ready, if
+/// no version is aspired, or if more than one of them is left. Otherwise the highest new
+/// version is loaded.
 fn next_of_model<S>(versions: &[(&ServableId, &Harness<S>)]) -> Option<Action> {
     let ready = |harness: &Harness<S>| harness.phase == Phase::Ready;
     let any_aspired = versions.iter().any(|(_, harness)| harness.aspired);

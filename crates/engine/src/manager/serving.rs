@@ -1,4 +1,4 @@
-//! The servables requests can have, as one immutable set at a time.
+//! The servables that requests can use, published as immutable sets.
 
 use std::{
     collections::BTreeMap,
@@ -10,17 +10,17 @@ use arc_swap::ArcSwap;
 
 use crate::servable::ServableId;
 
-/// One set, and the news that nobody uses it any more.
+/// One published set, with a signal for its last use.
 struct Epoch<S> {
     servables: BTreeMap<String, BTreeMap<i64, Arc<S>>>,
-    /// Dropped after the servables above; the receiver of it then wakes up.
+    /// Dropped after the servables above; that disconnects the receiver.
     _alive: mpsc::Sender<()>,
 }
 
-/// The set in force.
+/// The published set.
 pub(super) struct Serving<S> {
     epoch: ArcSwap<Epoch<S>>,
-    /// Wakes up when that set is gone.
+    /// Disconnected when the published set has been dropped.
     gone: Mutex<mpsc::Receiver<()>>,
 }
 
@@ -39,7 +39,7 @@ fn epoch<S>(
 }
 
 impl<S> Serving<S> {
-    /// A servable, and with it the whole set it belongs to, for one request.
+    /// Takes a servable for one request; keeps its whole set alive.
     pub(super) fn handle(&self, name: &str, version: Option<i64>) -> Option<Handle<S>> {
         let epoch = self.epoch.load_full();
         let versions = epoch.servables.get(name)?;
@@ -50,8 +50,8 @@ impl<S> Serving<S> {
         Some(Handle { version, servable: Arc::clone(servable), _epoch: epoch })
     }
 
-    /// Replaces the set, and waits until the last request that began with the
-    /// old one is done, whichever model it is for.
+    /// Replaces the set, and waits until the last request of the old set has ended, for
+    /// whichever model.
     pub(super) fn publish(&self, ready: impl Iterator<Item = (ServableId, Arc<S>)>) {
         let mut servables: BTreeMap<String, BTreeMap<i64, Arc<S>>> = BTreeMap::new();
         for (id, servable) in ready {
@@ -60,23 +60,23 @@ impl<S> Serving<S> {
         let (new, new_gone) = epoch(servables);
         let mut gone = super::lock(&self.gone);
         drop(self.epoch.swap(new));
-        // Nothing is ever sent: this returns when the sender is dropped.
+        // Nothing is sent on this channel: `recv` returns when the sender is dropped.
         let _ = gone.recv();
         *gone = new_gone;
     }
 }
 
-/// A servable in use by a request. While it lives, the servable stays in
-/// memory, and no new set of servables takes full effect.
+/// A servable in use by a request. While the handle lives, the servable stays in memory,
+/// and `publish` waits.
 pub struct Handle<S> {
     version: i64,
-    // Dropped before the epoch, which tells the manager that it is unused.
+    // Dropped before the epoch, whose drop signals that the set is unused.
     servable: Arc<S>,
     _epoch: Arc<Epoch<S>>,
 }
 
 impl<S> Handle<S> {
-    /// The version it turned out to be.
+    /// The servable's version.
     pub fn version(&self) -> i64 {
         self.version
     }

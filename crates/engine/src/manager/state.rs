@@ -1,4 +1,4 @@
-//! States of versions as others see them, and who is told.
+//! Externally visible states of versions, and the bus that publishes them.
 
 use std::{
     collections::BTreeMap,
@@ -13,29 +13,29 @@ use crate::{servable::ServableId, status::Status};
 /// A version's state, with TensorFlow Serving's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Known, waits to be loaded.
+    /// Known; waits to be loaded.
     Start,
-    /// Being loaded, or between two tries.
+    /// Being loaded, or between two attempts.
     Loading,
-    /// Served.
+    /// Available for requests.
     Available,
-    /// No longer served, on its way out.
+    /// No longer available; being unloaded.
     Unloading,
-    /// Gone, or failed to load.
+    /// Unloaded, or failed to load.
     End,
 }
 
-/// A state, and why it was reached if something failed.
+/// A state, with the error that led to it, if any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionState {
     /// The state.
     pub state: State,
-    /// The failure that led to [`State::End`].
+    /// The error that led to [`State::End`].
     pub status: Result<(), Status>,
 }
 
 impl VersionState {
-    /// A state reached without a failure.
+    /// A state that was reached without an error.
     pub fn of(state: State) -> Self {
         Self { state, status: Ok(()) }
     }
@@ -43,14 +43,14 @@ impl VersionState {
 
 pub(super) type States = BTreeMap<String, BTreeMap<i64, VersionState>>;
 
-/// Tells every monitor of every change.
+/// Publishes every change of state to every monitor.
 #[derive(Debug, Default)]
 pub struct Bus {
     monitors: Mutex<Vec<Weak<watch::Sender<States>>>>,
 }
 
 impl Bus {
-    /// A monitor that learns of changes from now on.
+    /// A monitor of the changes from now on.
     pub fn monitor(&self) -> Monitor {
         let states = Arc::new(watch::Sender::new(States::new()));
         lock(&self.monitors).push(Arc::downgrade(&states));
@@ -68,15 +68,15 @@ impl Bus {
     }
 }
 
-/// The last state of every version since the monitor was made. Nothing is ever
-/// taken out.
+/// The last state of every version since the monitor was created. Entries are never
+/// removed.
 #[derive(Debug, Clone)]
 pub struct Monitor {
     pub(super) states: Arc<watch::Sender<States>>,
 }
 
 impl Monitor {
-    /// All versions of a model, highest first; none if never heard of.
+    /// All versions of a model, highest first; empty if the model is unknown.
     pub fn versions(&self, name: &str) -> Vec<(i64, VersionState)> {
         let states = self.states.borrow();
         let versions = states.get(name).into_iter().flatten();
@@ -88,9 +88,9 @@ impl Monitor {
         self.states.borrow().get(name)?.get(&version).cloned()
     }
 
-    /// Waits until each of the models has a version that is available or has
-    /// ended, and gives those that ended: counted is the highest version that
-    /// did either. There is no other limit to the wait.
+    /// Waits until each of the models has a version that is available or has ended, and
+    /// returns those that ended. For each model the highest such version counts. The wait
+    /// has no time limit.
     pub async fn settled(&self, names: &[String]) -> Vec<(ServableId, Result<(), Status>)> {
         let mut states = self.states.subscribe();
         let states = states

@@ -10,28 +10,27 @@ use tonic::Code;
 
 use super::*;
 
-/// A manager that acts only in its ticks, a monitor, and a record of what its
-/// loaders did.
+/// A manager that acts only in its ticks, a monitor, and a log of its loaders' calls.
 struct World {
     manager: Manager<String>,
     monitor: Monitor,
     record: Arc<Mutex<Vec<String>>>,
 }
 
-/// A loader whose first loads fail. Records each act with the state its version
-/// has meanwhile.
+/// A loader whose first loads fail. It logs each call with the state of its version at
+/// that time.
 struct Fake {
     id: ServableId,
     monitor: Monitor,
     record: Arc<Mutex<Vec<String>>>,
     failures: AtomicU32,
-    /// Waits here within a load.
+    /// A load waits until this receives a message.
     gate: Option<Mutex<Receiver<()>>>,
     files_gone: bool,
 }
 
 impl Fake {
-    fn note(&self, act: &str) {
+    fn log(&self, act: &str) {
         let state = self.monitor.version(&self.id.name, self.id.version).map(|state| state.state);
         let line = format!("{act} {}{} {state:?}", self.id.name, self.id.version);
         self.record.lock().unwrap().push(line);
@@ -44,7 +43,7 @@ impl Loader<String> for Fake {
     }
 
     fn load(&self) -> Result<String, Status> {
-        self.note("load");
+        self.log("load");
         if let Some(gate) = &self.gate {
             gate.lock().unwrap().recv().expect("the test opens the gate");
         }
@@ -57,7 +56,7 @@ impl Loader<String> for Fake {
     }
 
     fn unload(&self, _: String) {
-        self.note("unload");
+        self.log("unload");
     }
 }
 
@@ -104,7 +103,7 @@ impl World {
         self.aspire_fakes(name, [fake]);
     }
 
-    /// Aspires to a version whose load waits until told to go on.
+    /// Aspires to a version whose load waits for a message on the returned sender.
     fn aspire_gated(&self, name: &str, version: i64) -> Sender<()> {
         let (open, gate) = channel();
         self.aspire_fakes(name, [Fake { gate: Some(gate.into()), ..self.fake(name, version) }]);
@@ -202,7 +201,7 @@ fn a_new_version_that_fails_leaves_the_old_one_in_service() {
 }
 
 #[test]
-fn of_several_versions_on_their_way_out_the_lowest_goes_before_the_new_one_is_there() {
+fn the_lowest_of_several_unaspired_versions_is_unloaded_before_a_new_one_is_available() {
     let world = World::new();
     world.aspire("a", &[1, 2]);
     world.ticks(2);
@@ -213,7 +212,7 @@ fn of_several_versions_on_their_way_out_the_lowest_goes_before_the_new_one_is_th
 }
 
 #[test]
-fn over_all_models_unloads_come_before_loads_and_one_act_a_tick() {
+fn a_tick_takes_one_action_over_all_models_and_unloads_come_before_loads() {
     let world = World::new();
     world.aspire("z", &[1]);
     world.ticks(1);
@@ -268,7 +267,7 @@ fn a_version_aspired_again_waits_until_the_old_instance_is_gone() {
 }
 
 #[test]
-fn a_removal_overwritten_before_a_tick_never_happened() {
+fn a_removal_replaced_before_a_tick_has_no_effect() {
     let world = World::new();
     world.aspire("a", &[1]);
     world.ticks(1);
@@ -278,7 +277,7 @@ fn a_removal_overwritten_before_a_tick_never_happened() {
     world.ticks(3);
     assert_eq!(world.latest("a"), Some(1));
     assert_eq!(world.record().len(), 1);
-    assert!(fresh.versions("a").is_empty(), "nobody hears of it again");
+    assert!(fresh.versions("a").is_empty(), "no change is published");
 }
 
 #[test]
@@ -302,7 +301,7 @@ fn retries_go_on_until_the_load_succeeds() {
 }
 
 #[test]
-fn when_retries_are_used_up_the_last_error_is_told() {
+fn when_retries_are_used_up_the_last_error_is_reported() {
     let world = World::with(0, 2);
     world.aspire_fakes("a", [Fake { failures: AtomicU32::new(9), ..world.fake("a", 1) }]);
     world.ticks(1);
@@ -321,7 +320,7 @@ fn a_version_whose_files_are_gone_ends_before_it_is_loading() {
 }
 
 #[test]
-fn versions_are_told_highest_first_and_kept_for_ever() {
+fn versions_are_listed_highest_first_and_kept_for_ever() {
     let world = World::new();
     world.aspire("a", &[1, 10, 2]);
     world.ticks(3);
@@ -399,7 +398,7 @@ async fn a_request_to_any_model_delays_the_next_set_of_servables() {
     let open = world.aspire_gated("b", 1);
     world.ticks(1);
     open.send(()).unwrap();
-    // The new set is in force for new requests while the old one drains.
+    // New requests already get the new set while the old one drains.
     while world.latest("b").is_none() {
         thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! Names for versions, such as `stable`.
+//! Labels of versions, for example `stable`.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::{
     status::Status,
 };
 
-/// Labels and their versions, by model.
+/// Versions by model and label.
 pub(super) type Labels = BTreeMap<String, BTreeMap<String, i64>>;
 
-/// The labels of a configuration, which replace all there were. Each must point
-/// to a version that is available now; if `allow_unavailable`, one that is new
-/// or stays what it is in `current` may point anywhere.
+/// Checks the labels of a configuration; they replace all earlier ones. Each must point
+/// to an available version. With `allow_unavailable`, a label that is new, or that keeps
+/// its version in `current`, may point to any version.
 pub(super) fn check(
     list: &ModelConfigList,
     current: Option<&Labels>,

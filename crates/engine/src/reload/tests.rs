@@ -13,8 +13,8 @@ use outrigger_proto::tensorflow::serving::{
 use super::*;
 use crate::manager::{self, State};
 
-/// A reloader over a real directory, with a manager that ticks and loads by
-/// itself: a version loads unless it holds a file called `broken`.
+/// A reloader over a real directory, whose manager ticks and loads on its own thread. A
+/// version loads unless its directory contains a file named `broken`.
 struct World {
     root: tempfile::TempDir,
     manager: Manager<PathBuf>,
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// A world whose first configuration, an empty list, is applied.
+    /// A world after its first configuration, an empty list.
     async fn begun() -> Self {
         let world = Self::new();
         world.apply([]).await.unwrap();
@@ -123,7 +123,7 @@ impl World {
         self.manager.handle(name, None).map(|handle| handle.version())
     }
 
-    /// Waits until the version is in this state.
+    /// Waits until the version has this state.
     async fn reaches(&self, name: &str, version: i64, state: State) {
         while self.monitor.version(name, version).is_none_or(|now| now.state != state) {
             tokio::task::yield_now().await;
@@ -173,7 +173,7 @@ async fn a_model_can_come_back_after_it_was_unloaded() {
     world.apply([world.model("a")]).await.unwrap();
     world.apply([]).await.unwrap();
     world.reaches("a", 1, State::End).await;
-    // One more turn of the manager, so that it has forgotten the old instance.
+    // Another load makes the manager tick, so that it drops the old instance.
     world.add("b", "1");
     world.apply([world.model("b")]).await.unwrap();
     world.apply([world.model("a"), world.model("b")]).await.unwrap();
@@ -192,7 +192,7 @@ async fn a_failed_model_is_named_when_all_others_are_done() {
         "1 model(s) did not become available: {{{name: bad version: 7} due to error: DATA_LOSS: it is broken}, }"
     );
     assert_eq!(world.available("good"), Some(1));
-    // Not new any more, so nothing is waited for and nothing reported.
+    // The names are not new any more, so the reload neither waits nor reports.
     world.apply([world.model("good"), world.model("bad")]).await.unwrap();
 }
 
@@ -225,7 +225,7 @@ async fn a_new_name_without_a_base_path_holds_up_every_reload_until_it_is_there(
 }
 
 #[tokio::test]
-async fn with_one_poll_at_the_start_a_later_model_is_waited_for_in_vain() {
+async fn with_a_single_poll_a_reload_waits_for_ever_for_a_later_model() {
     let world = World::with(Poll::Once, false);
     world.add("a", "1");
     world.apply([world.model("a")]).await.unwrap();
@@ -237,7 +237,7 @@ async fn with_one_poll_at_the_start_a_later_model_is_waited_for_in_vain() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_wrong_changes_nothing() {
+async fn an_invalid_list_changes_nothing() {
     let world = World::begun().await;
     world.add("a", "1");
     world.apply([world.model("a")]).await.unwrap();

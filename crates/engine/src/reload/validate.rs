@@ -1,4 +1,4 @@
-//! What a configuration must be to be accepted.
+//! Validates a configuration.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use outrigger_proto::tensorflow::serving::ModelConfigList;
 
 use crate::status::Status;
 
-/// The only platform.
+/// The only supported platform.
 const PLATFORM: &str = "tensorflow";
 
-/// A change to another kind of configuration.
+/// The error for a change to another kind of configuration.
 pub(super) fn transition() -> Status {
     Status::precondition(
         "Cannot transition to requested config. It is only legal to transition from one ModelConfigList to another.",
     )
 }
 
-/// Names listed once, absolute paths, and no change of a model's platform.
+/// Checks that names are unique, paths absolute, and platforms unchanged.
 pub(super) fn list(
     list: &ModelConfigList,
     current: Option<&ModelConfigList>,
@@ -53,7 +53,7 @@ fn is_absolute(path: &str) -> bool {
     path.starts_with('/') || path.split_once("://").is_some_and(|(_, path)| !path.is_empty())
 }
 
-/// A platform this engine has.
+/// Checks that every platform is supported.
 pub(super) fn platforms(list: &ModelConfigList) -> Result<(), Status> {
     for model in &list.config {
         match model.model_platform.as_str() {

@@ -4,22 +4,22 @@ use outrigger_proto::tensorflow::serving::servable_version_policy::{Latest, Spec
 
 use super::*;
 
-/// A base path, and what a source tells of it.
+/// A base path, and the versions that a source reports for it.
 struct World {
     root: tempfile::TempDir,
-    told: Receiver<(String, Versions)>,
+    reported: Receiver<(String, Versions)>,
     source: Source,
 }
 
 impl World {
     fn new(policy: Policy) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let (tell, told) = channel();
+        let (report, reported) = channel();
         let aspire = Box::new(move |name: &str, versions| {
-            tell.send((name.to_owned(), versions)).unwrap();
+            report.send((name.to_owned(), versions)).unwrap();
         });
         let model = monitored("m", &root.path().join("m"), policy);
-        Self { source: Source::new(vec![model], aspire), root, told }
+        Self { source: Source::new(vec![model], aspire), root, reported }
     }
 
     fn add(&self, names: &[&str]) -> &Self {
@@ -29,15 +29,15 @@ impl World {
         self
     }
 
-    fn told(&self) -> Vec<(String, Vec<i64>)> {
-        self.told.try_iter().map(|(name, found)| (name, found.into_keys().collect())).collect()
+    fn reported(&self) -> Vec<(String, Vec<i64>)> {
+        self.reported.try_iter().map(|(name, found)| (name, found.into_keys().collect())).collect()
     }
 
     fn polled(&self) -> Vec<i64> {
         self.source.poll().unwrap();
-        let mut told = self.told();
-        assert_eq!(told.len(), 1);
-        told.remove(0).1
+        let mut reported = self.reported();
+        assert_eq!(reported.len(), 1);
+        reported.remove(0).1
     }
 }
 
@@ -46,21 +46,21 @@ fn monitored(name: &str, base_path: &Path, policy: Policy) -> Monitored {
 }
 
 #[test]
-fn a_missing_base_path_fails_the_poll_and_nothing_is_told_of_anybody() {
+fn a_missing_base_path_fails_the_poll_and_no_versions_are_reported() {
     let world = World::new(Policy::All);
     world.add(&["1"]);
     let missing = monitored("z", &world.root.path().join("z"), Policy::All);
     let there = monitored("m", &world.root.path().join("m"), Policy::All);
     world.source.update(vec![there, missing]);
     assert_eq!(world.source.poll().unwrap_err().kind(), io::ErrorKind::NotFound);
-    assert!(world.told().is_empty());
+    assert!(world.reported().is_empty());
     fs::create_dir(world.root.path().join("z")).unwrap();
     world.source.poll().unwrap();
-    assert_eq!(world.told(), [("m".into(), vec![1]), ("z".into(), vec![])]);
+    assert_eq!(world.reported(), [("m".into(), vec![1]), ("z".into(), vec![])]);
 }
 
 #[test]
-fn without_a_number_there_is_an_empty_list() {
+fn a_base_path_without_numbered_entries_has_no_versions() {
     let world = World::new(Policy::Latest(1));
     assert!(world.add(&["next", "2.denied", "v3"]).polled().is_empty());
     assert_eq!(world.add(&["4"]).polled(), [4]);
@@ -99,9 +99,9 @@ fn only_a_model_left_out_loses_its_versions_at_once() {
     let world = World::new(Policy::All);
     let model = |name| monitored(name, &world.root.path().join("m"), Policy::All);
     world.source.update(vec![model("m"), model("n")]);
-    assert!(world.told().is_empty());
+    assert!(world.reported().is_empty());
     world.source.update(vec![model("n")]);
-    assert_eq!(world.told(), [("m".into(), vec![])]);
+    assert_eq!(world.reported(), [("m".into(), vec![])]);
     assert_eq!(world.source.names(), ["n".to_owned()].into());
 }
 
@@ -120,21 +120,21 @@ fn the_policy_of_a_configuration_defaults_to_the_latest() {
 
 #[test]
 fn polling_once_looks_exactly_once() {
-    let World { root, told, source } = World::new(Policy::All);
+    let World { root, reported, source } = World::new(Policy::All);
     fs::create_dir_all(root.path().join("m/1")).unwrap();
     let poller = Poller::start(Arc::new(source), Poll::Once).unwrap();
-    // Ends when the thread, and with it the source, is gone.
-    assert_eq!(told.iter().count(), 1);
+    // The iterator ends when the polling thread has dropped the source.
+    assert_eq!(reported.iter().count(), 1);
     drop(poller);
 }
 
 #[test]
 fn a_poller_stops_when_dropped() {
-    let World { root, told, source } = World::new(Policy::All);
+    let World { root, reported, source } = World::new(Policy::All);
     fs::create_dir_all(root.path().join("m/1")).unwrap();
     let poll = Poll::Every(Duration::from_secs(3600));
     let poller = Poller::start(Arc::new(source), poll).unwrap();
-    assert_eq!(told.recv().unwrap().0, "m");
+    assert_eq!(reported.recv().unwrap().0, "m");
     drop(poller);
-    assert_eq!(told.iter().count(), 0);
+    assert_eq!(reported.iter().count(), 0);
 }

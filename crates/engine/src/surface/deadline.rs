@@ -8,17 +8,17 @@ use tonic::Code;
 
 use crate::status::Status;
 
-/// A caller's own transport ends a call at its deadline as cancelled; answering this
-/// much earlier lets it see the deadline instead.
+/// Time by which the answer precedes the deadline. At the deadline the caller's own
+/// transport would report the call as cancelled instead.
 const MARGIN: Duration = Duration::from_millis(2);
 
-/// When the answer has to be out; none if the caller waits for ever.
+/// The time by which the answer must be sent; `None` if the caller set no timeout.
 pub(super) fn of(headers: &HeaderMap) -> Option<Instant> {
     let timeout = parse(headers.get("grpc-timeout")?.to_str().ok()?)?;
     Instant::now().checked_add(timeout.saturating_sub(MARGIN.min(timeout / 4)))
 }
 
-/// The outcome of `work`, or DEADLINE_EXCEEDED.
+/// The result of `work`, or DEADLINE_EXCEEDED.
 pub(super) async fn within<T>(
     deadline: Option<Instant>,
     work: impl Future<Output = T>,
@@ -29,12 +29,12 @@ pub(super) async fn within<T>(
     }
 }
 
-/// TensorFlow's own words.
+/// The error with TensorFlow's message.
 pub(super) fn exceeded() -> Status {
     Status::new(Code::DeadlineExceeded, "Timed out waiting for notification")
 }
 
-/// Up to eight digits and a unit.
+/// Parses a gRPC timeout: up to eight digits and a unit.
 fn parse(value: &str) -> Option<Duration> {
     let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

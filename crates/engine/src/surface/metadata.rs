@@ -19,7 +19,7 @@ use tonic_prost::ProstCodec;
 use super::{MESSAGE_LIMIT, Surface, spec};
 use crate::status::Status;
 
-/// The only metadata there is.
+/// The only supported metadata field.
 const SIGNATURE_DEF: &str = "signature_def";
 const TYPE_URL: &str = "type.googleapis.com/tensorflow.serving.SignatureDefMap";
 
@@ -42,12 +42,12 @@ impl UnaryService<GetModelMetadataRequest> for Method {
     }
 }
 
-/// Answers with the signatures of a servable, as its SavedModel has them.
+/// Returns the signatures of a servable in their original encoding.
 fn get(
     surface: &Surface,
     request: &GetModelMetadataRequest,
 ) -> Result<GetModelMetadataResponse, Status> {
-    let _place = surface.calls.enter()?;
+    let _permit = surface.calls.enter()?;
     let spec = request.model_spec.as_ref().ok_or_else(spec::missing)?;
     if request.metadata_field.is_empty() {
         return Err(Status::invalid(

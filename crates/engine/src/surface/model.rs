@@ -21,16 +21,16 @@ use crate::{
 pub(super) struct ModelService(Arc<Surface>);
 
 impl ModelService {
-    /// The service over what all calls share.
+    /// The service over the shared state.
     pub(super) fn new(surface: Arc<Surface>) -> Self {
         Self(surface)
     }
 
-    /// Applies a configuration to its end, whether or not the caller waits.
+    /// Applies a configuration to its end, even if the caller disconnects.
     fn reload(
         &self,
         request: ReloadConfigRequest,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> oneshot::Receiver<Result<(), Status>> {
         let (answer, answered) = oneshot::channel();
         let surface = Arc::clone(&self.0);
@@ -39,8 +39,8 @@ impl ModelService {
                 outcome = surface.reloader.apply(request.config.unwrap_or_default()) => outcome,
                 () = surface.stop.cancelled() => Err(stopping()),
             };
-            drop(place);
-            // A caller that has gone is normal.
+            drop(permit);
+            // Fails if the caller has disconnected, which is normal.
             let _ = answer.send(outcome);
         });
         answered
@@ -60,11 +60,11 @@ impl model_service_server::ModelService for ModelService {
         &self,
         request: Request<ReloadConfigRequest>,
     ) -> Result<Response<ReloadConfigResponse>, tonic::Status> {
-        let place = self.0.calls.enter()?;
+        let permit = self.0.calls.enter()?;
         let deadline = deadline::of(request.metadata().as_ref());
         let request = request.into_inner();
         check_kind(&request)?;
-        let answered = self.reload(request, place);
+        let answered = self.reload(request, permit);
         let outcome = deadline::within(deadline, answered).await?;
         outcome.unwrap_or_else(|_| Err(Status::new(Code::Internal, "the reload panicked")))?;
         let status = Some(StatusProto::default());
@@ -89,7 +89,7 @@ fn status(
     surface: &Surface,
     request: &GetModelStatusRequest,
 ) -> Result<GetModelStatusResponse, Status> {
-    let _place = surface.calls.enter()?;
+    let _permit = surface.calls.enter()?;
     let spec = request.model_spec.as_ref().ok_or_else(spec::missing)?;
     let name = &spec.name;
     let versions = match &spec.version_choice {
@@ -99,7 +99,7 @@ fn status(
             })?;
             vec![(*version, state)]
         }
-        // A label is not looked at, as in TensorFlow Serving.
+        // A label is ignored, as in TensorFlow Serving.
         Some(VersionChoice::VersionLabel(_)) | None => surface.monitor.versions(name),
     };
     if versions.is_empty() {

@@ -1,4 +1,4 @@
-//! Predict: from a request to an answer.
+//! Predict: decodes a request, runs the model, encodes the answer.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -17,56 +17,56 @@ use crate::{
     tensorflow::{Endpoint, Executor, Runtime, Tensor},
 };
 
-/// The signature of a request that names none.
+/// The signature for a request that names none.
 const DEFAULT_SIGNATURE: &str = "serving_default";
 
-/// Answers an encoded `PredictRequest` with a framed `PredictResponse`. When the
-/// deadline passes, the caller is told at once, while a run that TensorFlow does
-/// not stop keeps its place among the calls and runs until it ends.
+/// Answers an encoded `PredictRequest` with a framed `PredictResponse`. At the deadline
+/// the caller gets its error at once; a run that TensorFlow does not interrupt continues
+/// and keeps its permits until it ends.
 ///
-/// A run that is expected to be short is made right here: to wake a thread for
-/// it and be woken again costs as much as the run.
+/// A run that is expected to be short takes place on this thread: waking another one and
+/// being woken again costs as much as the run.
 pub(super) async fn predict(
     surface: &Arc<Surface>,
     message: Bytes,
     deadline: Option<Instant>,
 ) -> Result<Bytes, Status> {
-    let place = surface.calls.enter()?;
+    let permit = surface.calls.enter()?;
     let request = Request::parse(&message)
         .map_err(|malformed| Status::new(Code::Internal, malformed.to_string()))?;
     let servable = spec::resolve(surface, request.model_spec.as_ref())?;
     let turn = deadline::within(deadline, surface.calls.run()).await?;
     let bytes = message.len();
-    let call = Call { servable, request, bytes, deadline, _held: (turn, place) };
+    let call = Call { servable, request, bytes, deadline, _permits: (turn, permit) };
     if call.is_short() {
-        let reply = call.run(surface, Where::Here)?;
+        let reply = call.run(surface, RunThread::Connection)?;
         return call.deadline.map(remaining).transpose().and(Ok(reply));
     }
     let shared = Arc::clone(surface);
-    let work = task::spawn_blocking(move || call.run(&shared, Where::Apart));
+    let work = task::spawn_blocking(move || call.run(&shared, RunThread::Blocking));
     deadline::within(deadline, work)
         .await?
         .map_err(|_| Status::new(Code::Internal, "the run panicked"))?
 }
 
-/// Where a run is made.
+/// The thread of a run.
 #[derive(Debug, Clone, Copy)]
-enum Where {
-    /// On the thread that serves connections.
-    Here,
-    /// On one that may block.
-    Apart,
+enum RunThread {
+    /// The thread that serves the connection.
+    Connection,
+    /// A thread that may block.
+    Blocking,
 }
 
-/// A call with all it needs. Free for others as soon as the work is done, not
-/// when it is answered.
+/// A call with everything its run needs. The permits are released when the work is done,
+/// which may be later than the answer.
 struct Call {
     servable: Handle<Servable>,
     request: Request,
     /// Length of the request's message.
     bytes: usize,
     deadline: Option<Instant>,
-    _held: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+    _permits: (OwnedSemaphorePermit, OwnedSemaphorePermit),
 }
 
 impl Call {
@@ -87,16 +87,16 @@ impl Call {
         self.signature().is_ok_and(|(_, signature)| signature.pace.is_short(self.bytes))
     }
 
-    /// Runs the model, on this thread.
-    fn run(&self, surface: &Surface, place: Where) -> Result<Bytes, Status> {
+    /// Runs the model on the current thread.
+    fn run(&self, surface: &Surface, thread: RunThread) -> Result<Bytes, Status> {
         let (name, signature) = self.signature()?;
         let inputs = inputs(surface.runtime, signature, &self.request)?;
         let outputs = outputs(signature, &self.request.output_filter)?;
         let fetches: Vec<Endpoint> = outputs.iter().map(|(_, endpoint)| *endpoint).collect();
         let timeout = self.deadline.map(remaining).transpose()?;
-        let executor = match place {
-            Where::Here => Executor::Caller,
-            Where::Apart => Executor::Pool(timeout),
+        let executor = match thread {
+            RunThread::Connection => Executor::Caller,
+            RunThread::Blocking => Executor::Pool(timeout),
         };
         let start = Instant::now();
         let tensors = self.servable.session.run(&inputs, &fetches, executor)?;
@@ -119,7 +119,7 @@ fn remaining(deadline: Instant) -> Result<Duration, Status> {
     if left.is_zero() { Err(deadline::exceeded()) } else { Ok(left) }
 }
 
-/// The tensors to feed: those sent, and defaults for those that are not.
+/// The tensors to feed: those of the request, and defaults for omitted ones.
 fn inputs(
     runtime: Runtime,
     signature: &Signature,
@@ -173,7 +173,7 @@ fn missing_input(alias: &str, feed: &str, signature: &Signature) -> Status {
     ))
 }
 
-/// The tensors to fetch: those of the filter, or all.
+/// The tensors to fetch: those of the filter, or all if there is none.
 fn outputs<'a>(
     signature: &'a Signature,
     filter: &'a [String],

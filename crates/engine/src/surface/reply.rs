@@ -1,4 +1,4 @@
-//! `tensorflow.serving.PredictResponse`, written from TensorFlow's memory into
+//! `tensorflow.serving.PredictResponse`, written from TensorFlow's memory directly into
 //! the outgoing frame.
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -12,7 +12,7 @@ use tonic::Code;
 use super::tensor_out::{Outgoing, delimited, encode_header};
 use crate::status::Status;
 
-/// An answer with the tensors by alias.
+/// An answer with its tensors by alias.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) outputs: Vec<(String, Outgoing)>,
@@ -20,10 +20,10 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// The encoded message after gRPC's prefix.
+    /// The encoded message with gRPC's prefix.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if it is too long for gRPC.
+    /// RESOURCE_EXHAUSTED if the message is too long for gRPC.
     pub(super) fn framed(&self) -> Result<Bytes, Status> {
         let length = self.length();
         if u32::try_from(length).is_err() {

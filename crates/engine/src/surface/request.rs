@@ -1,4 +1,4 @@
-//! `tensorflow.serving.PredictRequest`, its tensors left as they came.
+//! `tensorflow.serving.PredictRequest` with its tensors left encoded.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use crate::wire::{Malformed, Value, fields};
 
-/// A request whose tensors are slices of its bytes.
+/// A request whose tensors are slices of the message.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) model_spec: Option<ModelSpec>,
@@ -18,7 +18,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Splits an encoded request.
+    /// Parses an encoded request without its tensors.
     pub(super) fn parse(message: &Bytes) -> Result<Self, Malformed> {
         let mut request = Self::default();
         for field in fields(message) {

@@ -1,5 +1,4 @@
-//! The services by the paths of their methods, and the one whose messages are
-//! not decoded.
+//! Dispatches calls to the gRPC services by path; Predict has its own codec.
 
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use crate::status::Status;
 const PREDICT: &str = "/tensorflow.serving.PredictionService/Predict";
 const METADATA: &str = "/tensorflow.serving.PredictionService/GetModelMetadata";
 
-/// All that the engine answers.
+/// The engine's gRPC services.
 #[derive(Debug, Clone)]
 pub(crate) struct Services {
     surface: Arc<Surface>,
@@ -26,7 +25,7 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// The services over what all calls share.
+    /// The services over the shared state.
     pub(crate) fn new(surface: Arc<Surface>) -> Self {
         let models = ModelServiceServer::new(ModelService::new(Arc::clone(&surface)))
             .max_decoding_message_size(MESSAGE_LIMIT);
@@ -48,8 +47,8 @@ impl Services {
         }
     }
 
-    /// Answers a call of Predict. Its messages are read and written in place, which
-    /// tonic's codecs would copy.
+    /// Answers a call of Predict. Messages are read and written in place; tonic's codecs
+    /// would copy them.
     async fn predict(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
         let deadline = deadline::of(&head.headers);
@@ -65,7 +64,7 @@ impl Services {
     }
 }
 
-/// Whether a path, `/service/method`, is one of this service.
+/// Whether a path, `/service/method`, belongs to this service.
 fn in_service(path: &str, service: &str) -> bool {
     let method = path.strip_prefix('/').and_then(|path| path.strip_prefix(service));
     method.is_some_and(|method| method.starts_with('/'))

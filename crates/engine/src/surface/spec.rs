@@ -1,12 +1,12 @@
-//! Which servable a request means.
+//! Resolves a request's model spec to a servable.
 
 use outrigger_proto::tensorflow::serving::{ModelSpec, model_spec::VersionChoice};
 
 use super::Surface;
 use crate::{manager::Handle, servable::Servable, status::Status};
 
-/// The servable a request's model spec stands for: a version, that of a label,
-/// or the highest that is available.
+/// The servable of a model spec: of the given version, of the version of the label, or of
+/// the highest available version.
 pub(super) fn resolve(
     surface: &Surface,
     spec: Option<&ModelSpec>,
@@ -31,7 +31,7 @@ pub(super) fn resolve(
     })
 }
 
-/// A request without a model spec.
+/// The error for a request without a model spec.
 pub(super) fn missing() -> Status {
     Status::invalid("Missing ModelSpec")
 }

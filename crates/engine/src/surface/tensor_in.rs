@@ -1,38 +1,39 @@
-//! From an encoded `tensorflow.TensorProto` to a tensor, by the rules of
-//! TensorFlow's own decoder: a list shorter than the shape repeats its last
-//! value, a longer one is cut, values in another type's field do not count.
+//! Decodes an encoded `tensorflow.TensorProto` by the rules of TensorFlow's own decoder:
+//! a list that is shorter than the shape repeats its last value, a longer one is
+//! truncated, and values in another type's field are ignored.
 
 use crate::{
     tensorflow::{DType, Runtime, Tensor, TensorWriter},
     wire::{Malformed, Value, fields, varint},
 };
 
-/// TensorFlow's own limit.
+/// TensorFlow's limit on the rank.
 const MAX_RANK: usize = 254;
-/// What a message may carry, and so what a list of one value may grow to.
+/// Largest tensor: the size limit of a message, which also bounds the repetition of a
+/// single value.
 const MAX_BYTES: usize = i32::MAX as usize;
 
-/// How the list of a type is encoded.
+/// The encoding of a type's list of values.
 #[derive(Clone, Copy)]
 enum Encoding {
-    /// Four or eight bytes a number, as in memory.
+    /// Numbers of four or eight bytes, with the same layout as in memory.
     Fixed(usize),
-    /// Varints, cut to the element's size.
+    /// Varints, truncated to the element's size.
     Varint,
-    /// Varints that are zero or not.
+    /// Varints that are zero or one.
     Bool,
-    /// Bytes as in memory.
+    /// Bytes with the same layout as in memory.
     Raw,
 }
 
-/// A tensor's type and shape, and where its values are.
+/// A tensor's type and shape, and its `tensor_content`.
 struct Header<'a> {
     dtype: DType,
     dims: Vec<i64>,
     content: &'a [u8],
 }
 
-/// Decodes a tensor. None if TensorFlow would not take it, either.
+/// Decodes a tensor. `None` if TensorFlow would refuse it too.
 pub(crate) fn decode(runtime: Runtime, proto: &[u8]) -> Option<Tensor> {
     let header = header(proto).ok()?;
     if header.dtype == DType::STRING {
@@ -85,7 +86,7 @@ fn elements(dims: &[i64]) -> Option<usize> {
     dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?))
 }
 
-/// The field that lists values of this type, and how.
+/// The number and encoding of the field that lists values of this type.
 fn list(dtype: DType) -> Option<(u32, Encoding)> {
     Some(match dtype.0 {
         1 => (5, Encoding::Fixed(4)),
@@ -150,8 +151,8 @@ fn copy(
 
 fn copy_run(run: &[u8], last: &mut [u8], to: &mut TensorWriter<'_>) {
     to.put(run);
-    // The unpacked parts of a complex number come one by one: only a whole
-    // element is repeated.
+    // The unpacked parts of a complex number come one by one; only a whole element may be
+    // repeated.
     if let Some(tail) = run.len().checked_sub(last.len()).map(|start| &run[start..]) {
         last.copy_from_slice(tail);
     }
@@ -179,9 +180,9 @@ fn strings(runtime: Runtime, proto: &[u8], header: &Header<'_>) -> Option<Tensor
     Tensor::strings(runtime, &header.dims, values)
 }
 
-/// `tensor_content` of strings: all lengths, then all bytes, nothing left over.
+/// Splits `tensor_content` of strings: all lengths, then all bytes, without a rest.
 fn split_content(mut content: &[u8], count: usize) -> Option<Vec<&[u8]>> {
-    // Each string has at least a byte of length.
+    // Each string takes at least one byte for its length.
     if count > content.len() {
         return None;
     }

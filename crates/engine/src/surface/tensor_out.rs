@@ -1,5 +1,4 @@
-//! From a tensor to an encoded `tensorflow.TensorProto`, written straight into
-//! the outgoing frame.
+//! Encodes a tensor as `tensorflow.TensorProto` directly into the outgoing frame.
 
 use bytes::BufMut;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
@@ -11,7 +10,7 @@ const SHAPE: u32 = 2;
 const CONTENT: u32 = 4;
 const STRINGS: u32 = 8;
 
-/// A tensor with the lengths that come before its parts on the wire.
+/// A tensor with the lengths that must precede its parts on the wire.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     tensor: Tensor,
@@ -20,25 +19,25 @@ pub(crate) struct Outgoing {
     length: usize,
 }
 
-/// How the values are written.
+/// The encoding of the values.
 #[derive(Debug, Clone, Copy)]
 enum Form {
-    /// Memory as it is, in this field: `tensor_content`, or a packed list of
-    /// fixed-size numbers, which looks the same on the wire.
+    /// The memory as it is, in this field: `tensor_content` or a packed list of
+    /// fixed-size numbers, which have the same encoding.
     Memory(u32),
-    /// A packed list of varints of this many bytes in all.
+    /// A packed list of varints in this field, with this total length in bytes.
     Varints(u32, usize),
-    /// One occurrence of the field a string.
+    /// One occurrence of the field per string.
     Strings,
-    /// Lengths of this many bytes, then the strings, as `tensor_content`.
+    /// `tensor_content` of this length: the lengths of the strings, then their bytes.
     StringContent(usize),
-    /// No element, no field.
+    /// No field, because there are no elements.
     Empty,
 }
 
 impl Outgoing {
-    /// Prepares a tensor. `as_content` writes `tensor_content`, else the list of
-    /// the type, as TensorFlow Serving does unless told otherwise.
+    /// Prepares a tensor for encoding. `as_content` selects `tensor_content` instead of
+    /// the type's list, which is TensorFlow Serving's default.
     pub(crate) fn new(tensor: Tensor, as_content: bool) -> Self {
         let dims = tensor.dims();
         let form = form(&tensor, as_content);
@@ -153,8 +152,8 @@ fn varints(tensor: &Tensor, field: u32) -> Form {
     Form::Varints(field, length)
 }
 
-/// Every element as the number its varint stands for; negative ones are
-/// extended to 64 bits.
+/// Calls `each` with every element as the value of its varint; negative numbers are
+/// sign-extended to 64 bits.
 fn numbers(tensor: &Tensor, mut each: impl FnMut(u64)) {
     /// The elements of `bytes` as arrays.
     fn arrays<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
@@ -180,12 +179,12 @@ fn shape_length(dims: &[i64]) -> usize {
     dims.iter().map(|&dim| delimited(2, dim_length(dim))).sum()
 }
 
-/// Length of a field with a length before it.
+/// Length of a length-delimited field, including its key.
 pub(crate) fn delimited(field: u32, length: usize) -> usize {
     key_len(field) + encoded_len_varint(length as u64) + length
 }
 
-/// The key and length of such a field.
+/// Writes the key and length of a length-delimited field.
 pub(crate) fn encode_header(field: u32, length: usize, to: &mut impl BufMut) {
     encode_key(field, WireType::LengthDelimited, to);
     encode_varint(length as u64, to);

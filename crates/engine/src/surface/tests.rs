@@ -1,5 +1,4 @@
-//! Tensors between the wire and TensorFlow's memory, held against prost's own
-//! reading and writing.
+//! Compares tensor decoding and encoding with prost's.
 
 use std::{env, path::Path};
 
@@ -46,7 +45,7 @@ fn encoded(tensor: Tensor, as_content: bool) -> TensorProto {
     TensorProto::decode(&message[..]).expect("it is a TensorProto")
 }
 
-/// A tensor [2, 2] of each type, its values in the list of that type, and the
+/// A tensor of shape [2, 2] for each type, with values in the list of that type, and the
 /// size of an element.
 fn every_type() -> Vec<(TensorProto, usize)> {
     let of = |dtype| proto(dtype, &[2, 2]);
@@ -78,7 +77,7 @@ fn every_type() -> Vec<(TensorProto, usize)> {
 }
 
 #[test]
-fn every_type_comes_back_as_a_list() {
+fn every_type_round_trips_as_a_list() {
     for (proto, size) in every_type() {
         assert_eq!(bytes(&proto).len(), 4 * size, "dtype {}", proto.dtype);
         assert_eq!(encoded(decoded(&proto), false), proto);
@@ -86,7 +85,7 @@ fn every_type_comes_back_as_a_list() {
 }
 
 #[test]
-fn every_type_comes_back_as_content() {
+fn every_type_round_trips_as_content() {
     for (list, _) in every_type() {
         let content = encoded(decoded(&list), true);
         assert_eq!(content.tensor_content, bytes(&list));
@@ -103,7 +102,7 @@ fn every_type_comes_back_as_content() {
 
 #[test]
 fn complex_numbers_are_pairs_and_small_floats_bytes() {
-    // Fields outside the subset of the wire types: scomplex_val = 9,
+    // Fields that the subset of the wire types does not have: scomplex_val = 9,
     // dcomplex_val = 12, float8_val = 18.
     let with = |dtype, field: u8, values: &[u8]| {
         let mut message = proto(dtype, &[2]).encode_to_vec();
@@ -130,7 +129,7 @@ fn complex_numbers_are_pairs_and_small_floats_bytes() {
 }
 
 #[test]
-fn strings_come_back_in_both_forms_whatever_their_length() {
+fn strings_of_any_length_round_trip_in_both_forms() {
     let values: Vec<bytes::Bytes> =
         [0, 1, 22, 23, 200, 70_000].map(|length| vec![b'x'; length].into()).into();
     let list = TensorProto { string_val: values, ..proto(7, &[2, 3]) };
@@ -161,13 +160,13 @@ fn a_long_list_is_cut() {
 }
 
 #[test]
-fn values_in_the_field_of_another_type_do_not_count() {
+fn values_in_the_field_of_another_type_are_ignored() {
     let wrong = TensorProto { int_val: vec![5], ..proto(9, &[2]) };
     assert_eq!(bytes(&wrong), [0; 16]);
 }
 
 #[test]
-fn integers_are_cut_to_their_size() {
+fn integers_are_truncated_to_their_size() {
     let large = TensorProto { int_val: vec![300], ..proto(4, &[1]) };
     assert_eq!(bytes(&large), [44]);
 }

@@ -1,5 +1,5 @@
-//! The functions taken from the library. Signatures are those of
-//! `tensorflow/c/*.h` of TensorFlow 2.21.
+//! The library's functions that are used. Signatures are those of `tensorflow/c/*.h` of
+//! TensorFlow 2.21.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -33,33 +33,33 @@ pub(super) struct TfOutput {
     pub(super) index: c_int,
 }
 
-/// `TF_TString`: 24 bytes that only the library's own functions touch.
+/// `TF_TString`: 24 bytes that only the library's own functions access.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub(super) struct TfString {
     _private: [u8; 24],
 }
 
-/// `deallocator` of `TF_NewTensor`.
+/// The `deallocator` argument of `TF_NewTensor`.
 pub(super) type Deallocator = unsafe extern "C" fn(*mut c_void, usize, *mut c_void);
 
 macro_rules! api {
     ($($field:ident = $symbol:literal ( $($argument:ty),* ) $(-> $result:ty)?;)*) => {
-        /// The library's functions, looked up once.
+        /// The library's functions.
         pub(super) struct Api {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl Api {
-            /// Looks every function up.
+            /// Looks up every function.
             ///
             /// # Safety
             /// `library` must be libtensorflow_cc of a version whose functions
             /// have the signatures above, and must stay loaded for ever.
             pub(super) unsafe fn load(library: &Library) -> Result<Self, libloading::Error> {
                 Ok(Self {
-                    // SAFETY: the caller vouches for the signatures and for the
-                    // library never being unloaded, so the pointer stays good.
+                    // SAFETY: the caller guarantees the signatures, and that the library
+                    // is never unloaded, so the pointer stays valid.
                     $($field: *unsafe { library.get(concat!($symbol, "\0").as_bytes()) }?,)*
                 })
             }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// An element type. Any number can be held; [`DType::size`] tells which are
-/// understood.
+/// An element type. It can hold any number; [`DType::size`] returns `None` for unknown
+/// types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DType(pub i32);
 
@@ -17,8 +17,8 @@ impl DType {
     /// `DT_INT64`
     pub const INT64: Self = Self(9);
 
-    /// Bytes of one element of a type whose values are plain bytes. None for
-    /// strings, resources and what is not known here.
+    /// Size in bytes of an element whose value is plain bytes. `None` for strings,
+    /// resources and unknown types.
     pub const fn size(self) -> Option<usize> {
         match self.0 {
             4 | 6 | 10 | 11 | 12 | 24..=28 => Some(1),

@@ -1,21 +1,21 @@
-//! Finding the directory that holds libtensorflow.
+//! Finds the directory of libtensorflow.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
 };
 
-/// Environment variable that names the directory.
+/// The environment variable with the directory.
 const VARIABLE: &str = "OUTRIGGER_TENSORFLOW";
-/// The library that has the C interface.
+/// The library with the C interface.
 pub(super) const LIBRARY: &str = "libtensorflow_cc.so.2";
-/// The library it needs, opened first.
+/// The library that the other one needs; it must be opened first.
 pub(super) const FRAMEWORK: &str = "libtensorflow_framework.so.2";
 
-/// No libtensorflow where it was looked for.
+/// libtensorflow was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
-    /// The directory that was named does not hold it.
+    /// The named directory does not contain it.
     #[error(
         "no {LIBRARY} in {}, which {origin} names; it comes with `pip install tensorflow-cpu`, in site-packages/tensorflow",
         path.display()
@@ -26,21 +26,20 @@ pub enum LocateError {
         /// The directory.
         path: PathBuf,
     },
-    /// Nothing was named and nothing was found.
+    /// No directory was named, and the search found none.
     #[error(
         "libtensorflow was not found; install it with `pip install tensorflow-cpu` into a virtual environment that is active or called .venv, or name its directory with --tensorflow or {VARIABLE}"
     )]
     NotFound,
 }
 
-/// The directory of libtensorflow: `named` if given, else the one the variable
-/// `OUTRIGGER_TENSORFLOW` names, else that of the active virtual environment or
-/// of `.venv` in the working directory. A directory may be the one with the
-/// libraries or a virtual environment.
+/// The directory of libtensorflow. Candidates in this order: `named`, the variable
+/// `OUTRIGGER_TENSORFLOW`, the active virtual environment, `.venv` in the working
+/// directory. Each may be the libraries' own directory or a virtual environment.
 ///
 /// # Errors
-/// If the library is not there; a named directory is never silently replaced
-/// by another.
+/// The library is not there. A named directory without it is an error; other candidates
+/// are not tried.
 pub fn locate(named: Option<&Path>) -> Result<PathBuf, LocateError> {
     let variable = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     let named = named.map(|path| ("--tensorflow", path.to_owned()));
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_directory_without_the_library_is_an_error_that_says_what_to_install() {
+    fn a_named_directory_without_the_library_is_an_error_with_installation_advice() {
         let root = tempfile::tempdir().unwrap();
         let message = locate(Some(root.path())).unwrap_err().to_string();
         assert!(message.contains("--tensorflow"), "{message}");

@@ -1,11 +1,11 @@
-//! `ConfigProto` and `RunOptions`, of which a few integer fields are used.
+//! Encodes `ConfigProto` and `RunOptions`, of which only a few integer fields are used.
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-/// `ConfigProto` with the numbers of threads; zero leaves TensorFlow's default.
+/// `ConfigProto` with the numbers of threads; zero keeps TensorFlow's default.
 ///
-/// Threads that have nothing to do sleep at once: they would spin for a while,
-/// on cores that requests and the control plane beside could use.
+/// Disables spinning of idle threads, which would take CPU time from requests and the
+/// control plane on the same cores.
 pub(super) fn session_config(intra_op: u32, inter_op: u32) -> Vec<u8> {
     const INTRA_OP_PARALLELISM_THREADS: u32 = 2;
     const INTER_OP_PARALLELISM_THREADS: u32 = 5;
@@ -30,8 +30,8 @@ pub(super) fn run_options(timeout_ms: u64) -> Vec<u8> {
     options
 }
 
-/// `RunOptions` that execute the graph in the caller's thread.
-pub(super) fn in_caller() -> Vec<u8> {
+/// `RunOptions` that execute the graph on the caller's thread.
+pub(super) fn caller_run_options() -> Vec<u8> {
     const INTER_OP_THREAD_POOL: u32 = 3;
     const CALLER: i64 = -1;
     let mut options = Vec::new();
@@ -51,10 +51,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_only_what_is_set() {
+    fn only_fields_that_are_set_are_written() {
         assert_eq!(session_config(2, 3), [0x10, 2, 0x28, 3, 0x82, 1, 2, 0x48, 1]);
         assert_eq!(session_config(0, 0), [0x82, 1, 2, 0x48, 1]);
         assert_eq!(run_options(300), [0x10, 0xac, 0x02]);
-        assert_eq!(in_caller(), [&[0x18][..], &[0xff; 9], &[1]].concat());
+        assert_eq!(caller_run_options(), [&[0x18][..], &[0xff; 9], &[1]].concat());
     }
 }

@@ -14,29 +14,30 @@ use super::{
     locate::{FRAMEWORK, LIBRARY},
 };
 
-/// The one library of this process.
+/// The library of this process, once opened.
 static OPENED: Mutex<Option<Runtime>> = Mutex::new(None);
 
 /// The library could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The dynamic loader refuses it, or a function is missing.
+    /// The dynamic loader refuses the library, or a function is missing.
     #[error("cannot open {}: {source}", path.display())]
     Library {
         /// The file.
         path: PathBuf,
-        /// What the dynamic loader says.
+        /// The dynamic loader's error.
         source: libloading::Error,
     },
-    /// Another one was opened before.
+    /// A library of another directory is open already.
     #[error("{} is opened already; a process has one TensorFlow", path.display())]
     Another {
-        /// The directory of the one that is open.
+        /// The directory of the open library.
         path: PathBuf,
     },
 }
 
-/// TensorFlow, opened. Cheap to copy; valid until the process ends.
+/// TensorFlow's library, opened. Valid until the process ends; copies refer to the same
+/// library.
 #[derive(Clone, Copy)]
 pub struct Runtime {
     pub(super) api: &'static Api,
@@ -50,10 +51,10 @@ impl fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Opens the library in `directory`, or gives the one that is open already.
+    /// Opens the library in `directory`, or returns the one that is open.
     ///
     /// # Errors
-    /// If the dynamic loader refuses, or another directory's is open.
+    /// The dynamic loader refuses it, or a library of another directory is open.
     pub fn open(directory: &Path) -> Result<Self, OpenError> {
         let mut opened = OPENED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         match *opened {
@@ -63,24 +64,25 @@ impl Runtime {
         }
     }
 
-    /// TensorFlow's version, as in `2.21.0`.
+    /// TensorFlow's version, for example `2.21.0`.
     pub fn version(self) -> &'static str {
-        // SAFETY: takes nothing and returns a constant, terminated string.
+        // SAFETY: the function has no arguments and returns a static, terminated string.
         let version = unsafe { CStr::from_ptr((self.api.version)()) };
         version.to_str().unwrap_or("unknown")
     }
 }
 
 fn load(directory: &Path) -> Result<Runtime, OpenError> {
-    // The framework comes first: the other library needs it by its bare name.
+    // The framework must be open first: the other library depends on it by its bare name.
     let framework = open(&directory.join(FRAMEWORK))?;
     let path = directory.join(LIBRARY);
     let library = open(&path)?;
-    // SAFETY: this is libtensorflow_cc by name, whose C interface is stable
-    // within major version 2 (the `.so.2`), and it is never closed: see below.
+    // SAFETY: by its name this is libtensorflow_cc, whose C interface is stable within
+    // major version 2 (the `.so.2`), and it is never closed, because it is forgotten
+    // after this call.
     let api =
         unsafe { Api::load(&library) }.map_err(|source| OpenError::Library { path, source })?;
-    // Closing crashes: the library's threads outlive every session.
+    // Closing the libraries would crash, because their threads outlive every session.
     std::mem::forget((framework, library));
     Ok(Runtime {
         api: Box::leak(Box::new(api)),
@@ -89,8 +91,8 @@ fn load(directory: &Path) -> Result<Runtime, OpenError> {
 }
 
 fn open(path: &Path) -> Result<Library, OpenError> {
-    // SAFETY: runs the library's initialisers, which register operations and
-    // read environment variables; both are meant to happen at any time.
+    // SAFETY: this runs the library's initialisers, which register operations and read
+    // environment variables; the library permits that at any time.
     unsafe { Library::new(path) }
         .map_err(|source| OpenError::Library { path: path.to_owned(), source })
 }

@@ -1,4 +1,4 @@
-//! A SavedModel's graph and variables, ready to run.
+//! A session: a SavedModel's graph and variables, ready to run.
 
 use std::{
     ffi::{CString, c_int},
@@ -13,32 +13,32 @@ use std::{
 
 use super::{
     api::{Api, TfBuffer, TfGraph, TfOutput, TfSession, TfSessionOptions, TfTensor},
-    run_options::{in_caller, run_options, session_config},
+    run_options::{caller_run_options, run_options, session_config},
     runtime::Runtime,
     status::Outcome,
     tensor::Tensor,
 };
 use crate::status::Status;
 
-/// Sizes of TensorFlow's thread pools; zero is one thread a core. The pools are
-/// the process's: the first session decides.
+/// Sizes of TensorFlow's thread pools; zero means one thread per core. The pools belong
+/// to the process: the first session sets their sizes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Threads {
-    /// Threads one operation may use.
+    /// Threads per operation.
     pub intra_op: u32,
-    /// Operations that may run at once.
+    /// Concurrent operations.
     pub inter_op: u32,
 }
 
-/// Who executes the operations of a run.
+/// The threads that execute the operations of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executor {
-    /// The calling thread, one after the other: no thread has to be woken, which
-    /// takes longer than all operations of a small model.
+    /// The calling thread, one operation after the other. No thread has to be woken,
+    /// which would take longer than all operations of a small model.
     Caller,
-    /// TensorFlow's threads, several at once where the graph allows it. The time
-    /// is what TensorFlow is told; a run may go on for longer, since operations
-    /// are not interrupted.
+    /// TensorFlow's threads, with concurrent operations where the graph permits it. The
+    /// duration is the timeout that TensorFlow gets; a run may exceed it, because
+    /// operations are not interrupted.
     Pool(Option<Duration>),
 }
 
@@ -49,8 +49,8 @@ pub struct Endpoint {
     output: TfOutput,
 }
 
-// SAFETY: the pointer in it names an operation of a graph; it is only followed
-// by `Session::run` of the session that owns that graph, which checks so.
+// SAFETY: the pointer names an operation of a graph; it is dereferenced only by
+// `Session::run` of the session that owns that graph, which checks the session number.
 unsafe impl Send for Endpoint {}
 // SAFETY: as above.
 unsafe impl Sync for Endpoint {}
@@ -58,14 +58,14 @@ unsafe impl Sync for Endpoint {}
 /// A loaded SavedModel. Runs may overlap.
 pub struct Session {
     runtime: Runtime,
-    /// Never used twice in a process; ties endpoints to their session.
+    /// Unique within the process; identifies the session of an endpoint.
     number: u64,
     session: NonNull<TfSession>,
     graph: Graph,
 }
 
-// SAFETY: sessions and graphs lock for themselves; the C interface documents
-// both as safe for concurrent use.
+// SAFETY: sessions and graphs lock internally; the C interface documents both as safe for
+// concurrent use.
 unsafe impl Send for Session {}
 // SAFETY: as above.
 unsafe impl Sync for Session {}
@@ -77,12 +77,12 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// Loads the SavedModel in `directory` (the meta graph with tag `serve`),
-    /// and gives `read` the encoded `tensorflow.MetaGraphDef`.
+    /// Loads the SavedModel in `directory` (the meta graph with tag `serve`), and passes
+    /// the encoded `tensorflow.MetaGraphDef` to `read`.
     ///
     /// # Errors
-    /// What TensorFlow says. A model whose variables are missing loads, and
-    /// fails when run.
+    /// TensorFlow's error. A model whose variables are missing loads without an error,
+    /// and fails when it runs.
     pub fn load<T>(
         runtime: Runtime,
         directory: &Path,
@@ -97,8 +97,8 @@ impl Session {
         let meta_graph = OwnedBuffer::new(runtime.api);
         let tags = [c"serve".as_ptr()];
         let outcome = Outcome::new(runtime.api);
-        // SAFETY: all pointers are alive for the call; `tags` has one string;
-        // the graph is new and empty, as the function demands.
+        // SAFETY: all pointers are valid during the call; `tags` has one string; the
+        // graph is new and empty, as the function requires.
         let session = unsafe {
             (runtime.api.load_session)(
                 options.raw.as_ptr(),
@@ -112,25 +112,25 @@ impl Session {
             )
         };
         outcome.into_result()?;
-        let session = NonNull::new(session).expect("a session is made when the outcome is good");
+        let session = NonNull::new(session).expect("a good outcome comes with a session");
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Ok((Self { runtime, number, session, graph }, read(meta_graph.bytes())))
     }
 
-    /// The tensor of this name, `operation:index` or `operation` for its first
-    /// output. None if the graph has no such.
+    /// The tensor of this name: `operation:index`, or `operation` for its first output.
+    /// `None` if the graph does not have it.
     pub fn endpoint(&self, name: &str) -> Option<Endpoint> {
         let (operation, index) = name.rsplit_once(':').unwrap_or((name, "0"));
         let index = index.parse::<c_int>().ok()?;
         let operation = CString::new(operation).ok()?;
         let api = self.runtime.api;
-        // SAFETY: graph and name are alive; the result belongs to the graph.
+        // SAFETY: graph and name are valid; the result belongs to the graph.
         let operation =
             unsafe { (api.operation_by_name)(self.graph.raw.as_ptr(), operation.as_ptr()) };
         if operation.is_null() {
             return None;
         }
-        // SAFETY: the operation is one of the graph, which is alive.
+        // SAFETY: the operation belongs to the graph, which is alive.
         let outputs = unsafe { (api.operation_outputs)(operation) };
         let output = TfOutput { operation, index };
         (0..outputs).contains(&index).then_some(Endpoint { session: self.number, output })
@@ -139,10 +139,10 @@ impl Session {
     /// Runs the graph.
     ///
     /// # Errors
-    /// What TensorFlow says.
+    /// TensorFlow's error.
     ///
     /// # Panics
-    /// If an endpoint is another session's.
+    /// An endpoint belongs to another session.
     pub fn run(
         &self,
         inputs: &[(Endpoint, Tensor)],
@@ -154,14 +154,13 @@ impl Session {
         let fetches: Vec<_> = outputs.iter().map(|endpoint| self.checked(endpoint)).collect();
         let mut results: Vec<*mut TfTensor> = vec![ptr::null_mut(); outputs.len()];
         let options = match executor {
-            Executor::Caller => Some(in_caller()),
+            Executor::Caller => Some(caller_run_options()),
             Executor::Pool(timeout) => timeout.map(|timeout| run_options(milliseconds(timeout))),
         };
         let options = options.as_deref().map(borrowed);
         let outcome = Outcome::new(self.runtime.api);
-        // SAFETY: each pointer is to as many elements as the count beside it,
-        // and all are alive for the call; the endpoints are this graph's; the
-        // inputs are only read.
+        // SAFETY: each pointer is valid for the count beside it and during the call; the
+        // endpoints belong to this graph; the inputs are only read.
         unsafe {
             (self.runtime.api.run)(
                 self.session.as_ptr(),
@@ -179,8 +178,8 @@ impl Session {
             );
         }
         outcome.into_result()?;
-        // SAFETY: a good outcome means that every result is a tensor that the
-        // caller has to delete.
+        // SAFETY: after a good outcome every result is a tensor that the caller must
+        // delete.
         let tensors = results.into_iter().map(|raw| unsafe { Tensor::from_raw(self.runtime, raw) });
         Ok(tensors.map(|tensor| tensor.expect("a good run sets every result")).collect())
     }
@@ -194,8 +193,8 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let (close, delete) = (Outcome::new(self.runtime.api), Outcome::new(self.runtime.api));
-        // SAFETY: the session is ours and has no run left, since runs borrow
-        // it; it is deleted once, before its graph.
+        // SAFETY: this owns the session, which has no run left, since runs borrow it; it
+        // is deleted once, before its graph.
         unsafe {
             (self.runtime.api.close_session)(self.session.as_ptr(), close.as_ptr());
             (self.runtime.api.delete_session)(self.session.as_ptr(), delete.as_ptr());
@@ -203,7 +202,7 @@ impl Drop for Session {
     }
 }
 
-/// At least one: zero means no limit.
+/// Milliseconds, at least one, because zero means no limit.
 fn milliseconds(timeout: Duration) -> u64 {
     u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).clamp(1, i64::MAX as u64)
 }
@@ -212,7 +211,7 @@ fn count(length: usize) -> c_int {
     length.try_into().expect("a signature has fewer than 2^31 tensors")
 }
 
-/// A buffer the library only reads.
+/// A buffer that the library only reads.
 fn borrowed(bytes: &[u8]) -> TfBuffer {
     TfBuffer { data: bytes.as_ptr().cast(), length: bytes.len(), deallocator: None }
 }
@@ -224,7 +223,8 @@ struct Graph {
 
 impl Graph {
     fn new(api: &'static Api) -> Self {
-        // SAFETY: takes nothing; the result is ours until deleted in drop.
+        // SAFETY: the function has no arguments; the result is owned until it is deleted
+        // in drop.
         let raw = unsafe { (api.new_graph)() };
         Self { api, raw: NonNull::new(raw).expect("TF_NewGraph allocates with operator new") }
     }
@@ -232,7 +232,7 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: ours, deleted once; the library waits for its session.
+        // SAFETY: owned, and deleted once; the library waits for the graph's session.
         unsafe { (self.api.delete_graph)(self.raw.as_ptr()) }
     }
 }
@@ -244,13 +244,14 @@ struct Options {
 
 impl Options {
     fn new(api: &'static Api, threads: Threads) -> Result<Self, Status> {
-        // SAFETY: takes nothing; the result is ours until deleted in drop.
+        // SAFETY: the function has no arguments; the result is owned until it is deleted
+        // in drop.
         let raw = unsafe { (api.new_session_options)() };
         let raw = NonNull::new(raw).expect("TF_NewSessionOptions allocates with operator new");
         let options = Self { api, raw };
         let config = session_config(threads.intra_op, threads.inter_op);
         let outcome = Outcome::new(api);
-        // SAFETY: the configuration is read within the call.
+        // SAFETY: the configuration is read only during the call.
         unsafe {
             (api.set_config)(raw.as_ptr(), config.as_ptr().cast(), config.len(), outcome.as_ptr());
         }
@@ -260,7 +261,7 @@ impl Options {
 
 impl Drop for Options {
     fn drop(&mut self) {
-        // SAFETY: ours, deleted once.
+        // SAFETY: owned, and deleted once.
         unsafe { (self.api.delete_session_options)(self.raw.as_ptr()) }
     }
 }
@@ -272,25 +273,26 @@ struct OwnedBuffer {
 
 impl OwnedBuffer {
     fn new(api: &'static Api) -> Self {
-        // SAFETY: takes nothing; the result is ours until deleted in drop.
+        // SAFETY: the function has no arguments; the result is owned until it is deleted
+        // in drop.
         let raw = unsafe { (api.new_buffer)() };
         Self { api, raw: NonNull::new(raw).expect("TF_NewBuffer allocates with operator new") }
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the buffer is alive and nobody writes to it any more.
+        // SAFETY: the buffer is alive, and nothing writes to it any more.
         let buffer = unsafe { self.raw.as_ref() };
         if buffer.data.is_null() {
             return &[];
         }
-        // SAFETY: the library filled it with that many bytes.
+        // SAFETY: the library has filled the buffer with this number of bytes.
         unsafe { slice::from_raw_parts(buffer.data.cast(), buffer.length) }
     }
 }
 
 impl Drop for OwnedBuffer {
     fn drop(&mut self) {
-        // SAFETY: ours, deleted once, which frees the bytes as well.
+        // SAFETY: owned, and deleted once, which also frees the bytes.
         unsafe { (self.api.delete_buffer)(self.raw.as_ptr()) }
     }
 }

@@ -11,14 +11,14 @@ use super::{
     strings,
 };
 
-/// A tensor. Immutable once made, so it can be shared between threads.
+/// A tensor. It is immutable, so threads can share it.
 pub struct Tensor {
     runtime: Runtime,
     raw: NonNull<TfTensor>,
 }
 
-// SAFETY: the tensor's buffer is counted with atomics by the library, and
-// nothing here changes a tensor after it is made.
+// SAFETY: the library counts references to the buffer atomically, and this type does not
+// change a tensor after its construction.
 unsafe impl Send for Tensor {}
 // SAFETY: as above; all methods on `&Tensor` only read.
 unsafe impl Sync for Tensor {}
@@ -33,9 +33,9 @@ impl fmt::Debug for Tensor {
 }
 
 impl Tensor {
-    /// A tensor of plain bytes in a buffer the library allocates, filled by
-    /// `fill`. What `fill` leaves unwritten is zero. None if the type is not
-    /// plain, the size overflows or memory is short.
+    /// A tensor of plain bytes in a buffer that the library allocates and `fill` writes.
+    /// Bytes that `fill` does not write are zero. `None` if the type is not plain, the
+    /// size overflows or memory is short.
     pub fn plain(
         runtime: Runtime,
         dtype: DType,
@@ -44,23 +44,23 @@ impl Tensor {
     ) -> Option<Self> {
         let bytes = elements(dims)?.checked_mul(dtype.size()?)?;
         let rank = dims.len().try_into().ok()?;
-        // SAFETY: `dims` is good for `rank` numbers; the result is ours.
+        // SAFETY: `dims` is valid for `rank` numbers; the result is owned.
         let raw = unsafe { (runtime.api.allocate_tensor)(dtype.0, dims.as_ptr(), rank, bytes) };
         let tensor = Self { runtime, raw: NonNull::new(raw)? };
         let start = tensor.data();
         if start.is_null() && bytes > 0 {
             return None;
         }
-        // SAFETY: the library allocated `bytes` bytes at `start`, and nobody
-        // else knows of them yet.
+        // SAFETY: the library allocated `bytes` bytes at `start`, and nothing else has a
+        // pointer to them yet.
         let mut writer = unsafe { TensorWriter::new(start, bytes) };
         fill(&mut writer);
         writer.fill(&[0]);
         Some(tensor)
     }
 
-    /// A tensor of strings. Missing values repeat the last one (or are empty),
-    /// extra ones are dropped. None if the size overflows or memory is short.
+    /// A tensor of strings. Missing values repeat the last one (or are empty), extra ones
+    /// are dropped. `None` if the size overflows or memory is short.
     pub fn strings<'a>(
         runtime: Runtime,
         dims: &[i64],
@@ -70,9 +70,9 @@ impl Tensor {
         count.checked_mul(size_of::<TfString>()).filter(|&bytes| bytes <= isize::MAX as usize)?;
         let rank = dims.len().try_into().ok()?;
         let block = strings::block(runtime, count, values);
-        // SAFETY: `dims` is good for `rank` numbers; the block holds exactly
-        // the strings of that shape, and is given away with its only `free`.
-        // For strings the library takes the block as it is, never a copy.
+        // SAFETY: `dims` is valid for `rank` numbers; the block holds exactly the strings
+        // of that shape, and ownership passes with `free`. For strings the library uses
+        // the block itself, never a copy.
         let raw = unsafe {
             (runtime.api.new_tensor)(
                 DType::STRING.0,
@@ -87,10 +87,10 @@ impl Tensor {
         Some(Self { runtime, raw: NonNull::new(raw)? })
     }
 
-    /// Takes over a tensor the library made.
+    /// Takes ownership of a tensor that the library has created.
     ///
     /// # Safety
-    /// `raw` must be a tensor that nobody else will delete or change.
+    /// `raw` must be a tensor that no other code deletes or changes.
     pub(super) unsafe fn from_raw(runtime: Runtime, raw: *mut TfTensor) -> Option<Self> {
         Some(Self { runtime, raw: NonNull::new(raw)? })
     }
@@ -99,15 +99,15 @@ impl Tensor {
         self.raw.as_ptr()
     }
 
-    /// The type of its elements.
+    /// The type of the elements.
     pub fn dtype(&self) -> DType {
-        // SAFETY: `raw` is alive until drop.
+        // SAFETY: `raw` is valid until drop.
         DType(unsafe { (self.runtime.api.tensor_type)(self.as_ptr()) })
     }
 
-    /// Its shape, outermost first.
+    /// The shape, outermost dimension first.
     pub fn dims(&self) -> Vec<i64> {
-        // SAFETY: `raw` is alive until drop.
+        // SAFETY: `raw` is valid until drop.
         let rank = unsafe { (self.runtime.api.tensor_rank)(self.as_ptr()) };
         // SAFETY: as above, and the index is below the rank.
         (0..rank)
@@ -115,22 +115,22 @@ impl Tensor {
             .collect()
     }
 
-    /// The bytes of a tensor of a plain type, row-major in the machine's byte
-    /// order; empty for any other type.
+    /// The bytes of a tensor of a plain type, row-major in the machine's byte order;
+    /// empty for other types.
     pub fn bytes(&self) -> &[u8] {
         let data = self.data();
         if self.dtype().size().is_none() || data.is_null() {
             return &[];
         }
-        // SAFETY: the buffer is that long, lives as long as the tensor, and is
-        // not written to while the tensor exists.
+        // SAFETY: the buffer has this length, lives as long as the tensor, and is not
+        // written to while the tensor exists.
         unsafe {
             let length = (self.runtime.api.tensor_bytes)(self.as_ptr());
             slice::from_raw_parts(data, length)
         }
     }
 
-    /// The bytes of a tensor of a plain type, kept alive without a copy.
+    /// The bytes of a tensor of a plain type, without a copy.
     pub fn into_bytes(self) -> Bytes {
         struct Owner(Tensor);
         impl AsRef<[u8]> for Owner {
@@ -141,67 +141,68 @@ impl Tensor {
         Bytes::from_owner(Owner(self))
     }
 
-    /// The elements of a tensor of strings; nothing for any other type.
+    /// The elements of a tensor of strings; empty for other types.
     pub fn iter_strings(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         let data = self.data().cast::<TfString>();
         let plain = self.dtype() != DType::STRING || data.is_null();
-        // SAFETY: `raw` is alive until drop.
+        // SAFETY: `raw` is valid until drop.
         let count = unsafe { (self.runtime.api.tensor_elements)(self.as_ptr()) };
         let count = if plain { 0 } else { usize::try_from(count).unwrap_or(0) };
-        // SAFETY: a string tensor's buffer holds that many initialised strings,
-        // alive and unchanged as long as the tensor.
+        // SAFETY: a string tensor's buffer holds `count` initialised strings, which stay
+        // valid and unchanged as long as the tensor.
         (0..count).map(move |index| unsafe { strings::bytes(self.runtime.api, data.add(index)) })
     }
 
     fn data(&self) -> *mut u8 {
-        // SAFETY: `raw` is alive until drop.
+        // SAFETY: `raw` is valid until drop.
         unsafe { (self.runtime.api.tensor_data)(self.as_ptr()).cast() }
     }
 }
 
 impl Drop for Tensor {
     fn drop(&mut self) {
-        // SAFETY: `raw` is ours, and deleted once.
+        // SAFETY: `raw` is owned, and deleted once.
         unsafe { (self.runtime.api.delete_tensor)(self.as_ptr()) }
     }
 }
 
-/// The number of elements of a shape; none if negative or overflowing.
+/// The number of elements of a shape; `None` if a size is negative or the product
+/// overflows.
 fn elements(dims: &[i64]) -> Option<usize> {
     dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?))
 }
 
-/// Writes a new tensor's bytes from front to back. What does not fit is
-/// dropped.
+/// Writes a new tensor's bytes from front to back. Bytes beyond the end are dropped.
 #[derive(Debug)]
 pub struct TensorWriter<'a> {
     next: *mut u8,
     left: usize,
-    /// Invariant, so that a writer cannot be exchanged with another tensor's.
+    /// Makes the lifetime invariant, so that a writer cannot be swapped with another
+    /// tensor's.
     buffer: PhantomData<&'a mut &'a mut [u8]>,
 }
 
 impl TensorWriter<'_> {
     /// # Safety
-    /// `start` must be good for writes of `bytes` bytes as long as this lives,
-    /// and known to nobody else.
+    /// `start` must be valid for writes of `bytes` bytes as long as the writer lives, and
+    /// no other pointer to them may be used.
     unsafe fn new(start: *mut u8, bytes: usize) -> Self {
         Self { next: start, left: bytes, buffer: PhantomData }
     }
 
-    /// Bytes that can still be written.
+    /// Number of bytes that can still be written.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Copies `bytes`, as many as fit.
+    /// Copies `bytes`, as far as they fit.
     pub fn put(&mut self, bytes: &[u8]) {
         let count = bytes.len().min(self.left);
         if count == 0 {
             return;
         }
-        // SAFETY: `next` is good for `left` bytes, of which `count` are used;
-        // the slice cannot overlap memory that only this writer knows.
+        // SAFETY: `next` is valid for `left` bytes, at least `count`; the slice cannot
+        // overlap memory to which only this writer has a pointer.
         unsafe {
             self.next.copy_from_nonoverlapping(bytes.as_ptr(), count);
             self.next = self.next.add(count);
@@ -212,7 +213,7 @@ impl TensorWriter<'_> {
     /// Repeats `element` to the end.
     pub fn fill(&mut self, element: &[u8]) {
         if element.iter().all(|&byte| byte == 0) && self.left > 0 {
-            // SAFETY: `next` is good for `left` bytes.
+            // SAFETY: `next` is valid for `left` bytes.
             unsafe { self.next.write_bytes(0, self.left) };
             self.left = 0;
         }

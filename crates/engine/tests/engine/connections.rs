@@ -1,4 +1,4 @@
-//! Connections: several at once, calls given up, large answers, the end.
+//! Connections: concurrent ones, cancelled calls, large answers, shutdown.
 
 use futures::{StreamExt as _, stream};
 use http_body_util::StreamBody;
@@ -52,10 +52,10 @@ async fn connections_get_their_own_answers_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_call_given_up_leaves_its_connection_usable() {
+async fn a_cancelled_call_leaves_its_connection_usable() {
     let local = Local::start().await;
     local.serve("busy", &busy()).await;
-    // Once a later call is answered, the first one has been read.
+    // Once a later call is answered, the server has read the first one.
     tokio::select! {
         biased;
         _ = local.predict(request("busy", [("x", size(1500))])) => panic!("the run takes longer"),
@@ -67,21 +67,21 @@ async fn a_call_given_up_leaves_its_connection_usable() {
 }
 
 #[tokio::test]
-async fn calls_given_up_together_take_no_other_with_them() {
-    const GIVEN_UP: u32 = 30;
+async fn many_cancelled_calls_do_not_harm_the_others() {
+    const CANCELLED: u32 = 30;
     let local = Local::start().await;
     local.serve("half", &affine(0.5, 2.0)).await;
     let stream = UnixStream::connect(local.root.path().join("engine.sock")).await.unwrap();
     let mut caller = Peer::client(stream).await.unwrap();
     let path = format!("/{PREDICT}");
-    let given_up = (0..GIVEN_UP).map(|number| 1 + 2 * number);
-    let given_up =
-        given_up.flat_map(|stream| [Frame::request(stream, &path), Frame::cancel(stream)]);
-    let last = 1 + 2 * GIVEN_UP;
+    let cancelled = (0..CANCELLED).map(|number| 1 + 2 * number);
+    let cancelled =
+        cancelled.flat_map(|stream| [Frame::request(stream, &path), Frame::cancel(stream)]);
+    let last = 1 + 2 * CANCELLED;
     let message = request("half", [("x", column(&[3.0]))]).encode_to_vec();
     let body = unary::framed(&message).to_vec();
     let frames: Vec<_> =
-        given_up.chain([Frame::request(last, &path), Frame::body(last, body)]).collect();
+        cancelled.chain([Frame::request(last, &path), Frame::body(last, body)]).collect();
     caller.send(&frames).await.unwrap();
     let body = caller.answer(last).await.unwrap();
     let (_, message) = body.split_first_chunk::<{ unary::PREFIX }>().expect("a message");
@@ -96,8 +96,8 @@ async fn more_answers_than_the_socket_takes_arrive_whole() {
     let local = Local::start().await;
     local.serve("same", &identity(1)).await;
     let mut client = connect(&local).await;
-    // Their beginnings differ, so that exchanged pieces would be seen; the values of
-    // each do not begin where TensorFlow wants them in memory.
+    // Each answer has other values, so that swapped parts would be detected; the values
+    // of a request are not aligned as TensorFlow requires in memory.
     let mut calls = JoinSet::new();
     for caller in 0..12u8 {
         let values: Vec<f32> = (0..500_000).map(|at| at as f32 + f32::from(caller)).collect();
@@ -116,7 +116,7 @@ async fn more_answers_than_the_socket_takes_arrive_whole() {
 }
 
 #[tokio::test]
-async fn a_message_that_does_not_end_is_given_up_at_the_deadline() {
+async fn an_incomplete_message_is_refused_at_the_deadline() {
     let local = Local::start().await;
     let beginning = body::Frame::data(bytes::Bytes::from_static(b"\0\0\0\0\x09four"));
     let body = stream::iter([Ok::<_, std::convert::Infallible>(beginning)]);
@@ -127,7 +127,7 @@ async fn a_message_that_does_not_end_is_given_up_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn what_the_engine_does_not_have_is_unimplemented() {
+async fn other_services_and_methods_are_unimplemented() {
     let local = Local::start().await;
     let services = ["tensorflow.serving.PredictionService", "tensorflow.serving.ModelServices"];
     for service in services {
@@ -139,7 +139,7 @@ async fn what_the_engine_does_not_have_is_unimplemented() {
 }
 
 #[tokio::test]
-async fn a_call_in_progress_is_answered_before_the_end() {
+async fn a_call_in_progress_is_answered_before_the_shutdown() {
     let root = tempfile::tempdir().unwrap();
     let options = Options { grpc_max_threads: 1, ..options(root.path()) };
     let local = Local::with(root, options).await;
@@ -150,13 +150,13 @@ async fn a_call_in_progress_is_answered_before_the_end() {
     calls.spawn(async move {
         loop {
             match client.predict(request("busy", [("x", size(1500))])).await {
-                // The other client has the only place just now.
+                // The other client has the only permit at the moment.
                 Err(status) if status.code() == Code::ResourceExhausted => {}
                 answer => break answer,
             }
         }
     });
-    // It has the only place once another call is refused for want of one.
+    // A refusal of this call shows that the first one has the only permit.
     while other.predict(request("busy", [])).await.unwrap_err().code() != Code::ResourceExhausted {}
     local.stop().await;
     let answer = calls.join_next().await.expect("a call").expect("no panic");

@@ -1,4 +1,4 @@
-//! An engine in this process, on a Unix socket in a directory of its own.
+//! Runs an engine in this process, on a Unix socket in its own directory.
 
 use std::{env, fs, path::Path};
 
@@ -77,12 +77,12 @@ impl Local {
         Self { root, predictions, models, stop, server }
     }
 
-    /// A connection of its own.
+    /// A new connection.
     pub(crate) async fn connect(&self) -> Channel {
         endpoint(&self.root.path().join("engine.sock")).connect().await.expect("it listens")
     }
 
-    /// Stops the engine, and returns when it has.
+    /// Stops the engine and waits until it has stopped.
     pub(crate) async fn stop(self) {
         let Self { root, stop, mut server, predictions, models } = self;
         drop((predictions, models));
@@ -91,7 +91,7 @@ impl Local {
         assert!(!root.path().join("engine.sock").exists());
     }
 
-    /// Puts a model where a configuration with [`Local::model`] finds it.
+    /// Writes a model to the directory that [`Local::model`] configures.
     pub(crate) fn write(&self, name: &str, version: i64, model: &Model) {
         let directory = self.root.path().join(name).join(version.to_string());
         model.write(&directory).expect("written");
@@ -114,7 +114,7 @@ impl Local {
         self.models.clone().handle_reload_config_request(request).await.map(|_| ())
     }
 
-    /// Writes a model as version 1 and waits until it is served.
+    /// Writes a model as version 1 and waits until it is available.
     pub(crate) async fn serve(&self, name: &str, model: &Model) {
         self.write(name, 1, model);
         self.reload(vec![self.model(name, &[1])]).await.expect("it loads");
@@ -132,7 +132,7 @@ impl Local {
         self.predict(request).await.expect_err("the request is refused")
     }
 
-    /// The versions of a model and their states, in the order they are told.
+    /// The versions of a model with their states, in the order of the answer.
     pub(crate) async fn status(&self, name: &str) -> Vec<(i64, State)> {
         let request = GetModelStatusRequest { model_spec: Some(spec(name)) };
         let answer = self.models.clone().get_model_status(request).await.expect("a known model");
@@ -140,7 +140,7 @@ impl Local {
         versions.into_iter().map(|version| (version.version, version.state())).collect()
     }
 
-    /// Asks until a version is in a state.
+    /// Repeats status calls until a version has a state.
     pub(crate) async fn reaches(&self, name: &str, version: i64, state: State) {
         while !self.status(name).await.contains(&(version, state)) {}
     }

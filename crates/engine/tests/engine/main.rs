@@ -1,4 +1,4 @@
-//! The engine over the real TensorFlow, as its clients see it.
+//! The engine with the real TensorFlow, as its clients see it.
 
 mod connections;
 mod harness;

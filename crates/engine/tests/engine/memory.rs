@@ -16,10 +16,10 @@ use crate::{
 
 const ALLOCATOR: &str = "TF_ONEDNN_USE_SYSTEM_ALLOCATOR";
 const MIB: usize = 1 << 20;
-/// Of the weights: 64 MiB of them.
+/// Rows and columns of the weights, which take 64 MiB.
 const WIDTH: usize = 4096;
 
-/// `y = x · w`, with all weights the same.
+/// `y = x · w`, with equal weights.
 fn heavy() -> Model {
     let size = WIDTH as i64;
     let weights = vec![0x3c; WIDTH * WIDTH * size_of::<f32>()];
@@ -36,7 +36,7 @@ fn heavy() -> Model {
     Model { saved_model, metadata: Default::default() }
 }
 
-/// Memory of this process that is backed by no file.
+/// Resident memory of this process that is not backed by a file.
 fn anonymous() -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -44,8 +44,8 @@ fn anonymous() -> usize {
     kib.expect("RssAnon is a number of kB") * 1024
 }
 
-/// The variable has to be set before TensorFlow is opened, and other tests'
-/// memory must not count: so this runs itself again, alone in a process.
+/// The variable must be set before TensorFlow is opened, and the memory of other tests
+/// must not count. So the test runs itself again, alone in a process.
 #[test]
 fn memory_comes_back_when_models_are_unloaded() {
     if env::var_os(ALLOCATOR).is_some() {
@@ -78,6 +78,6 @@ async fn load_and_unload() {
     }
     let kept = anonymous().saturating_sub(before) / MIB;
     assert!(loaded >= 256, "{loaded} MiB while four models are loaded");
-    // TensorFlow's threads and pools stay, and some memory of the last model.
+    // TensorFlow's threads and pools keep some memory, as does the last model.
     assert!(kept <= 128, "{kept} MiB of {loaded} are kept");
 }

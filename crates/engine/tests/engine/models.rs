@@ -1,4 +1,4 @@
-//! Models beyond those of the test kit, and tensors.
+//! Models in addition to those of the test kit, and tensors.
 
 use outrigger_proto::tensorflow::{
     DataType, TensorProto, TensorShapeProto, attr_value::Value, tensor_shape_proto::Dim,
@@ -22,7 +22,7 @@ fn dtype(dtype: DataType) -> Value {
     Value::Type(dtype.into())
 }
 
-/// `y = x` of any type and shape.
+/// `y = x` for any type and shape.
 pub(crate) fn identity(of: i32) -> Model {
     let nodes = vec![
         node("x", "Placeholder", &[], [("dtype", Value::Type(of))]),
@@ -32,7 +32,7 @@ pub(crate) fn identity(of: i32) -> Model {
     model(saved_model(nodes, &[("x", of, &[-1])], &[("y", of, &[-1])]))
 }
 
-/// `y = x` with every string twice in a row.
+/// `y = x` with every string doubled.
 pub(crate) fn twice() -> Model {
     let nodes = vec![
         node("x", "Placeholder", &[], [("dtype", dtype(DataType::DtString))]),
@@ -47,8 +47,8 @@ pub(crate) fn twice() -> Model {
     model(saved_model(nodes, &[("x", string, &[-1])], &[("y", string, &[-1])]))
 }
 
-/// Multiplies a matrix of ones, of the size `x` asks for, with itself a few
-/// times: a run of any length.
+/// Multiplies a matrix of ones, whose size is `x`, with itself four times: the size
+/// determines the duration of a run.
 pub(crate) fn busy() -> Model {
     let float = || ("T", dtype(DataType::DtFloat));
     let one = TensorProto { float_val: vec![1.0], ..tensor(1, &[]) };

@@ -35,7 +35,7 @@ async fn answers_with_lists_of_values_and_the_servable_that_was_used() {
 }
 
 #[tokio::test]
-async fn answers_with_content_if_told_to() {
+async fn answers_with_content_if_configured() {
     let root = tempfile::tempdir().unwrap();
     let options = Options { serialization_as_tensor_content: true, ..options(root.path()) };
     let local = Local::with(root, options).await;
@@ -83,7 +83,8 @@ async fn every_type_goes_through_a_model() {
             14 | 19 => TensorProto { half_val: vec![1, 2], ..tensor(*dtype, &[2]) },
             22 => TensorProto { uint32_val: vec![1, 2], ..tensor(22, &[2]) },
             23 => TensorProto { uint64_val: vec![1, 2], ..tensor(23, &[2]) },
-            // Complex lists are not in the subset of the wire types: zeros.
+            // The subset of the wire types has no lists of complex numbers, so these are
+            // zeros.
             8 | 18 => tensor(*dtype, &[2]),
             _ => TensorProto { int_val: vec![1, 2], ..tensor(*dtype, &[2]) },
         };
@@ -98,7 +99,7 @@ async fn every_type_goes_through_a_model() {
 }
 
 #[tokio::test]
-async fn strings_long_and_short_go_in_and_out() {
+async fn long_and_short_strings_go_in_and_out() {
     let local = Local::start().await;
     local.serve("twice", &twice()).await;
     let long = "ö".repeat(10_000);
@@ -129,7 +130,7 @@ async fn a_version_can_be_asked_for_and_the_latest_is_the_highest_loaded() {
     assert_eq!(status.message(), "Servable not found for request: Specific(half, 3)");
 }
 
-/// A request to the affine model, changed, and how it is refused.
+/// A name, a change to a request for the affine model, and the expected error.
 type Case = (&'static str, fn(&mut PredictRequest), Code, &'static str);
 
 const CASES: [Case; 14] = [
@@ -225,7 +226,7 @@ fn x(request: &mut PredictRequest) -> &mut TensorProto {
 }
 
 #[tokio::test]
-async fn wrong_requests_are_refused_in_the_words_of_tensorflow_serving() {
+async fn invalid_requests_are_refused_with_tensorflow_servings_messages() {
     let local = Local::start().await;
     local.serve("half", &affine(0.5, 2.0)).await;
     for (case, change, code, message) in CASES {
@@ -235,7 +236,7 @@ async fn wrong_requests_are_refused_in_the_words_of_tensorflow_serving() {
         assert_eq!(status.code(), code, "{case}: {status}");
         assert!(status.message().starts_with(message), "{case}: {status}");
     }
-    // And it still answers.
+    // The model still answers valid requests.
     local.predict(request("half", [("x", column(&[2.0]))])).await.unwrap();
 }
 
@@ -275,7 +276,7 @@ async fn the_deadline_is_answered_even_if_the_run_goes_on() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_expected_to_be_short_is_held_to_its_deadline_too() {
+async fn a_run_expected_to_be_short_also_obeys_its_deadline() {
     let local = Local::start().await;
     local.serve("busy", &busy()).await;
     // All requests have the same length.
@@ -318,7 +319,7 @@ async fn more_calls_than_threads_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let options = Options { grpc_max_threads: 1, ..options(root.path()) };
     let local = Local::with(root, options).await;
-    // A reload that waits for ever takes the only thread.
+    // A reload that waits for ever holds the only permit.
     let missing = local.model("missing", &[1]);
     let mut parked = Box::pin(local.reload(vec![missing]));
     let refused = loop {
@@ -337,7 +338,7 @@ async fn more_calls_than_threads_are_refused() {
 }
 
 #[tokio::test]
-async fn metadata_is_the_signatures_as_the_model_has_them() {
+async fn metadata_is_the_signatures_in_their_original_encoding() {
     let local = Local::start().await;
     let model = affine(0.5, 2.0);
     local.serve("half", &model).await;

@@ -1,4 +1,5 @@
-//! A gRPC client without timers: what it sees is the server's answer.
+//! A gRPC client without timers: it never reports an outcome of its own, only the
+//! server's.
 
 use std::{error::Error, path::Path};
 
@@ -10,12 +11,12 @@ use prost::Message;
 use tokio::{net::UnixStream, task::JoinSet};
 use tonic::Code;
 
-/// Makes one call with a `grpc-timeout`, and gives the code of the answer.
+/// Makes one call with a `grpc-timeout`; returns the code of the answer.
 pub(crate) async fn call(root: &Path, path: &str, message: &impl Message, timeout: &str) -> Code {
     send(root, path, Full::new(frame(message)), timeout).await
 }
 
-/// [`call`] with a body that may be anything.
+/// [`call`] with any body.
 pub(crate) async fn send<B>(root: &Path, path: &str, body: B, timeout: &str) -> Code
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,

@@ -35,7 +35,7 @@ async fn a_model_is_loaded_replaced_and_unloaded_and_its_past_is_kept() {
 }
 
 #[tokio::test]
-async fn a_directory_without_a_model_fails_in_tensorflows_words() {
+async fn a_directory_without_a_model_fails_with_tensorflows_message() {
     let local = Local::start().await;
     fs::create_dir_all(local.root.path().join("bad/7")).unwrap();
     let status = local.reload(vec![local.model("bad", &[7])]).await.unwrap_err();
@@ -50,7 +50,7 @@ async fn a_directory_without_a_model_fails_in_tensorflows_words() {
 }
 
 #[tokio::test]
-async fn a_models_own_batching_parameters_are_checked_when_they_are_asked_for() {
+async fn a_models_own_batching_parameters_are_checked_if_enabled() {
     const MALFORMED: &str = "max_batch_size: 8";
     let message = "line 1: max_batch_size needs a message in braces";
     for (per_model_batching, parameters, problem) in [
@@ -65,15 +65,15 @@ async fn a_models_own_batching_parameters_are_checked_when_they_are_asked_for() 
         let file = local.root.path().join("half/1/batching_params.pbtxt");
         fs::write(file, parameters).unwrap();
         let loaded = local.reload(vec![local.model("half", &[1])]).await;
-        let told = loaded.err().map(|status| status.message().to_owned());
-        let fits = |told: &String| problem.is_some_and(|problem| told.contains(problem));
-        assert!(told.as_ref().map_or(problem.is_none(), fits), "{parameters}: {told:?}");
+        let message = loaded.err().map(|status| status.message().to_owned());
+        let fits = |message: &String| problem.is_some_and(|problem| message.contains(problem));
+        assert!(message.as_ref().map_or(problem.is_none(), fits), "{parameters}: {message:?}");
         local.stop().await;
     }
 }
 
 #[tokio::test]
-async fn the_status_of_what_was_never_seen_is_not_found() {
+async fn the_status_of_an_unknown_model_is_not_found() {
     let local = Local::start().await;
     local.serve("half", &affine(0.5, 2.0)).await;
     let mut client = local.models.clone();
@@ -101,7 +101,7 @@ async fn a_request_without_a_list_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_reload_whose_caller_has_gone_goes_on_and_holds_up_the_next() {
+async fn a_reload_goes_on_without_its_caller_and_delays_the_next() {
     let local = Local::start().await;
     let path = "tensorflow.serving.ModelService/HandleReloadConfigRequest";
     let new = reload_request(vec![local.model("late", &[1])]);
@@ -109,8 +109,8 @@ async fn a_reload_whose_caller_has_gone_goes_on_and_holds_up_the_next() {
         let code = raw::call(local.root.path(), path, &reload, "20m").await;
         assert_eq!(code, Code::DeadlineExceeded);
     }
-    // The first one ends when its model appears; then the second one, which
-    // nobody waits for either, takes the model out again.
+    // The first reload ends when its model appears. Then the second one, which has no
+    // caller either, removes the model.
     local.write("late", 1, &affine(1.0, 0.0));
     while local
         .models
@@ -129,7 +129,7 @@ async fn a_request_in_progress_is_answered_while_its_model_is_unloaded() {
     let slow = request("busy", [("x", size(700))]);
     let (answer, unloaded) = tokio::join!(local.predict(slow), local.reload(vec![]));
     unloaded.unwrap();
-    // Either it began before the unload, and is answered, or it came too late.
+    // The request may start before the unload, and is answered, or after it.
     match answer {
         Ok(answer) => assert_eq!(answer.outputs["y"].int_val, [700, 700]),
         Err(status) => assert_eq!(status.code(), Code::NotFound),
@@ -166,7 +166,7 @@ async fn a_first_model_that_fails_ends_the_engine_without_a_socket() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started_says_why() {
+async fn start_errors_name_their_cause() {
     let root = tempfile::tempdir().unwrap();
     let nowhere = Options { port: 0, grpc_socket_path: None, ..options(root.path()) };
     assert!(matches!(Engine::start(nowhere).await, Err(Error::NoAddress)));

@@ -1,12 +1,11 @@
-//! Unary gRPC calls over bare HTTP bodies: one message in, one out.
+//! Unary gRPC calls over HTTP bodies: one message in, one message out.
 //!
-//! tonic collects a message in a buffer of its own. A request is half a
-//! megabyte, so [`read`] hands out the bytes of the HTTP/2 frame it came in, and
-//! [`Reply`] sends a message from the buffer it was written to.
+//! tonic copies each message into a buffer of its own. Requests have half a megabyte, so
+//! [`read`] returns the bytes of the HTTP/2 frame itself, and [`Reply`] sends a message
+//! from the buffer in which it was written.
 //!
-//! The format is that of gRPC over HTTP/2, "Length-Prefixed-Message": a byte that
-//! says whether the message is compressed, its length as four bytes (big endian),
-//! the message.
+//! The format is gRPC's "Length-Prefixed-Message": a byte that is 1 if the message is
+//! compressed, its length in four bytes (big endian), the message.
 
 use std::{
     fmt,
@@ -18,43 +17,43 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 
-/// Bytes before a message: whether it is compressed, and its length.
+/// Length of the prefix: the compression flag and the message's length.
 pub const PREFIX: usize = 5;
 
-/// What is set aside for a message on its word alone.
+/// Largest buffer that is allocated from a message's declared length alone.
 const TRUSTED: usize = 1 << 20;
 
-/// Why a call's message could not be read.
+/// The reason why a call's message could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// The message is compressed; no encoding was offered.
+    /// The message is compressed, although the server has offered no encoding.
     #[error("the message is compressed, which is not supported")]
     Compressed,
-    /// The message has more bytes than allowed.
+    /// The message is larger than the limit.
     #[error("the message has {size} bytes; at most {limit} are allowed")]
     TooLarge {
-        /// Bytes of the message.
+        /// Size of the message in bytes.
         size: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The body ended within the message, or before it.
+    /// The body ended before the message was complete.
     #[error("the body ended before the message did")]
     Cut,
-    /// A unary call has one message.
+    /// The body has more than one message.
     #[error("more than one message was sent")]
     Surplus,
-    /// The body could not be read to its end.
+    /// Reading the body failed.
     #[error("the body broke off: {0}")]
     Broken(String),
 }
 
-/// The one message of a call, of at most `limit` bytes. Nothing is copied when it
-/// came in one frame.
+/// Reads the message of a unary call, of at most `limit` bytes. A message that arrives in
+/// one frame is not copied.
 ///
 /// # Errors
-/// [`Unreadable`].
+/// The body is not exactly one uncompressed message within the limit.
 pub async fn read<B>(body: B, limit: usize) -> Result<Bytes, Unreadable>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
@@ -67,7 +66,7 @@ where
     message.finish()
 }
 
-/// The next data of a body; `None` at its end.
+/// The next data frame of a body; `None` at the end.
 async fn data<B>(mut body: Pin<&mut B>) -> Result<Option<Bytes>, Unreadable>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
@@ -87,20 +86,21 @@ where
     Ok(None)
 }
 
-/// A prefixed message as far as it has arrived.
+/// A length-prefixed message that is being received.
 #[derive(Debug, Default)]
 pub struct Message {
-    /// The first frame, untouched.
+    /// The first frame, if it is the only one so far.
     first: Bytes,
-    /// All of them, once there are several.
+    /// The concatenation of all frames, if there are several.
     rest: BytesMut,
 }
 
 impl Message {
-    /// Adds what has come in. Nothing is copied while that is one frame.
+    /// Adds received data. The first frame is not copied.
     ///
     /// # Errors
-    /// [`Unreadable`], as soon as the bytes so far tell.
+    /// As soon as the received bytes show one: the message is compressed, too large, or
+    /// followed by more data.
     pub fn push(&mut self, data: Bytes, limit: usize) -> Result<(), Unreadable> {
         if self.arrived().is_empty() {
             self.first = data;
@@ -130,7 +130,7 @@ impl Message {
         if self.rest.is_empty() { &self.first } else { &self.rest }
     }
 
-    /// Bytes of the message, once its prefix is there.
+    /// The message's length, once its prefix has arrived.
     fn size(&self) -> Result<Option<usize>, Unreadable> {
         match *self.arrived() {
             [0, a, b, c, d, ..] => Ok(Some(u32::from_be_bytes([a, b, c, d]) as usize)),
@@ -139,10 +139,10 @@ impl Message {
         }
     }
 
-    /// The message without its prefix.
+    /// The complete message without its prefix.
     ///
     /// # Errors
-    /// [`Unreadable::Cut`].
+    /// [`Unreadable::Cut`] if the message is incomplete.
     pub fn finish(self) -> Result<Bytes, Unreadable> {
         let whole = if self.rest.is_empty() { self.first } else { self.rest.freeze() };
         match whole.split_first_chunk::<PREFIX>() {
@@ -159,14 +159,14 @@ impl Message {
 /// The prefix of a message of `length` bytes.
 ///
 /// # Panics
-/// From 4 GiB on, which gRPC cannot frame.
+/// The length is 4 GiB or more, which gRPC cannot represent.
 pub fn prefix(length: usize) -> [u8; PREFIX] {
     let length = u32::try_from(length).expect("a message has less than 4 GiB");
     let [a, b, c, d] = length.to_be_bytes();
     [0, a, b, c, d]
 }
 
-/// A message with its [`prefix`].
+/// A message with its prefix.
 pub fn framed(message: &[u8]) -> Bytes {
     let mut framed = BytesMut::with_capacity(PREFIX + message.len());
     framed.put_slice(&prefix(message.len()));
@@ -174,7 +174,7 @@ pub fn framed(message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-/// The body of a successful answer: a message, and the status.
+/// The body of a successful response: one message, then the status in the trailers.
 #[derive(Debug)]
 pub struct Reply {
     next: Next,
@@ -188,12 +188,12 @@ enum Next {
 }
 
 impl Reply {
-    /// Sends `framed`, a message with its [`prefix`].
+    /// A body that sends `framed`, which is a message with its [`prefix`].
     pub fn new(framed: Bytes) -> Self {
         Self { next: Next::Message(framed) }
     }
 
-    /// The same as a response.
+    /// The response with this body.
     pub fn into_response<B>(self, body: impl FnOnce(Self) -> B) -> http::Response<B> {
         let mut response = http::Response::new(body(self));
         let grpc = HeaderValue::from_static("application/grpc");
@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of these frames.
+    /// A body that consists of these frames.
     struct Frames(VecDeque<Bytes>);
 
     impl Body for Frames {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_the_same_however_it_was_cut() {
+    fn a_message_can_be_split_at_any_byte() {
         let message: Vec<u8> = (0..=255).collect();
         let whole = framed(&message);
         for at in 0..whole.len() {
@@ -289,13 +289,13 @@ mod tests {
         let mut reading = pin!(read(Frames([frame.clone()].into()), 6));
         let mut context = Context::from_waker(std::task::Waker::noop());
         let Poll::Ready(Ok(message)) = reading.as_mut().poll(&mut context) else {
-            panic!("it is all there")
+            panic!("all frames are available")
         };
         assert!(frame.as_ptr_range().contains(&message.as_ptr()));
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn incomplete_surplus_compressed_and_large_messages_are_refused() {
         let error = |frames: &[&[u8]]| read_all(frames, 4).unwrap_err();
         assert!(matches!(error(&[]), Unreadable::Cut));
         assert!(matches!(error(&[b"\0\0\0"]), Unreadable::Cut));
@@ -304,7 +304,11 @@ mod tests {
         assert!(matches!(error(&[b"\0\0\0\0\x01a", b"\0"]), Unreadable::Surplus));
         assert!(matches!(error(&[b"\x01"]), Unreadable::Compressed));
         let early = Unreadable::TooLarge { size: 5, limit: 4 };
-        assert_eq!(error(&[b"\0\0\0\0\x05"]).to_string(), early.to_string(), "before it is read");
+        assert_eq!(
+            error(&[b"\0\0\0\0\x05"]).to_string(),
+            early.to_string(),
+            "from the prefix alone"
+        );
         assert!(matches!(error(&[b"\0\0\0\0\x02a", b"broken"]), Unreadable::Broken(_)));
     }
 
@@ -314,7 +318,7 @@ mod tests {
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut next = || match reply.as_mut().poll_frame(&mut context) {
             Poll::Ready(frame) => frame.map(Result::unwrap),
-            Poll::Pending => unreachable!("it is all there"),
+            Poll::Pending => unreachable!("a reply is always ready"),
         };
         assert_eq!(next().unwrap().into_data().unwrap(), framed(b"x"));
         assert_eq!(next().unwrap().into_trailers().unwrap()["grpc-status"], "0");

@@ -1,4 +1,4 @@
-//! Canaries as text.
+//! Formats canaries as text.
 
 use std::fmt::Write as _;
 
@@ -14,10 +14,10 @@ use crate::{
     output::Table,
 };
 
-/// Decisions that are shown.
+/// Maximum number of decisions that are printed.
 const DECISIONS: usize = 10;
 
-/// What is on trial, with the figures, and what was decided lately.
+/// The canaries on trial with their figures, and recent decisions.
 pub fn status(canaries: &ListCanariesResponse) -> String {
     let mut text = String::new();
     if canaries.canaries.is_empty() {
@@ -120,7 +120,7 @@ fn shadowed_line(text: &mut String, shadowed: &Shadowed) -> std::fmt::Result {
     )
 }
 
-/// Four digits; what is not known is not a number worth reading.
+/// Four decimal places; an unknown value is a question mark.
 fn figure(figure: f64) -> String {
     if figure.abs() >= f64::MAX { "?".to_owned() } else { format!("{figure:.4}") }
 }

@@ -1,4 +1,4 @@
-//! Models as text.
+//! Formats models as text.
 
 use std::{
     fmt::Write as _,
@@ -13,7 +13,7 @@ use prost_types::Timestamp;
 
 use crate::{canaries::render::phase, output::Table};
 
-/// One line a version: the answer to "what is there".
+/// A table with one line per version.
 pub fn list(models: &[Model]) -> String {
     let mut table = Table::new(&["MODEL", "TAGS", "DIGEST", "STATE", "ACTIVITY", "SIZE", "REASON"]);
     for model in models {
@@ -32,7 +32,7 @@ pub fn list(models: &[Model]) -> String {
     table.to_string()
 }
 
-/// One model in full: tags, versions, their history and what went wrong.
+/// One model in detail: tags, versions, their history and failures.
 pub fn why(model: &Model) -> String {
     let mut text = format!("{}\n", model.name);
     for tag in &model.tags {
@@ -119,7 +119,7 @@ fn bytes(size: u64) -> String {
     ByteSize(size).display().iec().to_string()
 }
 
-/// How long ago `at` was, in whole seconds.
+/// The time since `at`, in whole seconds.
 pub(crate) fn age(at: &Timestamp) -> String {
     let at = SystemTime::try_from(*at).unwrap_or(SystemTime::UNIX_EPOCH);
     let age = SystemTime::now().duration_since(at).unwrap_or_default();
@@ -158,7 +158,7 @@ mod tests {
                 tag: "latest_canary".to_owned(),
                 digest: bad.digest.clone(),
                 phase: Phase::Waiting.into(),
-                message: "nobody asks".to_owned(),
+                message: "waits for requests".to_owned(),
             }),
             ..Tag::default()
         };
@@ -175,11 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn why_tells_what_failed_and_what_the_registry_says() {
+    fn why_shows_failures_and_the_state_of_the_registry() {
         let text = why(&churn());
         assert!(text.contains("serves aaaaaaaaaaaa, is bbbbbbbbbbbb in the registry"), "{text}");
         assert!(text.contains("case 2, treatment 0: 0.5 instead of 0.4"), "{text}");
-        assert!(text.contains("latest_canary bbbbbbbbbbbb WAITING: nobody asks"), "{text}");
+        assert!(text.contains("latest_canary bbbbbbbbbbbb WAITING: waits for requests"), "{text}");
         assert!(text.contains("3.0 MiB"), "{text}");
         assert!(text.contains("15 recent requests answered, 0 skipped, 1 failed"), "{text}");
     }

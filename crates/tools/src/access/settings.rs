@@ -1,4 +1,4 @@
-//! Access for those who make their connections themselves.
+//! Settings for code that makes its own connections.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use rustls::{
 use super::{Access, read, unusable};
 use crate::Error;
 
-/// On which terms a server is reached.
+/// The settings for a connection to a server.
 #[derive(Debug, Clone)]
-pub struct Terms {
-    /// Where, without a scheme.
+pub struct ClientSettings {
+    /// The address without a scheme.
     pub address: String,
-    /// How handshakes are made, and whom the server's certificate must name; `None`:
+    /// The TLS configuration and the name that the server's certificate must have; `None`
     /// without TLS.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// The header `authorization`, marked as sensitive.
@@ -24,18 +24,18 @@ pub struct Terms {
 }
 
 impl Access {
-    /// The terms for a listener at `address`: `host:port`, with `http://` or
-    /// `https://` before it, or `unix:/path`. Without a scheme, it is TLS if something
-    /// of it is given.
+    /// The settings for a listener at `address`: `host:port`, optionally with `http://`
+    /// or `https://` before it, or `unix:/path`. Without a scheme, TLS is used if any TLS
+    /// option is set.
     ///
     /// # Errors
-    /// A file cannot be used, or options do not go together.
-    pub fn terms(&self, address: &str) -> Result<Terms, Error> {
+    /// A file cannot be used, or options contradict each other.
+    pub fn client_settings(&self, address: &str) -> Result<ClientSettings, Error> {
         let (tls, address) = self.scheme(address)?;
         let tls = if tls { Some((self.client()?.into(), self.name(address)?)) } else { None };
         let mut authorization: Option<HeaderValue> = self.bearer()?;
         authorization.iter_mut().for_each(|token| token.set_sensitive(true));
-        Ok(Terms { address: address.to_owned(), tls, authorization })
+        Ok(ClientSettings { address: address.to_owned(), tls, authorization })
     }
 
     fn client(&self) -> Result<ClientConfig, Error> {
@@ -52,7 +52,8 @@ impl Access {
     fn roots(&self) -> Result<RootCertStore, Error> {
         let mut roots = RootCertStore::empty();
         let Some(path) = &self.ca else {
-            // What some of the files may hold amiss, the others make up for.
+            // Unreadable files are skipped; the remaining certificates are usually
+            // enough.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             return Ok(roots);
         };
@@ -64,15 +65,16 @@ impl Access {
         if roots.is_empty() { Err(unusable(path, "certificate")) } else { Ok(roots) }
     }
 
-    /// Whom the certificate of the server at `address` must name.
+    /// The name that the certificate of the server at `address` must have.
     fn name(&self, address: &str) -> Result<ServerName<'static>, Error> {
         let host = match (&self.server_name, address.starts_with("unix:")) {
             (Some(name), _) => name,
             (None, true) => "localhost",
             (None, false) => address.rsplit_once(':').map_or(address, |(host, _port)| host),
         };
-        ServerName::try_from(host.trim_matches(['[', ']']).to_owned())
-            .map_err(|_| Error::Usage(format!("{host:?} is no name that a certificate can have")))
+        ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|_| {
+            Error::Usage(format!("{host:?} is not valid as the name in a certificate"))
+        })
     }
 }
 
@@ -88,23 +90,23 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_told_by_the_scheme_or_by_what_is_given() {
+    fn tls_follows_the_scheme_or_the_options() {
         let plain = Access::default();
         for address in ["http://host:1", "host:1", "unix:/run/engine.sock"] {
-            let terms = plain.terms(address).unwrap();
-            assert!(terms.tls.is_none() && terms.authorization.is_none());
-            assert_eq!(terms.address, address.trim_start_matches("http://"));
+            let settings = plain.client_settings(address).unwrap();
+            assert!(settings.tls.is_none() && settings.authorization.is_none());
+            assert_eq!(settings.address, address.trim_start_matches("http://"));
         }
         let named = named("other.example");
         for address in ["https://host:1", "host:1"] {
-            let (_, name) = named.terms(address).unwrap().tls.unwrap();
+            let (_, name) = named.client_settings(address).unwrap().tls.unwrap();
             assert_eq!(name.to_str(), "other.example");
         }
-        assert!(matches!(named.terms("http://host:1"), Err(Error::Usage(_))));
+        assert!(matches!(named.client_settings("http://host:1"), Err(Error::Usage(_))));
     }
 
     #[test]
-    fn without_a_name_the_certificate_must_have_the_hosts() {
+    fn by_default_the_certificate_must_have_the_name_of_the_host() {
         for (address, name) in [
             ("host.example:9000", "host.example"),
             ("127.0.0.1:9000", "127.0.0.1"),
@@ -117,26 +119,26 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_shown_and_not_printed() {
+    fn a_token_is_sent_but_not_printed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
-        std::fs::write(&path, "\n a-token-of-somebody \n").unwrap();
+        std::fs::write(&path, "\n a-secret-token \n").unwrap();
         let access = |path: PathBuf| Access { token_file: Some(path), ..Access::default() };
-        let terms = access(path.clone()).terms("host:1").unwrap();
-        assert_eq!(terms.authorization.as_ref().unwrap(), "Bearer a-token-of-somebody");
-        assert!(!format!("{terms:?}").contains("a-token"));
+        let settings = access(path.clone()).client_settings("host:1").unwrap();
+        assert_eq!(settings.authorization.as_ref().unwrap(), "Bearer a-secret-token");
+        assert!(!format!("{settings:?}").contains("a-secret"));
         std::fs::write(&path, "of\u{7f}control").unwrap();
-        let told = access(path).terms("host:1").unwrap_err().to_string();
-        assert!(told.contains("header") && !told.contains("control"), "{told}");
+        let message = access(path).client_settings("host:1").unwrap_err().to_string();
+        assert!(message.contains("header") && !message.contains("control"), "{message}");
     }
 
     #[test]
-    fn files_that_cannot_be_used_are_named() {
+    fn unusable_files_are_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.crt");
         std::fs::write(&path, "no certificate").unwrap();
         let access = Access { ca: Some(path), ..Access::default() };
-        let told = access.terms("host:1").unwrap_err().to_string();
-        assert!(told.contains("ca.crt holds no certificate"), "{told}");
+        let message = access.client_settings("host:1").unwrap_err().to_string();
+        assert!(message.contains("ca.crt has no usable certificate"), "{message}");
     }
 }
