@@ -27,7 +27,8 @@ impl Comment {
 fn split<'a>(line: &'a str, mark: &str) -> Option<(&'a str, &'a str)> {
     let at = line.match_indices(mark).map(|(at, _)| at).find(|at| {
         let code = &line[..*at];
-        (code.trim().is_empty() || code.ends_with(' ')) && code.matches('"').count() % 2 == 0
+        (code.trim().is_empty() || code.ends_with(' '))
+            && code.matches('"').count().is_multiple_of(2)
     })?;
     Some((line[..at].trim(), line[at..].trim()))
 }
