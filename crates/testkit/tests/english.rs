@@ -26,7 +26,6 @@ const REMAINING: &[(&str, usize)] = &[
     ("crates/features", 94),
     ("crates/lifecycle", 149),
     ("crates/net", 6),
-    ("crates/oci", 62),
     ("crates/proto", 1),
     ("crates/server", 164),
     ("crates/store", 46),

@@ -27,9 +27,9 @@ struct Image {
     digest: String,
 }
 
-/// Whether the payload, whose author is trusted, is about `digest`. The
-/// repository in it is not looked at: cosign's own does not either, and copies of
-/// an image are the image.
+/// Checks that the payload signs `digest`. The caller has verified the author. The repository in
+/// the payload is ignored, as cosign does: a copy of an image in another repository is the same
+/// image.
 pub(super) fn check(payload: &[u8], digest: Digest) -> Result<(), String> {
     let payload: Payload =
         serde_json::from_slice(payload).map_err(|error| format!("nothing we can read: {error}"))?;
