@@ -28,7 +28,6 @@ const REMAINING: &[(&str, usize)] = &[
     ("crates/net", 6),
     ("crates/proto", 1),
     ("crates/server", 164),
-    ("crates/store", 46),
     ("crates/testkit", 20),
     ("crates/tools", 23),
     ("crates/trace", 11),
