@@ -25,7 +25,6 @@ const REMAINING: &[(&str, usize)] = &[
     ("crates/engine", 24),
     ("crates/features", 94),
     ("crates/lifecycle", 149),
-    ("crates/net", 6),
     ("crates/proto", 1),
     ("crates/server", 164),
     ("crates/testkit", 20),
