@@ -29,7 +29,6 @@ const REMAINING: &[(&str, usize)] = &[
     ("crates/server", 164),
     ("crates/testkit", 20),
     ("crates/tools", 23),
-    ("crates/trace", 11),
     ("testenv/src", 52),
     ("testenv/tests", 26),
 ];
