@@ -27,7 +27,6 @@ const REMAINING: &[(&str, usize)] = &[
     ("crates/lifecycle", 149),
     ("crates/proto", 1),
     ("crates/server", 164),
-    ("crates/testkit", 20),
     ("crates/tools", 23),
     ("testenv/src", 52),
     ("testenv/tests", 26),
