@@ -28,8 +28,6 @@ const REMAINING: &[(&str, usize)] = &[
     ("crates/proto", 1),
     ("crates/server", 164),
     ("crates/tools", 23),
-    ("testenv/src", 52),
-    ("testenv/tests", 26),
 ];
 
 fn begins_with(text: &str, words: &str) -> bool {
