@@ -128,8 +128,11 @@ async fn authorize(
             let value = STANDARD.encode(format!("{user}:{}", password.reveal()));
             Ok((header(&scope.host, "Basic", &value)?, None))
         }
-        Some(_) => Err(Error::denied(&scope.host, "it takes a password, and we hold a token")),
-        None => Err(Error::denied(&scope.host, "it asks for credentials, and there are none")),
+        Some(_) => Err(Error::denied(
+            &scope.host,
+            "it requires a password, but only a token is configured",
+        )),
+        None => Err(Error::denied(&scope.host, "it requires credentials, and there are none")),
     }
 }
 

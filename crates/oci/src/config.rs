@@ -91,7 +91,7 @@ impl Default for Config {
 }
 
 impl Default for Credentials {
-    /// `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
+    /// Docker's own path: `$DOCKER_CONFIG/config.json`, or else `~/.docker/config.json`.
     fn default() -> Self {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
         let directory = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from).or_else(home);

@@ -165,8 +165,8 @@ impl Remote<'_> {
 
     async fn push_blob(&self, digest: Digest, body: &Body) -> Result<(), Error> {
         let url = self.url(&format!("blobs/{digest}"));
-        let there = self.push_call(Method::HEAD, url, Vec::new(), Body::Empty).await?;
-        if there.status().is_success() {
+        let head = self.push_call(Method::HEAD, url, Vec::new(), Body::Empty).await?;
+        if head.status().is_success() {
             tracing::debug!(%digest, "blob exists");
             return Ok(());
         }
@@ -186,7 +186,12 @@ impl Remote<'_> {
     fn upload_url(&self, started: &Response) -> Result<Url, Error> {
         let location = started.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         let url = location.and_then(|location| started.url().join(location).ok());
-        url.ok_or_else(|| Error::invalid(self.host(), "an upload has no place to go"))
+        url.ok_or_else(|| {
+            Error::invalid(
+                self.host(),
+                "the answer to the start of an upload has no valid Location",
+            )
+        })
     }
 
     fn created(&self, response: &Response) -> Result<(), Error> {

@@ -237,9 +237,9 @@ impl Client {
         entry: Value,
     ) -> Result<(), Error> {
         let tag = list_tag(subject);
-        let there = self.manifest_if_any(image, &Selector::Tag(tag.clone())).await?;
-        let there = there.and_then(|stored| serde_json::from_slice(&stored.body).ok());
-        let mut list: Value = there.unwrap_or_else(|| {
+        let stored = self.manifest_if_any(image, &Selector::Tag(tag.clone())).await?;
+        let stored = stored.and_then(|stored| serde_json::from_slice(&stored.body).ok());
+        let mut list: Value = stored.unwrap_or_else(|| {
             json!({"schemaVersion": 2, "mediaType": OCI_IMAGE_INDEX_MEDIA_TYPE, "manifests": []})
         });
         let what = format!("{}:{tag}", image.repository());

@@ -129,7 +129,7 @@ enum Problem {
     Encoding,
     #[error("it was not made with one of the keys, or over something else")]
     Signature,
-    #[error("it says {0}")]
+    #[error("its payload {0}")]
     Claims(String),
 }
 

@@ -128,9 +128,9 @@ pub enum LayerProblem {
     Truncated,
     #[error("the archive's header at byte {offset} is invalid: {what}")]
     Header { offset: u64, what: &'static str },
-    #[error("with it the image unpacks to more than {0}")]
+    #[error("the image unpacks to more than {0}, this layer included")]
     TooLarge(ByteSize),
-    #[error("with it the image has more than {0} entries")]
+    #[error("the image has more than {0} entries, those of this layer included")]
     TooManyEntries(u64),
 }
 

@@ -58,7 +58,7 @@ pub struct Record {
     pub promoted: BTreeMap<ModelName, BTreeMap<Tag, Promoted>>,
 }
 
-/// A digest that answers for a tag in place of the one that the registry names.
+/// A digest that serves a tag instead of the one that the registry names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promoted {

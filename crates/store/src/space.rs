@@ -31,7 +31,7 @@ pub struct Usage {
 /// Space reserved for one pull or one unpacking, whose layers are also protected from eviction.
 /// Dropping it ends both.
 #[derive(Debug)]
-#[must_use = "the promise ends when the reservation is dropped"]
+#[must_use = "the reservation ends when it is dropped"]
 pub struct Reservation {
     inner: Arc<Inner>,
     id: u64,
@@ -50,8 +50,9 @@ struct Claim {
     layers: BTreeMap<Digest, u64>,
     /// The tree that is being unpacked.
     tree: Option<Digest>,
-    /// Bytes reserved for the tree while it is unpacked, and bytes written so far.
-    promised: u64,
+    /// Bytes reserved for the tree while it is unpacked.
+    reserved: u64,
+    /// Bytes written to the tree so far.
     written: u64,
 }
 
@@ -124,17 +125,17 @@ impl Reservation {
         let mut claims = self.inner.claims();
         let claim = claims.open.get_mut(&self.id).expect("open until dropped");
         claim.written = claim.written.saturating_add(bytes);
-        if claim.written <= claim.promised {
+        if claim.written <= claim.reserved {
             return Ok(());
         }
         // Space is reserved in steps, so that many small files do not each cause a measurement of
         // the whole store.
         let least = claim.written;
-        claim.promised = least.saturating_add((self.inner.max_size.as_u64() / 64).min(64 << 20));
+        claim.reserved = least.saturating_add((self.inner.max_size.as_u64() / 64).min(64 << 20));
         if self.inner.make_room(&claims, in_use).is_ok() {
             return Ok(());
         }
-        claims.open.get_mut(&self.id).expect("open until dropped").promised = least;
+        claims.open.get_mut(&self.id).expect("open until dropped").reserved = least;
         self.inner.make_room(&claims, in_use)
     }
 }
@@ -160,11 +161,11 @@ impl Claims {
         let layers = largest(layers.map(|(layer, size)| (*layer, *size)));
         let missing = |(layer, size): (Digest, u64)| size.saturating_sub(present(inner, &layer));
         let layers = total(layers.into_iter().map(missing));
-        let promised = total(self.open.values().map(|claim| claim.promised));
+        let reserved = total(self.open.values().map(|claim| claim.reserved));
         let written = total(self.open.values().map(|claim| claim.written));
         Pending {
-            size: layers.saturating_add(promised),
-            unwritten: layers.saturating_add(promised.saturating_sub(written)),
+            size: layers.saturating_add(reserved),
+            unwritten: layers.saturating_add(reserved.saturating_sub(written)),
         }
     }
 }

@@ -47,8 +47,8 @@ impl Store {
     /// `/data` are checked but not written. Concurrent calls for the same digest wait and return
     /// the same tree. A failure leaves nothing behind.
     ///
-    /// Every entry must be a file, a directory, or a link that stays inside of
-    /// the image; under `/data` a link must also lead to something under `/data`.
+    /// Every entry must be a file, a directory, or a link to a target within the image; under
+    /// `/data`, a link must also point to something under `/data`.
     ///
     /// # Errors
     /// [`Error::Entry`], [`Error::Layer`] and [`Error::Package`] if the image is at fault;

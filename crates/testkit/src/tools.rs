@@ -7,11 +7,11 @@ use std::{env, io};
 ///
 /// # Panics
 /// The program is not installed and `CI` is set: CI installs all of them.
-pub fn there<T>(program: &str, ran: io::Result<T>) -> Option<T> {
-    there_or(program, ran, env::var_os("CI").is_some_and(|ci| !ci.is_empty()))
+pub fn if_installed<T>(program: &str, ran: io::Result<T>) -> Option<T> {
+    installed_or_skip(program, ran, env::var_os("CI").is_some_and(|ci| !ci.is_empty()))
 }
 
-fn there_or<T>(program: &str, ran: io::Result<T>, must: bool) -> Option<T> {
+fn installed_or_skip<T>(program: &str, ran: io::Result<T>, must: bool) -> Option<T> {
     let missing = |error| format!("{program} cannot be run ({error}): scripts/install-test-tools");
     match ran.map_err(missing) {
         Ok(ran) => Some(ran),
@@ -30,13 +30,13 @@ mod tests {
     use super::*;
 
     fn missing(must: bool) -> Option<()> {
-        there_or("nothing", Command::new("/nonexistent/nothing").status().map(drop), must)
+        installed_or_skip("nothing", Command::new("/nonexistent/nothing").status().map(drop), must)
     }
 
     #[test]
     fn a_missing_program_is_skipped() {
         assert_eq!(missing(false), None);
-        assert_eq!(there_or("something", Ok(1), true), Some(1));
+        assert_eq!(installed_or_skip("something", Ok(1), true), Some(1));
     }
 
     #[test]

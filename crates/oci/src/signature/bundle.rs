@@ -78,16 +78,16 @@ pub(super) fn envelope(payload: &[u8]) -> Vec<u8> {
 /// Checks that the statement signs `digest`. The caller has verified the author.
 pub(super) fn check(payload: &[u8], digest: Digest) -> Result<(), String> {
     let statement: Statement =
-        serde_json::from_slice(payload).map_err(|error| format!("nothing we can read: {error}"))?;
+        serde_json::from_slice(payload).map_err(|error| format!("cannot be read: {error}"))?;
     if !STATEMENT_TYPES.contains(&statement.kind.as_str()) {
-        return Err("to be no in-toto statement".to_owned());
+        return Err("is no in-toto statement".to_owned());
     }
     if statement.predicate_type != PREDICATE_TYPE {
-        return Err("to be an attestation of another kind than cosign's signatures".to_owned());
+        return Err("is an attestation of another kind than cosign's signatures".to_owned());
     }
     let hex = digest.hex();
     match statement.subject.iter().any(|it| it.digest.sha256.as_deref() == Some(&hex)) {
         true => Ok(()),
-        false => Err("to be of another digest".to_owned()),
+        false => Err("is for another digest".to_owned()),
     }
 }

@@ -124,8 +124,8 @@ fn the_claims_of_a_payload_are_checked() {
     refused(other, &signer, &Digest::of(b"other").to_string());
     let kind = changed(|it| it["critical"]["type"] = json!("atomic container signature"));
     refused(kind, &signer, "another type");
-    refused(changed(|it| it["critical"] = json!({})), &signer, "nothing we can read");
-    refused(simple(&signer, b"hello"), &signer, "nothing we can read");
+    refused(changed(|it| it["critical"] = json!({})), &signer, "payload cannot be read");
+    refused(simple(&signer, b"hello"), &signer, "payload cannot be read");
 }
 
 #[test]

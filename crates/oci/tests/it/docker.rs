@@ -9,7 +9,7 @@ use std::{
 use outrigger_core::{LayerKind, Reason};
 use outrigger_testkit::{
     registry::{docker_registry, docker_registry_with_password},
-    tools::there,
+    tools::if_installed,
 };
 
 use crate::support::{NAME, bytes, client, client_with, image, login, reference};
@@ -83,7 +83,7 @@ async fn a_real_registry_with_a_password() {
 /// Whether the program ran; it may not be installed.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let Some(output) = there(program, output) else { return false };
+    let Some(output) = if_installed(program, output) else { return false };
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {text}");
     true

@@ -72,7 +72,7 @@ async fn a_valid_signature_is_found_among_invalid_ones() {
         ("application/octet-stream", text.clone().into(), signature.clone(), "no payload"),
         (SIMPLE_SIGNING, huge.into(), signature.clone(), "more than 65536 bytes"),
         (SIMPLE_SIGNING, text.clone().into(), "?".to_owned(), "not base64"),
-        (SIMPLE_SIGNING, "{}".into(), signer.sign(b"{}"), "nothing we can read"),
+        (SIMPLE_SIGNING, "{}".into(), signer.sign(b"{}"), "payload cannot be read"),
     ];
     for (kind, payload, signature, why) in &cases {
         let bad = (*kind, payload.clone(), signature.clone());

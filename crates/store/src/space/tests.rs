@@ -145,7 +145,7 @@ fn reservations_add_up_and_end_when_dropped() {
     let fixture = Fixture::of_size(ByteSize::mib(1));
     let reserve = |seed| fixture.store.reserve(&[(digest(seed), 600 << 10)], FREE);
     let first = reserve(1).expect("fits");
-    let error = reserve(2).expect_err("promised already");
+    let error = reserve(2).expect_err("reserved already");
     assert!(error.to_string().contains("the store is full"), "{error}");
     let same = reserve(1).expect("the same layer is counted once");
     drop((first, same));
@@ -184,7 +184,9 @@ fn an_image_that_does_not_fit_unpacked_is_refused_and_leaves_nothing() {
         usize::from(fixture.store.tree(small.digest()).is_some())
     );
     let usage = fixture.store.usage().expect("readable");
-    drop(fixture.store.reserve(&[(digest(1), 700 << 10)], FREE).expect("the promise is gone"));
+    drop(
+        fixture.store.reserve(&[(digest(1), 700 << 10)], FREE).expect("the reservation has ended"),
+    );
     assert!(usage.total() <= ByteSize::mib(1));
 }
 

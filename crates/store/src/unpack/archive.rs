@@ -16,8 +16,9 @@ const MAX_EXTENSION: u64 = 1 << 20;
 pub(super) struct Archive<'a> {
     source: Source<'a>,
     offset: u64,
-    /// Unread bytes of the current entry's content, and of its padding.
+    /// Unread bytes of the current entry's content.
     content: u64,
+    /// Unread bytes of the padding after it.
     padding: u64,
 }
 

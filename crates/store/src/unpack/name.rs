@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn whiteouts_name_what_they_hide() {
+    fn whiteouts_name_the_hidden_entry() {
         let whiteout = |name: &str| place(name).whiteout();
         assert!(
             matches!(whiteout("data/.wh.x"), Ok(Some(Whiteout::Of(of))) if of == place("data/x"))

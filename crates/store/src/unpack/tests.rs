@@ -119,7 +119,7 @@ fn only_data_is_written() {
 }
 
 #[test]
-fn whiteouts_hide_what_lies_below_and_nothing_of_their_own_layer() {
+fn whiteouts_hide_entries_of_lower_layers_only() {
     let assets = format!("{MODEL}/assets");
     let asset = |name: &str| format!("{assets}/{name}");
     let base = layer()

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{EntryProblem, Error, InUse, Reservation, Result, space};
 
-/// Content is copied in pieces of this size.
+/// The size of the pieces in which content is copied.
 const CHUNK: usize = 64 << 10;
 
 /// Reserves space as the tree grows.

@@ -9,7 +9,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::tools::there;
+use crate::tools::if_installed;
 
 /// A running `docker-registry` on loopback; stopped when dropped.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ fn start(htpasswd: &str) -> Option<DockerRegistry> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn();
-    let mut child = there("docker-registry", spawned)?;
+    let mut child = if_installed("docker-registry", spawned)?;
     let host = listening(&mut child);
     Some(DockerRegistry { child, host, directory })
 }

@@ -94,7 +94,7 @@ impl Rule {
 
     /// Processes the request, but answers with this status.
     #[must_use]
-    pub fn done_but_says(mut self, status: u16) -> Self {
+    pub fn processed_but_answers(mut self, status: u16) -> Self {
         self.effect.reported_status = Some(status);
         self
     }

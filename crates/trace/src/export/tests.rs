@@ -17,8 +17,8 @@ use tonic::{Request, Response, Status};
 
 use super::*;
 
-/// A collector that passes on what it receives. If a trouble is set, it happens to the first
-/// message.
+/// A collector that passes on the messages it receives. If a trouble is set, it happens to the
+/// first one.
 struct Collector {
     got: mpsc::UnboundedSender<ExportTraceServiceRequest>,
     trouble: Arc<Mutex<Option<Trouble>>>,
