@@ -74,7 +74,7 @@ def engine_program() -> list[str | Path]:
 
 
 def library() -> dict[str, str]:
-    """The environment by which binaries find this interpreter's TensorFlow, without importing it."""
+    """The environment by which binaries find this interpreter's TensorFlow. It is not imported."""
     if LIBRARY_ENV in os.environ:
         return {}
     from importlib.util import find_spec

@@ -38,7 +38,7 @@ def secured(place):
 
 @pytest.fixture(scope="module")
 def stack(root, secured, tmp_path_factory):
-    """The image as the control plane of an engine and the secured registry, with a preloaded model."""
+    """The image as control plane of an engine and the secured registry, with a preloaded model."""
     registry_, certificate = secured
     images = {"repository": f"{registry_.host}/models", "ca_file": str(certificate.authority)}
     with pytest.MonkeyPatch.context() as patch:

@@ -266,7 +266,7 @@ def test_it_says_when_it_is_disconnected_and_comes_back_by_itself(stack, page, p
 
 
 def test_pages_that_were_left_keep_no_connection_from_others(stack, page):
-    """A browser opens at most six connections to a server, and keeps pages for its "back" button."""
+    """A browser opens at most six connections to a server, and keeps pages for "back"."""
     for _ in range(8):
         page.open("about:blank")
         look(page, stack)

@@ -66,7 +66,7 @@ def _crate(crate: Crate, known: dict[tuple[str, str], str]) -> Component:
 
 
 def _files(root: Path) -> Iterator[Component]:
-    """Shared libraries and the certificate authorities, with the system's packages they are from."""
+    """Shared libraries and the certificate authorities, with their system packages."""
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if path.is_file() and (".so" in path.name or name == _AUTHORITIES):
