@@ -1,9 +1,9 @@
-"""Quiet TensorFlow, a shared stack, and what several stages use."""
+"""Shared fixtures: quiet TensorFlow, a shared stack, and fixtures of several stages."""
 
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# As many as the engine gets: equal bits need equal threads.
+# The number of the engine's threads: scores are bit-equal only with equal threads.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "2")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
 
@@ -22,14 +22,14 @@ def pytest_addoption(parser):
 
 
 def pytest_runtest_setup(item):
-    """Looks for what a test says it needs before anything is made for it."""
+    """Checks that the programs a test needs are installed, before its fixtures are made."""
     for mark in item.iter_markers("needs"):
         needs(*mark.args)
 
 
 @pytest.fixture(scope="session")
 def stack(request):
-    """One stack for all tests that leave it as they found it."""
+    """One stack, shared by all tests that leave it unchanged."""
     with Stack() as running:
         failures = request.session.testsfailed
         yield running
@@ -45,7 +45,7 @@ def client(stack):
 
 @pytest.fixture
 def own_stack(request):
-    """Makes stacks of a test's own, with changes to the configuration; ends them all."""
+    """Makes stacks for one test, with changes to the configuration; closes them all afterwards."""
     stacks = []
 
     def make(**arguments):
@@ -59,19 +59,19 @@ def own_stack(request):
 
 @pytest.fixture
 def needs_registry():
-    """A test of the real registry."""
+    """For tests that need the real registry."""
     needs("docker-registry")
 
 
 @pytest.fixture
 def needs_image_tools(needs_registry):
-    """A test of what others make of images."""
+    """For tests with other tools for images."""
     needs("skopeo", "umoci")
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
-    """Remembers on the test whether its body failed: stacks then keep their logs."""
+    """Records on the test whether its body failed, so that stacks keep their logs."""
     outcome = yield
     report = outcome.get_result()
     if report.when == "call":
@@ -80,7 +80,7 @@ def pytest_runtest_makereport(item):
 
 @pytest.fixture(scope="session")
 def serving(stack, client):
-    """Pushes a package under a name, waits until it is served, returns its digest."""
+    """Pushes a package under a name, waits until it is served, and returns its digest."""
 
     def push(package, model, tag="latest"):
         digest = stack.push(package, model, tag)

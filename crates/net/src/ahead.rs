@@ -1,4 +1,4 @@
-//! Reading more than was asked for.
+//! A socket that reads ahead of its caller.
 
 use std::{
     cell::RefCell,
@@ -13,45 +13,46 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::Stream;
 
-/// The most that is read ahead. Several answers of the engine fit; a request that
-/// does not is read in two.
+/// The most bytes read ahead at once. Several answers of the engine fit; a larger request takes two
+/// reads.
 const AHEAD: usize = 16 << 10;
 
 thread_local! {
-    /// Where everything read ahead comes in first, so that a connection keeps no
-    /// more than there was.
+    /// The thread's buffer for bytes read ahead. They are copied from here, so that a connection
+    /// keeps only as much memory as bytes came.
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; AHEAD].into());
 }
 
-/// A socket that reads what has come in beyond what it is asked for, so that the
-/// next read needs no system call. It writes as it is told.
+/// A socket that reads all available bytes, also beyond what its caller asked for, so that the next
+/// read needs no system call. Writes are passed on unchanged.
 #[derive(Debug)]
 pub struct ReadAhead<S> {
     stream: S,
-    /// Read, and not asked for yet.
+    /// Bytes that were read but not yet asked for.
     ahead: BytesMut,
 }
 
 impl<S: Stream> ReadAhead<S> {
-    /// Reads ahead on `stream`, which nobody else reads from.
+    /// Wraps `stream`, which nothing else may read from.
     pub fn new(stream: S) -> Self {
         Self { stream, ahead: BytesMut::new() }
     }
 
-    /// Reads once, if there is something to read.
+    /// Reads once; an error of kind `WouldBlock` means that nothing is available.
     fn try_read(&mut self, out: &mut ReadBuf<'_>) -> io::Result<()> {
         SCRATCH.with_borrow_mut(|scratch| {
             let mut read = None;
             let done = self.stream.try_io(Interest::READABLE, || {
                 let count = read_into(&self.stream, out, scratch)?;
-                // Short: there is no more, and the socket can be waited for at once.
+                // A short read means that nothing more is available, so the socket is marked as not
+                // ready without another read.
                 let is_short = (1..out.remaining() + AHEAD).contains(&count);
                 read = Some(count);
                 if is_short { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             let Some(count) = read else { return done };
             let asked = count.min(out.remaining());
-            // SAFETY: the kernel has written that many.
+            // SAFETY: the kernel has initialised that many bytes.
             unsafe { out.assume_init(asked) };
             out.advance(asked);
             self.ahead.extend_from_slice(&scratch[..count - asked]);
@@ -60,17 +61,17 @@ impl<S: Stream> ReadAhead<S> {
     }
 }
 
-/// Fills what is asked for, then `more`.
+/// Reads into the caller's buffer first, then into `more`, with one system call.
 fn read_into(stream: &impl AsFd, out: &mut ReadBuf<'_>, more: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: nothing is written but by the kernel, which does not unwrite.
+    // SAFETY: only the kernel writes to it, and it never makes initialised bytes uninitialised.
     let asked = unsafe { out.unfilled_mut() };
     let places = [
         libc::iovec { iov_base: asked.as_mut_ptr().cast(), iov_len: asked.len() },
         libc::iovec { iov_base: more.as_mut_ptr().cast(), iov_len: more.len() },
     ];
-    // SAFETY: the descriptor is open as long as `stream` is; both places are ours to
-    // write to, and need not have been written before, which a slice to read into
-    // would have to: that costs more than the read.
+    // SAFETY: the descriptor is open as long as `stream` is, and both buffers are exclusively ours.
+    // They need not be initialised, which a safe read into a slice would require at a higher cost
+    // than the read itself.
     let read = unsafe { libc::readv(stream.as_fd().as_raw_fd(), places.as_ptr(), 2) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
@@ -131,7 +132,7 @@ impl<S: Stream + Unpin> AsyncWrite for ReadAhead<S> {
     }
 }
 
-/// Writes as much as there is room for; waits for some.
+/// Writes as much as the socket accepts now; if nothing, waits until it accepts some.
 pub(crate) fn poll_write(
     stream: &impl Stream,
     context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Small writes, kept together.
+//! A socket that combines small writes.
 
 use std::{
     io::{self, IoSlice},
@@ -13,19 +13,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{ReadAhead, Stream, ahead::poll_write};
 
-/// More than this is not kept: what it would take to copy it is what a system call
-/// costs.
+/// The most bytes kept back; copying more costs as much as a system call.
 const MOST: usize = 16 << 10;
 
-/// A socket that keeps small writes until its [`Cork`] is pulled, or until there is
-/// enough to write. It reads ahead.
+/// A socket that keeps small writes back until its [`Cork`] is pulled or enough has accumulated,
+/// and then sends them with one system call. It reads ahead.
 #[derive(Debug)]
 pub struct Corked<S> {
     reader: ReadAhead<Arc<S>>,
     cork: Arc<Cork<S>>,
 }
 
-/// What holds the small writes of a [`Corked`] socket back.
+/// Holds back the small writes of a [`Corked`] socket.
 #[derive(Debug)]
 pub struct Cork<S> {
     stream: Arc<S>,
@@ -33,33 +32,34 @@ pub struct Cork<S> {
 }
 
 impl<S: Stream> Corked<S> {
-    /// Corks `stream`, which nobody else reads from or writes to.
+    /// Wraps `stream`, which nothing else may read from or write to.
     pub fn new(stream: S) -> Self {
         let stream = Arc::new(stream);
         let cork = Cork { stream: Arc::clone(&stream), kept: Mutex::default() };
         Self { reader: ReadAhead::new(stream), cork: Arc::new(cork) }
     }
 
-    /// What is to be pulled, or nothing small is ever written.
+    /// The socket's cork. Without [`Cork::pulled_after`] on it, small writes are sent only when
+    /// more accumulate or the socket is shut down.
     pub fn cork(&self) -> Arc<Cork<S>> {
         Arc::clone(&self.cork)
     }
 }
 
 impl<S: Stream> Cork<S> {
-    /// Does what `connection` does; whenever it waits, what it wrote on its socket is
-    /// sent.
+    /// Drives the future `connection`, and after each poll of it sends the bytes that it wrote to
+    /// the socket.
     pub async fn pulled_after<F: Future + Unpin>(&self, mut connection: F) -> F::Output {
         std::future::poll_fn(|context| {
             let polled = Pin::new(&mut connection).poll(context);
-            // A socket that is broken tells the connection when it reads.
+            // The error is ignored: the connection gets it from its next read.
             let _ = self.pull(context);
             polled
         })
         .await
     }
 
-    /// Sends what is kept.
+    /// Sends the bytes kept back.
     fn pull(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut kept = self.kept();
         while !kept.is_empty() {
@@ -75,8 +75,8 @@ impl<S: Stream> Cork<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Keeps `pieces` if they are small, else sends what is kept and as much of them
-    /// as there is room for.
+    /// Keeps `pieces` back if they are small. Otherwise sends the bytes kept back and as much of
+    /// `pieces` as the socket accepts.
     fn write(&self, context: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut kept = self.kept();
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
@@ -100,7 +100,7 @@ impl<S: Stream> Cork<S> {
     }
 
     fn kept(&self) -> MutexGuard<'_, BytesMut> {
-        // Bytes are whole whatever happened to who held them.
+        // A poisoned lock is used: a panic of its holder cannot leave the buffer inconsistent.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +136,7 @@ impl<S: Stream> AsyncWrite for Corked<S> {
         true
     }
 
-    /// Nothing is sent: there may be more to come.
+    /// Does not send: more writes may follow, and [`Cork::pulled_after`] sends them together.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,16 +1,16 @@
 //! Sockets that need fewer system calls, and threads that wake each other less.
 //!
-//! HTTP/2 as h2 writes it asks for every frame alone: an answer is written as one
-//! piece and the ten bytes of its status as another, and what comes in is read up
-//! to the end of a frame and then once more to learn that there is nothing left.
-//! On a connection with many small answers most of the time goes there.
+//! The crate h2 issues a system call for every HTTP/2 frame: an answer is written as one piece and
+//! the ten bytes of its status as another; input is read to the end of a frame, and then once more
+//! to find that nothing is left. On a connection with many small answers, most of the time is spent
+//! there.
 //!
-//! - [`ReadAhead`] reads what has come in beyond what it is asked for, and knows
-//!   from a short read that there is no more.
-//! - [`Corked`] keeps small writes together until its [`Cork`] is pulled, which
-//!   [`Cork::pulled_after`] does whenever the connection has done what it could.
-//! - [`Workers`] are threads with a runtime each, over which connections are spread; how
-//!   they are scheduled is their [`Scheduling`].
+//! - [`ReadAhead`] reads all available bytes, beyond those asked for, and concludes from a short
+//!   read that no more are available.
+//! - [`Corked`] combines small writes until its [`Cork`] is pulled, which [`Cork::pulled_after`]
+//!   does after each poll of the connection.
+//! - [`Workers`] are threads with a runtime each, over which connections are distributed;
+//!   [`Scheduling`] is how the kernel schedules them.
 
 mod ahead;
 mod cork;

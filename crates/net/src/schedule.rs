@@ -1,23 +1,23 @@
-//! How the kernel schedules the threads that serve.
+//! The kernel's scheduling policy for the serving threads.
 
 use std::io;
 
-/// What the kernel does with a thread that is woken while another one runs: sched(7).
+/// The policy for a thread that is woken while another one runs: sched(7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduling {
-    /// It may interrupt the other one (`SCHED_OTHER`): it runs soon, whatever else there is.
+    /// The woken thread may preempt the running one (`SCHED_OTHER`), so it runs soon.
     Normal,
-    /// It waits for its turn (`SCHED_BATCH`). What runs on a core of its own is mostly what woke
-    /// it, a caller in the middle of writing its requests or an engine in the middle of its
-    /// answers: a moment later there are several to be read at once.
+    /// The woken thread waits for its turn (`SCHED_BATCH`). The running thread is mostly the one
+    /// that woke it: a caller in the middle of writing its requests, or an engine in the middle of
+    /// its answers. A moment later several can be read at once.
     Batch,
 }
 
 impl Scheduling {
-    /// Has the calling thread, and those that it starts, scheduled like that.
+    /// Sets the policy of the calling thread, and of the threads it starts later.
     ///
     /// # Errors
-    /// The system forbids it.
+    /// The system does not permit it.
     pub(crate) fn apply(self) -> io::Result<()> {
         let policy = match self {
             Self::Normal => libc::SCHED_OTHER,
@@ -38,16 +38,17 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The calling thread's, as sched(7) numbers them.
+    /// The calling thread's policy, by its number in sched(7).
     pub(crate) fn policy() -> i32 {
-        // The 41st field of proc_pid_stat(5), of which the second may hold anything.
+        // The policy is the 41st field of proc_pid_stat(5). The second field, the thread's name,
+        // may contain any characters, so fields are counted after its closing parenthesis.
         let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
         let (_, after_name) = stat.rsplit_once(')').unwrap();
         after_name.split_whitespace().nth(38).unwrap().parse().unwrap()
     }
 
     #[test]
-    fn only_the_calling_thread_is_scheduled_anew() {
+    fn the_policy_is_set_for_the_calling_thread_only() {
         let before = policy();
         let seen = thread::spawn(|| {
             [Scheduling::Batch, Scheduling::Normal].map(|scheduling| {

@@ -1,4 +1,4 @@
-//! What TCP and Unix sockets have in common.
+//! The common interface of TCP and Unix sockets.
 
 use std::{
     io::{self, IoSlice},
@@ -15,40 +15,40 @@ use tokio::{
 /// A connected socket that can be read from and written to through a shared
 /// reference.
 pub trait Stream: AsFd + Send + Sync + 'static {
-    /// Waits until there is something to read, or the end.
+    /// Waits until there are bytes to read, or the end of the stream.
     fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Waits until there is room to write.
+    /// Waits until the socket accepts bytes.
     fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Does `io`, which reads or writes; the socket counts as not ready for it
-    /// from when `io` says [`io::ErrorKind::WouldBlock`] on.
+    /// Runs `io`, which reads or writes. If it returns [`io::ErrorKind::WouldBlock`], the socket is
+    /// marked as not ready.
     ///
     /// # Errors
-    /// What `io` says, and that the socket is not ready.
+    /// The error of `io`, or [`io::ErrorKind::WouldBlock`] if the socket is not ready.
     fn try_io<R>(&self, interest: Interest, io: impl FnOnce() -> io::Result<R>) -> io::Result<R>;
 
-    /// Writes as much of `pieces` as there is room for.
+    /// Writes as much of `pieces` as the socket accepts now.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] without room.
+    /// [`io::ErrorKind::WouldBlock`] if it accepts nothing now.
     fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Tells the peer that nothing more will be written.
+    /// Shuts down writing, so that the peer reads the end of the stream.
     ///
     /// # Errors
-    /// The connection is gone already.
+    /// The connection is already closed.
     fn shut_down(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(self, rustix::net::Shutdown::Write)?)
     }
 }
 
-/// A socket by itself, which may be moved.
+/// An owned socket, which can be moved to another runtime.
 pub trait Socket: Stream + Unpin + Sized {
-    /// The same socket, driven by the current runtime.
+    /// Registers the socket with the current runtime.
     ///
     /// # Errors
-    /// The runtime cannot drive it.
+    /// The runtime cannot register it.
     fn here(self) -> io::Result<Self>;
 }
 

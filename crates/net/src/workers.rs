@@ -1,4 +1,4 @@
-//! Threads with a runtime each, and how connections are spread over them.
+//! Threads with a runtime each, and the distribution of connections over them.
 
 use std::{
     convert::Infallible,
@@ -17,22 +17,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Scheduling;
 
-/// Threads with a runtime each. What begins on one of them stays there: a caller's
-/// connection, its requests, and the connection to the engine they go out on. No
-/// request has to wake another thread, which costs as much as reading it does.
+/// Threads with a single-threaded runtime each. Work that starts on a thread stays there: a
+/// caller's connection, its requests, and the connection to the engine that sends them. So no
+/// request wakes another thread, which would cost as much as reading the request.
 #[derive(Debug)]
 pub struct Workers {
     seats: Seats,
-    /// Disconnected once all threads have ended.
+    /// This channel disconnects when all threads have ended.
     ended: mpsc::Receiver<Infallible>,
     stop: CancellationToken,
 }
 
 impl Workers {
-    /// Starts `count` threads, scheduled as far as the system lets them.
+    /// Starts `count` threads. `scheduling` is applied if the system permits it.
     ///
     /// # Errors
-    /// No thread, or no runtime for one.
+    /// A thread or its runtime cannot be created.
     pub fn start(count: usize, scheduling: Scheduling) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let (alive, ended) = mpsc::channel();
@@ -42,7 +42,7 @@ impl Workers {
             runtimes.push(runtime.handle().clone());
             let (stop, alive) = (stop.clone(), alive.clone());
             let run = move || {
-                // They serve as well where it is forbidden.
+                // The error is ignored: the threads work with the default policy too.
                 let _ = scheduling.apply();
                 runtime.block_on(stop.cancelled());
                 runtime.shutdown_background();
@@ -53,13 +53,13 @@ impl Workers {
         Ok(Self { seats: Seats::on(runtimes), ended, stop })
     }
 
-    /// Where connections are served.
+    /// The seats for connections on these threads.
     pub fn seats(&self) -> &Seats {
         &self.seats
     }
 
-    /// Ends the threads and waits for them, but not for longer than `patience`.
-    /// What still runs is given up.
+    /// Stops the threads and waits for them, at most for `patience`. Tasks that still run are
+    /// dropped.
     pub fn end(self, patience: Duration) {
         self.stop.cancel();
         let _ = self.ended.recv_timeout(patience);
@@ -72,12 +72,12 @@ impl Drop for Workers {
     }
 }
 
-/// Runtimes and how many connections each serves. Clones share the count.
+/// Runtimes, with the number of connections that each serves. Clones share the counts.
 #[derive(Debug, Clone)]
 pub struct Seats(Arc<[(Handle, AtomicUsize)]>);
 
 impl Seats {
-    /// Seats on these runtimes; at least one.
+    /// Makes seats on these runtimes, of which there must be at least one.
     pub fn on(runtimes: impl IntoIterator<Item = Handle>) -> Self {
         Self(runtimes.into_iter().map(|runtime| (runtime, AtomicUsize::new(0))).collect())
     }
@@ -87,7 +87,7 @@ impl Seats {
         self.0.iter().map(|(runtime, _)| runtime)
     }
 
-    /// A seat where the fewest are taken.
+    /// Takes a seat on the runtime that serves the fewest connections.
     pub fn take(&self) -> Seat {
         let taken = |&at: &usize| self.0[at].1.load(Relaxed);
         let at = (0..self.0.len()).min_by_key(taken).expect("there is at least one runtime");
@@ -96,7 +96,7 @@ impl Seats {
     }
 }
 
-/// A connection's seat, free again when dropped.
+/// A connection's place on a runtime, given back when dropped.
 #[derive(Debug)]
 pub struct Seat {
     seats: Seats,
@@ -123,15 +123,15 @@ mod tests {
     use super::*;
     use crate::schedule::tests::policy;
 
-    /// What is so on the seat's thread.
-    fn on<T: Send + 'static>(seat: &Seat, what: fn() -> T) -> T {
-        let (tell, told) = std::sync::mpsc::channel();
-        seat.runtime().spawn(async move { tell.send(what()) });
-        told.recv().expect("the worker runs")
+    /// Runs `read` on the seat's thread and returns its result.
+    fn run_on<T: Send + 'static>(seat: &Seat, read: fn() -> T) -> T {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        seat.runtime().spawn(async move { sender.send(read()) });
+        receiver.recv().expect("the worker runs")
     }
 
     fn thread_of(seat: &Seat) -> thread::ThreadId {
-        on(seat, || thread::current().id())
+        run_on(seat, || thread::current().id())
     }
 
     #[test]
@@ -140,12 +140,12 @@ mod tests {
             [(Scheduling::Normal, libc::SCHED_OTHER), (Scheduling::Batch, libc::SCHED_BATCH)]
         {
             let workers = Workers::start(1, scheduling).unwrap();
-            assert_eq!(on(&workers.seats().take(), policy), expected);
+            assert_eq!(run_on(&workers.seats().take(), policy), expected);
         }
     }
 
     #[test]
-    fn connections_are_spread_and_those_that_ended_make_room() {
+    fn a_connection_goes_to_the_thread_with_the_fewest() {
         let workers = Workers::start(2, Scheduling::Normal).unwrap();
         let mut seats: Vec<_> = (0..4).map(|_| workers.seats().take()).collect();
         let threads: Vec<_> = seats.iter().map(thread_of).collect();
@@ -165,6 +165,6 @@ mod tests {
             drop(hold);
         });
         drop(workers);
-        assert!(held.recv().is_err(), "what still ran was dropped");
+        assert!(held.recv().is_err(), "a task that still ran was dropped");
     }
 }

@@ -1,4 +1,5 @@
-//! Authorization towards registries: basic, and bearer tokens from a server.
+//! Authorization for calls to registries: HTTP basic, or a bearer token from the registry's token
+//! server.
 
 mod challenge;
 mod token;
@@ -20,10 +21,10 @@ use crate::{
     http::Plain,
 };
 
-/// Authorizations that are remembered.
+/// The most authorizations kept in the cache.
 const MAX_KNOWN: usize = 4096;
 
-/// What a request needs leave for.
+/// The access that a request needs: to pull from a repository, or to pull and push.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     pub(crate) host: String,
@@ -32,27 +33,28 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// In the token server's words.
+    /// The scope in the token protocol's syntax, `repository:NAME:ACTIONS`.
     fn text(&self) -> String {
         let actions = if self.push { "pull,push" } else { "pull" };
         format!("repository:{}:{actions}", self.repository)
     }
 }
 
-/// Knows what to send with a request, and learns it from challenges.
+/// Caches the `Authorization` header of each scope, and obtains a new one when a registry answers
+/// with a challenge.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     credentials: CredentialSource,
-    /// By scope. Only looked up and stored under the lock; never awaited.
+    /// The cache. The lock is held for look-ups and inserts only, never across an await.
     known: Mutex<HashMap<Scope, Authorization>>,
 }
 
 #[derive(Debug, Clone)]
 struct Authorization {
-    /// Marked sensitive: its `Debug` shows nothing of it.
+    /// Marked sensitive, so that its `Debug` output hides the value.
     header: HeaderValue,
     expires: Option<Instant>,
-    /// The credentials it was made from.
+    /// The state of the credentials file from which the header was made.
     stamp: Stamp,
 }
 
@@ -61,7 +63,7 @@ impl Authenticator {
         Self { credentials, known: Mutex::default() }
     }
 
-    /// What worked for `scope`, unless it is over or credentials changed.
+    /// The cached header for `scope`, unless it has expired or the credentials file has changed.
     pub(crate) fn known(&self, scope: &Scope) -> Option<HeaderValue> {
         let stamp = self.credentials.stamp();
         let mut known = self.lock();
@@ -72,13 +74,13 @@ impl Authenticator {
         known.get(scope).map(|entry| entry.header.clone())
     }
 
-    /// Drops what the registry refused.
+    /// Drops the cached header for `scope`, which the registry has refused.
     pub(crate) fn forget(&self, scope: &Scope) {
         self.lock().remove(scope);
     }
 
-    /// Answers a 401: reads the credentials anew and makes of them what the
-    /// registry wants.
+    /// Answers a 401: reads the credentials again and makes the header that the registry's
+    /// challenges ask for.
     pub(crate) async fn answer(
         &self,
         http: &Plain,
@@ -94,7 +96,8 @@ impl Authenticator {
 
     fn remember(&self, scope: &Scope, authorization: Authorization) {
         let mut known = self.lock();
-        // Callers choose names, and most that can be thought of do not exist.
+        // Emptied when full: callers choose the repository names, so the cache would grow without
+        // bound.
         if known.len() >= MAX_KNOWN {
             known.clear();
         }
@@ -125,8 +128,11 @@ async fn authorize(
             let value = STANDARD.encode(format!("{user}:{}", password.reveal()));
             Ok((header(&scope.host, "Basic", &value)?, None))
         }
-        Some(_) => Err(Error::denied(&scope.host, "it takes a password, and we hold a token")),
-        None => Err(Error::denied(&scope.host, "it asks for credentials, and there are none")),
+        Some(_) => Err(Error::denied(
+            &scope.host,
+            "it requires a password, but only a token is configured",
+        )),
+        None => Err(Error::denied(&scope.host, "it requires credentials, and there are none")),
     }
 }
 
@@ -143,7 +149,7 @@ mod tests {
     use crate::config;
 
     #[test]
-    fn names_without_end_do_not_fill_the_memory() {
+    fn the_cache_of_authorizations_is_bounded() {
         let config = config::Credentials { docker_config: None, ..config::Credentials::default() };
         let authenticator = Authenticator::new(CredentialSource::new(config));
         let stamp = authenticator.credentials.stamp();

@@ -1,10 +1,10 @@
-//! Work that blocks, on threads made for it.
+//! Runs blocking work on the runtime's blocking threads.
 
 use std::{io, path::PathBuf};
 
 use crate::Error;
 
-/// Runs `work` on a thread that may block; its panic goes on here.
+/// Runs `work` on a blocking thread. A panic in it is resumed in the caller.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {

@@ -26,14 +26,14 @@ use crate::{Content, ImageToPush, LayerToPush};
 use archive::Packed;
 use scan::Entry;
 
-/// From this size on, bytes, a file gets a layer of its own.
+/// Files of this many bytes or more get a layer of their own.
 pub const OWN_LAYER: u64 = 4 << 20;
 
-/// Why a directory cannot be packed.
+/// The reason why a directory cannot be packed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// There is no metadata.json where a model package has it.
+    /// metadata.json is missing from both places where a package may have it.
     #[error(
         "{} is no model package: it has no metadata.json (nor tensorflow_serving_model/metadata.json)",
         directory.display()
@@ -42,32 +42,32 @@ pub enum BuildError {
         /// The directory.
         directory: PathBuf,
     },
-    /// There is no SavedModel's directory where a model package has it.
+    /// The SavedModel's directory is missing.
     #[error("{} is no model package: it has no directory tensorflow_serving_model/model", directory.display())]
     NoModel {
         /// The directory.
         directory: PathBuf,
     },
-    /// Neither a file nor a directory.
+    /// An entry that is neither a file nor a directory.
     #[error("{} is {kind}: a package holds files and directories only", path.display())]
     Unsupported {
-        /// What was found.
+        /// The entry's path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of entry, such as a symbolic link.
         kind: &'static str,
     },
-    /// A name that is not UTF-8.
+    /// An entry whose name is not UTF-8.
     #[error("{} has a name that is not UTF-8", path.display())]
     Name {
-        /// What was found.
+        /// The entry's path.
         path: PathBuf,
     },
-    /// The disk.
+    /// Reading the directory or writing a layer failed.
     #[error("{}", path.display())]
     Io {
-        /// The file or directory at hand.
+        /// The file or directory that was read or written.
         path: PathBuf,
-        /// The failure below.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -88,12 +88,12 @@ impl BuildError {
     }
 }
 
-/// Packs `directory`, which mirrors `/data`: metadata.json, perhaps
-/// golden.jsonl, tensorflow_serving_model/model/. `labels` go into the image's
-/// configuration and, mirrored, into the manifest's annotations.
+/// Packs `directory`, which mirrors `/data` in the image: metadata.json, optionally golden.jsonl,
+/// and tensorflow_serving_model/model/. `labels` become labels of the image's configuration and
+/// annotations of the manifest.
 ///
-/// Layers are written to temporary files that live as long as the result.
-/// Blocks; call it where blocking is allowed.
+/// Layers are written to temporary files, which are removed with the returned image. This function
+/// blocks.
 pub fn image_from_dir(
     directory: &Path,
     labels: BTreeMap<String, String>,
@@ -129,8 +129,8 @@ fn check(directory: &Path, entries: &[Entry]) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// The image's configuration. The platform says nothing about a model; it is
-/// fixed, so that the digest does not depend on the machine.
+/// The image's configuration. A model does not depend on a platform; a fixed one keeps the digest
+/// equal on all machines.
 fn config(labels: &BTreeMap<String, String>, layers: &[Packed]) -> Bytes {
     #[derive(Serialize)]
     struct Config<'a> {

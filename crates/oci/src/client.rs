@@ -10,7 +10,7 @@ use crate::{
     download::download,
     layout::Layout,
     manifest::{self, Descriptor, Manifest},
-    metrics::{begin, pulled, pushed},
+    metrics::{pulled, pushed, register},
     partial::Partial,
     push::ImageToPush,
     registry::{Remote, Seen},
@@ -19,13 +19,11 @@ use crate::{
     transport::Transport,
 };
 
-/// Reads and writes images, in registries and layout directories alike.
-/// Cheap to clone.
+/// Reads and writes images in registries and in layout directories. Cheap to clone.
 ///
-/// Errors: an unavailable registry is tried again as [`Config::retries`] says
-/// before it becomes [`Error::Unavailable`]; everything else is final. A
-/// dropped future stops its work; files of [`Client::fetch_blob`] stay and are
-/// resumed.
+/// Errors: calls to an unavailable registry are retried as [`Config::retries`] says before they
+/// fail with [`Error::Unavailable`]; all other errors are final. Dropping a future stops its work;
+/// the file of an interrupted [`Client::fetch_blob`] remains and is resumed by the next call.
 #[derive(Debug, Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -38,23 +36,23 @@ struct Inner {
     seen: Seen,
 }
 
-/// Where a reference leads.
+/// The place that holds a reference's repository.
 pub(crate) enum Place<'a> {
     Remote(Remote<'a>),
     Layout(Layout),
 }
 
 impl Client {
-    /// A client. Errors: no TLS provider is installed in the process, or the
-    /// file of certificate authorities cannot be used.
+    /// Creates a client. Errors: no TLS provider is installed in the process, or the file of
+    /// certificate authorities cannot be used.
     pub fn new(config: Config) -> Result<Self, Error> {
         let transport = Transport::new(&config)?;
-        begin();
+        register();
         Ok(Self { inner: Arc::new(Inner { config, transport, seen: Seen::default() }) })
     }
 
-    /// What `reference` means now: the digest of the manifest, or of the index
-    /// of a multi-platform image.
+    /// Resolves `reference` to the digest of the manifest, or of the index for a multi-platform
+    /// image.
     pub async fn resolve(&self, reference: &Reference) -> Result<Digest, Error> {
         pulled("resolve", self.resolve_uncounted(reference).await)
     }
@@ -67,12 +65,11 @@ impl Client {
         }
     }
 
-    /// Whether there certainly is no such tag or digest as `reference` names. Unlike
-    /// [`Error::TagNotFound`], which any server on the way may be the cause of, this
-    /// is the registry's own word, or that of a layout's index.
+    /// Reports true if the registry itself, or the layout's index, says that the tag or digest does
+    /// not exist. [`Error::TagNotFound`] is weaker: a proxy's answer can cause it too.
     ///
     /// # Errors
-    /// The registry does not say.
+    /// The registry's answer is neither a manifest nor a definite error.
     pub async fn is_missing(&self, reference: &Reference) -> Result<bool, Error> {
         let selector = reference.selected();
         match self.place(reference)? {
@@ -87,8 +84,8 @@ impl Client {
         }
     }
 
-    /// The image that `reference` means, for this machine's platform: manifest
-    /// and configuration, verified. Layers are fetched apart.
+    /// Reads the image that `reference` names, for this machine's platform: manifest and
+    /// configuration, verified. Its layers are fetched by [`Client::fetch_blob`].
     pub async fn image(&self, reference: &Reference) -> Result<Image, Error> {
         pulled("image", self.image_uncounted(reference).await)
     }
@@ -125,10 +122,10 @@ impl Client {
         })
     }
 
-    /// Receives a layer into the file `dest`, which is created where needed.
-    /// What `dest` holds already is hashed and resumed from. On success it
-    /// holds exactly the layer, synced. It is removed when what came is not
-    /// the layer, and left for the next time when the transfer broke.
+    /// Downloads a layer into the file `dest`, created if necessary. Bytes that `dest` already
+    /// holds are hashed, and the download resumes after them. On success the file holds exactly the
+    /// layer and is synced to disk. The file is removed if its content turns out not to be the
+    /// layer, and left for the next call if the transfer broke.
     pub async fn fetch_blob(
         &self,
         reference: &Reference,
@@ -138,7 +135,7 @@ impl Client {
         self.fetch_blob_with(reference, layer, dest, &Progress::default()).await
     }
 
-    /// [`Client::fetch_blob`] that counts bytes in `progress`.
+    /// Like [`Client::fetch_blob`], and counts the bytes in `progress`.
     pub async fn fetch_blob_with(
         &self,
         reference: &Reference,
@@ -165,9 +162,8 @@ impl Client {
         }
     }
 
-    /// Pushes an image: its blobs, except those that are there, and at last
-    /// the manifest under the reference's tag. A reference by digest must name
-    /// the image's own.
+    /// Pushes an image: first the blobs that the repository does not have, last the manifest under
+    /// the reference's tag. A reference by digest must name the image's own digest.
     pub async fn push(&self, reference: &Reference, image: &ImageToPush) -> Result<Digest, Error> {
         pushed(self.push_uncounted(reference, image).await)
     }
@@ -193,18 +189,18 @@ impl Client {
         Ok(actual)
     }
 
-    /// Points `tag` at what `reference` means; returns that digest.
+    /// Points `tag` at the manifest that `reference` names, and returns its digest.
     pub async fn tag(&self, reference: &Reference, tag: &Tag) -> Result<Digest, Error> {
         let stored = self.manifest(reference, &reference.selected()).await?;
         self.point(reference, tag, stored).await
     }
 
-    /// The same if the tag means `from` and `may_push` then says so; returns what it
-    /// means in the end.
+    /// Points `tag` at the manifest that `reference` names, provided that the tag now names `from`
+    /// and `may_push` then returns true. Returns the digest that the tag names afterwards.
     ///
-    /// Registries cannot compare and set: the tag is looked up immediately before the
-    /// push and after it. What somebody else pushes between the look and the push is
-    /// overwritten; what they push after it stays, and is told.
+    /// Registries have no compare-and-set, so the tag is resolved immediately before the push and
+    /// after it. A push by somebody else between the first look-up and ours is overwritten; one
+    /// after ours stays, and its digest is returned.
     pub async fn move_tag(
         &self,
         reference: &Reference,
@@ -267,8 +263,8 @@ impl Client {
         self.small_blob(reference, config.digest, config.size, &what, limit).await
     }
 
-    /// A blob that is read into memory, if it has `limit` bytes at most. `size`
-    /// is what its descriptor says.
+    /// Reads a blob into memory. Fails if `size`, which its descriptor states, or its content
+    /// exceeds `limit` bytes.
     pub(crate) async fn small_blob(
         &self,
         reference: &Reference,

@@ -1,76 +1,78 @@
-//! What a client is built from.
+//! Configuration of a client.
 
 use std::{path::PathBuf, time::Duration};
 
 /// Settings of a [`Client`](crate::Client).
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Hosts, as written in references (`localhost:5000`), that are spoken to
-    /// over plain HTTP. Everybody else gets HTTPS.
+    /// Hosts, as written in references (`localhost:5000`), that are called over plain HTTP. All
+    /// others are called over HTTPS.
     pub plain_http: Vec<String>,
-    /// A file with further certificate authorities to trust, PEM.
+    /// A PEM file of certificate authorities that are trusted in addition to the system's.
     pub ca: Option<PathBuf>,
-    /// Where credentials come from.
+    /// Sources of credentials.
     pub credentials: Credentials,
-    /// How long to wait for what.
+    /// Time limits.
     pub timeouts: Timeouts,
-    /// How often and when to try again.
+    /// Retries of failed calls.
     pub retries: Retries,
-    /// What is read into memory at most.
+    /// Limits of documents that are read into memory.
     pub limits: Limits,
-    /// Which image of a multi-platform index to take.
+    /// The platform whose image is taken from a multi-platform index.
     pub platform: Platform,
 }
 
-/// Where credentials come from.
+/// Sources of credentials.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// The Docker configuration file. None: no credentials at all.
+    /// The Docker configuration file; `None` means no credentials.
     pub docker_config: Option<PathBuf>,
-    /// How long a credential helper may take.
+    /// The time limit for a credential helper.
     pub helper_timeout: Duration,
 }
 
-/// How long to wait for what.
+/// Time limits.
 #[derive(Debug, Clone)]
 pub struct Timeouts {
-    /// For a connection, TLS included.
+    /// The limit for establishing a connection, TLS included.
     pub connect: Duration,
-    /// Without a byte from the registry, in the middle of an answer too.
+    /// The limit for silence: the time without a byte from the registry, also in the middle of an
+    /// answer.
     pub idle: Duration,
-    /// For all of a manifest, a configuration or a token: a registry that sends
-    /// now and then a byte is down as well. Layers may take as long as they need.
+    /// The limit for reading a whole manifest, configuration or token: a registry that sends a byte
+    /// now and then counts as down. Layers have no such limit.
     pub document: Duration,
 }
 
-/// How often and when to try again.
+/// Retries of failed calls.
 #[derive(Debug, Clone)]
 pub struct Retries {
-    /// Tries of one operation, the first included; at least one is made.
+    /// Attempts of one operation, the first included; zero counts as one.
     pub attempts: u32,
-    /// The delay before the second try; doubles from there, with jitter.
+    /// The delay before the second attempt; it doubles with every further attempt, with jitter.
     pub first_delay: Duration,
-    /// No delay of ours is longer.
+    /// The upper limit of the delay.
     pub max_delay: Duration,
-    /// A `Retry-After` longer than this is left to the caller.
+    /// The longest `Retry-After` that is waited for here; a longer one is returned to the caller as
+    /// an error.
     pub max_retry_after: Duration,
 }
 
-/// What is read into memory at most.
+/// Limits of documents that are read into memory.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// A manifest or index, bytes.
+    /// The size limit of a manifest or index, bytes.
     pub manifest: u64,
-    /// An image configuration, bytes.
+    /// The size limit of an image configuration, bytes.
     pub config: u64,
 }
 
-/// A platform as in an image index.
+/// A platform, as an image index names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Platform {
-    /// The operating system, `linux`.
+    /// The operating system, such as `linux`.
     pub os: String,
-    /// The architecture in Go's words: `amd64`, `arm64`.
+    /// The architecture by Go's name: `amd64`, `arm64`.
     pub architecture: String,
 }
 
@@ -89,7 +91,7 @@ impl Default for Config {
 }
 
 impl Default for Credentials {
-    /// `$DOCKER_CONFIG/config.json`, else `~/.docker/config.json`.
+    /// Docker's own path: `$DOCKER_CONFIG/config.json`, or else `~/.docker/config.json`.
     fn default() -> Self {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
         let directory = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from).or_else(home);

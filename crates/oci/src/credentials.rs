@@ -8,7 +8,7 @@ use std::{fs, time::SystemTime};
 use crate::{Error, config, secret::Secret};
 use docker_config::{DockerConfig, Found};
 
-/// What a registry is told about us.
+/// A credential to present to a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// A user and a password.
@@ -19,13 +19,14 @@ pub(crate) enum Credential {
     Bearer(Secret),
 }
 
-/// Reads credentials anew each time they are asked for.
+/// Provides credentials; reads the configuration file at every request, so that a changed password
+/// is found.
 #[derive(Debug)]
 pub(crate) struct CredentialSource {
     config: config::Credentials,
 }
 
-/// Changes when the configuration file does.
+/// Identifies one state of the configuration file by time of modification and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp(Option<(SystemTime, u64)>);
 
@@ -55,7 +56,7 @@ impl CredentialSource {
     }
 }
 
-/// The name under which Docker keeps docker.io.
+/// The key of docker.io in Docker's configuration.
 const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 
 fn is_docker_hub(host: &str) -> bool {

@@ -1,4 +1,4 @@
-//! A blob from a registry into a file.
+//! Downloads a blob from a registry into a file.
 
 use bytes::Bytes;
 use reqwest::{Response, StatusCode, header::CONTENT_RANGE};
@@ -6,11 +6,11 @@ use tokio::sync::mpsc;
 
 use crate::{Error, Layer, blocking::blocking, partial::Partial, registry::Remote, retry::Backoff};
 
-/// Pieces between the network and the disk; a piece is what one read gave.
+/// Pieces queued between network and disk; a piece is the result of one network read.
 const QUEUE: usize = 8;
 
-/// Receives `layer`, again and again as far as retries go. The file is removed
-/// when it cannot become the blob, and kept for later when it may.
+/// Downloads `layer` into its partial file, with retries. The file is removed if it cannot become
+/// the blob, and kept for a later attempt otherwise.
 pub(crate) async fn download(
     remote: &Remote<'_>,
     layer: &Layer,
@@ -23,7 +23,7 @@ pub(crate) async fn download(
             let (kept, finished) = finish(partial).await?;
             match finished {
                 Ok(()) => return Ok(()),
-                // What an earlier run left was not this blob.
+                // The bytes from an earlier run were wrong: start again without them.
                 Err(Error::DigestMismatch { .. }) if kept.has_leftover() => {
                     partial = restart(kept).await?;
                     continue;
@@ -38,7 +38,7 @@ pub(crate) async fn download(
             Err(error @ Error::SizeMismatch { .. }) => return remove(partial, error).await,
             Err(error) => match backoff.wait(error).await {
                 Ok(()) => {}
-                // A file without a byte is no use to the next run.
+                // An empty file saves the next attempt nothing.
                 Err(error) if partial.position() == 0 => return remove(partial, error).await,
                 Err(error) => return Err(error),
             },
@@ -48,7 +48,7 @@ pub(crate) async fn download(
 
 type Kept = (Partial, Result<(), Error>);
 
-/// One transfer. The outer error is for when the file itself is lost to us.
+/// One transfer. The outer error means that the partial file itself is lost.
 async fn attempt(
     remote: &Remote<'_>,
     layer: &Layer,
@@ -66,7 +66,7 @@ async fn attempt(
     match response.status() {
         StatusCode::PARTIAL_CONTENT if starts_at(&response, offset) => {}
         StatusCode::OK => partial = restart(partial).await?,
-        // 416, or another range than the one asked for: without ranges, then.
+        // Status 416, or a range that was not asked for: start again without a range.
         _ if offset > 0 => {
             *ranges = false;
             return Ok((partial, Ok(())));
@@ -87,8 +87,8 @@ fn starts_at(response: &Response, offset: u64) -> bool {
     start.is_some_and(|start| start.parse() == Ok(offset))
 }
 
-/// The network feeds a thread that hashes and writes. When this future is
-/// dropped the thread ends with what it was given.
+/// Streams the response to a blocking thread that hashes and writes it. When this future is
+/// dropped, the thread ends after the pieces already queued.
 async fn receive(remote: &Remote<'_>, partial: Partial, response: Response) -> Result<Kept, Error> {
     let (pieces, queue) = mpsc::channel(QUEUE);
     let read = feed(remote, response, pieces);
@@ -109,7 +109,7 @@ async fn feed(
 ) -> Result<(), Error> {
     while let Some(piece) = remote.transport.plain.chunk(remote.host(), &mut response).await? {
         if pieces.send(piece).await.is_err() {
-            // The writer has failed and says why.
+            // The writer has failed; its own result holds the error.
             break;
         }
     }

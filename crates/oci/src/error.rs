@@ -1,111 +1,111 @@
-//! Why something about an image failed, by type.
+//! The crate's error, by cause.
 
 use std::{io, path::PathBuf, time::Duration};
 
 use outrigger_core::{Digest, Failure, Reason};
 
-/// What went wrong below an [`Error`], for the chain of sources.
+/// The underlying error of an [`Error`], for the chain of sources.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why something about an image failed. No variant ever holds a credential or
-/// the address of a redirect, which may be signed.
+/// The reason why an operation on an image failed. No variant holds a credential, nor the address
+/// of a redirect, which may be signed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The registry, or layout directory, has no such repository.
+    /// The registry or layout directory does not have the repository.
     #[error("{repository}: no such repository")]
     RepositoryNotFound {
-        /// The repository asked for.
+        /// The requested repository.
         repository: String,
     },
-    /// The repository has no such tag.
+    /// The repository does not have the tag.
     #[error("{repository}: no tag {tag:?}")]
     TagNotFound {
-        /// The repository asked for.
+        /// The requested repository.
         repository: String,
-        /// The tag asked for.
+        /// The requested tag.
         tag: String,
     },
-    /// The repository has no such manifest or blob.
+    /// The repository does not have the manifest or blob.
     #[error("{repository}: no {digest}")]
     DigestNotFound {
-        /// The repository asked for.
+        /// The requested repository.
         repository: String,
-        /// The digest asked for.
+        /// The requested digest.
         digest: Digest,
     },
-    /// The registry or its token server refuses what we are (401, 403).
+    /// The registry or its token server refuses our credentials or our access (401, 403).
     #[error("{registry} refuses access: {detail}")]
     Denied {
         /// The registry's host.
         registry: String,
-        /// What was refused, without any credential.
+        /// The refused access, without any credential.
         detail: String,
     },
-    /// The registry does not answer, or not now: worth another try.
+    /// The registry does not answer, or answers that it cannot now. A retry may succeed.
     #[error("{registry} is unavailable: {detail}")]
     Unavailable {
         /// The registry's host, or that of its token server.
         registry: String,
-        /// What was seen of it.
+        /// The symptom, such as a status or a broken connection.
         detail: String,
-        /// When the registry asks to be called again.
+        /// The delay after which the registry asks to be called again.
         retry_after: Option<Duration>,
-        /// The failure below, where there is one.
+        /// The underlying error, if there is one.
         #[source]
         source: Option<Cause>,
     },
-    /// The content is not what its digest says.
+    /// The content does not have the expected digest.
     #[error("{what} should be {expected} and is {actual}")]
     DigestMismatch {
-        /// What was read.
+        /// The document or blob that was read.
         what: String,
-        /// The digest asked for.
+        /// The expected digest.
         expected: Digest,
-        /// The digest of what came.
+        /// The digest of the received content.
         actual: Digest,
     },
-    /// The content is not as long as its descriptor says.
+    /// The content does not have the size that its descriptor states.
     #[error("{what} should have {expected} bytes and has {actual}")]
     SizeMismatch {
-        /// What was read.
+        /// The document or blob that was read.
         what: String,
-        /// Bytes, by the descriptor.
+        /// The size by the descriptor, bytes.
         expected: u64,
-        /// Bytes that came; a lower bound when reading stopped there.
+        /// The received size, bytes; a lower bound if reading stopped there.
         actual: u64,
     },
-    /// More than we are ready to read.
+    /// The content is larger than the limit for reading it.
     #[error("{what} has more than {limit} bytes")]
     TooLarge {
-        /// What was read.
+        /// The document or blob that was read.
         what: String,
         /// The limit, bytes.
         limit: u64,
     },
-    /// What came cannot be understood, or is nothing we can use.
+    /// The received content is malformed, or of a kind that we do not support.
     #[error("{what}: {problem}")]
     Invalid {
-        /// What was read.
+        /// The document or blob that was read.
         what: String,
-        /// What is wrong with it.
+        /// The problem, in words.
         problem: String,
     },
-    /// The local disk.
+    /// An operation on the local disk failed.
     #[error("{}", path.display())]
     Io {
-        /// The file or directory at hand.
+        /// The file or directory of the operation.
         path: PathBuf,
-        /// The failure below.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The configuration cannot work.
+    /// The client's configuration cannot be used.
     #[error("{problem}")]
     Config {
-        /// What is wrong with it.
+        /// The problem, in words.
         problem: String,
-        /// The failure below, where there is one.
+        /// The underlying error, if there is one.
         #[source]
         source: Option<Cause>,
     },
@@ -129,13 +129,13 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed a little later.
+    /// Whether the same call may succeed later.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
 
-    /// Whether what was read is at fault: it is not there, not what it should be,
-    /// or nothing we can use.
+    /// Whether the content is at fault: it is missing, does not match its digest or size, or cannot
+    /// be used.
     pub(crate) fn is_about_content(&self) -> bool {
         !matches!(
             self,
@@ -143,7 +143,7 @@ impl Error {
         )
     }
 
-    /// When the registry asks to be called again.
+    /// The delay after which the registry asks to be called again.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Unavailable { retry_after, .. } => *retry_after,
@@ -151,7 +151,7 @@ impl Error {
         }
     }
 
-    /// The failure as callers see it.
+    /// The failure that callers of the API receive.
     pub fn failure(&self) -> Failure {
         let mut failure = Failure::because(self.reason(), self);
         failure.retry_after = self.retry_after();
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_a_full_store_and_other_disk_trouble_is_ours() {
+    fn a_full_disk_is_a_full_store_and_other_disk_errors_are_internal() {
         let io = |kind: io::ErrorKind| Error::io("/store")(kind.into());
         assert_eq!(io(io::ErrorKind::StorageFull).reason(), Reason::StoreFull);
         assert_eq!(io(io::ErrorKind::QuotaExceeded).reason(), Reason::StoreFull);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_tells_the_chain_and_when_to_come_back() {
+    fn a_failure_has_the_chain_of_causes_and_the_retry_delay() {
         let error = Error::Unavailable {
             registry: "registry.example".to_owned(),
             detail: "cannot connect".to_owned(),

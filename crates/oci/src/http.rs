@@ -1,4 +1,4 @@
-//! HTTP with bounds: time limits, size limits, typed failures.
+//! HTTP with time limits, size limits and typed errors.
 
 use std::{collections::HashSet, sync::Arc, time::Duration, time::SystemTime};
 
@@ -10,33 +10,33 @@ use crate::{Config, Error, retry::retry_after};
 const USER_AGENT: &str = concat!("outrigger/", env!("CARGO_PKG_VERSION"));
 const MAX_REDIRECTS: usize = 5;
 
-/// The HTTP client, without authorization. Proxies come from the environment.
+/// The HTTP client, without authorization. Proxies are taken from the environment.
 #[derive(Debug)]
 pub(crate) struct Plain {
     client: Client,
     hosts: Arc<PlainHosts>,
-    /// For the head of an answer, connecting included.
+    /// The time limit for the head of an answer, connecting included.
     head: Duration,
-    /// Between two pieces of an answer.
+    /// The time limit between two pieces of an answer's body.
     idle: Duration,
-    /// For all of an answer that is read as a whole.
+    /// The time limit for an answer that is read as a whole.
     document: Duration,
 }
 
-/// The hosts that may be spoken to without TLS, `host` or `host:port`.
+/// The hosts that may be called without TLS, `host` or `host:port`.
 #[derive(Debug)]
 struct PlainHosts(HashSet<String>);
 
 impl PlainHosts {
     fn admit(&self, url: &Url) -> bool {
         let host = authority(url);
-        // An address does not show HTTP's own port; a reference may.
+        // A parsed URL drops HTTP's default port 80; a listed host may include it.
         let listed = || self.0.contains(&host) || self.0.contains(&format!("{host}:80"));
         url.scheme() == "https" || (url.scheme() == "http" && listed())
     }
 }
 
-/// `host` or `host:port` as a reference spells it.
+/// The URL's `host` or `host:port`, spelled as in a reference.
 pub(crate) fn authority(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
@@ -56,12 +56,12 @@ impl Plain {
         Ok(Self { client, hosts, head, idle, document })
     }
 
-    /// Whether `url` is HTTPS, or its host is listed for plain HTTP.
-    pub(crate) fn may_speak_to(&self, url: &Url) -> bool {
+    /// Whether `url` may be called: it is HTTPS, or its host is listed for plain HTTP.
+    pub(crate) fn may_call(&self, url: &Url) -> bool {
         self.hosts.admit(url)
     }
 
-    /// `http` for listed hosts, else `https`.
+    /// The scheme for calls to `host`: `http` if it is listed, else `https`.
     pub(crate) fn scheme(&self, host: &str) -> &'static str {
         if self.hosts.0.contains(host) { "http" } else { "https" }
     }
@@ -70,8 +70,8 @@ impl Plain {
         self.client.request(method, url)
     }
 
-    /// Sends, and waits for the head of the answer. What says "not now" or
-    /// "not you" is an error; 401 is left to the caller.
+    /// Sends a request and waits for the head of the answer. Status 403 is `Denied`; 408, 429 and
+    /// 5xx are `Unavailable`; 401 is left to the caller.
     pub(crate) async fn send(
         &self,
         host: &str,
@@ -79,10 +79,10 @@ impl Plain {
     ) -> Result<Response, Error> {
         let sent = tokio::time::timeout(self.head, request.send()).await;
         let silent = |_| Error::unavailable(host, format!("no answer within {:?}", self.head));
-        judge(host, sent.map_err(silent)?.map_err(|error| broken(host, error))?)
+        classify_status(host, sent.map_err(silent)?.map_err(|error| call_failed(host, error))?)
     }
 
-    /// Sends a large body, for which `limit` is the time until the answer.
+    /// Sends a request with a large body; `limit` is the time until the head of the answer.
     pub(crate) async fn upload(
         &self,
         host: &str,
@@ -90,10 +90,10 @@ impl Plain {
         limit: Duration,
     ) -> Result<Response, Error> {
         let sent = request.timeout(limit).send().await;
-        judge(host, sent.map_err(|error| broken(host, error))?)
+        classify_status(host, sent.map_err(|error| call_failed(host, error))?)
     }
 
-    /// The next piece of an answer; none at its end.
+    /// The next piece of an answer's body; `None` at its end.
     pub(crate) async fn chunk(
         &self,
         host: &str,
@@ -101,10 +101,10 @@ impl Plain {
     ) -> Result<Option<Bytes>, Error> {
         let chunk = tokio::time::timeout(self.idle, response.chunk()).await;
         let silent = |_| Error::unavailable(host, format!("silent for {:?}", self.idle));
-        chunk.map_err(silent)?.map_err(|error| broken(host, error))
+        chunk.map_err(silent)?.map_err(|error| call_failed(host, error))
     }
 
-    /// All of an answer, if it has `limit` bytes at most and comes in time.
+    /// Reads an answer's whole body, of at most `limit` bytes, within the time limit for documents.
     pub(crate) async fn read(
         &self,
         host: &str,
@@ -153,8 +153,8 @@ fn client(config: &Config, hosts: &Arc<PlainHosts>) -> Result<Client, Error> {
     if let Some(path) = &config.ca {
         return builder().tls_certs_merge(authorities(path)?).build().map_err(problem);
     }
-    // A container without certificate authorities may still use layout
-    // directories and listed hosts; HTTPS then trusts nobody.
+    // A container without certificate authorities may still use layout directories and listed
+    // hosts; HTTPS calls fail then, because no authority is trusted.
     builder().build().or_else(|error| {
         tracing::warn!(error = %error.without_url(), "no certificate authorities, https will fail");
         builder().tls_certs_only([]).build().map_err(problem)
@@ -172,7 +172,7 @@ fn authorities(path: &std::path::Path) -> Result<Vec<reqwest::Certificate>, Erro
     if found.is_empty() { Err(unusable(None)) } else { Ok(found) }
 }
 
-/// Follows redirects, but never from TLS to a host that is not listed.
+/// Follows redirects, but never to plain HTTP at a host that is not listed for it.
 fn redirects(hosts: Arc<PlainHosts>) -> redirect::Policy {
     redirect::Policy::custom(move |attempt| {
         if attempt.previous().len() > MAX_REDIRECTS {
@@ -185,19 +185,19 @@ fn redirects(hosts: Arc<PlainHosts>) -> redirect::Policy {
     })
 }
 
-fn judge(host: &str, response: Response) -> Result<Response, Error> {
+fn classify_status(host: &str, response: Response) -> Result<Response, Error> {
     let status = response.status();
     match status {
         StatusCode::FORBIDDEN => Err(Error::denied(host, status.to_string())),
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-            Err(not_now(host, &response))
+            Err(unavailable(host, &response))
         }
-        _ if status.is_server_error() => Err(not_now(host, &response)),
+        _ if status.is_server_error() => Err(unavailable(host, &response)),
         _ => Ok(response),
     }
 }
 
-fn not_now(host: &str, response: &Response) -> Error {
+fn unavailable(host: &str, response: &Response) -> Error {
     Error::Unavailable {
         registry: host.to_owned(),
         detail: response.status().to_string(),
@@ -206,8 +206,9 @@ fn not_now(host: &str, response: &Response) -> Error {
     }
 }
 
-/// The address is left out: after a redirect it may be signed.
-fn broken(host: &str, error: reqwest::Error) -> Error {
+/// The error of a call that failed without an answer. The URL is left out of it: after a redirect
+/// it may be signed.
+fn call_failed(host: &str, error: reqwest::Error) -> Error {
     let error = error.without_url();
     if error.is_redirect() {
         let mut problem = "a redirect cannot be followed".to_owned();

@@ -26,7 +26,7 @@ const PIECE: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     directory: PathBuf,
-    /// Manifests and `index.json` are not longer, bytes.
+    /// The size limit of manifests and of `index.json`, bytes.
     limit: u64,
 }
 
@@ -61,7 +61,8 @@ impl Layout {
         }
     }
 
-    /// A digest need not be in the index: what a tag once meant stays.
+    /// Reads a manifest. A digest need not be in the index: the manifest stays after its tag has
+    /// moved.
     pub(crate) fn manifest(&self, selector: &Selector) -> Result<Stored, Error> {
         let digest = match selector {
             Selector::Digest(digest) => *digest,
@@ -82,8 +83,8 @@ impl Layout {
         verified(&self.repository(), &Selector::Digest(digest), body, None)
     }
 
-    /// Copies a blob and verifies it. A copy rather than a link: what is done
-    /// to the directory later must not reach the copy.
+    /// Copies a blob and verifies it. It is copied rather than linked, because later changes in the
+    /// layout directory must not reach the copy.
     pub(crate) fn copy(&self, digest: Digest, mut to: Partial) -> Result<(), Error> {
         to.restart()?;
         match self.copy_into(digest, &mut to) {
@@ -125,7 +126,7 @@ impl Layout {
         }
     }
 
-    /// Points `tag` at a manifest that is here.
+    /// Points `tag` at a manifest of this layout.
     pub(crate) fn tag(&self, digest: Digest, tag: &Tag) -> Result<(), Error> {
         let stored = self.manifest(&Selector::Digest(digest))?;
         let what = format!("{}@{digest}", self.repository());
@@ -159,7 +160,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Held while the index changes; the lock goes with the file.
+    /// Locks the directory while the index changes. The lock ends when the returned file is
+    /// dropped.
     fn lock(&self) -> Result<File, Error> {
         let directory = File::open(&self.directory).map_err(Error::io(&self.directory))?;
         directory.lock().map_err(Error::io(&self.directory))?;
@@ -171,7 +173,7 @@ impl Layout {
         if path.exists() { Ok(()) } else { self.write(&path, content) }
     }
 
-    /// Writes a file whole or not at all.
+    /// Writes a file atomically.
     fn write(&self, path: &Path, content: &Content) -> Result<(), Error> {
         let parent = path.parent().expect("it lies in the layout");
         let write = || -> io::Result<()> {
@@ -226,7 +228,8 @@ fn has_tag(entry: &Value, tag: &Tag) -> bool {
     entry["annotations"][TAG].as_str() == Some(tag.as_str())
 }
 
-/// Temporary files are private; a layout is for others to read too.
+/// Makes a file readable for all: temporary files are private, and a layout is read by other users
+/// too.
 fn readable(file: &File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(fs::Permissions::from_mode(0o644))

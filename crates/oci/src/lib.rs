@@ -1,9 +1,9 @@
-//! References, credentials, pull and push of OCI images, in registries and in
-//! image layout directories.
+//! References, credentials, pull and push of OCI images, in registries and in image layout
+//! directories.
 //!
-//! Pulls go through a thin HTTP layer with bounds of its own: manifests are
-//! limited, blobs are hashed while they stream to disk and resumed by range,
-//! credentials are read anew after a 401, and failures are told apart by type.
+//! Pulls use a thin HTTP layer with limits of its own: the size of manifests is limited, blobs are
+//! hashed while they stream to disk and resumed by range, credentials are read again after a 401,
+//! and errors are distinguished by type.
 
 mod auth;
 mod blocking;

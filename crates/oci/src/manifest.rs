@@ -1,4 +1,4 @@
-//! Manifests and indexes, of OCI and of Docker's v2.2.
+//! Manifests and indexes, of OCI and of Docker's schema v2.2.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::{Error, Layer, config::Platform};
 
-/// All that we read, for the `Accept` header.
+/// The media types that we read, for the `Accept` header.
 pub(crate) const ACCEPTED: [&str; 4] = [
     OCI_IMAGE_INDEX_MEDIA_TYPE,
     OCI_IMAGE_MEDIA_TYPE,
@@ -27,24 +27,24 @@ const ZSTD_LAYERS: [&str; 2] = [
     "application/vnd.oci.image.layer.v1.tar+zstd",
     "application/vnd.docker.image.rootfs.diff.tar.zstd",
 ];
-/// BuildKit's mark on the index entries that describe other entries.
+/// The annotation by which BuildKit marks index entries that describe other entries (attestations).
 const ATTESTATION: &str = "vnd.docker.reference.type";
 
-/// A manifest as read.
+/// A parsed manifest.
 #[derive(Debug)]
 pub(crate) enum Manifest {
     Image(Box<OciImageManifest>),
     Index(OciImageIndex),
 }
 
-/// A descriptor whose numbers have been checked.
+/// A descriptor with a valid digest and size.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Descriptor {
     pub(crate) digest: Digest,
     pub(crate) size: u64,
 }
 
-/// What tells an index from an image, and old from new.
+/// The fields that distinguish an index from an image, and schema 2 from older ones.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Shape {
@@ -54,8 +54,8 @@ struct Shape {
     layers: Option<serde::de::IgnoredAny>,
 }
 
-/// Reads a manifest. `media_type` is what came beside it, if anything; the
-/// document's own word counts more, and its shape most.
+/// Parses a manifest. The fields present decide whether it is an image or an index; the media type,
+/// the document's own or else the `Content-Type` in `media_type`, only appears in the error.
 pub(crate) fn parse(what: &str, body: &[u8], media_type: Option<&str>) -> Result<Manifest, Error> {
     let unreadable =
         |error: serde_json::Error| Error::invalid(what, format!("no manifest: {error}"));
@@ -84,7 +84,8 @@ pub(crate) fn media_type(manifest: &Manifest) -> String {
     own.clone().unwrap_or_else(|| default.to_owned())
 }
 
-/// The index's image for `platform`; its only image where none matches.
+/// Chooses the index's image for `platform`. An index with a single image gives that image for any
+/// platform.
 pub(crate) fn choose(
     what: &str,
     index: &OciImageIndex,
@@ -124,7 +125,7 @@ fn platform_of(entry: &ImageIndexEntry) -> String {
     platform.map_or("unknown".to_owned(), |theirs| format!("{}/{}", theirs.os, theirs.architecture))
 }
 
-/// The digest and size of a descriptor, if they can be.
+/// Checks a descriptor's digest and size.
 pub(crate) fn checked(what: &str, digest: &str, size: i64) -> Result<Descriptor, Error> {
     let digest = digest.parse().map_err(|error| Error::invalid(what, format!("{error}")))?;
     let size = u64::try_from(size)
@@ -159,7 +160,7 @@ fn layer_kind(media_type: &str) -> Option<LayerKind> {
     }
 }
 
-/// The media type of a layer that we write.
+/// The media type under which a layer of this format is pushed.
 pub(crate) fn layer_media_type(kind: LayerKind) -> &'static str {
     match kind {
         LayerKind::Tar => IMAGE_LAYER_MEDIA_TYPE,
@@ -168,7 +169,8 @@ pub(crate) fn layer_media_type(kind: LayerKind) -> &'static str {
     }
 }
 
-/// The labels in an image's configuration; none in what is no image's.
+/// The labels in an image's configuration; empty if it has none, as the configuration of an
+/// artifact.
 pub(crate) fn labels(what: &str, config: &[u8]) -> Result<BTreeMap<String, String>, Error> {
     #[derive(Deserialize)]
     struct File {

@@ -1,4 +1,4 @@
-//! What is counted here.
+//! Metrics of this crate.
 
 use outrigger_core::{Metric, MetricKind};
 
@@ -9,7 +9,7 @@ const PULL_BYTES: &str = "outrigger_pull_bytes_total";
 const PUSHES: &str = "outrigger_pushes_total";
 const RETRIES: &str = "outrigger_registry_retries_total";
 
-/// The outcome of what has not failed.
+/// The label value for success.
 const OK: &str = "ok";
 
 /// All metrics of this crate.
@@ -41,9 +41,9 @@ pub const METRICS: &[Metric] = &[
     },
 ];
 
-/// Makes what is counted begin at 0: it is there before anything has happened, and the
-/// first time is a rise.
-pub(crate) fn begin() {
+/// Registers every counter at zero, so that it is exposed before the first event and `rate()` sees
+/// the first increment.
+pub(crate) fn register() {
     for operation in ["resolve", "image", "blob"] {
         metrics::counter!(PULLS, "operation" => operation, "outcome" => OK).absolute(0);
     }

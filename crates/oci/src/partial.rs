@@ -1,4 +1,4 @@
-//! The file a blob is received into: hashed as it grows, resumable.
+//! The file that a blob is downloaded into: hashed as it grows, resumable.
 
 use std::{
     fs::{self, File},
@@ -14,24 +14,24 @@ use crate::{Error, Layer, Progress, metrics};
 
 const PIECE: usize = 1 << 20;
 
-/// A blob's file, locked against other writers, with the hash of what it holds
-/// so far. All methods block.
+/// A blob's file, locked against other writers, with the hash of its content so far. All methods
+/// block.
 ///
-/// A dropped one leaves its bytes behind; the next one resumes from them.
+/// Dropping it leaves the file, and the next one resumes from it.
 #[derive(Debug)]
 pub(crate) struct Partial {
     path: PathBuf,
     file: File,
     layer: Layer,
     position: u64,
-    /// Bytes that were there before; they may be anything.
+    /// Bytes found in the file when it was opened. They may not belong to the blob.
     leftover: u64,
     hash: Sha256,
     progress: Progress,
 }
 
 impl Partial {
-    /// Opens `path`, creates it where needed, and hashes what it holds.
+    /// Opens the file at `path`, creates it if necessary, and hashes its content.
     pub(crate) fn open(path: &Path, layer: Layer, progress: Progress) -> Result<Self, Error> {
         let file = open_locked(path).map_err(Error::io(path))?;
         let (path, hash) = (path.to_owned(), Sha256::new());
@@ -56,7 +56,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Where the next byte belongs.
+    /// The offset of the next byte.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -65,7 +65,7 @@ impl Partial {
         self.position == self.layer.size
     }
 
-    /// Whether some bytes are from before this call, and may be at fault.
+    /// Whether the file held bytes when it was opened; these may be wrong.
     pub(crate) fn has_leftover(&self) -> bool {
         self.leftover > 0
     }
@@ -79,7 +79,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Appends `bytes`; an error when the blob gets longer than it should.
+    /// Appends `bytes`; an error if the blob gets longer than its descriptor states.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let end = self.position + bytes.len() as u64;
         if end > self.layer.size {
@@ -102,7 +102,7 @@ impl Partial {
         Error::SizeMismatch { what, expected: self.layer.size, actual }
     }
 
-    /// Compares the digest of the complete blob, and makes it durable.
+    /// Compares the complete blob's digest with the expected one, and syncs the file.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         let actual = Digest::from_sha256(self.hash.clone().finalize().into());
         if actual != self.layer.digest {
@@ -112,7 +112,7 @@ impl Partial {
         self.file.sync_all().map_err(Error::io(&self.path))
     }
 
-    /// Removes the file: it holds nothing that could be resumed.
+    /// Removes the file, whose content is of no use to a later attempt.
     pub(crate) fn remove(self) {
         self.progress.take(self.position);
         if let Err(error) = fs::remove_file(&self.path) {
@@ -121,7 +121,8 @@ impl Partial {
     }
 }
 
-/// Opens and locks; again when the file was renamed or removed meanwhile.
+/// Opens and locks the file; repeats this if the path was renamed or removed before the lock was
+/// held.
 fn open_locked(path: &Path) -> io::Result<File> {
     loop {
         let file =

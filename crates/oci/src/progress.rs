@@ -1,18 +1,17 @@
-//! How far transfers are.
+//! Progress of transfers.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-/// Counts bytes that are received (or were there already) and hashed, for a
-/// progress bar. Clones count together. A transfer that starts over takes its
-/// bytes back.
+/// Counts the bytes that are received, or were there already, and hashed; for a progress bar.
+/// Clones share one count. A transfer that starts over subtracts its bytes again.
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Arc<AtomicU64>);
 
 impl Progress {
-    /// Bytes so far.
+    /// The bytes counted so far.
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

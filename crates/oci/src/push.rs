@@ -1,4 +1,4 @@
-//! An image that is to be pushed, and pushing it to a registry.
+//! Pushing an image to a registry.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -20,10 +20,10 @@ use crate::{
     transport::{Body, Call},
 };
 
-/// What a registry answers that has seen a manifest's subject.
+/// The header of a registry that lists artifacts by their subject (OCI distribution 1.1).
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
-/// An image that is to be pushed. Equal content gives an equal digest.
+/// An image to push. Equal content gives an equal digest.
 #[derive(Debug, Clone)]
 pub struct ImageToPush {
     /// The layers, lowest first.
@@ -34,31 +34,31 @@ pub struct ImageToPush {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A layer that is to be pushed.
+/// A layer to push.
 #[derive(Debug, Clone)]
 pub struct LayerToPush {
-    /// Its digest, size and packing; `content` must agree.
+    /// The layer's digest, size and format; they must match `content`.
     pub layer: Layer,
-    /// Its bytes.
+    /// The layer's bytes.
     pub content: Content,
 }
 
-/// Bytes in memory or in a file.
+/// A blob's content, in memory or in a file.
 #[derive(Debug, Clone)]
 pub enum Content {
     /// In memory.
     Bytes(Bytes),
-    /// In a file that stays as it is while the image is pushed.
+    /// In a file, which must not change while the image is pushed.
     File {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// A temporary directory that lives as long as the image does.
+        /// The temporary directory that holds the file; it is removed with the image.
         keep: Option<Arc<tempfile::TempDir>>,
     },
 }
 
 impl ImageToPush {
-    /// The manifest, byte for byte as it will be stored.
+    /// The bytes of the manifest, as they will be stored.
     pub fn manifest(&self) -> Bytes {
         let annotations = (!self.annotations.is_empty()).then(|| self.annotations.clone());
         let manifest = OciImageManifest {
@@ -75,12 +75,12 @@ impl ImageToPush {
         serde_json::to_vec(&manifest).expect("strings and numbers are JSON").into()
     }
 
-    /// The digest it will have.
+    /// The digest of the manifest.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.manifest())
     }
 
-    /// Everything but the manifest: the layers, then the configuration.
+    /// All blobs: the layers, then the configuration.
     pub(crate) fn blobs(&self) -> impl Iterator<Item = (Digest, u64, Content)> + '_ {
         let layers = self
             .layers
@@ -92,7 +92,7 @@ impl ImageToPush {
 }
 
 impl LayerToPush {
-    /// A layer in memory.
+    /// Makes a layer from bytes in memory.
     pub fn from_bytes(kind: outrigger_core::LayerKind, bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         let layer = Layer { digest: Digest::of(&bytes), size: bytes.len() as u64, kind };
@@ -114,7 +114,7 @@ fn descriptor(media_type: &str, digest: Digest, size: u64) -> OciDescriptor {
 }
 
 impl Remote<'_> {
-    /// Blobs first, what exists left out; then the manifest under its tag.
+    /// Pushes the blobs that the repository does not have, then the manifest.
     pub(crate) async fn push(&self, selector: &Selector, image: &ImageToPush) -> Result<(), Error> {
         for (digest, size, content) in image.blobs() {
             let body = match content {
@@ -126,7 +126,8 @@ impl Remote<'_> {
         self.put_manifest(selector, OCI_IMAGE_MEDIA_TYPE, image.manifest()).await.map(drop)
     }
 
-    /// Puts an artifact with a subject; whether the registry lists it there.
+    /// Pushes an artifact with a subject. Returns true if the registry lists it under the subject
+    /// itself.
     pub(crate) async fn put_artifact(
         &self,
         blobs: &[Bytes],
@@ -164,8 +165,8 @@ impl Remote<'_> {
 
     async fn push_blob(&self, digest: Digest, body: &Body) -> Result<(), Error> {
         let url = self.url(&format!("blobs/{digest}"));
-        let there = self.push_call(Method::HEAD, url, Vec::new(), Body::Empty).await?;
-        if there.status().is_success() {
+        let head = self.push_call(Method::HEAD, url, Vec::new(), Body::Empty).await?;
+        if head.status().is_success() {
             tracing::debug!(%digest, "blob exists");
             return Ok(());
         }
@@ -181,11 +182,16 @@ impl Remote<'_> {
         self.created(&response)
     }
 
-    /// Where the registry wants the bytes: absolute, or relative to it.
+    /// The URL for an upload's bytes, from the registry's `Location`, which may be relative.
     fn upload_url(&self, started: &Response) -> Result<Url, Error> {
         let location = started.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         let url = location.and_then(|location| started.url().join(location).ok());
-        url.ok_or_else(|| Error::invalid(self.host(), "an upload has no place to go"))
+        url.ok_or_else(|| {
+            Error::invalid(
+                self.host(),
+                "the answer to the start of an upload has no valid Location",
+            )
+        })
     }
 
     fn created(&self, response: &Response) -> Result<(), Error> {

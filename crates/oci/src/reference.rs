@@ -12,11 +12,11 @@ use std::{
 use outrigger_core::{Digest, Reason, Selector, Tag};
 use serde::{Deserialize, Serialize};
 
-/// The tag that a reference without tag and digest means.
+/// The tag of a reference that has neither tag nor digest.
 const DEFAULT_TAG: &str = "latest";
 const LAYOUT_SCHEME: &str = "oci:";
 
-/// Why a text is not a reference.
+/// The error for a text that is not a reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an image reference: {problem}")]
 pub struct InvalidReference {
@@ -24,20 +24,19 @@ pub struct InvalidReference {
     problem: String,
 }
 
-/// A reference to an image: a repository and perhaps a tag or a digest.
+/// A reference to an image: a repository and optionally a tag or a digest.
 ///
 /// Two forms:
 /// - `HOST/PATH[:TAG|@DIGEST]`. The host is never implied: it has a dot or a
 ///   port, or is `localhost`. Docker Hub's short forms (`busybox`,
 ///   `team/churn`) are refused rather than guessed; write
 ///   `docker.io/library/busybox`.
-/// - `oci:DIR[:TAG|@DIGEST]`, an OCI image layout directory. What follows the
-///   last colon is a tag unless it holds a slash, so a directory whose last
-///   segment has a colon and that gets no tag is written with a slash behind:
-///   `oci:/models/a:b/`. A relative directory is taken from the working
-///   directory and kept absolute.
+/// - `oci:DIR[:TAG|@DIGEST]`, an OCI image layout directory. The text after the last colon is a
+///   tag unless it contains a slash. A directory whose last segment contains a colon, without a
+///   tag, is therefore written with a trailing slash: `oci:/models/a:b/`. A relative directory is
+///   resolved against the working directory and kept as absolute.
 ///
-/// A tag together with a digest is refused: only one of them can be meant.
+/// A tag together with a digest is refused, since they could name two different images.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Reference {
@@ -45,7 +44,7 @@ pub struct Reference {
     selector: Option<Selector>,
 }
 
-/// Where an image's versions live: a registry's repository or a directory.
+/// The place that holds an image's versions: a registry's repository or a directory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Repository {
@@ -60,9 +59,8 @@ pub enum Repository {
     Layout(PathBuf),
 }
 
-/// What references may be limited to: a registry (`registry.example`), some
-/// first segments of its repositories (`registry.example/team`), or a
-/// directory and all below it (`oci:/models`).
+/// A prefix that allowed references must have: a registry (`registry.example`), the first segments
+/// of its repositories (`registry.example/team`), or a directory with all below it (`oci:/models`).
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix(Scope);
@@ -79,23 +77,23 @@ impl Reference {
         Self { repository, selector: None }
     }
 
-    /// Where the image's versions live.
+    /// The repository that holds the image's versions.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }
 
-    /// The tag or digest, where one is written.
+    /// The tag or digest, if the reference has one.
     pub fn selector(&self) -> Option<&Selector> {
         self.selector.as_ref()
     }
 
-    /// The tag or digest; `latest` where none is written.
+    /// The tag or digest; `latest` if the reference has neither.
     pub fn selected(&self) -> Selector {
         let latest = || Selector::Tag(DEFAULT_TAG.parse().expect("a valid tag"));
         self.selector.clone().unwrap_or_else(latest)
     }
 
-    /// The digest, where one is written.
+    /// The digest, if the reference has one.
     pub fn digest(&self) -> Option<Digest> {
         match self.selector {
             Some(Selector::Digest(digest)) => Some(digest),
@@ -103,7 +101,7 @@ impl Reference {
         }
     }
 
-    /// The tag, where one is written.
+    /// The tag, if the reference has one.
     pub fn tag(&self) -> Option<&Tag> {
         match &self.selector {
             Some(Selector::Tag(tag)) => Some(tag),
@@ -111,21 +109,21 @@ impl Reference {
         }
     }
 
-    /// The same repository, by tag.
+    /// A reference to the same repository with this tag.
     #[must_use]
     pub fn with_tag(&self, tag: Tag) -> Self {
         Self { repository: self.repository.clone(), selector: Some(Selector::Tag(tag)) }
     }
 
-    /// The same repository, by digest.
+    /// A reference to the same repository with this digest.
     #[must_use]
     pub fn with_digest(&self, digest: Digest) -> Self {
         Self { repository: self.repository.clone(), selector: Some(Selector::Digest(digest)) }
     }
 
-    /// Whether the repository lies under `prefix`, by whole segments: `team`
-    /// admits `team/churn` and not `team-evil`. Directories are compared as
-    /// written; links in them are not followed.
+    /// Whether the repository is under `prefix`, compared by whole segments: `team` admits
+    /// `team/churn` but not `team-evil`. Directories are compared as text; symbolic links are not
+    /// followed.
     pub fn is_within(&self, prefix: &Prefix) -> bool {
         match (&self.repository, &prefix.0) {
             (
@@ -139,8 +137,7 @@ impl Reference {
 }
 
 impl Prefix {
-    /// How much it says: of two prefixes of one reference, the one with more
-    /// segments is the narrower.
+    /// The number of segments. The longer of two matching prefixes is the more specific one.
     pub(crate) fn segments(&self) -> usize {
         match &self.0 {
             Scope::Registry { path, .. } if path.is_empty() => 1,
@@ -169,7 +166,7 @@ impl InvalidReference {
     }
 }
 
-/// A login has no place in a reference, and its password none in a message.
+/// Replaces a login (`user:password@host`) in a text, so that error messages never show a password.
 fn without_login(text: &str) -> Cow<'_, str> {
     match text.rsplit_once('@') {
         Some((_, rest)) if !rest.starts_with("sha256:") && !text.starts_with(LAYOUT_SCHEME) => {

@@ -1,9 +1,8 @@
-//! What is attached to an image: artifacts whose manifest names it as subject.
+//! Artifacts attached to an image: their manifest names the image as its subject.
 //!
-//! They are listed by the registry (the referrers interface of OCI 1.1), and
-//! where it does not do that, or in a layout directory, in an index under the
-//! tag `sha256-HEX` that whoever attaches something keeps (the referrers tag
-//! schema of the same specification).
+//! The registry lists them (the referrers API of OCI 1.1). For a registry without that API, and for
+//! a layout directory, clients keep the list themselves, as an index under the tag `sha256-HEX`
+//! (the referrers tag schema of the same specification).
 
 use std::collections::BTreeMap;
 
@@ -18,35 +17,35 @@ use crate::{
     push::Content, retry::retrying, source::Stored,
 };
 
-/// The configuration of what has none.
+/// The media type of the empty configuration of an artifact (OCI 1.1).
 const EMPTY_MEDIA_TYPE: &str = "application/vnd.oci.empty.v1+json";
 const EMPTY: Bytes = Bytes::from_static(b"{}");
 
-/// Of the artifacts of one kind that are attached to an image, so many are read:
-/// the last in the list. Anybody who may push can make the list long.
+/// The most artifacts of one type that are read for an image; the last ones listed. Anybody with
+/// push access can make the list long.
 const MAX_READ: usize = 32;
 
-/// An artifact that is to be attached to an image: one document.
+/// An artifact to attach to an image: one document.
 #[derive(Debug, Clone)]
 pub struct Artifact {
-    /// The kind of artifact, and the media type of the document.
+    /// The artifact type, which is also the media type of the document.
     pub artifact_type: &'static str,
     /// The document.
     pub document: Bytes,
-    /// Annotations of its manifest.
+    /// Annotations of the artifact's manifest.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// The documents that are attached to an image, as far as they can be read.
+/// The documents attached to an image.
 #[derive(Debug, Default)]
 pub struct Attached {
-    /// The documents, in the order of the list.
+    /// The readable documents, in the order of the list.
     pub documents: Vec<Bytes>,
-    /// What is wrong with the others.
+    /// The errors of the others.
     pub unusable: Vec<Error>,
 }
 
-/// An entry of the list.
+/// An entry of the list of artifacts.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
@@ -56,11 +55,11 @@ struct Entry {
 
 #[derive(Debug, Deserialize)]
 struct List {
-    // What is no manifest of ours need not make sense.
+    // Kept as raw JSON: entries of other tools may be malformed.
     manifests: Vec<Value>,
 }
 
-/// A manifest with a subject.
+/// The manifest of an artifact, with its subject.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ArtifactManifest {
@@ -89,13 +88,12 @@ impl Part {
 }
 
 impl Client {
-    /// The documents of the kind `artifact_type` that are attached to `digest`
-    /// of the repository of `image`, the last 32 of those listed, of at most
-    /// `limit` bytes each.
+    /// Reads the documents of type `artifact_type` that are attached to `digest` in the repository
+    /// of `image`: the last 32 listed, of at most `limit` bytes each.
     ///
     /// # Errors
-    /// The list or a document cannot be read for now, or never by us. What can be
-    /// read and is no such artifact is told of in [`Attached::unusable`].
+    /// The list or a document cannot be read now, or access to it is denied. Artifacts that can be
+    /// read but are malformed are reported in [`Attached::unusable`].
     pub async fn attached(
         &self,
         image: &Reference,
@@ -117,18 +115,21 @@ impl Client {
         Ok(attached)
     }
 
-    /// The list of what is attached to `digest`, if there is one.
+    /// The list of artifacts attached to `digest`, if there is one.
     async fn referrers(&self, image: &Reference, digest: Digest) -> Result<Option<Bytes>, Error> {
         if let Place::Remote(remote) = self.place(image)?
             && let Some(list) = retrying(self.retries(), || remote.referrers(digest)).await?
         {
             return Ok(Some(list.into()));
         }
-        Ok(self.if_there(image, &Selector::Tag(list_tag(digest))).await?.map(|stored| stored.body))
+        Ok(self
+            .manifest_if_any(image, &Selector::Tag(list_tag(digest)))
+            .await?
+            .map(|stored| stored.body))
     }
 
-    /// A manifest; `None` when there is none.
-    pub(crate) async fn if_there(
+    /// Reads a manifest; `None` if it does not exist.
+    pub(crate) async fn manifest_if_any(
         &self,
         image: &Reference,
         selector: &Selector,
@@ -144,7 +145,7 @@ impl Client {
         }
     }
 
-    /// The document of the artifact `artifact`; `None` when it is of another kind.
+    /// Reads the document of the artifact `artifact`; `None` if it is of another type.
     async fn document(
         &self,
         image: &Reference,
@@ -172,11 +173,11 @@ impl Client {
         Ok(Some(stored.body))
     }
 
-    /// Attaches an artifact to `digest` of the repository of `image`. Returns the
-    /// digest of the artifact's manifest. Equal artifacts are one.
+    /// Attaches an artifact to `digest` in the repository of `image`. Returns the digest of the
+    /// artifact's manifest. Attaching an equal artifact again changes nothing.
     ///
-    /// Where the registry keeps no list, ours is read, extended and written: who
-    /// attaches something at the same time may be lost from it.
+    /// If the registry keeps no list, ours is read, extended and written without a lock: an
+    /// artifact that another client attaches at the same time may be missing from it.
     pub async fn attach(
         &self,
         image: &Reference,
@@ -227,7 +228,7 @@ impl Client {
         })
     }
 
-    /// Adds `entry` to the list that we keep where the registry keeps none.
+    /// Adds `entry` to the list under the tag `sha256-HEX`, for registries that keep no list.
     async fn list(
         &self,
         image: &Reference,
@@ -236,9 +237,9 @@ impl Client {
         entry: Value,
     ) -> Result<(), Error> {
         let tag = list_tag(subject);
-        let there = self.if_there(image, &Selector::Tag(tag.clone())).await?;
-        let there = there.and_then(|stored| serde_json::from_slice(&stored.body).ok());
-        let mut list: Value = there.unwrap_or_else(|| {
+        let stored = self.manifest_if_any(image, &Selector::Tag(tag.clone())).await?;
+        let stored = stored.and_then(|stored| serde_json::from_slice(&stored.body).ok());
+        let mut list: Value = stored.unwrap_or_else(|| {
             json!({"schemaVersion": 2, "mediaType": OCI_IMAGE_INDEX_MEDIA_TYPE, "manifests": []})
         });
         let what = format!("{}:{tag}", image.repository());
@@ -275,8 +276,9 @@ impl Layout {
     }
 }
 
-/// The entries that may be artifacts of that kind. Some tools list an artifact by
-/// its configuration's type, and that is empty: its manifest tells.
+/// The entries that may be of type `artifact_type`. Some tools list an artifact under its
+/// configuration's media type, which is that of the empty configuration; then only its manifest has
+/// the type.
 fn entries(list: &[u8], artifact_type: &str) -> Vec<Entry> {
     let Ok(list) = serde_json::from_slice::<List>(list) else { return Vec::new() };
     let entries = list.manifests.into_iter().filter_map(|entry| serde_json::from_value(entry).ok());
@@ -287,7 +289,7 @@ fn entries(list: &[u8], artifact_type: &str) -> Vec<Entry> {
     entries.filter(may_be).collect()
 }
 
-/// The tag of the list of what is attached to `digest`.
+/// The tag of the list of artifacts attached to `digest`.
 fn list_tag(digest: Digest) -> Tag {
     format!("sha256-{}", digest.hex()).parse().expect("a valid tag")
 }

@@ -1,4 +1,4 @@
-//! Reading from a registry: the OCI distribution interface.
+//! Reads from a registry by the OCI distribution API.
 
 use std::{
     collections::HashSet,
@@ -22,11 +22,11 @@ use crate::{
 };
 
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
-/// A registry's own error document is not longer, bytes.
+/// The size limit of a registry's error document, bytes.
 const MAX_ERROR: u64 = 64 << 10;
 
-/// The repositories in which HEAD has found something: a "not found" to HEAD
-/// then needs no second question. Grows with the repositories that exist.
+/// Repositories in which a HEAD request has succeeded. A 404 to HEAD is trusted there without a
+/// second request. The set grows only with repositories that exist.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(Mutex<HashSet<Repository>>);
 
@@ -47,7 +47,7 @@ impl Seen {
     }
 }
 
-/// One repository of a registry. Every call is a single try.
+/// One repository of a registry. Reads make a single attempt; callers retry.
 #[derive(Debug)]
 pub(crate) struct Remote<'a> {
     pub(crate) config: &'a Config,
@@ -89,9 +89,8 @@ impl<'a> Remote<'a> {
         self.base.join(path).expect("tags, digests and fixed words join")
     }
 
-    /// The digest a tag or digest means: by HEAD, and by GET where HEAD is not
-    /// served, gives no digest, or finds nothing in a repository that has not
-    /// been seen yet.
+    /// Resolves a tag or digest by HEAD. GET is used if HEAD is not supported, gives no digest, or
+    /// finds nothing in a repository where HEAD has never succeeded.
     pub(crate) async fn resolve(&self, selector: &Selector) -> Result<Digest, Error> {
         let response = self.manifest_call(Method::HEAD, selector).await?;
         let status = response.status();
@@ -106,14 +105,14 @@ impl<'a> Remote<'a> {
             return Err(not_found(self.repository, selector));
         }
         match self.manifest(selector).await {
-            Err(Error::TagNotFound { .. }) if !seen => Err(self.what_is_missing(selector).await?),
+            Err(Error::TagNotFound { .. }) if !seen => Err(self.missing_error(selector).await?),
             result => result.map(|stored| stored.digest),
         }
     }
 
-    /// Some registries say "no such manifest" for a repository that is not
-    /// there; its list of tags tells.
-    async fn what_is_missing(&self, selector: &Selector) -> Result<Error, Error> {
+    /// The error for a missing tag. Some registries report a missing manifest although the whole
+    /// repository is missing; the request for its list of tags distinguishes the two.
+    async fn missing_error(&self, selector: &Selector) -> Result<Error, Error> {
         let mut url = self.url("tags/list");
         url.set_query(Some("n=1"));
         let (scope, method) = (&self.pull, Method::GET);
@@ -125,14 +124,14 @@ impl<'a> Remote<'a> {
         Ok(not_found(self.repository, selector))
     }
 
-    /// Whether the registry says itself that there is no such tag or digest: a "not
-    /// found" without its words may be that of something before it.
+    /// Returns true if the registry itself says that the tag or digest does not exist. A 404
+    /// without the registry's error code may come from a proxy and does not count.
     pub(crate) async fn is_missing(&self, selector: &Selector) -> Result<bool, Error> {
         let response = self.manifest_call(Method::GET, selector).await?;
         if response.status() != StatusCode::NOT_FOUND {
             return Ok(false);
         }
-        // NOT_FOUND is Harbor's word for both.
+        // Harbor uses NOT_FOUND for a missing repository and a missing manifest.
         let code = self.error_code(response).await;
         Ok(matches!(code.as_deref(), Some("MANIFEST_UNKNOWN" | "NAME_UNKNOWN" | "NOT_FOUND")))
     }
@@ -148,7 +147,7 @@ impl<'a> Remote<'a> {
         verified(self.repository, selector, body, media_type)
     }
 
-    /// A blob of at most `limit` bytes.
+    /// Reads a blob of at most `limit` bytes into memory.
     pub(crate) async fn small_blob(
         &self,
         digest: Digest,
@@ -161,7 +160,8 @@ impl<'a> Remote<'a> {
         verified(self.repository, &selector, body, None)
     }
 
-    /// A blob from `offset` on: 200, 206 or 416 as the registry likes.
+    /// Requests a blob from `offset` on. The answer's status is 200, 206 or 416, depending on the
+    /// registry's support of ranges.
     pub(crate) async fn blob(&self, digest: Digest, offset: u64) -> Result<Response, Error> {
         let mut headers = Vec::new();
         if offset > 0 {
@@ -176,8 +176,7 @@ impl<'a> Remote<'a> {
         self.found(response, &Selector::Digest(digest)).await
     }
 
-    /// The registry's list of what is attached to `digest`; `None` when it keeps
-    /// none.
+    /// The registry's list of artifacts attached to `digest`; `None` if it keeps no such list.
     pub(crate) async fn referrers(&self, digest: Digest) -> Result<Option<Vec<u8>>, Error> {
         let (scope, url) = (&self.pull, self.url(&format!("referrers/{digest}")));
         let headers = vec![(ACCEPT, OCI_IMAGE_INDEX_MEDIA_TYPE.to_owned())];
@@ -228,7 +227,7 @@ impl<'a> Remote<'a> {
         Error::invalid(self.repository.to_string(), format!("the registry answers {status}"))
     }
 
-    /// The code in the registry's error document, if it is one.
+    /// The first code in the registry's error document, if the body is one.
     async fn error_code(&self, response: Response) -> Option<String> {
         #[derive(Deserialize)]
         struct Document {

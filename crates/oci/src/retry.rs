@@ -1,4 +1,4 @@
-//! When to try again.
+//! Retries with exponential backoff.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use crate::{Error, config::Retries, metrics};
 
-/// Counts the tries of one operation and spaces them.
+/// Counts the attempts of one operation and spaces them.
 #[derive(Debug)]
 pub(crate) struct Backoff<'a> {
     retries: &'a Retries,
@@ -18,8 +18,8 @@ impl<'a> Backoff<'a> {
         Self { retries, made: 0 }
     }
 
-    /// Waits before the next try; hands `error` back when there is none: it
-    /// would not help, enough were made, or the registry asks for too long.
+    /// Waits before the next attempt. Returns `error` if there is none: the error is not transient,
+    /// the attempts are used up, or the registry asks for a longer delay than allowed.
     pub(crate) async fn wait(&mut self, error: Error) -> Result<(), Error> {
         self.made += 1;
         if !error.is_transient() || self.made >= self.retries.attempts.max(1) {
@@ -43,7 +43,7 @@ impl<'a> Backoff<'a> {
     }
 }
 
-/// Runs `operation` until it succeeds, cannot, or was tried often enough.
+/// Runs `operation` until it succeeds, fails for good, or the attempts are used up.
 pub(crate) async fn retrying<T, F>(retries: &Retries, operation: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -57,10 +57,10 @@ where
     }
 }
 
-/// Nobody waits for longer, whatever a registry asks.
+/// The upper limit of a registry's `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
-/// `Retry-After`, in seconds or as a date; a day at most.
+/// Reads `Retry-After`, in seconds or as a date, limited to a day.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let asked = match text.parse() {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tries_are_bounded() {
+    async fn attempts_are_bounded() {
         let tries = std::cell::Cell::new(0);
         let fail = || async {
             tries.set(tries.get() + 1);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_help_is_not_tried_again() {
+    async fn final_errors_and_long_delays_are_not_retried() {
         let retries = retries(3);
         let denied = Error::denied("registry.example", "403");
         assert!(Backoff::new(&retries).wait(denied).await.is_err());
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_registry_is_not_called_before_it_asks_to_be() {
+    async fn retry_after_is_respected() {
         let start = tokio::time::Instant::now();
         let asked = Duration::from_secs(50);
         Backoff::new(&retries(2)).wait(unavailable(Some(asked))).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A secret: its `Debug` shows nothing of it, and it has no `Display`.
+/// A secret. Its `Debug` output hides the value, and it has no `Display`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 

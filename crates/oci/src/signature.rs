@@ -1,16 +1,15 @@
 //! Signatures of images, as cosign makes them with a key pair.
 //!
-//! Two forms are read:
+//! Two forms are supported:
 //! - The image manifest under the tag `sha256-HEX.sig`: each layer is a payload
 //!   in the simple signing format, its annotation the signature
 //!   (cosign's `specs/SIGNATURE_SPEC.md`).
-//! - Sigstore bundles attached to the image (`specs/BUNDLE_SPEC.md`): a DSSE
-//!   envelope around an in-toto statement of the predicate type with which
-//!   cosign signs. Attestations are no signatures: who says how an image was built
-//!   has not said that it is to be served.
+//! - Sigstore bundles attached to the image (`specs/BUNDLE_SPEC.md`): a DSSE envelope around an
+//!   in-toto statement, with the predicate type that cosign uses for signatures. Attestations do
+//!   not count: a statement about how an image was built does not permit serving it.
 //!
-//! Only keys that are given count: no certificates, no transparency log. A
-//! signature is valid for a digest in any repository.
+//! Only the configured keys count; certificates and transparency logs are not used. A signature is
+//! valid for a digest in any repository.
 
 mod bundle;
 mod fetch;
@@ -25,53 +24,53 @@ use serde::{Deserialize, Serialize};
 pub use key::{InvalidKey, PublicKey};
 pub use policy::{InvalidRule, Policy, Rule, SignatureRule};
 
-/// What is said to sign an image, as it was read. Nothing of it is believed
-/// before [`Signatures::verify`].
+/// Signatures of an image as they were read, not yet verified. Only [`Signatures::verify`] checks
+/// them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signatures {
     signed: Vec<Signed>,
-    /// What is wrong with those that could not be read.
+    /// The problems of those that could not be read.
     #[serde(skip)]
     unusable: Vec<String>,
 }
 
-/// A payload and its signature.
+/// One payload with its signature, both in base64.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Signed {
     form: Form,
-    /// Base64, as all bytes here.
+    /// The signed bytes.
     payload: String,
     signature: String,
 }
 
-/// What a payload is.
+/// The format of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Form {
-    /// Simple signing.
+    /// The simple signing format.
     SimpleSigning,
     /// An in-toto statement in a DSSE envelope.
     InToto,
 }
 
-/// Why an image does not count as signed.
+/// The reason why an image does not count as signed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unverified {
-    /// There is no signature at all.
+    /// The image has no signature.
     #[error("there is no signature of {0}")]
     Missing(Digest),
-    /// There are some, and none is good.
+    /// The image has signatures, but none is valid.
     #[error("no signature of {digest} is valid: {problem}")]
     Invalid {
-        /// What should be signed.
+        /// The digest that should be signed.
         digest: Digest,
-        /// What is wrong with the one that came nearest.
+        /// The problem of the signature that came closest to being valid.
         problem: String,
     },
 }
 
 impl Unverified {
-    /// The failure as callers see it.
+    /// The failure that callers of the API receive.
     pub fn failure(&self) -> Failure {
         let reason = match self {
             Self::Missing(_) => Reason::SignatureMissing,
@@ -82,7 +81,7 @@ impl Unverified {
 }
 
 impl Signatures {
-    /// The key by which one of them signs exactly `digest`.
+    /// Finds the key with which one of the signatures signs exactly `digest`.
     pub fn verify<'a>(
         &self,
         digest: Digest,
@@ -92,7 +91,7 @@ impl Signatures {
         for signed in &self.signed {
             match signed.verify(digest, keys) {
                 Ok(key) => return Ok(key),
-                // The claims of a trusted key tell more than a stranger's signature.
+                // A trusted key's wrong claim is the more useful error than a stranger's signature.
                 Err(found @ Problem::Claims(_)) => problem = Some(found),
                 Err(found) => problem = problem.or(Some(found)),
             }
@@ -104,12 +103,12 @@ impl Signatures {
         }
     }
 
-    /// Whether nothing that could be a signature was found.
+    /// Whether no readable signature was found.
     pub fn is_empty(&self) -> bool {
         self.signed.is_empty()
     }
 
-    /// Adds those of `others`.
+    /// Adds the signatures of `others`.
     pub fn extend(&mut self, others: Self) {
         self.signed.extend(others.signed);
         self.unusable.extend(others.unusable);
@@ -123,14 +122,14 @@ impl Signatures {
     }
 }
 
-/// What is wrong with a signature.
+/// The problem of one signature.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("it is not base64")]
     Encoding,
     #[error("it was not made with one of the keys, or over something else")]
     Signature,
-    #[error("it says {0}")]
+    #[error("its payload {0}")]
     Claims(String),
 }
 
@@ -142,7 +141,7 @@ impl Signed {
             Form::SimpleSigning => payload.clone(),
             Form::InToto => bundle::envelope(&payload),
         };
-        // What the payload says is read only once its author is known.
+        // The payload is parsed only after its author is known.
         let key = keys.iter().find(|key| key.verifies(&message, &signature));
         let key = key.ok_or(Problem::Signature)?;
         let claims = match self.form {

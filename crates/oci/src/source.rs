@@ -1,4 +1,4 @@
-//! What registries and layout directories have in common.
+//! Types shared by registries and layout directories.
 
 use bytes::Bytes;
 use outrigger_core::{Digest, Selector};
@@ -9,12 +9,12 @@ use crate::{Error, Repository};
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     pub(crate) digest: Digest,
-    /// What the registry calls it, where it says.
+    /// The media type that the registry states, if any.
     pub(crate) media_type: Option<String>,
     pub(crate) body: Bytes,
 }
 
-/// Hashes `body`; an error when it was asked for by another digest.
+/// Hashes `body`; an error if it was requested by a digest and has another one.
 pub(crate) fn verified(
     repository: &Repository,
     selector: &Selector,
@@ -32,7 +32,7 @@ pub(crate) fn verified(
     }
 }
 
-/// There is no such tag or digest in `repository`.
+/// The error for a tag or digest that `repository` does not have.
 pub(crate) fn not_found(repository: &Repository, selector: &Selector) -> Error {
     let repository = repository.to_string();
     match selector {

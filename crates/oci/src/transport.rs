@@ -1,4 +1,4 @@
-//! Calls to a registry with the authorization it wants.
+//! Calls to a registry, with the authorization that it requires.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,17 +16,17 @@ use crate::{
     http::{Plain, authority},
 };
 
-/// The slowest upload that is waited for, bytes a second.
+/// The slowest upload rate that does not time out, bytes a second.
 const SLOWEST_UPLOAD: u64 = 256 << 10;
 
-/// HTTP with authorization.
+/// The HTTP client together with the cache of authorizations.
 #[derive(Debug)]
 pub(crate) struct Transport {
     pub(crate) plain: Plain,
     auth: Authenticator,
 }
 
-/// One call.
+/// One call to a registry.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) scope: &'a Scope,
@@ -36,7 +36,7 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Body,
 }
 
-/// What is sent; made anew for every try.
+/// A request's body. It can be sent again by a retry.
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
     Empty,
@@ -50,7 +50,7 @@ impl Transport {
         Ok(Self { plain: Plain::new(config)?, auth: Authenticator::new(credentials) })
     }
 
-    /// Where `host`'s interface is: Docker Hub's is not where its name says.
+    /// The base URL of a registry's API. Docker Hub serves it at another host than its name says.
     pub(crate) fn endpoint(&self, host: &str) -> Result<Url, Error> {
         let server = match host {
             "docker.io" | "index.docker.io" => "registry-1.docker.io",
@@ -61,19 +61,19 @@ impl Transport {
         url.map_err(|error| Error::invalid(host, format!("not a host: {error}")))
     }
 
-    /// Sends the call; after a 401 once more, with credentials read anew. A 403
-    /// to an authorization that has worked is taken for a 401 first: that is how
-    /// some registries call one that has run out.
+    /// Sends the call; after a 401 it is sent once more with credentials read again. A 403 to a
+    /// cached authorization is handled like a 401 first, because some registries answer so to an
+    /// expired one.
     pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Response, Error> {
         let host = &call.scope.host;
-        if !self.plain.may_speak_to(&call.url) {
+        if !self.plain.may_call(&call.url) {
             return Err(Error::invalid(host, "it points to plain HTTP at a host not listed"));
         }
         let ours = authority(&call.url) == authority(&self.endpoint(host)?);
         let known = if ours { self.auth.known(call.scope) } else { None };
-        let remembered = known.is_some();
+        let cached = known.is_some();
         let response = match self.send(call, known).await {
-            Err(Error::Denied { .. }) if remembered => {
+            Err(Error::Denied { .. }) if cached => {
                 self.auth.forget(call.scope);
                 self.send(call, None).await?
             }

@@ -1,4 +1,4 @@
-//! Layers as they were pulled.
+//! Blobs: layers as they were pulled.
 
 use std::{
     fs::File,
@@ -12,25 +12,25 @@ use sha2::Digest as _;
 use crate::{Error, Result, Store, disk};
 
 impl Store {
-    /// Where the layer `digest` is downloaded to; what is there already is what
-    /// an earlier download got.
+    /// The path to download the layer `digest` to. A file that exists there is an unfinished
+    /// download, to be resumed.
     pub fn partial(&self, digest: &Digest) -> PathBuf {
         self.inner.layout.partial(digest)
     }
 
-    /// Where the layer `digest` is, or would be, once it is complete.
+    /// The path of the layer `digest` when its download is complete.
     pub fn blob(&self, digest: &Digest) -> PathBuf {
         self.inner.layout.blob(digest)
     }
 
-    /// Whether the layer `digest` is there completely.
+    /// Whether the complete layer `digest` is in the store.
     pub fn has_blob(&self, digest: &Digest) -> bool {
         self.blob(digest).is_file()
     }
 
-    /// Takes a complete download over: `partial/` to `blobs/`. The caller has
-    /// verified its digest and synced it; [`Store::unpack`] verifies it again.
-    /// Fine when the layer is there already.
+    /// Moves a complete download from `partial/` to `blobs/`. The caller has verified its digest
+    /// and synced it; [`Store::unpack`] verifies it again. Succeeds if the layer is in the store
+    /// already.
     pub fn commit_blob(&self, digest: &Digest) -> Result<()> {
         let (partial, blob) = (self.partial(digest), self.blob(digest));
         let _claims = self.inner.claims();
@@ -47,7 +47,7 @@ impl Store {
     }
 }
 
-/// A reader that hashes what passes, and remembers whether reading failed.
+/// A reader that hashes the bytes it reads, and records whether reading failed.
 #[derive(Debug)]
 pub(crate) struct Hashing<R> {
     inner: R,
@@ -60,7 +60,7 @@ impl<R: Read> Hashing<R> {
         Self { inner, hasher: sha2::Sha256::new(), failed: false }
     }
 
-    /// Reads what is left and tells the digest of everything.
+    /// Reads the rest and returns the digest of all bytes.
     pub(crate) fn finish(mut self) -> io::Result<Digest> {
         io::copy(&mut self, &mut io::sink())?;
         Ok(Digest::from_sha256(self.hasher.finalize().into()))
@@ -78,13 +78,13 @@ impl<R: Read> Read for Hashing<R> {
     }
 }
 
-/// Removes the blob at `path` and says so if it is not what it is stored as.
+/// Verifies the digest of the blob at `path`; removes the blob and fails if it differs.
 pub(crate) fn verify(path: &Path, expected: Digest) -> Result<()> {
     let digest = || Hashing::new(File::open(path)?).finish();
     check(path, expected, digest().map_err(|error| Error::io("read", path, error))?)
 }
 
-/// As [`verify`], with the digest it was found to have.
+/// Like [`verify`], for a blob whose actual digest is known.
 pub(crate) fn check(path: &Path, expected: Digest, actual: Digest) -> Result<()> {
     if actual == expected {
         return Ok(());

@@ -1,25 +1,24 @@
-//! What the store is told at its start.
+//! The store's configuration.
 
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
 
-/// Where the store is and how large it may become.
+/// The store's location and limits.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The store's directory; made when missing.
+    /// The store's directory, created if missing.
     pub path: PathBuf,
-    /// How much blobs, partial downloads and trees may take together.
+    /// The most that blobs, partial downloads and trees may take together.
     pub max_size: ByteSize,
-    /// Bounds of what one image may unpack to.
+    /// Limits for unpacking one image.
     pub limits: UnpackLimits,
-    /// Where the engine sees the store, if elsewhere: an absolute path.
+    /// The absolute path of the store as the engine sees it, if it differs.
     pub engine_path: Option<PathBuf>,
 }
 
-/// Bounds that keep a hostile image from filling the disk or the memory. The
-/// bytes are counted over everything the layers decompress to, so they bound a
-/// decompression bomb whatever its ratio.
+/// Limits that keep a hostile image from filling disk or memory. Bytes are counted over the
+/// decompressed content of all layers, so they limit a decompression bomb of any ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnpackLimits {
     /// Decompressed bytes of all layers of one image together.

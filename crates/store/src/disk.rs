@@ -1,4 +1,4 @@
-//! Small steps on the file system that are atomic, durable, and say which path failed.
+//! Small file system operations that are atomic and durable, and whose errors name the path.
 
 use std::{
     fs::{self, File, Permissions},
@@ -10,22 +10,23 @@ use std::{
 
 use crate::{Error, Result};
 
-/// Directories: the engine's user reads, a control plane of the same group manages.
+/// The mode of directories: readable by the engine's user, writable for a control plane of the same
+/// group.
 pub(crate) const DIR_MODE: u32 = 0o775;
-/// Files: readable by everybody, changed by nobody, only ever replaced.
+/// The mode of files: readable by everybody. Files are never changed, only replaced.
 pub(crate) const FILE_MODE: u32 = 0o644;
 
-/// Names starting so are unfinished or on their way out.
+/// The prefix of names of files and directories that are unfinished or being removed.
 const TEMPORARY: &str = ".tmp-";
 
-/// A name in `dir` for something that is not finished, unique in this process.
+/// A path in `dir` for something unfinished, unique in this process.
 pub(crate) fn temporary(dir: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     dir.join(format!("{TEMPORARY}{}-{number}", std::process::id()))
 }
 
-/// Makes `dir` with its parents, with our mode whatever the umask.
+/// Creates `dir` and its parents with our mode, regardless of the umask.
 pub(crate) fn make_dir(dir: &Path) -> Result<()> {
     match fs::create_dir(dir) {
         Ok(()) => set_mode(dir, DIR_MODE),
@@ -47,20 +48,20 @@ pub(crate) fn set_mode(path: &Path, mode: u32) -> Result<()> {
         .map_err(|error| Error::io("set the mode of", path, error))
 }
 
-/// Makes the entries of `dir` durable.
+/// Syncs the directory `dir`, so that changes of its entries are durable.
 pub(crate) fn sync_dir(dir: &Path) -> Result<()> {
     File::open(dir)
         .and_then(|file| file.sync_all())
         .map_err(|error| Error::io("sync directory", dir, error))
 }
 
-/// Replaces `to` by `from` and makes that durable.
+/// Renames `from` to `to`, replacing it, and syncs the directory.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(|error| Error::io("rename to", to, error))?;
     sync_dir(to.parent().expect("a path inside the store has a parent"))
 }
 
-/// Writes a new file `path` with its content on the disk.
+/// Creates the file `path` with this content and syncs it.
 pub(crate) fn write_new(path: &Path, content: &[u8]) -> Result<()> {
     let write = || {
         let mut file = File::create_new(path)?;
@@ -71,7 +72,7 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> Result<()> {
     write().map_err(|error| Error::io("write", path, error))
 }
 
-/// Puts `content` in the place of `path`, atomically; nothing is left when it fails.
+/// Replaces the file `path` atomically; a failure leaves no temporary file.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<()> {
     let temporary = temporary(path.parent().expect("a path inside the store has a parent"));
     let result = write_new(&temporary, content).and_then(|()| rename(&temporary, path));
@@ -81,7 +82,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<()> {
     result
 }
 
-/// Reads all of `path`, which may have `max` bytes; `None` if it has more.
+/// Reads the file `path`; `None` if it has more than `max` bytes.
 pub(crate) fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
     File::open(path)
@@ -90,7 +91,7 @@ pub(crate) fn read(path: &Path, max: u64) -> Result<Option<Vec<u8>>> {
     Ok((content.len() as u64 <= max).then_some(content))
 }
 
-/// Removes a file, link or directory with all that is in it; nothing there is fine.
+/// Removes a file, link, or directory with its content. Succeeds if nothing is there.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     let remove = || match fs::symlink_metadata(path)?.is_dir() {
         true => fs::remove_dir_all(path),
@@ -104,7 +105,7 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes a directory so that it is never seen half: away from its name first.
+/// Removes a directory so that it is never visible half removed: it is renamed first.
 pub(crate) fn remove_tree(path: &Path) -> Result<()> {
     let away = temporary(path.parent().expect("a path inside the store has a parent"));
     match fs::rename(path, &away) {
@@ -127,25 +128,25 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>> {
     list().map_err(|error| Error::io("list", dir, error))
 }
 
-/// Whether `path` is named as something unfinished.
+/// Whether the name of `path` marks it as unfinished.
 pub(crate) fn is_temporary(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()))
 }
 
-/// Removes what a crash left unfinished in `dir`.
+/// Removes unfinished files and directories, left by a crash, from `dir`.
 pub(crate) fn remove_temporaries(dir: &Path) -> Result<()> {
     for path in list(dir)?.iter().filter(|path| is_temporary(path)) {
-        tracing::info!(path = %path.display(), "removing what an earlier run left unfinished");
+        tracing::info!(path = %path.display(), "removing an unfinished item of an earlier run");
         remove(path)?;
     }
     Ok(())
 }
 
-/// Says that `path` was used now. Only its order of eviction depends on it, so
-/// that it may fail.
+/// Sets the time of last use of `path` to now. A failure is only logged, since nothing but the
+/// order of eviction depends on the time.
 pub(crate) fn touch(path: &Path) {
     let now = std::time::SystemTime::now();
     if let Err(error) = File::open(path).and_then(|file| file.set_modified(now)) {
-        tracing::debug!(path = %path.display(), %error, "cannot note the time of last use");
+        tracing::debug!(path = %path.display(), %error, "cannot set the time of last use");
     }
 }

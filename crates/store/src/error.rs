@@ -1,4 +1,4 @@
-//! What can go wrong in the store, by kind.
+//! The store's errors.
 
 use std::{
     io,
@@ -8,13 +8,13 @@ use std::{
 use bytesize::ByteSize;
 use outrigger_core::{Digest, Reason, ServableId};
 
-/// The store's results.
+/// The result of the store's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Something else is where the store's directory should be.
+    /// The store's path is not a directory.
     #[error("the store's path {} is not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// Another process uses this store.
@@ -25,19 +25,19 @@ pub enum Error {
     NotWritable {
         /// The store's directory.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The engine refuses relative paths.
+    /// The engine's path of the store is relative; the engine requires absolute paths.
     #[error("the engine's path of the store, {}, is not absolute", .0.display())]
     EnginePath(PathBuf),
-    /// A layer is not what it should be.
+    /// A layer is malformed or exceeds a limit.
     #[error("layer {layer}: {problem}")]
     Layer {
         /// The layer's digest.
         layer: Digest,
-        /// What is wrong.
+        /// The problem.
         #[source]
         problem: LayerProblem,
     },
@@ -46,9 +46,9 @@ pub enum Error {
     Entry {
         /// The layer's digest.
         layer: Digest,
-        /// The entry's name as the archive has it, cut when very long.
+        /// The entry's name in the archive, shortened if very long.
         entry: String,
-        /// Why it is refused.
+        /// The reason for the refusal.
         #[source]
         problem: EntryProblem,
     },
@@ -57,16 +57,16 @@ pub enum Error {
     Package {
         /// The image's digest.
         image: Digest,
-        /// What is missing or wrong.
+        /// The problem.
         #[source]
         problem: PackageProblem,
     },
-    /// The configured size does not suffice and the rest is in use.
+    /// The content in use and the request together exceed the store's configured size.
     #[error("the store is full: {needed} needed, {used} of {max} used, the rest is in use")]
     Full {
-        /// What was asked for.
+        /// The requested space.
         needed: ByteSize,
-        /// What stays after eviction, with what is promised to others.
+        /// The space that remains in use after eviction, reservations of others included.
         used: ByteSize,
         /// The configured size.
         max: ByteSize,
@@ -74,41 +74,41 @@ pub enum Error {
     /// The disk is full.
     #[error("no space left on the disk of {}", path.display())]
     NoSpace {
-        /// What was being written.
+        /// The file or directory being written.
         path: PathBuf,
-        /// The system's error, where there was one.
+        /// The system's error, if there was one.
         #[source]
         source: Option<io::Error>,
     },
     /// A layer is not in the store.
     #[error("layer {0} is not in the store")]
     BlobMissing(Digest),
-    /// A layer in the store is not what its name says; it was removed.
+    /// A layer in the store did not have its digest and was removed.
     #[error("layer {expected} in the store has digest {actual}; it was removed")]
     BlobCorrupt {
-        /// The digest it is stored under.
+        /// The digest that it was stored under.
         expected: Digest,
-        /// The digest it has.
+        /// The digest of its content.
         actual: Digest,
     },
-    /// The tree is still published.
+    /// The tree is published, so it cannot be removed.
     #[error("the tree of {0} is published to the engine")]
     TreePublished(Digest),
-    /// The tree is not in the store any more.
+    /// The tree is not in the store.
     #[error("the tree of {0} is not in the store")]
     TreeMissing(Digest),
-    /// A version is published only once.
+    /// The version is already published with another content.
     #[error("servable {0} is published already, as something else")]
     VersionTaken(ServableId),
-    /// No version number is left.
+    /// The version numbers are exhausted.
     #[error("no version number is left after {0}")]
     VersionsExhausted(i64),
     /// Any other failure of the file system.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
-        /// To which file or directory.
+        /// The file or directory.
         path: PathBuf,
         /// The system's error.
         #[source]
@@ -116,25 +116,25 @@ pub enum Error {
     },
 }
 
-/// What is wrong with a layer as a whole.
+/// The problem of a layer as a whole.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LayerProblem {
-    #[error("said to be {said}, but it is {found}")]
-    Compression { said: &'static str, found: &'static str },
+    #[error("declared as {declared}, but it is {found}")]
+    Compression { declared: &'static str, found: &'static str },
     #[error("its {0} stream is damaged or cut off")]
     Damaged(&'static str, #[source] io::Error),
     #[error("the archive is cut off")]
     Truncated,
     #[error("the archive's header at byte {offset} is invalid: {what}")]
     Header { offset: u64, what: &'static str },
-    #[error("with it the image unpacks to more than {0}")]
+    #[error("the image unpacks to more than {0}, this layer included")]
     TooLarge(ByteSize),
-    #[error("with it the image has more than {0} entries")]
+    #[error("the image has more than {0} entries, those of this layer included")]
     TooManyEntries(u64),
 }
 
-/// Why an entry of a layer is refused.
+/// The reason why an entry of a layer is refused.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum EntryProblem {
@@ -154,11 +154,11 @@ pub enum EntryProblem {
     Kind(&'static str),
     #[error("it is of unknown type {0:#04x}")]
     UnknownKind(u8),
-    #[error("its kind has no content, but it says {0} bytes")]
+    #[error("entries of its kind have no content, but its header states {0} bytes")]
     Content(u64),
-    #[error("its way leads through {0:?}, which is not a directory")]
+    #[error("its path contains {0:?}, which is not a directory")]
     NotADirectory(String),
-    #[error("it links to nothing")]
+    #[error("its link target is empty")]
     LinkEmpty,
     #[error("it links to {0:?}, out of the image")]
     LinkOutside(String),
@@ -166,11 +166,11 @@ pub enum EntryProblem {
     LinkTarget(String),
     #[error("it links to the directory {0:?}; inside of a model only links to files are allowed")]
     LinkDirectory(String),
-    #[error("it is a whiteout of nothing that can be named")]
+    #[error("it is a whiteout without a valid name")]
     Whiteout,
 }
 
-/// Why an image's files are not a model package.
+/// The reason why an image's files are not a model package.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PackageProblem {
@@ -206,13 +206,13 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later without a change of the image:
-    /// everything that is not the image's own fault.
+    /// Whether the same call may succeed later with the same image: true for all errors that are
+    /// not caused by the image.
     pub fn is_transient(&self) -> bool {
         self.reason() != Reason::ImageInvalid
     }
 
-    /// The failure of `action` on `path`; a full disk is told apart.
+    /// The error for a failed `action` on `path`. A full disk has an error of its own.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         if is_no_space(&source) {
@@ -223,8 +223,8 @@ impl Error {
     }
 }
 
-/// No space on the disk, over the quota, or over the process's file size limit:
-/// all three say that the bytes have no place here.
+/// Whether the error means that the bytes do not fit: no space on the disk, over the quota, or over
+/// the process's limit of file size.
 fn is_no_space(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_disk_is_store_full_whatever_the_system_calls_it() {
+    fn every_error_code_of_a_full_disk_means_store_full() {
         for code in [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT, rustix::io::Errno::FBIG] {
             let error = Error::io("write", Path::new("x"), code.into());
             assert_eq!(error.reason(), Reason::StoreFull, "{error:?}");

@@ -1,14 +1,13 @@
-//! What has to survive a restart: small JSON files, replaced atomically.
+//! The journal: state that must survive a restart, in small JSON files, replaced atomically.
 //!
 //! # Versions
-//! An engine never loads a (name, version) again that it has seen, and it may
-//! outlive us, our journal and even our volume. So a new version is the present
-//! time in milliseconds since 1970, or one more than the last when that is
-//! larger; "the last" is the largest of what the journal holds, what stands in
-//! `serving/` and what is desired, and is on the disk before the version is
-//! used. Every version is thus at least as large as the moment of its making,
-//! and one made later is larger even if journal and volume were lost between:
-//! it would take a clock set back as well to use one twice.
+//! An engine never loads a (name, version) twice, and it may outlive the control plane, the journal
+//! and even the volume. A new version is therefore the present time in milliseconds since 1970, or
+//! the last version plus one if that is larger. The last version is the largest of those in the
+//! journal, in `serving/` and in the desired set; it is written to disk before it is used. So a
+//! version is never smaller than the time of its creation, and a later one is larger even if
+//! journal and volume were lost in between. A number could repeat only if the clock were set back
+//! as well.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +24,7 @@ use crate::{Error, Result, disk, serving, store::Layout};
 const RECORD: &str = "record.json";
 const VERSIONS: &str = "versions.json";
 const CANARIES: &str = "canaries.json";
-/// Far more than any of the files has.
+/// The size limit of a journal file; real ones are far smaller.
 const MAX_SIZE: u64 = 64 << 20;
 
 /// The journal. Cheap to clone; all clones are one journal.
@@ -37,45 +36,45 @@ pub struct Journal {
 #[derive(Debug)]
 struct Inner {
     dir: PathBuf,
-    /// The last version given out.
+    /// The last version assigned.
     last: Mutex<i64>,
-    /// Serialises writers of the record; holds what was written last.
+    /// Serialises writers of the record; holds the content written last.
     written: Mutex<Option<Vec<u8>>>,
 }
 
-/// What lifecycle knows and has to know again after a restart.
+/// The state of lifecycle that must survive a restart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// What each tag resolved to when last seen: the last known good.
+    /// The digest that each tag last resolved to: the last known good.
     pub tags: BTreeMap<ModelName, BTreeMap<Tag, Digest>>,
-    /// What should be in the engine.
+    /// The versions that should be loaded in the engine.
     pub desired: Vec<Desired>,
-    /// What each tag named that was tried as a canary and is not wanted any more.
+    /// The rejected canary of each tag: the digest that the tag named when it was rejected.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rejected: BTreeMap<ModelName, BTreeMap<Tag, Digest>>,
-    /// What was promoted in place of what the registry names.
+    /// Promotions that are in force although the registry's tag still names another digest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub promoted: BTreeMap<ModelName, BTreeMap<Tag, Promoted>>,
 }
 
-/// A digest that answers for a tag in place of the one that the registry names.
+/// A digest that serves a tag instead of the one that the registry names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promoted {
-    /// What the registry names; once it names another, that answers.
+    /// The digest that the registry's tag names. The promotion ends when the tag names another one.
     pub named: Digest,
-    /// What answers.
+    /// The digest that serves the tag.
     pub promoted: Digest,
 }
 
-/// One model that should be in the engine, and as what.
+/// A model that should be loaded in the engine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Desired {
     /// The model.
     pub key: ModelKey,
-    /// Its name and version in the engine.
+    /// Its servable in the engine.
     pub servable: ServableId,
     /// The engine. Left out for the default one, as older versions know no other.
     #[serde(default, skip_serializing_if = "EngineId::is_default")]
@@ -102,16 +101,16 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The record as last saved; empty when there is none. One that cannot be
-    /// understood is set aside with a warning.
+    /// Reads the record; empty if there is none. A malformed file is renamed, with a warning, and
+    /// counts as none.
     ///
     /// # Errors
-    /// Only when the file system fails.
+    /// The file system fails.
     pub fn load(&self) -> Result<Record> {
         Ok(self.read(RECORD)?.unwrap_or_default())
     }
 
-    /// Replaces the record, atomically; on the disk when this returns.
+    /// Replaces the record atomically; it is on disk when this returns.
     pub fn save(&self, record: &Record) -> Result<()> {
         let content = serde_json::to_vec_pretty(record).expect("text and numbers only");
         let mut written = self.inner.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,24 +121,23 @@ impl Journal {
         Ok(())
     }
 
-    /// What was last saved of canaries; nothing when there is none, or when it
-    /// cannot be understood, which sets it aside with a warning.
+    /// Reads the canaries' state; the default if there is none. A malformed file is renamed, with a
+    /// warning, and counts as none.
     ///
     /// # Errors
-    /// Only when the file system fails.
+    /// The file system fails.
     pub fn load_canaries<T: DeserializeOwned + Default>(&self) -> Result<T> {
         Ok(self.read(CANARIES)?.unwrap_or_default())
     }
 
-    /// Replaces what is kept of canaries, atomically; on the disk when this
-    /// returns.
+    /// Replaces the canaries' state atomically; it is on disk when this returns.
     pub fn save_canaries<T: Serialize>(&self, record: &T) -> Result<()> {
         let content = serde_json::to_vec_pretty(record).expect("text and numbers only");
         disk::replace(&self.path(CANARIES), &content)
     }
 
-    /// A version that was never used before, by whomever; noted on the disk
-    /// before it is given out.
+    /// Assigns a version that no process has used before. It is written to disk before it is
+    /// returned.
     pub fn next_version(&self) -> Result<Version> {
         let mut last = self.inner.last.lock().unwrap_or_else(PoisonError::into_inner);
         let next = following(*last, now()).ok_or(Error::VersionsExhausted(*last))?;
@@ -168,11 +166,11 @@ impl Journal {
     }
 }
 
-/// Keeps a damaged file for whoever looks into it, out of the way.
+/// Renames a malformed file, so that it can be examined.
 fn set_aside(path: &Path, error: &serde_json::Error) -> Result<()> {
     let aside = path.with_extension("damaged");
     tracing::warn!(path = %path.display(), aside = %aside.display(), %error,
-        "a journal file is damaged; going on without it");
+        "a journal file is malformed; continuing without it");
     disk::rename(path, &aside)
 }
 

@@ -2,26 +2,25 @@
 //!
 //! ```text
 //! blobs/sha256/<hex>               layers as they were pulled
-//! partial/<hex>                    layers on their way, resumable
+//! partial/<hex>                    layers being downloaded, resumable
 //! trees/<hex>/tree.json, data/     unpacked images: verified, immutable
 //! serving/<servable>/<version>     relative link to a tree's model directory
-//! journal/                         what has to survive a restart
+//! journal/                         state that must survive a restart
 //! lock                             held by the one control plane that uses the store
 //! ```
 //!
-//! Nothing becomes visible under its final name before it is complete and on
-//! the disk: trees, links and journal files are made under a temporary name
-//! (starting with a dot) and renamed. What a crash leaves is removed by
-//! [`Store::open`].
+//! Everything is complete and synced to disk before it appears under its final name: trees, links
+//! and journal files are written under a temporary name (starting with a dot) and renamed.
+//! [`Store::open`] removes what a crash leaves.
 //!
 //! # Space
-//! The disk is the truth: usage is measured, not remembered. Blobs of an
-//! unpacked image stay as a cache, since they make the next version's pull
-//! cheaper, and go first when space is needed. The order of eviction:
-//! 1. partial downloads and blobs that no [`Reservation`] protects, the longest unused first;
-//! 2. trees that are neither published nor in use as the caller says, the longest unused first.
+//! Usage is measured on the disk, not counted in memory. Blobs of an unpacked image stay as a
+//! cache, since they make the pull of the next version cheaper, and are evicted first. The order of
+//! eviction:
+//! 1. partial downloads and blobs that no [`Reservation`] protects, least recently used first;
+//! 2. trees that are neither published nor reported in use by the caller, least recently used first.
 //!
-//! If that is not enough the answer is [`Error::Full`] or [`Error::NoSpace`].
+//! If that does not free enough space, the call fails with [`Error::Full`] or [`Error::NoSpace`].
 //!
 //! All calls block; asynchronous callers use `spawn_blocking`.
 

@@ -44,7 +44,7 @@ pub const METRICS: &[Metric] = &[
     },
 ];
 
-/// What is removed to make room.
+/// A kind of content that can be evicted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Blob,
@@ -71,9 +71,9 @@ pub(crate) fn measured(usage: &Usage) {
     set(Kind::Tree, usage.trees.as_u64());
 }
 
-/// Notes the size, and makes what is counted begin at 0: it is there before anything
-/// has happened, and the first time is a rise.
-pub(crate) fn begin(max_size: u64) {
+/// Publishes the configured size and registers every counter at zero, so that it is exposed before
+/// the first event and `rate()` sees the first increment.
+pub(crate) fn register(max_size: u64) {
     metrics::gauge!(MAX_SIZE).set(max_size as f64);
     for kind in [Kind::Blob, Kind::Partial, Kind::Tree] {
         metrics::counter!(EVICTIONS, "kind" => kind.as_str()).absolute(0);
@@ -81,7 +81,7 @@ pub(crate) fn begin(max_size: u64) {
     for reason in [Reason::ImageInvalid, Reason::StoreFull] {
         metrics::counter!(UNPACK_FAILURES, "reason" => reason.as_str()).absolute(0);
     }
-    // To be known is enough for a histogram.
+    // A histogram is exposed once it is registered.
     let _ = metrics::histogram!(UNPACKS);
 }
 

@@ -1,4 +1,4 @@
-//! What the engine sees: `serving/<servable>/<version>`.
+//! Published versions, as the engine sees them: `serving/<servable>/<version>`.
 
 use std::{
     fs, io,
@@ -14,23 +14,22 @@ use crate::{
     store::{Inner, Layout, digest_of},
 };
 
-/// One version that the engine can see.
+/// A version that is visible to the engine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Published {
-    /// Under which name and version.
+    /// The servable's name and version.
     pub id: ServableId,
-    /// The image whose model it is; `None` for a placeholder.
+    /// The image that the model belongs to; `None` for a placeholder.
     pub tree: Option<Digest>,
 }
 
 impl Store {
-    /// Shows the engine the tree's model as this servable: a relative link, so
-    /// that it resolves wherever the volume is mounted. Fine when it is
-    /// published so already.
+    /// Publishes the tree's model to the engine as this servable, by a relative link, which
+    /// resolves wherever the volume is mounted. Succeeds if it is already published so.
     ///
     /// # Errors
-    /// [`Error::TreeMissing`] when the tree was removed; [`Error::VersionTaken`]
-    /// when this version is published as something else.
+    /// [`Error::TreeMissing`] if the tree was removed; [`Error::VersionTaken`] if this version is
+    /// published with another content.
     pub fn publish(&self, id: &ServableId, tree: &Tree) -> Result<()> {
         let layout = &self.inner.layout;
         let (dir, path) = places(layout, id)?;
@@ -50,9 +49,9 @@ impl Store {
         })
     }
 
-    /// Shows the engine a directory with nothing but this `saved_model.pb`: a
-    /// version that loads at once, by which the engine gets to know the name.
-    /// Fine when it is published already.
+    /// Publishes a placeholder: a directory with nothing but this `saved_model.pb`. It loads at
+    /// once and makes the servable's name known to the engine. Succeeds if a placeholder is already
+    /// published.
     pub fn publish_placeholder(&self, id: &ServableId, saved_model_pb: &[u8]) -> Result<()> {
         let (dir, path) = places(&self.inner.layout, id)?;
         let _claims = self.inner.claims();
@@ -68,9 +67,8 @@ impl Store {
         })
     }
 
-    /// Hides this version from the engine; nothing there is fine. The servable's
-    /// directory stays: the engine must find the base path of every name that
-    /// is in its configuration.
+    /// Unpublishes this version; succeeds if it is not published. The servable's directory stays,
+    /// because the engine must find the base path of every name in its configuration.
     pub fn unpublish(&self, id: &ServableId) -> Result<()> {
         let (_, path) = places(&self.inner.layout, id)?;
         let _claims = self.inner.claims();
@@ -80,20 +78,20 @@ impl Store {
         disk::remove_tree(&path)
     }
 
-    /// Removes the directory of a name that is not in the engine's configuration
-    /// any more, with all its versions.
+    /// Removes the directory of a servable, with all its versions, when the name is no longer in
+    /// the engine's configuration.
     pub fn remove_servable(&self, name: &ServableName) -> Result<()> {
         let dir = servable_dir(&self.inner.layout, name)?;
         let _claims = self.inner.claims();
         disk::remove_tree(&dir)
     }
 
-    /// Everything the engine can see, in order.
+    /// All published versions, sorted.
     pub fn published(&self) -> Result<Vec<Published>> {
         self.inner.published()
     }
 
-    /// The directory of a name's versions as the ENGINE sees it: absolute.
+    /// The absolute path of a servable's directory as the engine sees it.
     pub fn base_path(&self, name: &ServableName) -> PathBuf {
         self.inner.engine_path.join("serving").join(name.as_str())
     }
@@ -105,7 +103,7 @@ impl Inner {
     }
 }
 
-/// Everything in `serving/` that is a version of a servable.
+/// All versions of servables in `serving/`, sorted.
 pub(crate) fn published(layout: &Layout) -> Result<Vec<Published>> {
     let mut all = Vec::new();
     for dir in disk::list(&layout.serving())? {
@@ -121,7 +119,7 @@ pub(crate) fn published(layout: &Layout) -> Result<Vec<Published>> {
     Ok(all)
 }
 
-/// Makes something under a temporary name in `dir` and renames it to `path`.
+/// Creates an item under a temporary name in `dir` and renames it to `path`.
 fn into_place(dir: &Path, path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let known = dir.is_dir();
     disk::make_dir(dir)?;
@@ -142,7 +140,8 @@ fn places(layout: &Layout, id: &ServableId) -> Result<(PathBuf, PathBuf)> {
     Ok((dir, path))
 }
 
-/// Names are safe when they are made, but not when they were read from a file.
+/// The servable's directory. The name is checked, because one that was read from a file may be
+/// unsafe.
 fn servable_dir(layout: &Layout, name: &ServableName) -> Result<PathBuf> {
     let path = Path::new(name.as_str());
     let mut parts = path.components();

@@ -1,4 +1,4 @@
-//! How much the store takes, and making room.
+//! The space that the store takes, reservations, and eviction.
 
 mod measure;
 
@@ -10,34 +10,34 @@ use outrigger_core::Digest;
 use crate::{Error, Result, Store, store::Inner};
 pub(crate) use measure::on_disk;
 
-/// Says whether the tree of an image must stay. Called with the store locked:
-/// it must not call the store.
+/// Reports whether the tree of an image must stay. It is called while the store is locked, so it
+/// must not call the store.
 pub type InUse<'a> = &'a dyn Fn(&Digest) -> bool;
 
-/// Left on the disk for the journal and for others.
+/// Space that must stay free on the disk, for the journal and for other programs.
 const DISK_MARGIN: u64 = 16 << 20;
 
-/// What the store takes on the disk.
+/// The store's usage of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Complete layers.
     pub blobs: ByteSize,
-    /// Layers on their way.
+    /// Partial downloads.
     pub partial: ByteSize,
     /// Unpacked images.
     pub trees: ByteSize,
 }
 
-/// Space promised to one pull or one unpacking, and the protection of its
-/// layers from eviction; both end when it is dropped.
+/// Space reserved for one pull or one unpacking, whose layers are also protected from eviction.
+/// Dropping it ends both.
 #[derive(Debug)]
-#[must_use = "the promise ends when the reservation is dropped"]
+#[must_use = "the reservation ends when it is dropped"]
 pub struct Reservation {
     inner: Arc<Inner>,
     id: u64,
 }
 
-/// All open reservations.
+/// All reservations in force.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     next: u64,
@@ -46,28 +46,29 @@ pub(crate) struct Claims {
 
 #[derive(Debug, Default)]
 struct Claim {
-    /// Layers that must stay, with the sizes they will have.
+    /// Layers that are protected from eviction, with their final sizes.
     layers: BTreeMap<Digest, u64>,
-    /// The tree that is being made.
+    /// The tree that is being unpacked.
     tree: Option<Digest>,
-    /// Bytes promised to the tree while it has no name yet, and written so far.
-    promised: u64,
+    /// Bytes reserved for the tree while it is unpacked.
+    reserved: u64,
+    /// Bytes written to the tree so far.
     written: u64,
 }
 
-/// What is promised and not there yet.
+/// Space that is reserved but not in use yet.
 struct Pending {
-    /// Counts towards the configured size.
+    /// Bytes that count towards the configured size.
     size: u64,
-    /// Is still to be written to the disk.
+    /// Bytes that are still to be written to the disk.
     unwritten: u64,
 }
 
 impl Store {
-    /// Promises space for the download of `layers`, each with its size in
-    /// bytes, and keeps those that are there already: so it comes before
-    /// [`Store::has_blob`], and is held until the image is unpacked. Evicts what
-    /// is not in use until they fit; evicts nothing if that would not be enough.
+    /// Reserves space for the download of `layers`, each with its size in bytes, and protects those
+    /// that are in the store already. Call it before [`Store::has_blob`], and keep it until the
+    /// image is unpacked. Evicts content that is not in use until the layers fit; evicts nothing if
+    /// they would not fit even so.
     ///
     /// # Errors
     /// [`Error::Full`] or [`Error::NoSpace`].
@@ -76,14 +77,14 @@ impl Store {
         Reservation::open(&self.inner, claim, in_use)
     }
 
-    /// Looks again at what the store takes, for those who watch.
-    pub(crate) fn note_usage(&self) {
+    /// Measures the store again, which updates the metrics.
+    pub(crate) fn refresh_metrics(&self) {
         if let Err(error) = self.usage() {
             tracing::warn!(%error, "the store cannot be measured");
         }
     }
 
-    /// What the store takes now.
+    /// Measures the store's present usage.
     pub fn usage(&self) -> Result<Usage> {
         let claims = self.inner.claims();
         Ok(self.inner.measure(&claims, &|_| true)?.usage)
@@ -91,14 +92,15 @@ impl Store {
 }
 
 impl Usage {
-    /// Everything together.
+    /// The sum of all kinds.
     pub fn total(&self) -> ByteSize {
         ByteSize(self.blobs.as_u64() + self.partial.as_u64() + self.trees.as_u64())
     }
 }
 
 impl Reservation {
-    /// For unpacking: the layers stay, room for the tree is asked for as it grows.
+    /// A reservation for unpacking: protects the layers; space for the tree is reserved as it
+    /// grows.
     pub(crate) fn for_tree(inner: &Arc<Inner>, tree: Digest, layers: &[Digest]) -> Result<Self> {
         let layers = layers.iter().map(|layer| (*layer, 0)).collect();
         let claim = Claim { layers, tree: Some(tree), ..Claim::default() };
@@ -109,30 +111,31 @@ impl Reservation {
         let mut claims = inner.claims();
         let id = claims.next;
         claims.next += 1;
-        // With nothing to write nobody has to go, even if the store is over its size.
-        let asks = claim.layers.iter().any(|(layer, size)| present(inner, layer) < *size);
+        // A reservation without bytes to write evicts nothing, even if the store exceeds its size.
+        let needs_space = claim.layers.iter().any(|(layer, size)| present(inner, layer) < *size);
         claims.open.insert(id, claim);
-        let made = if asks { inner.make_room(&claims, in_use) } else { Ok(()) };
+        let made = if needs_space { inner.make_room(&claims, in_use) } else { Ok(()) };
         made.inspect_err(|_| drop(claims.open.remove(&id)))?;
         drop(claims);
         Ok(Self { inner: Arc::clone(inner), id })
     }
 
-    /// Says that `bytes` more are about to be written to the tree.
+    /// Reserves space for `bytes` more, which are about to be written to the tree.
     pub(crate) fn write(&self, bytes: u64, in_use: InUse<'_>) -> Result<()> {
         let mut claims = self.inner.claims();
         let claim = claims.open.get_mut(&self.id).expect("open until dropped");
         claim.written = claim.written.saturating_add(bytes);
-        if claim.written <= claim.promised {
+        if claim.written <= claim.reserved {
             return Ok(());
         }
-        // In steps, so that many small files do not each look at the whole store.
+        // Space is reserved in steps, so that many small files do not each cause a measurement of
+        // the whole store.
         let least = claim.written;
-        claim.promised = least.saturating_add((self.inner.max_size.as_u64() / 64).min(64 << 20));
+        claim.reserved = least.saturating_add((self.inner.max_size.as_u64() / 64).min(64 << 20));
         if self.inner.make_room(&claims, in_use).is_ok() {
             return Ok(());
         }
-        claims.open.get_mut(&self.id).expect("open until dropped").promised = least;
+        claims.open.get_mut(&self.id).expect("open until dropped").reserved = least;
         self.inner.make_room(&claims, in_use)
     }
 }
@@ -152,23 +155,23 @@ impl Claims {
         self.open.values().any(|claim| claim.tree.as_ref() == Some(digest))
     }
 
-    /// A layer that several wait for is counted once.
+    /// Sums up what all reservations still need. A layer in several reservations counts once.
     fn pending(&self, inner: &Inner) -> Pending {
         let layers = self.open.values().flat_map(|claim| &claim.layers);
         let layers = largest(layers.map(|(layer, size)| (*layer, *size)));
         let missing = |(layer, size): (Digest, u64)| size.saturating_sub(present(inner, &layer));
         let layers = total(layers.into_iter().map(missing));
-        let promised = total(self.open.values().map(|claim| claim.promised));
+        let reserved = total(self.open.values().map(|claim| claim.reserved));
         let written = total(self.open.values().map(|claim| claim.written));
         Pending {
-            size: layers.saturating_add(promised),
-            unwritten: layers.saturating_add(promised.saturating_sub(written)),
+            size: layers.saturating_add(reserved),
+            unwritten: layers.saturating_add(reserved.saturating_sub(written)),
         }
     }
 }
 
 impl Inner {
-    /// Evicts until everything promised fits.
+    /// Evicts until all reservations fit.
     fn make_room(&self, claims: &Claims, in_use: InUse<'_>) -> Result<()> {
         let measured = self.measure(claims, in_use)?;
         let pending = claims.pending(self);
@@ -199,7 +202,7 @@ impl Inner {
         Error::Full { needed: ByteSize(needed), used: ByteSize(used), max: self.max_size }
     }
 
-    /// Bytes free on the disk for this user.
+    /// Free bytes on the disk that this user may use.
     fn free(&self) -> Result<u64> {
         let root = &self.layout.root;
         let disk = rustix::fs::statvfs(root)
@@ -208,8 +211,8 @@ impl Inner {
     }
 }
 
-/// The layers, each with the largest size it is said to have: an image may name
-/// one several times, and lie.
+/// The layers, each with its largest stated size: an image may list one several times with
+/// different sizes.
 fn largest(layers: impl Iterator<Item = (Digest, u64)>) -> BTreeMap<Digest, u64> {
     let mut all = BTreeMap::new();
     for (layer, size) in layers {
@@ -219,12 +222,12 @@ fn largest(layers: impl Iterator<Item = (Digest, u64)>) -> BTreeMap<Digest, u64>
     all
 }
 
-/// The sum, however large an image says its layers are.
+/// The sum, saturating: sizes come from untrusted images.
 fn total(sizes: impl Iterator<Item = u64>) -> u64 {
     sizes.fold(0, u64::saturating_add)
 }
 
-/// How much of a layer is there.
+/// Bytes of a layer that are in the store, complete or partial.
 fn present(inner: &Inner, layer: &Digest) -> u64 {
     let length = |path: PathBuf| fs::metadata(path).map(|metadata| metadata.len()).ok();
     length(inner.layout.blob(layer)).or_else(|| length(inner.layout.partial(layer))).unwrap_or(0)

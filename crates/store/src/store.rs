@@ -1,4 +1,4 @@
-//! Opening the store, and what all its parts share.
+//! Opening the store, and the state that its parts share.
 
 use std::{
     collections::HashMap,
@@ -14,8 +14,8 @@ use outrigger_core::Digest;
 
 use crate::{Config, Error, Journal, Result, UnpackLimits, disk, metrics, space::Claims, tree};
 
-/// The model store. Cheap to clone; all clones are one store. The lock is given
-/// back with the last of them, or by the kernel when the process dies.
+/// The model store. Cheap to clone; all clones are one store. Its file lock is released when the
+/// last clone is dropped, or by the kernel when the process dies.
 #[derive(Debug, Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
@@ -28,22 +28,22 @@ pub(crate) struct Inner {
     pub(crate) limits: UnpackLimits,
     pub(crate) engine_path: PathBuf,
     pub(crate) journal: Journal,
-    /// Promised space; also held wherever something becomes visible or goes.
+    /// Reservations. The lock is also held wherever something becomes visible or is removed.
     claims: Mutex<Claims>,
-    /// One turn per digest that is being unpacked.
+    /// A lock for each digest that is being unpacked, so that it is unpacked once.
     turns: Mutex<HashMap<Digest, Weak<Mutex<()>>>>,
     _lock: File,
 }
 
-/// Where things are in the store.
+/// The paths in the store.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub(crate) root: PathBuf,
 }
 
 impl Store {
-    /// Opens the store: makes what is missing, takes the lock, removes what an
-    /// earlier run left unfinished, and tries whether it can be written to.
+    /// Opens the store: creates missing directories, takes the lock, removes unfinished items of an
+    /// earlier run, and checks that the store can be written.
     pub fn open(config: Config) -> Result<Self> {
         let root = root(&config.path)?;
         let engine_path = config.engine_path.unwrap_or_else(|| root.clone());
@@ -53,7 +53,7 @@ impl Store {
         let layout = Layout { root };
         let lock = lock(&layout)?;
         prepare(&layout)?;
-        metrics::begin(config.max_size.as_u64());
+        metrics::register(config.max_size.as_u64());
         let inner = Inner {
             journal: Journal::open(&layout)?,
             max_size: config.max_size,
@@ -65,7 +65,7 @@ impl Store {
             layout,
         };
         let store = Self { inner: Arc::new(inner) };
-        store.note_usage();
+        store.refresh_metrics();
         Ok(store)
     }
 
@@ -74,19 +74,19 @@ impl Store {
         &self.inner.layout.root
     }
 
-    /// What survives a restart.
+    /// The journal.
     pub fn journal(&self) -> Journal {
         self.inner.journal.clone()
     }
 }
 
 impl Inner {
-    /// The claims hold nothing that a panic could leave half changed.
+    /// Locks the reservations. A poisoned lock is used: no change of them can panic half way.
     pub(crate) fn claims(&self) -> MutexGuard<'_, Claims> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The turn to unpack `digest`: the same for all who ask at the same time.
+    /// The lock for unpacking `digest`, the same for all concurrent callers.
     pub(crate) fn turn(&self, digest: Digest) -> Arc<Mutex<()>> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|_, turn| turn.strong_count() > 0);
@@ -159,8 +159,8 @@ fn lock(layout: &Layout) -> Result<File> {
         .write(true)
         .open(&path)
         .map_err(not_writable)?;
-    // A control plane of the same group takes over the volume; not ours to
-    // change if the file was made by another user.
+    // Allows a control plane of the same group to take the volume over. The error is ignored: the
+    // file may belong to another user.
     let _ = file.set_permissions(fs::Permissions::from_mode(0o664));
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -183,8 +183,9 @@ fn prepare(layout: &Layout) -> Result<()> {
     tree::remove_unreadable(layout)
 }
 
-/// Writes a file and removes it again: better now than with the first model. A
-/// full disk is no reason to stop: what is there can be served, and evicted.
+/// Checks that `dir` can be written, by creating and removing a file: the error should appear at
+/// the start, not with the first model. A full disk is only logged, since the content can still be
+/// served and evicted.
 fn probe(root: &Path, dir: &Path) -> Result<()> {
     let file = disk::temporary(dir);
     let written = disk::write_new(&file, b"probe");

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Fixtures for the tests of this crate.
 
 use std::{fs, path::PathBuf};
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::{Config, Package, Result, Store, Tree};
 
-/// Where a package's model is, in the image.
+/// The model's directory in an image.
 pub(crate) const MODEL: &str = "data/tensorflow_serving_model/model";
 
 /// A store in a directory of its own.
@@ -67,7 +67,7 @@ impl Fixture {
     }
 }
 
-/// A package that is fine.
+/// A valid package.
 pub(crate) fn good() -> LayerBuilder {
     package_layer(b"{}", b"model")
 }

@@ -1,4 +1,4 @@
-//! Unpacked images.
+//! Trees: unpacked images.
 
 use std::{
     collections::BTreeMap,
@@ -15,26 +15,25 @@ use crate::{
     store::{Layout, digest_of},
 };
 
-/// The sidecar's name. It lies beside `data/`, out of any image's reach.
+/// The name of the sidecar file. It is beside `data/`, where no entry of an image can be written.
 const SIDECAR: &str = "tree.json";
-/// More than any sidecar of ours has.
+/// The size limit of a sidecar; real ones are far smaller.
 const MAX_SIDECAR: u64 = 64 << 20;
-/// What the image is signed by, beside the sidecar.
+/// The name of the file with the image's signatures, beside the sidecar.
 const SIGNATURES: &str = "signatures.json";
-/// More than all signatures that are read of an image.
+/// The size limit of the signatures file; the limits for reading signatures keep it far smaller.
 const MAX_SIGNATURES: u64 = 64 << 20;
 
-/// Vocabularies make metadata.json large, but not larger.
+/// The size limit of metadata.json, which vocabularies can make large.
 pub(crate) const MAX_METADATA: ByteSize = ByteSize::mib(16);
-/// Bounds the golden cases, which are read as a whole.
+/// The size limit of the golden cases, which are read into memory.
 pub(crate) const MAX_GOLDEN: ByteSize = ByteSize::mib(256);
-/// More than a profile of all that is allowed takes.
+/// The size limit of a profile; a profile at all of its own limits is smaller.
 pub(crate) const MAX_PROFILE: ByteSize = ByteSize::mib(16);
-/// No protobuf message can be larger.
+/// The size limit of a SavedModel's graph: protobuf allows no larger message.
 pub(crate) const MAX_SAVED_MODEL: ByteSize = ByteSize::gib(2);
 
-/// An unpacked, verified image. It stays on the disk for as long as it is
-/// published or named as in use.
+/// An unpacked, verified image. It is not evicted while it is published or in use.
 #[derive(Debug, Clone)]
 pub struct Tree {
     path: PathBuf,
@@ -42,7 +41,7 @@ pub struct Tree {
     sidecar: Sidecar,
 }
 
-/// What is remembered of a tree; its paths are relative to the tree's directory.
+/// The stored description of a tree. Paths are relative to the tree's directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Sidecar {
     pub(crate) digest: Digest,
@@ -58,7 +57,7 @@ pub(crate) struct Sidecar {
 }
 
 impl Store {
-    /// The tree of `image`, if it is there.
+    /// The tree of `image`, if the store has it.
     pub fn tree(&self, image: &Digest) -> Option<Tree> {
         open(&self.inner.layout, image)
     }
@@ -68,12 +67,12 @@ impl Store {
         all(&self.inner.layout)
     }
 
-    /// Keeps what `image` is signed by with its tree. It is not looked at here.
+    /// Stores the signatures of `image` with its tree. Their content is not checked here.
     ///
     /// # Errors
-    /// [`Error::TreeMissing`] and the disk's.
+    /// [`Error::TreeMissing`], or an error of the disk.
     pub fn keep_signatures(&self, image: &Digest, content: &[u8]) -> Result<()> {
-        // So that the tree does not go meanwhile.
+        // The lock keeps the tree from being evicted meanwhile.
         let _claims = self.inner.claims();
         let tree = self.inner.layout.tree(image);
         match tree.join(SIDECAR).is_file() {
@@ -82,13 +81,13 @@ impl Store {
         }
     }
 
-    /// Notes that the tree of `image` was used now: it will be evicted later.
+    /// Sets the time of last use of the tree of `image` to now, for the order of eviction.
     pub fn touch(&self, image: &Digest) {
         disk::touch(&self.inner.layout.tree(image).join(SIDECAR));
     }
 
-    /// Removes the tree of `image` with those of its layers that no other tree
-    /// and no reservation wants; nothing there is fine.
+    /// Removes the tree of `image`, and those of its layers that neither another tree nor a
+    /// reservation uses. Succeeds if there is no tree.
     ///
     /// # Errors
     /// [`Error::TreePublished`] while a servable is published from it.
@@ -108,7 +107,7 @@ impl Store {
         let unwanted = layers.iter().filter(|layer| !wanted(layer));
         let removed = unwanted.map(|layer| layout.blob(layer)).try_for_each(|it| disk::remove(&it));
         drop(claims);
-        self.note_usage();
+        self.refresh_metrics();
         removed
     }
 }
@@ -124,7 +123,7 @@ impl Tree {
         &self.sidecar.platform_digest
     }
 
-    /// What it takes on the disk.
+    /// The tree's size on the disk.
     pub fn size(&self) -> ByteSize {
         ByteSize(self.sidecar.bytes)
     }
@@ -134,7 +133,7 @@ impl Tree {
         &self.sidecar.labels
     }
 
-    /// When it was last published, unpublished or touched.
+    /// The time when the tree was last published, unpublished or touched.
     pub fn last_used(&self) -> SystemTime {
         self.last_used
     }
@@ -144,7 +143,7 @@ impl Tree {
         self.path.join(&self.sidecar.model)
     }
 
-    /// The same, relative to the tree's own directory.
+    /// The directory of the SavedModel, relative to the tree's directory.
     pub(crate) fn model(&self) -> &str {
         &self.sidecar.model
     }
@@ -169,7 +168,7 @@ impl Tree {
         self.read(&format!("{}/saved_model.pb", self.sidecar.model), MAX_SAVED_MODEL)
     }
 
-    /// What was kept by [`Store::keep_signatures`], if it can be read.
+    /// The content stored by [`Store::keep_signatures`], if it can be read.
     pub fn signatures_bytes(&self) -> Option<Vec<u8>> {
         disk::read(&self.path.join(SIGNATURES), MAX_SIGNATURES).ok().flatten()
     }
@@ -186,14 +185,14 @@ impl Tree {
 }
 
 impl Sidecar {
-    /// Writes it to the tree at `tree`, which has no name yet.
+    /// Writes the sidecar into the directory `tree`, which still has a temporary name.
     pub(crate) fn write(&self, tree: &Path) -> Result<()> {
         let content = serde_json::to_vec_pretty(self).expect("text and numbers only");
         disk::write_new(&tree.join(SIDECAR), &content)
     }
 }
 
-/// The tree of `image`; one whose sidecar cannot be read is none.
+/// Opens the tree of `image`; `None` if it is missing or its sidecar cannot be read.
 pub(crate) fn open(layout: &Layout, image: &Digest) -> Option<Tree> {
     let path = layout.tree(image);
     let file = path.join(SIDECAR);
@@ -203,7 +202,7 @@ pub(crate) fn open(layout: &Layout, image: &Digest) -> Option<Tree> {
         Ok(sidecar) if sidecar.digest == *image => Some(Tree { path, last_used, sidecar }),
         Ok(_) => None,
         Err(error) => {
-            tracing::warn!(path = %file.display(), %error, "a tree's description is unreadable");
+            tracing::warn!(path = %file.display(), %error, "the sidecar of a tree cannot be read");
             None
         }
     }
@@ -219,11 +218,11 @@ fn open_at(layout: &Layout, path: &Path) -> Option<Tree> {
     open(layout, &digest)
 }
 
-/// Removes what is in `trees/` and is none: it could neither be used nor counted.
+/// Removes entries of `trees/` that are not valid trees: they could be neither used nor counted.
 pub(crate) fn remove_unreadable(layout: &Layout) -> Result<()> {
     for path in disk::list(&layout.trees())? {
         if open_at(layout, &path).is_none() {
-            tracing::warn!(path = %path.display(), "removing what is not a tree");
+            tracing::warn!(path = %path.display(), "removing an entry that is not a valid tree");
             disk::remove_tree(&path)?;
         }
     }

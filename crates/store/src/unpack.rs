@@ -1,4 +1,4 @@
-//! From layers to a tree: nothing in an image is trusted.
+//! Unpacks layers to a tree. Nothing in an image is trusted.
 
 mod archive;
 mod name;
@@ -32,29 +32,28 @@ use crate::{
 /// An image to unpack.
 #[derive(Debug, Clone)]
 pub struct Package {
-    /// What its reference resolved to; the tree is called so.
+    /// The digest that its reference resolved to; also the tree's name.
     pub digest: Digest,
     /// The manifest for this platform.
     pub platform_digest: Digest,
     /// The labels of its configuration.
     pub labels: BTreeMap<String, String>,
-    /// Its layers, the lowest first.
+    /// Its layers, lowest first.
     pub layers: Vec<(Digest, LayerKind)>,
 }
 
 impl Store {
-    /// Unpacks the layers of an image, which are in the store, to its tree. What
-    /// lies outside of `/data` is checked and not written. Who comes second for
-    /// the same digest waits and gets the same tree. A failure leaves nothing.
+    /// Unpacks the layers of an image, which are in the store, to its tree. Entries outside of
+    /// `/data` are checked but not written. Concurrent calls for the same digest wait and return
+    /// the same tree. A failure leaves nothing behind.
     ///
-    /// Every entry must be a file, a directory, or a link that stays inside of
-    /// the image; under `/data` a link must also lead to something under `/data`.
+    /// Every entry must be a file, a directory, or a link to a target within the image; under
+    /// `/data`, a link must also point to something under `/data`.
     ///
     /// # Errors
-    /// [`Error::Entry`], [`Error::Layer`] and [`Error::Package`] for what the
-    /// image is to blame for; [`Error::BlobMissing`] and [`Error::BlobCorrupt`]
-    /// when a layer has to be pulled again; [`Error::Full`] and
-    /// [`Error::NoSpace`] when it does not fit.
+    /// [`Error::Entry`], [`Error::Layer`] and [`Error::Package`] if the image is at fault;
+    /// [`Error::BlobMissing`] and [`Error::BlobCorrupt`] if a layer has to be pulled again;
+    /// [`Error::Full`] and [`Error::NoSpace`] if the tree does not fit.
     pub fn unpack(&self, package: &Package, in_use: InUse<'_>) -> Result<Tree> {
         let turn = self.inner.turn(package.digest);
         let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,7 +64,7 @@ impl Store {
         match self.unpack_new(package, in_use) {
             Ok(tree) => {
                 metrics::unpacked(started.elapsed());
-                self.note_usage();
+                self.refresh_metrics();
                 Ok(tree)
             }
             Err(error) => {
@@ -106,7 +105,7 @@ impl Store {
         };
         sidecar.write(&staging.0)?;
         disk::sync_dir(&staging.0)?;
-        // What stands there could not be opened as a tree.
+        // An entry at the final path was not a valid tree, or it would have been returned above.
         disk::remove_tree(&layout.tree(&package.digest))?;
         disk::rename(&staging.0, &layout.tree(&package.digest))?;
         sidecar.layers.iter().for_each(|layer| disk::touch(&layout.blob(layer)));
@@ -114,7 +113,7 @@ impl Store {
     }
 }
 
-/// One image on its way to a tree.
+/// The state of unpacking one image.
 struct Unpacking<'a> {
     store: &'a Store,
     root: Root,
@@ -124,14 +123,14 @@ struct Unpacking<'a> {
     room: Room<'a>,
 }
 
-/// A directory without a name of its own, removed unless it was renamed.
+/// A directory with a temporary name, removed on drop unless it was renamed.
 struct Staging(PathBuf);
 
 impl Unpacking<'_> {
     fn layer(&mut self, layer: (Digest, LayerKind)) -> Result<()> {
         let path = self.store.inner.layout.blob(&layer.0);
         self.apply(&path, layer).map_err(|error| match error {
-            // A damaged disk must not be blamed on the image.
+            // If the blob no longer has its digest, the disk is at fault and not the image.
             Error::Layer { .. } | Error::Entry { .. } => {
                 blobs::verify(&path, layer.0).err().unwrap_or(error)
             }
@@ -156,7 +155,7 @@ impl Unpacking<'_> {
                     Error::Entry { layer: layer.0, entry: shown(&entry.name), problem }
                 }
             })?;
-            // One deep name makes many directories, and they are not free.
+            // Parent directories count as entries too, because one deep name creates many of them.
             let implied = self.root.take_implied();
             entries.add(implied)?;
             self.room.entries(implied)?;
@@ -194,7 +193,10 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         if let Err(error) = disk::remove(&self.0) {
-            tracing::warn!(error = &error as &dyn std::error::Error, "cannot remove a half tree");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "cannot remove an unfinished tree"
+            );
         }
     }
 }

@@ -1,9 +1,8 @@
-//! A scriptable fake of TensorFlow Serving: its gRPC interface, its states, its
-//! ways to hang, but no models.
+//! A scriptable fake of TensorFlow Serving: its gRPC interface, its states and the ways in which it
+//! hangs, without models.
 //!
-//! It reads base paths and versions from the real file system, and runs on a
-//! runtime of its own, so that it can die like a process: at once, with its
-//! connections and everything it knew.
+//! It reads base paths and versions from the real file system. It runs on a runtime of its own, so
+//! that it can be killed like a process, with its connections and all of its state.
 
 mod gate;
 mod process;
@@ -44,7 +43,7 @@ use self::{
     service::{Predictions, Surface},
 };
 
-/// The fake engine. Clones are the same engine; it ends with the last of them.
+/// The fake engine. Clones are one engine, which ends when the last is dropped.
 #[derive(Clone)]
 pub struct FakeEngine {
     shared: Arc<Shared>,
@@ -68,14 +67,14 @@ enum Listener {
 }
 
 impl FakeEngine {
-    /// Starts it on a free port of the loopback interface.
+    /// Starts an engine on a free port of the loopback interface.
     pub fn tcp() -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
         let address = Address::Tcp(listener.local_addr()?);
         Self::start(address, Listener::Tcp(listener))
     }
 
-    /// Starts it on a unix socket.
+    /// Starts an engine on a unix socket.
     pub fn unix(path: &Path) -> io::Result<Self> {
         let address = Address::Unix(path.to_owned());
         let listener = address.bind()?;
@@ -93,7 +92,7 @@ impl FakeEngine {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Where it listens, as a client's configuration spells it.
+    /// The engine's address in the form of a client's configuration.
     pub fn endpoint(&self) -> String {
         match &self.shared.address {
             Address::Tcp(address) => address.to_string(),
@@ -101,8 +100,8 @@ impl FakeEngine {
         }
     }
 
-    /// Dies: connections break, nothing listens, everything is forgotten.
-    /// Scripts and records stay.
+    /// Kills the engine: connections break, nothing listens, its state is lost. Scripts and records
+    /// stay.
     pub async fn stop(&self) {
         let Some(runtime) = lock(&self.shared.running).take() else { return };
         let ended = tokio::task::spawn_blocking(move || {
@@ -115,7 +114,7 @@ impl FakeEngine {
         self.shared.view.send_replace(View::new());
     }
 
-    /// Starts it again at the same address, with an empty configuration.
+    /// Starts the engine again at the same address, with an empty configuration.
     pub fn resume(&self) -> io::Result<()> {
         self.shared.run(self.shared.address.bind()?)
     }
@@ -126,33 +125,33 @@ impl FakeEngine {
         self.resume()
     }
 
-    /// From now on nothing is answered and nothing loaded, as with SIGSTOP.
+    /// Freezes the engine: from now on it answers no call and loads nothing, as after SIGSTOP.
     pub fn freeze(&self) {
         self.shared.script.freeze(Some(Gate::closed()));
     }
 
-    /// Ends [`Self::freeze`]: what came meanwhile is answered now.
+    /// Ends [`Self::freeze`]: calls that arrived meanwhile are answered now.
     pub fn thaw(&self) {
         self.shared.script.freeze(None);
     }
 
-    /// Decides how loads go from now on.
+    /// Sets the script for loads.
     pub fn on_load(&self, script: impl Fn(&Load) -> Loading + Send + Sync + 'static) {
         self.shared.script.on_load(Arc::new(script));
     }
 
-    /// Decides how reloads go from now on.
+    /// Sets the script for reloads.
     pub fn on_reload(&self, script: impl Fn() -> Reloading + Send + Sync + 'static) {
         self.shared.script.on_reload(Arc::new(script));
     }
 
-    /// Decides how predictions are answered from now on. Without it each output
-    /// is the sum over the last dimension of the input of the highest rank.
+    /// Sets the script for predictions. Without a script, each output is the sum over the last
+    /// dimension of the input of the highest rank.
     pub fn on_predict(&self, script: impl Fn(&Prediction) -> Predicting + Send + Sync + 'static) {
         self.shared.script.on_predict(Arc::new(script));
     }
 
-    /// The states, as they are now and as they change.
+    /// The present states of all versions, with their changes.
     pub fn view(&self) -> watch::Receiver<View> {
         self.shared.view.subscribe()
     }
@@ -163,7 +162,7 @@ impl FakeEngine {
         view.wait_for(condition).await.expect("the engine keeps its own sender");
     }
 
-    /// The versions of a name that serve.
+    /// The versions of a servable that are AVAILABLE.
     pub fn available(&self, name: &str) -> BTreeSet<i64> {
         let view = self.shared.view.borrow();
         let serving =
@@ -171,12 +170,12 @@ impl FakeEngine {
         serving.map(|((_, version), _)| *version).collect()
     }
 
-    /// Every call so far, in the order they came, over all restarts.
+    /// All calls so far in order of arrival, over all restarts.
     pub fn received(&self) -> Vec<Received> {
         self.shared.script.received()
     }
 
-    /// What a client did that it must never do; each once.
+    /// The clients' violations of the engine's rules, each once.
     pub fn violations(&self) -> Vec<Violation> {
         self.shared.script.violations()
     }
@@ -228,7 +227,7 @@ async fn serve(surface: Surface, listener: Listener) -> Result<(), Box<dyn std::
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Not by itself: a runtime must not be dropped inside another one.
+        // A runtime must not be dropped within another one, so it is shut down in the background.
         if let Some(runtime) = lock(&self.running).take() {
             runtime.shutdown_background();
         }

@@ -1,5 +1,5 @@
-//! HTTP/2 as it goes over the wire, for what libraries do not tell or do: what a peer
-//! announces, and single frames ([RFC 9113](https://www.rfc-editor.org/rfc/rfc9113)).
+//! HTTP/2 on the wire, for tests of what client libraries hide: the settings that a peer announces,
+//! and single frames ([RFC 9113](https://www.rfc-editor.org/rfc/rfc9113)).
 
 mod frame;
 mod peer;
@@ -10,35 +10,35 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 pub use self::{frame::Frame, peer::Peer};
 
-/// What a client says first: its preface, and settings that change nothing.
+/// The first bytes of a client: the connection preface, and an empty SETTINGS frame.
 pub const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const PREFACE: usize = 24;
 
-/// What a connection has room for before anything is said of it.
+/// The initial flow control window of a connection.
 const WINDOW: u32 = 65_535;
 
 const SETTINGS: u8 = 4;
 const WINDOW_UPDATE: u8 = 8;
 
-/// What a peer announces when a connection begins; `None` is what the RFC has.
+/// The settings that a peer announces when a connection begins; `None` is the RFC's default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announced {
-    /// Bytes that may be sent on a stream unasked.
+    /// The initial flow control window of a stream, bytes.
     pub stream_window: Option<u32>,
-    /// The same for all streams together.
+    /// The flow control window of the connection, bytes.
     pub connection_window: u32,
-    /// The longest frame, in bytes.
+    /// The largest frame, bytes.
     pub frame: Option<u32>,
-    /// The most bytes of a request's or an answer's headers, as the RFC counts them.
+    /// The most bytes of a header list, as the RFC counts them.
     pub headers: Option<u32>,
-    /// Streams at once.
+    /// The most concurrent streams.
     pub streams: Option<u32>,
 }
 
-/// Reads what a client announces, up to where it widens the connection's window.
+/// Reads a client's announced settings, up to its update of the connection's window.
 ///
 /// # Errors
-/// The client says something else, or nothing more.
+/// The client sends something else, or closes the connection.
 pub async fn of_client(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Announced> {
     let mut preface = [0; PREFACE];
     stream.read_exact(&mut preface).await?;
@@ -48,7 +48,7 @@ pub async fn of_client(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Anno
     of_server(stream).await
 }
 
-/// Reads what a server announces to a client that has said [`HELLO`].
+/// Reads a server's announced settings, after the client has sent [`HELLO`].
 ///
 /// # Errors
 /// As [`of_client`].

@@ -1,26 +1,26 @@
-//! Layers of images, good and hostile: tar archives built byte by byte, so that
-//! what no decent tool would write can be written too.
+//! Layers of images, valid and hostile: tar archives built byte by byte, so that they can hold what
+//! no regular tool would write.
 
 use std::io::Write;
 
 use outrigger_core::{Digest, LayerKind};
 use tar::{EntryType, Header};
 
-/// A layer as a registry would hold it.
+/// A built layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuiltLayer {
     /// The digest of `bytes`.
     pub digest: Digest,
-    /// The digest of the archive before compression, as an image's configuration lists it.
+    /// The digest of the uncompressed archive, which an image's configuration lists.
     pub diff_id: Digest,
-    /// How `bytes` are packed.
+    /// The format of `bytes`.
     pub kind: LayerKind,
     /// The layer's content.
     pub bytes: Vec<u8>,
 }
 
-/// Builds a layer. Names and targets are taken as they are: `../../etc/passwd`
-/// is what ends up in the archive. The same calls give the same bytes.
+/// Builds a layer. Names and targets are written unchanged: `../../etc/passwd` appears so in the
+/// archive. The same calls give the same bytes.
 #[derive(Debug, Clone, Default)]
 pub struct LayerBuilder {
     archive: Vec<u8>,
@@ -32,31 +32,31 @@ impl LayerBuilder {
         Self::default()
     }
 
-    /// A file with its content.
+    /// Adds a file with its content.
     #[must_use]
     pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
         self.entry(EntryType::Regular, name, "", content.as_ref())
     }
 
-    /// A directory.
+    /// Adds a directory.
     #[must_use]
     pub fn dir(self, name: &str) -> Self {
         self.entry(EntryType::Directory, name, "", b"")
     }
 
-    /// A symbolic link.
+    /// Adds a symbolic link.
     #[must_use]
     pub fn symlink(self, name: &str, target: &str) -> Self {
         self.entry(EntryType::Symlink, name, target, b"")
     }
 
-    /// A hard link; its target is named from the image's root.
+    /// Adds a hard link; its target is relative to the image's root.
     #[must_use]
     pub fn hard_link(self, name: &str, target: &str) -> Self {
         self.entry(EntryType::Link, name, target, b"")
     }
 
-    /// Hides `name` of the layers below.
+    /// Adds a whiteout, which hides `name` of the layers below.
     #[must_use]
     pub fn whiteout(self, name: &str) -> Self {
         let (dir, last) = name.rsplit_once('/').unwrap_or(("", name));
@@ -64,14 +64,14 @@ impl LayerBuilder {
         self.file(&format!("{dir}{slash}.wh.{last}"), b"")
     }
 
-    /// Hides everything of the layers below that is in `dir`.
+    /// Adds an opaque whiteout, which hides the content that `dir` has in the layers below.
     #[must_use]
     pub fn opaque(self, dir: &str) -> Self {
         self.file(&format!("{dir}/.wh..wh..opq"), b"")
     }
 
-    /// An entry of any type. A name or target of more than 100 bytes gets a pax
-    /// header in front.
+    /// Adds an entry of any type. A name or target of more than 100 bytes gets a pax header before
+    /// it.
     #[must_use]
     pub fn entry(self, kind: EntryType, name: &str, target: &str, content: &[u8]) -> Self {
         let long = |text: &str| text.len() > 100;
@@ -83,14 +83,14 @@ impl LayerBuilder {
         builder.header(kind, name, target, size).content(content)
     }
 
-    /// A pax extended header for the next entry.
+    /// Adds a pax extended header for the next entry.
     #[must_use]
     pub fn pax(self, records: &[(&str, &str)]) -> Self {
         let records: Vec<u8> = records.iter().flat_map(|(key, value)| record(key, value)).collect();
         self.entry(EntryType::XHeader, "pax", "", &records)
     }
 
-    /// Only a header, whatever follows it: it may lie about the size.
+    /// Adds only a header, whose size may be wrong.
     #[must_use]
     pub fn header(mut self, kind: EntryType, name: &str, target: &str, size: u64) -> Self {
         let mut header = Header::new_gnu();
@@ -107,14 +107,14 @@ impl LayerBuilder {
         self
     }
 
-    /// Bytes as they are.
+    /// Adds raw bytes.
     #[must_use]
     pub fn raw(mut self, bytes: &[u8]) -> Self {
         self.archive.extend_from_slice(bytes);
         self
     }
 
-    /// Bytes, filled up to a whole block.
+    /// Adds bytes, padded to a whole block.
     #[must_use]
     pub fn content(mut self, bytes: &[u8]) -> Self {
         self.archive.extend_from_slice(bytes);
@@ -122,12 +122,12 @@ impl LayerBuilder {
         self
     }
 
-    /// The finished layer, with the two empty blocks that end an archive.
+    /// The complete layer, with the two zero blocks that end an archive.
     pub fn build(&self, kind: LayerKind) -> BuiltLayer {
         self.clone().raw(&[0; 1024]).build_unfinished(kind)
     }
 
-    /// The layer without an end.
+    /// The layer without the end of the archive.
     pub fn build_unfinished(self, kind: LayerKind) -> BuiltLayer {
         let diff_id = Digest::of(&self.archive);
         let bytes = compress(self.archive, kind);
@@ -135,8 +135,8 @@ impl LayerBuilder {
     }
 }
 
-/// A minimal package: `metadata.json` and a SavedModel of one file, at their
-/// preferred places. More may be added.
+/// A minimal package, `metadata.json` and a SavedModel of one file at their preferred paths, to
+/// which more can be added.
 pub fn package_layer(metadata_json: &[u8], saved_model_pb: &[u8]) -> LayerBuilder {
     LayerBuilder::new()
         .dir("data")
@@ -161,7 +161,7 @@ fn compress(archive: Vec<u8>, kind: LayerKind) -> Vec<u8> {
     }
 }
 
-/// A pax record counts its own length, in decimal digits.
+/// A pax record. It begins with its own length in decimal digits, these digits included.
 fn record(key: &str, value: &str) -> Vec<u8> {
     let rest = key.len() + value.len() + 3;
     let mut length = rest + 1;
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_readers_understand_what_is_built() {
+    fn the_tar_crate_reads_a_built_layer() {
         let long = format!("data/{}", "x".repeat(150));
         let layer = LayerBuilder::new().dir("data").file(&long, b"content").build(LayerKind::Tar);
         let mut archive = tar::Archive::new(layer.bytes.as_slice());

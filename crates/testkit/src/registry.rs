@@ -1,5 +1,4 @@
-//! An image registry in the test's process that can be told to misbehave, and
-//! the real `docker-registry` as a fixture.
+//! A scriptable image registry in the test's process, and the real `docker-registry` as a fixture.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -9,7 +8,7 @@
 //! let layers = [LayerBlob::tar(&b"..."[..])];
 //! let digest = registry.push_image("team/churn", "latest", &layers, "{}");
 //! registry.script(Rule::get("/v2/team/churn/manifests/latest").times(2).status(503));
-//! // "{host}/team/churn:latest" now fails twice, and then is `digest`.
+//! // "{host}/team/churn:latest" now fails twice, and then resolves to `digest`.
 //! # let _ = (registry.host(), digest);
 //! # }
 //! ```
@@ -59,7 +58,7 @@ pub struct Registry {
     _server: JoinSet<()>,
 }
 
-/// What requests and the test work on together.
+/// The state shared by the server and the test.
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
@@ -89,8 +88,7 @@ impl Registry {
         Self::over(listener, host, None)
     }
 
-    /// Starts an empty registry that speaks HTTPS, with a certificate of an
-    /// authority of its own.
+    /// Starts an empty registry over HTTPS, with a certificate by an authority of its own.
     pub async fn start_tls() -> Self {
         let (listener, host) = bind().await;
         let (listener, authority) = tls::over(listener);
@@ -108,17 +106,17 @@ impl Registry {
         Self { shared, host, authority, _server: server }
     }
 
-    /// The certificate authority of a registry that speaks HTTPS, PEM.
+    /// The certificate of the authority, if the registry uses HTTPS; PEM.
     pub fn authority(&self) -> Option<&str> {
         self.authority.as_deref()
     }
 
-    /// `127.0.0.1:PORT`, as in references; to be listed for plain HTTP.
+    /// `127.0.0.1:PORT`, as in references. Clients must list it for plain HTTP.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Stores an image under `tag` and gives its digest.
+    /// Stores an image under `tag` and returns its digest.
     pub fn push_image(
         &self,
         name: &str,
@@ -129,7 +127,7 @@ impl Registry {
         self.push_image_with(name, tag, layers, config, &[])
     }
 
-    /// [`Registry::push_image`] with annotations.
+    /// Like [`Registry::push_image`], with annotations.
     pub fn push_image_with(
         &self,
         name: &str,
@@ -154,8 +152,8 @@ impl Registry {
         self.push_manifest(name, Some(tag), OCI_IMAGE, manifest.to_string())
     }
 
-    /// Stores an index over images that are there, each with its platform as
-    /// `os/architecture`, and gives its digest.
+    /// Stores an index of stored images, each with its platform as `os/architecture`, and returns
+    /// its digest.
     pub fn push_index(&self, name: &str, tag: &str, images: &[(Digest, &str)]) -> Digest {
         let entries: Vec<_> = images.iter().map(|image| self.index_entry(name, image)).collect();
         let index = json!({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries});
@@ -192,12 +190,12 @@ impl Registry {
         self.shared.lock().repository(name).put_manifest(tag, media_type, body.into())
     }
 
-    /// Replaces a blob's bytes and keeps its digest: a registry that lies.
+    /// Replaces a blob's bytes but keeps it under its old digest.
     pub fn corrupt_blob(&self, name: &str, digest: Digest, bytes: impl Into<Bytes>) {
         self.shared.lock().repository(name).put_blob(digest, bytes.into());
     }
 
-    /// Points a tag at a digest that is there.
+    /// Points a tag at a stored manifest.
     pub fn tag(&self, name: &str, tag: &str, digest: Digest) {
         self.shared.lock().repository(name).tag(tag, digest);
     }
@@ -207,72 +205,72 @@ impl Registry {
         self.shared.lock().repository(name).remove_tag(tag);
     }
 
-    /// What a tag means now.
+    /// The digest that a tag names now.
     pub fn digest(&self, name: &str, tag: &str) -> Option<Digest> {
         self.shared.lock().repositories.get(name)?.tagged(tag)
     }
 
-    /// Adds a rule. The first one that matches a request and is not used up
-    /// decides; without one the registry behaves.
+    /// Adds a rule. The first rule that matches a request and is not used up applies; without one
+    /// the registry answers correctly.
     pub fn script(&self, rule: Rule) {
         self.shared.lock().rules.push(rule);
     }
 
-    /// Drops all rules.
+    /// Removes all rules.
     pub fn behave(&self) {
         self.shared.lock().rules.clear();
     }
 
-    /// From now on lists itself what is attached to an image, as OCI 1.1 has it.
+    /// Turns the referrers API of OCI 1.1 on.
     pub fn list_referrers(&self) {
         self.shared.lock().lists_referrers = true;
     }
 
-    /// From now on asks for this user and password (basic authorization).
+    /// Requires this user and password (basic authorization).
     pub fn require_password(&self, user: &str, password: &str) {
         self.shared.lock().guard = Guard::password(user, password);
     }
 
-    /// From now on asks for a bearer token of the token server at `/token`,
-    /// which wants this user and password, or `password` as refresh token.
+    /// Requires a bearer token of the token server at `/token`. That requires this user and
+    /// password, or `password` as a refresh token.
     pub fn require_token(&self, user: &str, password: &str) {
         self.shared.lock().guard = Guard::token(Some((user, password)));
     }
 
-    /// Like [`Registry::require_token`]; the server gives tokens to anybody.
+    /// Like [`Registry::require_token`], but the token server requires no credentials.
     pub fn require_anonymous_token(&self) {
         self.shared.lock().guard = Guard::token(None);
     }
 
-    /// How long tokens given from now on say they live, seconds.
+    /// Sets the life that the token server states for new tokens, seconds.
     pub fn token_life(&self, seconds: u64) {
         self.shared.lock().guard.life = seconds;
     }
 
-    /// No token given so far is taken any more.
+    /// Revokes all tokens issued so far.
     pub fn revoke_tokens(&self) {
         self.shared.lock().guard.revoke();
     }
 
-    /// All requests so far, refused ones included.
+    /// All requests received so far, refused ones included.
     pub fn requests(&self) -> Vec<Request> {
         self.shared.lock().requests.clone()
     }
 
-    /// How many requests came for `method` and a path that contains `path`.
+    /// The number of requests with `method` and a path that contains `path`.
     pub fn count(&self, method: &str, path: &str) -> usize {
         let wanted = |r: &&Request| r.method == method && r.path.contains(path);
         self.shared.lock().requests.iter().filter(wanted).count()
     }
 
-    /// Forgets the requests so far.
+    /// Clears the record of requests.
     pub fn forget_requests(&self) {
         self.shared.lock().requests.clear();
     }
 }
 
 impl Shared {
-    /// Never held across an await.
+    /// Locks the state, never across an await.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

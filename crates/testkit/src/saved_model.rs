@@ -1,5 +1,5 @@
-//! Small SavedModels made by hand from the proto types: real ones, which
-//! TensorFlow loads, but exported by nothing. And the package around them.
+//! Small SavedModels built from the proto types rather than exported by TensorFlow; TensorFlow
+//! loads them. Also the packages around them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +15,7 @@ use outrigger_proto::tensorflow::{
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-/// Where a package directory has its SavedModel.
+/// The SavedModel's directory in a package directory.
 pub const MODEL_DIR: &str = "tensorflow_serving_model/model";
 
 /// A SavedModel and the metadata.json that describes it.
@@ -33,15 +33,15 @@ impl Model {
         self.saved_model.encode_to_vec()
     }
 
-    /// Writes `dir/saved_model.pb`: `dir` is then what an engine loads as a version.
+    /// Writes `dir/saved_model.pb`, so that an engine can load `dir` as a version.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         fs::create_dir_all(dir)?;
         fs::write(dir.join("saved_model.pb"), self.encode())
     }
 }
 
-/// `y = a * x + b`. Signature `serving_default`: `x` and `y`, float32 [-1, 1];
-/// for metadata.json, `x` is a user feature and `y` a single score.
+/// The model `y = a * x + b`. Signature `serving_default`: `x` and `y`, float32 [-1, 1]. In
+/// metadata.json, `x` is a user feature and `y` a single score.
 pub fn affine(a: f32, b: f32) -> Model {
     let nodes = vec![
         placeholder("x", DataType::DtFloat, &[-1, 1]),
@@ -63,9 +63,8 @@ pub fn affine(a: f32, b: f32) -> Model {
     Model { saved_model: saved_model(nodes, &inputs, &outputs), metadata }
 }
 
-/// A treatment model: `score = bias + user · u + treatment · t`. Choose weights
-/// and features that are small multiples of powers of two, and scores are exact
-/// in any order of summation.
+/// A treatment model: `score = bias + user · u + treatment · t`. With weights and features that are
+/// small multiples of powers of two, scores are exact in any order of summation.
 ///
 /// Signature `serving_default`: `user` float32 [-1, U], `treatment` float32
 /// [-1, -1, F], `treatment_counts` int32 [-1] -> `scores` float32 [-1, -1].
@@ -76,24 +75,24 @@ pub struct Linear {
     pub user: Vec<f32>,
     /// Weights of a treatment's features.
     pub treatment: Vec<f32>,
-    /// Added to every score.
+    /// The bias of every score.
     pub bias: f32,
 }
 
 impl Linear {
-    /// The score the model gives one treatment.
+    /// The model's score of one treatment.
     pub fn score(&self, user: &[f32], treatment: &[f32]) -> f32 {
         self.bias + dot(&self.user, user) + dot(&self.treatment, treatment)
     }
 
-    /// The model with its weights as constants.
+    /// The model, with its weights as constants.
     pub fn model(&self) -> Model {
         let weights = floats("w", &[self.treatment.len() as i64], &self.treatment);
         self.with_weights(vec![weights])
     }
 
-    /// The model with the treatments' weights in a variable that has no
-    /// checkpoint: it loads, and fails at its first run.
+    /// The model, with the treatments' weights in a variable without a checkpoint: it loads, but
+    /// its first run fails.
     pub fn model_without_variables(&self) -> Model {
         let shape = shape(&[self.treatment.len() as i64]);
         let handle = node(
@@ -111,7 +110,7 @@ impl Linear {
         self.with_weights(vec![handle, node("w", "ReadVariableOp", &["handle"], dtype)])
     }
 
-    /// `weights` are the nodes up to `w`, the treatments' weights.
+    /// Completes the model; `weights` are the nodes up to `w`, which holds the treatments' weights.
     fn with_weights(&self, weights: Vec<NodeDef>) -> Model {
         let (users, features) = (self.user.len() as i64, self.treatment.len() as i64);
         let mut nodes = vec![
@@ -172,7 +171,7 @@ fn dot(left: &[f32], right: &[f32]) -> f32 {
 
 type Port<'a> = (&'a str, DataType, &'a [i64]);
 
-/// A SavedModel of one graph whose inputs and outputs are nodes of those names.
+/// A SavedModel of one graph; its inputs and outputs are the nodes of these names.
 pub fn saved_model(nodes: Vec<NodeDef>, inputs: &[Port<'_>], outputs: &[Port<'_>]) -> SavedModel {
     let ports = |ports: &[Port<'_>]| ports.iter().map(tensor_info).collect();
     let signature = SignatureDef {

@@ -1,17 +1,17 @@
-//! Programs that tests run and cargo cannot bring: scripts/install-test-tools does.
+//! Programs that tests run and that cargo cannot install; scripts/install-test-tools installs them.
 
 use std::{env, io};
 
-/// What came of running a program; `None` where it is not there: the test then says so
-/// and does nothing.
+/// The result of running a program; `None` if it is not installed, which is printed, and the test
+/// is to skip its work.
 ///
 /// # Panics
-/// When it is not there and `CI` is set, which has all of them.
-pub fn there<T>(program: &str, ran: io::Result<T>) -> Option<T> {
-    there_or(program, ran, env::var_os("CI").is_some_and(|ci| !ci.is_empty()))
+/// The program is not installed and `CI` is set: CI installs all of them.
+pub fn if_installed<T>(program: &str, ran: io::Result<T>) -> Option<T> {
+    installed_or_skip(program, ran, env::var_os("CI").is_some_and(|ci| !ci.is_empty()))
 }
 
-fn there_or<T>(program: &str, ran: io::Result<T>, must: bool) -> Option<T> {
+fn installed_or_skip<T>(program: &str, ran: io::Result<T>, must: bool) -> Option<T> {
     let missing = |error| format!("{program} cannot be run ({error}): scripts/install-test-tools");
     match ran.map_err(missing) {
         Ok(ran) => Some(ran),
@@ -30,18 +30,18 @@ mod tests {
     use super::*;
 
     fn missing(must: bool) -> Option<()> {
-        there_or("nothing", Command::new("/nonexistent/nothing").status().map(drop), must)
+        installed_or_skip("nothing", Command::new("/nonexistent/nothing").status().map(drop), must)
     }
 
     #[test]
-    fn a_program_that_is_missing_is_done_without() {
+    fn a_missing_program_is_skipped() {
         assert_eq!(missing(false), None);
-        assert_eq!(there_or("something", Ok(1), true), Some(1));
+        assert_eq!(installed_or_skip("something", Ok(1), true), Some(1));
     }
 
     #[test]
     #[should_panic(expected = "nothing cannot be run (No such file or directory")]
-    fn but_not_where_all_must_be_there() {
+    fn a_missing_program_is_a_failure_in_ci() {
         missing(true);
     }
 }

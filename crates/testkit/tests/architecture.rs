@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
-/// Which of our crates a crate may use outside of tests.
+/// Each crate, with those of our crates that it may use outside of tests.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("proto", &[]),
@@ -60,7 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the sync parts must stay free of.
+/// Crates without a runtime, and the runtimes and network libraries that they must not depend on.
 const SYNC: &[&str] = &["core", "features", "canary", "store"];
 const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 

@@ -1,4 +1,4 @@
-//! The trace that a request is part of, in its headers.
+//! The trace context of a request, in its headers (W3C Trace Context).
 
 #[cfg(test)]
 mod tests;
@@ -16,21 +16,21 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Longer ones may be left out, by the specification.
+/// The longest `tracestate` that is passed on; the specification permits dropping longer ones.
 const LONGEST_STATE: usize = 512;
 
-/// What a caller says of its trace.
+/// The caller's decision about recording its trace.
 #[derive(Debug)]
 pub(crate) enum Caller {
-    /// Nothing, or nothing that is valid: a trace may begin here.
+    /// No valid trace context: a trace may begin here.
     Undecided,
-    /// It does not record it.
+    /// The caller's trace is not recorded.
     Declines(Arc<Declined>),
-    /// It records it, and this is its span.
+    /// The caller's trace is recorded; holds the caller's span.
     Records(SpanContext),
 }
 
-/// The headers of a trace that is not recorded, to be told on as they came.
+/// The trace headers of a trace that is not recorded, passed on unchanged.
 #[derive(Debug)]
 pub(crate) struct Declined {
     traceparent: HeaderValue,
@@ -43,7 +43,7 @@ impl Caller {
         let Some(traceparent) = all.next().filter(|_| all.next().is_none()) else {
             return Self::Undecided;
         };
-        // Most callers decline, and the propagator allocates.
+        // Checked first because most traces are not recorded, and the propagator allocates.
         if !declines(traceparent.as_bytes()) {
             let carrier = Headers(headers);
             let context =
@@ -69,7 +69,7 @@ impl Declined {
     }
 }
 
-/// Tells whoever is asked next about a span.
+/// Writes the trace headers of a call made within `span`.
 pub(crate) fn inject(span: &SpanContext, headers: &mut HeaderMap) {
     let context = Context::new().with_remote_span_context(span.clone());
     TraceContextPropagator::new().inject_context(&context, &mut HeadersMut(headers));
@@ -79,8 +79,7 @@ fn state(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(&TRACESTATE).filter(|state| state.len() <= LONGEST_STATE)
 }
 
-/// Whether it is a `traceparent` of the version that we know, and without the flag
-/// that says that the trace is recorded.
+/// Whether this is a `traceparent` of version 00 without the flag that the trace is recorded.
 fn declines(traceparent: &[u8]) -> bool {
     let formed = |(at, byte): (usize, &u8)| match at {
         0 | 1 => *byte == b'0',
@@ -113,7 +112,7 @@ struct HeadersMut<'h>(&'h mut HeaderMap);
 impl Injector for HeadersMut<'_> {
     fn set(&mut self, key: &str, value: String) {
         let header = (HeaderName::try_from(key), HeaderValue::try_from(value));
-        // A trace without a state has an empty one.
+        // A trace without a state gives an empty value, which is not sent.
         if let (Ok(name), Ok(value)) = header
             && !value.is_empty()
         {

@@ -1,4 +1,4 @@
-//! The way of spans to a collector.
+//! Export of spans to a collector.
 
 #[cfg(test)]
 mod tests;
@@ -18,43 +18,43 @@ use tonic::transport::{ClientTlsConfig, Endpoint};
 
 use crate::{Tracer, metrics, processor::Bounded};
 
-/// How long the collector may take to answer, with all attempts for a message.
+/// The time limit for one message to the collector, all attempts included.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A message that did not arrive is sent again so many times, with twice the pause
-/// each. What comes in meanwhile waits in the queue, as far as there is room.
+/// The number of times that a failed message is sent again, with a delay that doubles each time.
+/// New spans wait in the queue meanwhile, as far as there is room.
 const RETRIES: usize = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// What the last spans get when the process ends.
+/// The time limit for exporting the last spans when the process ends.
 const LAST_MOMENT: Duration = Duration::from_millis(400);
 
-/// Where spans go, and which.
+/// The configuration of tracing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// `http://host:port` or `https://host:port` of a collector's OTLP over gRPC.
+    /// The collector's address for OTLP over gRPC: `http://host:port` or `https://host:port`.
     pub endpoint: String,
-    /// The part of the traces that begin here, 0 to 1.
+    /// The sampling ratio of traces that begin here, 0 to 1.
     pub ratio: f64,
-    /// What is said of this process: `service.name` and so on. Of two with the same
-    /// key the later one counts.
+    /// Attributes of this process, such as `service.name`. If a key occurs twice, the later value
+    /// counts.
     pub resource: Vec<(String, String)>,
 }
 
 /// The collector cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is no address.
+    /// The address is invalid.
     #[error("{0:?} is not an address such as http://collector:4317")]
     Address(String),
     /// TLS could not be set up.
     #[error("TLS could not be set up")]
     Tls(#[from] tonic::transport::Error),
-    /// What the environment says of exporters makes no sense.
+    /// The exporter's environment variables are invalid.
     #[error("the exporter could not be set up")]
     Exporter(#[from] ExporterBuildError),
 }
 
-/// Whether an address could be a collector's.
+/// Checks that an address has the form of a collector's.
 ///
 /// # Errors
 /// [`Error::Address`].
@@ -62,8 +62,8 @@ pub fn check_endpoint(address: &str) -> Result<(), Error> {
     plain(address).map(drop)
 }
 
-/// Reads `key=value,key=value`, as in `OTEL_RESOURCE_ATTRIBUTES`; `None`: it is
-/// something else.
+/// Parses `key=value,key=value`, the format of `OTEL_RESOURCE_ATTRIBUTES`; `None` if it is
+/// malformed.
 pub fn attributes(text: &str) -> Option<Vec<(String, String)>> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let pair = |pair: &str| {
@@ -73,20 +73,20 @@ pub fn attributes(text: &str) -> Option<Vec<(String, String)>> {
     pairs.map(pair).collect()
 }
 
-/// Takes spans to the collector, apart from what makes them: a collector that is
-/// down or slow costs spans, which are counted, and nothing else.
+/// Exports spans to the collector in the background. A collector that is down or slow costs only
+/// spans, which are counted.
 #[derive(Debug)]
 pub struct Exporter(SdkTracerProvider);
 
 impl Exporter {
-    /// An exporter and what it gets its spans from. It has a thread of its own; its
-    /// connection lives on the runtime that this is called on.
+    /// Creates an exporter, and the tracer that feeds it. The exporter has a thread of its own; its
+    /// connection lives on the runtime that calls this.
     ///
     /// # Errors
     /// The collector cannot be used.
     ///
     /// # Panics
-    /// Outside of a runtime.
+    /// If it is called outside of a runtime.
     pub fn new(config: Config) -> Result<(Tracer, Self), Error> {
         let retries = RetryPolicy::recommended()
             .with_max_retries(RETRIES)
@@ -100,16 +100,17 @@ impl Exporter {
             .build()?;
         let resource = config.resource.into_iter().map(|(key, value)| KeyValue::new(key, value));
         let provider = SdkTracerProvider::builder()
-            // The tracer has decided; and the environment's sampler is not asked.
+            // The tracer has sampled already. A fixed sampler also keeps the SDK from using the one
+            // in the environment.
             .with_sampler(Sampler::AlwaysOn)
             .with_resource(Resource::builder_empty().with_attributes(resource).build())
             .with_span_processor(Bounded::new(exporter))
             .build();
-        metrics::begin();
+        metrics::register();
         Ok((Tracer::new(&provider, config.ratio), Self(provider)))
     }
 
-    /// Waits for `stop`, and exports what is left then, as far as that goes quickly.
+    /// Waits for `stop`, then exports the remaining spans within a short time limit.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         stop.await;
         let shutdown = spawn_blocking(move || self.0.shutdown_with_timeout(LAST_MOMENT));
@@ -119,7 +120,7 @@ impl Exporter {
     }
 }
 
-/// An endpoint without TLS.
+/// Parses an address into an endpoint, TLS not yet configured.
 fn plain(address: &str) -> Result<Endpoint, Error> {
     let endpoint = Endpoint::from_shared(address.to_owned()).ok().filter(|endpoint| {
         let uri = endpoint.uri();

@@ -1,11 +1,10 @@
-//! Traces: spans of requests and of models' lives, over OpenTelemetry's SDK; their
-//! context from and to others by [W3C Trace Context](https://www.w3.org/TR/trace-context/),
-//! and their way to a collector by [OTLP](https://opentelemetry.io/docs/specs/otlp/)
-//! over gRPC.
+//! Tracing over OpenTelemetry's SDK: spans of requests and of models' lives, propagation by [W3C
+//! Trace Context](https://www.w3.org/TR/trace-context/), and export to a collector by
+//! [OTLP](https://opentelemetry.io/docs/specs/otlp/) over gRPC.
 //!
-//! A span that nobody records is none of the SDK's: no clock is read, nothing is
-//! allocated. One that is recorded goes through a bounded queue to the thread that
-//! exports it; where there is no room it is dropped and counted, and nobody waits.
+//! A span that is not recorded does not use the SDK: no clock is read, nothing is allocated. A
+//! recorded one goes through a bounded queue to the exporting thread. If the queue is full, the
+//! span is dropped and counted, and nothing waits.
 
 mod context;
 mod export;

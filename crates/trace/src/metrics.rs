@@ -1,4 +1,4 @@
-//! What this crate counts.
+//! Metrics of this crate.
 
 use outrigger_core::{Metric, MetricKind};
 
@@ -9,12 +9,12 @@ pub const METRICS: &[Metric] = &[Metric {
     name: SPANS,
     kind: MetricKind::Counter,
     labels: &["outcome"],
-    help: "Spans that were recorded, by what became of them: exported (the collector took the \
+    help: "Recorded spans by outcome: exported (the collector took the \
            message), dropped (no room in the queue) or failed (the collector could not be reached, \
            or refused).",
 }];
 
-/// What became of a span.
+/// The outcome of a recorded span.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome {
     Exported,
@@ -34,8 +34,8 @@ impl Outcome {
     }
 }
 
-/// Makes what is counted begin at 0, so that the first time is a rise.
-pub(crate) fn begin() {
+/// Registers every counter at zero, so that `rate()` sees the first increment.
+pub(crate) fn register() {
     for outcome in Outcome::ALL {
         metrics::counter!(SPANS, "outcome" => outcome.as_str()).absolute(0);
     }

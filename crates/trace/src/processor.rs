@@ -1,5 +1,5 @@
-//! The queue between those who end spans and the thread that exports them, and what
-//! became of each span that was in it.
+//! The queue between the threads that end spans and the thread that exports them, with a count of
+//! each span's outcome.
 
 #[cfg(test)]
 mod tests;
@@ -21,31 +21,32 @@ use opentelemetry_sdk::{
 
 use crate::metrics::{self, Outcome};
 
-/// Spans that wait to be exported; further ones are dropped.
+/// The queue's capacity; further spans are dropped.
 pub(crate) const QUEUE: usize = 4096;
-/// Spans of one message at most, and how long the first of them waits for others.
+/// The most spans of one message, and how long the first span waits for others.
 const BATCH: usize = 512;
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// OpenTelemetry's queue, which does not tell what it drops, behind a count of what
-/// is in it: so it never has to drop anything.
+/// OpenTelemetry's queue, with a counter of waiting spans in front of it. The SDK does not report
+/// the spans that it drops, so the counter keeps the queue from ever overflowing and counts drops
+/// here.
 #[derive(Debug)]
 pub(crate) struct Bounded {
     batches: BatchSpanProcessor,
     waiting: Arc<AtomicUsize>,
 }
 
-/// Counts what is taken from the queue, and what comes of it.
+/// An exporter that counts the spans taken from the queue, and their outcomes.
 #[derive(Debug)]
 struct Counted<E> {
     exporter: E,
     waiting: Arc<AtomicUsize>,
-    /// Whether the last message arrived.
+    /// True if the last message arrived, so that only changes are logged.
     reached: AtomicBool,
 }
 
 impl Bounded {
-    /// Starts the thread that exports.
+    /// Starts the exporting thread.
     pub(crate) fn new(exporter: impl SpanExporter + 'static) -> Self {
         let waiting = Arc::<AtomicUsize>::default();
         let reached = AtomicBool::new(true);
@@ -98,7 +99,7 @@ impl<E: SpanExporter> SpanExporter for Counted<E> {
                 let error = error as &dyn std::error::Error;
                 tracing::warn!(error, "spans cannot be exported");
             }
-            (Ok(()), false) => tracing::info!("the collector of traces takes spans again"),
+            (Ok(()), false) => tracing::info!("the trace collector accepts spans again"),
             _ => {}
         }
         result

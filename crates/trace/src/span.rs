@@ -1,4 +1,4 @@
-//! Spans: what was done, from when to when, and as a part of what.
+//! Spans: timed operations within a trace.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -15,20 +15,19 @@ use outrigger_core::Failure;
 
 use crate::context::{self, Declined};
 
-/// The longest text of an attribute or a message, in bytes: callers make some up.
+/// The longest text of an attribute or message, bytes; some texts come from callers.
 const LONGEST: usize = 512;
 
-/// Something that is being done. It ends when it is dropped, also when that is
-/// because nobody waits for it any more.
+/// An operation in progress. It ends when dropped, also when its future is cancelled.
 #[derive(Debug, Default)]
 pub struct Span(State);
 
 #[derive(Debug, Default)]
 enum State {
-    /// Nobody traces it.
+    /// Not traced.
     #[default]
     Off,
-    /// Part of a trace that is not recorded.
+    /// Part of a trace that is not recorded; its headers are passed on.
     Passing(Arc<Declined>),
     Recorded(Box<Recorded>),
 }
@@ -39,13 +38,12 @@ struct Recorded {
     tracer: SdkTracer,
 }
 
-/// A span as those see it who do parts of what somebody else has begun. Theirs may
-/// outlive it.
+/// A handle to a span, for child spans that are created elsewhere. They may outlive it.
 #[derive(Debug, Clone, Default)]
 pub struct Parent(Option<(SdkTracer, SpanContext)>);
 
 impl Parent {
-    /// A part of it that begins now.
+    /// Begins a child span.
     #[must_use]
     pub fn child(&self, name: impl Into<Cow<'static, str>>, kind: SpanKind) -> Span {
         match &self.0 {
@@ -56,7 +54,7 @@ impl Parent {
 }
 
 impl Span {
-    /// One that nobody traces.
+    /// A span that is not traced.
     pub const fn none() -> Self {
         Self(State::Off)
     }
@@ -65,8 +63,7 @@ impl Span {
         Self(State::Passing(declined))
     }
 
-    /// One that begins now, and that is recorded; the first of its trace without a
-    /// parent.
+    /// Begins a recorded span; without a parent, it is the first of its trace.
     pub(crate) fn begin(
         tracer: &SdkTracer,
         name: Cow<'static, str>,
@@ -82,7 +79,7 @@ impl Span {
         Self(State::Recorded(Box::new(Recorded { span, tracer: tracer.clone() })))
     }
 
-    /// A part of this one that begins now.
+    /// Begins a child span.
     #[must_use]
     pub fn child(&self, name: impl Into<Cow<'static, str>>, kind: SpanKind) -> Self {
         match &self.0 {
@@ -95,7 +92,7 @@ impl Span {
         }
     }
 
-    /// For parts of it that are done elsewhere; only what is recorded has any.
+    /// A handle for child spans created elsewhere. Only a recorded span has such children.
     pub fn as_parent(&self) -> Parent {
         Parent(match &self.0 {
             State::Recorded(it) => Some((it.tracer.clone(), it.span.span_context().clone())),
@@ -103,13 +100,12 @@ impl Span {
         })
     }
 
-    /// Whether it is recorded: what is only worth saying then need not be made
-    /// otherwise.
+    /// Whether the span is recorded. Callers can skip computing attributes if it is not.
     pub fn is_recorded(&self) -> bool {
         matches!(self.0, State::Recorded(_))
     }
 
-    /// The trace's id, for logs; `None` if it is not recorded.
+    /// The trace's id, for logs; `None` if the span is not recorded.
     pub fn trace_id(&self) -> Option<TraceId> {
         match &self.0 {
             State::Recorded(recorded) => Some(recorded.span.span_context().trace_id()),
@@ -117,23 +113,23 @@ impl Span {
         }
     }
 
-    /// Sets an attribute; each should be set once. A long text is cut.
+    /// Sets an attribute, at most once for each key. A long text is truncated.
     pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
         if let State::Recorded(recorded) = &mut self.0 {
             let value = match value.into() {
-                Value::String(text) => Value::String(cut(text)),
+                Value::String(text) => Value::String(truncated(text)),
                 value => value,
             };
             recorded.span.set_attribute(KeyValue::new(key, value));
         }
     }
 
-    /// Marks it as failed: `error.type` is the failure's reason.
+    /// Marks the span as failed; `error.type` is the failure's reason.
     pub fn failed(&mut self, failure: &Failure) {
         self.failed_with(failure.reason.as_str(), &failure.message);
     }
 
-    /// Marks it as failed for a reason of few.
+    /// Marks the span as failed, with a reason from a small fixed set.
     pub fn failed_with(&mut self, reason: &'static str, message: &str) {
         if let State::Recorded(recorded) = &mut self.0 {
             recorded.span.set_status(Status::error(shortened(message).to_owned()));
@@ -141,14 +137,14 @@ impl Span {
         }
     }
 
-    /// Ends it with what came of it.
+    /// Ends the span, marked as failed if the result is an error.
     pub fn end<T>(mut self, result: &Result<T, Failure>) {
         if let Err(failure) = result {
             self.failed(failure);
         }
     }
 
-    /// Tells whoever is asked next about it, in the headers of the request.
+    /// Writes the span's trace headers to the request of a call made within it.
     pub fn inject(&self, headers: &mut HeaderMap) {
         match &self.0 {
             State::Off => {}
@@ -158,7 +154,7 @@ impl Span {
     }
 }
 
-fn cut(text: StringValue) -> StringValue {
+fn truncated(text: StringValue) -> StringValue {
     match shortened(text.as_str()) {
         whole if whole.len() == text.as_str().len() => text,
         part => part.to_owned().into(),

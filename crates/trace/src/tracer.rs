@@ -1,4 +1,4 @@
-//! Who decides what is traced.
+//! The tracer, which decides which requests are recorded.
 
 #[cfg(test)]
 mod tests;
@@ -14,25 +14,25 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use crate::{context::Caller, span::Span};
 
-/// Begins traces, or none. Cheap to clone.
+/// Begins the spans of requests and of rare operations. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Tracer(Option<Arc<Sampling>>);
 
 #[derive(Debug)]
 struct Sampling {
-    /// The part of the traces of requests that begin here, 0 to 1.
+    /// The sampling ratio of request traces that begin here, 0 to 1.
     ratio: f64,
-    /// Records all that it is asked for.
+    /// The SDK's tracer, which records every span it is asked to make.
     tracer: SdkTracer,
 }
 
 impl Tracer {
-    /// One that traces nothing.
+    /// A tracer that traces nothing.
     pub const fn off() -> Self {
         Self(None)
     }
 
-    /// One that records this part of the traces that begin here, 0 to 1.
+    /// Creates a tracer that records this ratio of the traces that begin here, 0 to 1.
     pub(crate) fn new(provider: &SdkTracerProvider, ratio: f64) -> Self {
         let scope = InstrumentationScope::builder("outrigger");
         let scope = scope.with_version(env!("CARGO_PKG_VERSION")).build();
@@ -40,16 +40,16 @@ impl Tracer {
         Self(Some(Arc::new(Sampling { ratio: ratio.clamp(0.0, 1.0), tracer })))
     }
 
-    /// Whether it traces anything.
+    /// Whether tracing is on.
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The span of a request that came with `headers`. A caller that is part of a
-    /// trace has decided whether that is recorded; otherwise the ratio does.
+    /// Begins the span of a request that came with `headers`. If the caller is part of a trace, its
+    /// decision about recording is followed; otherwise the ratio decides.
     ///
-    /// That is decided here, and not by a sampler of the SDK, which would make a span
-    /// of every request to ask it.
+    /// The decision is made here rather than by a sampler of the SDK, which would create a span for
+    /// every request before it asks the sampler.
     pub fn request(&self, name: &'static str, headers: &HeaderMap) -> Span {
         let Some(sampling) = &self.0 else { return Span::none() };
         let parent = match Caller::of(headers) {
@@ -61,7 +61,7 @@ impl Tracer {
         Span::begin(&sampling.tracer, name.into(), SpanKind::Server, parent)
     }
 
-    /// A trace of something rare, which is always recorded.
+    /// Begins the trace of a rare operation, which is always recorded.
     pub fn begin(&self, name: impl Into<Cow<'static, str>>) -> Span {
         let Some(sampling) = &self.0 else { return Span::none() };
         Span::begin(&sampling.tracer, name.into(), SpanKind::Internal, None)

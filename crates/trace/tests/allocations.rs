@@ -1,4 +1,4 @@
-//! What a request that is not recorded allocates for being traced.
+//! Counts the allocations that tracing costs a request that is not recorded.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -11,49 +11,50 @@ use outrigger_trace::{Config, Exporter, SpanKind, Tracer};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Counts what this thread asks for.
+/// An allocator that counts the allocations of this thread.
 struct Counting;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: passes every call on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
         unsafe { System.dealloc(old, layout) }
     }
 }
 
-/// Allocations of a request with its parts, and of telling the engine about it.
+/// The allocations for tracing a request with its stages, and for the trace headers of its call to
+/// the engine.
 fn allocations(tracer: &Tracer, headers: &HeaderMap) -> usize {
-    let mut told = HeaderMap::with_capacity(8);
+    let mut injected = HeaderMap::with_capacity(8);
     let before = COUNT.get();
     let span = tracer.request("Predict", headers);
     drop([0; 3].map(|_| span.child("stage", SpanKind::Internal)));
-    span.child("engine", SpanKind::Client).inject(&mut told);
+    span.child("engine", SpanKind::Client).inject(&mut injected);
     drop(span);
     COUNT.get() - before
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_recorded_allocates_next_to_nothing() {
+async fn a_request_that_is_not_recorded_allocates_at_most_twice() {
     let endpoint = "http://127.0.0.1:1".to_owned();
     let (tracer, _exporter) =
         Exporter::new(Config { endpoint, ratio: 0.0, resource: Vec::new() }).unwrap();
     let mut headers = HeaderMap::new();
-    // The first draw seeds the thread's generator.
+    // The first request seeds the thread's random generator, which allocates.
     allocations(&tracer, &headers);
-    assert_eq!(allocations(&tracer, &headers), 0, "the ratio is against it");
+    assert_eq!(allocations(&tracer, &headers), 0, "not sampled");
     let declined = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
     headers.insert("traceparent", HeaderValue::from_str(declined).unwrap());
     headers.insert("tracestate", HeaderValue::from_static("vendor=1"));
-    assert!(allocations(&tracer, &headers) <= 2, "the caller is: its headers, to be told on");
+    assert!(allocations(&tracer, &headers) <= 2, "the caller's headers are copied to be passed on");
 }

@@ -1,8 +1,7 @@
 """Outrigger's test environment.
 
-`Stack` runs the real binaries, `ModelBuilder` makes model packages from
-TensorFlow functions, `pack` gives the tensors that the control plane will send,
-and `Client` scores pandas DataFrames.
+`Stack` runs the real binaries, `ModelBuilder` makes model packages from TensorFlow functions,
+`pack` computes the tensors that the control plane will send, and `Client` scores pandas DataFrames.
 """
 
 from importlib import import_module
@@ -29,7 +28,8 @@ __all__ = list(_HOME)
 
 
 def __getattr__(name: str):
-    # Imported when used: TensorFlow takes seconds, and a load generator needs none of it.
+    # Imported on first use: importing TensorFlow takes seconds, and a load generator does not need
+    # it.
     if name in _HOME:
         return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,9 +24,9 @@ class Certificate:
 
 
 def certificate(directory: Path, address: str, *names: str) -> Certificate:
-    """One for an IP address and host names, by an authority of its own.
+    """Makes a certificate for an IP address and host names, by an authority of its own.
 
-    Its owner may show it as a caller as well. Raises CalledProcessError.
+    The certificate also serves as a client certificate. Raises CalledProcessError.
     """
     directory.mkdir(parents=True, exist_ok=True)
     authority, authority_key = directory / "ca.pem", directory / "ca.key"
@@ -42,6 +42,6 @@ def _request(file: Path, key: Path, extension: str, *further: str | Path) -> Non
     command = ["openssl", "req", "-x509", "-subj", f"/CN={file.stem}", *_NEW_KEY, *_DAYS]
     command += ["-addext", extension, "-out", file, "-keyout", key, *further]
     if "-CA" in further:
-        # Else it would be an authority's as well.
+        # Without it, openssl would make the certificate an authority too.
         command += ["-addext", "basicConstraints=critical,CA:FALSE"]
     subprocess.run(command, check=True, capture_output=True)

@@ -1,16 +1,16 @@
-"""Where the binaries of this repository are."""
+"""Paths of this repository and its binaries."""
 
 import os
 from pathlib import Path
 
 
 def repository() -> Path:
-    """The top of the repository that this package is installed from."""
+    """The root of the repository that this package is installed from."""
     return Path(__file__).resolve().parents[3]
 
 
 def outrigger() -> Path:
-    """OUTRIGGER_BIN, else the release build."""
+    """The path of the binary: OUTRIGGER_BIN, or else the release build."""
     path = Path(
         os.environ.get("OUTRIGGER_BIN") or repository() / "target" / "release" / "outrigger"
     )

@@ -1,4 +1,4 @@
-"""A real browser without a window: Debian's Chromium, spoken to over the DevTools protocol."""
+"""A headless browser: Debian's Chromium, controlled by the DevTools protocol."""
 
 import base64
 import itertools
@@ -21,7 +21,7 @@ _FLAGS = [
     "--remote-debugging-port=0",
     "--no-first-run",
     "--disable-extensions",
-    # What it would ask its maker about is not what is tested.
+    # Turns off requests to the vendor's servers, which are not part of a test.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -48,7 +48,7 @@ class Browser:
         profile = directory / "profile"
         profile.mkdir(parents=True, exist_ok=True)
         self._port_file = profile / "DevToolsActivePort"
-        # It cannot make its sandbox when it runs as root.
+        # Chromium cannot create its sandbox when it runs as root.
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         command = [_PROGRAM, *_FLAGS, *sandbox, f"--user-data-dir={profile}", "about:blank"]
         self.process = Process("chromium", command, directory / "chromium.log")
@@ -68,7 +68,7 @@ class Browser:
         self.process.kill()
 
     def _page_url(self) -> str | None:
-        """Where to speak to its page, as soon as it has one."""
+        """The DevTools address of the page; `None` until there is one."""
         port = self._port()
         if port is None:
             return None
@@ -81,7 +81,9 @@ class Browser:
         return next((each["webSocketDebuggerUrl"] for each in pages), None)
 
     def _port(self) -> str | None:
-        """The first of the file's two lines: the file is there before it is written."""
+        """The DevTools port: the first of the file's two lines. The file exists before both are
+        written.
+        """
         try:
             lines = self._port_file.read_text().split()
         except FileNotFoundError:
@@ -90,39 +92,39 @@ class Browser:
 
 
 class Page:
-    """One page: where it is, what it shows, and what it asked the network for."""
+    """The browser's page, with its network requests and errors."""
 
     def __init__(self, url: str):
-        # No pings: their answers wait behind events that nobody has read yet.
+        # Pings are off: their answers would wait behind events that have not been read yet.
         self._socket = connect(url, max_size=None, compression=None, ping_interval=None)
         self._ids = itertools.count(1)
-        # URLs asked for, and bytes that came over the network: headers, and streams until now.
+        # Requested URLs, and bytes received: headers included, and open streams up to now.
         self.requests: list[str] = []
         self.received = 0
         self._streams: set[str] = set()
-        # What scripts threw and what was blocked.
+        # Exceptions of scripts, and errors in the browser's log such as blocked requests.
         self.complaints: list[str] = []
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
     def close(self) -> None:
-        """Ends the conversation; the browser stays."""
+        """Closes the connection; the browser keeps running."""
         self._socket.close()
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command of the protocol; events that come meanwhile are noted."""
+        """Sends a command and returns its result; events received meanwhile are recorded."""
         number = next(self._ids)
         self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
         while True:
             message = json.loads(self._socket.recv(timeout=30))
             if message.get("id") != number:
-                self._note(message)
+                self._record(message)
             elif "error" in message:
                 raise BrowserError(f"{method}: {message['error']}")
             else:
                 return message["result"]
 
-    def _note(self, event: Mapping[str, Any]) -> None:
+    def _record(self, event: Mapping[str, Any]) -> None:
         parameters = event.get("params", {})
         match event.get("method"):
             case "Network.requestWillBeSent":
@@ -131,7 +133,7 @@ class Page:
                 self._streams.add(parameters["requestId"])
                 self.received += int(parameters["response"]["encodedDataLength"])
             case "Network.dataReceived" if parameters["requestId"] in self._streams:
-                # They do not end: what comes counts at once.
+                # Streams do not end, so their bytes are counted as they arrive.
                 self.received += parameters["dataLength"]
             case "Network.loadingFinished" if parameters["requestId"] not in self._streams:
                 self.received += int(parameters["encodedDataLength"])
@@ -141,13 +143,13 @@ class Page:
                 self.complaints.append(parameters["entry"]["text"])
 
     def open(self, url: str) -> None:
-        """Goes there; returns once the page is loaded, streams aside."""
+        """Opens the URL; returns when the page is loaded, open streams aside."""
         self.call("Page.navigate", url=url)
         there = f"location.href.split('#')[0] === {json.dumps(url.partition('#')[0])}"
         self.wait_for(f"{there} && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page, awaited if it is a promise."""
+        """Evaluates an expression in the page; a promise is awaited."""
         answer = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -156,7 +158,9 @@ class Page:
         return answer["result"].get("value")
 
     def wait_for(self, script: str, timeout: float = 30.0) -> Any:
-        """The value of an expression once it is true; the page's text when it never is."""
+        """Waits until an expression is true and returns its value; at the timeout, the error has
+        the page's text.
+        """
         return self._until(lambda: self.run(script), script, timeout)
 
     def _until(self, condition: Callable[[], Any], what: str, timeout: float) -> Any:
@@ -165,9 +169,9 @@ class Page:
             try:
                 value = condition()
             except BrowserError as error:
-                # Between two pages there is none.
+                # While the page changes, the script has no page to run in.
                 value, what = None, f"{what} ({error})"
-            # An element of the page is an empty object here.
+            # An element of the page is returned as an empty object, which counts as true.
             if value not in (None, False, 0, ""):
                 return value
             if time.monotonic() > end:
@@ -176,11 +180,11 @@ class Page:
             time.sleep(0.05)
 
     def text(self, selector: str = "body") -> str:
-        """What a person reads in an element; empty when there is none."""
+        """The visible text of an element; empty if there is none."""
         return self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
 
     def click(self, selector: str) -> None:
-        """Clicks where the element is, as a mouse would."""
+        """Clicks at the element's centre with mouse events."""
         spot = self.run(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             " e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
@@ -193,7 +197,7 @@ class Page:
             )  # fmt: skip
 
     def press(self, key: str) -> None:
-        """Presses a key: `Tab`, `Enter`."""
+        """Presses a key, `Tab` or `Enter`."""
         code = {"Tab": 9, "Enter": 13}[key]
         text = "\r" if key == "Enter" else ""
         for kind in ("keyDown", "keyUp"):
@@ -203,23 +207,23 @@ class Page:
             )  # fmt: skip
 
     def type(self, text: str) -> None:
-        """Types into what has the focus."""
+        """Types into the focused element."""
         self.call("Input.insertText", text=text)
 
     def resize(self, width: int, height: int, phone: bool = False) -> None:
-        """The size of what is seen, in CSS pixels."""
+        """Sets the size of the viewport, in CSS pixels."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone,
         )  # fmt: skip
 
     def prefer(self, scheme: str) -> None:
-        """What the system is said to prefer: `light` or `dark`."""
+        """Sets the preferred colour scheme, `light` or `dark`."""
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
     def screenshot(self, file: Path) -> Path:
-        """A picture of the whole page, also of what one would have to scroll to."""
+        """Writes a picture of the whole page, including the parts outside of the viewport."""
         picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(base64.b64decode(picture["data"]))

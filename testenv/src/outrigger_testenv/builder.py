@@ -1,4 +1,4 @@
-"""TensorFlow functions as model packages: SavedModel, metadata.json and what goes with it."""
+"""Makes model packages from TensorFlow functions: SavedModel, metadata.json and further files."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ class ModelPackage:
 
     @property
     def saved_model(self) -> Path:
-        """Where saved_model.pb is; also found one level down, in a numeric directory."""
+        """The directory of saved_model.pb, which may be one level down in a numeric directory."""
         top = self.directory / SAVED_MODEL
         if (top / "saved_model.pb").is_file():
             return top
@@ -49,18 +49,18 @@ class ModelPackage:
         return max(numbered, key=lambda each: int(each.name))
 
     def run(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """TensorFlow's own answer for packed tensors, by output tensor."""
+        """TensorFlow's outputs for packed tensors, by output tensor."""
         if self._function is None:
             import tensorflow as tf
 
             loaded = tf.saved_model.load(str(self.saved_model))
-            # The signature does not keep what it was loaded from alive.
+            # The loaded model is kept too, because the signature does not keep it alive.
             self._function = (loaded, loaded.signatures[self.metadata.signature])
         answer = self._function[1](**constants(tensors))
         return {name: tensor.numpy() for name, tensor in answer.items()}
 
     def score(self, users: pd.DataFrame, treatments: Treatments) -> list[np.ndarray]:
-        """TensorFlow's scores (the first output), one array a user."""
+        """TensorFlow's scores (the first output), one array per user."""
         tensors = pack(self.metadata, users, treatments)
         output = self.metadata.outputs[0]
         values = self.run(tensors)[output.tensor].reshape(len(users), -1)
@@ -77,7 +77,7 @@ class ModelPackage:
         rtol: float = 1e-4,
         atol: float = 1e-5,
     ) -> None:
-        """Records TensorFlow's scores as golden cases, one a user."""
+        """Writes TensorFlow's scores as golden cases, one per user."""
         shared = isinstance(treatments, pd.DataFrame)
         per_treatment = self.metadata.outputs[0].kind == PER_TREATMENT
         with (self.directory / "golden.jsonl").open("w", encoding="utf-8") as lines:
@@ -94,7 +94,7 @@ class ModelPackage:
                 lines.write(json.dumps(case) + "\n")
 
     def write_profile(self, users: pd.DataFrame, treatments: pd.DataFrame) -> None:
-        """Records what the features looked like at training: a row a user, a row a treatment."""
+        """Writes the profile of the features at training: one row per user, one per treatment."""
         content = json.dumps(profile(self.metadata, users, treatments), indent=2)
         (self.directory / "profile.json").write_text(content + "\n", encoding="utf-8")
 
@@ -104,7 +104,7 @@ class ModelPackage:
         labels: Mapping[str, str] | None = None,
         plain_http: Sequence[str] = (),
     ) -> str:
-        """`outrigger push`; returns the digest. `plain_http` are hosts without TLS."""
+        """Runs `outrigger push` and returns the digest. `plain_http` lists hosts without TLS."""
         command = [str(outrigger()), "push", str(self.directory), reference, "-o", "json"]
         for name, value in (labels or {}).items():
             command += ["--label", f"{name}={value}"]
@@ -118,10 +118,10 @@ class ModelPackage:
 
 
 class ModelBuilder:
-    """Builds packages that share one feature list.
+    """Builds packages with one feature list.
 
-    The function takes the input tensors by keyword (a Keras model: as one dict) and
-    returns its outputs by tensor name, or the one output.
+    The model function takes the input tensors by keyword (a Keras model: as one dict), and returns
+    its outputs by tensor name, or its only output.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class ModelBuilder:
         self.metadata = Metadata(tuple(inputs), tuple(outputs), signature, dict(annotations or {}))
 
     def specs(self) -> dict[str, Any]:
-        """The signature's inputs: [B, width], [B, T, width], [B]."""
+        """The signature's inputs, of shapes [B, width], [B, T, width] and [B]."""
         import tensorflow as tf
 
         def shape(each: Input) -> list[int | None]:
@@ -153,7 +153,9 @@ class ModelBuilder:
         directory: Path,
         golden: tuple[pd.DataFrame, Treatments] | None = None,
     ) -> ModelPackage:
-        """Exports a function, tf.Module or Keras model into `directory`, like an image's /data."""
+        """Exports a function, tf.Module or Keras model into `directory`, which mirrors an image's
+        /data.
+        """
         import tensorflow as tf
 
         target = Path(directory) / SAVED_MODEL

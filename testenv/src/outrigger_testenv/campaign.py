@@ -1,4 +1,4 @@
-"""The demo's model: which e-mail campaign makes a shop's customer come back.
+"""The demo's model: it predicts which e-mail campaign makes a customer come back to a shop.
 
 The data has the columns of the MineThatData e-mail challenge (Kevin Hillstrom,
 2008): customers who were randomly sent one of two campaigns or none, and whether
@@ -26,7 +26,7 @@ from outrigger_testenv.packing import constants, pack
 ZIP_CODES = ["Urban", "Surburban", "Rural"]
 CHANNELS = ["Phone", "Web", "Multichannel"]
 
-# What is offered; the label is the value of the data's column "treatment".
+# The treatments; a label is a value of the data's column "treatment".
 OFFERS = pd.DataFrame(
     {"mens_goods": [0, 1, 0], "womens_goods": [0, 0, 1]},
     index=["No E-Mail", "Mens E-Mail", "Womens E-Mail"],
@@ -37,7 +37,7 @@ USER_COLUMNS = ["recency", "history", "mens", "womens", "newbie", "zip_code", "c
 
 @dataclass(frozen=True)
 class Campaign:
-    """Customers, what each was sent (a row of OFFERS), and whether they came."""
+    """Customers, the treatment sent to each (a row of OFFERS), and whether they visited."""
 
     source: str
     customers: pd.DataFrame
@@ -58,7 +58,7 @@ def load(path: Path) -> Campaign:
 
 
 def generate(customers: int = 40_000, seed: int = 7) -> Campaign:
-    """Makes a table of the same kind: people like what they bought before."""
+    """Generates a table of the same form, in which people like what they bought before."""
     draw = np.random.default_rng(seed)
     mens = draw.random(customers) < 0.55
     table = pd.DataFrame(
@@ -95,7 +95,7 @@ def _campaign(source: str, table: pd.DataFrame) -> Campaign:
 
 
 def builder(version: str) -> ModelBuilder:
-    """The feature list, shared by training and serving."""
+    """The builder with the feature list, which training and serving share."""
     return ModelBuilder(
         [
             Input(
@@ -132,7 +132,7 @@ def builder(version: str) -> ModelBuilder:
 
 
 def train(campaign: Campaign, directory: Path, version: str, epochs: int = 3) -> ModelPackage:
-    """Fits a small network to the visits; exports it with golden cases and a profile."""
+    """Trains a small network on the visits, and exports it with golden cases and a profile."""
     import tensorflow as tf
 
     tf.keras.utils.set_random_seed(1)
@@ -163,7 +163,9 @@ def _network(numbers):
     import tensorflow as tf
 
     class Network(tf.Module):
-        """A row is an offer beside its customer; the score is the chance of a visit."""
+        """A network over rows of an offer with its customer; the score is the probability of a
+        visit.
+        """
 
         def __init__(self):
             super().__init__()
@@ -177,11 +179,11 @@ def _network(numbers):
             self.biases = [tf.Variable(tf.zeros(after)) for _, after in pairs]
 
         def logits(self, customer_numbers, customer_words, offer_numbers, offer_count):
-            del offer_count  # padding is trimmed by whoever padded
+            del offer_count  # the control plane trims its padding itself
             customer = tf.concat(
                 [
                     (customer_numbers - self.mean) / self.deviation,
-                    # an unknown word is a row of zeros
+                    # An unknown word gives a row of zeros.
                     tf.one_hot(customer_words[:, 0], len(ZIP_CODES)),
                     tf.one_hot(customer_words[:, 1], len(CHANNELS)),
                 ],

@@ -1,4 +1,4 @@
-"""Scores pandas frames: tensors, messages and gRPC stay underneath."""
+"""A client that scores pandas frames, without exposing tensors, messages or gRPC."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ _MAX_MESSAGE = 256 << 20
 
 
 def channel_options(target: str) -> list[tuple[str, Any]]:
-    """Sizes for megabyte messages, and a valid authority where the target is a socket's path."""
+    """Channel options for large messages, and a valid authority for a socket's path."""
     options: list[tuple[str, Any]] = [
         ("grpc.max_receive_message_length", _MAX_MESSAGE),
         ("grpc.max_send_message_length", _MAX_MESSAGE),
-        # Every channel a connection of its own: channels of one process share them otherwise.
+        # Gives every channel a connection of its own; channels of one process share one by default.
         ("grpc.use_local_subchannel_pool", 1),
     ]
     if target.startswith("unix:"):
@@ -32,7 +32,7 @@ def channel_options(target: str) -> list[tuple[str, Any]]:
 
 
 def selector(model: str, tag: str | None = None, digest: str | None = None) -> pb.ModelSelector:
-    """A model by name, and by tag or digest when one is given."""
+    """Selects a model by name, and by tag or digest if one is given."""
     if tag and digest:
         raise ValueError("a tag or a digest, not both")
     return pb.ModelSelector(name=model, tag=tag, digest=digest)
@@ -41,7 +41,7 @@ def selector(model: str, tag: str | None = None, digest: str | None = None) -> p
 class Client:
     """A connection to a control plane at "host:port" or "unix:/path".
 
-    With `credentials` over TLS; those of grpc.composite_channel_credentials show a token too.
+    `credentials` turn TLS on; those of grpc.composite_channel_credentials also send a token.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Client:
     ) -> pd.DataFrame:
         """Scores the treatments of every user.
 
-        `users` has one row a user, its index the users' ids; `treatments` is one frame
-        for all users or one a user, its index the treatments' ids. The answer has a row
-        a score: `user`, `treatment`, the score and the model's other outputs by name,
-        and the `digest` that scored. Raises OutriggerError.
+        `users` has one row per user, its index the users' ids. `treatments` is one frame for all
+        users or one per user, its index the treatments' ids. The result has one row per score:
+        `user`, `treatment`, the score and the model's other outputs by name, and the `digest` that
+        answered. Raises OutriggerError.
         """
         batches = self.encode(users, treatments, form=form, users_per_call=users_per_call)
         frames = []
@@ -125,24 +125,24 @@ class Client:
                 batch = pb.BatchPredictRequest()
 
     def call(self, message: pb.PredictRequest, timeout: float | None = None) -> pb.PredictResponse:
-        """Predict as it is. Raises OutriggerError."""
+        """Calls Predict with this message. Raises OutriggerError."""
         return self._invoke(self.prediction.Predict, message, timeout)
 
     def call_batch(
         self, message: pb.BatchPredictRequest, timeout: float | None = None
     ) -> pb.BatchPredictResponse:
-        """BatchPredict as it is. Raises OutriggerError."""
+        """Calls BatchPredict with this message. Raises OutriggerError."""
         return self._invoke(self.prediction.BatchPredict, message, timeout)
 
     def explain(
         self, message: pb.PredictRequest, timeout: float | None = None
     ) -> tuple[dict[str, np.ndarray], pb.ExplainResponse]:
-        """The tensors that the engine would get, as arrays, and the whole answer."""
+        """The tensors that the engine would receive, as arrays, and the whole answer."""
         answer = self._invoke(self.prediction.Explain, message, timeout)
         return {tensor.name: array(tensor) for tensor in answer.tensors}, answer
 
     def models(self) -> Mapping[str, model_pb2.Model]:
-        """What the control plane knows, by name."""
+        """The models that the control plane knows, by name."""
         answer = self._invoke(self.model_service.ListModels, model_pb2.ListModelsRequest(), None)
         return {model.name: model for model in answer.models}
 
@@ -152,8 +152,8 @@ class Client:
         return self._invoke(self.model_service.GetModel, wanted, None).model
 
     def load(self, model: str, tag: str | None = None, digest: str | None = None) -> None:
-        """Has a model brought up, by the cheapest request there is. Raises OutriggerError."""
-        # Without features a model that requires some refuses: it is up then as well.
+        """Loads a model by the cheapest request there is. Raises OutriggerError."""
+        # The request has no features. A model that requires some refuses it, but is loaded by then.
         try:
             self._invoke(
                 self.prediction.Explain, pb.PredictRequest(model=selector(model, tag, digest)), None
@@ -163,7 +163,7 @@ class Client:
                 raise
 
     def serving_digest(self, model: str, tag: str = "latest") -> str:
-        """The digest that answers requests by the tag; empty while there is none."""
+        """The digest that serves the tag; empty if there is none."""
         known = self.models().get(model)
         return (
             next((each.serving_digest for each in known.tags if each.name == tag), "")
@@ -174,7 +174,7 @@ class Client:
     def wait_until_serving(
         self, model: str, digest: str, tag: str = "latest", timeout: float = 60.0
     ) -> None:
-        """Returns once requests by the tag are answered by the digest."""
+        """Waits until the digest serves the tag."""
         self.wait_until(
             lambda: self.serving_digest(model, tag) == digest,
             timeout,
@@ -183,7 +183,7 @@ class Client:
 
     @staticmethod
     def wait_until(holds: Callable[[], Any], timeout: float = 60.0, what: str = "") -> None:
-        """Returns once `holds()`; a control plane that does not answer counts as no."""
+        """Waits until `holds()` is true; a control plane that does not answer counts as false."""
         deadline = time.monotonic() + timeout
         last: Exception | None = None
         while True:
@@ -209,7 +209,7 @@ def request(
     form: str = requests.TABLE,
     key: str = "",
 ) -> pb.PredictRequest:
-    """One user's request, without a model."""
+    """Makes one user's request, without a model."""
     message = pb.PredictRequest(request_id=key, routing_key=key)
     if user:
         message.user_features.CopyFrom(requests.user_features(dict(user)))
@@ -225,7 +225,7 @@ def request(
 
 
 def array(tensor: pb.ExplainedTensor) -> np.ndarray:
-    """An explained tensor as numpy; texts as bytes objects."""
+    """Converts an explained tensor to numpy; texts become bytes objects."""
     if tensor.dtype == "string":
         return np.array(list(tensor.texts), object).reshape(tuple(tensor.shape))
     dtype = np.dtype(tensor.dtype).newbyteorder("<")
@@ -250,7 +250,7 @@ def _user_frame(asked: pb.PredictRequest, response: pb.PredictResponse) -> pd.Da
     rows = len(columns["score"])
     for name, output in sorted(response.additional_outputs.items()):
         values = _values(output)
-        # An output of the user beside those of the treatments: the same in every row.
+        # An output of the user is repeated in every treatment's row.
         columns[name] = values if len(values) == rows else np.resize(values, rows)
     frame = pd.DataFrame(columns)
     frame.insert(0, "user", asked.routing_key)

@@ -1,7 +1,8 @@
-"""Images signed by cosign itself, kept as a layout directory: `crates/oci/tests/data/cosign`.
+"""Makes images signed by cosign itself, stored as a layout directory:
+`crates/oci/tests/data/cosign`.
 
-`python -m outrigger_testenv.cosigned --v2 PATH --v3 PATH` makes it anew, with new keys, by
-cosign of either major version and a registry of its own. Nothing goes over the network.
+`python -m outrigger_testenv.cosigned --v2 PATH --v3 PATH` generates it again, with new keys, by
+cosign of both major versions and a registry of its own. It uses no network.
 """
 
 import argparse
@@ -20,34 +21,34 @@ from outrigger_testenv.registry import Registry
 PLACE = Path(__file__).parents[3] / "crates" / "oci" / "tests" / "data" / "cosign"
 REPOSITORY = "models/churn"
 INDEX = "application/vnd.oci.image.index.v1+json"
-# Services to sign with: none, so no certificate, time stamp or transparency log.
+# A signing configuration without services: no certificate, time stamp or transparency log.
 NO_SERVICES = {"mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json"}
 
 
 class Cosign:
-    """The command, in a directory with its keys."""
+    """The cosign command, run in a directory with its keys."""
 
     def __init__(self, binary: Path, directory: Path):
         self._binary = binary.resolve()
         self._directory = directory
 
     def generate_key_pair(self, name: str) -> Path:
-        """Makes NAME.key and NAME.pub; returns the latter."""
+        """Generates NAME.key and NAME.pub; returns the latter."""
         self.run("generate-key-pair", f"--output-key-prefix={name}")
         return self._directory / f"{name}.pub"
 
     def sign(self, image: str, *options: str, key: str = "cosign") -> None:
-        """Signs an image, without anything but a key."""
+        """Signs an image with a key only."""
         self.run("sign", f"--key={key}.key", "--yes", *options, image)
 
     def run(self, *arguments: str) -> None:
-        """Runs cosign; its keys have no password."""
+        """Runs cosign, with an empty password for its keys."""
         environment = {**os.environ, "COSIGN_PASSWORD": "", "HOME": str(self._directory)}
         subprocess.run([self._binary, *arguments], cwd=self._directory, env=environment, check=True)
 
 
 class Layout:
-    """A layout directory to which manifests are copied with all that they name."""
+    """A layout directory; manifests are copied to it with everything that they refer to."""
 
     def __init__(self, directory: Path, registry: Registry):
         self._directory = directory
@@ -57,7 +58,7 @@ class Layout:
         (directory / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}\n')
 
     def add(self, tag: str) -> None:
-        """Copies what a tag points to, if it is there."""
+        """Copies the manifest that a tag points to, if the tag exists."""
         try:
             content, kind = self._registry.manifest(REPOSITORY, tag)
         except urllib.error.HTTPError:
@@ -111,7 +112,7 @@ def sign_all(registry: Registry, v2: Cosign, v3: Cosign, offline: Path) -> list[
 
 
 def push_index(registry: Registry, tag: str, digest: str) -> str:
-    """Puts an index over an image in its place; returns the index's digest."""
+    """Replaces an image by an index that contains it; returns the index's digest."""
     size = len(registry.manifest(REPOSITORY, digest)[0])
     platform = {"architecture": "amd64", "os": "linux"}
     entry = {"mediaType": MANIFEST, "digest": digest, "size": size, "platform": platform}
@@ -120,7 +121,7 @@ def push_index(registry: Registry, tag: str, digest: str) -> str:
 
 
 def make(directory: Path, work: Path, binaries: argparse.Namespace) -> None:
-    """Makes the keys, the images, the signatures, and the layout of them all."""
+    """Makes the keys, images and signatures, and copies them to the layout."""
     v2, v3 = Cosign(binaries.v2, work), Cosign(binaries.v3, work)
     registry = Registry(work / "registry", free_ports(1)[0], work / "registry.log")
     registry.start()
@@ -141,7 +142,7 @@ def make(directory: Path, work: Path, binaries: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Replaces what is there."""
+    """Replaces the stored layout and keys."""
     parser = argparse.ArgumentParser(description=__doc__)
     for version in ("v2", "v3"):
         parser.add_argument(f"--{version}", type=Path, required=True, help="cosign's binary")

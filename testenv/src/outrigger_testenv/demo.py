@@ -1,8 +1,7 @@
-"""`make demo`: from training data to scores, on real parts.
+"""`make demo`: from training data to scores, with the real binaries.
 
-Trains a campaign model, pushes it to a registry, serves it with an engine and the
-control plane, asks for scores, replaces the model under load, and holds every score
-against TensorFlow's own.
+Trains a campaign model, pushes it to a registry, serves it with an engine and the control plane,
+requests scores, replaces the model under load, and compares every score with TensorFlow's own.
 """
 
 import argparse
@@ -24,37 +23,37 @@ MODEL = "campaign"
 
 
 class Screen:
-    """Sections with short lines."""
+    """Prints numbered sections with short lines."""
 
     def __init__(self):
         self._section = 0
 
     def section(self, title: str) -> None:
-        """Starts the next one."""
+        """Starts the next section."""
         self._section += 1
         print(f"\n{self._section}  {title}", flush=True)
 
     def line(self, text: str) -> None:
-        """One line of the section."""
+        """Prints a line of the section."""
         print(f"   {text}", flush=True)
 
     def table(self, frame: pd.DataFrame) -> None:
-        """A frame without its index."""
+        """Prints a frame without its index."""
         for line in frame.to_string(index=False).splitlines():
             self.line(line)
 
 
 def short(digest: str) -> str:
-    """A digest as people read it."""
+    """A shortened digest."""
     return digest[: len("sha256:") + 12]
 
 
 class DemoFailed(RuntimeError):
-    """Something the demo shows is not so."""
+    """A check of the demo failed."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the demo; 0 only when every score equals TensorFlow's."""
+    """Runs the demo; returns 0 only if every score equals TensorFlow's."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--data", type=Path, help="the MineThatData e-mail file")
     options = parser.parse_args(arguments)
@@ -68,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def quiet_libraries(log: Path) -> None:
-    """Sends what C++ libraries write to standard error into a file; Python's errors stay."""
+    """Redirects the standard error of C++ libraries to a file; Python's errors still appear."""
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
     with log.open("wb") as target:
@@ -134,7 +133,7 @@ def started(screen: Screen, stack) -> None:
 
 
 def asked_by_tag(screen: Screen, client, users: pd.DataFrame, digest: str) -> pd.DataFrame:
-    """Scores all users by the tag; prints the first."""
+    """Scores all users by tag; prints the first ones."""
     from outrigger_testenv import campaign
 
     screen.section("Scores by tag: latest")
@@ -150,7 +149,7 @@ def asked_by_tag(screen: Screen, client, users: pd.DataFrame, digest: str) -> pd
 def asked_by_digest(
     screen: Screen, client, users: pd.DataFrame, digest: str, by_tag: pd.DataFrame
 ) -> None:
-    """The same customers by digest: the same scores."""
+    """Scores the same users by digest, and expects the same scores."""
     from outrigger_testenv import campaign
 
     screen.section(f"Scores by digest: {short(digest)}")
@@ -163,7 +162,7 @@ def asked_by_digest(
 
 
 def best(scores: pd.DataFrame) -> pd.DataFrame:
-    """A row a user: the best treatment and all scores."""
+    """One row per user: the best treatment and all scores."""
     wide = scores.pivot(index="user", columns="treatment", values="score")
     wide = wide.loc[scores["user"].unique(), scores["treatment"].unique()]
     wide.insert(0, "best treatment", wide.idxmax(axis=1))
@@ -203,7 +202,7 @@ def replaced(screen: Screen, stack, client, package, users: pd.DataFrame) -> str
 def compared(
     screen: Screen, package, users: pd.DataFrame, scores: pd.DataFrame, digest: str
 ) -> int:
-    """Holds served scores against TensorFlow's; returns how many."""
+    """Compares served scores with TensorFlow's; returns their number."""
     from outrigger_testenv import campaign
 
     own = np.concatenate(package.score(users, campaign.OFFERS))
@@ -217,7 +216,7 @@ def compared(
 
 
 def expect(holds: bool, failure: str) -> None:
-    """Ends the demo when something is not so."""
+    """Ends the demo if a check failed."""
     if not holds:
         raise DemoFailed(failure)
 

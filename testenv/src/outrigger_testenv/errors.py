@@ -1,4 +1,4 @@
-"""What the control plane says when it cannot answer, as a Python exception."""
+"""Errors of the control plane as a Python exception."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _DETAILS = "grpc-status-details-bin"
 
 @dataclass(frozen=True)
 class Violation:
-    """One thing wrong with the request: `treatments[3].features["discount"]`, and why."""
+    """A violation of a field such as `treatments[3].features["discount"]`, with a description."""
 
     field: str
     description: str
@@ -19,8 +19,8 @@ class Violation:
 class OutriggerError(Exception):
     """A call that failed.
 
-    `code` is gRPC's, `reason` the stable name from docs/errors.md (empty when the
-    failure is not the control plane's, for example a refused connection).
+    `code` is gRPC's; `reason` is the stable name from docs/errors.md, empty if the failure is not
+    the control plane's, such as a refused connection.
     """
 
     def __init__(

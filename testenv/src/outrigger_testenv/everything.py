@@ -73,7 +73,7 @@ OUTPUTS = [
 
 
 def everything(directory: Path) -> ModelPackage:
-    """Builds it; every input has a part in the scores."""
+    """Builds the model; every input influences the scores."""
     return ModelBuilder(INPUTS, OUTPUTS).build(_mix, directory)
 
 
@@ -86,7 +86,7 @@ def _mix(**inputs):
             tensor = tf.strings.length(tensor)
         tensor = tf.cast(tensor, tf.float32)
         tensor = tf.where(tf.math.is_nan(tensor), -1.0, tensor)
-        # not 0 for zeros: padding shows wherever rows are summed up
+        # Not 0 for zeros, so that padding changes sums over rows.
         return tf.sin(tf.reduce_sum(tensor, -1) + 0.5)
 
     user = sum(number(each.tensor) for each in INPUTS if each.entity == USER)
@@ -95,7 +95,7 @@ def _mix(**inputs):
     scores = user[:, None] + offer + 0.01 * count[:, None]
     return {
         "scores": scores,
-        # [B, T, 1] and another dtype: both are allowed
+        # the shape [B, T, 1] and another dtype are allowed too
         "rank": tf.cast(tf.round(100 * scores), tf.int64)[:, :, None],
         "churn": user[:, None] + tf.reduce_sum(offer, 1, keepdims=True),
     }

@@ -1,7 +1,7 @@
-"""metadata.json as dataclasses: which features a model takes, and as what tensors.
+"""metadata.json as dataclasses: a model's features and the tensors they go into.
 
-The names mirror the file (docs/model-package.md); what is left at its default is
-left out of the file.
+The names are those of the file (docs/model-package.md). Values left at their default are omitted
+from the file.
 """
 
 import json
@@ -23,7 +23,7 @@ SINGLE = "single"
 
 @dataclass(frozen=True)
 class Feature:
-    """One feature and what its absence means: a default, an error, or NaN."""
+    """A feature, and the meaning of its absence: a default, an error, or NaN."""
 
     name: str
     default: Any = None
@@ -37,7 +37,7 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """Positions it takes in the last dimension of its tensor."""
+        """The number of elements it takes in the last dimension of its tensor."""
         return self.length or 1
 
     def to_json(self) -> dict[str, Any]:
@@ -63,25 +63,27 @@ def numeric(name: str, **absence: Any) -> Feature:
 
 
 def vector(name: str, length: int, **absence: Any) -> Feature:
-    """`length` numbers under one name."""
+    """A vector of `length` numbers."""
     return Feature(name, length=length, **absence)
 
 
 def vocabulary(
     name: str, words: Sequence[str] | Sequence[int], *, other: int | None = None, **absence: Any
 ) -> Feature:
-    """A word (or integer) as its position in `words`; any other is `other`, one past the last."""
+    """A word (or integer), encoded as its position in `words`; any other is `other`, by default one
+    past the last.
+    """
     other = len(words) if other is None else other
     return Feature(name, vocabulary=tuple(words), out_of_vocabulary=other, **absence)
 
 
 def hashed(name: str, buckets: int, **absence: Any) -> Feature:
-    """A text as `tf.strings.to_hash_bucket_fast(text, buckets)`."""
+    """A text, encoded as `tf.strings.to_hash_bucket_fast(text, buckets)`."""
     return Feature(name, hash_buckets=buckets, **absence)
 
 
 def text(name: str, **absence: Any) -> Feature:
-    """A text as it is; its tensor's dtype is "string"."""
+    """A text, not encoded; its tensor's dtype is "string"."""
     return Feature(name, **absence)
 
 
@@ -124,7 +126,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The whole file."""
+    """The content of metadata.json."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...] = (Output("scores", "score"),)
@@ -160,7 +162,7 @@ class Metadata:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Metadata":
-        """Reads what `to_json` writes; the server's own parser is the judge of a file."""
+        """Parses the output of `to_json`. It does not validate; the server's own parser does."""
         return cls(
             inputs=tuple(Input.from_json(entry) for entry in content["inputs"]),
             outputs=tuple(
@@ -174,7 +176,7 @@ class Metadata:
 
     @classmethod
     def read(cls, directory: Path) -> "Metadata":
-        """Reads the metadata.json of a model directory (either of its two places)."""
+        """Reads the metadata.json of a model directory, at either of its two paths."""
         for place in (directory, directory / "tensorflow_serving_model"):
             if (file := place / "metadata.json").is_file():
                 return cls.from_json(json.loads(file.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""Images made by hand, for packages that `outrigger push` would refuse."""
+"""Builds images directly, for packages that `outrigger push` would refuse."""
 
 import io
 import json
@@ -14,7 +14,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
 def files_of(directory: Path, below: str = "data") -> dict[str, bytes]:
-    """Every file of a package directory by its path in the image."""
+    """The files of a package directory, by path in the image."""
     return {
         f"{below}/{path.relative_to(directory).as_posix()}": path.read_bytes()
         for path in sorted(directory.rglob("*"))
@@ -23,7 +23,7 @@ def files_of(directory: Path, below: str = "data") -> dict[str, bytes]:
 
 
 def tar(files: Mapping[str, bytes], extra: Iterable[tarfile.TarInfo] = ()) -> bytes:
-    """A layer with the files, and entries without content (links, devices) as given."""
+    """A layer with the files, and with the extra entries without content (links, devices)."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, content in sorted(files.items()):

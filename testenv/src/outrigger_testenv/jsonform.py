@@ -1,4 +1,4 @@
-"""The HTTP JSON form of a request, as golden cases hold it."""
+"""The HTTP JSON form of a request, which golden cases contain."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,9 @@ from outrigger_testenv.requests import is_absent, rows
 
 
 def http_request(user: Mapping[str, Any], treatments: pd.DataFrame | None) -> dict[str, Any]:
-    """`{"user": {...}, "treatments": [{"id", "features"}]}`; absent features are left out."""
+    """The request `{"user": {...}, "treatments": [{"id", "features"}]}`; absent features are
+    omitted.
+    """
     body: dict[str, Any] = {"user": features(user)}
     if treatments is not None:
         body["treatments"] = [

@@ -1,7 +1,7 @@
-"""Constant load from a process of its own, by a client that never retries.
+"""Constant load from a separate process, by a client that never retries.
 
-`Load` is the handle; `python -m outrigger_testenv.load` is the process behind it.
-Requests are encoded before it starts, so that what it measures is the server.
+`Load` controls the process, which is `python -m outrigger_testenv.load`. Requests are encoded
+before it starts, so that it measures the server only.
 """
 
 import argparse
@@ -31,7 +31,9 @@ _PROGRESS = 1000
 
 @dataclass
 class Report:
-    """What a load run saw. `wrong` counts answers whose scores were not their digest's."""
+    """The report of a load run. `wrong` counts answers whose scores are not those expected of their
+    digest.
+    """
 
     requests: int = 0
     failed: int = 0
@@ -51,10 +53,10 @@ class Report:
 
 
 class Load:
-    """Runs requests one after the other on `concurrency` lanes until stopped.
+    """Sends requests one after the other on each of `concurrency` lanes until stopped.
 
-    `expected` maps digests to the score that all their answers must have. Digests
-    are reported as they are first seen, see `wait_for`.
+    `expected` maps digests to the score that all their answers must have. `wait_for` waits for a
+    digest's first answer.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Load:
         self.stop()
 
     def wait_for(self, digest: str, timeout: float = 60.0) -> None:
-        """Returns once an answer came from the digest."""
+        """Waits until an answer has come from the digest."""
         with self._changed:
             arrived = self._changed.wait_for(
                 lambda: digest in self._seen or self._child.poll() is not None, timeout
@@ -102,7 +104,7 @@ class Load:
                 raise TimeoutError(f"no answer from {digest} within {timeout} s")
 
     def wait_until(self, requests: int, timeout: float = 600.0) -> None:
-        """Returns once so many requests were answered."""
+        """Waits until this number of requests has been answered."""
         with self._changed:
             arrived = self._changed.wait_for(
                 lambda: self._done >= requests or self._child.poll() is not None, timeout
@@ -112,11 +114,11 @@ class Load:
 
     @property
     def answered(self) -> int:
-        """How many requests were answered, rounded down to the last report."""
+        """The number of answered requests, as of the last progress message."""
         return self._done
 
     def stop(self) -> Report:
-        """Lets the requests in flight finish and returns what was seen."""
+        """Stops after the requests in flight and returns the report."""
         if self._report is None:
             self._child.stdin.close()
             self._reader.join(60)
@@ -186,7 +188,7 @@ class _Runner:
                 self._answered(pb.PredictResponse.FromString(answer))
             self.report.requests += 1
             if self.report.requests % _PROGRESS == 0:
-                _tell({"done": self.report.requests})
+                _print({"done": self.report.requests})
             at += 1
 
     def _failed(self, error: grpc.aio.AioRpcError) -> None:
@@ -200,14 +202,14 @@ class _Runner:
     def _answered(self, answer: pb.PredictResponse) -> None:
         digest = answer.model.digest
         if digest not in self.report.digests:
-            _tell({"seen": digest})
+            _print({"seen": digest})
         self.report.digests[digest] += 1
         score = self.expected.get(digest)
         if score is not None and any(value != score for value in answer.scores.values):
             self.report.wrong += 1
 
 
-def _tell(message: dict) -> None:
+def _print(message: dict) -> None:
     print(json.dumps(message), flush=True)
 
 
@@ -221,7 +223,7 @@ def _frames(path: Path) -> list[bytes]:
 
 
 def main() -> int:
-    """Runs until standard input is closed; one JSON object a line on standard output."""
+    """Runs until standard input is closed; prints one JSON object per line."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("target")
     parser.add_argument("requests", type=Path)
@@ -231,7 +233,7 @@ def main() -> int:
     expected = json.loads(options.expected.read_text())
     runner = _Runner(options.target, _frames(options.requests), expected)
     report = asyncio.run(runner.run(options.concurrency))
-    _tell(vars(report))
+    _print(vars(report))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Those who watch, on loopback: a real Prometheus, and a collector of traces."""
+"""Monitoring systems on loopback: a real Prometheus, and a collector of traces."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ class Prometheus:
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
             "scrape_configs": [scrape],
         }
-        # YAML reads JSON.
+        # JSON is valid YAML.
         (directory / "prometheus.yml").write_text(json.dumps(config))
         command = [
             "prometheus",
@@ -44,14 +44,14 @@ class Prometheus:
         self.process.kill()
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """The instant vector of a PromQL expression: labels and value of each element."""
+        """The instant vector of a PromQL expression: each element's labels and value."""
         query = urllib.parse.urlencode({"query": expression})
         with urllib.request.urlopen(f"{self._url}/api/v1/query?{query}", timeout=10) as answer:
             found = json.load(answer)["data"]["result"]
         return [(each["metric"], float(each["value"][1])) for each in found]
 
     def value(self, expression: str) -> float | None:
-        """The value of an expression that gives one element; None while it gives none."""
+        """The value of an expression with one element; `None` while it has none."""
         match self.query(expression):
             case []:
                 return None
@@ -61,7 +61,7 @@ class Prometheus:
                 raise ValueError(f"{expression} gives {several}")
 
     def wait_for(self, expression: str, wanted: float, timeout: float = 30.0) -> None:
-        """Returns when an expression has that value, which takes a scrape."""
+        """Waits until an expression has this value, which takes at least one scrape."""
         try:
             self.process.wait_until(lambda: self.value(expression) == wanted, timeout)
         except ProcessError as error:
@@ -77,7 +77,7 @@ class Prometheus:
 
 @dataclass(frozen=True)
 class Span:
-    """A span with the resource it came from; ids in hexadecimal digits."""
+    """A span with its resource; ids in hexadecimal digits."""
 
     name: str
     trace: str
@@ -90,7 +90,7 @@ class Span:
 
 
 class Collector:
-    """Takes spans by OTLP over gRPC, with OpenTelemetry's own messages."""
+    """Receives spans by OTLP over gRPC, with OpenTelemetry's own messages."""
 
     def __init__(self) -> None:
         self._arrived = threading.Condition()
@@ -112,7 +112,9 @@ class Collector:
         self._server.stop(None)
 
     def trace(self, name: str, timeout: float = 30.0) -> dict[str, Span]:
-        """The spans, by name, of the trace that a span of this name is the last of."""
+        """Waits for a span of this name, which must be the last of its trace; returns all spans of
+        the trace by name.
+        """
         with self._arrived:
             if not self._arrived.wait_for(lambda: self._find(name), timeout):
                 raise TimeoutError(f"no span {name} in {[each.name for each in self._spans]}")

@@ -1,7 +1,7 @@
-"""Features to tensors, as the control plane does it.
+"""Packs features into tensors as the control plane does.
 
-`pack` gives training the very tensors that serving will feed: same order, same
-defaults, same vocabularies and hashes, same bytes.
+`pack` gives training the same tensors that serving will feed: same order, defaults, vocabularies
+and hashes, and the same bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ Treatments = pd.DataFrame | Sequence[pd.DataFrame]
 
 
 class PackingError(ValueError):
-    """A value that the control plane would refuse as well; names the feature."""
+    """The control plane would refuse this value too; the message names the feature."""
 
 
 def pack(
@@ -36,9 +36,9 @@ def pack(
 ) -> dict[str, np.ndarray]:
     """Tensors by input name: user [B, width], treatment [B, T, width], treatment_count [B].
 
-    `users` has one row a user. `treatments` is one frame that every user is offered,
-    or one frame a user, or, with `counts`, the rows of all users one after the
-    other. NaN, None and NA in a frame mean: absent. Texts are bytes objects.
+    `users` has one row per user. `treatments` is one frame for all users, or one frame per user,
+    or, with `counts`, the rows of all users in one frame. NaN, None and NA in a frame mean that the
+    feature is absent. Texts are bytes objects.
     """
     sizes, rows = _layout(len(users), treatments, counts)
     tensors = {}
@@ -76,7 +76,9 @@ def _layout(
 
 
 def _padded(rows: np.ndarray, sizes: list[int], shared: bool) -> np.ndarray:
-    """[rows, width] -> [B, T, width], T the longest, the rest zeros or empty texts."""
+    """Pads [rows, width] to [B, T, width], where T is the largest size; the padding is zeros or
+    empty texts.
+    """
     if shared:
         return np.ascontiguousarray(np.broadcast_to(rows, (len(sizes), *rows.shape)))
     tensor = np.full(
@@ -97,7 +99,7 @@ def _numpy_dtype(dtype: str) -> np.dtype:
 
 
 def _table(each: Input, frame: pd.DataFrame) -> np.ndarray:
-    """One row a row of the frame, the features side by side in the file's order."""
+    """Encodes a frame: one row per row, with the features side by side in the file's order."""
     dtype = _numpy_dtype(each.dtype)
     table = np.empty((len(frame), each.width), dtype)
     offset = 0
@@ -108,7 +110,7 @@ def _table(each: Input, frame: pd.DataFrame) -> np.ndarray:
 
 
 def _column(feature: Feature, dtype: np.dtype, frame: pd.DataFrame) -> np.ndarray:
-    """[rows, feature.width], absent values filled in."""
+    """Encodes a feature's column as [rows, feature.width], with absent values filled in."""
     if feature.name not in frame.columns:
         return np.broadcast_to(_absent(feature, dtype, 0), (len(frame), feature.width))
     series = frame[feature.name]
@@ -129,7 +131,7 @@ def _absences(series: pd.Series) -> np.ndarray:
 
 
 def _absent(feature: Feature, dtype: np.dtype, at: int) -> np.ndarray:
-    """The `width` elements that stand for an absent value; `at` is the row, for the error."""
+    """The elements that stand for an absent value; the error names the row `at`."""
     if feature.default is not None:
         return _encode(feature, dtype, pd.Series([feature.default]))[0]
     if feature.missing == "nan":
@@ -138,7 +140,7 @@ def _absent(feature: Feature, dtype: np.dtype, at: int) -> np.ndarray:
 
 
 def _encode(feature: Feature, dtype: np.dtype, series: pd.Series) -> np.ndarray:
-    """[values, feature.width]; none of the values is absent."""
+    """Encodes values, none of them absent, as [values, feature.width]."""
     values = series.to_numpy() if feature.length is None else _flat(feature, series)
     if feature.vocabulary is not None:
         index = {word: at for at, word in enumerate(feature.vocabulary)}
@@ -207,7 +209,7 @@ def _hash(texts: list[str], buckets: int) -> np.ndarray:
 
 
 def constants(tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The same tensors as TensorFlow's own."""
+    """Converts arrays to TensorFlow's tensors."""
     import tensorflow as tf
 
     return {name: tf.constant(tensor) for name, tensor in tensors.items()}

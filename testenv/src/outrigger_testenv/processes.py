@@ -1,4 +1,4 @@
-"""Real processes: started, watched, and surely ended."""
+"""Starts, watches and reliably ends real processes."""
 
 import atexit
 import os
@@ -20,10 +20,10 @@ class ProcessError(RuntimeError):
 
 
 class Process:
-    """A program in a process group of its own, its output in one log file.
+    """A program in a process group of its own, with its output in one log file.
 
-    It ends with the test run: at interpreter exit, and, where setpriv(1) exists,
-    also when the interpreter is killed.
+    It ends with the test run: at the interpreter's exit and, if setpriv(1) is installed, also when
+    the interpreter is killed.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """Its process id while it runs."""
+        """The process id while it runs."""
         return self._child.pid if self.running else None
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether the process is running."""
         return self._child is not None and self._child.poll() is None
 
     def start(self) -> None:
-        """Starts it; the log of an earlier run is continued."""
+        """Starts the process; it appends to the log of an earlier run."""
         if self.running:
             raise ProcessError(f"{self.name} is running already")
         with self.log.open("ab") as log:
@@ -65,7 +65,7 @@ class Process:
         _alive.add(self)
 
     def wait_until(self, ready: Callable[[], bool], timeout: float = 60.0) -> None:
-        """Returns when `ready()` is true; fails at once when the process ends."""
+        """Waits until `ready()` is true; fails at once if the process ends."""
         deadline = time.monotonic() + timeout
         while not ready():
             if not self.running:
@@ -76,11 +76,13 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the last run; negative for a signal."""
+        """The exit code of the last run; negative for a signal."""
         return self._child.poll() if self._child else None
 
     def stop(self, grace: float = 15.0) -> int | None:
-        """Asks it to end (SIGTERM), insists after the grace period; returns the exit code."""
+        """Ends the process by SIGTERM, and by SIGKILL after the grace period; returns the exit
+        code.
+        """
         if self.running:
             self._signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
@@ -88,7 +90,7 @@ class Process:
         return self.kill()
 
     def kill(self) -> int | None:
-        """Ends it and everything it started, without asking."""
+        """Ends the process group by SIGKILL."""
         if self in _alive:
             self._signal(signal.SIGKILL)
             self._child.wait()
@@ -96,15 +98,15 @@ class Process:
         return self.exit_code
 
     def pause(self) -> None:
-        """Freezes it (SIGSTOP): it keeps its connections and answers nothing."""
+        """Freezes the process (SIGSTOP): it keeps its connections but answers nothing."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Ends a pause."""
+        """Continues a frozen process."""
         self._signal(signal.SIGCONT)
 
     def tail(self, lines: int = _TAIL) -> str:
-        """The end of its log, for an error message."""
+        """The end of the log, for an error message."""
         try:
             text = self.log.read_text(errors="replace").splitlines()[-lines:]
         except FileNotFoundError:
@@ -122,7 +124,7 @@ def _tied_to_us() -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing on loopback listens on, all different."""
+    """Different ports on which nothing listens on loopback."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -1,6 +1,6 @@
-"""profile.json: what a model's features looked like at its training.
+"""profile.json: the distribution of a model's features at training.
 
-The server holds the features of requests against it (docs/model-package.md).
+The server compares the features of requests with it (docs/model-package.md).
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from outrigger_testenv.features import TREATMENT, USER, Feature, Input, Metadata
 
 SCHEMA = "outrigger.dev/profile/v1"
 
-# Bins of a number, and words of a vocabulary, are at most so many.
+# The most bins of a number, and words of a vocabulary.
 BINS = 10
 MOST_WORDS = 100
 
 
 def profile(metadata: Metadata, users: pd.DataFrame, treatments: pd.DataFrame) -> dict[str, Any]:
-    """The content of profile.json, from a row a user and a row a treatment.
+    """Computes profile.json from one row per user and one per treatment.
 
-    A column that a frame does not have was missing everywhere. Vectors, texts, hashed
-    words and vocabularies of more than 100 words are left out.
+    A missing column counts as absent in every row. Vectors, texts, hashed words and vocabularies of
+    more than 100 words are left out.
     """
     frames = {USER: users, TREATMENT: treatments}
     entries = [
@@ -48,7 +48,7 @@ def _entry(feature: Feature, frame: pd.DataFrame) -> dict[str, Any]:
     column = frame[feature.name] if feature.name in frame else pd.Series([None] * len(frame))
     present = column.dropna()
     whole = max(len(column), 1)
-    # Nothing was there to be missing.
+    # Without rows, the feature counts as always missing.
     missing = 1.0 - len(present) / whole if len(column) else 1.0
     entry = {"name": feature.name, "missing": missing}
     if feature.vocabulary is None:
@@ -66,9 +66,9 @@ def _words(known: pd.Series, words: tuple, whole: int) -> Mapping[str, Any]:
 
 
 def _numbers(values: np.ndarray, whole: int) -> Mapping[str, Any]:
-    """Bins with about as many values in each; a bin ends at its edge, inclusive."""
+    """Bins with about equal numbers of values; a bin includes its upper edge."""
     quantiles = np.arange(1, BINS) / BINS
-    # The tensor's float32 is what the server sees: no edge may fall between the two.
+    # The server sees the tensor's float32, so edges are computed from float32 values.
     values = values.astype("float32").astype("float64")
     edges = np.unique(np.quantile(values, quantiles, method="lower")) if len(values) else []
     counts = np.bincount(np.searchsorted(edges, values), minlength=len(edges) + 1)

@@ -1,4 +1,4 @@
-"""A proxy for HTTPS on loopback, and the only way to hosts that nobody else knows."""
+"""An HTTPS proxy on loopback, which alone can resolve certain host names."""
 
 import socket
 import threading
@@ -7,9 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Proxy:
-    """Opens tunnels to the `hosts`, "name:port", at the addresses they are given with.
+    """Opens tunnels to `hosts`, a map from "name:port" to addresses.
 
-    Others are not reached.
+    Other hosts are refused.
     """
 
     def __init__(self, hosts: Mapping[str, str]):
@@ -29,7 +29,7 @@ class Proxy:
 
 def _handler(hosts: Mapping[str, str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """One tunnel, RFC 9110 section 9.3.6."""
+        """Serves one tunnel (RFC 9110, section 9.3.6)."""
 
         def do_CONNECT(self) -> None:
             self.close_connection = True
@@ -46,18 +46,18 @@ def _handler(hosts: Mapping[str, str]) -> type[BaseHTTPRequestHandler]:
                 back.join()
 
         def log_message(self, *_: object) -> None:
-            """Nothing: failures show where the tunnel was wanted."""
+            """Logs nothing: failures show at the user of the tunnel."""
 
     return Handler
 
 
 def _pass_on(source: socket.socket, target: socket.socket) -> None:
-    """Until either end has enough."""
+    """Copies bytes until either end closes."""
     try:
         while data := source.recv(1 << 16):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
     except OSError:
-        # Reset: the other direction ends by it as well.
+        # On a reset, closing both ends stops the other direction too.
         for end in (source, target):
             end.close()

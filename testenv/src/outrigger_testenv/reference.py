@@ -1,4 +1,4 @@
-"""The reference model: what every published figure of the request path is measured with."""
+"""The reference model, with which every published figure of the request path is measured."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ LAYERS = (64, 32, 1)
 
 
 def reference_builder() -> ModelBuilder:
-    """4 user features, 20 treatment features, all float32."""
+    """A builder with 4 user features and 20 treatment features, all float32."""
     users = tuple(numeric(f"user_feature_{at:02}", default=0) for at in range(USER_FEATURES))
     treatments = tuple(
         numeric(f"treatment_feature_{at:02}", required=True) for at in range(TREATMENT_FEATURES)
@@ -31,7 +31,7 @@ def reference_builder() -> ModelBuilder:
 
 
 def reference_model(directory: Path, seed: int = 1, golden: bool = True) -> ModelPackage:
-    """Builds it with random but fixed weights; 1,000 treatments are its usual load."""
+    """Builds the model with random but fixed weights; its usual load is 1,000 treatments."""
     golden_frames = reference_frames(2, 3, seed) if golden else None
     return reference_builder().build(_network(seed), directory, golden_frames)
 
@@ -39,7 +39,7 @@ def reference_model(directory: Path, seed: int = 1, golden: bool = True) -> Mode
 def reference_frames(
     users: int, treatments: int, seed: int = 1
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Random users, and treatments that all of them are offered."""
+    """Random users, and treatments for all of them."""
     draw = np.random.default_rng(seed)
     names = [f"user_feature_{at:02}" for at in range(USER_FEATURES)]
     people = pd.DataFrame(draw.normal(size=(users, USER_FEATURES)).astype("f4"), columns=names)
@@ -56,7 +56,7 @@ def _network(seed: int):
     import tensorflow as tf
 
     class Network(tf.Module):
-        """A row is a treatment beside its user; three dense layers score it."""
+        """A network over rows of a treatment with its user; three dense layers score it."""
 
         def __init__(self):
             super().__init__()
@@ -70,11 +70,11 @@ def _network(seed: int):
                 self.biases.append(tf.Variable(np.zeros(after, "f4")))
 
         def __call__(self, user, treatment, treatment_count):
-            del treatment_count  # padding is trimmed by whoever padded
+            del treatment_count  # the control plane trims its padding itself
             users, count = tf.shape(treatment)[0], tf.shape(treatment)[1]
             beside = tf.broadcast_to(user[:, None, :], [users, count, USER_FEATURES])
             rows = tf.concat([beside, treatment], axis=-1)
-            # As matrices, and with bias_add: TensorFlow makes one operation of each layer.
+            # With matrices and bias_add, TensorFlow fuses each layer into one operation.
             rows = tf.reshape(rows, [-1, USER_FEATURES + TREATMENT_FEATURES])
             for at, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
                 rows = tf.nn.bias_add(tf.matmul(rows, weight), bias)

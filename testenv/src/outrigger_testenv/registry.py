@@ -1,4 +1,4 @@
-"""A real registry on loopback, and the part of its API that tests need."""
+"""A real registry on loopback, and a client for the part of its API that tests need."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ def available() -> bool:
 class Registry:
     """Debian's docker-registry over a directory; its content survives a restart.
 
-    With a certificate it speaks HTTPS.
+    With a certificate it serves HTTPS.
     """
 
     def __init__(
@@ -44,25 +44,25 @@ class Registry:
         self._trust = (
             ssl.create_default_context(cafile=certificate.authority) if certificate else None
         )
-        # YAML reads JSON.
+        # JSON is valid YAML.
         config.write_text(json.dumps(_config(self._storage, self.host, certificate)))
         self.process = Process("registry", ["docker-registry", "serve", config], log)
 
     def start(self) -> None:
-        """Starts it and waits for an answer."""
+        """Starts the registry and waits until it answers."""
         self.process.start()
         self.process.wait_until(self._answers)
 
     def stop(self) -> None:
-        """Takes it off the network."""
+        """Ends the registry; its content stays."""
         self.process.kill()
 
     def reference(self, repository: str, tag: str) -> str:
-        """`host:port/repository:tag`."""
+        """The reference `host:port/repository:tag`."""
         return f"{self.host}/{repository}:{tag}"
 
     def digest(self, repository: str, tag: str) -> str:
-        """What a tag points to."""
+        """The digest that a tag points to."""
         return f"sha256:{hashlib.sha256(self.manifest(repository, tag)[0]).hexdigest()}"
 
     def manifest(self, repository: str, reference: str) -> tuple[bytes, str]:
@@ -78,17 +78,17 @@ class Registry:
             return answer.read()
 
     def tag(self, repository: str, digest: str, tag: str) -> None:
-        """Moves a tag to a manifest that is there already."""
+        """Moves a tag to a stored manifest."""
         content, media_type = self.manifest(repository, digest)
         self.put_manifest(repository, tag, content, media_type)
 
     def remove_tag(self, repository: str, tag: str) -> None:
-        """Removes a tag on disk: docker-registry has no interface for that."""
+        """Removes a tag on disk, since docker-registry's API cannot."""
         repositories = self._storage / "docker" / "registry" / "v2" / "repositories"
         shutil.rmtree(repositories / repository / "_manifests" / "tags" / tag)
 
     def put_manifest(self, repository: str, reference: str, content: bytes, kind: str) -> str:
-        """Stores a manifest as it is; returns its digest."""
+        """Stores a manifest; returns its digest."""
         request = self._request("PUT", f"{repository}/manifests/{reference}", content)
         request.add_header("Content-Type", kind)
         with self._open(request, 10) as answer:
@@ -107,7 +107,7 @@ class Registry:
             return digest
 
     def tamper(self, digest: str, content: bytes) -> None:
-        """Replaces a blob's bytes on disk, behind the registry's back."""
+        """Replaces a blob's bytes on disk, without the registry's knowledge."""
         algorithm, encoded = digest.split(":")
         blobs = self._storage / "docker" / "registry" / "v2" / "blobs"
         (blobs / algorithm / encoded[:2] / encoded / "data").write_bytes(content)

@@ -1,6 +1,6 @@
-"""Rows of pandas frames as messages of `outrigger.v1`, in both forms.
+"""Converts rows of pandas frames to messages of `outrigger.v1`, in both forms.
 
-A missing value (NaN, None, NA) is a feature that is not sent.
+A missing value (NaN, None, NA) is not sent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ TABLE = "table"
 
 
 def rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Row by row, every value in its column's own type."""
+    """The rows of a frame, with every value in its column's own type."""
     columns = [frame[name].to_list() for name in frame.columns]
     names = [str(name) for name in frame.columns]
     for values in zip(*columns, strict=True):
@@ -26,26 +26,28 @@ def rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def user_features(row: Mapping[str, Any]) -> pb.FeatureMap:
-    """One user's features."""
+    """Makes the message of one user's features."""
     features = pb.FeatureMap()
     fill(features.features, row)
     return features
 
 
 def fill(features: Any, row: Mapping[str, Any]) -> None:
-    """Sets the map entries of one row."""
+    """Sets the features of one row."""
     for name, value in row.items():
         if not is_absent(value):
             set_value(features[name], value)
 
 
 def is_absent(value: Any) -> bool:
-    """Whether pandas would call the value missing; a list never is."""
+    """Whether pandas counts the value as missing; a list never is."""
     return value is None or (np.ndim(value) == 0 and bool(pd.isna(value)))
 
 
 def set_value(target: pb.Value, value: Any) -> None:
-    """Picks the kind by the value's type; a float that float32 holds exactly goes as one."""
+    """Sets the kind by the value's type; a float that float32 represents exactly is sent as
+    float32.
+    """
     if isinstance(value, bool | np.bool_):
         target.flag = bool(value)
     elif isinstance(value, str):
@@ -88,7 +90,7 @@ def _set_floats(target: pb.Value, values: list[float]) -> None:
 
 
 def treatments(frame: pd.DataFrame) -> list[pb.Treatment]:
-    """The key-value form: one message a row, its index label the id."""
+    """The key-value form: one message per row, with its index label as the id."""
     messages = []
     for label, row in zip(frame.index, rows(frame), strict=True):
         message = pb.Treatment(id=str(label))
@@ -98,7 +100,7 @@ def treatments(frame: pd.DataFrame) -> list[pb.Treatment]:
 
 
 def table(frame: pd.DataFrame) -> pb.TreatmentTable:
-    """The columnar form. Floating point columns travel as float32."""
+    """The columnar form. Floating point columns are sent as float32."""
     message = pb.TreatmentTable(count=len(frame), ids=[str(label) for label in frame.index])
     numbers = []
     for name in frame.columns:
@@ -115,7 +117,7 @@ def table(frame: pd.DataFrame) -> pb.TreatmentTable:
 
 
 def _holds(column: pd.Series, kind: Any) -> bool:
-    """Whether a column's present values are all of a kind (elements, for vectors)."""
+    """Whether a column's present values (for vectors, their elements) are all of a kind."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind != "O":
         return column.dtype.kind in "iu" and kind is not str
     values = [value for value in column if not is_absent(value)]
@@ -126,7 +128,7 @@ def _holds(column: pd.Series, kind: Any) -> bool:
 
 
 def _width(column: pd.Series) -> int:
-    """Elements a row; all rows must agree."""
+    """The number of elements per row, which must be equal in all rows."""
     widths = {len(value) if np.ndim(value) == 1 else 1 for value in column if not is_absent(value)}
     if len(widths) > 1:
         raise ValueError(f'column "{column.name}" has rows of different lengths: {sorted(widths)}')
@@ -134,7 +136,7 @@ def _width(column: pd.Series) -> int:
 
 
 def _cells(column: pd.Series, filler: Any) -> tuple[list[Any], np.ndarray, int]:
-    """Flat elements with absent rows filled up, which rows are present, elements a row."""
+    """The flat elements with absent rows filled, a mask of present rows, and elements per row."""
     width = _width(column)
     present = np.array([not is_absent(value) for value in column], bool)
     cells: list[Any] = []
@@ -144,7 +146,7 @@ def _cells(column: pd.Series, filler: Any) -> tuple[list[Any], np.ndarray, int]:
 
 
 def bitmap(present: np.ndarray) -> bytes:
-    """Least significant bit first; empty when everything is there."""
+    """A validity bitmap, least significant bit first; empty if all values are present."""
     return b"" if present.all() else np.packbits(present.ravel(), bitorder="little").tobytes()
 
 

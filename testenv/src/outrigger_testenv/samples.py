@@ -11,7 +11,7 @@ from outrigger_testenv.features import Feature, Input, Metadata
 def sample(
     metadata: Metadata, entity: str, rows: int, seed: int = 1, absent: float = 0.2
 ) -> pd.DataFrame:
-    """`rows` rows with every feature of the entity; optional ones are sometimes absent."""
+    """Rows with every feature of the entity; optional features are sometimes absent."""
     draw = np.random.default_rng(seed)
     columns = {
         feature.name: _column(each, feature, rows, draw, absent)

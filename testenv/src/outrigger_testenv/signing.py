@@ -1,4 +1,4 @@
-"""Images signed as cosign does it with a key pair, written down from its specification."""
+"""Signs images as cosign does with a key pair, implemented from its specification."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ IN_TOTO = "application/vnd.in-toto+json"
 
 
 class Signer:
-    """A key pair over P-256; the public key in the file `public`."""
+    """A key pair over P-256, with the public key in the file `public`."""
 
     def __init__(self, public: Path):
         public.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ class Signer:
         registry.put_manifest(repository, f"{digest.replace(':', '-')}.sig", content, MANIFEST)
 
     def attach(self, registry: Registry, repository: str, digest: str) -> None:
-        """Signs by a Sigstore bundle attached to the image, as newer cosign does it."""
+        """Signs an image by an attached Sigstore bundle, as newer cosign does."""
         statement = {
             "_type": "https://in-toto.io/Statement/v1",
             "subject": [{"digest": {"sha256": digest.removeprefix("sha256:")}}],

@@ -1,4 +1,4 @@
-"""A model whose load takes as long as one likes, without using a processor."""
+"""A model whose load takes a given time, without using a processor."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def _sleeper(seconds: float):
             shape = {"output_types": [tf.int64], "output_shapes": [[]]}
             one = tf.constant(1, tf.int64)
             rows = tf.raw_ops.RangeDataset(start=one - one, stop=one, step=one, **shape)
-            # It sleeps twice: for the element, and for the end.
+            # The data set sleeps twice: for its element, and for its end.
             pause = tf.constant(int(seconds / 2 * 1e6), tf.int64)
             rows = tf.raw_ops.SleepDataset(input_dataset=rows, sleep_microseconds=pause, **shape)
             (row,) = tf.raw_ops.DatasetToSingleElement(dataset=rows, **shape)
@@ -33,7 +33,7 @@ def _sleeper(seconds: float):
             )
 
     class Sleeper(tf.Module):
-        """Keeps the table in its graph."""
+        """A module that keeps the table in its graph."""
 
         def __init__(self):
             super().__init__()

@@ -24,7 +24,7 @@ LIBRARY_ENV = "OUTRIGGER_TENSORFLOW"
 
 
 class Engine:
-    """TensorFlow Serving, or the engine that stands in for it; same flags."""
+    """TensorFlow Serving, or the local engine in its place, with the same flags."""
 
     def __init__(self, directory: Path, log: Path, threads: int = 2):
         directory.mkdir(parents=True, exist_ok=True)
@@ -40,8 +40,8 @@ class Engine:
             "num_load_threads": 2,
             "num_unload_threads": 1,
             "max_num_load_retries": 0,
-            # More than the control plane has in flight (engine.max_in_flight): the default,
-            # four a core, is used up by eight callers and one look at the states.
+            # More than the control plane has in flight (engine.max_in_flight). The default, four
+            # per core, is exhausted by eight callers and one status request.
             "grpc_max_threads": 160,
             "tensorflow_intra_op_parallelism": threads,
             "tensorflow_inter_op_parallelism": threads,
@@ -50,7 +50,7 @@ class Engine:
         self.process = Process("engine", command, log, library())
 
     def start(self) -> None:
-        """Starts it with no model and waits until it answers."""
+        """Starts the engine without models and waits until it answers."""
         self._socket.unlink(missing_ok=True)
         self.process.start()
         self.process.wait_until(self._answers)
@@ -59,7 +59,8 @@ class Engine:
         with grpc.insecure_channel(self.endpoint, channel_options(self.endpoint)) as channel:
             status = channel.unary_unary("/tensorflow.serving.ModelService/GetModelStatus")
             try:
-                # field 1, the model spec: field 1, the name "?"
+                # A status request in protobuf: field 1 is the model spec, whose field 1 is the name
+                # "?".
                 status(b"\x0a\x03\x0a\x01?", timeout=1)
             except grpc.RpcError as error:
                 return error.code() == grpc.StatusCode.NOT_FOUND
@@ -67,13 +68,13 @@ class Engine:
 
 
 def engine_program() -> list[str | Path]:
-    """The official engine where OUTRIGGER_TESTENV_ENGINE names it, else the local one."""
+    """The command of the engine that OUTRIGGER_TESTENV_ENGINE names, or else of the local one."""
     official = os.environ.get(ENGINE_ENV)
     return [official] if official else [outrigger(), "engine"]
 
 
 def library() -> dict[str, str]:
-    """Environment that leads binaries to this interpreter's TensorFlow (not imported for it)."""
+    """The environment by which binaries find this interpreter's TensorFlow. It is not imported."""
     if LIBRARY_ENV in os.environ:
         return {}
     from importlib.util import find_spec
@@ -95,14 +96,14 @@ class ControlPlane:
         self.process = Process("serve", [outrigger(), "serve", "--config", self.file], log)
 
     def start(self, wait: bool = True) -> None:
-        """Starts it; waits until it is ready, or with wait=False only until it answers."""
-        # YAML reads JSON.
+        """Starts it and waits until it is ready, or with wait=False only until it answers."""
+        # JSON is valid YAML.
         self.file.write_text(json.dumps(self.config, indent=2))
         self.process.start()
         self.process.wait_until(lambda: self.get("/readyz" if wait else "/healthz")[0] == 200)
 
     def get(self, path: str) -> tuple[int, str]:
-        """GET on the health listener; status 0 while nothing answers."""
+        """Sends GET to the health listener; status 0 if nothing answers."""
         try:
             with urllib.request.urlopen(self.health + path, timeout=5) as answer:
                 return answer.status, answer.read().decode()
@@ -112,19 +113,19 @@ class ControlPlane:
             return 0, ""
 
     def metrics(self) -> dict[str, float]:
-        """The samples of /metrics by name with labels."""
+        """The samples of /metrics, by name with labels."""
         lines = self.get("/metrics")[1].splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
 
 class Stack:
-    """Everything a pod has, on loopback, in one temporary directory.
+    """All processes of a pod, on loopback, in one temporary directory.
 
-    Use it as a context manager. The directory stays, and its path is printed, when
-    the body fails or OUTRIGGER_TESTENV_KEEP is set. `overrides` are merged into the
-    control plane's configuration. Without docker-registry (or with_registry=False)
-    models come from `oci:DIR` references. With start=False the caller starts the parts.
+    Use it as a context manager. The directory is kept, and its path printed, if the body fails or
+    OUTRIGGER_TESTENV_KEEP is set. `overrides` are merged into the control plane's configuration.
+    Without docker-registry (or with_registry=False) models come from `oci:DIR` references. With
+    start=False the caller starts the parts.
     """
 
     def __init__(
@@ -154,13 +155,13 @@ class Stack:
 
     @property
     def images(self) -> str:
-        """What a model's name is appended to: a registry's repository, or a layout directory."""
+        """The prefix of models' references: a registry's repository, or a layout directory."""
         if self.registry is not None:
             return f"{self.registry.host}/models"
         return f"oci:{self.directory / 'images'}"
 
     def reference(self, model: str, tag: str = "latest") -> str:
-        """The reference that the control plane looks a model's tag up under."""
+        """The reference under which the control plane looks up a model's tag."""
         return f"{self.images}/{model}:{tag}"
 
     def push(
@@ -170,12 +171,12 @@ class Stack:
         tag: str = "latest",
         labels: Mapping[str, str] | None = None,
     ) -> str:
-        """Pushes a package to where the control plane looks; returns its digest."""
+        """Pushes a package to the repository of its model; returns its digest."""
         plain_http = [self.registry.host] if self.registry else []
         return package.push(self.reference(model, tag), labels, plain_http)
 
     def start(self) -> "Stack":
-        """Starts what there is, in the order of the way a model takes."""
+        """Starts the registry (if there is one), the engine and the control plane."""
         if self.registry is not None:
             self.registry.start()
         self.engine.start()
@@ -183,7 +184,7 @@ class Stack:
         return self
 
     def stop(self) -> None:
-        """Ends everything."""
+        """Closes all clients and ends all processes."""
         for client in self._clients:
             client.close()
         self._clients.clear()
@@ -191,18 +192,18 @@ class Stack:
             process.kill()
 
     def processes(self) -> list[Process]:
-        """All of them, the one that depends on the others first."""
+        """All processes; each comes before those it depends on."""
         parts = [self.serve, self.engine, self.registry]
         return [part.process for part in parts if part is not None]
 
     def client(self, timeout: float = 30.0) -> Client:
-        """A new connection to the control plane, closed with the stack."""
+        """Opens a connection to the control plane, closed with the stack."""
         client = Client(self.serve.target, timeout)
         self._clients.append(client)
         return client
 
     def check(self) -> None:
-        """Fails when a part has ended by itself."""
+        """Fails if a process has ended by itself."""
         for process in self.processes():
             if process.exit_code not in (None, -9, -15):
                 raise RuntimeError(f"{process.name} ended with {process.exit_code}{process.tail()}")
@@ -218,7 +219,7 @@ class Stack:
         self.close(failed=kind is not None)
 
     def close(self, failed: bool = False) -> None:
-        """Ends everything; keeps the directory when something failed."""
+        """Ends everything; keeps the directory if something failed."""
         self.stop()
         if failed or self.keep:
             print(f"\nlogs: {self.logs}")
@@ -229,7 +230,7 @@ class Stack:
         address = [f"127.0.0.1:{port}" for port in ports]
         listeners = dict(zip(("grpc", "http", "health", "admin"), address, strict=True))
         return {
-            # Nobody balances load onto a test: nothing to wait for when it ends.
+            # No load balancer needs time to notice the shutdown.
             "server": {**listeners, "shutdown_delay": "0s"},
             "engine": {"endpoint": self.engine.endpoint},
             "store": {"path": str(self.directory / "store"), "max_size": "2GiB"},
@@ -244,7 +245,9 @@ class Stack:
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Deep merge: a mapping in `changes` adds to the one in `base`, the rest replaces."""
+    """Merges deeply: a mapping in `changes` is merged into the one in `base`, other values replace
+    it.
+    """
     merged = dict(base)
     for key, value in changes.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)

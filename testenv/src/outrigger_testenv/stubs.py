@@ -1,7 +1,7 @@
 """Generates the Python classes of `outrigger.v1` from the repository's protos.
 
-The output is not committed: it is made when the virtual environment is set up,
-as the package `outrigger` beside this one.
+The output, the package `outrigger` beside this one, is not committed; it is generated when the
+virtual environment is set up.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def generate(protos: Path, out: Path) -> list[Path]:
-    """Compiles every file of `protos/outrigger/v1` into `out`; returns what was written."""
+    """Compiles every file of `protos/outrigger/v1` into `out`; returns the files written."""
     from grpc_tools import protoc
 
     includes = Path(protoc.__file__).parent / "_proto"

@@ -1,4 +1,4 @@
-"""Programs that tests use and Python cannot install: scripts/install-test-tools does."""
+"""Programs that tests need and Python cannot install; scripts/install-test-tools does."""
 
 import os
 import shutil
@@ -7,7 +7,9 @@ import pytest
 
 
 def needs(*programs: str) -> None:
-    """Skips the test when a program is missing; where CI is set, which has them all, fails it."""
+    """Skips the test if a program is missing. With CI set, it fails instead: CI installs all of
+    them.
+    """
     missing = [each for each in programs if shutil.which(each) is None]
     if not missing:
         return

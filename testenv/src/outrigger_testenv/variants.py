@@ -1,7 +1,7 @@
-"""A tiny model and others like it: some that score by a formula, and any number of
-versions that have a score of their own each.
+"""A tiny model and variants of it: some that score by a formula, and any number of versions with a
+constant score each.
 
-Of those, TensorFlow exports the first; the others differ from it in one constant, so that a
+TensorFlow exports only one of the versions; the others are copies with another constant, so that a
 hundred versions cost a second.
 """
 
@@ -16,7 +16,7 @@ _MARK = 123456.75
 
 
 def tiny_builder() -> ModelBuilder:
-    """One feature a user, one a treatment."""
+    """A builder with one user feature and one treatment feature."""
     return ModelBuilder(
         [
             Input("user", USER, "float32", (numeric("age", default=30),)),
@@ -26,19 +26,19 @@ def tiny_builder() -> ModelBuilder:
 
 
 def good(user, offer):
-    """A score that depends on both."""
+    """A score that depends on both features."""
     import tensorflow as tf
 
     return tf.sigmoid(0.05 * (user - 40.0) + 0.1 * offer[:, :, 0])
 
 
 def better(user, offer):
-    """Another graph, and nearly the same scores."""
+    """Nearly the same scores by another graph."""
     return 0.999 * good(user, offer)
 
 
 def constant(user, offer):
-    """Has not learned anything."""
+    """A constant score, as of a model that has learned nothing."""
     return 0.5 + 0.0 * good(user, offer)
 
 
@@ -56,7 +56,7 @@ def tiny(directory: Path, score: float = _MARK) -> ModelPackage:
 
 
 def versions(directory: Path, scores: range) -> list[ModelPackage]:
-    """One package a score, in directories named by it."""
+    """One package per score, in directories named after the scores."""
     template = tiny(directory / "template")
     packages = []
     for score in scores:
@@ -74,5 +74,5 @@ def _set_score(package: ModelPackage, score: float) -> None:
     if content.count(mark) != 1:
         raise ValueError(f"the constant occurs {content.count(mark)} times in {file}")
     file.write_bytes(content.replace(mark, struct.pack("<f", score)))
-    # It describes the file as TensorFlow wrote it.
+    # The fingerprint no longer matches the changed file.
     (package.saved_model / "fingerprint.pb").unlink(missing_ok=True)

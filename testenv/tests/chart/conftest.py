@@ -1,4 +1,4 @@
-"""Every case of values, for the tests that hold for all of them."""
+"""The cases of values, for tests that apply to all of them."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from outrigger_testenv.chart.cases import CASES
 
 @pytest.fixture(params=list(CASES))
 def case(request):
-    """One after the other."""
+    """Each case of values in turn."""
     return CASES[request.param]

@@ -1,4 +1,4 @@
-"""The binary takes the configuration that the chart renders, as the pod gives it."""
+"""The binary accepts the configuration that the chart renders, as the pod passes it."""
 
 import socket
 import subprocess

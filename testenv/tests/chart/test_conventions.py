@@ -1,4 +1,4 @@
-"""What platform engineers expect of a sidecar chart, one test a convention."""
+"""Conventions of sidecar charts that platform engineers expect, one test each."""
 
 import pytest
 import yaml
@@ -158,7 +158,7 @@ def test_network_policy():
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     dns, registry, collector, further = policy["egress"]
     assert {each["port"] for each in dns["ports"]} == {53}
-    # The registries' own, and the proxy's.
+    # The ports of registries, and of the proxy.
     assert [each["port"] for each in registry["ports"]] == [443, 5000, 3128]
     assert registry["to"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
     assert collector["ports"] == [{"port": 4317}]
@@ -259,7 +259,7 @@ def test_a_digest_wins_over_the_tag(tag):
     assert all(each["image"].endswith(f"@sha256:{'4' * 64}") for each in containers(pod))
 
 
-def test_notes_tell_which_images_are_not_pinned():
+def test_notes_name_the_images_that_are_not_pinned():
     both = "Pin image.digest and engine.image.digest"
     one = "Pin engine.image.digest"
     assert both in MINIMAL.notes
@@ -320,7 +320,7 @@ def test_helm_test_shows_what_the_ports_ask_for():
 
 
 def test_a_rotated_secret_is_seen_without_a_restart(case):
-    """A mount by subPath would never change."""
+    """A mount by subPath would never be updated."""
     for container in containers(case.rendered.pod):
         assert not any("subPath" in each for each in container.get("volumeMounts", []))
 
@@ -440,7 +440,7 @@ def test_notes_show_what_the_ports_ask_for():
     assert "models list --token-file=/etc/outrigger/tokens/CALLER" in notes
 
 
-def test_notes_tell_how_to_send_the_first_request(case):
+def test_notes_explain_how_to_send_the_first_request(case):
     service = case.rendered.workload["metadata"]["name"]
     assert f"port-forward service/{service} 9080:" in case.rendered.notes
     assert "/v1/predict" in case.rendered.notes

@@ -1,6 +1,6 @@
-"""Alerts and dashboard: promtool takes them, the binary declares what they ask for.
+"""Alerts and dashboard: promtool accepts them, and the binary declares the metrics they use.
 
-That it exposes what it declares is shown on running processes, by the stage orchestration.
+The stage orchestration tests on running processes that the declared metrics are exposed.
 """
 
 import re
@@ -15,7 +15,7 @@ from outrigger_testenv.chart.render import CHART, render
 from outrigger_testenv.stack import merge
 
 RULES = CHART / "monitoring" / "alerts.yaml"
-# A section an alert, with what callers see, its cause and its remedy.
+# The page has a section for each alert, with the effect on callers, its cause and its remedy.
 PAGE = repository() / "docs" / "alerts.md"
 
 
@@ -28,7 +28,7 @@ def everything():
 
 @pytest.fixture(scope="module")
 def queries(everything):
-    """Every query there is, by where it is."""
+    """Every query, by its place."""
     alerts = {each["alert"]: each["expr"] for each in prometheus.alerts(everything)}
     board = prometheus.dashboard_queries(prometheus.dashboard(everything))
     return alerts | {f"dashboard {at}: {query}": query for at, query in enumerate(board)}
@@ -102,7 +102,7 @@ def test_the_autoscalers_metric_is_there_from_the_start(everything):
 
 def test_every_metric_of_the_pages_is_declared_by_the_binary():
     pages = [*(repository() / "docs").glob("*.md"), CHART / "values.yaml"]
-    # Crates, packages and what logs are filtered by are spelled alike.
+    # Names of crates, packages and log targets have the same form.
     others = {f"outrigger_{each.name}" for each in (repository() / "crates").iterdir()}
     others |= {"outrigger_testenv", "outrigger_exposure"}
     for page in pages:

@@ -1,4 +1,4 @@
-"""For those who bring their own pod: the kustomize base, and the snippet of the page."""
+"""Manifests for users with their own pod: the kustomize base, and the snippet of the page."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def blocks(kind):
 
 
 def snippet():
-    """The pod of the page."""
+    """The pod in the page's snippet."""
     pods = [each for each in map(yaml.safe_load, blocks("yaml")) if each.get("kind") == "Pod"]
     assert len(pods) == 1
     return pods[0]

@@ -1,4 +1,4 @@
-"""The pod runs: its two processes with the arguments, environment, paths and user rendered."""
+"""The rendered pod runs: its two processes with their arguments, environment, paths and user."""
 
 import json
 import os
@@ -35,7 +35,7 @@ REQUEST = {
     "user": {"age": 30},
     "treatments": [{"id": "a", "features": {"price": 1.5}}],
 }
-# A baseline brings the model, so that no registry is needed; a Secret, so that its place is tried.
+# The baseline holds the model, so that no registry is needed; the Secret tests its mount path.
 PRELOADED = {
     "config": {"models": [{"name": "churn", "image": "oci:/baseline/churn", "preload": True}]},
     "baseline": {"reference": "registry.example/baseline:1"},
@@ -44,8 +44,8 @@ PRELOADED = {
     "tests": {"request": REQUEST},
 }
 BATCHING = {"enabled": True, "perModel": True, "maxBatchSize": 64, "allowedSizes": [16, 64]}
-# A registry that only the proxy leads to, with a certificate by an authority that only the
-# bundle has, and models that must be signed.
+# A registry that can be reached only through the proxy, with a certificate by an authority that
+# only the bundle contains, and models that must be signed.
 HOST = "registry.example"
 FROM_REGISTRY = {
     "config": {
@@ -62,7 +62,7 @@ FROM_REGISTRY = {
     },
     "proxy": {"noProxy": ".svc,10.0.0.0/8"},
 }
-# Cases of values, and what is changed of them.
+# Cases of values, with changes of them.
 KINDS = {
     "native-sidecar": ("minimal", {"engine": {"nativeSidecar": True}}),
     "plain-container": ("minimal", {"engine": {"nativeSidecar": False}}),
@@ -78,9 +78,9 @@ TOKEN = "the-token-of-deployments"
 
 @pytest.fixture(scope="module")
 def volumes(tmp_path_factory):
-    """What the chart expects to be there: an image with a model, and Secrets."""
+    """The volumes that the chart expects to exist: an image with a model, and Secrets."""
     package = variants.tiny(tmp_path_factory.mktemp("tiny"), 0.25)
-    # Not below pytest's directories, which only their owner may enter.
+    # Not below pytest's directories, which other users cannot enter.
     with tempfile.TemporaryDirectory(prefix="outrigger-volumes-") as directory:
         volumes = Path(directory)
         files = {
@@ -100,7 +100,9 @@ def volumes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def outside(volumes, tmp_path_factory):
-    """The registry, the proxy to it, and the volumes with whom to trust; yields the last two."""
+    """Runs a registry and the proxy to it; yields the proxy, and volumes with the authority and the
+    signature key to trust.
+    """
     needs("docker-registry", "openssl")
     directory = tmp_path_factory.mktemp("outside")
     made = authority.certificate(directory / "authority", "127.0.0.1", HOST)
@@ -121,7 +123,7 @@ def outside(volumes, tmp_path_factory):
 
 
 def certificates(directory):
-    """The files of the Secrets with the pods' certificate and its authority."""
+    """The files of the Secrets: the pods' certificate and its authority."""
     if not authority.available():
         return {}
     made = authority.certificate(directory, "127.0.0.1", SERVICE)
@@ -136,7 +138,7 @@ def certificates(directory):
 
 @pytest.fixture(scope="module", params=list(KINDS))
 def pod(request, volumes):
-    """The pod, running."""
+    """The running pod."""
     if request.param == "arbitrary-user" and not may_change_user():
         pytest.skip("needs root, setpriv, and binaries that others may read")
     if request.param == "secured":
@@ -155,9 +157,9 @@ def pod(request, volumes):
 
 
 class Caller:
-    """Somebody with the pod's authority, and by default with its certificate and a token.
+    """A caller with the pod's authority, and by default with its certificate and a token.
 
-    A pod without TLS is asked for nothing, and shown nothing.
+    Without TLS in the pod, no credentials are sent.
     """
 
     def __init__(self, pod, volumes, secrets=True):
@@ -200,7 +202,7 @@ def is_secured(pod):
 
 @pytest.fixture
 def caller(pod, volumes):
-    """Somebody the pod answers."""
+    """A caller with credentials."""
     return Caller(pod, volumes)
 
 
@@ -236,7 +238,9 @@ def test_helm_test_sends_its_requests(pod):
 
 
 def test_the_first_request_of_the_notes_is_answered(pod, volumes):
-    """As it stands there, but for the port; what `kubectl get secret` writes lies where it runs."""
+    """Runs the command unchanged except for the port, in the directory that holds the files that
+    `kubectl get secret` would write.
+    """
     (command,) = re.findall(r"^  (curl .+)$", pod.rendered.notes, re.MULTILINE)
     done = subprocess.run(
         command.replace(":9080", f":{pod.ports[9080]}"),

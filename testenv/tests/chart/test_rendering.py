@@ -1,4 +1,4 @@
-"""What the chart renders over the matrix of values: expected, valid, restricted."""
+"""The chart's output for all cases of values: as expected, valid, restricted."""
 
 import base64
 import functools
@@ -13,8 +13,8 @@ from outrigger_testenv.chart.cases import CASES, NEWEST
 from outrigger_testenv.chart.render import CHART, lint, render, render_with_program
 from outrigger_testenv.stack import merge
 
-UPDATE = "`make chart-golden` writes it anew"
-# Values that only mean something together.
+UPDATE = "`make chart-golden` writes it again"
+# Values that are valid only as a whole.
 WHOLE = ("batching", "request", "nodeAffinity", "behavior")
 
 
@@ -57,7 +57,7 @@ def test_every_value_by_itself_makes_valid_objects():
 
 
 def leaves(values, path=()):
-    """The values of a tree by their paths."""
+    """The leaves of a tree of values, with their paths."""
     for key, value in values.items():
         if isinstance(value, dict) and key not in WHOLE:
             yield from leaves(value, (*path, key))

@@ -1,4 +1,4 @@
-"""The check of the restricted standard finds what each of the standard's controls refuses."""
+"""The check of the restricted standard reports violations of each of its controls."""
 
 import copy
 
@@ -26,7 +26,7 @@ def changed(path, value):
     return pod
 
 
-# In the order of the standard: baseline, then restricted.
+# The cases are in the standard's order: baseline, then restricted.
 @pytest.mark.parametrize(
     ("path", "value", "complaint"),
     [
@@ -77,7 +77,7 @@ def changed(path, value):
         ([*ENGINE, "securityContext"], {}, "engine: keeps capabilities"),
     ],
 )
-def test_what_the_standard_refuses_is_found(path, value, complaint):
+def test_violations_of_the_standard_are_reported(path, value, complaint):
     assert any(complaint in each for each in security.violations(changed(path, value)))
 
 
@@ -95,7 +95,7 @@ def test_what_the_standard_refuses_is_found(path, value, complaint):
         ([*OWN, "runAsNonRoot"], True),
     ],
 )
-def test_what_the_standard_takes_is_no_finding(path, value):
+def test_allowed_settings_are_not_reported(path, value):
     assert security.violations(changed(path, value)) == []
 
 

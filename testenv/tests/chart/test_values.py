@@ -1,4 +1,4 @@
-"""Values: each commented, each in the schema, and none for what the binary has not."""
+"""The chart's values: each is commented and in the schema, and the binary has each setting."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ from outrigger_testenv.chart.cases import CASES
 from outrigger_testenv.chart.render import CHART, render
 from outrigger_testenv.stack import merge
 
-# What the chart decides itself, so that its parts fit together.
+# Settings that the chart makes itself, so that its parts fit together.
 OWN = {
     "server.grpc",
     "server.http",
@@ -30,7 +30,7 @@ OWN = {
     "images.docker_config",
     "images.ca_file",
 }
-# Objects that Kubernetes describes.
+# Values that are objects of Kubernetes, whose keys it documents.
 KUBERNETES = ("resources", "strategy", "probes", "podSecurityContext", "securityContext")
 MINIMAL = CASES["minimal"].values
 
@@ -44,7 +44,7 @@ def schema():
 
 
 def described(node, definitions):
-    """The paths of a schema's properties, by a dot."""
+    """The paths of a schema's properties, separated by dots."""
     node = definitions[node["$ref"].rsplit("/", 1)[1]] if "$ref" in node else node
     for name, child in node.get("properties", {}).items():
         yield name
@@ -74,7 +74,7 @@ def test_every_value_is_commented():
 def test_every_default_is_described_by_the_schema():
     known = set(described(schema(), schema()["$defs"]))
     free = [each for each in keys(default_values()) if each not in known]
-    # Objects of Kubernetes, and maps of labels.
+    # Objects of Kubernetes, and maps of labels, have keys that our schema does not list.
     roots = ("podSecurityContext.", "securityContext.", "engine.resources.", "resources.")
     roots += ("strategy.rollingUpdate.", "monitoring.dashboard.labels.")
     assert [each for each in free if not each.startswith(roots)] == []

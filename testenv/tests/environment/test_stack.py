@@ -1,4 +1,4 @@
-"""Stage 1, environment: the parts are up and speak what others will ask of them."""
+"""Stage 1, environment: the processes run and support the protocols that callers use."""
 
 import urllib.request
 

@@ -1,4 +1,4 @@
-"""Stage 3, execution: a model directory before it ships, on the real binaries.
+"""Stage 3, execution: tests a model directory before its release, with the real binaries.
 
 `make validate-model MODEL=dir` runs this stage on your own model.
 """
@@ -29,7 +29,7 @@ CALLS = 200
 
 @pytest.fixture(scope="module")
 def package(request, tmp_path_factory):
-    """The model under validation."""
+    """The package under validation."""
     given = request.config.getoption("--model")
     if given:
         return ModelPackage(Path(given).resolve())
@@ -38,13 +38,13 @@ def package(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def digest(package, serving):
-    """Served: the server's own checks, golden gate included, have passed."""
+    """The digest of the served model, which has passed the server's checks and the golden gate."""
     return serving(package, NAME)
 
 
 @pytest.fixture(scope="module")
 def comparable(package):
-    """Skips for models that draw: their values cannot be compared."""
+    """Skips models that draw at random, whose scores cannot be compared."""
     if not package.metadata.deterministic:
         pytest.skip("the model is not deterministic")
     if any(each.entity == SEED for each in package.metadata.inputs):

@@ -1,4 +1,4 @@
-"""The image, built once, and unpacked by another tool than the one that packed it."""
+"""Fixtures: the image, built once, and unpacked by another tool than the one that packed it."""
 
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ from outrigger_testenv.tools import needs
 
 @pytest.fixture(scope="session")
 def place():
-    """A directory that other users may enter, which pytest's are not."""
+    """A directory that other users can enter, unlike pytest's."""
     with tempfile.TemporaryDirectory(prefix="outrigger-image-") as directory:
         Path(directory).chmod(0o755)
         yield Path(directory)
@@ -20,7 +20,7 @@ def place():
 
 @pytest.fixture(scope="session")
 def layout(place):
-    """Where the image is built to."""
+    """The layout that the image is built into."""
     return place / "image"
 
 
@@ -32,14 +32,14 @@ def built(layout):
 
 @pytest.fixture(scope="session")
 def root(built, layout, place):
-    """Its root filesystem."""
+    """The image's unpacked root filesystem."""
     needs("umoci")
     return sandbox.unpack(layout, built.tag, place / "bundle")
 
 
 @pytest.fixture(scope="session")
 def needs_sandbox():
-    """Skips where the image cannot be run."""
+    """Skips the test where the image cannot be run."""
     needs("bwrap")
     if not sandbox.available():
         pytest.skip("bubblewrap may not make namespaces here")

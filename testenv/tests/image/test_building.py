@@ -1,4 +1,4 @@
-"""A builder of images, from the Dockerfile, makes what `make image` makes without one."""
+"""buildah, given the Dockerfile, builds the same image as `make image` does without a builder."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ REVISION = "0123abcd"
 
 @pytest.fixture(scope="module")
 def bundle(place):
-    """The image that buildah makes, unpacked; its configuration beside it."""
+    """The root filesystem and the configuration of the image that buildah builds."""
     needs("buildah", "umoci", "skopeo")
     if not engine.available():
         pytest.skip("needs root")
@@ -24,14 +24,14 @@ def bundle(place):
 
 
 def configuration(layout, tag):
-    """What an image of a layout says of how it runs."""
+    """The runtime configuration of an image in a layout."""
     shown = ["skopeo", "inspect", "--config", f"oci:{layout}:{tag}"]
     done = subprocess.run(shown, capture_output=True, check=True)
     return json.loads(done.stdout)["config"]
 
 
 def files(root):
-    """What is below a directory: kind and mode, and of files the digest."""
+    """The entries below a directory, with kind and mode, and the digests of files."""
     return {
         path.relative_to(root).as_posix(): (
             path.lstat().st_mode,

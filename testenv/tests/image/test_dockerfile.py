@@ -1,4 +1,4 @@
-"""The Dockerfile: what it says."""
+"""Checks of the Dockerfile's text."""
 
 import json
 import re

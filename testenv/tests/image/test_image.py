@@ -1,4 +1,4 @@
-"""The image: what is in it, and that other tools read it."""
+"""The image's content, and that other tools can read it."""
 
 import json
 import re
@@ -20,14 +20,14 @@ COPY = ("skopeo", "--insecure-policy", "copy", "--preserve-digests", "--dest-tls
 
 @pytest.fixture(scope="module")
 def config(built, layout):
-    """The image's configuration, as its manifest leads to it."""
+    """The image's configuration, found through its manifest."""
     manifest = blob(layout, built.image.digest)
     return blob(layout, manifest["config"]["digest"])
 
 
 @pytest.fixture
 def empty_registry(needs_image_tools, tmp_path):
-    """A registry of this test's own."""
+    """A registry for one test."""
     made = Registry(tmp_path / "registry", free_ports(1)[0], tmp_path / "registry.log")
     made.start()
     yield made

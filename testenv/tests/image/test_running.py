@@ -1,4 +1,4 @@
-"""The image runs: read-only, without rights, as a user it does not know."""
+"""Runs the image read-only, without rights, as a user that it does not list."""
 
 import os
 import subprocess
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.usefixtures("needs_sandbox")
 
 
 def run(root, *arguments):
-    """The image's program with arguments, to its end."""
+    """Runs the image's program with arguments, to its end."""
     command = sandbox.command(root, *arguments)
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
 def secured(place):
-    """A registry that speaks HTTPS only, with a certificate of an authority of its own."""
+    """A registry with HTTPS only, and a certificate of an authority of its own."""
     needs("openssl", "docker-registry")
     made = authority.certificate(place / "tls", "127.0.0.1")
     log = place / "registry.log"
@@ -38,7 +38,7 @@ def secured(place):
 
 @pytest.fixture(scope="module")
 def stack(root, secured, tmp_path_factory):
-    """The image between an engine and that registry, with a model preloaded."""
+    """The image as control plane of an engine and the secured registry, with a preloaded model."""
     registry_, certificate = secured
     images = {"repository": f"{registry_.host}/models", "ca_file": str(certificate.authority)}
     with pytest.MonkeyPatch.context() as patch:
@@ -47,7 +47,7 @@ def stack(root, secured, tmp_path_factory):
         package.push(f"{images['repository']}/churn:latest")
     preloaded = [{"name": "churn", "preload": True}]
     with Stack({"images": {**images, "allowed": []}}, preloaded, False, start=False) as made:
-        # What a pod's volumes are for a user that is not root.
+        # Permissions as of a pod's volumes, for a user that is not root.
         made.directory.chmod(0o755)
         (made.directory / "store").mkdir(mode=0o777)
         (made.directory / "store").chmod(0o777)
@@ -60,7 +60,7 @@ def stack(root, secured, tmp_path_factory):
         yield made
 
 
-def test_it_tells_its_version(root):
+def test_it_prints_its_version(root):
     done = run(root, "--version")
     assert (done.returncode, done.stdout.split()[0]) == (0, "outrigger"), done.stderr
 
@@ -81,8 +81,8 @@ def test_it_has_no_shell(root):
 
 def test_its_authorities_are_found(root, secured):
     registry_, _ = secured
-    # Without the test's own authority: an answer of another authority's is refused, and
-    # that there are none would be told.
+    # The test's authority is not trusted here, so the answer must be refused. If no authority at
+    # all had been found, that would be reported instead.
     done = run(root, "inspect", f"{registry_.host}/models/churn:latest")
     assert done.returncode == 1
     assert "certificate" in done.stderr

@@ -1,4 +1,4 @@
-"""The bill of materials: valid, complete, and of this binary."""
+"""The bill of materials is valid, complete, and belongs to this binary."""
 
 import hashlib
 import json
@@ -25,13 +25,13 @@ TREE = """\
 
 @pytest.fixture(scope="module")
 def document(built):
-    """The document, read."""
+    """The parsed document."""
     return json.loads(built.sbom)
 
 
 @pytest.fixture(scope="module")
 def crates(document):
-    """The crates it names, by name and version."""
+    """The crates in the document, by name and version."""
     found = (each for each in document["components"] if each["type"] == "library")
     return {(each["name"], each["version"]): each for each in found}
 
@@ -41,7 +41,7 @@ def test_it_keeps_to_the_schema(built):
 
 
 def test_it_names_every_crate_that_left_a_trace_in_the_binary(crates):
-    # Paths of sources, for backtraces and messages of panics.
+    # The binary contains paths of sources, for backtraces and panic messages.
     traces = re.findall(
         rb"/registry/src/[^/\0]+/([\w-]+?)-(\d+\.\d+\.\d+[\w.+-]*)/", outrigger().read_bytes()
     )
@@ -99,7 +99,7 @@ def test_everything_is_reached_from_the_program(document):
     assert {each["bom-ref"] for each in document["components"]} <= reached
 
 
-def test_cargos_tree_is_read_with_who_uses_what():
+def test_cargos_tree_is_read_with_the_dependencies_of_each_crate():
     tree = parse(TREE)
     left, right = Crate("left", "0.1.0", "MIT/Apache-2.0"), Crate("right", "0.2.0", "ISC")
     shared = Crate("shared", "2.0.0", "MIT")

@@ -1,4 +1,4 @@
-"""Models of the orchestration stage, built once."""
+"""The models of the orchestration stage, each built once."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def kitchen(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """Makes tiny models that score everything alike."""
+    """Makes tiny models that give every treatment the same score."""
 
     def make(score: float):
         return variants.tiny(tmp_path_factory.mktemp("tiny"), score)
@@ -31,7 +31,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def package(tmp_path_factory):
-    """Makes a package of a function of `tiny_builder`'s inputs, once each."""
+    """Makes a package from a function of `tiny_builder`'s inputs, once for each function."""
     made = {}
 
     def make(function):

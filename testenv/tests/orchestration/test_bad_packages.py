@@ -1,4 +1,4 @@
-"""Packages that must never serve: each with its reason, and nobody else notices."""
+"""Invalid packages are refused, each with its reason, and other models are not affected."""
 
 import json
 import tarfile
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("needs_registry")
 
 @pytest.fixture(scope="module")
 def neighbour(serving, tiny):
-    """A good model; it must go on serving whatever else is pushed."""
+    """A valid model, which must be served whatever else is pushed."""
     return serving(tiny(7), "bad/neighbour")
 
 
@@ -31,7 +31,7 @@ def good_files(reference):
 
 @pytest.fixture
 def refused(request, stack, client, neighbour):
-    """Pushes layers and returns the error that a request for them gets."""
+    """Pushes layers and returns the error of a request for them."""
 
     def push(*layers):
         model = "bad/" + request.node.name.removeprefix("test_").replace("[", "-").rstrip("]")
@@ -153,14 +153,14 @@ def test_a_layer_that_is_no_archive(refused, good_files):
     assert error.reason == "IMAGE_INVALID"
 
 
-def test_a_layer_that_is_not_what_its_digest_says(refused, stack, good_files):
+def test_a_layer_with_another_digest(refused, stack, good_files):
     layer = images.tar({**good_files, "data/tampered": b"before"})
     digest = stack.registry.put_blob("models/bad/tampered", layer)
     stack.registry.tamper(digest, layer.replace(b"before", b"behind"))
     assert refused(layer).reason == "IMAGE_INVALID"
 
 
-def test_what_failed_is_repaired_by_the_next_push(stack, client, reference, good_files):
+def test_a_failed_model_is_repaired_by_the_next_push(stack, client, reference, good_files):
     model = "bad/repaired"
     files = without(good_files, METADATA)
     images.push_files(stack.registry, f"models/{model}", "latest", files)

@@ -1,4 +1,4 @@
-"""Every bad request names its reason and its place, and the server goes on."""
+"""The error of every bad request has its reason and its field, and the server continues."""
 
 import pandas as pd
 import pytest
@@ -26,7 +26,7 @@ def good_request():
 
 @pytest.fixture
 def good():
-    """A request for a test to spoil."""
+    """A valid request, to be changed by the test."""
     return good_request()
 
 
@@ -38,7 +38,7 @@ def refused(client, message):
 
 @pytest.fixture(autouse=True)
 def still_serving(digest, client):
-    """Whatever a test sent: the next good request is answered."""
+    """Checks after each test that the next valid request is answered."""
     yield
     assert client.call(good_request()).model.digest == digest
 

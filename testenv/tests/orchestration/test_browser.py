@@ -1,4 +1,4 @@
-"""The browser of the tests, on its own."""
+"""Tests of the browser fixture itself."""
 
 import pytest
 

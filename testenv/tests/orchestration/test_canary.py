@@ -1,4 +1,4 @@
-"""New models earn their traffic, or are rolled back, by themselves."""
+"""Canaries are promoted or rolled back by the control plane."""
 
 import json
 import subprocess
@@ -16,8 +16,8 @@ from outrigger_testenv.variants import better, constant, good
 MODEL = "canary/tiny"
 TIMEOUT = 120.0
 
-# Decided within seconds. The machine that this runs on may do other things: latency
-# has to be far off to count.
+# Settings for a decision within seconds. The machine may be busy, so latency must differ by far to
+# count.
 QUICK = {
     "minimum_time": "3s",
     "minimum_requests": 200,
@@ -33,7 +33,7 @@ QUICK = {
 
 
 def not_a_number(user, offer):
-    """Breaks for users of an odd age; the first request's is even."""
+    """Gives NaN for users of an odd age; the first request has an even one."""
     import tensorflow as tf
 
     odd = tf.equal(tf.math.floormod(user, 2.0), 1.0)
@@ -41,7 +41,7 @@ def not_a_number(user, offer):
 
 
 def failing(user, offer):
-    """Fails for users of an odd age; the first request's is even."""
+    """Fails for users of an odd age; the first request has an even one."""
     import tensorflow as tf
 
     even = tf.equal(tf.math.floormod(user, 2.0), 0.0)
@@ -50,10 +50,10 @@ def failing(user, offer):
 
 
 def slow(user, offer):
-    """The same scores, after many layers that come to nothing."""
+    """The same scores after many layers of needless work."""
     import tensorflow as tf
 
-    # Which numbers they are nobody can know before, so that nothing is left out.
+    # The numbers depend on the input, so that TensorFlow cannot fold them into constants.
     rows = tf.tile(user, [1, 256]) + tf.reshape(tf.range(256.0), [1, 256])
     wide = tf.transpose(rows) @ rows
     for _ in range(60):
@@ -71,7 +71,7 @@ def stack(needs_registry, own_stack, package):
 
 
 def requests():
-    """Of many users, who come without a key: each counts."""
+    """Requests of many users without a routing key, so that each request counts."""
     draw = np.random.default_rng(1)
     for age in draw.integers(18, 80, 500):
         offers = pd.DataFrame({"price": draw.normal(0, 3, 5).astype("float32")})
@@ -81,18 +81,18 @@ def requests():
 
 
 def canary(stack, *arguments):
-    """`outrigger canary …` on the stack's server."""
+    """Runs `outrigger canary …` on the stack's server."""
     command = [outrigger(), "canary", *arguments, "--admin", stack.serve.admin]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
 
 
 def status(stack):
-    """What canaries there are and what was decided."""
+    """The canaries on trial and the decisions."""
     return json.loads(canary(stack, "status", MODEL, "-o", "json"))
 
 
 def wait_for(stack, what, condition):
-    """The status, once it satisfies the condition."""
+    """Waits until the status satisfies the condition, and returns it."""
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         found = status(stack)
@@ -111,8 +111,9 @@ def in_split(found):
 
 
 def tried_under_load(stack, package, directory, settings=None):
-    """Pushes a canary while requests come in, and waits for the decision and some requests
-    more. Its digest, the decision, and what became of the requests."""
+    """Pushes a canary under load, and waits for the decision and some more requests. Returns its
+    digest, the decision, and the report of the load.
+    """
     labels = {"dev.outrigger.canary": json.dumps(settings or {})}
     with Load(stack.serve.target, requests(), directory) as load:
         load.wait_for(stack.live)
@@ -168,7 +169,7 @@ def test_a_trial_survives_a_restart_and_is_ended_by_hand(stack, package, tmp_pat
         seen = wait_for(stack, "split", lambda found: canary_requests(found) > 100)
     stack.serve.process.stop()
     stack.serve.start()
-    # Nobody asks any more: these are of before.
+    # No requests are sent any more, so these were counted before the restart.
     after = wait_for(stack, "split again", lambda found: canary_requests(found) > 0)
     assert canary_requests(after) >= canary_requests(seen)
     canary(stack, "abort", MODEL, "--by", "ada", "--reason", "a hunch")
@@ -178,7 +179,7 @@ def test_a_trial_survives_a_restart_and_is_ended_by_hand(stack, package, tmp_pat
 
 
 def canary_requests(found):
-    """How many requests the canary was given; 0 before the split."""
+    """The number of requests that the canary has served; 0 before the split."""
     verdicts = (each.get("verdict", {}) for each in found.get("canaries", []))
     return sum(int(each.get("canary_requests", 0)) for each in verdicts)
 
@@ -192,7 +193,7 @@ def test_a_label_that_cannot_be_used_refuses_the_canary(stack, package):
     assert status(stack)["canaries"][0]["phase"] == "PHASE_REJECTED"
 
 
-def test_what_one_pod_rolls_back_the_others_give_up(stack, own_stack, package):
+def test_a_canary_rolled_back_by_one_pod_is_rejected_by_the_others(stack, own_stack, package):
     images = {key: stack.serve.config["images"][key] for key in ("repository", "allowed")}
     images["plain_http"] = [stack.registry.host]
     overrides = {"canary": {"defaults": QUICK}, "images": images}
@@ -223,7 +224,7 @@ def test_a_canary_whose_tag_is_removed_is_tried_no_more(stack, package, tmp_path
     assert decision["reason"] == "the canary's tag was removed"
     assert report.failed == 0, report.first_errors
     assert "canaries" not in status(stack)
-    # Pushed again, it is tried again.
+    # Pushed again, the canary has a new trial.
     stack.registry.tag(f"models/{MODEL}", digest, "latest_canary")
     wait_for(stack, "on trial", warming_up)
 

@@ -1,4 +1,4 @@
-"""Images that other tools made, and images without a registry."""
+"""Images made by other tools, and images without a registry."""
 
 import subprocess
 
@@ -18,7 +18,7 @@ def run(*command):
 
 
 def umoci_image(package, directory):
-    """`umoci insert` of the two things a package needs; returns the layout."""
+    """Builds an image of a package with umoci; returns the layout."""
     layout = directory / "layout"
     run("umoci", "init", "--layout", layout)
     image = f"{layout}:latest"

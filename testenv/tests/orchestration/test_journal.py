@@ -1,4 +1,4 @@
-"""A store that was lost and restored, as docs/operations.md tells to."""
+"""A store that was lost and is restored as docs/operations.md describes."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ OFFERS = pd.DataFrame({"price": [1.0]})
 
 @pytest.fixture
 def stack(own_stack, tiny):
-    """Engine and control plane that have served "kept", which scores 3."""
+    """A stack that has served "kept", which scores 3."""
     stack = own_stack(models=[{"name": "kept", "preload": True}], start=False)
     if stack.registry:
         stack.registry.start()
@@ -30,7 +30,7 @@ def score(stack):
 
 
 def move_to_an_empty_volume(stack, *kept):
-    """Ends the pod, and leaves of its store only what the archive holds."""
+    """Ends the pod, and replaces its store by a backup of the kept directories only."""
     store, archive = stack.directory / "store", stack.directory / "backup.tar"
     assert stack.serve.process.stop() == 0
     stack.engine.process.kill()
@@ -75,5 +75,5 @@ def test_a_journal_of_another_version_is_set_aside_and_models_come_anew(stack):
     assert (journal / "record.damaged").exists()
 
 
-def test_a_control_plane_that_nobody_asks_is_small(stack):
+def test_an_idle_control_plane_is_small(stack):
     assert resident(stack.serve.process) <= 40

@@ -1,4 +1,4 @@
-"""Models come and go: on demand, preloaded, idle, slow."""
+"""Models are loaded and unloaded: on demand, preloaded, idle, slow."""
 
 import time
 
@@ -40,7 +40,7 @@ def test_a_model_that_is_on_its_way_says_when_to_come_back(stack, client, tmp_pa
 
 
 def early(stack, package):
-    """Starts a stack with "early" in its registry from the start."""
+    """Starts a stack whose registry has "early" from the start."""
     if stack.registry:
         stack.registry.start()
     digest = stack.push(package, "early")
@@ -59,7 +59,7 @@ def test_an_idle_version_leaves_the_engine_then_the_disk_and_comes_back(own_stac
     stack = own_stack(overrides={"store": {"idle_ttl": "4s", "retain": "8s"}})
     client = stack.client()
     digest = stack.push(tiny(6), "idle")
-    # By digest: what a followed tag serves is exempt.
+    # Requested by digest, because a version that serves a followed tag is never idle.
     assert score(client, "idle", digest=digest) == 6
     client.wait_until(lambda: state(client, "idle", digest) == State.STATE_DOWNLOADED)
     assert score(client, "idle", digest=digest) == 6
@@ -92,7 +92,7 @@ def test_one_slow_model_delays_no_other(stack, client, tiny, tmp_path, capsys):
         start = time.monotonic()
         assert score(client, f"lifecycle/quick-{at}") == 20 + at
         took.append(time.monotonic() - start)
-    # A known name's new version as well, not only new names.
+    # A new version of a known name is not delayed either.
     moved = stack.push(tiny(30), "lifecycle/quick-0")
     client.wait_until_serving("lifecycle/quick-0", moved)
     assert state(client, "lifecycle/slow", slow_digest) != State.STATE_AVAILABLE, (

@@ -1,4 +1,6 @@
-"""What the reference page declares, a running server exposes; so rules and dashboard find it."""
+"""A running server exposes the metrics that the reference page declares, so rules and dashboard
+find them.
+"""
 
 import shutil
 
@@ -21,19 +23,19 @@ from outrigger_testenv.variants import better, good
 MODEL = "metrics/tiny"
 AGES = range(20, 80)
 OFFERS = pd.DataFrame({"price": np.linspace(-3, 3, 7, dtype="float32")})
-# Goes on until the test ends.
+# A trial that lasts until the test ends.
 TRIAL = {"minimum_time": "3600s", "warm_up": {"requests": 200}, "ramp": {"share": 0.3}}
 
 
 def scrape(stack):
-    """The samples of each family."""
+    """The samples of the server's metrics, by family."""
     status, text = stack.serve.get("/metrics")
     assert status == 200
     return prometheus.families(text)
 
 
 def requests():
-    """Of many users, who come without a key."""
+    """Requests of many users without a routing key."""
     for age in AGES:
         message = request({"age": age}, OFFERS)
         message.model.CopyFrom(selector(MODEL))
@@ -41,7 +43,7 @@ def requests():
 
 
 def profiled(package, directory):
-    """The same model, with a profile.json."""
+    """A copy of the package with a profile.json."""
     shutil.copytree(package.directory, directory)
     made = ModelPackage(directory)
     made.write_profile(pd.DataFrame({"age": AGES}), OFFERS)
@@ -50,7 +52,7 @@ def profiled(package, directory):
 
 @pytest.fixture
 def stack(own_stack, tmp_path, needs_registry):
-    """One with all that can be configured: TLS where it is in nobody's way, traces, canaries."""
+    """A stack with every optional part: TLS on one listener, traces, canaries."""
     needs("openssl")
     made = authority.certificate(tmp_path / "authority", "127.0.0.1")
     tls = {"certificate": str(made.file), "key": str(made.key), "http": "server"}
@@ -58,7 +60,7 @@ def stack(own_stack, tmp_path, needs_registry):
     return own_stack(
         overrides={
             "tls": tls | plain,
-            # Nobody has to take them.
+            # No collector is needed: spans that cannot be sent are counted too.
             "traces": {"endpoint": "http://127.0.0.1:9"},
             "canary": {"defaults": TRIAL},
         }
@@ -66,7 +68,7 @@ def stack(own_stack, tmp_path, needs_registry):
 
 
 def used(stack, package, tmp_path):
-    """The samples of the server with a canary on trial, after failures too."""
+    """The server's samples with a canary on trial, and after failures."""
     first = stack.push(profiled(package(good), tmp_path / "live"), MODEL)
     client = stack.client()
     client.load(MODEL)
@@ -78,7 +80,7 @@ def used(stack, package, tmp_path):
         load.wait_for(first)
         canary = profiled(package(better), tmp_path / "canary")
         load.wait_for(stack.push(canary, MODEL, "latest_canary"))
-        # Features are looked at when the trial is, once a second.
+        # Features are compared once a second, with the trial.
         stack.serve.process.wait_until(lambda: "outrigger_canary_skew" in scrape(stack), 60)
         return scrape(stack)
 
@@ -96,11 +98,11 @@ def test_a_server_in_use_exposes_what_is_declared_and_what_rules_and_dashboard_a
         for labels in samples:
             assert set(labels) - {"le"} == declared[family], family
     for asked in selectors():
-        assert any(asked.takes(labels) for labels in scraped[asked.family]), asked
+        assert any(asked.accepts(labels) for labels in scraped[asked.family]), asked
 
 
 def selectors():
-    """What the rules and the dashboard ask for."""
+    """The selectors of the rules and the dashboard."""
     values = {"monitoring": {"rules": {"disabled": []}}}
     everything = render(merge(CASES["everything"].values, values))
     board = prometheus.dashboard(everything)
@@ -111,6 +113,6 @@ def selectors():
     ]
     for asked in (each for query in queries for each in prometheus.selectors(query)):
         ways_to_fail = any(label == "reason" for label, _, _ in asked.matchers)
-        # Of a request that fails, there is nothing before it has.
+        # A series of a failure exists only after the failure.
         if not (ways_to_fail and asked.family == "outrigger_requests_total"):
             yield asked

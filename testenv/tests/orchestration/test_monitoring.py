@@ -1,4 +1,4 @@
-"""What those who watch see: a real Prometheus, and a collector with OpenTelemetry's messages."""
+"""Monitoring with a real Prometheus, and a collector with OpenTelemetry's messages."""
 
 import grpc
 import pandas as pd
@@ -25,7 +25,7 @@ TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 @pytest.fixture
 def prometheus(tmp_path):
-    """Makes one that scrapes a stack's server."""
+    """Makes a Prometheus that scrapes a stack's server."""
     needs("prometheus")
     made = []
 
@@ -80,7 +80,7 @@ def test_prometheus_answers_what_operators_ask(own_stack, tiny, prometheus):
     rules = yaml.safe_load((CHART / "monitoring" / "alerts.yaml").read_text())
     for rule in rules["groups"][0]["rules"]:
         firing = watched.query(rule["expr"])
-        # What has just been counted for the first time is news to these two.
+        # These two alerts see the counters' first increments as an increase.
         if rule["alert"] not in ("OutriggerModelFailing", "OutriggerRequestsFailing"):
             assert firing == [], rule["alert"]
 

@@ -1,4 +1,4 @@
-"""Parts fail and come back; nobody has to help."""
+"""Recovery from failures of each part, without manual work."""
 
 import pandas as pd
 import pytest
@@ -17,7 +17,7 @@ def score(client, model, **options):
 
 @pytest.fixture
 def stack(own_stack, tiny):
-    """A stack that serves "steady", which scores 1."""
+    """A stack that serves "steady", whose score is 1."""
     stack = own_stack()
     stack.push(tiny(1), "steady")
     assert score(stack.client(), "steady") == 1

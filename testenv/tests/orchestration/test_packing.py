@@ -1,4 +1,4 @@
-"""pack() gives the bytes that the control plane sends, seen through Explain."""
+"""pack() gives the same bytes as the control plane sends, read through Explain."""
 
 import numpy as np
 import pytest

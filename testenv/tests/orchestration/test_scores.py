@@ -63,13 +63,14 @@ def test_every_output_and_the_padding_are_tensorflows(client, kitchen, kitchen_d
         np.testing.assert_allclose(response.scores.values, own["scores"][at, :count], **CLOSE)
         rank = response.additional_outputs["rank"].values
         np.testing.assert_array_equal(rank, own["rank"][at, :count, 0])
-        # a sum over all rows, padding included
+        # The expected value is a sum over all rows, padding included.
         churn = response.additional_outputs["churn"].values
         np.testing.assert_allclose(churn, own["churn"][at], rtol=1e-4, atol=1e-5)
 
 
 def test_both_forms_give_the_same_bits(client, kitchen, kitchen_digest):
-    # The columnar form carries float32 and no flags: leave to it what it can say.
+    # The columnar form has float32 and no flags, so the frames are limited to values that it can
+    # hold.
     users = sample(kitchen.metadata, USER, 3)
     offers = sample(kitchen.metadata, TREATMENT, 20, absent=0).drop(columns="is_new")
     by_form = [client.predict("scores/kitchen", users, offers, form=form) for form in FORMS]

@@ -1,4 +1,4 @@
-"""Other implementations of TLS against the real binaries: grpcio and the standard library."""
+"""TLS of the real binaries with other implementations: grpcio and the standard library."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from outrigger_testenv.client import channel_options, selector
 from outrigger_testenv.stack import Stack
 
 TOKEN = "the-token-of-deployments"
-# What a certificate names, and nothing resolves here: as through a forwarded port.
+# A name in the certificate that no resolver knows, as when connecting through a forwarded port.
 SERVICE = "outrigger.models.svc"
 
 
@@ -31,17 +31,17 @@ def extensions(*values):
 
 
 class Certificates:
-    """An authority, and certificates by it, in a directory; made by openssl."""
+    """An authority and its certificates, made by openssl in a directory."""
 
     def __init__(self, directory):
         self.directory = directory
-        # Without the extensions that a system's own configuration may add.
+        # A configuration without the extensions that the system's own may add.
         (directory / "openssl.cnf").write_text("[req]\ndistinguished_name=dn\n[dn]\n")
         signs = extensions("basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign")
         self._issue("ca", "/CN=authority", *signs)
 
     def issue(self, name, subject, names):
-        """A pair NAME.crt and NAME.key."""
+        """Issues a certificate: NAME.crt and NAME.key."""
         signed = extensions("basicConstraints=critical,CA:FALSE", names)
         self._issue(name, subject, "-CA", "ca.crt", "-CAkey", "ca.key", *signed)
 
@@ -66,7 +66,9 @@ class Certificates:
 
 
 class Mount:
-    """A Secret as the kubelet mounts it: every file is a link through one that is swapped."""
+    """A Secret as the kubelet mounts it: every file is a link through a directory link, which is
+    swapped.
+    """
 
     def __init__(self, directory, names):
         self.directory = directory
@@ -87,7 +89,7 @@ class Mount:
 
 
 class Secured:
-    """A stack that speaks TLS, asks for certificates over gRPC, and takes a token for changes."""
+    """A stack with TLS, client certificates over gRPC, and a token for changes."""
 
     def __init__(self, directory):
         for each in ("made", "mounted", "tokens"):
@@ -120,14 +122,14 @@ class Secured:
         )
 
     def rotate(self):
-        """A new certificate for the server, by the same authority."""
+        """Issues a new certificate for the server, by the same authority."""
         names = f"subjectAltName=IP:127.0.0.1,DNS:{SERVICE}"
         self.certificates.issue("server", "/CN=server", names)
         certificate, key = self.certificates.read("server.crt", "server.key")
         self.mount.swap({"tls.crt": certificate, "tls.key": key})
 
     def channel(self, with_certificate=True):
-        """A new connection to the gRPC listener."""
+        """Opens a connection to the gRPC listener."""
         root, certificate, key = self.certificates.read("ca.crt", "caller.crt", "caller.key")
         pair = {"private_key": key, "certificate_chain": certificate} if with_certificate else {}
         credentials = grpc.ssl_channel_credentials(root, **pair)
@@ -135,7 +137,7 @@ class Secured:
         return grpc.secure_channel(target, credentials, options=channel_options(target))
 
     def run(self, *arguments):
-        """A command against the admin listener."""
+        """Runs a command against the admin listener."""
         admin = [f"--admin={self.stack.serve.admin}", f"--ca={self.ca}"]
         return subprocess.run(
             [outrigger(), *arguments, *admin], capture_output=True, text=True, check=False
@@ -249,14 +251,14 @@ def test_the_load_generator_takes_what_the_other_commands_take(secured, model, t
 
 
 def bench(*arguments):
-    """A short run of the load generator."""
+    """Runs the load generator for a short time."""
     load = ["--max", "--duration=200ms", "--warmup=0s", "--in-flight=2", "--timeout=60s"]
     command = [outrigger(), "bench", *arguments, *load, "--quiet"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_certificates_rotate_and_grpcio_loses_no_request(secured, model):
-    """On a connection that is kept, and on one made for every request."""
+    """Uses a lasting connection, and a new one for every request."""
     answers, failures = [], []
     stop = threading.Event()
 
@@ -296,6 +298,6 @@ def answered(secured, answers, count):
 
 
 def certificate(secured):
-    """What the HTTP listener shows on a new connection."""
+    """The certificate that the HTTP listener presents on a new connection."""
     host, port = secured.stack.serve.http.removeprefix("http://").split(":")
     return ssl.get_server_certificate((host, int(port)), ca_certs=str(secured.ca), timeout=60)

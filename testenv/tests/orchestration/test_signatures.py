@@ -1,4 +1,4 @@
-"""Images that have to be signed, in a real registry."""
+"""Images that must be signed, in a real registry."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ def signer(tmp_path):
 
 @pytest.fixture
 def signed_stack(own_stack, signer):
-    """Serves what lies under models/signed if it is signed, and all else in any case."""
+    """A stack that serves images under models/signed only if they are signed, and all others."""
     stack = own_stack(start=False)
     rule = {"prefix": f"{stack.images}/signed", "keys": [str(signer.public)]}
     stack.serve.config["images"]["signatures"] = [rule]
@@ -36,7 +36,7 @@ def refusal(client, model, tag=None):
 
 
 def served(client):
-    """The digest that answers for the signed model, once one does."""
+    """Waits until the signed model is served; returns its digest."""
     return set(client.predict("signed/churn", *reference_frames(1, 2))["digest"])
 
 
@@ -50,7 +50,7 @@ def test_only_what_is_signed_by_the_right_key_is_served(signed_stack, signer, re
     digest = stack.push(reference, "signed/churn")
     stack.push(reference, "free/churn")
     users, treatments = reference_frames(1, 5)
-    # The same files are in the store for another name, which nobody has to sign.
+    # The same files are in the store for another name, which needs no signature.
     assert set(client.predict("free/churn", users, treatments)["digest"]) == {digest}
     assert refusal(client, "signed/churn").reason == "SIGNATURE_MISSING"
 
@@ -69,7 +69,7 @@ def test_only_what_is_signed_by_the_right_key_is_served(signed_stack, signer, re
 
 @pytest.fixture
 def cosign(tmp_path):
-    """cosign 3, and the file that keeps it off the network."""
+    """cosign 3, with a configuration that keeps it off the network."""
     binary = shutil.which("cosign")
     if binary is None:
         pytest.skip("cosign is not installed; what it made is in crates/oci/tests/data/cosign")
@@ -122,7 +122,7 @@ def test_a_signature_is_of_one_digest_and_a_version_without_one_stays_away(
     first = stack.push(reference, "signed/churn")
     signer.sign(stack.registry, REPOSITORY, first)
     assert served(client) == {first}
-    # The next version, with the first one's signature under its tag.
+    # The next version has the first one's signature under its tag.
     other = tiny(0.5)
     second = stack.push(other, "signed/churn", "next")
     signature = stack.registry.digest(REPOSITORY, f"{first.replace(':', '-')}.sig")
@@ -146,7 +146,7 @@ def test_what_was_verified_is_served_with_the_registry_down(signed_stack, signer
     digest = stack.push(reference, "signed/churn")
     signer.sign(stack.registry, REPOSITORY, digest)
     assert served(client) == {digest}
-    # It is written down beside the answer, not before it, and the tag last.
+    # The journal is written concurrently with the answer, and the tag last.
     record = stack.directory / "store" / "journal" / "record.json"
     tags = {"signed/churn": {"latest": digest}}
     client.wait_until(

@@ -1,4 +1,4 @@
-"""The big one: a hundred tag moves under constant load, and no request notices."""
+"""A hundred tag moves under constant load, without a failed request."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The page `/ui` in a real browser, told by real processes. Its pictures are kept."""
+"""The page `/ui` in a real browser, with data from real processes. Screenshots are kept."""
 
 import json
 import subprocess
@@ -20,12 +20,12 @@ from outrigger_testenv.variants import better, constant, good
 pytestmark = pytest.mark.needs("chromium")
 PICTURES = repository() / "testenv" / "build" / "ui"
 DESKTOP, PHONE = (1240, 900), (360, 740)
-# What the page and its first events may weigh.
+# The limit for the page and its first events, bytes.
 MOST_BYTES = 150_000
 MODEL = "team/churn"
-# Text that would be markup if the page read it as such.
+# Text that would break the page if it were inserted as markup.
 MARKUP = "<img src=x onerror=document.title='broken'>"
-# A verdict within seconds where there is harm, and none where there is not.
+# Settings that give a verdict within seconds for a harmful canary, and none for a good one.
 TRIAL = {
     "minimum_time": "3600s",
     "warm_up": {"requests": 200},
@@ -36,7 +36,7 @@ TRIAL = {
 
 @pytest.fixture(scope="module", autouse=True)
 def pictures():
-    """Says where they are."""
+    """Prints the path of the screenshots."""
     yield
     print(f"\npictures of the page: {PICTURES}")
 
@@ -49,7 +49,7 @@ def stack(needs_registry, own_stack):
 
 @pytest.fixture
 def page(tmp_path):
-    """A browser's page; what it complained of fails the test."""
+    """A browser's page; errors in it fail the test."""
     with Browser(tmp_path / "browser") as page:
         page.resize(*DESKTOP)
         page.prefer("light")
@@ -62,7 +62,7 @@ def address(stack, fragment=""):
 
 
 def look(page, stack, fragment=""):
-    """Opens the page, and waits until it is told what there is."""
+    """Opens the page, and waits until it has received the state."""
     page.open(address(stack, fragment))
     page.wait_for("document.querySelector('#live').dataset.state === 'live'")
 
@@ -72,7 +72,7 @@ def picture(page, name):
 
 
 def requests_of(model):
-    """Of many users, who come without a key."""
+    """Requests of many users without a routing key."""
     draw = np.random.default_rng(1)
     for age in draw.integers(18, 80, 300):
         offers = pd.DataFrame({"price": draw.normal(0, 3, 5).astype("float32")})
@@ -83,7 +83,7 @@ def requests_of(model):
 
 @contextmanager
 def on_trial(stack, package, function, directory):
-    """A canary of that kind, under load."""
+    """Runs a trial of this canary under load."""
     first = stack.push(package(good), MODEL)
     stack.client().load(MODEL)
     with Load(stack.serve.target, requests_of(MODEL), directory, concurrency=2) as load:
@@ -92,7 +92,7 @@ def on_trial(stack, package, function, directory):
 
 
 def push_broken(stack, package):
-    """A model whose metadata.json nobody can read, for a reason that holds markup."""
+    """Pushes a model with an invalid metadata.json, whose error contains markup."""
     files = images.files_of(package(good).directory)
     metadata = json.loads(files["data/metadata.json"])
     files["data/metadata.json"] = json.dumps({**metadata, MARKUP: 1}).encode()
@@ -135,7 +135,7 @@ def test_the_life_of_a_failing_model_has_its_reason_and_markup_stays_text(stack,
     picture(page, "failing-light")
     page.prefer("dark")
     picture(page, "failing-dark")
-    # Who decides by hand may write anything.
+    # Reasons may contain any text, so it must not become markup.
     assert page.run("document.querySelectorAll('main img').length") == 0
     assert "broken" not in page.run("document.title").removeprefix("team/broken")
 
@@ -152,7 +152,7 @@ def test_a_canary_has_arms_and_bounds_that_close_in_and_a_verdict(stack, page, p
         assert page.run(signals) == ["error_rate", "latency", "non_finite", "scores"]
         assert page.run(WIDTHS) < 1, "the bounds are closer than at first"
         page.wait_for("document.querySelector('.tiles .spark .line')")
-        # What the requests took: a line, once there are two points, and the last figure.
+        # Latency: a line as soon as there are two points, and the latest figure.
         page.wait_for("document.querySelector('td.latency .spark .line')")
         page.wait_for("document.querySelector('td.latency .figure').innerText.endsWith('s')")
         picture(page, "canary-light")
@@ -175,7 +175,7 @@ def test_a_canary_has_arms_and_bounds_that_close_in_and_a_verdict(stack, page, p
     assert page.run("document.querySelectorAll('main img').length") == 0
 
 
-# The last distance of the bounds, as drawn, over the first.
+# The last distance between the drawn bounds, divided by the first.
 WIDTHS = """(() => {
   const points = document.querySelector('[data-signal=scores] .band').getAttribute('d')
     .slice(1, -1).split('L').map((point) => Number(point.split(' ')[1]));
@@ -200,7 +200,7 @@ def test_a_bad_canary_ends_with_its_verdict(stack, page, package, tmp_path):
 
 def test_a_canary_shows_shadowed_requests_and_features_that_differ(stack, page):
     look(page, stack)
-    # In one go, with nothing awaited: the stream, which knows of no canary, would take it away.
+    # Without awaiting in between: the stream does not know this canary and would remove it.
     told, opened, still_open = page.run(f"""(async () => {{
       const tell = await ({SHADOWED})();
       tell();
@@ -220,7 +220,8 @@ def test_a_canary_shows_shadowed_requests_and_features_that_differ(stack, page):
     picture(page, "shadowed-light")
 
 
-# Tells the page what the stream would say of such a canary; to have one needs a profile and time.
+# Feeds the page with the state that the stream would send for such a canary; a real one needs a
+# profile and time.
 SHADOWED = """async () => {
   const { list, takeAll } = await import('/ui/canaries.js');
   const largest = Number.MAX_VALUE;
@@ -255,7 +256,7 @@ def test_it_says_when_it_is_disconnected_and_comes_back_by_itself(stack, page, p
     assert "Disconnected" in page.text("#lost")
     assert MODEL in page.text("tbody"), "what was known stays to be seen"
     picture(page, "disconnected-light")
-    # Not being reached is what was wanted here.
+    # The connection errors are expected here.
     page.complaints.clear()
     stack.serve.start()
     page.wait_for("document.querySelector('#live').dataset.state === 'live'")
@@ -265,7 +266,7 @@ def test_it_says_when_it_is_disconnected_and_comes_back_by_itself(stack, page, p
 
 
 def test_pages_that_were_left_keep_no_connection_from_others(stack, page):
-    """A browser opens six to a server at most, and keeps pages for its button "back"."""
+    """A browser opens at most six connections to a server, and keeps pages for "back"."""
     for _ in range(8):
         page.open("about:blank")
         look(page, stack)
@@ -278,7 +279,7 @@ def test_light_and_dark_are_the_systems_until_somebody_chooses(stack, page):
     page.prefer("dark")
     dark = page.run(background)
     assert bright != dark
-    # System, light, dark.
+    # The button switches from system to light to dark.
     page.click("#theme")
     assert page.run(background) == bright
     look(page, stack)
@@ -355,7 +356,7 @@ def test_the_filter_finds_and_the_list_is_bounded(stack, page, package):
     assert rows["drawn"] == 100 and "4,900" in rows["more"]
 
 
-# More than a test should push: the module that draws the list is handed them.
+# More models than a test should push, so the list's module gets them directly.
 THOUSANDS = """(async () => {
   const { list } = await import('/ui/models.js');
   const row = (name) => ({ name, image: '', digest: null, state: 'new', activity: '', since: null,

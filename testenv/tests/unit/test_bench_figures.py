@@ -1,4 +1,4 @@
-"""Figures: their statistics, targets, lines and files."""
+"""Figures: statistics, targets, output lines and files."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Running what figures are measured with: the load generator, cargo, one figure after the other."""
+"""Runs of the load generator and cargo, and of figures one by one."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ from outrigger_testenv.bench.programs import Program, executables
 
 SIDE = Side("engine", ["--direct", "unix:/engine.sock"], {"engine": 7})
 
-# As `outrigger bench -o json` prints it, without what nothing reads.
+# The output of `outrigger bench -o json`, reduced to the keys that are read.
 REPORT = {
     "requests": 1000,
     "throughput": 250.0,
@@ -37,7 +37,7 @@ REPORT = {
 
 @pytest.fixture
 def generator(tmp_path, monkeypatch):
-    """Puts a program in the place of outrigger; gives the arguments of its runs."""
+    """Replaces outrigger by a script; returns the arguments of its runs."""
     calls = tmp_path / "calls"
 
     def install(answer, code=0, complaint=""):
@@ -163,7 +163,7 @@ def test_the_cpu_is_named_where_the_system_names_it():
 
 @pytest.fixture
 def no_circumstances(monkeypatch):
-    """What needs git and the release binary."""
+    """Replaces the functions that need git and the release binary."""
     monkeypatch.setattr(command, "commit", lambda: {})
     monkeypatch.setattr(command, "machine", lambda: {})
 
@@ -175,12 +175,12 @@ def figures(*measures):
     ]
 
 
-def test_a_missed_target_is_told_and_no_failure(tmp_path, capsys, no_circumstances):
+def test_a_missed_target_is_reported_and_no_failure(tmp_path, capsys, no_circumstances):
     missed = figures(lambda *_: Measurement([1.0]))
     assert command.measure_all(missed, None, QUICK, tmp_path) == 0
-    told = capsys.readouterr()
-    assert told.out.splitlines()[-1] == "bench figure-0 1.00 x"
-    assert told.err.splitlines()[-1] == "bench figure-0 1.00 x (target >= 2: missed)"
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "bench figure-0 1.00 x"
+    assert printed.err.splitlines()[-1] == "bench figure-0 1.00 x (target >= 2: missed)"
 
 
 def test_a_figure_that_fails_does_not_take_the_others_with_it(tmp_path, capsys, no_circumstances):
@@ -190,21 +190,21 @@ def test_a_figure_that_fails_does_not_take_the_others_with_it(tmp_path, capsys, 
     both = figures(fails, lambda *_: Measurement([3.0]))
     both[0].file(tmp_path).write_text("of an earlier run")
     assert command.measure_all(both, None, QUICK, tmp_path) == 1
-    told = capsys.readouterr()
-    assert told.out.splitlines()[-1] == "bench figure-1 3.00 x"
-    assert "figure-0 failed: engine: no" in told.err.splitlines()
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "bench figure-1 3.00 x"
+    assert "figure-0 failed: engine: no" in printed.err.splitlines()
     assert [path.name for path in tmp_path.iterdir()] == ["figure-1.json"]
 
 
-def test_a_figure_that_takes_what_is_not_here_is_told_and_no_failure(
+def test_a_figure_without_its_program_is_skipped_and_no_failure(
     tmp_path, capsys, no_circumstances, monkeypatch
 ):
     monkeypatch.setattr(browser, "available", lambda: False)
     both = figures(page.first_paint, lambda *_: Measurement([3.0]))
     assert command.measure_all(both, None, QUICK, tmp_path) == 0
-    told = capsys.readouterr()
-    assert told.out.splitlines()[-1] == "bench figure-1 3.00 x"
-    assert "figure-0 skipped: chromium is not installed" in told.err
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1] == "bench figure-1 3.00 x"
+    assert "figure-0 skipped: chromium is not installed" in printed.err
     assert [path.name for path in tmp_path.iterdir()] == ["figure-1.json"]
 
 

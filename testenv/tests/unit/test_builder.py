@@ -1,4 +1,4 @@
-"""ModelBuilder: what TensorFlow says about what was exported."""
+"""ModelBuilder: TensorFlow loads and scores the exported models."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Client and load against a small stand-in for the control plane."""
+"""Client and load against a small fake control plane."""
 
 from concurrent import futures
 
@@ -28,7 +28,9 @@ def packed(*details):
 
 
 class Scorer(prediction_pb2_grpc.PredictionServiceServicer):
-    """Scores a treatment by its position plus the user's age; "bad" fails, "best" ranks."""
+    """A fake service that scores a treatment by its position plus the user's age. The model "bad"
+    fails, and "best" ranks.
+    """
 
     def Predict(self, asked, context):
         if asked.model.name == "bad":

@@ -1,4 +1,4 @@
-"""pack(): what each kind of feature becomes, without a control plane."""
+"""pack(): the tensors of each kind of feature, without a control plane."""
 
 import numpy as np
 import pandas as pd

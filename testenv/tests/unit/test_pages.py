@@ -1,4 +1,4 @@
-"""The documentation: complete where it promises to be, and its links lead somewhere."""
+"""The documentation is complete where it promises to be, and its links are valid."""
 
 import re
 
@@ -12,13 +12,13 @@ PAGES = [repository() / "README.md", repository() / "testenv" / "README.md", *DO
 
 
 def rows(page):
-    """The cells of tables whose first is code, by that."""
+    """The rows of tables whose first cell is code, by that cell."""
     lines = re.findall(r"^\| `(\w+)` \| (.+) \|$", page.read_text(), re.MULTILINE)
     return {first: [cell.strip() for cell in rest.split(" | ")] for first, rest in lines}
 
 
 def anchors(page):
-    """What links may point to: the headings as GitHub spells them."""
+    """The anchors that links can point to: headings in GitHub's form."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
 

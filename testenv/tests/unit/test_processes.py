@@ -1,4 +1,4 @@
-"""Processes: started, watched, ended."""
+"""Starting, watching and ending processes."""
 
 import signal
 import sys
@@ -14,8 +14,8 @@ def program(tmp_path, code):
     return Process("child", [sys.executable, "-c", code], tmp_path / "child.log")
 
 
-def ended(pid):
-    """Gone, or dead and not yet collected by init."""
+def ended(pid) -> bool:
+    """Whether the process is gone, or a zombie that init has not collected yet."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

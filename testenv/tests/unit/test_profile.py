@@ -1,4 +1,4 @@
-"""profile.json, as it comes from training data."""
+"""profile.json computed from training data."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Frames as messages: both forms carry the same values, and what is missing stays away."""
+"""Frames as messages: both forms have the same values, and missing values are not sent."""
 
 import numpy as np
 import pandas as pd
@@ -59,7 +59,7 @@ def test_a_table_has_rows_of_numbers_and_columns_of_the_rest():
     assert list(table.numbers.widths) == [1, 2]
     values = np.frombuffer(table.numbers.values, "<f4").reshape(2, 3)
     assert values.tolist() == [[0.5, 1, 2], [0, 3, 4]]
-    # row 0: both present, row 1: only the second
+    # Row 0 has both values, row 1 only the second.
     assert table.numbers.validity == bytes([0b1011])
     assert list(table.integers[0].values) == [3, 4]
     assert list(table.texts[0].values) == ["red", ""]

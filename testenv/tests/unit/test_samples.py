@@ -1,4 +1,4 @@
-"""Random frames have what metadata.json asks for."""
+"""Random frames have the features of metadata.json."""
 
 from outrigger_testenv.everything import INPUTS
 from outrigger_testenv.features import TREATMENT, USER, Metadata

@@ -1,4 +1,4 @@
-"""Programs that tests need: what becomes of a test without them."""
+"""Tests whose programs are missing are skipped, or fail under CI."""
 
 import re
 
@@ -7,13 +7,13 @@ import pytest
 from outrigger_testenv.binary import repository
 from outrigger_testenv.tools import needs
 
-# In Debian's package of another one.
+# Programs in the Debian package of another name.
 SHIPPED_WITH = {"promtool": "prometheus"}
 
 
 @pytest.fixture(autouse=True)
 def path(tmp_path, monkeypatch):
-    """Where programs are looked for: there is but one."""
+    """A PATH with only one program."""
     (tmp_path / "present").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -35,7 +35,7 @@ def test_a_test_whose_programs_are_there_goes_on(monkeypatch):
     needs("present")
 
 
-def test_what_tests_need_can_be_installed():
+def test_programs_that_tests_need_can_be_installed():
     script = (repository() / "scripts" / "install-test-tools").read_text()
     installed = set(re.findall(r"\[([\w-]+)\]=", script))
     used = re.findall(r"\bneeds\((\"[^)]*)\)", "\n".join(sources()))
@@ -45,6 +45,6 @@ def test_what_tests_need_can_be_installed():
 
 
 def sources():
-    """The tests but these."""
+    """The sources of all tests except these."""
     files = (repository() / "testenv" / "tests").rglob("*.py")
     return [each.read_text() for each in files if each.name != "test_tools.py"]

@@ -95,7 +95,7 @@ async fn an_abort_after_the_push_is_told_that_the_canary_is_promoted() {
         let trial = Trial::start(&json!({})).await;
         let gate = Gate::new();
         let push = Rule::on("PUT", LIVE).times(1).answered_after(&gate);
-        trial.rig.registry.script(if confirmed { push } else { push.done_but_says(500) });
+        trial.rig.registry.script(if confirmed { push } else { push.processed_but_answers(500) });
         trial.promote().await;
         trial.asked("PUT", LIVE).await;
         let mut abort = std::pin::pin!(trial.abort());
@@ -128,7 +128,7 @@ async fn an_abort_wins_where_the_registry_refuses_the_push() {
 #[tokio::test]
 async fn where_nobody_knows_whether_the_tag_has_moved_an_abort_promises_nothing() {
     let trial = Trial::start(&json!({})).await;
-    trial.rig.registry.script(Rule::on("PUT", LIVE).done_but_says(500));
+    trial.rig.registry.script(Rule::on("PUT", LIVE).processed_but_answers(500));
     // The look before the push is answered.
     trial.rig.registry.script(Rule::head(LIVE).times(1));
     trial.rig.registry.script(Rule::head(LIVE).status(503));

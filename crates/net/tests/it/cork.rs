@@ -1,4 +1,4 @@
-//! When what was written is sent.
+//! Tests of when written bytes are sent.
 
 use std::{
     io::ErrorKind,
@@ -12,7 +12,7 @@ use tokio::{
     net::UnixStream,
 };
 
-/// What is there to be read at once.
+/// Reads the bytes that are available now, without waiting.
 fn arrived(stream: &UnixStream) -> Result<Vec<u8>, ErrorKind> {
     let mut bytes = [0; 64];
     let read = stream.try_read(&mut bytes).map_err(|error| error.kind());
@@ -20,7 +20,7 @@ fn arrived(stream: &UnixStream) -> Result<Vec<u8>, ErrorKind> {
 }
 
 #[tokio::test]
-async fn small_writes_are_sent_together_once_their_writer_waits() {
+async fn small_writes_are_sent_together_when_their_writer_waits() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut socket = Corked::new(ours);
     let cork = socket.cork();
@@ -39,7 +39,7 @@ async fn small_writes_are_sent_together_once_their_writer_waits() {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_sent_before_the_end() {
+async fn bytes_kept_back_are_sent_before_the_end() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let mut socket = Corked::new(ours);
     socket.write_all(b"last words").await.unwrap();
@@ -50,7 +50,7 @@ async fn what_is_kept_is_sent_before_the_end() {
 }
 
 #[tokio::test]
-async fn a_peer_that_is_gone_is_told() {
+async fn a_closed_peer_is_an_error_at_shutdown() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut socket = Corked::new(ours);
     drop(theirs);
@@ -60,7 +60,7 @@ async fn a_peer_that_is_gone_is_told() {
 }
 
 #[tokio::test]
-async fn what_was_read_ahead_is_there_after_the_end() {
+async fn bytes_read_ahead_are_returned_after_the_peer_has_closed() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.write_all(b"abcdef").await.unwrap();
     drop(theirs);

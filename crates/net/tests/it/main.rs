@@ -1,4 +1,4 @@
-//! Sockets as a connection uses them.
+//! Tests of the sockets with real connections.
 
 mod cork;
 mod traffic;

@@ -1,4 +1,4 @@
-//! Whatever is written arrives, in whatever pieces it is written and read.
+//! Property tests: all bytes written arrive, whatever the sizes of writes and reads.
 
 use std::{pin::pin, time::Duration};
 
@@ -11,10 +11,10 @@ use tokio::{
     time::timeout,
 };
 
-/// Much longer than it takes: what hangs shall fail.
+/// The time limit that turns a hang into a failure; far longer than the test takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A write of so many bytes, and whether its writer waits for something then.
+/// The number of bytes to write, and whether the writer then yields.
 type Step = (usize, bool);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -27,7 +27,7 @@ fn bytes(count: usize, seed: usize) -> Vec<u8> {
     (seed..seed + count).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 7) as u8).collect()
 }
 
-/// Sends the steps one way and reads them with buffers of these sizes.
+/// Writes the steps on one socket and reads them on the other, with buffers of these sizes.
 async fn exchange<S: Stream + Unpin>(ours: S, theirs: S, steps: Vec<Step>, sizes: Vec<usize>) {
     let sent: Vec<u8> =
         steps.iter().enumerate().flat_map(|(seed, &(count, _))| bytes(count, seed)).collect();

@@ -1,13 +1,13 @@
-//! `WWW-Authenticate`: RFC 9110, section 11.6.1.
+//! The header `WWW-Authenticate`: RFC 9110, section 11.6.1.
 
 use std::collections::BTreeMap;
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 
-/// One way in that a registry offers.
+/// One authentication scheme that a registry accepts, with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Challenge {
-    /// Lower case: `basic`, `bearer`.
+    /// The scheme in lower case: `basic`, `bearer`.
     scheme: String,
     parameters: BTreeMap<String, String>,
 }
@@ -22,7 +22,7 @@ impl Challenge {
     }
 }
 
-/// All challenges of an answer. What cannot be read is passed over.
+/// All challenges of an answer. Malformed ones are skipped.
 pub(crate) fn challenges(headers: &HeaderMap) -> Vec<Challenge> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
     values.filter_map(|value| value.to_str().ok()).flat_map(parse).collect()
@@ -44,7 +44,8 @@ fn parse(text: &str) -> Vec<Challenge> {
     found
 }
 
-/// `Bearer realm="x"` is a scheme and a parameter; `service="y"` a parameter.
+/// Separates the scheme, if there is one, from the parameter: `Bearer realm="x"` has both,
+/// `service="y"` has a parameter only.
 fn split_scheme(item: &str) -> (Option<&str>, &str) {
     match item.split_once(' ') {
         Some((scheme, rest)) if !scheme.contains(['=', '"']) => (Some(scheme), rest.trim()),
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_passed_over() {
+    fn malformed_challenges_are_skipped() {
         for text in ["", ",,", "=", "\"", "Bearer", "Bearer =", "realm=\"x\"", "\\\"é,"] {
             assert!(parse(text).iter().all(|challenge| challenge.parameter("realm").is_none()));
         }

@@ -15,15 +15,15 @@ use crate::{
     secret::Secret,
 };
 
-/// What a token server that does not say means.
+/// The life of a token whose server states none; 60 seconds by the token protocol.
 const DEFAULT_LIFE: Duration = Duration::from_secs(60);
-/// A token is not used in its last moments.
+/// A token counts as expired this long before it is, so that none expires on the way.
 const MARGIN: Duration = Duration::from_secs(5);
-/// No token lives longer for us.
+/// A token is renewed after this time even if its server allows more.
 const MAX_LIFE: Duration = Duration::from_secs(3600);
 const MAX_ANSWER: u64 = 256 << 10;
 
-/// The server's answer. It holds a secret: no `Debug`.
+/// The server's answer. It holds a secret, so it has no `Debug`.
 #[derive(Deserialize)]
 struct Answer {
     token: Option<String>,
@@ -31,7 +31,8 @@ struct Answer {
     expires_in: Option<u64>,
 }
 
-/// Fetches a token for `scope` where `challenge` says, once.
+/// Fetches a token for `scope` from the token server that `challenge` names. One attempt, no
+/// retries.
 pub(super) async fn fetch(
     http: &Plain,
     scope: &Scope,
@@ -39,7 +40,7 @@ pub(super) async fn fetch(
     credential: Option<Credential>,
 ) -> Result<Authorized, Error> {
     let realm = realm(http, scope, challenge)?;
-    let mut parameters = vec![("scope", wanted(scope, challenge))];
+    let mut parameters = vec![("scope", requested_scope(scope, challenge))];
     if let Some(service) = challenge.parameter("service") {
         parameters.push(("service", service.to_owned()));
     }
@@ -48,7 +49,7 @@ pub(super) async fn fetch(
     let answer: Answer = serde_json::from_slice(&body)
         .map_err(|_| Error::invalid(authority(&realm), "the token server's answer is no token"))?;
     let life = answer.expires_in.map_or(DEFAULT_LIFE, Duration::from_secs);
-    // The same under two names; servers may send both, one of them empty.
+    // The protocol has two names for the token; servers may send both, one of them empty.
     let mut tokens = [answer.token, answer.access_token].into_iter().flatten();
     let token = tokens.find(|token| !token.is_empty());
     let token = token.ok_or_else(|| Error::denied(&authority(&realm), "it gave no token"))?;
@@ -56,19 +57,20 @@ pub(super) async fn fetch(
     Ok((header(&scope.host, "Bearer", Secret::new(token).reveal())?, Some(expires)))
 }
 
-/// The challenge speaks of the one request it answers. A push makes several,
-/// so its token is for all of them.
-fn wanted(scope: &Scope, challenge: &Challenge) -> String {
+/// The scope to ask a token for: the one in the challenge for a pull. The challenge covers only the
+/// request that it answers, and a push makes several, so a push asks for all that it needs.
+fn requested_scope(scope: &Scope, challenge: &Challenge) -> String {
     let asked = challenge.parameter("scope").filter(|asked| !asked.is_empty() && !scope.push);
     asked.map_or_else(|| scope.text(), str::to_owned)
 }
 
-/// Credentials go to the realm, so it gets HTTPS unless its host is listed.
+/// The token server's address. Credentials are sent to it, so it must be HTTPS unless its host is
+/// listed for plain HTTP.
 fn realm(http: &Plain, scope: &Scope, challenge: &Challenge) -> Result<Url, Error> {
     let realm = challenge.parameter("realm").and_then(|realm| Url::parse(realm).ok());
     let problem = "its challenge names no token server that can be asked";
     let realm = realm.ok_or_else(|| Error::invalid(&scope.host, problem))?;
-    if !http.may_speak_to(&realm) {
+    if !http.may_call(&realm) {
         let problem = "its token server wants plain HTTP, and its host is not listed for that";
         return Err(Error::denied(&scope.host, problem));
     }
@@ -109,7 +111,8 @@ fn form<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     url.query().unwrap_or_default().to_owned()
 }
 
-/// A refusal is denial; a server that cannot answer now is unavailability.
+/// Reads the token server's answer. Statuses 400 and 401 are `Denied`; any other failure is
+/// `Unavailable`.
 async fn answer(
     http: &Plain,
     realm: &Url,

@@ -1,4 +1,4 @@
-//! One layer: a tar archive with fixed headers, hashed as it is written.
+//! Writes one layer: a tar archive with fixed headers, hashed while it is written.
 
 use std::{
     fs::File,
@@ -14,9 +14,9 @@ use tar::{Builder, EntryType, Header};
 use super::{BuildError, scan::Entry};
 use crate::Layer;
 
-/// Where a package lies in the image.
+/// The package's directory in the image.
 const ROOT: &str = "data";
-/// The gzip header's "unknown" operating system.
+/// The gzip header's value for an unknown operating system (RFC 1952).
 const UNKNOWN_OS: u8 = 255;
 
 /// A layer in a temporary file.
@@ -27,7 +27,7 @@ pub(super) struct Packed {
     pub(super) path: PathBuf,
 }
 
-/// Hashes and counts what passes.
+/// A writer that hashes and counts the bytes it passes on.
 struct Hashing<W> {
     to: W,
     hash: Sha256,
@@ -57,7 +57,7 @@ impl<W: Write> Write for Hashing<W> {
     }
 }
 
-/// Packs `entries` into a file in `work`.
+/// Packs `entries` into a temporary file in the directory `work`.
 pub(super) fn pack(work: &Path, kind: LayerKind, entries: &[Entry]) -> Result<Packed, BuildError> {
     let file = tempfile::Builder::new().prefix("layer").tempfile_in(work);
     let (file, path) = file
@@ -80,8 +80,8 @@ pub(super) fn pack(work: &Path, kind: LayerKind, entries: &[Entry]) -> Result<Pa
 
 fn archive<W: Write>(out: W, entries: &[Entry]) -> Result<(Digest, W), BuildError> {
     let mut tar = Builder::new(Hashing::new(out));
-    // A layer of one large file leaves directories to the other layer: then
-    // it depends on nothing but the file.
+    // A layer of one large file has no directory entries; the other layer has them. So its digest
+    // depends on the file only.
     if entries.iter().any(|entry| !entry.is_file()) {
         append(&mut tar, &format!("{ROOT}/"), None, io::empty()).map_err(BuildError::io(ROOT))?;
     }

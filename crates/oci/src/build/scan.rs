@@ -1,4 +1,4 @@
-//! What a directory holds, in a fixed order.
+//! Lists a directory's entries in a fixed order.
 
 use std::{
     fs,
@@ -10,10 +10,10 @@ use super::{BuildError, OWN_LAYER};
 /// A file or directory below the package's directory.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Relative, with `/`.
+    /// The path relative to the package's directory, separated by `/`.
     pub(super) name: String,
     pub(super) path: PathBuf,
-    /// Bytes of a file; none for a directory.
+    /// A file's size in bytes; `None` for a directory.
     pub(super) size: Option<u64>,
 }
 
@@ -27,8 +27,7 @@ impl Entry {
     }
 }
 
-/// Everything below `directory`, sorted by name; directories come before what
-/// they hold.
+/// All entries below `directory`, sorted by name, each directory before its own entries.
 pub(super) fn scan(directory: &Path) -> Result<Vec<Entry>, BuildError> {
     let mut entries = Vec::new();
     let mut open = vec![(directory.to_owned(), String::new())];

@@ -91,7 +91,8 @@ fn a_package_keeps_the_digest_it_has_always_had() {
     write(&directory, "tensorflow_serving_model/model/saved_model.pb", b"graph");
     let image = build(&directory);
     let archive = Digest::of(&content(&image.layers[0]));
-    // Without a compressor in between, this must never change.
+    // The digest of the uncompressed archive must never change; that of the layer may, with the
+    // compressor's version.
     assert_eq!(archive.to_string(), DIFF_ID);
     let config = String::from_utf8(image.config.to_vec()).unwrap();
     assert_eq!(
@@ -105,7 +106,7 @@ fn a_package_keeps_the_digest_it_has_always_had() {
 const DIFF_ID: &str = "sha256:8b63d1ba8dd42183185f08ae4a2b44d775007611914b50bc8bac749a47c74441";
 
 #[test]
-fn versions_share_what_did_not_change() {
+fn versions_share_unchanged_layers() {
     let directory = package();
     let digests = |image: &ImageToPush| -> BTreeSet<_> {
         image.layers.iter().map(|layer| layer.layer.digest).collect()
@@ -125,7 +126,7 @@ fn labels_are_in_the_configuration_and_in_the_annotations() {
 }
 
 #[test]
-fn what_is_no_package_is_refused() {
+fn a_directory_that_is_no_package_is_refused() {
     let refusal = |directory: &tempfile::TempDir| {
         image_from_dir(directory.path(), BTreeMap::new()).unwrap_err()
     };
@@ -147,7 +148,7 @@ fn what_is_no_package_is_refused() {
 }
 
 #[test]
-fn temporary_files_go_with_the_image() {
+fn temporary_files_are_removed_with_the_image() {
     let image = build(&package());
     let Content::File { path, .. } = image.layers[0].content.clone() else { panic!("in a file") };
     assert!(path.exists());

@@ -1,4 +1,4 @@
-//! Docker's `config.json`: only what concerns credentials.
+//! Docker's `config.json`, reduced to the keys about credentials.
 
 use std::{collections::HashMap, io, path::Path};
 
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{Credential, is_docker_hub};
 use crate::{Error, secret::Secret};
 
-/// The file, as Docker writes it. It holds secrets: no `Debug`.
+/// The file, as Docker writes it. It holds secrets, so it has no `Debug`.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct DockerConfig {
@@ -33,7 +33,7 @@ struct Entry {
     registrytoken: Option<String>,
 }
 
-/// Where a host's credential is.
+/// The source of a host's credential: the file itself, or a credential helper.
 pub(super) enum Found {
     Nothing,
     Credential(Credential),
@@ -41,14 +41,14 @@ pub(super) enum Found {
 }
 
 impl DockerConfig {
-    /// The file at `path`; none when it does not exist.
+    /// Reads the file at `path`; `None` if it does not exist.
     pub(super) async fn read(path: &Path) -> Result<Option<Self>, Error> {
         let text = match tokio::fs::read(path).await {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Error::io(path)(source)),
         };
-        // serde_json's message may quote a value; its position does not.
+        // The parser's message may quote a secret, so the error has its position only.
         serde_json::from_slice(&text).map(Some).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             let problem = format!("not Docker's configuration: line {line}, column {column}");
@@ -56,7 +56,8 @@ impl DockerConfig {
         })
     }
 
-    /// Docker's order: the host's own helper, its entry, the helper for all.
+    /// Finds a host's credential in Docker's order: the host's own helper, the host's entry, the
+    /// default helper.
     pub(super) fn find(&self, host: &str) -> Result<Found, String> {
         if let Some((_, helper)) = entry(&self.cred_helpers, host).filter(|(_, h)| !h.is_empty()) {
             return Ok(Found::Helper(helper.clone()));
@@ -73,7 +74,7 @@ impl DockerConfig {
     }
 }
 
-/// The entry for `host`, whose key may also be written as an address.
+/// The entry for `host`. Its key may be a host or a URL.
 fn entry<'a, T>(entries: &'a HashMap<String, T>, host: &str) -> Option<(&'a str, &'a T)> {
     let same = |key: &str| {
         let key = host_of(key);
@@ -117,7 +118,8 @@ fn decode(auth: &str) -> Option<Credential> {
     Some(login(user.to_owned(), password.trim_end_matches('\0').to_owned()))
 }
 
-/// The user `<token>` marks an identity token, as helpers write it.
+/// A credential from user and password. Docker's helpers mark an identity token with the user
+/// `<token>`.
 pub(super) fn login(user: String, password: String) -> Credential {
     let password = Secret::new(password);
     if user == "<token>" {

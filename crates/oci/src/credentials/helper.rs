@@ -11,12 +11,12 @@ use tokio::{
 use super::{Credential, DOCKER_HUB_KEY, docker_config::login, is_docker_hub};
 use crate::Error;
 
-/// More than any helper has to say, bytes.
+/// The most bytes read of a helper's output; real ones print far less.
 const MAX_OUTPUT: u64 = 64 << 10;
-/// What helpers print when they have nothing; part of their protocol.
+/// The text that helpers print when they have no credential; part of their protocol.
 const NOT_FOUND: &[u8] = b"credentials not found";
 
-/// A helper's answer. It holds a secret: no `Debug`.
+/// A helper's answer. It holds a secret, so it has no `Debug`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answer {
@@ -24,8 +24,8 @@ struct Answer {
     secret: String,
 }
 
-/// Asks the helper `name` for `host`. What the helper prints never gets into
-/// an error, since it may hold the secret.
+/// Asks the helper `name` for the credential of `host`. Its output never becomes part of an error,
+/// since it may hold the secret.
 pub(super) async fn get(
     name: &str,
     host: &str,
@@ -37,7 +37,7 @@ pub(super) async fn get(
     ask(Path::new(&format!("docker-credential-{name}")), host, limit).await
 }
 
-/// Asks a helper by its program's name or path.
+/// Asks a helper, given by its program's name or path.
 pub(super) async fn ask(
     program: &Path,
     host: &str,
@@ -81,7 +81,7 @@ fn spawn(program: &Path) -> std::io::Result<Child> {
 async fn converse(child: &mut Child, host: &str) -> std::io::Result<Vec<u8>> {
     let server = if is_docker_hub(host) { DOCKER_HUB_KEY } else { host };
     let mut stdin = child.stdin.take().expect("piped above");
-    // A helper that does not read its input may still answer.
+    // The error is ignored: a helper that does not read its input may still answer.
     let _ = stdin.write_all(server.as_bytes()).await;
     drop(stdin);
     let stdout = child.stdout.take().expect("piped above");

@@ -15,7 +15,8 @@ impl Home {
         self.0.path().join("config.json")
     }
 
-    /// A helper by an absolute name would not be one: it is found by `PATH`.
+    /// Writes a helper's script and returns its path. Tests run it by path, because the
+    /// configuration can only name helpers on `PATH`.
     fn helper(&self, script: &str) -> PathBuf {
         let path = self.0.path().join("docker-credential-test");
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -70,7 +71,7 @@ async fn entries_are_found_by_host_and_by_address() {
 }
 
 #[tokio::test]
-async fn a_missing_file_is_no_credentials() {
+async fn a_missing_file_means_no_credentials() {
     let home = Home::new("{}");
     fs::remove_file(home.path()).unwrap();
     assert_eq!(home.get("registry.example").await.unwrap(), None);
@@ -131,7 +132,7 @@ mod helpers {
     }
 
     #[tokio::test]
-    async fn a_failing_helper_is_unavailability_and_its_output_stays_out() {
+    async fn a_failing_helper_is_unavailable_and_its_output_is_not_quoted() {
         for script in ["echo s3cret; exit 3", "echo s3cret; echo s3cret >&2"] {
             let error = ask(script, LONG).await.unwrap_err();
             assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
@@ -140,13 +141,13 @@ mod helpers {
     }
 
     #[tokio::test]
-    async fn a_hanging_helper_is_given_up() {
+    async fn a_hanging_helper_times_out() {
         let error = ask("exec sleep 600", Duration::from_millis(50)).await.unwrap_err();
         assert!(error.to_string().contains("did not answer within"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_helper_that_is_not_installed_is_denial() {
+    async fn a_missing_helper_is_denied() {
         let home = Home::new(r#"{"credHelpers": {"registry.example": "no-such-helper-here"}}"#);
         let error = home.get("registry.example").await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error:?}");

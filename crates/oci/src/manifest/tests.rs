@@ -23,13 +23,13 @@ fn arm() -> Platform {
 }
 
 #[test]
-fn an_index_gives_the_image_of_the_platform() {
+fn the_platforms_image_is_chosen_from_an_index() {
     let both = index(&[entry(A, "linux", "amd64"), entry(B, "linux", "arm64")].join(","));
     assert_eq!(choose("x", &both, &arm()).unwrap().digest.to_string(), B);
 }
 
 #[test]
-fn an_index_with_one_image_gives_it_whatever_its_platform() {
+fn the_only_image_of_an_index_is_chosen_for_any_platform() {
     let attestation = format!(
         r#"{{"mediaType": "{OCI_IMAGE_MEDIA_TYPE}", "digest": "{B}", "size": 7,
             "annotations": {{"vnd.docker.reference.type": "attestation-manifest"}},
@@ -40,7 +40,7 @@ fn an_index_with_one_image_gives_it_whatever_its_platform() {
 }
 
 #[test]
-fn an_index_without_the_platform_says_what_it_has() {
+fn the_error_lists_the_platforms_of_the_index() {
     let two = index(&[entry(A, "linux", "amd64"), entry(B, "windows", "arm64")].join(","));
     let error = choose("x", &two, &arm()).unwrap_err().to_string();
     assert!(error.contains("linux/arm64") && error.contains("windows/arm64"), "{error}");
@@ -77,7 +77,7 @@ fn layers_of_both_families_are_known() {
 }
 
 #[test]
-fn layers_that_cannot_be_are_refused() {
+fn invalid_layers_are_refused() {
     for (media_type, digest, size, part) in [
         ("application/vnd.wasm.content.layer.v1+wasm", B, 9, "no tar archive"),
         ("application/vnd.oci.image.layer.v1.tar", "sha512:00", 9, "sha256"),
@@ -92,7 +92,7 @@ fn layers_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn what_is_no_manifest_is_refused() {
+fn a_document_that_is_no_manifest_is_refused() {
     for text in [
         "",
         "[]",

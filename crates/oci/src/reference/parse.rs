@@ -1,4 +1,4 @@
-//! Reading references. Problems are told in words; the caller adds the text.
+//! Parses references. An error is the problem in words; the caller adds the text that was parsed.
 
 use std::path::{Component, PathBuf};
 
@@ -6,7 +6,7 @@ use outrigger_core::Selector;
 
 use super::{LAYOUT_SCHEME, Reference, Repository, Scope};
 
-/// As everybody else has it.
+/// The longest repository path, as other OCI tools have it.
 const LONGEST_PATH: usize = 255;
 
 pub(super) fn reference(text: &str) -> Result<Reference, String> {
@@ -44,7 +44,7 @@ pub(super) fn prefix(text: &str) -> Result<Scope, String> {
     Ok(Scope::Registry { host, path: path.to_owned() })
 }
 
-/// Splits `:TAG` or `@DIGEST` off. A suffix with a slash belongs to the path.
+/// Splits a trailing `:TAG` or `@DIGEST` off. A suffix that contains a slash belongs to the path.
 fn split_selector(text: &str) -> Result<(&str, Option<Selector>), String> {
     if let Some((name, digest)) = text.rsplit_once('@').filter(|(_, rest)| !rest.contains('/')) {
         let digest = digest.parse().map_err(|error| format!("{error}"))?;
@@ -72,8 +72,8 @@ fn split_host(name: &str) -> Result<(String, &str), String> {
         .to_owned())
 }
 
-/// Host and path by the grammar of the distribution specification. By hand: as a
-/// regular expression, as the crates for references have it, it takes 25 MB.
+/// Checks host and path by the grammar of the distribution specification. Written by hand: compiled
+/// as a regular expression, as other reference parsers do, the grammar takes 25 MB of memory.
 fn check_grammar(host: &str, path: &str) -> Result<(), String> {
     if path.len() > LONGEST_PATH {
         return Err(format!("its repository has more than {LONGEST_PATH} characters"));
@@ -86,7 +86,7 @@ fn check_grammar(host: &str, path: &str) -> Result<(), String> {
         .to_owned())
 }
 
-/// A name or address, and perhaps a port.
+/// Whether this is a host name or IPv4 address, optionally with a port.
 fn is_host(host: &str) -> bool {
     let (name, port) = host.split_once(':').unwrap_or((host, "0"));
     let is_label = |label: &str| {
@@ -97,7 +97,8 @@ fn is_host(host: &str) -> bool {
     name.split('.').all(is_label) && !port.is_empty() && port.chars().all(|c| c.is_ascii_digit())
 }
 
-/// Letters and digits, with '.', '_', '__' or any number of '-' between them.
+/// Whether this is a path segment: lower-case letters and digits, separated by '.', '_', '__' or
+/// any number of '-'.
 fn is_component(component: &str) -> bool {
     let is_separator =
         |text: &str| matches!(text, "" | "." | "_" | "__") || text.chars().all(|char| char == '-');
@@ -114,7 +115,7 @@ fn lower_or_digit(char: char) -> bool {
     char.is_ascii_lowercase() || char.is_ascii_digit()
 }
 
-/// `directory` absolute and without `.` and `..`, by its text alone.
+/// Makes `directory` absolute and removes `.` and `..`, without looking at the file system.
 fn normal(directory: &str) -> Result<PathBuf, String> {
     if directory.is_empty() {
         return Err("a directory must follow \"oci:\"".to_owned());

@@ -79,7 +79,7 @@ fn docker_hub_short_names_are_refused() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn the_error_names_the_problem() {
     let both = format!("localhost/churn:v1@{}", sha256());
     for (text, part) in [
         ("", "registry's host"),
@@ -104,7 +104,7 @@ fn what_is_wrong_is_said() {
     }
 }
 
-/// Every short text of these characters, as a repository and as a host's name.
+/// Tries every text of up to four of these characters, as a path, as part of a host and as a port.
 #[test]
 fn the_grammar_is_that_of_other_tools() {
     let mut texts = vec![String::new()];
@@ -115,12 +115,14 @@ fn the_grammar_is_that_of_other_tools() {
         texts = longer.collect();
         for text in &texts {
             for name in [format!("h.x/{text}"), format!("h.{text}/a"), format!("h.x:{text}/a")] {
-                // What ends in a tag is cut before the grammar is asked; hosts are lower case.
+                // Texts that end in a tag are skipped: it is cut off before the grammar check. So
+                // are upper-case hosts, which we turn into lower case.
                 let last = name.rsplit('/').next().unwrap();
                 if last.contains(':') || name.contains('Z') && !name.starts_with("h.x/") {
                     continue;
                 }
-                // A host with '_' is one to none but the other parser's second branch.
+                // Only the second branch of the other parser accepts a host with '_', as part of a
+                // path.
                 let host = name.split('/').next().unwrap();
                 let expected = name.parse::<oci_client::Reference>().is_ok_and(|other| {
                     !host.contains('_')
@@ -170,7 +172,7 @@ fn prefixes_admit_whole_segments_only() {
 }
 
 #[test]
-fn prefixes_say_what_is_wrong_and_round_trip() {
+fn prefixes_round_trip_and_invalid_ones_are_refused() {
     for text in ["registry.example", "registry.example/team", "oci:/models"] {
         assert_eq!(text.parse::<Prefix>().unwrap().to_string(), text);
     }
@@ -180,7 +182,7 @@ fn prefixes_say_what_is_wrong_and_round_trip() {
 }
 
 #[test]
-fn a_repository_keeps_its_place_when_the_version_changes() {
+fn a_reference_keeps_its_repository_when_the_version_changes() {
     let one = reference("localhost:5000/churn:v1");
     let tag = one.with_tag("v2".parse().unwrap());
     assert_eq!(tag.to_string(), "localhost:5000/churn:v2");

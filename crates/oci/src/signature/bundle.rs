@@ -5,13 +5,13 @@ use serde::Deserialize;
 
 use super::{Form, Signed};
 
-/// The kind of artifact, its layer's media type, and what a bundle calls itself.
+/// The artifact type, the media type of its layer, and the bundle's own media type.
 pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 const STATEMENT_TYPES: [&str; 2] =
     ["https://in-toto.io/Statement/v1", "https://in-toto.io/Statement/v0.1"];
-/// What cosign says of an image that it signs.
+/// The predicate type of cosign's signatures.
 const PREDICATE_TYPE: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Deserialize)]
@@ -53,7 +53,7 @@ struct SubjectDigest {
     sha256: Option<String>,
 }
 
-/// The signed statement in a bundle.
+/// Reads the signed statement of a bundle.
 pub(super) fn read(document: &[u8]) -> Result<Signed, String> {
     let bundle: Bundle = serde_json::from_slice(document)
         .map_err(|error| format!("a bundle cannot be read: {error}"))?;
@@ -69,25 +69,25 @@ pub(super) fn read(document: &[u8]) -> Result<Signed, String> {
     Ok(Signed { form: Form::InToto, payload: envelope.payload, signature })
 }
 
-/// What is signed: DSSE's pre-authentication encoding of type and payload.
+/// The signed bytes: DSSE's pre-authentication encoding of type and payload.
 pub(super) fn envelope(payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {PAYLOAD_TYPE} {} ", PAYLOAD_TYPE.len(), payload.len());
     [head.as_bytes(), payload].concat()
 }
 
-/// Whether the statement, whose author is trusted, signs `digest`.
+/// Checks that the statement signs `digest`. The caller has verified the author.
 pub(super) fn check(payload: &[u8], digest: Digest) -> Result<(), String> {
     let statement: Statement =
-        serde_json::from_slice(payload).map_err(|error| format!("nothing we can read: {error}"))?;
+        serde_json::from_slice(payload).map_err(|error| format!("cannot be read: {error}"))?;
     if !STATEMENT_TYPES.contains(&statement.kind.as_str()) {
-        return Err("to be no in-toto statement".to_owned());
+        return Err("is no in-toto statement".to_owned());
     }
     if statement.predicate_type != PREDICATE_TYPE {
-        return Err("to be an attestation of another kind than cosign's signatures".to_owned());
+        return Err("is an attestation of another kind than cosign's signatures".to_owned());
     }
     let hex = digest.hex();
     match statement.subject.iter().any(|it| it.digest.sha256.as_deref() == Some(&hex)) {
         true => Ok(()),
-        false => Err("to be of another digest".to_owned()),
+        false => Err("is for another digest".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! Getting what is said to sign an image.
+//! Fetches the signatures of an image.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use serde::Deserialize;
 use super::{Form, Signatures, Signed, bundle, simple};
 use crate::{Client, Error, Reference};
 
-/// Of the signatures under the tag so many are read: the last ones.
+/// The most signatures read from the signature tag; the last ones listed.
 const MAX_SIGNATURES: usize = 32;
-/// A payload names a digest and little more, bytes.
+/// The size limit of a payload, bytes; it holds a digest and little more.
 const MAX_PAYLOAD: u64 = 64 << 10;
-/// A bundle may hold proofs of a transparency log as well, bytes.
+/// The size limit of a bundle, bytes; it may also hold proofs of a transparency log.
 const MAX_BUNDLE: u64 = 256 << 10;
 
 #[derive(Deserialize)]
@@ -32,12 +32,12 @@ struct SignatureLayer {
 }
 
 impl Client {
-    /// What signs `digest` of the repository of `image` under the tag
-    /// `sha256-HEX.sig`.
+    /// Fetches the signatures of `digest` in the repository of `image` that are stored under the
+    /// tag `sha256-HEX.sig`.
     ///
     /// # Errors
-    /// The registry cannot be asked for now, or refuses us. What it has and is no
-    /// signature is told by [`Signatures::verify`].
+    /// The registry is unavailable or denies access. Layers that are no valid signature cause no
+    /// error here; [`Signatures::verify`] reports them.
     pub async fn tagged_signatures(
         &self,
         image: &Reference,
@@ -45,7 +45,7 @@ impl Client {
     ) -> Result<Signatures, Error> {
         let mut signatures = Signatures::default();
         let tag: Tag = format!("sha256-{}.sig", digest.hex()).parse().expect("a valid tag");
-        let stored = match self.if_there(image, &Selector::Tag(tag)).await {
+        let stored = match self.manifest_if_any(image, &Selector::Tag(tag)).await {
             Ok(stored) => stored,
             Err(error) if error.is_about_content() => {
                 signatures.unusable.push(error.to_string());
@@ -91,7 +91,8 @@ impl Client {
         }
     }
 
-    /// What signs `digest` of the repository of `image` in bundles attached to it.
+    /// Fetches the signatures of `digest` in the repository of `image` that are attached to it as
+    /// bundles.
     ///
     /// # Errors
     /// As [`Client::tagged_signatures`].

@@ -1,4 +1,4 @@
-//! Public keys.
+//! Public keys that verify signatures.
 
 use std::{fmt, path::Path};
 
@@ -9,7 +9,7 @@ use rustls::pki_types::{
 };
 use webpki::{RawPublicKeyEntity, ring};
 
-/// How signatures are made: what cosign uses for each kind of key.
+/// The signature algorithms that cosign uses, for all kinds of keys.
 const ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 5] = [
     ring::ECDSA_P256_SHA256,
     ring::ECDSA_P384_SHA256,
@@ -18,7 +18,7 @@ const ALGORITHMS: [&dyn SignatureVerificationAlgorithm; 5] = [
     ring::RSA_PKCS1_2048_8192_SHA256,
 ];
 
-/// More than any file of keys has, bytes.
+/// The most bytes read of a key file; real ones are far smaller.
 const MAX_FILE: u64 = 1 << 20;
 
 /// A public key: ECDSA over P-256 or P-384, Ed25519, or RSA of 2048 bits and more.
@@ -27,28 +27,28 @@ pub struct PublicKey {
     spki: SubjectPublicKeyInfoDer<'static>,
 }
 
-/// Why a file gives no keys.
+/// The reason why a file cannot be used as a key file.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidKey {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("it cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// It is not PEM.
+    /// The file is not valid PEM.
     #[error("it is not PEM: {0}")]
     Pem(#[from] pem::Error),
-    /// It holds something else.
+    /// The file has no `PUBLIC KEY` block.
     #[error("it holds no public key in PEM")]
     Empty,
-    /// A key of a kind that we do not verify with.
+    /// A key of an unsupported kind; the number counts from 1.
     #[error("key {0} in it is none of ECDSA P-256, ECDSA P-384, Ed25519 and RSA")]
     Unsupported(usize),
 }
 
 impl PublicKey {
-    /// The keys of a file: one `PUBLIC KEY` block or more. Blocks.
+    /// Reads the keys of a file: one `PUBLIC KEY` block or more. Blocks.
     ///
     /// # Errors
-    /// The file cannot be read, holds no key, or one that we cannot use.
+    /// The file cannot be read, has no key, or has one of an unsupported kind.
     pub fn read(path: &Path) -> Result<Vec<Self>, InvalidKey> {
         use std::io::Read as _;
 
@@ -57,10 +57,10 @@ impl PublicKey {
         Self::parse(&text)
     }
 
-    /// The keys in `pem`.
+    /// Parses the keys in `pem`.
     ///
     /// # Errors
-    /// There is none, or one that we cannot use.
+    /// There is no key, or one of an unsupported kind.
     pub fn parse(pem: &[u8]) -> Result<Vec<Self>, InvalidKey> {
         let mut keys = Vec::new();
         for spki in SubjectPublicKeyInfoDer::pem_slice_iter(pem) {
@@ -73,7 +73,7 @@ impl PublicKey {
         if keys.is_empty() { Err(InvalidKey::Empty) } else { Ok(keys) }
     }
 
-    /// The SHA-256 of the key in DER, by which people tell keys apart.
+    /// The SHA-256 of the key in DER, the usual fingerprint.
     pub fn fingerprint(&self) -> Digest {
         Digest::of(&self.spki)
     }
@@ -84,7 +84,8 @@ impl PublicKey {
         self.algorithms().any(|it| key.verify_signature(it, message, signature).is_ok())
     }
 
-    /// The algorithms for this kind of key. The others say so when they are tried.
+    /// The algorithms for this kind of key. The key's kind is not accessible, so each algorithm is
+    /// tried: one that does not fit reports it, one that fits rejects the empty signature.
     fn algorithms(&self) -> impl Iterator<Item = &'static dyn SignatureVerificationAlgorithm> {
         let key = RawPublicKeyEntity::try_from(&self.spki).ok();
         ALGORITHMS.into_iter().filter(move |algorithm| {

@@ -1,4 +1,4 @@
-//! Which images have to be signed, and by whom.
+//! The policy: which images must be signed, and with which keys.
 
 use std::{
     fs,
@@ -13,41 +13,41 @@ use outrigger_core::Digest;
 use super::{InvalidKey, PublicKey, Signatures, Unverified};
 use crate::{Prefix, Reference};
 
-/// A rule as it is configured.
+/// A configured rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureRule {
-    /// Where it holds; of several the longest does.
+    /// The images that the rule applies to. If several rules match, the longest prefix wins.
     pub prefix: Prefix,
-    /// Files with public keys in PEM. None: no signature is asked for.
+    /// Files with public keys in PEM. An empty list means that no signature is required.
     pub keys: Vec<PathBuf>,
 }
 
-/// Why a rule cannot be used.
+/// The error for a rule that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 pub struct InvalidRule {
-    /// Which one.
+    /// The rule's index.
     pub rule: usize,
-    /// Which of its keys.
+    /// The index of the key file within the rule.
     pub key: usize,
     path: PathBuf,
     source: InvalidKey,
 }
 
-/// Which images have to be signed, and by whom.
+/// The policy: which images must be signed, and with which keys.
 #[derive(Debug, Default)]
 pub struct Policy {
     rules: Vec<Rule>,
 }
 
-/// The keys of which one must have signed.
+/// A rule: an image under the prefix must be signed with a key of one of the files.
 #[derive(Debug)]
 pub struct Rule {
     prefix: Prefix,
     files: Vec<KeyFile>,
 }
 
-/// A file with keys, read again when it has changed.
+/// A key file, read again when it has changed.
 #[derive(Debug)]
 struct KeyFile {
     path: PathBuf,
@@ -60,8 +60,8 @@ struct Known {
     keys: Vec<PublicKey>,
 }
 
-/// What changes with a file. A mounted Secret is replaced as a whole: what its
-/// links lead to is another file then.
+/// The attributes by which a change of the file is detected. A mounted Secret is replaced as a
+/// whole, so its links then lead to another inode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileState {
     device: u64,
@@ -71,24 +71,24 @@ struct FileState {
 }
 
 impl Policy {
-    /// Reads all keys. Blocks.
+    /// Creates the policy and reads all keys. Blocks.
     ///
     /// # Errors
-    /// A file that gives no keys.
+    /// A key file cannot be used.
     pub fn new(rules: Vec<SignatureRule>) -> Result<Self, InvalidRule> {
         let rules = rules.into_iter().enumerate();
         let rules = rules.map(|(at, rule)| Rule::new(at, rule)).collect::<Result<_, _>>()?;
         Ok(Self { rules })
     }
 
-    /// Who must have signed `image`; `None`: nobody.
+    /// The rule for `image`; `None` if it needs no signature.
     pub fn rule(&self, image: &Reference) -> Option<&Rule> {
         let matching = self.rules.iter().filter(|rule| image.is_within(&rule.prefix));
         let longest = matching.max_by_key(|rule| rule.prefix.segments());
         longest.filter(|rule| !rule.files.is_empty())
     }
 
-    /// Whether anything has to be signed.
+    /// Whether no image has to be signed.
     pub fn is_empty(&self) -> bool {
         self.rules.iter().all(|rule| rule.files.is_empty())
     }
@@ -103,11 +103,11 @@ impl Rule {
         Ok(Self { files: files.collect::<Result<_, _>>()?, prefix: rule.prefix })
     }
 
-    /// The key by which one of `signatures` signs `digest`, of those that are in
-    /// the files now. Blocks.
+    /// Finds the key with which one of `signatures` signs `digest`, among the keys that the files
+    /// hold now. Blocks.
     ///
     /// # Errors
-    /// There is none.
+    /// No signature is valid.
     pub fn verify(&self, digest: Digest, signatures: &Signatures) -> Result<PublicKey, Unverified> {
         let keys: Vec<_> = self.files.iter().flat_map(KeyFile::keys).collect();
         signatures.verify(digest, &keys).cloned()
@@ -116,14 +116,15 @@ impl Rule {
 
 impl KeyFile {
     fn read(path: &Path) -> Result<Self, InvalidKey> {
-        // In this order: a change between the two is seen the next time.
+        // The state is read before the keys, so that a change in between is noticed at the next
+        // call.
         let state = FileState::of(path).ok();
         let keys = PublicKey::read(path)?;
         Ok(Self { path: path.to_owned(), known: Mutex::new(Known { state, keys }) })
     }
 
-    /// The keys as of now. A file that cannot be read any more, or holds no key,
-    /// changes nothing: a slip of the hand must not take every model down.
+    /// The current keys. If the file can no longer be read, or holds no key, the previous keys
+    /// remain: an accidental edit must not take every model down.
     fn keys(&self) -> Vec<PublicKey> {
         let mut known = self.known();
         let state = FileState::of(&self.path).ok();

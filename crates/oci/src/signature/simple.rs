@@ -27,18 +27,18 @@ struct Image {
     digest: String,
 }
 
-/// Whether the payload, whose author is trusted, is about `digest`. The
-/// repository in it is not looked at: cosign's own does not either, and copies of
-/// an image are the image.
+/// Checks that the payload signs `digest`. The caller has verified the author. The repository in
+/// the payload is ignored, as cosign does: a copy of an image in another repository is the same
+/// image.
 pub(super) fn check(payload: &[u8], digest: Digest) -> Result<(), String> {
     let payload: Payload =
-        serde_json::from_slice(payload).map_err(|error| format!("nothing we can read: {error}"))?;
+        serde_json::from_slice(payload).map_err(|error| format!("cannot be read: {error}"))?;
     let Critical { image, r#type } = payload.critical;
     if r#type != TYPE {
-        return Err(format!("to be of another type, {:?}", shortened(&r#type)));
+        return Err(format!("is of another type, {:?}", shortened(&r#type)));
     }
     if image.digest != digest.to_string() {
-        return Err(format!("to be of {:?}", shortened(&image.digest)));
+        return Err(format!("is for {:?}", shortened(&image.digest)));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What counts as a signature, and what does not.
+//! Tests of verification: valid, foreign, altered and malformed signatures.
 
 use outrigger_testkit::registry::{Signer, payload, statement};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn rsa_keys_count_as_well() {
 }
 
 #[test]
-fn any_of_the_keys_will_do_and_is_named() {
+fn any_of_the_keys_verifies_and_is_returned() {
     let (first, second) = (Signer::new(), Signer::ed25519());
     let signed = vec![
         simple(&Signer::new(), payload(image()).to_string().as_bytes()),
@@ -69,7 +69,7 @@ fn any_of_the_keys_will_do_and_is_named() {
 }
 
 #[test]
-fn nothing_is_missing_and_something_unreadable_is_invalid() {
+fn no_signature_is_missing_and_an_unreadable_one_is_invalid() {
     let keys = keys(&[&Signer::new()]);
     let none = Signatures::default().verify(image(), &keys).expect_err("none");
     assert_eq!(none.failure().reason, Reason::SignatureMissing);
@@ -90,7 +90,7 @@ fn strangers_and_signatures_of_other_bytes_do_not_count() {
     altered.payload = BASE64_STANDARD.encode(payload.replace("churn", "chorn"));
     refused(altered, &signer, "not made with one of the keys");
 
-    // The bytes of a statement, signed as if they were a simple payload.
+    // A statement signed as a simple payload must not pass as a bundle.
     let mut confused = simple(&signer, statement(image()).to_string().as_bytes());
     confused.form = Form::InToto;
     refused(confused, &signer, "not made with one of the keys");
@@ -111,7 +111,7 @@ fn a_truncated_signature_does_not_count() {
 }
 
 #[test]
-fn what_a_payload_says_is_checked() {
+fn the_claims_of_a_payload_are_checked() {
     let signer = Signer::new();
     let changed = |change: fn(&mut Value)| {
         let mut payload = payload(image());
@@ -124,12 +124,12 @@ fn what_a_payload_says_is_checked() {
     refused(other, &signer, &Digest::of(b"other").to_string());
     let kind = changed(|it| it["critical"]["type"] = json!("atomic container signature"));
     refused(kind, &signer, "another type");
-    refused(changed(|it| it["critical"] = json!({})), &signer, "nothing we can read");
-    refused(simple(&signer, b"hello"), &signer, "nothing we can read");
+    refused(changed(|it| it["critical"] = json!({})), &signer, "payload cannot be read");
+    refused(simple(&signer, b"hello"), &signer, "payload cannot be read");
 }
 
 #[test]
-fn what_a_statement_says_is_checked() {
+fn the_claims_of_a_statement_are_checked() {
     let signer = Signer::new();
     let changed = |change: fn(&mut Value)| {
         let mut statement = statement(image());
@@ -145,7 +145,7 @@ fn what_a_statement_says_is_checked() {
 }
 
 #[test]
-fn bundles_that_cannot_be_used_say_why() {
+fn an_invalid_bundle_is_refused_with_its_problem() {
     let changed = |change: fn(&mut Value)| {
         let mut bundle = Signer::new().bundle(&statement(image()));
         change(&mut bundle);
@@ -159,7 +159,7 @@ fn bundles_that_cannot_be_used_say_why() {
 }
 
 #[test]
-fn what_is_kept_is_verified_as_what_was_read() {
+fn stored_signatures_verify_like_those_just_read() {
     let signer = Signer::new();
     let signed = vec![
         simple(&signer, payload(image()).to_string().as_bytes()),
@@ -173,7 +173,7 @@ fn what_is_kept_is_verified_as_what_was_read() {
 }
 
 #[test]
-fn files_that_hold_no_usable_key_are_told_apart() {
+fn files_without_a_usable_key_have_distinct_errors() {
     let parse = |pem: &str| PublicKey::parse(pem.as_bytes()).expect_err("no key");
     assert!(matches!(parse(""), InvalidKey::Empty));
     let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";

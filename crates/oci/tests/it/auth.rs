@@ -1,4 +1,4 @@
-//! Passwords, tokens, and what happens when they change.
+//! Passwords and tokens, and changes of them.
 
 use std::{
     io,
@@ -98,7 +98,7 @@ async fn a_changed_password_is_read_again_after_a_refusal() {
 }
 
 #[tokio::test]
-async fn a_password_that_has_run_out_is_read_again_when_the_registry_says_403() {
+async fn an_expired_password_is_read_again_when_the_registry_says_403() {
     let fixture = Fixture::new().await;
     fixture.registry.require_password("ann", SECRET);
     fixture.login(SECRET);
@@ -106,7 +106,7 @@ async fn a_password_that_has_run_out_is_read_again_when_the_registry_says_403() 
     fixture.resolve(&client).await.unwrap();
     fixture.registry.script(Rule::head("/manifests/").times(1).status(403));
     fixture.resolve(&client).await.unwrap();
-    // What is forbidden to fresh credentials stays so.
+    // A 403 to credentials that were just read is final.
     fixture.registry.script(Rule::head("/manifests/").status(403));
     assert_eq!(fixture.refusal(&client).await.reason(), Reason::RegistryDenied);
 }
@@ -149,7 +149,7 @@ async fn a_token_is_fetched_for_the_scope_and_kept() {
 }
 
 #[tokio::test]
-async fn a_token_may_be_had_without_credentials() {
+async fn a_token_is_fetched_without_credentials() {
     let fixture = Fixture::new().await;
     fixture.registry.require_anonymous_token();
     fixture.resolve(&fixture.client()).await.unwrap();
@@ -159,7 +159,7 @@ async fn a_token_may_be_had_without_credentials() {
 async fn an_expired_token_is_replaced_before_it_is_sent() {
     let fixture = Fixture::new().await;
     fixture.registry.require_token("ann", SECRET);
-    // Within the margin: over as soon as it is there.
+    // Shorter than the client's margin, so the token counts as expired at once.
     fixture.registry.token_life(1);
     fixture.login(SECRET);
     let client = fixture.client();
@@ -200,7 +200,7 @@ async fn an_identity_token_is_exchanged() {
 }
 
 #[tokio::test]
-async fn a_failing_token_server_is_unavailability_and_not_denial() {
+async fn a_failing_token_server_is_unavailable_and_not_denied() {
     let fixture = Fixture::new().await;
     fixture.registry.require_token("ann", SECRET);
     fixture.login(SECRET);
@@ -263,7 +263,7 @@ async fn a_redirect_gets_no_credentials_and_must_not_leave_tls() {
 }
 
 #[tokio::test]
-async fn a_push_asks_for_leave_to_push() {
+async fn a_push_asks_for_a_token_with_push_access() {
     let fixture = Fixture::new().await;
     fixture.registry.require_token("ann", SECRET);
     fixture.login(SECRET);
@@ -272,11 +272,11 @@ async fn a_push_asks_for_leave_to_push() {
     let reference = reference(fixture.registry.host(), ":new");
     let digest = client.push(&reference, &image(&[b"new"])).await.unwrap();
     assert_eq!(client.resolve(&reference).await.unwrap(), digest);
-    // One for pulling, one for pushing.
+    // One token for pulling, one for pushing.
     assert_eq!(fixture.tokens_asked(), 2);
 }
 
-/// Everything that is logged on this thread, at the finest level.
+/// Collects all log lines of this thread, at the finest level.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -110,7 +110,7 @@ async fn a_server_without_ranges_is_read_from_the_start() {
     for rule in [
         Rule::get("/blobs/").ignore_range(),
         Rule::get("/blobs/").times(1).status(416),
-        // Claims a range and sends another.
+        // Announces a range other than the requested one.
         Rule::get("/blobs/").times(1).status(206).header("content-range", "bytes 5-9/10"),
     ] {
         fs::write(fixture.dest(), &fixture.content[..200_000]).unwrap();
@@ -136,7 +136,7 @@ async fn a_transfer_that_keeps_breaking_leaves_its_file_for_the_next_time() {
 }
 
 #[tokio::test]
-async fn a_lying_registry_is_found_out_and_its_bytes_are_removed() {
+async fn a_blob_with_another_digest_is_refused_and_removed() {
     let fixture = Fixture::new().await;
     let mut wrong = fixture.content.clone();
     wrong[SIZE / 2] ^= 1;
@@ -162,7 +162,7 @@ async fn a_blob_of_another_size_is_refused() {
 }
 
 #[tokio::test]
-async fn a_missing_blob_is_said_and_leaves_nothing() {
+async fn a_missing_blob_is_an_error_and_leaves_no_file() {
     let fixture = Fixture::new().await;
     let layer = layer_of(b"not there");
     let client = client(fixture.registry.host());
@@ -216,7 +216,8 @@ async fn layers_are_fetched_together_and_counted() {
         .collect();
     let (client, progress) = (client(registry.host()), Progress::default());
     let reference = reference(registry.host(), "");
-    // The first request waits for the second: they must run together.
+    // The first request is answered only after the last was received, so they must run
+    // concurrently.
     let gate = Gate::new();
     registry.script(Rule::get(&layers[0].0.digest.to_string()).pause_after(1, &gate));
     let opened = async {
@@ -266,12 +267,12 @@ async fn two_fetches_into_one_file_do_not_disturb_each_other() {
     one.unwrap();
     other.unwrap();
     assert!(fs::read(fixture.dest()).unwrap() == fixture.content, "content differs");
-    // The second waited, and found the file complete.
+    // The second fetch waited for the lock, and found the file complete.
     assert_eq!(fixture.ranges(), ["all"]);
 }
 
 #[tokio::test]
-async fn a_length_beyond_all_bounds_is_a_wrong_size() {
+async fn an_overflowing_length_is_a_size_mismatch() {
     let fixture = Fixture::new().await;
     fs::write(fixture.dest(), &fixture.content[..1000]).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

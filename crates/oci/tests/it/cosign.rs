@@ -1,4 +1,4 @@
-//! Signatures that cosign itself has made; `tests/data/cosign/README.md` has how.
+//! Signatures made by cosign itself; `tests/data/cosign/README.md` says how.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ fn data(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/data/cosign", name].iter().collect()
 }
 
-/// An image of the layout and what is said to sign it.
+/// An image of the layout and its signatures, unverified.
 async fn read(tag: &str) -> (Digest, Signatures) {
     let client = client("x.example");
     let image: Reference = format!("oci:{}:{tag}", data("layout").display()).parse().unwrap();
@@ -25,14 +25,14 @@ async fn read(tag: &str) -> (Digest, Signatures) {
     (digest, both(&client, &image, digest).await.unwrap())
 }
 
-/// Whether one of the signatures is of that digest and by the key in that file.
+/// Verifies that one of the signatures is for this digest and by the key in this file.
 fn verify(signatures: &Signatures, digest: Digest, key: &str) -> Result<(), Reason> {
     let keys = PublicKey::read(&data(key)).unwrap();
     signatures.verify(digest, &keys).map(drop).map_err(|error| error.failure().reason)
 }
 
 #[tokio::test]
-async fn what_cosign_signs_is_verified_with_the_key_it_was_signed_with() {
+async fn cosigns_signatures_verify_with_their_own_key_only() {
     let (invalid, missing) = (Err(Reason::SignatureInvalid), Err(Reason::SignatureMissing));
     for (tag, by_cosign, by_stranger) in [
         ("unsigned", missing, missing),
@@ -55,7 +55,7 @@ async fn what_cosign_signs_is_verified_with_the_key_it_was_signed_with() {
 }
 
 #[tokio::test]
-async fn what_cosign_signs_is_one_digest() {
+async fn cosigns_signatures_verify_for_their_own_digest_only() {
     let (other, _) = read("unsigned").await;
     for tag in ["v2", "v2-annotated", "v2-bundle", "v3", "v3-annotated", "v3-tag"] {
         let (digest, signatures) = read(tag).await;

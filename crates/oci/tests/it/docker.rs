@@ -1,4 +1,4 @@
-//! The real docker-registry, and images of other tools.
+//! Tests with the real docker-registry, and with images made by other tools.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 use outrigger_core::{LayerKind, Reason};
 use outrigger_testkit::{
     registry::{docker_registry, docker_registry_with_password},
-    tools::there,
+    tools::if_installed,
 };
 
 use crate::support::{NAME, bytes, client, client_with, image, login, reference};
@@ -27,14 +27,14 @@ async fn an_image_goes_to_a_real_registry_and_back() {
     assert_eq!(read.manifest, image.manifest());
     let work = tempfile::tempdir().unwrap();
     let dest = work.path().join("blob");
-    // Two thirds are there already.
+    // Two thirds of the blob are in the file already.
     fs::write(&dest, &content[..2_000_000]).unwrap();
     client.fetch_blob(&latest, &read.layers[0], &dest).await.unwrap();
     assert!(fs::read(&dest).unwrap() == content);
 }
 
 #[tokio::test]
-async fn a_tag_of_a_real_registry_moves_and_what_is_missing_is_told_apart() {
+async fn a_tag_of_a_real_registry_moves_and_missing_items_have_distinct_errors() {
     let Some(registry) = docker_registry() else { return };
     let (client, latest) = (client(registry.host()), reference(registry.host(), ":latest"));
     let reason = async |text: &str| {
@@ -80,16 +80,16 @@ async fn a_real_registry_with_a_password() {
     assert_eq!(client.resolve(&latest).await.unwrap(), digest);
 }
 
-/// Whether it ran: it may be missing.
+/// Whether the program ran; it may not be installed.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let Some(output) = there(program, output) else { return false };
+    let Some(output) = if_installed(program, output) else { return false };
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {text}");
     true
 }
 
-/// An image made by umoci in the layout `layout`, tag `v1`.
+/// Builds an image `v1` with umoci in the layout `layout`; false if umoci is not installed.
 fn built_by_umoci(layout: &str, data: &Path) -> bool {
     let image = format!("{layout}:v1");
     fs::create_dir_all(data.join("tensorflow_serving_model/model")).unwrap();

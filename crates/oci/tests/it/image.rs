@@ -41,7 +41,7 @@ async fn a_registry_without_head_or_digest_is_read_and_hashed() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told_apart() {
+async fn missing_items_have_distinct_errors() {
     let (registry, digest, _) = registry_with(b"one").await;
     let client = client(registry.host());
     let resolve = async |text: String| client.resolve(&text.parse().unwrap()).await.unwrap_err();
@@ -59,7 +59,7 @@ async fn what_is_missing_is_told_apart() {
 }
 
 #[tokio::test]
-async fn only_the_registrys_own_word_makes_a_missing_tag_certain() {
+async fn only_the_registrys_own_error_code_means_a_missing_tag() {
     let (registry, ..) = registry_with(b"one").await;
     let (host, client) = (registry.host(), client(registry.host()));
     let (latest, nope) = (reference(host, ":latest"), reference(host, ":nope"));
@@ -138,7 +138,7 @@ async fn docker_manifests_are_read_too() {
 }
 
 #[tokio::test]
-async fn an_index_gives_the_platforms_image_and_keeps_its_own_digest() {
+async fn the_platforms_image_of_an_index_keeps_the_indexs_digest() {
     let registry = Registry::start().await;
     let push = |tag: &str, layer: &'static [u8]| {
         registry.push_image(NAME, tag, &[LayerBlob::tar(layer)], CONFIG)
@@ -173,7 +173,7 @@ async fn a_manifest_that_is_not_its_digest_is_refused() {
     let (registry, digest, _) = registry_with(b"one").await;
     let other = registry.push_manifest(NAME, None, OCI, "{}");
     let client = client(registry.host());
-    // The header of a lying registry is believed by resolve, and found out.
+    // `resolve` trusts the digest header; reading by digest detects the mismatch.
     registry.script(Rule::head("/manifests/latest").digest_header(other));
     let lied = client.resolve(&reference(registry.host(), ":latest")).await.unwrap();
     assert_eq!(lied, other);
@@ -199,7 +199,7 @@ async fn manifests_and_configurations_are_bounded() {
 }
 
 #[tokio::test]
-async fn what_is_no_image_is_refused() {
+async fn a_document_that_is_no_image_is_refused() {
     let registry = Registry::start().await;
     for body in ["", "{}", "<html>", "{\"schemaVersion\": 1}"] {
         registry.push_manifest(NAME, Some("bad"), OCI, body);
@@ -226,7 +226,7 @@ async fn an_unavailable_registry_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_unavailable_registry_is_given_up_and_says_when_to_come_back() {
+async fn retries_of_an_unavailable_registry_end_and_its_retry_delay_is_reported() {
     let (registry, ..) = registry_with(b"one").await;
     let client = client(registry.host());
     registry.script(Rule::any("/v2/").status(500).times(20));
@@ -287,7 +287,7 @@ async fn a_layer_of_unknown_packing_is_refused() {
 #[tokio::test]
 async fn a_manifest_that_does_not_come_to_its_end_is_given_up() {
     let (registry, ..) = registry_with(b"one").await;
-    // Far less than what a silent registry gets.
+    // Far below the limit for silence, so that the limit for documents applies.
     let mut config = config(registry.host());
     config.timeouts.document = Duration::from_millis(20);
     config.retries.attempts = 1;

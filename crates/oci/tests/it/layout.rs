@@ -15,7 +15,7 @@ fn layout() -> (TempDir, Reference) {
 }
 
 #[tokio::test]
-async fn an_image_goes_in_and_comes_out() {
+async fn a_pushed_image_is_read_again() {
     let (directory, latest) = layout();
     let client = client("unused.example");
     let image = image(&[b"one", b"two"]);
@@ -46,7 +46,7 @@ async fn a_moved_tag_leaves_the_old_digest_reachable() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told_apart() {
+async fn missing_items_have_distinct_errors() {
     let (_directory, latest) = layout();
     let client = client("unused.example");
     let missing = client.resolve(&latest).await.unwrap_err();
@@ -65,7 +65,7 @@ async fn what_is_missing_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_changed_blob_is_found_out_and_not_kept() {
+async fn a_changed_blob_is_refused_and_not_kept() {
     let (directory, latest) = layout();
     let client = client("unused.example");
     client.push(&latest, &image(&[b"one"])).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_changed_blob_is_found_out_and_not_kept() {
         assert_eq!(error.reason(), Reason::ImageInvalid);
         assert!(!dest.exists());
     }
-    // The copy is nobody's but ours: no link that others could write through.
+    // The copy is no link, through which later changes would show.
     fs::write(&blob, "one").unwrap();
     client.fetch_blob(&latest, &layer, &dest).await.unwrap();
     fs::write(&blob, "two").unwrap();
@@ -87,7 +87,7 @@ async fn a_changed_blob_is_found_out_and_not_kept() {
 }
 
 #[tokio::test]
-async fn a_broken_index_is_said() {
+async fn a_broken_index_is_invalid() {
     let (directory, latest) = layout();
     let client = client("unused.example");
     client.push(&latest, &image(&[b"one"])).await.unwrap();

@@ -9,7 +9,7 @@ use outrigger_testkit::registry::{Registry, Rule};
 use crate::support::{client, image, reference};
 
 #[tokio::test]
-async fn a_pushed_image_is_what_was_pushed() {
+async fn a_pushed_image_is_read_unchanged() {
     let registry = Registry::start().await;
     let (client, latest) = (client(registry.host()), reference(registry.host(), ":latest"));
     let image = image(&[b"one", b"two"]);
@@ -28,7 +28,7 @@ async fn blobs_that_are_there_are_not_sent_again() {
     client.push(&latest, &image(&[b"one", b"two"])).await.unwrap();
     registry.forget_requests();
     client.push(&latest, &image(&[b"one", b"three"])).await.unwrap();
-    // The new layer only; the configuration is the same too.
+    // Only the new layer is sent; the configuration is unchanged.
     assert_eq!(registry.count("PUT", "/blobs/uploads/"), 1);
 }
 
@@ -56,7 +56,7 @@ async fn a_push_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_push_by_digest_must_be_the_images() {
+async fn a_push_by_digest_must_name_the_images_digest() {
     let registry = Registry::start().await;
     let client = client(registry.host());
     let image = image(&[b"one"]);
@@ -68,7 +68,7 @@ async fn a_push_by_digest_must_be_the_images() {
 }
 
 #[tokio::test]
-async fn a_tag_is_pointed_at_what_is_there() {
+async fn a_tag_is_pointed_at_an_existing_manifest() {
     let registry = Registry::start().await;
     let (client, v1) = (client(registry.host()), reference(registry.host(), ":v1"));
     let digest = client.push(&v1, &image(&[b"one"])).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_tag_is_pointed_at_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_tag_is_moved_from_where_it_is_known_to_be_and_looked_at_again() {
+async fn a_tag_is_moved_only_from_its_expected_digest_and_resolved_again() {
     let registry = Registry::start().await;
     let (client, live) = (client(registry.host()), reference(registry.host(), ":live"));
     let next = client.push(&live, &image(&[b"next"])).await.unwrap();
@@ -94,7 +94,7 @@ async fn a_tag_is_moved_from_where_it_is_known_to_be_and_looked_at_again() {
     assert_eq!(client.move_tag(&canary, &tag, last, || false).await.unwrap(), last);
     assert_eq!(registry.count("PUT", path), 0, "it must not be pushed");
     registry.forget_requests();
-    // The push comes to nothing.
+    // The registry accepts the push but does not move the tag.
     registry.script(Rule::on("PUT", path).times(1).status(201));
     assert_eq!(client.move_tag(&canary, &tag, last, || true).await.unwrap(), last);
     assert_eq!(client.move_tag(&canary, &tag, last, || true).await.unwrap(), next);

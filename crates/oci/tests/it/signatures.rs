@@ -20,7 +20,7 @@ fn keys(signer: &Signer) -> Vec<PublicKey> {
     PublicKey::parse(signer.public_key().as_bytes()).unwrap()
 }
 
-/// What is said to sign an image in either place.
+/// The signatures of an image from its signature tag and from attached bundles, unverified.
 pub(crate) async fn both(
     client: &Client,
     image: &Reference,
@@ -62,7 +62,7 @@ async fn an_image_is_signed_by_its_tag_or_by_a_bundle() {
 }
 
 #[tokio::test]
-async fn bad_signatures_hide_no_good_one_and_say_what_is_wrong() {
+async fn a_valid_signature_is_found_among_invalid_ones() {
     let (registry, digest, _) = registry_with(b"layer").await;
     let signer = Signer::new();
     let text = payload(digest).to_string();
@@ -72,7 +72,7 @@ async fn bad_signatures_hide_no_good_one_and_say_what_is_wrong() {
         ("application/octet-stream", text.clone().into(), signature.clone(), "no payload"),
         (SIMPLE_SIGNING, huge.into(), signature.clone(), "more than 65536 bytes"),
         (SIMPLE_SIGNING, text.clone().into(), "?".to_owned(), "not base64"),
-        (SIMPLE_SIGNING, "{}".into(), signer.sign(b"{}"), "nothing we can read"),
+        (SIMPLE_SIGNING, "{}".into(), signer.sign(b"{}"), "payload cannot be read"),
     ];
     for (kind, payload, signature, why) in &cases {
         let bad = (*kind, payload.clone(), signature.clone());
@@ -89,7 +89,7 @@ async fn bad_signatures_hide_no_good_one_and_say_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn of_many_signatures_the_last_are_read() {
+async fn the_last_32_of_many_signatures_are_read() {
     let (registry, digest, _) = registry_with(b"layer").await;
     let signer = Signer::new();
     let text = payload(digest).to_string();
@@ -113,7 +113,7 @@ async fn garbage_in_place_of_signatures_is_invalid() {
         assert_eq!(reason(verified(&registry, digest, &signer).await), Reason::SignatureInvalid);
     }
     registry.remove_tag(NAME, &format!("sha256-{}.sig", digest.hex()));
-    // A list of what is not there, of another subject, and no list at all.
+    // A list that names a missing artifact and an invalid entry, and a document that is no list.
     let list = json!({"manifests": [{"digest": Digest::of(b"x"), "artifactType": BUNDLE}, 7]});
     for (garbage, expected) in
         [(list.to_string(), Reason::SignatureInvalid), ("{}".to_owned(), Reason::SignatureMissing)]
@@ -132,7 +132,7 @@ async fn garbage_in_place_of_signatures_is_invalid() {
 }
 
 #[tokio::test]
-async fn a_registry_that_is_down_is_no_missing_signature() {
+async fn an_unavailable_registry_is_not_a_missing_signature() {
     let (registry, digest, _) = registry_with(b"layer").await;
     registry.script(Rule::get(".sig").status(503));
     let client = client(registry.host());
@@ -145,7 +145,7 @@ async fn a_registry_that_is_down_is_no_missing_signature() {
 }
 
 #[tokio::test]
-async fn what_we_attach_is_found_where_lists_are_kept_and_where_not() {
+async fn attached_artifacts_are_found_with_and_without_the_referrers_api() {
     let work = tempfile::tempdir().unwrap();
     let (plain, modern) = (Registry::start().await, Registry::start().await);
     modern.list_referrers();
@@ -178,7 +178,7 @@ async fn what_we_attach_is_found_where_lists_are_kept_and_where_not() {
         let cut = read(5).await;
         assert_eq!((cut.documents.len(), cut.unusable.len()), (1, 1), "{place}");
         assert!(client.attached(&place, digest, BUNDLE, 100).await.unwrap().documents.is_empty());
-        // The image itself is what it was.
+        // Attaching does not change the image.
         assert_eq!(client.resolve(&latest).await.unwrap(), digest);
         let list = format!("sha256-{}", digest.hex()).parse().unwrap();
         let listed = client.resolve(&place.with_tag(list)).await.is_ok();
@@ -220,13 +220,13 @@ fn the_longest_prefix_decides_and_keys_are_read_again() {
     };
     assert!(rule.verify(digest, &signed(&old)).is_ok());
     assert!(rule.verify(digest, &signed(&new)).is_err());
-    // As a mounted Secret changes: another file in its place.
+    // Replace the file as a mounted Secret is replaced.
     let next = work.path().join("next");
     fs::write(&next, new.public_key()).unwrap();
     fs::rename(&next, &file).unwrap();
     assert!(rule.verify(digest, &signed(&old)).is_err());
     assert!(rule.verify(digest, &signed(&new)).is_ok());
-    // What is no key any more leaves the last ones in force.
+    // A file without a valid key leaves the previous keys in force.
     fs::write(&file, "oops").unwrap();
     assert!(rule.verify(digest, &signed(&new)).is_ok());
     fs::remove_file(&file).unwrap();

@@ -11,9 +11,10 @@ use outrigger_testkit::registry::{LayerBlob, Registry};
 
 pub(crate) const NAME: &str = "team/churn";
 
-/// Retries at once; a `Retry-After` of seconds is left to the caller.
+/// A configuration with short delays; a `Retry-After` of a second or more is returned to the
+/// caller.
 pub(crate) fn config(host: &str) -> Config {
-    // The second installation in a process fails, and that is fine.
+    // Only the first installation in a process succeeds; the result does not matter.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Config {
         plain_http: vec![host.to_owned()],
@@ -43,7 +44,7 @@ pub(crate) fn reference(host: &str, version: &str) -> Reference {
     format!("{host}/{NAME}{version}").parse().unwrap()
 }
 
-/// `count` bytes that no position shares with its neighbours.
+/// `count` pseudo-random bytes, so that a shift is noticed.
 pub(crate) fn bytes(count: usize) -> Vec<u8> {
     (0..count as u64).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
@@ -71,7 +72,7 @@ pub(crate) fn image(layers: &[&[u8]]) -> ImageToPush {
     }
 }
 
-/// Docker's configuration with one entry for `host`.
+/// Writes a Docker configuration with one entry for `host`.
 pub(crate) fn login(path: &Path, host: &str, user: &str, password: &str) {
     let auths = serde_json::json!({
         "auths": { host: { "username": user, "password": password } }

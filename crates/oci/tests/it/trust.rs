@@ -1,4 +1,4 @@
-//! TLS: whom the client trusts.
+//! TLS: the certificate authorities that the client trusts.
 
 use outrigger_core::Reason;
 use outrigger_oci::{Client, Error};

@@ -47,7 +47,7 @@ fn the_record_survives_a_restart() {
 }
 
 #[test]
-fn a_record_of_before_there_were_canaries_is_understood() {
+fn a_record_without_canary_fields_is_read() {
     let fixture = Fixture::new();
     fs::write(fixture.path("journal/record.json"), br#"{"tags": {}, "desired": []}"#).unwrap();
     assert_eq!(fixture.store.journal().load().expect("read"), Record::default());
@@ -55,7 +55,7 @@ fn a_record_of_before_there_were_canaries_is_understood() {
 }
 
 #[test]
-fn canaries_are_kept_apart_and_survive_a_restart() {
+fn canary_state_has_its_own_file_and_survives_a_restart() {
     let fixture = Fixture::new();
     let journal = fixture.store.journal();
     assert_eq!(journal.load_canaries::<Vec<u32>>().expect("none yet"), Vec::<u32>::new());
@@ -63,7 +63,7 @@ fn canaries_are_kept_apart_and_survive_a_restart() {
     drop(journal);
     let fixture = reopen(fixture);
     assert_eq!(fixture.store.journal().load_canaries::<Vec<u32>>().expect("saved"), [1, 2]);
-    // Of another kind: not fatal either.
+    // A file of another type is not fatal either.
     let none = fixture.store.journal().load_canaries::<Vec<String>>().expect("not fatal");
     assert_eq!((none, fixture.names("journal")), (vec![], vec!["canaries.damaged".to_owned()]));
 }
@@ -85,7 +85,7 @@ fn a_damaged_file_is_set_aside() {
 }
 
 #[test]
-fn versions_only_grow_whatever_is_lost() {
+fn versions_grow_even_when_state_is_lost() {
     let mut fixture = Fixture::new();
     let mut last = fixture.store.journal().next_version().expect("the first");
     let next_is_larger = |fixture: &Fixture, last: &mut Version| {
@@ -101,12 +101,12 @@ fn versions_only_grow_whatever_is_lost() {
     fs::remove_dir_all(fixture.path("journal")).unwrap();
     fixture = reopen(fixture);
     next_is_larger(&fixture, &mut last);
-    // Everything gone: another volume, under the same engine.
+    // All state is lost: a new volume under the same engine.
     next_is_larger(&Fixture::new(), &mut last);
 }
 
 #[test]
-fn a_version_is_on_the_disk_before_it_is_used() {
+fn a_version_is_on_disk_before_it_is_returned() {
     let fixture = Fixture::new();
     let journal = fixture.store.journal();
     let given = journal.next_version().expect("a version");
@@ -117,8 +117,8 @@ fn a_version_is_on_the_disk_before_it_is_used() {
 }
 
 #[test]
-fn what_is_published_or_desired_is_never_given_out_again() {
-    // Far in the future, so that the clock does not help.
+fn published_and_desired_versions_are_never_assigned_again() {
+    // Far in the future, so that the version cannot come from the clock.
     let far = i64::MAX / 2;
     let published = Fixture::new();
     published.store.publish_placeholder(&servable("churn", far), b"pb").expect("published");
@@ -145,7 +145,7 @@ fn a_record_that_cannot_be_written_leaves_the_old_one() {
     let fixture = Fixture::new();
     let journal = fixture.store.journal();
     journal.save(&record()).expect("saved");
-    // A directory in its place cannot be replaced by a file.
+    // A directory at the path cannot be replaced by a file.
     fs::remove_file(fixture.path("journal/record.json")).unwrap();
     fs::create_dir(fixture.path("journal/record.json")).unwrap();
     journal.save(&Record::default()).expect_err("cannot be replaced");

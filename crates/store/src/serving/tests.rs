@@ -80,7 +80,7 @@ fn unpublishing_leaves_the_base_path_for_the_engine() {
 }
 
 #[test]
-fn a_tree_cannot_go_while_it_is_published() {
+fn a_published_tree_cannot_be_removed() {
     let (fixture, tree) = fixture();
     let id = servable("churn", 1);
     fixture.store.publish(&id, &tree).expect("published");
@@ -106,7 +106,7 @@ fn names_from_a_file_cannot_lead_elsewhere() {
 }
 
 #[test]
-fn what_is_no_version_is_not_listed() {
+fn entries_that_are_no_version_are_not_listed() {
     let (fixture, tree) = fixture();
     let id = servable("churn", 5);
     fixture.store.publish(&id, &tree).expect("published");

@@ -1,4 +1,4 @@
-//! What is on the disk, and what of it may go.
+//! Measures the store's content, and lists what may be evicted.
 
 use std::{
     collections::BTreeSet,
@@ -18,10 +18,10 @@ use crate::{
     tree,
 };
 
-/// What a file system gives out at a time.
+/// The allocation unit of common file systems, bytes.
 const BLOCK: u64 = 4096;
 
-/// Something that may go.
+/// An item that may be evicted.
 #[derive(Debug)]
 pub(super) struct Candidate {
     kind: Kind,
@@ -30,10 +30,10 @@ pub(super) struct Candidate {
     pub(super) bytes: u64,
 }
 
-/// What is on the disk, once looked at.
+/// The result of a measurement.
 pub(super) struct Measured {
     pub(super) usage: Usage,
-    /// First to go first.
+    /// Items that may be evicted, in the order of eviction.
     pub(super) candidates: Vec<Candidate>,
 }
 
@@ -54,7 +54,8 @@ impl Inner {
         Ok(Measured { usage, candidates })
     }
 
-    /// Adds the trees that may go, the longest unused first; tells the size of all.
+    /// Adds the trees that may be evicted, least recently used first; returns the size of all
+    /// trees.
     fn trees(&self, claims: &Claims, in_use: InUse<'_>, to: &mut Vec<Candidate>) -> Result<u64> {
         let published = self.published_trees()?;
         let stays = |digest: &Digest| {
@@ -72,7 +73,7 @@ impl Inner {
         Ok(total)
     }
 
-    /// Digests of trees that the engine may read.
+    /// Digests of the trees that are published.
     pub(crate) fn published_trees(&self) -> Result<BTreeSet<Digest>> {
         Ok(self.published()?.into_iter().filter_map(|published| published.tree).collect())
     }
@@ -90,12 +91,12 @@ impl Candidate {
     }
 }
 
-/// What a file of `bytes` takes: small ones are not free.
+/// Bytes on the disk that a file of `bytes` takes: at least one block.
 pub(crate) fn on_disk(bytes: u64) -> u64 {
     bytes.max(1).checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
 
-/// Adds the files of `dir` that may go; tells the size of all.
+/// Adds the files of `dir` that may be evicted; returns the size of all files.
 fn files(
     dir: &Path,
     kind: Kind,
@@ -104,7 +105,7 @@ fn files(
 ) -> Result<u64> {
     let mut total = 0;
     for path in disk::list(dir)? {
-        // A download may be renamed or removed by its owner at any time.
+        // The owner of a download may rename or remove it at any time.
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         let bytes = on_disk(metadata.len());
         total += bytes;

@@ -16,7 +16,7 @@ use crate::{
 
 const FREE: InUse<'_> = &|_| false;
 
-/// An image whose tree takes about `kib` of content; incompressible, told apart by `seed`.
+/// An image whose tree takes about `kib` of incompressible content, different for each `seed`.
 fn image(seed: u64, kib: usize) -> BuiltLayer {
     let mut state = seed;
     let mut noise = || {
@@ -28,7 +28,7 @@ fn image(seed: u64, kib: usize) -> BuiltLayer {
     good().file("data/content", content).build(LayerKind::TarGzip)
 }
 
-/// Says when something was used: `age` hours ago.
+/// Sets the time of last use of `path` to `age` hours ago.
 fn used(path: PathBuf, age: u64) {
     let then = SystemTime::now() - Duration::from_secs(age * 3600);
     fs::File::open(path).and_then(|file| file.set_modified(then)).expect("it is there");
@@ -58,7 +58,7 @@ fn usage_counts_a_shared_layer_once() {
 }
 
 #[test]
-fn layers_go_before_trees_and_the_longest_unused_first() {
+fn layers_are_evicted_before_trees_and_least_recently_used_first() {
     let fixture = Fixture::of_size(ByteSize::mib(2));
     let layers = [image(1, 300), image(2, 300), image(3, 300)];
     let trees: Vec<_> = layers
@@ -86,20 +86,21 @@ fn layers_go_before_trees_and_the_longest_unused_first() {
 }
 
 #[test]
-fn partial_downloads_nobody_waits_for_go_first() {
+fn partial_downloads_without_a_reservation_are_evicted_first() {
     let fixture = Fixture::of_size(ByteSize::mib(1));
     let (wanted, old) = (digest(1), digest(2));
     for digest in [wanted, old] {
         fs::write(fixture.store.partial(&digest), vec![0; 300 << 10]).unwrap();
     }
     let _reservation = fixture.store.reserve(&[(wanted, 500 << 10)], FREE).expect("fits");
-    // 300 KiB of each are there, 200 KiB promised: 300 KiB more only fit without the old one.
+    // Each partial download has 300 KiB. The reserved layer needs 200 KiB more, which fit only
+    // after the other one is evicted.
     let _other = fixture.store.reserve(&[(digest(3), 300 << 10)], FREE).expect("room is made");
     assert_eq!(fixture.names("partial"), [wanted.hex()]);
 }
 
 #[test]
-fn what_is_published_used_or_reserved_stays() {
+fn published_used_and_reserved_content_is_not_evicted() {
     let fixture = Fixture::of_size(ByteSize::mib(2));
     let layers = [image(1, 300), image(2, 300), image(3, 10)];
     let trees = layers.each_ref().map(|layer| fixture.unpack(std::slice::from_ref(layer)).unwrap());
@@ -140,11 +141,11 @@ fn a_layer_that_is_named_twice_counts_with_its_larger_size() {
 }
 
 #[test]
-fn promises_to_several_add_up_and_end_when_dropped() {
+fn reservations_add_up_and_end_when_dropped() {
     let fixture = Fixture::of_size(ByteSize::mib(1));
     let reserve = |seed| fixture.store.reserve(&[(digest(seed), 600 << 10)], FREE);
     let first = reserve(1).expect("fits");
-    let error = reserve(2).expect_err("promised already");
+    let error = reserve(2).expect_err("reserved already");
     assert!(error.to_string().contains("the store is full"), "{error}");
     let same = reserve(1).expect("the same layer is counted once");
     drop((first, same));
@@ -152,7 +153,7 @@ fn promises_to_several_add_up_and_end_when_dropped() {
 }
 
 #[test]
-fn what_is_downloaded_already_is_not_promised_twice() {
+fn downloaded_bytes_are_not_reserved_again() {
     let fixture = Fixture::of_size(ByteSize::mib(1));
     let _pull = fixture.store.reserve(&[(digest(1), 600 << 10)], FREE).expect("fits");
     fs::write(fixture.store.partial(&digest(1)), vec![0; 600 << 10]).unwrap();
@@ -162,7 +163,7 @@ fn what_is_downloaded_already_is_not_promised_twice() {
 }
 
 #[test]
-fn more_than_the_disk_has_is_refused() {
+fn a_reservation_larger_than_the_disk_is_refused() {
     let fixture = Fixture::of_size(ByteSize(u64::MAX));
     let error = fixture.store.reserve(&[(digest(1), 1 << 60)], FREE).expect_err("an exbibyte");
     assert!(matches!(error, Error::NoSpace { .. }), "{error:?}");
@@ -183,12 +184,14 @@ fn an_image_that_does_not_fit_unpacked_is_refused_and_leaves_nothing() {
         usize::from(fixture.store.tree(small.digest()).is_some())
     );
     let usage = fixture.store.usage().expect("readable");
-    drop(fixture.store.reserve(&[(digest(1), 700 << 10)], FREE).expect("the promise is gone"));
+    drop(
+        fixture.store.reserve(&[(digest(1), 700 << 10)], FREE).expect("the reservation has ended"),
+    );
     assert!(usage.total() <= ByteSize::mib(1));
 }
 
 #[test]
-fn unpacking_makes_room_among_what_is_not_in_use() {
+fn unpacking_evicts_content_that_is_not_in_use() {
     let fixture = Fixture::of_size(ByteSize::mib(1));
     let old = fixture.unpack(&[image(1, 300)]).expect("fits");
     let layer = image(2, 400);
@@ -205,7 +208,7 @@ fn unpacking_makes_room_among_what_is_not_in_use() {
 }
 
 #[test]
-fn removing_a_tree_takes_the_layers_that_nobody_else_has() {
+fn removing_a_tree_removes_layers_that_no_other_tree_has() {
     let fixture = Fixture::new();
     let (shared, own) = (good().build(LayerKind::Tar), image(1, 1));
     let both = fixture.unpack(&[shared.clone(), own.clone()]).expect("fits");
@@ -218,7 +221,7 @@ fn removing_a_tree_takes_the_layers_that_nobody_else_has() {
 }
 
 #[test]
-fn a_complete_download_is_taken_over_once() {
+fn a_complete_download_is_committed_once() {
     let fixture = Fixture::new();
     let layer = image(1, 1);
     let missing = fixture.store.commit_blob(&layer.digest);
@@ -230,7 +233,7 @@ fn a_complete_download_is_taken_over_once() {
     assert_eq!(fixture.names("partial"), [""; 0]);
 }
 
-/// The limit on the size of files fails a write in its middle, as a full disk does.
+/// The process's limit of file size makes a write fail half way, as a full disk does.
 const LIMITED: &str = "OUTRIGGER_STORE_TEST_LIMITED";
 
 #[test]

@@ -28,7 +28,7 @@ fn a_path_that_is_no_directory_is_refused() {
 }
 
 #[test]
-fn a_second_control_plane_is_refused_until_the_first_is_gone() {
+fn a_second_control_plane_is_refused_while_the_first_holds_the_lock() {
     let Fixture { store, dir } = Fixture::new();
     let config = Config::new(store.path());
     let error = Store::open(config.clone()).expect_err("locked");
@@ -42,22 +42,22 @@ fn a_second_control_plane_is_refused_until_the_first_is_gone() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_says_so() {
+fn a_store_that_cannot_be_written_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     fs::create_dir(&path).unwrap();
-    // Whoever runs this, root included, cannot write to a directory as a file.
+    // Not even root can write to a directory as a file.
     fs::create_dir(path.join("lock")).unwrap();
     let error = Store::open(Config::new(&path)).expect_err("no lock file");
     assert!(matches!(&error, Error::NotWritable { path: named, .. } if named.ends_with("store")));
     assert!(error.to_string().contains("cannot be written to"), "{error}");
 }
 
-/// Without a byte to write, as on a full disk.
+/// With a limit of file size of zero, every write fails as on a full disk.
 const FULL: &str = "OUTRIGGER_STORE_TEST_FULL";
 
 #[test]
-fn a_full_disk_does_not_keep_the_store_from_opening() {
+fn the_store_opens_on_a_full_disk() {
     if std::env::var_os(FULL).is_some() {
         let fixture = Fixture::new();
         let full = fixture.store.journal().next_version().expect_err("nothing can be written");
@@ -68,7 +68,7 @@ fn a_full_disk_does_not_keep_the_store_from_opening() {
     let output = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" --exact \"$1\""])
         .arg(std::env::current_exe().expect("this test"))
-        .arg("store::tests::a_full_disk_does_not_keep_the_store_from_opening")
+        .arg("store::tests::the_store_opens_on_a_full_disk")
         .env(FULL, "1")
         .output()
         .expect("a shell");
@@ -77,7 +77,7 @@ fn a_full_disk_does_not_keep_the_store_from_opening() {
 }
 
 #[test]
-fn the_engine_wants_an_absolute_path() {
+fn the_engine_path_must_be_absolute() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = Config::new(dir.path().join("store"));
     config.engine_path = Some("models".into());
@@ -86,7 +86,7 @@ fn the_engine_wants_an_absolute_path() {
 }
 
 #[test]
-fn what_a_crash_left_is_removed_and_what_was_finished_stays() {
+fn unfinished_items_are_removed_at_the_start_and_finished_ones_stay() {
     let Fixture { store, dir } = Fixture::new();
     let fixture = Fixture { store: store.clone(), dir };
     let layer = good().build(LayerKind::Tar);

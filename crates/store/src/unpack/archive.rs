@@ -1,7 +1,7 @@
-//! The entries of a tar archive, read as a stream: POSIX ustar and pax, GNU long
-//! names. Everything has a bound, and nothing is guessed: the `tar` crate's own
-//! iterator reads long names of any length into memory, and its view of a pax
-//! size differs between modes, so only its header type is used here.
+//! Reads the entries of a tar archive as a stream: POSIX ustar and pax, GNU long names. All sizes
+//! are limited and nothing is guessed. Only the header type of the `tar` crate is used: its
+//! iterator reads long names of any length into memory, and interprets a pax size differently in
+//! different modes.
 
 use tar::{EntryType, Header};
 
@@ -9,19 +9,20 @@ use super::source::Source;
 use crate::{Error, LayerProblem, Result};
 
 const BLOCK: usize = 512;
-/// Bounds a pax header or a long name.
+/// The size limit of a pax header or a GNU long name, bytes.
 const MAX_EXTENSION: u64 = 1 << 20;
 
 /// A tar archive over a layer's bytes.
 pub(super) struct Archive<'a> {
     source: Source<'a>,
     offset: u64,
-    /// What is left of the present entry's content, and of its padding.
+    /// Unread bytes of the current entry's content.
     content: u64,
+    /// Unread bytes of the padding after it.
     padding: u64,
 }
 
-/// An entry's header, as the archive has it: nothing here can be trusted.
+/// An entry's header as found in the archive, untrusted.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Vec<u8>,
@@ -35,12 +36,12 @@ pub(super) enum Kind {
     Dir,
     Symlink(Vec<u8>),
     HardLink(Vec<u8>),
-    /// Device, pipe, or sparse file: named for the refusal.
+    /// A device, pipe or sparse file, with its name for the error message.
     Refused(&'static str),
     Unknown(u8),
 }
 
-/// What extension headers say of the entry that follows them.
+/// The values that extension headers set for the entry after them.
 #[derive(Debug, Default)]
 struct Extensions {
     name: Option<Vec<u8>>,
@@ -54,7 +55,7 @@ impl<'a> Archive<'a> {
         Self { source, offset: 0, content: 0, padding: 0 }
     }
 
-    /// The next entry; the rest of the present one is skipped.
+    /// The next entry; the rest of the current one is skipped.
     pub(super) fn next(&mut self) -> Result<Option<Entry>> {
         let mut extensions = Extensions::default();
         loop {
@@ -81,7 +82,7 @@ impl<'a> Archive<'a> {
         }
     }
 
-    /// Reads of the present entry's content; none at its end.
+    /// Reads from the current entry's content; 0 at its end.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let most = usize::try_from(self.content).unwrap_or(usize::MAX).min(buffer.len());
         let count = self.some(&mut buffer[..most])?;
@@ -89,7 +90,7 @@ impl<'a> Archive<'a> {
         Ok(count)
     }
 
-    /// Reads and checks what follows the last entry.
+    /// Reads the rest of the layer after the last entry, and checks the layer's digest.
     pub(super) fn finish(self) -> Result<()> {
         self.source.finish()
     }
@@ -100,7 +101,7 @@ impl<'a> Archive<'a> {
         let link = || header.link_name_bytes().map(|link| link.into_owned()).unwrap_or_default();
         let kind = match header.entry_type() {
             _ if extensions.sparse => Kind::Refused("sparse files"),
-            // Archives from before POSIX mark directories so.
+            // Archives from before POSIX mark directories by a trailing slash.
             EntryType::Regular if name.ends_with(b"/") => Kind::Dir,
             EntryType::Regular | EntryType::Continuous => Kind::File,
             EntryType::Directory => Kind::Dir,
@@ -172,13 +173,13 @@ impl<'a> Archive<'a> {
             let most = usize::try_from(self.padding).expect("less than a block");
             let count = self.source.read(&mut buffer[..most])? as u64;
             self.offset += count;
-            // Some writers leave out what follows the last entry's content.
+            // Some writers omit the padding after the last entry.
             self.padding = if count == 0 { 0 } else { self.padding - count };
         }
         Ok(())
     }
 
-    /// Reads at least a byte, unless none is asked for.
+    /// Reads at least one byte, unless `buffer` is empty; the end of the archive is an error.
     fn some(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
@@ -201,7 +202,9 @@ impl Extensions {
         self.name.is_none() && self.link.is_none() && self.size.is_none() && !self.sparse
     }
 
-    /// Reads pax records: `<length> <key>=<value>\n`, the length counting all of it.
+    /// Reads pax records of the form `<length> <key>=<value>
+    ///
+    /// `; the length counts the whole record.
     fn read(&mut self, mut records: &[u8]) -> Result<(), &'static str> {
         const INVALID: &str = "a pax record is invalid";
         while !records.is_empty() {
@@ -234,7 +237,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     plain.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).flatten()
 }
 
-/// The sum of all bytes, those of the checksum itself taken as spaces.
+/// The header's checksum: the sum of all bytes, with the checksum field itself taken as spaces.
 fn checksum(header: &[u8; BLOCK]) -> u32 {
     let sum = |bytes: &[u8]| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
     sum(&header[..148]) + 8 * u32::from(b' ') + sum(&header[156..])

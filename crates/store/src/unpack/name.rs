@@ -1,4 +1,4 @@
-//! Names of entries and targets of links, judged before anything is done.
+//! Checks names of entries and targets of links before anything is written.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -8,34 +8,34 @@ use std::{
 
 use crate::EntryProblem;
 
-/// Whole name or link target; leaves room for the store's own path.
+/// The longest name or link target, bytes; leaves room for the store's own path.
 const MAX_NAME: usize = 1024;
-/// What file systems take.
+/// The longest part of a name, bytes; the limit of common file systems.
 const MAX_PART: usize = 255;
 const MAX_DEPTH: usize = 64;
 
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
-/// What a union file system keeps for itself; not meant for us.
+/// The prefix of files that AUFS keeps for itself; they are ignored.
 const WHITEOUT_INTERNAL: &[u8] = b".wh..wh.";
 
-/// Where an entry lies: plain names from the image's root down; none for the root.
+/// The path of an entry, as parts from the image's root down; empty for the root.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place(pub(super) Vec<OsString>);
 
-/// What a whiteout hides of the layers below.
+/// The content of lower layers that a whiteout hides.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum Whiteout {
-    /// This and everything in it.
+    /// An entry, with its content if it is a directory.
     Of(Place),
-    /// Everything in this directory.
+    /// The content of a directory, but not the directory.
     Inside(Place),
-    /// Nothing of ours.
+    /// Nothing: a file that AUFS keeps for itself.
     Internal,
 }
 
 impl Place {
-    /// The place of an entry, from its name: relative, without `..`.
+    /// Parses an entry's name, which must be relative and without `..`.
     pub(super) fn parse(name: &[u8]) -> Result<Self, EntryProblem> {
         if name.is_empty() || name.contains(&0) {
             return Err(EntryProblem::Name);
@@ -58,7 +58,7 @@ impl Place {
         Ok(Self(parts))
     }
 
-    /// The place of a hard link's target, which is named as entries are.
+    /// Parses a hard link's target, which follows the same rules as an entry's name.
     pub(super) fn hard_link(target: &[u8]) -> Result<Self, EntryProblem> {
         if target.is_empty() {
             return Err(EntryProblem::LinkEmpty);
@@ -69,8 +69,8 @@ impl Place {
         })
     }
 
-    /// The target of a symbolic link that lies here, as it has to be written:
-    /// relative. An absolute one means the image's root.
+    /// The target to write for a symbolic link at this place: always relative. An absolute target
+    /// starts at the image's root.
     pub(super) fn symlink(&self, target: &[u8]) -> Result<PathBuf, EntryProblem> {
         if target.is_empty() || target.contains(&0) {
             return Err(EntryProblem::LinkEmpty);
@@ -90,12 +90,13 @@ impl Place {
         Ok(std::iter::repeat_n(OsStr::new(".."), up).chain(parts).collect())
     }
 
-    /// Whether this is `/data` or in it: what is kept of an image.
+    /// Whether this is `/data` or below it, the part of an image that is kept.
     pub(super) fn is_data(&self) -> bool {
         self.0.first().is_some_and(|first| first == "data")
     }
 
-    /// What this entry hides, if it is a whiteout (OCI image specification, layer.md).
+    /// The whiteout that this entry's name stands for, if it is one (OCI image specification,
+    /// layer.md).
     pub(super) fn whiteout(&self) -> Result<Option<Whiteout>, EntryProblem> {
         let Some((last, parents)) = self.0.split_last() else { return Ok(None) };
         let Some(hidden) = last.as_bytes().strip_prefix(WHITEOUT) else { return Ok(None) };
@@ -118,7 +119,7 @@ impl Place {
     }
 }
 
-/// Untrusted text for a message: readable and not longer than that.
+/// Makes untrusted text readable and short for an error message.
 pub(super) fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let mut shown: String = text.chars().take(200).collect();
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn whiteouts_name_what_they_hide() {
+    fn whiteouts_name_the_hidden_entry() {
         let whiteout = |name: &str| place(name).whiteout();
         assert!(
             matches!(whiteout("data/.wh.x"), Ok(Some(Whiteout::Of(of))) if of == place("data/x"))

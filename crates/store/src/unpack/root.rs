@@ -1,5 +1,5 @@
-//! Writing below one directory and nowhere else: every step is taken from an
-//! open directory, one name at a time, and never through a link.
+//! Writes below one directory only: each path is walked from an open directory, one name at a time,
+//! and never through a symbolic link.
 
 use std::{
     cell::Cell,
@@ -26,16 +26,16 @@ const OPEN_DIR: OFlags =
 pub(super) struct Root {
     dir: OwnedFd,
     path: PathBuf,
-    /// Directories made because a name leads through them.
+    /// Directories created only as parents of an entry.
     implied: Cell<u64>,
 }
 
-/// Why an entry could not be written.
+/// The reason why an entry could not be written.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The entry is at fault.
+    /// The entry is refused.
     Entry(EntryProblem),
-    /// The file system is.
+    /// The file system failed.
     Failed(Error),
 }
 
@@ -58,13 +58,12 @@ impl Root {
         Ok(Self { dir, path, implied: Cell::new(0) })
     }
 
-    /// How many directories were made, since this was last asked, only because
-    /// an entry's name leads through them.
+    /// The number of directories created as parents of an entry since the last call.
     pub(super) fn take_implied(&self) -> u64 {
         self.implied.take()
     }
 
-    /// Makes a directory, or keeps the one that is there.
+    /// Creates a directory unless it exists; a file there is replaced.
     pub(super) fn make_dir(&self, place: &Place) -> Result<(), Fault> {
         let Some((last, parent)) = self.split(place)? else { return Ok(()) };
         if kind(&parent, last).is_some_and(|kind| kind != FileType::Directory) {
@@ -73,7 +72,7 @@ impl Root {
         self.child(&parent, last, place).map(drop)
     }
 
-    /// Makes a new, empty file in the place of whatever is there.
+    /// Creates an empty file, replacing an existing entry.
     pub(super) fn make_file(&self, place: &Place) -> Result<File, Fault> {
         let Some((last, parent)) = self.split(place)? else {
             return Err(EntryProblem::Name.into());
@@ -87,7 +86,7 @@ impl Root {
         Ok(File::from(file))
     }
 
-    /// Makes a symbolic link in the place of whatever is there.
+    /// Creates a symbolic link, replacing an existing entry.
     pub(super) fn make_symlink(&self, place: &Place, target: &Path) -> Result<(), Fault> {
         let Some((last, parent)) = self.split(place)? else {
             return Err(EntryProblem::Name.into());
@@ -96,7 +95,7 @@ impl Root {
         fs::symlinkat(target, &parent, last).map_err(|error| self.failed("link", place, error))
     }
 
-    /// Makes another name of a file that is there already.
+    /// Creates a hard link to an existing file.
     pub(super) fn make_hard_link(&self, place: &Place, target: &Place) -> Result<(), Fault> {
         let wrong = || EntryProblem::LinkTarget(shown(target.path().as_os_str().as_bytes()));
         let Some((last, parents)) = target.0.split_last() else { return Err(wrong().into()) };
@@ -109,26 +108,26 @@ impl Root {
         };
         self.clear(&parent, name, place)?;
         match fs::linkat(&source, last, &parent, name, AtFlags::empty()) {
-            // It was in the directory that this link replaces.
+            // The target was in the directory that this link has replaced.
             Err(Errno::NOENT) => Err(wrong().into()),
             other => other.map_err(|error| self.failed("link", place, error)),
         }
     }
 
-    /// Removes what lower layers put at `place`, but nothing of `keep`.
+    /// Removes the entry of lower layers at `place`, except the paths in `keep`.
     pub(super) fn hide(&self, place: &Place, keep: &HashSet<PathBuf>) -> Result<(), Fault> {
         let Some((last, parents)) = place.0.split_last() else { return Ok(()) };
         let Some(parent) = self.existing(parents)? else { return Ok(()) };
         self.remove(&parent, last, &place.path(), keep).map(drop)
     }
 
-    /// The same for everything in the directory at `place`.
+    /// Removes the content of the directory at `place`, except the paths in `keep`.
     pub(super) fn hide_inside(&self, place: &Place, keep: &HashSet<PathBuf>) -> Result<(), Fault> {
         let Some(dir) = self.existing(&place.0)? else { return Ok(()) };
         self.remove_inside(&dir, &place.path(), keep).map(drop)
     }
 
-    /// The last name of `place`, and its directory, made when missing.
+    /// The last part of `place`, and its parent directory, created if missing.
     fn split<'p>(&self, place: &'p Place) -> Result<Option<(&'p OsStr, OwnedFd)>, Fault> {
         let Some((last, parents)) = place.0.split_last() else { return Ok(None) };
         let mut dir = self.own()?;
@@ -140,7 +139,7 @@ impl Root {
         Ok(Some((last, dir)))
     }
 
-    /// The directory `name` of `dir`, and whether it was missing and made.
+    /// Opens the directory `name` in `dir`, creating it if missing; returns true if it was created.
     fn child(&self, dir: &OwnedFd, name: &OsStr, place: &Place) -> Result<(OwnedFd, bool), Fault> {
         let mode = Mode::from_raw_mode(disk::DIR_MODE);
         let made = match fs::mkdirat(dir, name, mode) {
@@ -161,7 +160,7 @@ impl Root {
         Ok((child, made))
     }
 
-    /// The directory that `parts` lead to, if they do and without a link.
+    /// Opens the directory at `parts`; `None` if it does not exist or a link is on the path.
     fn existing(&self, parts: &[std::ffi::OsString]) -> Result<Option<OwnedFd>, Fault> {
         let mut dir = self.own()?;
         for part in parts {
@@ -178,12 +177,13 @@ impl Root {
         Ok(own.map_err(|error| Error::io("open", &self.path, error))?)
     }
 
-    /// Removes whatever is called `name` in `dir`: the later entry wins.
+    /// Removes the entry `name` of `dir`, because a later entry replaces an earlier one.
     fn clear(&self, dir: &OwnedFd, name: &OsStr, place: &Place) -> Result<(), Fault> {
         self.remove(dir, name, &place.path(), &HashSet::new()).map(drop)
     }
 
-    /// Removes `name` with what is in it; tells whether nothing was to be kept.
+    /// Removes `name` with its content, except the paths in `keep`. Returns true if it was removed
+    /// completely.
     fn remove(
         &self,
         dir: &OwnedFd,
@@ -236,7 +236,7 @@ impl Root {
     }
 }
 
-/// What `name` in `dir` is, itself and not what it links to.
+/// The type of the entry `name` in `dir`; a symbolic link is not followed.
 fn kind(dir: &OwnedFd, name: &OsStr) -> Option<FileType> {
     let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     Some(FileType::from_raw_mode(stat.st_mode))

@@ -1,5 +1,5 @@
-//! The last look at an unpacked image before it becomes a tree: every link is
-//! followed once, everything is on the disk, and it is a model package.
+//! The final checks of an unpacked image before it becomes a tree: every symbolic link is resolved,
+//! all directories are synced, and the files are a model package.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -19,10 +19,10 @@ use crate::{
     tree::{MAX_GOLDEN, MAX_METADATA, MAX_PROFILE, MAX_SAVED_MODEL},
 };
 
-/// Where a link came from: the layer, and the entry's name in it.
+/// The origin of each symbolic link: its layer, and the entry's name in it.
 pub(super) type Links = BTreeMap<PathBuf, (Digest, String)>;
 
-/// Where a package's parts are, relative to the tree.
+/// The paths of a package's parts, relative to the tree.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) model: String,
@@ -31,8 +31,8 @@ pub(super) struct Parts {
     pub(super) profile: Option<String>,
 }
 
-/// Checks what was unpacked into `tree`, and syncs its directories. Tells where
-/// the package's parts are, and what the tree takes on the disk.
+/// Checks the files unpacked into `tree`, and syncs its directories. Returns the paths of the
+/// package's parts, and the tree's size on the disk.
 pub(super) fn seal(tree: &Path, image: Digest, links: &Links) -> Result<(Parts, u64)> {
     let tree = fs::canonicalize(tree).map_err(|error| Error::io("look at", tree, error))?;
     let data = tree.join("data");
@@ -51,7 +51,7 @@ pub(super) fn seal(tree: &Path, image: Digest, links: &Links) -> Result<(Parts, 
 struct Walk<'a> {
     tree: &'a Path,
     links: &'a Links,
-    /// Files of several names, counted once.
+    /// Inodes of files with several names, so that they count once.
     seen: HashSet<u64>,
     bytes: u64,
 }
@@ -91,12 +91,12 @@ impl Walk<'_> {
     }
 }
 
-/// The engine walks the model's directory to estimate its size. A link to a
-/// directory in there could make that walk endless.
+/// Refuses symbolic links to directories within the model's directory. The engine walks it to
+/// estimate the model's size, and such a link could make the walk endless.
 fn no_links_to_directories(tree: &Path, model: &str, links: &Links) -> Result<()> {
     let inside = links.keys().filter(|path| path.starts_with(model));
     for path in inside.map(|path| tree.join(path)) {
-        // The entry may have been replaced by a later one.
+        // A later entry may have replaced the link.
         let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
         if is_link && path.is_dir() {
             return Err(refusal(tree, &path, links, EntryProblem::LinkDirectory));
@@ -108,7 +108,8 @@ fn no_links_to_directories(tree: &Path, model: &str, links: &Links) -> Result<()
 fn refusal(tree: &Path, path: &Path, links: &Links, problem: fn(String) -> EntryProblem) -> Error {
     let target = fs::read_link(path).unwrap_or_default();
     let relative = path.strip_prefix(tree).unwrap_or(path);
-    let (layer, entry) = links.get(relative).cloned().expect("every link that was made is noted");
+    let (layer, entry) =
+        links.get(relative).cloned().expect("every link that was created is recorded");
     Error::Entry { layer, entry, problem: problem(shown(target.as_os_str().as_bytes())) }
 }
 
@@ -133,8 +134,8 @@ fn find_metadata(tree: &Path) -> Option<String> {
     places.into_iter().find(|place| tree.join(place).is_file())
 }
 
-/// The model's real directory: without links on the way, so that all that the
-/// engine walks was looked at.
+/// The model's directory without symbolic links on its path, so that everything that the engine
+/// walks has been checked.
 fn find_model(tree: &Path) -> Result<String, PackageProblem> {
     let outer = tree.join("data").join(MODEL_PARENT).join("model");
     let has_model = |dir: &Path| dir.join("saved_model.pb").is_file();

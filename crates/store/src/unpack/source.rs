@@ -1,4 +1,5 @@
-//! A layer's decompressed bytes: bounded, and told apart from a damaged disk.
+//! Reads a layer's decompressed bytes, within limits. Errors of a damaged disk are distinguished
+//! from those of the image.
 
 use std::{
     fs::File,
@@ -25,7 +26,7 @@ pub(super) struct Source<'a> {
     budget: &'a mut Budget,
 }
 
-/// What one image may still unpack to.
+/// The limit of decompressed bytes of one image, and the bytes used so far.
 pub(super) struct Budget {
     pub(super) max: ByteSize,
     pub(super) used: u64,
@@ -38,7 +39,7 @@ enum Decoder {
 }
 
 impl<'a> Source<'a> {
-    /// Opens the blob at `path`, which must be packed as `kind` says.
+    /// Opens the blob at `path`; its compression must match `kind`.
     pub(super) fn open(
         path: PathBuf,
         (layer, kind): (Digest, LayerKind),
@@ -50,9 +51,10 @@ impl<'a> Source<'a> {
         };
         let file = File::open(&path).map_err(failed)?;
         let mut blob = BufReader::with_capacity(64 << 10, Hashing::new(file));
-        let found = packing(blob.fill_buf().map_err(failed)?);
+        let found = compression(blob.fill_buf().map_err(failed)?);
         if found != kind {
-            let problem = LayerProblem::Compression { said: said(kind), found: is(found) };
+            let problem =
+                LayerProblem::Compression { declared: declared(kind), found: actual(found) };
             return Err(Error::Layer { layer, problem });
         }
         let decoder = match kind {
@@ -65,7 +67,7 @@ impl<'a> Source<'a> {
         Ok(Self { layer, path, decoder, budget })
     }
 
-    /// Reads some bytes; none at the end.
+    /// Reads some bytes; 0 at the end.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let read = loop {
             match self.decoder.read(buffer) {
@@ -79,15 +81,15 @@ impl<'a> Source<'a> {
         Ok(count)
     }
 
-    /// Fails if `bytes` more would be too many.
+    /// Fails if `bytes` more would exceed the limit.
     pub(super) fn expect(&self, bytes: u64) -> Result<()> {
         let Budget { max, used } = *self.budget;
         let fits = used.saturating_add(bytes) <= max.as_u64();
         fits.then_some(()).ok_or_else(|| self.error(LayerProblem::TooLarge(max)))
     }
 
-    /// Reads to the end, so that all checksums of the packing are checked, and
-    /// checks the blob's digest.
+    /// Reads to the end, so that the compression's checksums are verified, and checks the blob's
+    /// digest.
     pub(super) fn finish(mut self) -> Result<()> {
         let mut buffer = vec![0; 64 << 10];
         while self.read(&mut buffer)? > 0 {}
@@ -144,8 +146,8 @@ impl Read for Decoder {
     }
 }
 
-/// By its first bytes (RFC 1952, RFC 8878); what is neither may be a tar.
-fn packing(start: &[u8]) -> LayerKind {
+/// The compression by the first bytes (RFC 1952, RFC 8878); anything else counts as a plain tar.
+fn compression(start: &[u8]) -> LayerKind {
     match start {
         [0x1f, 0x8b, ..] => LayerKind::TarGzip,
         // A Zstandard frame, or a skippable one in front of it.
@@ -154,7 +156,7 @@ fn packing(start: &[u8]) -> LayerKind {
     }
 }
 
-fn said(kind: LayerKind) -> &'static str {
+fn declared(kind: LayerKind) -> &'static str {
     match kind {
         LayerKind::Tar => "plain tar",
         LayerKind::TarGzip => "compressed with gzip",
@@ -162,7 +164,7 @@ fn said(kind: LayerKind) -> &'static str {
     }
 }
 
-fn is(kind: LayerKind) -> &'static str {
+fn actual(kind: LayerKind) -> &'static str {
     match kind {
         LayerKind::Tar => "neither gzip nor zstd",
         LayerKind::TarGzip => "gzip",

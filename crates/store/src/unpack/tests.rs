@@ -34,7 +34,7 @@ fn a_package_unpacks_from_every_kind_of_layer() {
 }
 
 #[test]
-fn compression_that_is_not_what_was_said_is_named() {
+fn the_error_for_wrong_compression_names_the_actual_one() {
     let kinds = [LayerKind::Tar, LayerKind::TarGzip, LayerKind::TarZstd];
     for (packed, said) in kinds.into_iter().flat_map(|a| kinds.map(|b| (a, b))) {
         if packed == said {
@@ -43,7 +43,7 @@ fn compression_that_is_not_what_was_said_is_named() {
         let lie = BuiltLayer { kind: said, ..good().build(packed) };
         let error = Fixture::new().unpack(&[lie]).expect_err("a lie");
         let text = error.to_string();
-        assert!(text.contains("said to be") && text.contains("but it is"), "{text}");
+        assert!(text.contains("declared as") && text.contains("but it is"), "{text}");
         assert_eq!(error.reason(), Reason::ImageInvalid);
     }
 }
@@ -52,7 +52,7 @@ fn compression_that_is_not_what_was_said_is_named() {
 fn damaged_compression_is_refused_even_after_the_last_entry() {
     for kind in [LayerKind::TarGzip, LayerKind::TarZstd] {
         let mut bytes = good().build(kind).bytes;
-        // gzip: the checksum at the end; zstd: the last block.
+        // The damage is in gzip's final checksum, or in the last zstd block.
         bytes.truncate(bytes.len() - 2);
         let cut = BuiltLayer { digest: Digest::of(&bytes), bytes, ..good().build(kind) };
         let fixture = Fixture::new();
@@ -62,7 +62,7 @@ fn damaged_compression_is_refused_even_after_the_last_entry() {
     }
 }
 
-/// `umoci insert` writes such layers.
+/// Layers by `umoci insert` end this way.
 #[test]
 fn an_archive_may_end_with_the_content_of_its_last_entry() {
     let whole = good().build_unfinished(LayerKind::Tar).bytes;
@@ -82,7 +82,7 @@ fn an_archive_may_end_with_the_content_of_its_last_entry() {
 }
 
 #[test]
-fn a_blob_that_rotted_on_the_disk_is_removed_and_not_blamed_on_the_image() {
+fn a_blob_damaged_on_disk_is_removed_and_the_image_is_not_blamed() {
     let fixture = Fixture::new();
     let layer = good().build(LayerKind::TarGzip);
     let mut rotten = layer.clone();
@@ -119,7 +119,7 @@ fn only_data_is_written() {
 }
 
 #[test]
-fn whiteouts_hide_what_lies_below_and_nothing_of_their_own_layer() {
+fn whiteouts_hide_entries_of_lower_layers_only() {
     let assets = format!("{MODEL}/assets");
     let asset = |name: &str| format!("{assets}/{name}");
     let base = layer()
@@ -145,7 +145,7 @@ fn whiteouts_hide_what_lies_below_and_nothing_of_their_own_layer() {
 }
 
 #[test]
-fn all_of_data_can_be_hidden_and_made_anew() {
+fn the_whole_of_data_can_be_hidden_and_written_again() {
     for (hide, anew) in [(layer().whiteout("data"), "first"), (layer().opaque("."), "second")] {
         let fixture = Fixture::new();
         let hidden = fixture.unpack_on_package(std::slice::from_ref(&hide)).expect_err(anew);
@@ -159,7 +159,7 @@ fn all_of_data_can_be_hidden_and_made_anew() {
 }
 
 #[test]
-fn the_later_entry_wins_and_never_writes_into_the_earlier() {
+fn a_later_entry_replaces_an_earlier_one_and_never_writes_into_it() {
     let upper = layer()
         .file("data/a", b"first")
         .hard_link("data/b", "data/a")
@@ -223,7 +223,7 @@ fn the_model_may_lie_behind_a_link_and_in_a_numeric_directory() {
 }
 
 #[test]
-fn what_is_no_package_is_told_with_the_places_looked_at() {
+fn the_error_for_a_missing_part_names_the_paths_searched() {
     let metadata = || layer().file("data/metadata.json", b"{}");
     let pb = |dir: &str| format!("{MODEL}{dir}/saved_model.pb");
     let cases = [
@@ -304,7 +304,7 @@ fn a_pax_size_overrides_the_header() {
 }
 
 #[test]
-fn signatures_are_kept_with_a_tree_and_go_with_it() {
+fn signatures_are_stored_and_removed_with_the_tree() {
     let fixture = Fixture::new();
     let tree = fixture.unpack(&[good().build(LayerKind::Tar)]).expect("a package");
     let (store, digest) = (&fixture.store, *tree.digest());
@@ -320,7 +320,7 @@ fn signatures_are_kept_with_a_tree_and_go_with_it() {
 }
 
 #[test]
-fn who_comes_second_gets_the_same_tree() {
+fn concurrent_calls_get_the_same_tree() {
     let fixture = Fixture::new();
     let layers = [good().file("data/large", vec![7; 4 << 20]).build(LayerKind::TarGzip)];
     fixture.add(&layers[0]);
@@ -333,7 +333,7 @@ fn who_comes_second_gets_the_same_tree() {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(unpack)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
     });
-    // The sidecar was written once.
+    // The sidecar was written only once.
     assert!(trees.iter().all(|tree| *tree == trees[0]), "{trees:?}");
     assert_eq!(fixture.names("trees"), [package.digest.hex()]);
 }

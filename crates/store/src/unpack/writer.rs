@@ -1,4 +1,4 @@
-//! One entry after the other, judged and written.
+//! Checks and writes the entries of a layer.
 
 use std::{
     collections::HashSet,
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{EntryProblem, Error, InUse, Reservation, Result, space};
 
-/// Content is copied in pieces of this size.
+/// The size of the pieces in which content is copied.
 const CHUNK: usize = 64 << 10;
 
-/// Asks for space as the tree grows.
+/// Reserves space as the tree grows.
 pub(super) struct Room<'a> {
     pub(super) reservation: &'a Reservation,
     pub(super) in_use: InUse<'a>,
@@ -31,10 +31,10 @@ pub(super) struct Writer<'a> {
     layer: Digest,
     links: &'a mut Links,
     room: &'a Room<'a>,
-    /// What this layer has written: its own whiteouts do not hide that.
+    /// Paths that this layer has written; its own whiteouts do not hide them.
     written: HashSet<PathBuf>,
-    /// Whiteouts that are done. Once more would find nothing, but look at
-    /// everything that was written since.
+    /// Whiteouts already applied. Applying one again would change nothing, but scan everything
+    /// written since.
     hidden: HashSet<Whiteout>,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// A whiteout is a file by itself, and as harmless as its kind.
+    /// Applies a whiteout. Its entry must be a regular file or directory.
     fn hide(&mut self, whiteout: Whiteout, kind: &Kind) -> Result<(), Fault> {
         match kind {
             Kind::File | Kind::Dir => {}
@@ -125,7 +125,7 @@ impl<'a> Writer<'a> {
         }
         match &whiteout {
             Whiteout::Of(place) if place.is_data() => self.root.hide(place, &self.written)?,
-            // All of the image, and of it only this is kept.
+            // Hides the whole image, of which only `/data` is kept.
             Whiteout::Inside(place) if place.0.is_empty() => {
                 self.root.hide(&Place(vec!["data".into()]), &self.written)?;
             }
@@ -140,7 +140,7 @@ impl<'a> Writer<'a> {
 }
 
 impl Room<'_> {
-    /// For the beginnings of that many files or directories.
+    /// Reserves the first block of each of `count` files or directories.
     pub(super) fn entries(&self, count: u64) -> Result<()> {
         if count == 0 { Ok(()) } else { self.content(space::on_disk(0).saturating_mul(count)) }
     }

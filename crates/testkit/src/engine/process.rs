@@ -1,7 +1,7 @@
-//! One run of the engine: its configuration, its versions, their lives.
+//! One run of the engine: its configuration and the states of its versions.
 //!
-//! Kept to what a client can observe of TensorFlow Serving: discovery by
-//! polling, loading before unloading, states that stay after the end.
+//! It imitates the behaviour of TensorFlow Serving that clients can observe: discovery by polling,
+//! loading before unloading, states that remain after the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,24 +18,24 @@ use tonic::Code;
 use super::script::{Load, Loading, Script, Violation, lock};
 use crate::saved_model;
 
-/// How often base paths are listed; a real engine takes a second.
+/// The interval at which base paths are listed; a real engine's is a second.
 const POLL: Duration = Duration::from_millis(5);
 
-/// State of every version ever seen, by name and version.
+/// The states of all versions seen, by name and version.
 pub type View = BTreeMap<(String, i64), State>;
 
-/// What is configured for one name.
+/// The configuration of one servable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Configured {
     pub(super) base_path: PathBuf,
-    /// `None`: the highest there is.
+    /// The versions to load; `None` means the highest one found.
     pub(super) versions: Option<BTreeSet<i64>>,
 }
 
 pub(super) type Failure = (Code, String);
 pub(super) type Signatures = BTreeMap<String, SignatureDef>;
 
-/// A version, from the moment it was seen.
+/// A version that has been seen.
 pub(super) struct Entry {
     pub(super) state: State,
     pub(super) error: Option<Failure>,
@@ -46,7 +46,7 @@ pub(super) struct Entry {
 
 pub(super) struct Process {
     pub(super) script: Arc<Script>,
-    /// Held by a reload from start to end.
+    /// The lock that a reload holds from start to end.
     pub(super) reloading: tokio::sync::Mutex<()>,
     manager: Mutex<Manager>,
     view: watch::Sender<View>,
@@ -60,7 +60,7 @@ struct Manager {
 }
 
 impl Process {
-    /// An engine with an empty configuration. Call within its runtime.
+    /// Starts an engine with an empty configuration. To be called within its runtime.
     pub(super) fn start(script: Arc<Script>, view: watch::Sender<View>) -> Arc<Self> {
         let process = Arc::new(Self {
             script,
@@ -82,7 +82,7 @@ impl Process {
         process
     }
 
-    /// Runs `task` until the engine ends, whatever becomes of its caller.
+    /// Runs `task` until the engine ends, independent of the caller.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         lock(&self.tasks).spawn(task);
     }
@@ -91,7 +91,7 @@ impl Process {
         self.view.subscribe()
     }
 
-    /// Takes a configuration; answers the names that were not in the one before.
+    /// Applies a configuration; returns the names that the previous one did not have.
     pub(super) fn configure(&self, config: BTreeMap<String, Configured>) -> BTreeSet<String> {
         self.update(|manager| {
             let gone: Vec<_> =
@@ -106,13 +106,13 @@ impl Process {
         })
     }
 
-    /// What is known of a name, highest version first.
+    /// Maps all known versions of a name, highest version first.
     pub(super) fn versions<T>(&self, name: &str, read: impl Fn(i64, &Entry) -> T) -> Vec<T> {
         let manager = lock(&self.manager);
         manager.of(name).rev().map(|((_, version), entry)| read(*version, entry)).collect()
     }
 
-    /// Enters a version that serves (none: the highest that does) for one call.
+    /// Starts a call on an AVAILABLE version; without a version, on the highest one.
     pub(super) fn enter(self: &Arc<Self>, name: &str, version: Option<i64>) -> Option<InFlight> {
         self.update(|manager| {
             let serves = |entry: &Entry| entry.state == State::Available;
@@ -126,8 +126,8 @@ impl Process {
         })
     }
 
-    /// Looks at every base path once. One that cannot be listed ends the look
-    /// for all of them, as in the original.
+    /// Lists every base path once. If one cannot be listed, the poll ends for all, as in TensorFlow
+    /// Serving.
     fn poll(self: &Arc<Self>) {
         let config = lock(&self.manager).config.clone();
         let mut aspired = BTreeMap::new();
@@ -141,7 +141,8 @@ impl Process {
             };
         }
         let loads = self.update(|manager| {
-            // A reload may have come in between; what it took out stays out.
+            // A reload may have changed the configuration meanwhile; names that it removed are left
+            // out.
             aspired.retain(|name, _| manager.config.get(name) == config.get(name));
             let loads = aspired.iter().flat_map(|(name, versions)| manager.aspire(name, versions));
             loads.collect::<Vec<_>>()
@@ -195,7 +196,7 @@ impl Process {
             .ok_or_else(|| (Code::OutOfRange, "Read less bytes than requested".to_owned()))
     }
 
-    /// Changes the state and shows it.
+    /// Changes the state and publishes it.
     fn update<T>(&self, change: impl FnOnce(&mut Manager) -> T) -> T {
         let mut manager = lock(&self.manager);
         let result = change(&mut manager);
@@ -206,7 +207,7 @@ impl Process {
     }
 }
 
-/// The versions under a base path that the policy wants, with their directories.
+/// The versions under a base path that the policy selects, with their directories.
 fn list(configured: &Configured) -> io::Result<BTreeMap<i64, PathBuf>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(&configured.base_path)? {
@@ -238,8 +239,8 @@ impl Manager {
         self.entries.get_mut(key).expect("entries are never removed")
     }
 
-    /// Makes `versions` what is wanted of a name; answers what is to be loaded,
-    /// and whether it was seen before.
+    /// Sets the aspired versions of a name. Returns the versions to load, each with true if it was
+    /// loaded before.
     fn aspire(&mut self, name: &str, versions: &BTreeMap<i64, PathBuf>) -> Vec<(Load, bool)> {
         let mut loads = Vec::new();
         for (&version, path) in versions {
@@ -261,7 +262,8 @@ impl Manager {
         loads
     }
 
-    /// Unloads what is not wanted, once something wanted serves or nothing is.
+    /// Unloads versions that are no longer aspired, as soon as an aspired one is AVAILABLE or none
+    /// is aspired.
     fn settle(&mut self, name: &str) {
         let wanted = || self.of(name).filter(|(_, entry)| entry.aspired);
         let replaced = wanted().any(|(_, entry)| entry.state == State::Available);
@@ -288,7 +290,7 @@ impl Entry {
         self.error = error;
     }
 
-    /// Ends an unload when no call is left.
+    /// Completes an unload when no call is in flight.
     fn drained(&mut self) {
         if self.state == State::Unloading && self.in_flight == 0 {
             self.end(None);
@@ -296,7 +298,7 @@ impl Entry {
     }
 }
 
-/// A call on a version, which stays until the call is over.
+/// A call in flight, which keeps its version loaded until it ends.
 pub(super) struct InFlight {
     process: Arc<Process>,
     key: (String, i64),

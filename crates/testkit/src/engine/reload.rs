@@ -1,4 +1,4 @@
-//! HandleReloadConfigRequest, step by step as TensorFlow Serving does it.
+//! HandleReloadConfigRequest, with the same steps as in TensorFlow Serving.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use super::{
     script::{Received, Reloading, Violation},
 };
 
-/// Answers a reload. It goes on when the client does not wait for it.
+/// Answers a reload. It continues even if the client stops waiting.
 pub(super) async fn reload(
     process: Arc<Process>,
     request: ReloadConfigRequest,
@@ -28,7 +28,7 @@ pub(super) async fn reload(
     let worker = Arc::clone(&process);
     process.spawn(async move {
         let outcome = run(&worker, request).await;
-        // The client may have gone.
+        // The client may no longer wait for the answer.
         drop(reply.send(outcome));
     });
     answer.await.map_err(|_| Status::cancelled("the engine stopped"))?
@@ -91,7 +91,7 @@ fn validate(models: &[ModelConfig]) -> Result<BTreeMap<String, Configured>, Stat
     Ok(config)
 }
 
-/// A new name that lacks what it needs would be waited for without end.
+/// Reports missing paths of a new name, for which a reload would wait without end.
 fn check_paths(process: &Process, model: &Configured) {
     if !model.base_path.is_dir() {
         process.script.violate(Violation::MissingBasePath(model.base_path.clone()));
@@ -103,7 +103,7 @@ fn check_paths(process: &Process, model: &Configured) {
         .for_each(|path| process.script.violate(Violation::MissingVersion(path)));
 }
 
-/// Waits until some version of each new name serves or has ended.
+/// Waits until each new name has a version that is AVAILABLE or has ended.
 async fn wait(process: &Process, new: &BTreeSet<String>) -> Result<ReloadConfigResponse, Status> {
     let mut watch = process.watch();
     let all_settled = watch.wait_for(|view| new.iter().all(|name| settled(view, name).is_some()));
@@ -125,7 +125,7 @@ async fn wait(process: &Process, new: &BTreeSet<String>) -> Result<ReloadConfigR
     )))
 }
 
-/// The highest version of a name that serves or has ended.
+/// The highest version of a name that is AVAILABLE or has ended.
 fn settled(view: &View, name: &str) -> Option<(i64, State)> {
     let versions = view.range((name.to_owned(), i64::MIN)..=(name.to_owned(), i64::MAX)).rev();
     versions

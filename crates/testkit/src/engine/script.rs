@@ -1,4 +1,4 @@
-//! What a test wants the engine to do, and what it saw.
+//! The test's scripts for the engine, and the engine's records of calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,31 +18,31 @@ use super::Gate;
 pub struct Load {
     /// The servable.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: i64,
-    /// Its directory.
+    /// The version's directory.
     pub path: PathBuf,
 }
 
-/// How a load goes. Without a script: by what the directory holds.
+/// The course of a load.
 #[derive(Debug, Clone)]
 pub enum Loading {
-    /// By what the directory holds.
+    /// Loads the SavedModel in the directory, if there is one.
     Normal,
-    /// The same, once the gate opens; LOADING until then.
+    /// Stays LOADING until the gate opens, then loads as in `Normal`.
     Held(Gate),
-    /// Fails, and ends with this error.
+    /// Fails with this error.
     Fails(Code, String),
 }
 
-/// How a reload goes.
+/// The course of a reload.
 #[derive(Debug, Clone)]
 pub enum Reloading {
-    /// As TensorFlow Serving does it.
+    /// Behaves as TensorFlow Serving does.
     Normal,
-    /// Waits at the gate first, holding the lock that every reload needs.
+    /// Waits at the gate first, with the lock held that every reload needs.
     Held(Gate),
-    /// Is refused; nothing changes.
+    /// Fails with this error and changes nothing.
     Refused(Code, String),
 }
 
@@ -51,43 +51,43 @@ pub enum Reloading {
 pub struct Prediction {
     /// The servable.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: i64,
     /// The signature's name.
     pub signature: String,
     /// The inputs, by name.
     pub inputs: BTreeMap<String, Tensor>,
-    /// The outputs asked for.
+    /// The requested outputs.
     pub outputs: Vec<String>,
-    /// The time the client said it waits (`grpc-timeout`).
+    /// The client's deadline (`grpc-timeout`).
     pub timeout: Option<Duration>,
-    /// The trace it is part of (`traceparent`, `tracestate`).
+    /// The request's trace headers (`traceparent`, `tracestate`).
     pub trace: [Option<String>; 2],
 }
 
-/// How a prediction is answered.
+/// The answer to a prediction.
 #[derive(Debug, Clone)]
 pub enum Predicting {
-    /// With these outputs.
+    /// Answers with these outputs.
     Outputs(Vec<Tensor>),
-    /// With these bytes in place of a PredictResponse.
+    /// Answers with these bytes in place of a PredictResponse.
     Bytes(Bytes),
-    /// With an error.
+    /// Fails with this error.
     Fails(Code, String),
-    /// With the second, once the gate opens.
+    /// Waits until the gate opens, then gives the inner answer.
     Held(Gate, Box<Predicting>),
 }
 
-/// A call the engine got, in the order they came.
+/// A call that the engine received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
-    /// Predict, with the code it was answered with before any script.
+    /// Predict, with the code of looking up its servable.
     Predict {
         /// The servable.
         name: String,
-        /// Its version; none: the latest.
+        /// The requested version; `None` means the latest.
         version: Option<i64>,
-        /// NOT_FOUND when it was not available, else OK.
+        /// NOT_FOUND if the version was not AVAILABLE, else OK.
         found: Code,
     },
     /// GetModelMetadata.
@@ -100,25 +100,24 @@ pub enum Received {
         /// The servable.
         name: String,
     },
-    /// HandleReloadConfigRequest: versions by name.
+    /// HandleReloadConfigRequest, with the versions of each name.
     Reload(BTreeMap<String, BTreeSet<i64>>),
 }
 
-/// What a client must never do to an engine, because a real one would hang or
-/// serve the wrong thing.
+/// A client's mistake that would make a real engine hang or serve the wrong version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// A reload while another one was unanswered.
+    /// A reload was sent while another one was unanswered.
     ConcurrentReload,
-    /// A base path that does not exist stops discovery for every model.
+    /// A base path does not exist, which stops discovery for every model.
     MissingBasePath(PathBuf),
-    /// A reload waits for ever for a new name without versions on disk.
+    /// A new name has no version on disk, so a reload would wait for ever.
     MissingVersion(PathBuf),
-    /// A (name, version) that was seen before is not loaded afresh for certain.
+    /// A (name, version) was used again; an engine does not reliably load it again.
     VersionReused(String, i64),
-    /// A version directory was gone when it was about to be loaded.
+    /// A version's directory was missing when it was about to be loaded.
     Vanished(PathBuf),
-    /// A name that was taken out came back with a reload that had to wait for it.
+    /// A removed name was added again by a reload, which then had to wait for it.
     NameReadded(String),
 }
 
@@ -126,7 +125,7 @@ type OnLoad = dyn Fn(&Load) -> Loading + Send + Sync;
 type OnReload = dyn Fn() -> Reloading + Send + Sync;
 type OnPredict = dyn Fn(&Prediction) -> Predicting + Send + Sync;
 
-/// The script and the record. They outlive restarts of the engine.
+/// Scripts and records, which outlive restarts of the engine.
 #[derive(Default)]
 pub(super) struct Script {
     load: Mutex<Option<Arc<OnLoad>>>,
@@ -150,7 +149,8 @@ impl Script {
         *lock(&self.predict) = Some(script);
     }
 
-    /// Scripts run outside the lock: they may change the script.
+    /// The course of a load by the script. Scripts run without the lock, since they may change the
+    /// script.
     pub(super) fn loading(&self, load: &Load) -> Loading {
         let script = lock(&self.load).clone();
         script.map_or(Loading::Normal, |script| script(load))
@@ -193,7 +193,7 @@ impl Script {
 
     pub(super) fn violate(&self, violation: Violation) {
         let mut violations = lock(&self.violations);
-        // The poll would repeat itself with every tick.
+        // Recorded once, because the poll finds it again at every tick.
         if !violations.contains(&violation) {
             violations.push(violation);
         }
@@ -205,7 +205,7 @@ impl Script {
 }
 
 impl Predicting {
-    /// The answer after its gates: outputs or bytes.
+    /// Waits at the answer's gates; returns the outputs or the bytes.
     pub(super) async fn settle(self) -> Result<Result<Vec<Tensor>, Bytes>, Status> {
         let mut answer = self;
         loop {
@@ -222,7 +222,7 @@ impl Predicting {
     }
 }
 
-/// A test that panicked with a lock held has failed anyway.
+/// Locks a mutex. A poisoned lock is used: a test that panicked with it held has failed anyway.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The gRPC surface.
+//! The engine's gRPC services.
 
 use std::{
     collections::HashMap,
@@ -43,8 +43,8 @@ use super::{
 #[derive(Clone)]
 pub(super) struct Surface(pub(super) Arc<Process>);
 
-/// The prediction service with Predict's messages as bytes, so that a script can
-/// answer anything at all; its other methods are typed.
+/// The prediction service. Predict's messages are raw bytes, so that a script can give any answer;
+/// the other methods are typed.
 #[derive(Clone)]
 pub(super) struct Predictions {
     raw: RawPredictionServer<Surface>,
@@ -115,7 +115,7 @@ impl RawPrediction for Surface {
     }
 }
 
-/// `grpc-timeout`: a number and its unit.
+/// Parses `grpc-timeout`: a number and its unit.
 fn timeout(metadata: &MetadataMap) -> Option<Duration> {
     let text = metadata.get("grpc-timeout")?.to_str().ok()?;
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

@@ -1,5 +1,5 @@
-//! Tensors as a server reads and writes them, by prost's types: independent of
-//! the client's own codec.
+//! Conversion of tensors on the server's side by prost's types, independent of the client's own
+//! codec.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use outrigger_core::{Content, DType, Tensor};
@@ -7,7 +7,7 @@ use outrigger_proto::tensorflow::{TensorProto, TensorShapeProto, tensor_shape_pr
 
 use super::{Predicting, Prediction};
 
-/// A request's tensor; `None` for what a server would call a parsing error.
+/// Converts a request's tensor; `None` if a server would report a parsing error.
 pub(super) fn from_proto(name: &str, proto: TensorProto) -> Option<Tensor> {
     let dtype = DType::ALL.into_iter().find(|dtype| dtype.tensorflow() == proto.dtype)?;
     let shape: Vec<i64> =
@@ -28,7 +28,8 @@ pub(super) fn from_proto(name: &str, proto: TensorProto) -> Option<Tensor> {
     complete.then(|| Tensor { name: name.into(), dtype, shape, content })
 }
 
-/// An answer's tensor, with values listed as TensorFlow Serving does by default.
+/// Converts an answer's tensor. Values are in the typed lists, which is TensorFlow Serving's
+/// default.
 pub fn to_proto(tensor: &Tensor) -> TensorProto {
     let dim = tensor.shape.iter().map(|&size| Dim { size, ..Default::default() }).collect();
     let shape = TensorShapeProto { dim, unknown_rank: false };
@@ -55,7 +56,7 @@ pub fn to_proto(tensor: &Tensor) -> TensorProto {
     proto
 }
 
-/// A float32 tensor.
+/// Makes a float32 tensor.
 pub fn floats(name: &str, shape: &[i64], values: impl IntoIterator<Item = f32>) -> Tensor {
     let mut bytes = BytesMut::new();
     values.into_iter().for_each(|value| bytes.put_f32_le(value));
@@ -73,8 +74,8 @@ pub fn float_values(tensor: &Tensor) -> Vec<f32> {
     }
 }
 
-/// The answer without a script: each output asked for (or `scores`) holds the
-/// sums over the last dimension of the input of the highest rank.
+/// The answer without a script: each requested output (or `scores`) is the sum over the last
+/// dimension of the input of the highest rank.
 pub fn row_sums(prediction: &Prediction) -> Predicting {
     let float = |tensor: &&Tensor| tensor.dtype == DType::Float32 && !tensor.shape.is_empty();
     let inputs = prediction.inputs.values().filter(float);

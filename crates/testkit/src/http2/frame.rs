@@ -1,5 +1,5 @@
-//! Frames one by one, in the order and at the moment a test wants them: client
-//! libraries never send some of them, and not together.
+//! Single frames, sent in any order and at any moment: client libraries never send some of them, or
+//! not together.
 
 use std::io;
 
@@ -15,16 +15,15 @@ const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Why somebody goes who just does.
+/// The error code of a regular end of the connection.
 const NO_ERROR: u32 = 0;
-/// `CANCEL`: the answer is not wanted any more.
+/// The error code `CANCEL`: the answer is no longer needed.
 const CANCEL: u32 = 8;
 
-/// A literal header field that is not to be remembered, and has a new name
-/// ([RFC 7541](https://www.rfc-editor.org/rfc/rfc7541), section 6.2.2).
+/// The first byte of a literal header field without indexing, with a new name
 const LITERAL: u8 = 0;
 
-/// A frame.
+/// An HTTP/2 frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     kind: u8,
@@ -34,7 +33,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The head of a gRPC request, whose body follows.
+    /// The HEADERS frame of a gRPC request, whose body follows.
     pub fn request(stream: u32, path: &str) -> Self {
         let fields = [
             (":method", "POST"),
@@ -47,7 +46,7 @@ impl Frame {
         Self::headers(stream, &fields)
     }
 
-    /// The head of a gRPC answer that is a success, whose body follows.
+    /// The HEADERS frame of a successful gRPC answer, whose body follows.
     pub fn success(stream: u32) -> Self {
         let fields =
             [(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "0")];
@@ -59,30 +58,30 @@ impl Frame {
         Self { kind: HEADERS, flags: END_HEADERS, stream, payload }
     }
 
-    /// A body, whole.
+    /// A DATA frame with a whole body.
     pub fn body(stream: u32, payload: Vec<u8>) -> Self {
         Self { kind: DATA, flags: END_STREAM, stream, payload }
     }
 
-    /// That a request is given up.
+    /// An RST_STREAM frame that cancels a request.
     pub fn cancel(stream: u32) -> Self {
         Self { kind: RST_STREAM, flags: 0, stream, payload: CANCEL.to_be_bytes().to_vec() }
     }
 
-    /// That no requests are taken any more, and none was looked at on the streams after
-    /// `last`.
+    /// A GOAWAY frame: no more requests are accepted, and none on the streams after `last` was
+    /// processed.
     pub fn farewell(last: u32) -> Self {
         let payload = [last, NO_ERROR].map(u32::to_be_bytes).concat();
         Self { kind: GOAWAY, flags: 0, stream: 0, payload }
     }
 
-    /// What a ping is to be answered with.
+    /// The answer to a ping; `None` for other frames.
     pub(super) fn pong(&self) -> Option<Self> {
         let is_asked = self.kind == PING && self.flags & ACK == 0;
         is_asked.then(|| Self { flags: ACK, ..self.clone() })
     }
 
-    /// The next frame that comes in.
+    /// Reads the next frame.
     pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let mut head = [0; 9];
         from.read_exact(&mut head).await?;
@@ -92,7 +91,7 @@ impl Frame {
         Ok(Self { kind, flags, stream: u32::from_be_bytes(stream), payload })
     }
 
-    /// The frame as it goes over the wire.
+    /// The frame's bytes on the wire.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let length = u32::try_from(self.payload.len()).expect("it is short").to_be_bytes();
         assert_eq!(length[0], 0, "a length has 24 bits");
@@ -104,7 +103,7 @@ impl Frame {
         self.kind
     }
 
-    /// The stream it belongs to; 0 is the connection itself.
+    /// The frame's stream; 0 is the connection itself.
     pub fn stream(&self) -> u32 {
         self.stream
     }
@@ -113,27 +112,27 @@ impl Frame {
         &self.payload
     }
 
-    /// Whether it is the head of a request or of an answer.
+    /// Whether this is a HEADERS frame.
     pub fn is_head(&self) -> bool {
         self.kind == HEADERS
     }
 
-    /// Whether it gives a request up.
+    /// Whether this is an RST_STREAM frame.
     pub fn is_cancel(&self) -> bool {
         self.kind == RST_STREAM
     }
 
-    /// Whether it is a piece of a body.
+    /// Whether this is a DATA frame.
     pub(super) fn is_data(&self) -> bool {
         self.kind == DATA
     }
 
-    /// Whether it is the last one of its answer.
+    /// Whether this is the last frame of its answer.
     pub(super) fn is_end(&self) -> bool {
         matches!(self.kind, DATA | HEADERS) && self.flags & END_STREAM != 0
     }
 
-    /// Whether it says that the peer takes no more requests.
+    /// Whether this is a GOAWAY frame.
     pub(super) fn is_farewell(&self) -> bool {
         self.kind == GOAWAY
     }
@@ -144,7 +143,7 @@ fn literal(name: &str, value: &str) -> Vec<u8> {
 }
 
 fn text(text: &str) -> Vec<u8> {
-    // From there on a length takes several bytes.
+    // Lengths from 127 on are encoded in several bytes (RFC 7541, section 5.1).
     assert!(text.len() < 127, "{text} is too long");
     [&[text.len() as u8], text.as_bytes()].concat()
 }

@@ -1,4 +1,4 @@
-//! A peer that sends what it is told, and reads frame by frame.
+//! A peer that sends given frames, and reads frame by frame.
 
 use std::io;
 
@@ -14,7 +14,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     /// Begins a connection as its client.
     ///
     /// # Errors
-    /// The stream's.
+    /// The stream fails.
     pub async fn client(mut stream: S) -> io::Result<Self> {
         stream.write_all(HELLO).await?;
         Ok(Self(BufReader::new(stream)))
@@ -23,7 +23,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     /// Begins a connection as its server.
     ///
     /// # Errors
-    /// The stream's.
+    /// The stream fails.
     pub async fn server(mut stream: S) -> io::Result<Self> {
         let (_, settings) = HELLO.split_at(PREFACE);
         stream.read_exact(&mut [0; PREFACE]).await?;
@@ -34,16 +34,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     /// Sends `frames` in one piece.
     ///
     /// # Errors
-    /// The stream's.
+    /// The stream fails.
     pub async fn send(&mut self, frames: &[Frame]) -> io::Result<()> {
         let bytes = frames.iter().flat_map(Frame::bytes).collect::<Vec<_>>();
         self.0.write_all(&bytes).await
     }
 
-    /// The next frame; pings are answered by the way.
+    /// Reads the next frame, answering pings.
     ///
     /// # Errors
-    /// The stream's; and when the peer takes no more requests, what it says then.
+    /// The stream fails, or the peer sends GOAWAY; the error then holds its debug data.
     pub async fn next(&mut self) -> io::Result<Frame> {
         loop {
             let frame = Frame::read(&mut self.0).await?;
@@ -57,8 +57,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
-    /// The body of the answer on `stream`. What comes for other streams before its end
-    /// is thrown away.
+    /// Reads the body of the answer on `stream`. Frames of other streams are discarded.
     ///
     /// # Errors
     /// As [`Self::next`].

@@ -1,4 +1,4 @@
-//! What a repository holds.
+//! The content of a repository.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl Content {
         self.manifests.get(digest)
     }
 
-    /// By tag or digest.
+    /// Finds a manifest by tag or digest.
     pub(super) fn find(&self, reference: &str) -> Option<&Manifest> {
         match reference.parse() {
             Ok(digest) => self.manifests.get(&digest),

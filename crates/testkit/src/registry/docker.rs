@@ -9,7 +9,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::tools::there;
+use crate::tools::if_installed;
 
 /// A running `docker-registry` on loopback; stopped when dropped.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl DockerRegistry {
         &self.host
     }
 
-    /// Removes a tag from its files: it has no interface for that.
+    /// Removes a tag in the registry's files, since its API cannot remove tags.
     pub fn remove_tag(&self, name: &str, tag: &str) {
         let repositories = self.directory.path().join("docker/registry/v2/repositories");
         let tag = repositories.join(name).join("_manifests/tags").join(tag);
@@ -40,18 +40,18 @@ impl Drop for DockerRegistry {
     }
 }
 
-/// Starts `docker-registry` on a free port over an empty directory. None when
-/// it is not installed: the test then says so and does nothing, or fails under CI.
+/// Starts `docker-registry` on a free port over an empty directory. Returns `None` if it is not
+/// installed: the test then prints that it is skipped. With `CI` set, it panics instead.
 pub fn docker_registry() -> Option<DockerRegistry> {
     start("")
 }
 
-/// The same, open only to the user `ann` with the password `s3cret`.
+/// Like [`docker_registry`], with access only for the user `ann` with the password `s3cret`.
 pub fn docker_registry_with_password() -> Option<DockerRegistry> {
     start(HTPASSWD)
 }
 
-/// bcrypt of "s3cret".
+/// The bcrypt hash of "s3cret".
 const HTPASSWD: &str = "ann:$2y$05$abcdefghijklmnopqrstuuLK7U1u6pVRmL7L1BBM2aS35PSZnDXlK\n";
 
 fn start(htpasswd: &str) -> Option<DockerRegistry> {
@@ -75,13 +75,13 @@ fn start(htpasswd: &str) -> Option<DockerRegistry> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn();
-    let mut child = there("docker-registry", spawned)?;
+    let mut child = if_installed("docker-registry", spawned)?;
     let host = listening(&mut child);
     Some(DockerRegistry { child, host, directory })
 }
 
-/// Reads the port from the log, and the rest of the log so that it never
-/// blocks its writer.
+/// Reads the address from the log. A thread reads the rest of the log, so that the registry never
+/// blocks on writing it.
 fn listening(child: &mut Child) -> String {
     let mut log = BufReader::new(child.stderr.take().expect("piped above")).lines();
     let mut seen = String::new();

@@ -1,16 +1,16 @@
-//! Who gets in: nobody is asked, a password, or a token of the token server.
+//! Access control of the registry: none, a password, or a token of its token server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::HeaderMap;
 
-/// The registry's door.
+/// The access that the registry requires, with the tokens issued.
 #[derive(Debug)]
 pub(super) struct Guard {
     kind: Kind,
-    /// What tokens say they live, seconds.
+    /// The life that the token server states for new tokens, seconds.
     pub(super) life: u64,
-    given: u64,
+    issued: u64,
     tokens: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -29,7 +29,7 @@ struct Login {
 
 impl Default for Guard {
     fn default() -> Self {
-        Self { kind: Kind::Open, life: 300, given: 0, tokens: BTreeMap::new() }
+        Self { kind: Kind::Open, life: 300, issued: 0, tokens: BTreeMap::new() }
     }
 }
 
@@ -50,7 +50,7 @@ impl Guard {
         self.tokens.clear();
     }
 
-    /// The challenge for whom is not let in.
+    /// Checks a request's authorization; the error is the challenge to answer with.
     pub(super) fn check(
         &self,
         host: &str,
@@ -71,7 +71,7 @@ impl Guard {
         }
     }
 
-    /// A token for writing is one for reading too.
+    /// Whether a token admits to `scope`. A token for writing admits to reading too.
     fn admits(&self, sent: &str, scope: &str) -> bool {
         let scopes = sent.strip_prefix("Bearer ").and_then(|token| self.tokens.get(token));
         let reads = scope.strip_suffix(",push").unwrap_or(scope);
@@ -79,8 +79,8 @@ impl Guard {
         scopes.is_some_and(|all| all.contains(scope) || all.contains(&writes))
     }
 
-    /// The token server: a token for these scopes, or none.
-    pub(super) fn give(
+    /// The token server: issues a token for the requested scope, or refuses.
+    pub(super) fn issue(
         &mut self,
         headers: &HeaderMap,
         parameters: &BTreeMap<String, String>,
@@ -94,15 +94,15 @@ impl Guard {
         if !known {
             return None;
         }
-        self.given += 1;
-        let token = format!("token-{}", self.given);
+        self.issued += 1;
+        let token = format!("token-{}", self.issued);
         let scope = parameters.get("scope").cloned().unwrap_or_default();
         self.tokens.insert(token.clone(), BTreeSet::from([scope]));
         Some(token)
     }
 }
 
-/// The header's value for a user and a password.
+/// The value of the `Authorization` header for a user and a password.
 fn basic(user: &str, password: &str) -> String {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))

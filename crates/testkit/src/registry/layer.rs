@@ -1,15 +1,15 @@
-//! Layers as tests give them.
+//! Layers given by tests.
 
 use bytes::Bytes;
 use outrigger_core::{Digest, LayerKind};
 use serde_json::{Value, json};
 
-/// A layer's bytes and how they are packed.
+/// A layer's bytes and their format.
 #[derive(Debug, Clone)]
 pub struct LayerBlob {
     /// The bytes.
     pub bytes: Bytes,
-    /// Goes into the manifest.
+    /// The media type in the manifest.
     pub media_type: String,
 }
 
@@ -35,7 +35,7 @@ impl LayerBlob {
     }
 }
 
-/// What a manifest says of `bytes`.
+/// The descriptor of `bytes`.
 pub(super) fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
     let digest = Digest::of(bytes).to_string();
     json!({"mediaType": media_type, "digest": digest, "size": bytes.len()})

@@ -1,19 +1,19 @@
-//! What the registry remembers of requests.
+//! The registry's record of requests.
 
 use std::collections::BTreeMap;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// `GET`, `HEAD`, …
     pub method: String,
     /// The path, without the query.
     pub path: String,
-    /// The query; empty without.
+    /// The query, or the empty string.
     pub query: String,
     /// The headers, names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// The body of a call to the token server; empty for others.
+    /// The body of a call to the token server; empty for other requests.
     pub form: String,
 }
 

@@ -1,4 +1,4 @@
-//! How a registry is told to misbehave.
+//! Rules that make the registry answer incorrectly.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use bytes::Bytes;
 use outrigger_core::Digest;
 use tokio::sync::Semaphore;
 
-/// One way to misbehave, for some requests. Made from what it matches, then
-/// what it does: `Rule::get("/v2/a/manifests/x").times(2).status(429)`.
+/// A change of the answers to some requests: first the requests that match, then the effect, as in
+/// `Rule::get("/v2/a/manifests/x").times(2).status(429)`.
 #[derive(Debug, Clone)]
 pub struct Rule {
     method: Option<String>,
     path: String,
-    left: Option<u32>,
+    remaining: Option<u32>,
     pub(super) effect: Effect,
 }
 
-/// What a rule does to the answer; unset fields leave it alone.
+/// The effect of a rule on the answer; unset fields change nothing.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Effect {
     pub(super) status: Option<u16>,
-    pub(super) said: Option<u16>,
+    pub(super) reported_status: Option<u16>,
     pub(super) answered_after: Option<Gate>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Option<Bytes>,
@@ -30,7 +30,7 @@ pub(super) struct Effect {
     pub(super) digest_header: Option<Option<String>>,
 }
 
-/// Holds an answer back until it is opened.
+/// A gate that holds an answer back until it is opened.
 #[derive(Debug, Clone)]
 pub struct Gate(Arc<Semaphore>);
 
@@ -46,60 +46,60 @@ impl Gate {
         Self::default()
     }
 
-    /// Lets everything through, now and later.
+    /// Opens the gate, for all present and later waiters.
     pub fn open(&self) {
         self.0.close();
     }
 
-    pub(super) async fn passed(&self) {
-        // Only ever closed, never given permits: an error is the signal.
+    pub(super) async fn pass(&self) {
+        // The semaphore never has permits; closing it wakes all waiters with an error.
         let _ = self.0.acquire().await;
     }
 }
 
 impl Rule {
-    /// For requests of any method whose path contains `path`.
+    /// Matches requests of any method whose path contains `path`.
     pub fn any(path: &str) -> Self {
-        Self { method: None, path: path.to_owned(), left: None, effect: Effect::default() }
+        Self { method: None, path: path.to_owned(), remaining: None, effect: Effect::default() }
     }
 
-    /// For requests of this method whose path contains `path`.
+    /// Matches requests of this method whose path contains `path`.
     pub fn on(method: &str, path: &str) -> Self {
         Self { method: Some(method.to_owned()), ..Self::any(path) }
     }
 
-    /// For GET requests whose path contains `path`.
+    /// Matches GET requests whose path contains `path`.
     pub fn get(path: &str) -> Self {
         Self::on("GET", path)
     }
 
-    /// For HEAD requests whose path contains `path`.
+    /// Matches HEAD requests whose path contains `path`.
     pub fn head(path: &str) -> Self {
         Self::on("HEAD", path)
     }
 
-    /// Only for that many requests.
+    /// Limits the rule to that many requests.
     #[must_use]
     pub fn times(mut self, count: u32) -> Self {
-        self.left = Some(count);
+        self.remaining = Some(count);
         self
     }
 
-    /// Answers this status, without content.
+    /// Answers with this status and no content, without processing the request.
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
         self.effect.status = Some(status);
         self
     }
 
-    /// Does what it is asked, and answers this status all the same.
+    /// Processes the request, but answers with this status.
     #[must_use]
-    pub fn done_but_says(mut self, status: u16) -> Self {
-        self.effect.said = Some(status);
+    pub fn processed_but_answers(mut self, status: u16) -> Self {
+        self.effect.reported_status = Some(status);
         self
     }
 
-    /// Does what it is asked, and answers once the gate opens.
+    /// Processes the request, and answers when the gate opens.
     #[must_use]
     pub fn answered_after(mut self, gate: &Gate) -> Self {
         self.effect.answered_after = Some(gate.clone());
@@ -140,7 +140,7 @@ impl Rule {
         self
     }
 
-    /// Answers a request for a range with all of the content.
+    /// Answers a range request with the whole content.
     #[must_use]
     pub fn ignore_range(mut self) -> Self {
         self.effect.ignore_range = true;
@@ -161,13 +161,13 @@ impl Rule {
         self
     }
 
-    /// Whether it is for this request; counts it then.
+    /// Whether the rule matches this request; a match uses the rule once.
     pub(super) fn take(&mut self, method: &str, path: &str) -> bool {
         let ours = self.method.as_deref().is_none_or(|wanted| wanted == method);
-        if !ours || !path.contains(&self.path) || self.left == Some(0) {
+        if !ours || !path.contains(&self.path) || self.remaining == Some(0) {
             return false;
         }
-        self.left = self.left.map(|left| left - 1);
+        self.remaining = self.remaining.map(|count| count - 1);
         true
     }
 }

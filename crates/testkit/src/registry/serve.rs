@@ -1,4 +1,4 @@
-//! The registry's side of the distribution interface.
+//! The server's side of the OCI distribution API.
 
 use std::{collections::BTreeMap, fmt::Debug, io, sync::Arc};
 
@@ -19,10 +19,10 @@ use super::{
     OCI_INDEX, Request, Shared, State, content::Content, layer::descriptor, rules::Effect,
 };
 
-/// Bodies in tests are not longer.
+/// The size limit of a request's body, bytes.
 const MAX_BODY: usize = 1 << 30;
 
-/// An answer before rules have changed it.
+/// An answer before rules change it.
 struct Answer {
     status: StatusCode,
     headers: Vec<(&'static str, String)>,
@@ -41,7 +41,7 @@ async fn handle(Extract(shared): Extract<Arc<Shared>>, request: Incoming) -> Res
     };
     let (answer, effect) = shared.lock().take(&head, body);
     if let Some(gate) = &effect.answered_after {
-        gate.passed().await;
+        gate.pass().await;
     }
     answer.respond(&head.method, &head.headers, effect)
 }
@@ -61,7 +61,7 @@ fn recorded(method: &Method, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> Re
 }
 
 impl State {
-    /// Does what is asked, as far as a rule lets it.
+    /// Records the request and processes it, unless a rule answers it.
     fn take(&mut self, head: &Parts, body: Bytes) -> (Answer, Effect) {
         let Parts { method, uri, headers, .. } = head;
         self.requests.push(recorded(method, uri, headers, &body));
@@ -74,7 +74,7 @@ impl State {
             Some(status) => Answer::status(status),
             None => self.answer(method, uri, headers, body),
         };
-        let answer = effect.said.map_or(answer, Answer::status);
+        let answer = effect.reported_status.map_or(answer, Answer::status);
         (answer, effect)
     }
 
@@ -106,7 +106,7 @@ impl State {
         let mut parameters = pairs(uri.query().unwrap_or_default());
         parameters.extend(pairs(&String::from_utf8_lossy(body)));
         let life = self.guard.life;
-        match self.guard.give(headers, &parameters) {
+        match self.guard.issue(headers, &parameters) {
             Some(token) => Answer::json(200, json!({"token": token, "expires_in": life})),
             None => Answer::error(401, "UNAUTHORIZED"),
         }
@@ -193,7 +193,7 @@ impl State {
     }
 }
 
-/// The digest of what a manifest is attached to.
+/// The digest of a manifest's subject.
 fn subject(manifest: &[u8]) -> Option<String> {
     let manifest: Value = serde_json::from_slice(manifest).ok()?;
     Some(manifest["subject"]["digest"].as_str()?.to_owned())
@@ -215,7 +215,7 @@ fn pairs(query: &str) -> BTreeMap<String, String> {
     pairs.map(|(name, value)| (name.to_owned(), decoded(value))).collect()
 }
 
-/// Undoes the percent encoding of the few values that come here.
+/// Decodes percent encoding.
 fn decoded(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
@@ -315,7 +315,7 @@ fn paused(body: Bytes, at: usize, gate: super::Gate) -> Body {
     let at = at.min(body.len());
     let (first, rest) = (body.slice(..at), body.slice(at..));
     let rest = stream::once(async move {
-        gate.passed().await;
+        gate.pass().await;
         Ok::<_, io::Error>(rest)
     });
     Body::from_stream(stream::iter([Ok(first)]).chain(rest))

@@ -1,4 +1,4 @@
-//! Signatures of images, in the two forms in which cosign attaches them.
+//! Signs images, in the two forms that cosign uses.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ const IN_TOTO: &str = "application/vnd.in-toto+json";
 pub struct Signer(KeyPair);
 
 impl Signer {
-    /// A new key over P-256, as cosign makes them.
+    /// A new key over P-256, cosign's default.
     pub fn new() -> Self {
         Self::of(&rcgen::PKCS_ECDSA_P256_SHA256)
     }
@@ -47,7 +47,7 @@ impl Signer {
         BASE64_STANDARD.encode(self.0.sign(message).expect("it can sign"))
     }
 
-    /// A Sigstore bundle around an in-toto statement.
+    /// A signed Sigstore bundle around an in-toto statement.
     pub fn bundle(&self, statement: &Value) -> Value {
         let payload = statement.to_string();
         let message = format!("DSSEv1 {} {IN_TOTO} {} {payload}", IN_TOTO.len(), payload.len());
@@ -69,7 +69,7 @@ impl Default for Signer {
     }
 }
 
-/// What cosign signs of an image.
+/// The payload in the simple signing format that cosign signs for an image.
 pub fn payload(digest: Digest) -> Value {
     json!({
         "critical": {
@@ -81,7 +81,7 @@ pub fn payload(digest: Digest) -> Value {
     })
 }
 
-/// What newer cosign signs of an image.
+/// The in-toto statement that newer versions of cosign sign for an image.
 pub fn statement(digest: Digest) -> Value {
     json!({
         "_type": "https://in-toto.io/Statement/v1",
@@ -99,7 +99,7 @@ impl Registry {
         self.push_signatures(name, digest, &[(SIMPLE_SIGNING, payload.into(), signature)]);
     }
 
-    /// Stores layers with signatures, each with its media type, under that tag.
+    /// Stores payloads with signatures, each with its media type, under the tag `sha256-HEX.sig`.
     pub fn push_signatures(&self, name: &str, digest: Digest, all: &[(&str, Bytes, String)]) {
         let layers = all.iter().map(|(media_type, payload, signature)| {
             self.push_blob(name, payload.clone());

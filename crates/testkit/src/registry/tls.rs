@@ -1,4 +1,4 @@
-//! HTTPS with a certificate made for the test.
+//! HTTPS with a certificate generated for the test.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -12,7 +12,7 @@ use rustls::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-/// Accepts connections and shakes hands, one after the other.
+/// Accepts connections one by one, TLS handshake included.
 pub(super) struct TlsListener {
     tcp: TcpListener,
     tls: TlsAcceptor,
@@ -24,7 +24,8 @@ impl Listener for TlsListener {
 
     async fn accept(&mut self) -> (Self::Io, SocketAddr) {
         loop {
-            // A client that does not trust us hangs up: on to the next.
+            // A failed handshake, such as of a client that does not trust the authority, is
+            // skipped.
             if let Ok((stream, address)) = self.tcp.accept().await
                 && let Ok(stream) = self.tls.accept(stream).await
             {
@@ -38,7 +39,7 @@ impl Listener for TlsListener {
     }
 }
 
-/// HTTPS over `tcp`, and the authority that vouches for it, PEM.
+/// Wraps `tcp` in TLS; returns the certificate of the authority too, PEM.
 pub(super) fn over(tcp: TcpListener) -> (TlsListener, String) {
     let (authority, chain, key) = certificate();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

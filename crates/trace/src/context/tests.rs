@@ -13,7 +13,7 @@ fn with_flags(flags: &str) -> String {
 }
 
 #[test]
-fn who_declines_is_told_from_who_records_by_one_flag() {
+fn one_flag_says_whether_the_callers_trace_is_recorded() {
     for flags in ["00", "02", "08", "fe"] {
         let text = with_flags(flags);
         assert!(declines(text.as_bytes()), "{flags}");
@@ -27,7 +27,7 @@ fn who_declines_is_told_from_who_records_by_one_flag() {
 }
 
 #[test]
-fn a_later_version_is_read_as_far_as_it_is_known() {
+fn a_later_version_is_read_by_the_fields_of_version_00() {
     let later = with_flags("00").replacen("00", "cc", 1);
     for text in [later.clone(), format!("{later}-what")] {
         assert!(matches!(Caller::of(&headers(&text)), Caller::Declines(_)), "{text}");
@@ -35,7 +35,7 @@ fn a_later_version_is_read_as_far_as_it_is_known() {
 }
 
 #[test]
-fn what_is_no_traceparent_decides_nothing() {
+fn an_invalid_traceparent_is_ignored() {
     let declined = with_flags("00");
     for good in [RECORDED, &declined] {
         for bad in [
@@ -56,7 +56,7 @@ fn what_is_no_traceparent_decides_nothing() {
 }
 
 #[test]
-fn two_parents_are_none_and_a_long_state_is_left_out() {
+fn two_parents_count_as_none_and_a_long_state_is_dropped() {
     let mut headers = headers(RECORDED);
     let kept = |headers: &HeaderMap| match Caller::of(headers) {
         Caller::Records(parent) => parent.trace_state().header(),
@@ -71,9 +71,9 @@ fn two_parents_are_none_and_a_long_state_is_left_out() {
 }
 
 #[test]
-fn a_span_without_a_state_is_told_without_one() {
+fn a_span_without_a_state_is_injected_without_one() {
     let Caller::Records(parent) = Caller::of(&headers(RECORDED)) else { panic!("it records") };
-    let mut told = HeaderMap::new();
-    inject(&parent, &mut told);
-    assert_eq!(told, headers(RECORDED));
+    let mut injected = HeaderMap::new();
+    inject(&parent, &mut injected);
+    assert_eq!(injected, headers(RECORDED));
 }

@@ -17,7 +17,8 @@ use tonic::{Request, Response, Status};
 
 use super::*;
 
-/// Hands on what it gets; the first message meets what is in its way, if anything is.
+/// A collector that passes on the messages it receives. If a trouble is set, it happens to the
+/// first one.
 struct Collector {
     got: mpsc::UnboundedSender<ExportTraceServiceRequest>,
     trouble: Arc<Mutex<Option<Trouble>>>,
@@ -47,7 +48,7 @@ impl TraceService for Collector {
     }
 }
 
-/// A collector that runs, what it got, and how it ends.
+/// A running collector, with the messages it received and the means to stop it.
 struct Running {
     address: SocketAddr,
     got: mpsc::UnboundedReceiver<ExportTraceServiceRequest>,
@@ -97,7 +98,7 @@ async fn end(exporter: Exporter) {
 const ANYWHERE: &str = "127.0.0.1:0";
 
 #[tokio::test]
-async fn spans_arrive_with_what_they_are_of_also_after_trouble() {
+async fn spans_arrive_with_their_resource_also_after_a_failed_message() {
     let trouble = Trouble::Fails(Status::unavailable("in a moment"));
     let mut collector = Running::start(ANYWHERE, Some(trouble)).await;
     let (tracer, exporter) = exporter(collector.address);
@@ -111,7 +112,7 @@ async fn spans_arrive_with_what_they_are_of_also_after_trouble() {
 }
 
 #[tokio::test]
-async fn a_collector_that_comes_back_gets_what_was_recorded_without_it() {
+async fn a_restarted_collector_gets_the_spans_recorded_meanwhile() {
     let mut collector = Running::start(ANYWHERE, None).await;
     let (tracer, exporter) = exporter(collector.address);
     drop(tracer.begin("before"));
@@ -124,7 +125,7 @@ async fn a_collector_that_comes_back_gets_what_was_recorded_without_it() {
 }
 
 #[tokio::test]
-async fn what_was_recorded_before_the_end_is_sent() {
+async fn remaining_spans_are_sent_at_the_end() {
     let mut collector = Running::start(ANYWHERE, None).await;
     let (tracer, exporter) = exporter(collector.address);
     drop(tracer.begin("pull"));
@@ -133,7 +134,7 @@ async fn what_was_recorded_before_the_end_is_sent() {
 }
 
 #[tokio::test]
-async fn a_collector_that_never_answers_keeps_nobody() {
+async fn a_collector_that_never_answers_blocks_nothing() {
     let mut collector = Running::start(ANYWHERE, Some(Trouble::NeverAnswers)).await;
     let (tracer, exporter) = exporter(collector.address);
     drop(tracer.begin("pull"));
@@ -144,7 +145,7 @@ async fn a_collector_that_never_answers_keeps_nobody() {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_not_there_does_not_keep_the_process() {
+async fn a_missing_collector_does_not_delay_the_end() {
     let (tracer, exporter) = exporter("127.0.0.1:1");
     drop(tracer.begin("pull"));
     end(exporter).await;
@@ -152,7 +153,7 @@ async fn a_collector_that_is_not_there_does_not_keep_the_process() {
 }
 
 #[test]
-fn what_is_no_address_is_refused() {
+fn an_invalid_address_is_refused() {
     for endpoint in ["", "http://", "collector:4317", "collector port 4317", "grpc://collector"] {
         let config = Config { endpoint: endpoint.to_owned(), ratio: 1.0, resource: Vec::new() };
         assert!(Exporter::new(config).is_err(), "{endpoint:?}");

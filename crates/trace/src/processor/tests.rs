@@ -9,14 +9,15 @@ use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
 
 use super::*;
 
-/// Counts what it gets, the first of it only once it may.
+/// An exporter that counts the spans it gets. It holds the first batch until the test lets it go
+/// on.
 #[derive(Debug)]
-struct Stuck {
+struct Blocked {
     may: Mutex<Option<Receiver<()>>>,
     got: Arc<AtomicUsize>,
 }
 
-impl SpanExporter for Stuck {
+impl SpanExporter for Blocked {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         if let Some(may) = self.may.lock().unwrap().take() {
             may.recv().unwrap();
@@ -27,17 +28,18 @@ impl SpanExporter for Stuck {
 }
 
 #[test]
-fn what_does_not_arrive_is_counted_and_nobody_waits() {
+fn dropped_spans_are_counted_and_nothing_waits() {
     const ENDED: usize = 3 * QUEUE;
     let (go, may) = channel();
     let got = Arc::<AtomicUsize>::default();
-    let stuck = Stuck { may: Mutex::new(Some(may)), got: Arc::clone(&got) };
+    let blocked = Blocked { may: Mutex::new(Some(may)), got: Arc::clone(&got) };
     let provider = SdkTracerProvider::builder()
         .with_sampler(Sampler::AlwaysOn)
-        .with_span_processor(Bounded::new(stuck))
+        .with_span_processor(Bounded::new(blocked))
         .build();
     let tracer = provider.tracer("test");
-    // Its thread is this one: so what is dropped is counted, and by whom.
+    // The recorder is local to this thread, so it sees only drops counted by the thread that ends
+    // spans.
     let recorder = PrometheusBuilder::new().build_recorder();
     ::metrics::with_local_recorder(&recorder, || {
         (0..ENDED).for_each(|_| tracer.start("pull").end());

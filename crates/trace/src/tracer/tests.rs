@@ -15,7 +15,7 @@ use super::*;
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Keeps the spans that have ended.
+/// An exporter that collects the spans that have ended.
 #[derive(Debug, Clone, Default)]
 struct Kept(Arc<Mutex<Vec<SpanData>>>);
 
@@ -32,7 +32,7 @@ impl Kept {
     }
 }
 
-/// A tracer, and where its spans come out.
+/// A tracer, and the exporter that collects its spans.
 fn tracer(ratio: f64) -> (Tracer, Kept) {
     let spans = Kept::default();
     let provider = SdkTracerProvider::builder()
@@ -56,17 +56,17 @@ fn injected(span: &Span) -> HeaderMap {
 }
 
 #[test]
-fn nothing_is_traced_when_nobody_asked_for_it() {
+fn a_tracer_that_is_off_traces_nothing() {
     let span = Tracer::off().request("Predict", &from(PARENT));
     assert!(!span.is_recorded() && injected(&span).is_empty());
 }
 
 #[test]
-fn a_caller_s_trace_goes_on_whatever_the_ratio() {
+fn a_recorded_trace_of_a_caller_continues_at_any_ratio() {
     let (tracer, spans) = tracer(0.0);
     let request = tracer.request("Predict", &from(PARENT));
     let call = request.child("call", SpanKind::Client);
-    let told = injected(&call);
+    let headers = injected(&call);
     drop((call, request));
     let [call, request] = spans.all();
     let trace = TraceId::from_hex("4bf92f3577b34da6a3ce929d0e0e4736").unwrap();
@@ -75,13 +75,13 @@ fn a_caller_s_trace_goes_on_whatever_the_ratio() {
     assert_eq!(call.span_context.trace_id(), trace);
     assert_eq!(call.parent_span_id, request.span_context.span_id());
     assert!(request.parent_span_is_remote && !call.parent_span_is_remote);
-    assert_eq!(told["tracestate"], "vendor=1");
-    assert_eq!(told["traceparent"], format!("00-{trace}-{}-01", call.span_context.span_id()));
+    assert_eq!(headers["tracestate"], "vendor=1");
+    assert_eq!(headers["traceparent"], format!("00-{trace}-{}-01", call.span_context.span_id()));
     assert!(request.start_time <= call.start_time);
 }
 
 #[test]
-fn a_trace_that_its_caller_does_not_record_is_told_on_as_it_came() {
+fn headers_of_an_unrecorded_trace_are_passed_on_unchanged() {
     let (tracer, spans) = tracer(1.0);
     let headers = from(&PARENT.replace("-01", "-00"));
     let span = tracer.request("Predict", &headers);
@@ -100,7 +100,7 @@ fn the_ratio_decides_about_traces_that_begin_here() {
     assert_eq!([recorded(0.0), recorded(1.0)], [0, 2000]);
     assert!((300..700).contains(&recorded(0.25)), "a quarter, more or less");
     let (tracer, _spans) = tracer(0.0);
-    assert!(tracer.begin("bring up").is_recorded(), "what is rare always is");
+    assert!(tracer.begin("bring up").is_recorded(), "rare operations are always recorded");
 }
 
 #[test]
@@ -109,13 +109,13 @@ fn a_failure_marks_the_span_with_its_reason() {
     let failure = Failure::new(Reason::EngineFailed, "é".repeat(1000));
     tracer.begin("pull").end(&Err::<(), _>(failure));
     let [span] = spans.all();
-    assert_eq!(span.status, Status::error("é".repeat(256)), "cut, at a character");
+    assert_eq!(span.status, Status::error("é".repeat(256)), "truncated at a character boundary");
     let [error] = &*span.attributes else { panic!("{:?}", span.attributes) };
     assert_eq!((error.key.as_str(), &error.value), ("error.type", &Value::from("ENGINE_FAILED")));
 }
 
 #[test]
-fn a_long_text_is_cut() {
+fn a_long_text_is_truncated() {
     let (tracer, spans) = tracer(1.0);
     let mut span = tracer.begin("pull");
     span.set("outrigger.request.id", "x".repeat(20_000));

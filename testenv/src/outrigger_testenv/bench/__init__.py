@@ -1,5 +1,4 @@
-"""The figures of the request path: measured, printed, written down.
+"""The figures of the request path: measured, printed and recorded.
 
-`figures` is the list of them. A new one is an entry there and a function that
-measures it.
+`figures` lists them. A new one is an entry there and a function that measures it.
 """

@@ -1,9 +1,9 @@
 """`make bench`: measures the figures of the request path.
 
-A figure is a line `bench <name> <value> <unit>` on standard output, below a comment
-with its spread, and a file with every sample. Plan, progress, and a summary with the
-targets go to standard error. A target missed is told, and no failure; nor is a figure that
-takes what this machine does not have. One that could not be measured is.
+A figure is printed as a line `bench <name> <value> <unit>` on standard output, below a comment with
+its spread, and written to a file with every sample. Plan, progress, and a summary with the targets
+go to standard error. A missed target is reported but is no failure, nor is a figure that needs
+something this machine does not have. A figure that could not be measured is a failure.
 """
 
 import argparse
@@ -23,25 +23,27 @@ from outrigger_testenv.bench.setup import TENSORFLOW, Setup
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when every figure was measured, 1 when one could not be, 64 when none is named so."""
+    """Returns 0 if every figure was measured, 1 if one could not be, 64 if no figure matches."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--only", default="", metavar="PREFIX", help="figures whose names begin so")
+    parser.add_argument(
+        "--only", default="", metavar="PREFIX", help="figures whose names have this prefix"
+    )
     parser.add_argument("--quick", action="store_true", help="shorter, for trying it out")
     parser.add_argument("--output", type=Path, required=True, help="directory of the JSON files")
     options = parser.parse_args(arguments)
     figures = chosen(options.only)
     if not figures:
-        _say(f"no figure begins with {options.only}:", *(figure.name for figure in FIGURES))
+        _say(f"no figure has the prefix {options.only}:", *(figure.name for figure in FIGURES))
         return 64
     effort = QUICK if options.quick else FULL
     os.environ.update(TENSORFLOW)
-    # First, because the compiler would be in the way of what is measured.
+    # Built first, because compiling would disturb the measurements.
     with Setup(build()) as setup:
         return measure_all(figures, setup, effort, options.output)
 
 
 def measure_all(figures: Sequence[Figure], setup: Setup, effort: Effort, output: Path) -> int:
-    """One after the other, and a summary at the end; the exit code."""
+    """Measures the figures one by one and prints a summary; returns the exit code."""
     began, average = time.monotonic(), load_average()
     expected = sum(figure.seconds(effort) for figure in figures)
     _say(f"plan: {len(figures)} figures in {_clock(expected)}; load average {average:.1f}")
@@ -53,14 +55,14 @@ def measure_all(figures: Sequence[Figure], setup: Setup, effort: Effort, output:
     summary, failures = [], 0
     for at, figure in enumerate(figures, 1):
         _say(f"{at} of {len(figures)}: {figure.name}, {_clock(figure.seconds(effort))}")
-        # An earlier run's is none of this one.
+        # Removes the result of an earlier run, so that a failure leaves none.
         figure.file(output).unlink(missing_ok=True)
         try:
             result = measure(figure, setup, effort)
         except Skipped as missing:
             summary.append(f"{figure.name} skipped: {missing}")
             _say(summary[-1])
-        # The others can be measured all the same.
+        # A failure must not keep the other figures from being measured.
         except Exception as error:
             failures += 1
             summary.append(f"{figure.name} failed: {error}")
@@ -75,7 +77,7 @@ def measure_all(figures: Sequence[Figure], setup: Setup, effort: Effort, output:
 
 
 def measure(figure: Figure, setup: Setup, effort: Effort) -> Result:
-    """One figure, and how long it took."""
+    """Measures one figure, and the time it took."""
     began = time.monotonic()
     measurement = figure.measure(setup, effort)
     return Result(figure, measurement, time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""Heap allocations of a request, as the test counts them that holds them to a limit."""
+"""Heap allocations of a request, as counted by the test that limits them."""
 
 import re
 from functools import cache
@@ -10,19 +10,19 @@ from outrigger_testenv.bench.setup import Setup
 
 
 def counted(name: str, setup: Setup, effort: Effort) -> Measurement:
-    """The count that the test prints under that name. Raises Failed."""
+    """The count that the test prints for `name`. Raises Failed."""
     del effort
     return Measurement([count(name, run(setup.programs[ALLOCATIONS]))])
 
 
 @cache
 def run(program: Path) -> str:
-    """What the test prints. Raises CalledProcessError."""
+    """The test's output. Raises CalledProcessError."""
     return output_of(program, "--nocapture")
 
 
 def count(name: str, output: str) -> int:
-    """From the line `bench <name> <count> allocations`. Raises Failed if there is none."""
+    """The count in the line `bench <name> <count> allocations`. Raises Failed if there is none."""
     found = re.search(rf"\bbench {re.escape(name)} (\d+) allocations$", output, re.MULTILINE)
     if found is None:
         raise Failed(f"the test counts no {name}")

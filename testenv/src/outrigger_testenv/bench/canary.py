@@ -1,4 +1,4 @@
-"""Canaries: the judge on simulated ones, and what a trial costs requests."""
+"""Canaries: the judge on simulated ones, and the cost of a trial for requests."""
 
 import re
 from functools import cache
@@ -10,15 +10,18 @@ from outrigger_testenv.bench.setup import Setup
 
 
 def simulated(name: str, setup: Setup, effort: Effort) -> Measurement:
-    """One of its lines; all come from one run, of fewer canaries when it is to be quick."""
+    """A figure of the simulation. One run gives all of them; with less effort it simulates fewer
+    canaries.
+    """
     canaries = 10_000 if effort == FULL else 200
     output = run(setup.programs[CANARY], canaries)
     return Measurement([value(name, output)], {"canaries": canaries})
 
 
 def path(setup: Setup, effort: Effort) -> Measurement:
-    """Microseconds of the server's processor that a request takes more while its model
-    has a canary on trial."""
+    """The server's additional CPU time for a request while its model has a canary on trial, in
+    microseconds.
+    """
     del effort
     output = output_of(setup.programs[CANARY_PATH])
     without = value("canary-path-without", output) / 1e3
@@ -28,17 +31,17 @@ def path(setup: Setup, effort: Effort) -> Measurement:
 
 @cache
 def run(program: Path, canaries: int) -> str:
-    """What it prints with so many canaries of each kind. Raises CalledProcessError."""
+    """The simulation's output with `canaries` canaries of each kind. Raises CalledProcessError."""
     return output_of(program, CANARIES=str(canaries))
 
 
 def value(name: str, output: str) -> float:
-    """From the first line `bench <name> <value> <unit>`. Raises Failed if there is none."""
+    """The value in the first line `bench <name> <value> <unit>`. Raises Failed if there is none."""
     return values(name, output)[0]
 
 
 def values(name: str, output: str) -> list[float]:
-    """From all such lines. Raises Failed if there is none."""
+    """The values in all lines `bench <name> <value> <unit>`. Raises Failed if there is none."""
     found = re.findall(rf"^bench {re.escape(name)} (\S+) \S+$", output, re.MULTILINE)
     if not found:
         raise Failed(f"the benchmark prints no {name}")

@@ -1,4 +1,4 @@
-"""The engine on its own: what its way from the wire to TensorFlow leaves of TensorFlow."""
+"""The engine on its own: the share of TensorFlow's throughput that remains over gRPC."""
 
 import json
 
@@ -8,12 +8,12 @@ from outrigger_testenv.bench.programs import SESSION, output_of
 from outrigger_testenv.bench.setup import THREADS, Setup
 from outrigger_testenv.bench.spread import in_turns
 
-# As many as two cores have use for.
+# Enough callers to keep two cores busy.
 _CALLERS = 2
 
 
 def direct(setup: Setup, effort: Effort) -> Measurement:
-    """Throughput of the engine over gRPC, over TensorFlow's in the process of its callers."""
+    """The engine's throughput over gRPC, divided by TensorFlow's within the callers' process."""
     side, program = setup.direct(), setup.programs[SESSION]
     arguments = ["--model", str(setup.package.saved_model), "--callers", str(_CALLERS)]
     arguments += ["--seconds", f"{effort.measured:g}"]

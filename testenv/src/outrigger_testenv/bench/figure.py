@@ -1,4 +1,4 @@
-"""What a figure is: a name, a target, and a way to measure it."""
+"""The definition of a figure: a name, a target, and a way to measure it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
 
 class Failed(RuntimeError):
-    """A figure could not be measured, and why."""
+    """A figure could not be measured; the message says why."""
 
 
 class Skipped(RuntimeError):
-    """A figure takes something that this machine does not have, and what."""
+    """A figure needs something that this machine does not have; the message names it."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure should reach."""
+    """The target of a figure."""
 
     relation: str
     bound: float
 
     def met_by(self, value: float) -> bool:
-        """Whether a value reaches it; the bound itself does."""
+        """Whether a value reaches the target; the bound itself does."""
         return value >= self.bound if self.relation == ">=" else value <= self.bound
 
     def __str__(self) -> str:
@@ -33,25 +33,25 @@ class Target:
 
 
 def at_least(bound: float) -> Target:
-    """More is better."""
+    """A lower bound."""
     return Target(">=", bound)
 
 
 def at_most(bound: float) -> Target:
-    """Less is better."""
+    """An upper bound."""
     return Target("<=", bound)
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured; durations in seconds."""
+    """The number and length of measurements; durations in seconds."""
 
     repeats: int
-    # Sent, but not counted, at the beginning of each run.
+    # The time at the beginning of each run in which requests are sent but not counted.
     warmup: float
-    # Counted in each run.
+    # The measured time of each run.
     measured: float
-    # For this long must a rate be held.
+    # The time for which a rate must be held.
     held: float
 
 
@@ -62,13 +62,13 @@ QUICK = Effort(repeats=3, warmup=0.5, measured=1, held=5)
 
 @dataclass(frozen=True)
 class Measurement:
-    """What measuring gave."""
+    """The result of measuring a figure."""
 
-    # A value a repeat, in the order in which they were measured.
+    # One value for each repeat, in the order of measurement.
     samples: Sequence[float]
-    # What was set, and is not seen in the runs.
+    # Settings that the runs do not show.
     conditions: Mapping[str, Any] = field(default_factory=dict)
-    # What the samples were computed from.
+    # The raw results from which the samples were computed.
     runs: Sequence[Mapping[str, Any]] = ()
 
 
@@ -79,13 +79,13 @@ class Figure:
     name: str
     about: str
     unit: str
-    # Raises Failed, and Skipped.
+    # The function that measures it. It raises Failed or Skipped.
     measure: "Callable[[Setup, Effort], Measurement]"
-    # None: told, but nothing to hold it against.
+    # `None` for a figure that is reported without a target.
     target: Target | None
-    # How long `measure` takes, for the plan.
+    # The expected duration of `measure`, for the plan.
     seconds: Callable[[Effort], float]
 
     def file(self, directory: Path) -> Path:
-        """Where all there is to say of it is written."""
+        """The file with the figure's result and samples."""
         return directory / f"{self.name}.json"

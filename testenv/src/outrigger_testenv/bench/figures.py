@@ -10,9 +10,9 @@ RATIO, RATE, MILLISECONDS, CORES, ALLOCATIONS = "x", "/s", "ms", "cores", "alloc
 PERCENT, REQUESTS, REGRESSIONS, KILOBYTES, MEGABYTES = "%", "requests", "regressions", "kB", "MB"
 NANOSECONDS, MICROSECONDS, SECONDS = "ns", "us", "s"
 
-# Starting a process, connecting, encoding requests; seconds a run.
+# The time for starting a process, connecting and encoding requests; seconds a run.
 _START = 0.2
-# Building a few models and loading them.
+# The time for building and loading a few models, seconds.
 _WARM = 8
 
 
@@ -25,7 +25,7 @@ def _pairs(effort: Effort) -> float:
 
 
 def _search(effort: Effort) -> float:
-    # About so many steps; what they find is not always held at once.
+    # The approximate number of steps. The rate found is not always held at the first attempt.
     steps = 20
     return steps * path.step_seconds(effort) * 1.2 + effort.warmup + effort.held
 
@@ -40,23 +40,25 @@ def _transcode(name: str, about: str, target: Target | None) -> Figure:
 
 
 def _allocations(name: str, about: str) -> Figure:
-    # The test has the limit.
+    # No target here: the test has the limit.
     return Figure(name, about, ALLOCATIONS, partial(allocations.counted, name), None, lambda _: 7)
 
 
 def _canary(name: str, about: str, unit: str, target: Target) -> Figure:
-    # The first to be asked for runs the benchmark.
+    # Measuring the first of these figures runs the benchmark for all.
     return Figure(name, about, unit, partial(canary.simulated, name), target, _canary_seconds)
 
 
 def _canary_seconds(effort: Effort) -> float:
-    # On two cores.
+    # Seconds on two cores.
     whole = 180 if effort == FULL else 30
     return whole / _CANARIES
 
 
 def _worse(name: str, about: str, most: float) -> tuple[Figure, ...]:
-    """A canary with a defect: found, in how many requests, and with how much harm until then."""
+    """Figures of a canary with a defect: the share found, the requests needed, and the harm until
+    then.
+    """
     name = f"canary-{name}"
     return (
         _canary(f"{name}-rolled-back", about, PERCENT, at_least(99)),
@@ -252,5 +254,5 @@ FIGURES = (
 
 
 def chosen(prefix: str) -> list[Figure]:
-    """Those whose names begin so."""
+    """The figures whose names have this prefix."""
     return [figure for figure in FIGURES if figure.name.startswith(prefix)]

@@ -11,12 +11,12 @@ from outrigger_testenv.bench.spread import in_turns
 from outrigger_testenv.binary import outrigger
 
 TREATMENTS = 1000
-# Each is served by one thread of the control plane, and sent on by one of the load
-# generator: two keep two cores busy. A single thread that sends on both has half of
-# what it writes read on the other core, however near that is.
+# Each connection is served by one thread of the control plane, and used by one thread of the load
+# generator: two keep two cores busy. With a single generator thread for both connections, half of
+# what it writes would be read on the other core.
 CONNECTIONS = THREADS = 2
-# In a closed loop: enough that engine and control plane always have a next request,
-# few enough that throughput is not measured on a queue that grows.
+# The requests in flight in a closed loop: enough that engine and control plane always have a next
+# request, few enough that throughput is not measured on a growing queue.
 IN_FLIGHT = 16
 
 CONTROL_PLANE, ENGINE, PROXY = "control-plane", "engine", "proxy"
@@ -24,34 +24,37 @@ CONTROL_PLANE, ENGINE, PROXY = "control-plane", "engine", "proxy"
 
 @dataclass(frozen=True)
 class Side:
-    """One way to the model: how the generator is told of it, and whose CPU time it takes."""
+    """A way to the model: the generator's arguments for it, and the processes whose CPU time it
+    uses.
+    """
 
     name: str
     arguments: Sequence[str]
     processes: Mapping[str, int]
 
 
-# How much to send, as arguments.
+# The load to send, as arguments of the generator.
 Load = Sequence[str]
 
 CLOSED_LOOP = ("--max", "--in-flight", str(IN_FLIGHT))
 
 
 def rate(requests_per_second: float) -> Load:
-    """An open loop."""
+    """An open loop at this rate."""
     return ("--rate", f"{requests_per_second:g}")
 
 
 def find_rate(p99_milliseconds: float, step_seconds: float) -> Load:
-    """Open loops of a step each, for the highest rate that keeps the 99th percentile and
-    has no error; the rate found must then be held for as long as the run measures."""
+    """A search for the highest rate that keeps the 99th percentile without errors, in open loops of
+    a step each. The rate found must then be held for the measured time of the run.
+    """
     limit, step = f"{p99_milliseconds:g}ms", f"{step_seconds:g}s"
     return ("--find-rate", "--p99", limit, "--step", step)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the generator saw of a side."""
+    """The generator's report on a side."""
 
     side: str
     command: Sequence[str]
@@ -59,35 +62,35 @@ class Report:
 
     @property
     def throughput(self) -> float:
-        """Answers a second."""
+        """Answers per second."""
         return self.json["throughput"]
 
     @property
     def p99(self) -> float:
-        """Milliseconds from when a request was due."""
+        """The 99th percentile of latency, in milliseconds from when a request was due."""
         return self.json["latency_ms"]["p99"]
 
     def cpu(self, *processes: str) -> float:
-        """CPU seconds a request that the processes took together."""
+        """CPU seconds per request of these processes together."""
         return sum(self.json["cpu_seconds_per_request"][name] for name in processes)
 
     @property
     def offered_rate(self) -> float:
-        """Requests a second that were due; of a search, the rate found."""
+        """Requests per second that were due; for a search, the rate found."""
         return self.json["offered_rate"]
 
     @property
     def errors(self) -> str:
-        """How many requests failed, by reason; empty when none did."""
+        """The number of failed requests by reason; empty if none failed."""
         return ", ".join(f"{count} {reason}" for reason, count in self.json["errors"].items())
 
     def raw(self) -> dict[str, Any]:
-        """All of it."""
+        """The whole report."""
         return {"side": self.side, "command": list(self.command), **self.json}
 
 
 def run(side: Side, load: Load, effort: Effort, seconds: float | None = None) -> Report:
-    """One run, as long as usual or so many seconds. Raises Failed if a request does."""
+    """Runs the generator once, for `seconds` or the usual time. Raises Failed if requests fail."""
     measured = effort.measured if seconds is None else seconds
     command = [str(outrigger()), "bench", *side.arguments, *load]
     command += ["--treatments", str(TREATMENTS)]
@@ -97,7 +100,7 @@ def run(side: Side, load: Load, effort: Effort, seconds: float | None = None) ->
         command += ["--pid", f"{name}={process}"]
     command += ["--output", "json", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    # Without a report it could not even begin.
+    # No output means that the run could not begin.
     report = Report(side.name, command, json.loads(done.stdout)) if done.stdout else None
     if done.returncode != 0:
         reasons = f" ({report.errors})" if report else ""
@@ -112,7 +115,7 @@ def compare(
     effort: Effort,
     value: Callable[[Report, Report], float],
 ) -> Measurement:
-    """The same load on both sides by turns, and a value a turn."""
+    """Sends the same load to both sides in turns, and computes one value for each turn."""
     turns = in_turns(
         effort.repeats,
         lambda: run(one, load, effort),

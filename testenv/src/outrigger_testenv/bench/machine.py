@@ -1,4 +1,4 @@
-"""What was measured, and on what."""
+"""The machine and the versions of a measurement."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ from outrigger_testenv.stack import ENGINE_ENV
 
 
 def machine() -> dict[str, Any]:
-    """The machine, its system and the versions on it."""
+    """The machine, its operating system and the versions on it."""
     return {
         "cpu": cpu_model(Path("/proc/cpuinfo").read_text()),
         "cores": len(os.sched_getaffinity(0)),
@@ -21,8 +21,8 @@ def machine() -> dict[str, Any]:
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
         "engine": os.environ.get(ENGINE_ENV, "outrigger engine"),
         "versions": {
-            "outrigger": _said([str(outrigger()), "--version"]),
-            "rustc": _said(["rustc", "--version"]),
+            "outrigger": _output([str(outrigger()), "--version"]),
+            "rustc": _output(["rustc", "--version"]),
             "tensorflow-cpu": metadata.version("tensorflow-cpu"),
             "python": platform.python_version(),
         },
@@ -30,24 +30,26 @@ def machine() -> dict[str, Any]:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The first processor's name in /proc/cpuinfo; not every architecture tells one."""
+    """The first processor's name in /proc/cpuinfo, or else the architecture: some architectures
+    give no name.
+    """
     fields = (line.split(":", 1) for line in cpuinfo.splitlines() if ":" in line)
     names = (value.strip() for key, value in fields if key.strip() == "model name")
     return next(names, platform.machine())
 
 
 def commit() -> dict[str, Any]:
-    """The commit, none outside of a checkout, and whether files have been changed since."""
-    changes = _said(["git", "status", "--porcelain", "--untracked-files=no"])
-    return {"id": _said(["git", "rev-parse", "HEAD"]) or None, "modified": bool(changes)}
+    """The commit (`None` outside of a checkout), and whether files differ from it."""
+    changes = _output(["git", "status", "--porcelain", "--untracked-files=no"])
+    return {"id": _output(["git", "rev-parse", "HEAD"]) or None, "modified": bool(changes)}
 
 
 def load_average() -> float:
-    """How many threads wanted to run, on average over the last minute."""
+    """The average number of runnable threads over the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
-def _said(command: Sequence[str]) -> str:
-    """What a command prints; nothing when it fails."""
+def _output(command: Sequence[str]) -> str:
+    """The output of a command; empty if it fails."""
     done = subprocess.run(command, cwd=repository(), capture_output=True, text=True, check=False)
     return done.stdout.strip()

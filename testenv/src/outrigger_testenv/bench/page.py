@@ -14,12 +14,12 @@ _DRAWN = "document.querySelector('tbody .pill')"
 
 
 def first_paint(setup: Setup, effort: Effort) -> Measurement:
-    """Milliseconds from going there until the first text is to be seen."""
+    """Milliseconds from the navigation to the first contentful paint."""
     return _visits(setup, effort, lambda page: page.wait_for(_PAINTED))
 
 
 def transferred(setup: Setup, effort: Effort) -> Measurement:
-    """Kilobytes that come over the network until a model is listed."""
+    """Kilobytes received over the network until a model is listed."""
     return _visits(setup, effort, lambda page: page.received / 1000)
 
 

@@ -1,4 +1,6 @@
-"""The way of a request: through control plane and engine, beside what is less."""
+"""The request path through control plane and engine, compared with the engine alone and with a bare
+proxy.
+"""
 
 from outrigger_testenv.bench.figure import Effort, Measurement
 from outrigger_testenv.bench.generator import (
@@ -14,18 +16,18 @@ from outrigger_testenv.bench.generator import (
 )
 from outrigger_testenv.bench.setup import COLUMNAR, Setup
 
-# Requests a second for what they cost: far from what any side can take, so that
-# none of them saves by working on several at once.
+# The rate for measuring CPU per request: far below every side's capacity, so that none saves CPU by
+# batching.
 _MODERATE = 1000
-# For the latency added: no queue of any side is part of it.
+# The rate for measuring added latency: low enough that no side has a queue.
 _LATENCY = 800
 _HEADLINE = 6000
-# Milliseconds that 99 of 100 answers keep to while a rate counts as held.
+# The limit in milliseconds for the 99th percentile while a rate counts as held.
 _P99 = 100
 
 
 def throughput(form: str, setup: Setup, effort: Effort) -> Measurement:
-    """Throughput through the control plane, over that of the engine called directly."""
+    """Throughput through the control plane, divided by that of the engine called directly."""
 
     def share(through: Report, direct: Report) -> float:
         return through.throughput / direct.throughput
@@ -34,7 +36,7 @@ def throughput(form: str, setup: Setup, effort: Effort) -> Measurement:
 
 
 def cpu_over_echo(setup: Setup, effort: Effort) -> Measurement:
-    """CPU of the control plane, over that of a proxy that only passes the bytes on."""
+    """CPU of the control plane, divided by that of a proxy that only passes bytes on."""
 
     def share(through: Report, proxied: Report) -> float:
         return through.cpu(CONTROL_PLANE) / proxied.cpu(PROXY)
@@ -52,8 +54,9 @@ def added_p99(setup: Setup, effort: Effort) -> Measurement:
 
 
 def cores(setup: Setup, effort: Effort) -> Measurement:
-    """Cores that control plane and engine would need for the headline's rate, by what a
-    request costs them when they have as many as they can take."""
+    """Cores that control plane and engine would need for the headline rate, computed from their CPU
+    per request under full load.
+    """
     side = setup.through(COLUMNAR)
     reports = [run(side, CLOSED_LOOP, effort) for _ in range(effort.repeats)]
     samples = [report.cpu(CONTROL_PLANE, ENGINE) * _HEADLINE for report in reports]
@@ -62,12 +65,12 @@ def cores(setup: Setup, effort: Effort) -> Measurement:
 
 
 def step_seconds(effort: Effort) -> float:
-    """How long a rate is tried: what is found is held for longer."""
+    """The duration of one step of the search; the rate found is held for longer."""
     return min(3, effort.measured)
 
 
 def highest_rate(form: str, setup: Setup, effort: Effort) -> Measurement:
-    """Requests a second that are found by trying, and then held."""
+    """The highest rate per second that the search finds and then holds."""
     search = find_rate(_P99, step_seconds(effort))
     report = run(setup.through(form), search, effort, effort.held)
     return Measurement([report.offered_rate], runs=[report.raw()])

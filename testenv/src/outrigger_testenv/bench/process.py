@@ -1,4 +1,4 @@
-"""The control plane's process: what it holds when idle, how soon it is ready."""
+"""The control plane's process: its idle memory, and its time from start to ready."""
 
 import tempfile
 import time
@@ -12,29 +12,31 @@ from outrigger_testenv.processes import Process
 from outrigger_testenv.stack import Stack
 
 _MODELS = 4
-# Threads that pull and unpack end ten seconds after their last work.
+# Threads that pull and unpack end ten seconds after their last work; memory is measured later.
 SETTLED = 12
 
 
 def idle_memory(_: Setup, effort: Effort) -> Measurement:
-    """Resident megabytes with models loaded, when nobody asks for anything."""
+    """Resident memory in megabytes, with models loaded and no requests."""
     with _warm() as stack:
         return Measurement([_idle(stack) for _ in range(idle_repeats(effort))], _CONDITIONS)
 
 
 def idle_repeats(effort: Effort) -> int:
-    """They differ by tenths of a megabyte."""
+    """Two repeats are enough: they differ by tenths of a megabyte."""
     return min(2, effort.repeats)
 
 
 def start_to_ready(_: Setup, effort: Effort) -> Measurement:
-    """Seconds from the process's start to /readyz, beside an engine that holds the models."""
+    """Seconds from the process's start to /readyz, with an engine that already has the models
+    loaded.
+    """
     with _warm() as stack:
         return Measurement([_restart(stack) for _ in range(effort.repeats)], _CONDITIONS)
 
 
 def start_to_ready_both(_: Setup, effort: Effort) -> Measurement:
-    """The same beside an engine that has just been started, and holds nothing."""
+    """Seconds to /readyz with an engine that has just been started and has no model loaded."""
 
     def both(stack: Stack) -> float:
         stack.engine.process.kill()
@@ -46,7 +48,7 @@ def start_to_ready_both(_: Setup, effort: Effort) -> Measurement:
 
 
 def resident(process: Process) -> float:
-    """Megabytes of a running process that are in memory, shared ones included."""
+    """Resident memory of a running process in megabytes, shared pages included."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
     return int(line.split()[1]) * 1024 / 1e6
@@ -57,8 +59,8 @@ _CONDITIONS = {"models": _MODELS}
 
 @contextmanager
 def _warm() -> Iterator[Stack]:
-    """A stack whose store has all its models, which are preloaded."""
-    # TensorFlow takes seconds to import.
+    """A stack whose store holds all its models, which are preloaded."""
+    # Imported here because importing TensorFlow takes seconds.
     from outrigger_testenv import variants
 
     names = [f"model-{number}" for number in range(_MODELS)]

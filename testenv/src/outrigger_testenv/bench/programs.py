@@ -1,4 +1,4 @@
-"""Programs of the repository that figures run, built by cargo before anything is measured."""
+"""Programs of the repository that measure figures, built by cargo beforehand."""
 
 import json
 import os
@@ -29,12 +29,11 @@ ECHO_PROXY = Program("outrigger-bench", "example", "echo_proxy")
 
 
 def build() -> dict[Program, Path]:
-    """Builds all of them as releases are built, and says where they are.
+    """Builds all programs in release mode, and returns their paths.
 
-    All, and by one command, whichever are needed: packages that are built together
-    share the features of their dependencies, and another choice of packages would
-    have these built anew. Cargo tells of its progress on standard error.
-    Raises CalledProcessError.
+    All are built by one command, even if some are not needed: packages that are built together
+    share the features of their dependencies, and another selection would rebuild these. Cargo
+    reports progress on standard error. Raises CalledProcessError.
     """
     command = [os.environ.get("CARGO", "cargo"), "build", "--release"]
     programs = (TRANSCODE, SESSION, ALLOCATIONS, CANARY, CANARY_PATH, ECHO_PROXY)
@@ -43,13 +42,14 @@ def build() -> dict[Program, Path]:
     command.append("--message-format=json-render-diagnostics")
     done = subprocess.run(command, cwd=repository(), stdout=subprocess.PIPE, text=True, check=True)
     built = executables(done.stdout.splitlines())
-    # Other packages may have a target of the same name.
+    # Other packages may have a target of the same name, so the package is part of the key.
     return {program: built[program] for program in programs}
 
 
 def output_of(program: Path, *arguments: str, **variables: str) -> str:
-    """What a program prints, which is told where TensorFlow is, and what else the
-    variables of its environment tell. Raises CalledProcessError."""
+    """The output of a program, run with TensorFlow's path and the given variables in its
+    environment. Raises CalledProcessError.
+    """
     command = [str(program), *arguments]
     environment = {**os.environ, **library(), **variables}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -57,7 +57,7 @@ def output_of(program: Path, *arguments: str, **variables: str) -> str:
 
 
 def executables(messages: Iterable[str]) -> dict[Program, Path]:
-    """Where what was built is, by cargo's JSON messages."""
+    """The paths of the built programs, from cargo's JSON messages."""
     artifacts = (json.loads(line) for line in messages if line.startswith("{"))
     return {
         Program(_package(artifact["package_id"]), kind, artifact["target"]["name"]): Path(

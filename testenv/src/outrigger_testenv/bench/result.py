@@ -1,4 +1,4 @@
-"""A figure that was measured, for people and for programs."""
+"""The result of a figure, as text and as JSON."""
 
 import json
 import math
@@ -14,48 +14,48 @@ from outrigger_testenv.bench.spread import Spread
 
 @dataclass(frozen=True)
 class Result:
-    """A figure and what measuring it gave."""
+    """A figure with its measurement."""
 
     figure: Figure
     measurement: Measurement
-    # What measuring took.
+    # The duration of the measurement.
     seconds: float
 
     @cached_property
     def spread(self) -> Spread:
-        """Of the samples."""
+        """The spread of the samples."""
         return Spread.of(self.measurement.samples)
 
     @property
     def value(self) -> float:
-        """The median."""
+        """The median of the samples."""
         return self.spread.median
 
     @property
     def met(self) -> bool:
-        """Whether it reaches its target, if it has one."""
+        """Whether the value reaches its target; true without a target."""
         return self.figure.target is None or self.figure.target.met_by(self.value)
 
     @property
     def verdict(self) -> str:
-        """Its target, and whether it is met."""
+        """The target, and "met" or "missed"."""
         if self.figure.target is None:
             return "no target"
         return f"target {self.figure.target}: {'met' if self.met else 'missed'}"
 
     def comment(self) -> str:
-        """What the value is the median of."""
+        """A comment with the figure's description and spread."""
         low, high = self.spread.lower_quartile, self.spread.upper_quartile
         repeats = len(self.measurement.samples)
         within = f"half of {repeats} turns within {shown(low)} to {shown(high)}"
         return f"# {self.figure.name}: {self.figure.about}" + (f"; {within}" if repeats > 1 else "")
 
     def line(self) -> str:
-        """`bench <name> <value> <unit>`."""
+        """The line `bench <name> <value> <unit>`."""
         return f"bench {self.figure.name} {shown(self.value)} {self.figure.unit}"
 
     def write(self, file: Path, circumstances: Mapping[str, Any]) -> None:
-        """All there is, as JSON."""
+        """Writes the result with all samples and circumstances as JSON."""
         target = self.figure.target
         content = {
             "name": self.figure.name,
@@ -77,7 +77,7 @@ class Result:
 
 
 def shown(value: float) -> str:
-    """Three digits that count, and all before the point."""
+    """Formats a value with three significant digits, but all digits before the point."""
     if value == 0 or not math.isfinite(value):
         return f"{value:.0f}"
     decimals = 2 - math.floor(math.log10(abs(value)))

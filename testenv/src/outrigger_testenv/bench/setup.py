@@ -1,4 +1,6 @@
-"""What figures are measured on: engine, control plane and proxy with the reference model."""
+"""The processes that figures are measured on: engine, control plane and proxy with the reference
+model.
+"""
 
 import socket
 import tempfile
@@ -16,18 +18,18 @@ from outrigger_testenv.stack import Stack
 MODEL = "reference"
 KEY_VALUE, COLUMNAR = "kv", "columnar"
 
-# The default: tests have it ask every second.
+# The product's default; tests use a second.
 _OVERRIDES = {"images": {"poll_interval": "30s"}}
-# How TensorFlow is told to run, in the engine and without it: its own kernels take a
-# seventh less than oneDNN's for a model this small.
+# TensorFlow's settings, in the engine and without it: its own kernels take a seventh less time than
+# oneDNN's for a model this small.
 TENSORFLOW = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-# Threads of TensorFlow for one operation. Split over more, operations as small as the
-# reference model's wait for each other longer than they take.
+# TensorFlow's threads for one operation. Split over more, operations as small as the reference
+# model's spend longer on synchronization than on work.
 THREADS = 1
 
 
 class Setup:
-    """Starts each part when it is first asked for. Use it as a context manager."""
+    """Starts each process on its first use. Use it as a context manager."""
 
     def __init__(self, programs: Mapping[Program, Path]):
         self.programs = programs
@@ -40,19 +42,19 @@ class Setup:
         self._open.__exit__(*error)
 
     def through(self, form: str) -> Side:
-        """The control plane, asked in one of its forms, and the engine behind it."""
+        """The control plane with the engine behind it, for requests of this form."""
         serve, engine = self.stack.serve, self.stack.engine
         arguments = ["--server", serve.target, "--model", MODEL, "--form", form, *self._package]
         processes = {CONTROL_PLANE: serve.process.pid, ENGINE: engine.process.pid}
         return Side(f"control plane, {form}", arguments, processes)
 
     def direct(self) -> Side:
-        """The engine, sent the tensors that the control plane would send."""
+        """The engine called directly, with the tensors that the control plane would send."""
         engine = self.stack.engine
         return Side("engine", self._direct(engine.endpoint), {ENGINE: engine.process.pid})
 
     def proxied(self) -> Side:
-        """The proxy that only passes bytes on, sent the same tensors."""
+        """The proxy that only passes bytes on, called with the same tensors."""
         target, process = self._proxy
         processes = {PROXY: process.pid, ENGINE: self.stack.engine.process.pid}
         return Side("proxy", self._direct(target), processes)
@@ -60,7 +62,7 @@ class Setup:
     @cached_property
     def package(self) -> ModelPackage:
         """The reference model as a directory."""
-        # TensorFlow takes seconds to import.
+        # Imported here because importing TensorFlow takes seconds.
         from outrigger_testenv.reference import reference_model
 
         directory = tempfile.TemporaryDirectory(prefix="outrigger-bench-")
@@ -70,7 +72,7 @@ class Setup:
     def stack(self) -> Stack:
         """Engine and control plane, serving the model."""
         package = self.package
-        # A registry has no part in requests.
+        # Requests do not need a registry.
         stack = Stack(_OVERRIDES, with_registry=False, threads=THREADS)
         self._open.enter_context(stack)
         digest = stack.push(package, MODEL)

@@ -1,4 +1,4 @@
-"""Repeated measurements, and how far they lie apart."""
+"""Repeated measurements and their spread."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Spread:
-    """Order statistics; quartiles between two samples are interpolated."""
+    """Order statistics of samples; quartiles are interpolated between samples."""
 
     min: float
     lower_quartile: float
@@ -19,17 +19,18 @@ class Spread:
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> "Spread":
-        """Of at least one sample."""
+        """The spread of the samples, of which there must be at least one."""
         if not samples:
             raise ValueError("no samples")
         return cls(*(float(value) for value in np.quantile(samples, [0, 0.25, 0.5, 0.75, 1])))
 
 
 def in_turns(repeats: int, *sides: Callable[[], Any]) -> list[tuple[Any, ...]]:
-    """Runs all sides so many times; what they gave, in the order of the arguments.
+    """Runs all sides `repeats` times; returns their results for each turn, in the order of the
+    arguments.
 
-    Every other time the last side goes first: a machine that gets slower as it is
-    measured would else be held against the same side each time.
+    In every other turn the order is reversed. Otherwise a machine that slows down during the
+    measurement would disadvantage the same side each time.
     """
     rounds = []
     for repeat in range(repeats):

@@ -1,9 +1,10 @@
-"""`make profile`: what a binary that counts its branches does while it serves.
+"""`make profile`: records the branch counts of an instrumented binary while it serves.
 
-Given to the compiler, it lays out what runs side by side, and what does not apart
+With this profile the compiler places code that runs together side by side, and other code apart
 (profile-guided optimization, https://doc.rust-lang.org/rustc/profile-guided-optimization.html).
-What was not seen is optimized for size: all that has to be fast is here. What a processor
-runs depends on the vectors it has, so a profile is made of the counts of several.
+Code without counts is optimized for size, so everything that has to be fast must run here. The code
+that runs depends on the processor's vector instructions, so a profile is merged from runs on
+several processors.
 """
 
 import argparse
@@ -26,19 +27,20 @@ from outrigger_testenv.stack import Stack
 
 FORMS = ("columnar", "kv", "json")
 _EFFORT = Effort(repeats=1, warmup=0.5, measured=6, held=0)
-# It need not be the compiler's own, but may not be older than what that writes.
+# The tool may be of another LLVM than the compiler's, but not older than the format that the
+# compiler writes.
 _MERGE = os.environ.get("LLVM_PROFDATA", "llvm-profdata-19")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs OUTRIGGER_BIN, and writes what it counted. 0, or an exception."""
+    """Runs OUTRIGGER_BIN and writes the merged profile. Returns 0 or raises an exception."""
     parser = argparse.ArgumentParser(prog="make profile", description=__doc__)
-    parser.add_argument("--output", type=Path, required=True, help="the profile to be written")
-    parser.add_argument("--add", type=Path, help="another one, compressed, to be added")
+    parser.add_argument("--output", type=Path, required=True, help="the profile to write")
+    parser.add_argument("--add", type=Path, help="another profile, compressed, to merge")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="outrigger-training-") as directory:
         counts = Path(directory) / "counts"
-        # A file each for eight processes at a time; further ones add to them.
+        # Up to eight concurrent processes write a file each; later ones merge into them.
         os.environ.update(TENSORFLOW, LLVM_PROFILE_FILE=str(counts / "%8m.profraw"))
         packages = {
             "reference": reference_model(Path(directory) / "reference"),
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def serve(packages: dict[str, ModelPackage]) -> None:
-    """Pulls the models and answers all forms of requests for them."""
+    """Pulls the models and sends requests of all forms for them."""
     with Stack(threads=THREADS) as stack:
         client, http = stack.client(), stack.serve.http.removeprefix("http://")
         for model, package in packages.items():
@@ -70,13 +72,13 @@ def serve(packages: dict[str, ModelPackage]) -> None:
             (version,) = client.model(model).versions
             direct = ["--direct", stack.engine.endpoint, "--servable", version.servable]
             _ask(f"{model}, direct", direct, package)
-        # Those that are killed write nothing.
+        # Stopped, because a killed process writes no counts.
         for part in (stack.serve, stack.engine):
             part.process.stop()
 
 
 def judge() -> None:
-    """Decides on simulated canaries."""
+    """Runs the judge on simulated canaries."""
     command = [outrigger(), "canary", "simulate", "--rate", "200", "--runs", "20"]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
 

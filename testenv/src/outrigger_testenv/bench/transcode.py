@@ -1,4 +1,4 @@
-"""The transcoder alone: ratios that the benchmark of `features` measures in one process."""
+"""The transcoder alone: ratios measured by the benchmark of `features` in one process."""
 
 import json
 
@@ -8,7 +8,7 @@ from outrigger_testenv.bench.setup import Setup
 
 
 def ratio(name: str, setup: Setup, effort: Effort) -> Measurement:
-    """The figure that the benchmark knows by that name; it has repeats of its own."""
+    """The benchmark's figure of this name; the benchmark repeats it itself."""
     del effort
     turns = json.loads(output_of(setup.programs[TRANSCODE], "--json", name))
     samples = [one / other for one, other in zip(turns["one"], turns["other"], strict=True)]

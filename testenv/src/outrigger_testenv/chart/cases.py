@@ -18,7 +18,9 @@ NEWEST = "1.37"
 
 @dataclass(frozen=True)
 class Case:
-    """Values in a file of the tests, over files of the chart; where they must be valid."""
+    """A set of values: a file of the tests over files of the chart, valid from the oldest cluster
+    version given.
+    """
 
     name: str
     oldest: str
@@ -26,13 +28,13 @@ class Case:
 
     @functools.cached_property
     def values(self) -> Mapping[str, Any]:
-        """All files merged, as `helm -f` does."""
+        """The values of all files, merged as by `helm -f`."""
         files = [*(CHART / each for each in self.over), TESTS / "values" / f"{self.name}.yaml"]
         return functools.reduce(merge, (yaml.safe_load(each.read_text()) for each in files), {})
 
     @functools.cached_property
     def rendered(self) -> Rendered:
-        """The chart with them."""
+        """The chart rendered with the values."""
         return render(self.values)
 
     @property
@@ -49,10 +51,10 @@ class Case:
 CASES = {
     case.name: case
     for case in (
-        # Native sidecars: 1.29 and later.
+        # Native sidecars need 1.29.
         Case("minimal", "1.29"),
         Case("secured", "1.29"),
-        # Image volumes: an API of 1.31.
+        # Image volumes need 1.31.
         Case("everything", "1.31"),
         Case("plain-container", "1.25"),
         Case("old-cluster", "1.25"),

@@ -4,7 +4,7 @@ from outrigger_testenv.chart.cases import CASES
 
 
 def main() -> None:
-    """Replaces all of them by what the chart renders now."""
+    """Replaces all golden files by the chart's present output."""
     for case in CASES.values():
         case.golden.parent.mkdir(exist_ok=True)
         case.golden.write_text(case.rendered.text)

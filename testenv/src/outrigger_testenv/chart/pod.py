@@ -1,4 +1,4 @@
-"""A rendered pod as processes of this machine, with its own arguments, environment and user."""
+"""Runs a rendered pod as processes of this machine, with its arguments, environment and user."""
 
 import itertools
 import os
@@ -28,17 +28,17 @@ _PROGRAMS = {"outrigger": lambda: [outrigger()], "tensorflow_model_server": engi
 class LocalPod:
     """The containers of one pod, started and stopped in a kubelet's order.
 
-    One thing is not as in a cluster: ports are free ones of this machine. With root's rights a
-    container has a root filesystem of its own with the volumes at their paths, the user of its
-    security context, an arbitrary one where that names none, and no capabilities; without them
-    it has our user, and directories below `directory` in place of the volumes' paths.
-    Containers that values add are left out.
+    Ports differ from a cluster's: they are free ones of this machine. As root, a container has a
+    root filesystem of its own with the volumes at their paths, the user of its security context (an
+    arbitrary one if it names none), and no capabilities. Otherwise it runs as our user, with
+    directories below `directory` in place of the volumes' paths. Containers added by values are
+    left out.
 
-    `volumes` gives the content of volumes that the chart does not make: Secrets, images.
+    `volumes` gives the content of volumes that the chart does not create: Secrets, images.
     """
 
     def __init__(self, rendered: Rendered, volumes: Mapping[str, Path] | None = None):
-        # Outside pytest's directories, which only their owner may enter.
+        # Not in pytest's directories, which other users cannot enter.
         self.directory = Path(tempfile.mkdtemp(prefix="outrigger-pod-"))
         self.directory.chmod(0o755)
         self.rendered = rendered
@@ -60,7 +60,9 @@ class LocalPod:
         }
 
     def start(self) -> "LocalPod":
-        """Native sidecars first, each until it has started; then the rest, until it is ready."""
+        """Starts native sidecars one by one, waiting for each startup probe; then the other
+        containers, and waits until they are ready.
+        """
         for sidecar in self._containers("initContainers"):
             self.processes[sidecar["name"]].start()
             self._wait(sidecar, "startupProbe")
@@ -72,31 +74,33 @@ class LocalPod:
         return self
 
     def stop(self) -> None:
-        """All containers at once: the hook, then SIGTERM; native sidecars when they have ended."""
+        """Stops all containers at once, by the preStop hook and then SIGTERM; native sidecars
+        follow when the others have ended.
+        """
         self._stop(self._containers("containers"))
         self._stop(self._containers("initContainers"))
 
     def run(self, container: Object, *further: str) -> subprocess.CompletedProcess[str]:
-        """A command as this container would run it, to its end."""
+        """Runs this container's command to its end."""
         return subprocess.run(
             [*self._command(container), *further], capture_output=True, text=True, check=False
         )
 
     def test(self, hook: Object) -> subprocess.CompletedProcess[str]:
-        """What a pod of `helm test` asks of this one's Service, to its end."""
+        """Runs the pod of a `helm test` hook against this pod, to its end."""
         (container,) = hook["spec"]["containers"]
         service = f"{self.rendered.workload['metadata']['name']}:"
         arguments = [each.replace(service, "127.0.0.1:") for each in container["args"]]
         return self.run({**container, "args": arguments})
 
     def close(self) -> None:
-        """Ends everything that still runs."""
+        """Kills all processes and removes the directory."""
         for process in self.processes.values():
             process.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def get(self, path: str) -> tuple[int, str]:
-        """GET on the port of the probes, as a kubelet asks; status 0 while nothing answers."""
+        """A GET on the probes' port, as a kubelet sends it; status 0 if nothing answers."""
         action = self.rendered.container("outrigger")["readinessProbe"]["httpGet"]
         return self._get({**action, "path": path})
 
@@ -113,12 +117,12 @@ class LocalPod:
         directory = self.directory / "volumes" / volume["name"]
         directory.mkdir(parents=True, exist_ok=True)
         if {"emptyDir", "ephemeral", "persistentVolumeClaim"} & set(volume):
-            # As a kubelet makes them: root's, for everybody.
+            # Writable for everybody, as a kubelet makes such volumes.
             directory.chmod(0o777)
         return directory
 
     def _fill(self, volume: Object) -> None:
-        """Writes what a ConfigMap of the chart holds."""
+        """Writes the files of a ConfigMap volume."""
         source = volume.get("configMap", {}).get("name")
         for each in self.rendered.of_kind("ConfigMap"):
             if each["metadata"]["name"] == source:
@@ -127,7 +131,7 @@ class LocalPod:
                     (self._volumes[volume["name"]] / name).write_text(local)
 
     def _mounts(self, container: Object) -> dict[str, Path]:
-        """The directories that stand for its volumes, by path."""
+        """The local directories of the container's volumes, by mount path."""
         return {
             each["mountPath"]: self._volumes[each["name"]]
             for each in container.get("volumeMounts", [])
@@ -136,7 +140,7 @@ class LocalPod:
 
     def _local(self, text: str, container: Object) -> str:
         mounts = {} if may_mount() else self._mounts(container)
-        # The longest first; of none, nothing.
+        # The longest path first; without mounts, a pattern that matches nothing.
         paths = "|".join(sorted(map(re.escape, mounts), key=len, reverse=True)) or "(?!)"
         ports = "|".join(map(str, self.ports))
         pattern = re.compile(rf"(?<![\w.-])({paths})(?=[/\s\"']|$)|(?<![\w.])({ports})(?!\w)")
@@ -152,7 +156,9 @@ class LocalPod:
     def _within(
         self, container: Object, command: list[str], further: Mapping[str, str] | None = None
     ) -> list[str]:
-        """A command as the container runs it. `further` variables name paths of this machine."""
+        """Wraps a command in the container's root, user and environment. The `further` variables
+        hold paths of this machine.
+        """
         enter, places = self._enter(container, [command[0], *(further or {}).values()])
         variables = {
             **{each["name"]: each.get("value", "") for each in container.get("env", [])},
@@ -162,7 +168,7 @@ class LocalPod:
         return [
             *enter,
             *as_rendered(self.rendered.pod["securityContext"], container["securityContext"]),
-            # An image's working directory and a container's environment.
+            # Sets the image's working directory, and only the container's environment.
             *("env", "--chdir=/", "-i", f"PATH={os.environ['PATH']}"),
             *(
                 f"{name}={self._local(places.get(value, value), container)}"
@@ -172,10 +178,12 @@ class LocalPod:
         ]
 
     def _enter(self, container: Object, needed: list[str]) -> tuple[list[str], dict[str, str]]:
-        """What to put before a command, and where what is `needed` of this machine is then."""
+        """The command prefix that enters the container's root, and the paths of the `needed` files
+        within it.
+        """
         if not may_mount():
             return [], {}
-        # Where no volume is.
+        # A directory where no volume is mounted.
         places = {path: f"/opt/{at}" for at, path in enumerate(needed) if path.startswith("/")}
         brought = {place: Path(path) for path, place in places.items()}
         root = Root(
@@ -188,7 +196,7 @@ class LocalPod:
         return self.directory / f"{name}.log"
 
     def _containers(self, *lists: str) -> list[Object]:
-        """Ours of these lists of the pod; without lists, all of ours."""
+        """The chart's own containers in these lists of the pod, or in all of them."""
         pod = self.rendered.pod
         named = itertools.chain.from_iterable(pod.get(each, []) for each in lists)
         return [each for each in (named if lists else containers(pod)) if each["name"] in OURS]
@@ -208,7 +216,7 @@ class LocalPod:
         return self._get(probe["httpGet"])[0] == 200
 
     def _get(self, action: Object) -> tuple[int, str]:
-        """A probe's GET on the control plane, whose certificate a kubelet does not check."""
+        """A probe's GET on the control plane. Certificates are not checked, as by a kubelet."""
         ports = self.rendered.container("outrigger")["ports"]
         (port,) = (each["containerPort"] for each in ports if each["name"] == action["port"])
         scheme = action.get("scheme", "HTTP").lower()
@@ -238,7 +246,7 @@ class LocalPod:
 
 
 def _runtime(program: str) -> dict[str, str]:
-    """What the local engine needs to find TensorFlow, which the real one has built in."""
+    """The environment by which the local engine finds TensorFlow; the real one has it built in."""
     if program != "tensorflow_model_server":
         return {}
     given = {name: os.environ[name] for name in (LIBRARY_ENV,) if name in os.environ}

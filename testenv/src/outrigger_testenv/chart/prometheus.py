@@ -1,4 +1,6 @@
-"""Rules and queries: checked with promtool, and against what the binary declares and exposes."""
+"""Checks of rules and queries with promtool, and against the metrics that the binary declares and
+exposes.
+"""
 
 import json
 import re
@@ -14,7 +16,7 @@ import yaml
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart.render import Rendered
 
-# Given by Prometheus to every target of a monitor, or to histograms.
+# Labels that Prometheus adds to every target of a monitor, or to histograms.
 TARGET_LABELS = {"namespace", "job", "pod", "le"}
 
 PREDICTION = "a prediction"
@@ -24,8 +26,8 @@ PROFILE = "a canary on trial whose model has a profile.json"
 TLS = "TLS"
 SECRETS = "TLS or tokens"
 TRACES = "a collector of traces"
-# What a server does not expose from its start on, by what it waits for. It cannot be known
-# before: which models there are, and what the configuration has left out.
+# Metrics that a server exposes only later, by the event they need: their series depend on models,
+# or on parts that the configuration leaves off.
 LATER = {
     "outrigger_requests_total": PREDICTION,
     "outrigger_request_duration_seconds": PREDICTION,
@@ -71,11 +73,11 @@ class Selector:
 
     @property
     def family(self) -> str:
-        """The metric as it is declared: without a histogram's endings."""
+        """The declared name of the metric, without a histogram's suffix."""
         return re.sub(r"_(bucket|sum|count)$", "", self.metric)
 
-    def takes(self, labels: Mapping[str, str]) -> bool:
-        """Whether a sample of its family is meant, of whichever target and model."""
+    def accepts(self, labels: Mapping[str, str]) -> bool:
+        """Whether the matchers accept a sample with these labels, of any target and model."""
         return all(
             _OPERATORS[operator](value, labels.get(label, ""))
             for label, operator, value in self.matchers
@@ -84,7 +86,7 @@ class Selector:
 
 
 def selectors(query: str) -> list[Selector]:
-    """All metrics of ours in a query."""
+    """All of the project's metrics in a query."""
     return [
         Selector(hit[1], tuple(_MATCHER.findall(hit[2] or ""))) for hit in _SELECTOR.finditer(query)
     ]
@@ -109,7 +111,7 @@ def declared() -> dict[str, set[str]]:
 
 
 def families(scrape: str) -> dict[str, list[Mapping[str, str]]]:
-    """The samples of a scrape: their labels, by the metric's name."""
+    """The labels of a scrape's samples, by metric."""
     found: dict[str, list[Mapping[str, str]]] = {}
     for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? \S+$", scrape, re.MULTILINE):
         pairs = {label: value for label, _, value in _MATCHER.findall(labels)}
@@ -130,7 +132,7 @@ def dashboard(rendered: Rendered) -> dict[str, Any]:
 
 
 def dashboard_queries(board: Mapping[str, Any]) -> Iterator[str]:
-    """Its queries, annotations included, with values in the place of Grafana's variables."""
+    """The dashboard's queries, also of annotations, with values in place of Grafana's variables."""
     annotations = (each["expr"] for each in board["annotations"]["list"])
     targets = (target["expr"] for panel in board["panels"] for target in panel.get("targets", ()))
     for query in (*annotations, *targets):
@@ -139,8 +141,9 @@ def dashboard_queries(board: Mapping[str, Any]) -> Iterator[str]:
 
 
 def dashboard_variables(board: Mapping[str, Any]) -> Iterator[str]:
-    """What its variables take their values from: of Grafana's label_values(selector, label)
-    the selector."""
+    """The selectors of the dashboard's variables: the first argument of Grafana's
+    label_values(selector, label).
+    """
     for each in board["templating"]["list"]:
         if each["type"] == "query":
             selector = re.fullmatch(r"label_values\((.+), \w+\)", each["query"]["query"])
@@ -148,7 +151,7 @@ def dashboard_variables(board: Mapping[str, Any]) -> Iterator[str]:
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """promtool, to its end."""
+    """Runs promtool to its end."""
     command = [str(shutil.which("promtool")), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

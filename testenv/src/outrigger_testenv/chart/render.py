@@ -16,7 +16,7 @@ from outrigger_testenv.binary import repository
 CHART = repository() / "deploy" / "helm" / "outrigger"
 RELEASE = "demo"
 NAMESPACE = "models"
-# The cluster that Helm's SDK renders for.
+# The Kubernetes version that Helm's SDK renders for.
 SDK_CLUSTER = "1.36"
 
 Object = dict[str, Any]
@@ -24,13 +24,13 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rendered:
-    """What a chart becomes: the text of every template, by its path."""
+    """A rendered chart: the text of every template, by its path."""
 
     files: Mapping[str, str]
 
     @property
     def notes(self) -> str:
-        """What Helm prints after an installation."""
+        """The notes that Helm prints after an installation."""
         return self.files["outrigger/templates/NOTES.txt"].strip() + "\n"
 
     @property
@@ -49,11 +49,11 @@ class Rendered:
         return [each for each in yaml.safe_load_all(self.text) if each]
 
     def of_kind(self, kind: str) -> list[Object]:
-        """Those of one kind."""
+        """The objects of one kind."""
         return [each for each in self.objects if each["kind"] == kind]
 
     def one(self, kind: str, name: str | None = None) -> Object:
-        """The only one of a kind, and of a name when one is given."""
+        """The only object of a kind, and of a name if one is given."""
         found = [
             each for each in self.of_kind(kind) if name is None or each["metadata"]["name"] == name
         ]
@@ -68,12 +68,12 @@ class Rendered:
 
     @property
     def pod(self) -> Object:
-        """The specification of its pods."""
+        """The specification of the workload's pods."""
         return self.workload["spec"]["template"]["spec"]
 
     @property
     def claims(self) -> list[Object]:
-        """Volumes that a StatefulSet makes for every pod."""
+        """The volumes that a StatefulSet creates for every pod."""
         return [
             {"name": each["metadata"]["name"], "persistentVolumeClaim": {}}
             for each in self.workload["spec"].get("volumeClaimTemplates", [])
@@ -81,7 +81,7 @@ class Rendered:
 
     @property
     def config(self) -> Mapping[str, str]:
-        """The files that the pods find in their configuration, by name."""
+        """The files of the pods' configuration, by name."""
         return self.one("ConfigMap", self.workload["metadata"]["name"])["data"]
 
     def container(self, name: str) -> Object:
@@ -96,18 +96,18 @@ def containers(pod: Object) -> Iterator[Object]:
 
 
 def render(values: Mapping[str, Any]) -> Rendered:
-    """The chart with these values. Raises helm_python.HelmError."""
+    """Renders the chart with these values. Raises helm_python.HelmError."""
     return Rendered(_chart().render(dict(values), name=RELEASE, namespace=NAMESPACE))
 
 
 def lint(values: Mapping[str, Any], version: str) -> list[str]:
-    """Helm's findings, strictly, for a cluster of this version."""
+    """The findings of a strict `helm lint` for a cluster of this version."""
     report = helm_python.lint(CHART, dict(values), strict=True, kube_version=f"v{version}.0")
     return [f"{each['path']}: {each['error']}" for each in report["messages"]] + report["errors"]
 
 
 def render_with_program(values: Mapping[str, Any]) -> list[Object]:
-    """What `helm template` of the helm on PATH makes of it."""
+    """The objects that `helm template` of the helm on PATH renders."""
     place = ("--namespace", NAMESPACE, "--kube-version", SDK_CLUSTER)
     done = subprocess.run(
         [shutil.which("helm"), "template", RELEASE, CHART, *place, "-f", "-"],

@@ -8,20 +8,22 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-# Of this machine, for every container: shells and libraries, the authorities that an image
-# has, and what the kernel shows.
+# Paths of this machine in every container: shells and libraries, certificate authorities as in an
+# image, and the kernel's file systems.
 _SHARED = ("/usr", "/etc/ssl", "/dev", "/proc", "/sys")
 _LINKS = ("bin", "lib", "lib64", "sbin")
-# Binds a source to a target for each pair of arguments, up to `--`; becomes the rest.
+# A script that bind-mounts a source to a target for each pair of arguments up to `--`, and then
+# executes the rest.
 _BIND = (
     'while [ "$1" != -- ]; do mount --rbind "$1" "$2" || exit 125; shift 2; done; shift; exec "$@"'
 )
 
 
 class Root:
-    """A directory that becomes `/`, with files and directories of this machine in their places.
+    """A directory that becomes `/`, with files and directories of this machine mounted in it.
 
-    Nobody but root may write to it, apart from what `mounts`, sources by absolute path, bring.
+    Only root can write to it, except where `mounts` are writable; these map absolute paths to
+    sources.
     """
 
     def __init__(self, directory: Path, mounts: Mapping[str, Path]):
@@ -40,7 +42,7 @@ class Root:
                 target.touch()
 
     def enter(self) -> list[str]:
-        """What to put before a command, which then runs in the same process."""
+        """The command prefix that enters this root; the command then runs in the same process."""
         pairs = [(str(source), str(self._target(path))) for path, source in self._mounts.items()]
         bound = [part for pair in pairs for part in pair]
         unshared = ["unshare", "--mount", "--propagation", "private"]
@@ -52,7 +54,7 @@ class Root:
 
 @functools.cache
 def may_mount() -> bool:
-    """Whether processes can be given another root filesystem: that takes root's rights."""
+    """Whether processes can be given another root filesystem, which needs root's rights."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         return False
     with tempfile.TemporaryDirectory() as directory:

@@ -1,14 +1,14 @@
 """The restricted Pod Security Standard of Kubernetes 1.34 and later, control by control.
 
-https://kubernetes.io/docs/concepts/security/pod-security-standards: everything of baseline,
-and then some. What an older cluster's standard refuses is refused here as well.
+See https://kubernetes.io/docs/concepts/security/pod-security-standards: all controls of baseline
+and more. Violations of an older cluster's standard are reported too.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 
 from outrigger_testenv.chart.render import Object, containers
 
-# `image` since Kubernetes 1.33.
+# The allowed volume types; `image` since Kubernetes 1.33.
 VOLUMES = {
     "configMap",
     "csi",
@@ -40,8 +40,9 @@ SYSCTLS = {
 
 
 def violations(pod: Object, annotations: Mapping[str, str] | None = None) -> list[str]:
-    """What a namespace with the standard would refuse a pod for: its specification, and the
-    annotations of its metadata."""
+    """The violations for which a namespace with the standard would refuse a pod, by its
+    specification and the annotations of its metadata.
+    """
     context = pod.get("securityContext", {})
     found = [*_pod(pod), *_annotations(annotations or {})]
     found += [f"pod: {each}" for control in _CONTEXT for each in control(context)]
@@ -58,7 +59,7 @@ def violations(pod: Object, annotations: Mapping[str, str] | None = None) -> lis
 
 
 def _pod(pod: Object) -> Iterator[str]:
-    """Host namespaces, volume types, sysctls."""
+    """Checks host namespaces, volume types and sysctls."""
     for key in ("hostNetwork", "hostPID", "hostIPC"):
         if pod.get(key):
             yield f"{key} is set"
@@ -72,7 +73,7 @@ def _pod(pod: Object) -> Iterator[str]:
 
 
 def _annotations(annotations: Mapping[str, str]) -> Iterator[str]:
-    """AppArmor, as before Kubernetes 1.30."""
+    """Checks AppArmor annotations, which Kubernetes used before 1.30."""
     for name, profile in annotations.items():
         taken = profile in ("", "runtime/default") or profile.startswith("localhost/")
         if name.startswith(APPARMOR_ANNOTATION) and not taken:
@@ -108,7 +109,7 @@ def _windows(context: Object) -> Iterator[str]:
         yield "hostProcess"
 
 
-# What holds for the security contexts of pods and of containers alike.
+# The controls that apply to the security contexts of pods and containers alike.
 _CONTEXT: tuple[Callable[[Object], Iterator[str]], ...] = (
     _user,
     _seccomp,
@@ -119,7 +120,7 @@ _CONTEXT: tuple[Callable[[Object], Iterator[str]], ...] = (
 
 
 def _container(container: Object) -> Iterator[str]:
-    """Host ports, and other hosts that a kubelet would be sent to."""
+    """Checks host ports, and other hosts in probes and hooks."""
     for port in container.get("ports", []):
         if port.get("hostPort"):
             yield f"hostPort {port['hostPort']}"
@@ -132,7 +133,7 @@ def _container(container: Object) -> Iterator[str]:
 
 
 def _rights(context: Object) -> Iterator[str]:
-    """Privileges, capabilities, /proc."""
+    """Checks privileges, capabilities and /proc."""
     if context.get("privileged"):
         yield "is privileged"
     if context.get("allowPrivilegeEscalation") is not False:
@@ -147,7 +148,9 @@ def _rights(context: Object) -> Iterator[str]:
 
 
 def _required(both: Object) -> Iterator[str]:
-    """What pod or container must say; the container's word counts."""
+    """Checks the settings that the pod or the container must make; the container's value takes
+    precedence.
+    """
     if both.get("runAsNonRoot") is not True:
         yield "runAsNonRoot is not true"
     if "seccompProfile" not in both:

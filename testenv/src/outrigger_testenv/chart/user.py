@@ -1,4 +1,4 @@
-"""Commands as the user, and with the rights, of a container's security context."""
+"""Runs commands as the user, and with the rights, of a container's security context."""
 
 import functools
 import os
@@ -9,12 +9,12 @@ from outrigger_testenv.binary import outrigger
 from outrigger_testenv.chart.render import Object
 from outrigger_testenv.stack import library
 
-# As OpenShift gives a namespace one of its own.
+# An arbitrary user id, in the range that OpenShift assigns to a namespace.
 ARBITRARY_USER = 1000680000
 
 
 def as_rendered(pod: Object, container: Object) -> list[str]:
-    """What to put before a command; nothing where users cannot be changed.
+    """The command prefix that sets user and rights; empty where users cannot be changed.
 
     `pod` and `container` are the security contexts. A pod that names no user gets an
     arbitrary one.
@@ -29,7 +29,7 @@ def as_rendered(pod: Object, container: Object) -> list[str]:
 
 @functools.cache
 def may_change_user() -> bool:
-    """Whether processes can be started as another user, who can read the binaries."""
+    """Whether processes can be started as another user who can read the binaries."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         return False
     needed = [outrigger(), *library().values()]

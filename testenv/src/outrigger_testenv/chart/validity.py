@@ -1,4 +1,4 @@
-"""Objects against the schemas of Kubernetes and of the Prometheus operator, strictly."""
+"""Validates objects strictly against the schemas of Kubernetes and the Prometheus operator."""
 
 import json
 
@@ -12,7 +12,7 @@ OPERATOR = "monitoring.coreos.com/v1"
 
 
 def problem(made: Object, version: str) -> str | None:
-    """What is wrong with an object for a cluster of this version."""
+    """The problem of an object for a cluster of this version; `None` if it is valid."""
     try:
         if made["apiVersion"] == OPERATOR:
             jsonschema.Draft202012Validator(_schema(made["kind"])).validate(made)

@@ -1,5 +1,5 @@
-"""The container image as an OCI image layout, made without a container engine.
+"""Builds the container image as an OCI image layout, without a container engine.
 
-The Dockerfile's last stage says what the image is; its root filesystem is laid out by
-`deploy/image/rootfs`, as in the Dockerfile's own build.
+The Dockerfile's last stage gives the image's configuration; `deploy/image/rootfs` creates its root
+filesystem, as in the Dockerfile's own build.
 """

@@ -1,4 +1,4 @@
-"""`make image`: the image as a layout directory, and its SBOM as a file beside it."""
+"""`make image`: builds the image as a layout directory, with its SBOM as a file beside it."""
 
 import argparse
 import sys
@@ -8,9 +8,11 @@ from outrigger_testenv.image.build import TooLarge, build
 
 
 def main() -> int:
-    """0, or 1 when the image is larger than it may be."""
+    """Returns 0, or 1 if the image exceeds the size limit."""
     parser = argparse.ArgumentParser(prog="make image", description=__doc__)
-    parser.add_argument("--output", type=Path, required=True, help="directory, which is replaced")
+    parser.add_argument(
+        "--output", type=Path, required=True, help="the output directory, which is replaced"
+    )
     output = parser.parse_args().output
     try:
         built = build(output)

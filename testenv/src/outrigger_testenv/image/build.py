@@ -1,4 +1,4 @@
-"""The image, from a binary to a layout."""
+"""Builds the image from a binary into a layout."""
 
 import os
 import subprocess
@@ -11,17 +11,17 @@ from outrigger_testenv.binary import outrigger, repository
 from outrigger_testenv.image import crates, dockerfile, sbom
 from outrigger_testenv.image.layout import Image, Layout
 
-# Bytes of a pull.
+# The size limit of a pull, bytes.
 MOST = 40_000_000
 
 
 class TooLarge(RuntimeError):
-    """The image is larger than it may be."""
+    """The image exceeds the size limit."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """What was built."""
+    """A built image."""
 
     image: Image
     tag: str
@@ -29,7 +29,7 @@ class Built:
 
 
 def build(output: Path) -> Built:
-    """Builds the image of `outrigger()` into the layout `output`, its SBOM attached.
+    """Builds the image of `outrigger()` into the layout `output`, with its SBOM attached.
 
     The same binary at the same commit gives the same digest. Raises TooLarge, and
     CalledProcessError.
@@ -52,13 +52,13 @@ def build(output: Path) -> Built:
 
 
 def _created() -> datetime:
-    """SOURCE_DATE_EPOCH, else the commit's time, else the epoch."""
+    """The time of creation: SOURCE_DATE_EPOCH, or else the commit's time, or else the epoch."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct") or "0"
     return datetime.fromtimestamp(int(epoch), UTC)
 
 
 def _git(*arguments: str) -> str:
-    """What git says; nothing outside of a checkout."""
+    """The output of git; empty outside of a checkout."""
     command = ["git", "-C", str(repository()), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -20,7 +20,7 @@ class Crate:
 
     name: str
     version: str
-    # As Cargo.toml spells it: an SPDX expression, or the older `A/B` for `A OR B`.
+    # The licence as in Cargo.toml: an SPDX expression, or the older `A/B` for `A OR B`.
     license: str
 
     @property
@@ -31,20 +31,21 @@ class Crate:
 
 @dataclass(frozen=True)
 class Tree:
-    """A package and what it is linked from; for each crate, those it uses itself."""
+    """A package and the crates that it is linked from, each with its direct dependencies."""
 
     root: Crate
     uses: Mapping[Crate, frozenset[Crate]]
 
     @cached_property
     def crates(self) -> list[Crate]:
-        """All but the root, sorted."""
+        """All crates except the root, sorted."""
         return sorted(self.uses.keys() - {self.root})
 
 
 def linked(package: str) -> Tree:
-    """What cargo links into a package for this machine: with the features that are on, without
-    what only builds or tests use, without procedural macros. Raises CalledProcessError."""
+    """The crates that cargo links into a package for this machine with the enabled features,
+    without build and test dependencies and procedural macros. Raises CalledProcessError.
+    """
     command = [os.environ.get("CARGO", "cargo"), "tree", "--locked", "--package", package]
     command += ["--edges=normal,no-proc-macro", "--prefix=depth", "--format=|{p}|{l}|"]
     done = subprocess.run(command, cwd=repository(), stdout=subprocess.PIPE, text=True, check=True)
@@ -52,7 +53,7 @@ def linked(package: str) -> Tree:
 
 
 def parse(text: str) -> Tree:
-    """A tree from cargo's lines, each `DEPTH|NAME vVERSION|LICENCE|`, parents first."""
+    """Parses the lines of cargo tree, each `DEPTH|NAME vVERSION|LICENCE|`, parents first."""
     uses: dict[Crate, set[Crate]] = defaultdict(set)
     above: list[Crate] = []
     for line in text.splitlines():
@@ -66,7 +67,7 @@ def parse(text: str) -> Tree:
 
 
 def checksums() -> dict[tuple[str, str], str]:
-    """SHA-256 of the crates of the registry, by name and version, from Cargo.lock."""
+    """The SHA-256 of crates from the registry, by name and version, from Cargo.lock."""
     lock = tomllib.loads((repository() / "Cargo.lock").read_text())
     return {
         (each["name"], each["version"]): each["checksum"]

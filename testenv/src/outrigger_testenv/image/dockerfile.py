@@ -1,4 +1,4 @@
-"""What a Dockerfile's last stage says of the image."""
+"""Reads the image's configuration from a Dockerfile's last stage."""
 
 import io
 import json
@@ -17,9 +17,9 @@ def configuration(
 ) -> dict[str, Any]:
     """The image's configuration, without its layers.
 
-    `arguments` are values of the Dockerfile's ARGs; `created` is a time of RFC 3339.
-    Raises ValueError for an instruction that would change the root filesystem in
-    another way than by copying it.
+    `arguments` are values of the Dockerfile's ARGs; `created` is a time of RFC 3339. Raises
+    ValueError for an instruction that changes the root filesystem in another way than by copying
+    it.
     """
     parser = DockerfileParser(
         fileobj=io.BytesIO(dockerfile.read_bytes()), build_args=dict(arguments)

@@ -1,8 +1,8 @@
 """Builds the Dockerfile with buildah, without a daemon and without a registry.
 
-A base that stands in for the one that the Dockerfile names, which has to be pulled, has this
-machine's own programs, and as its `cargo` a script that hands out a binary that was built before,
-if it is told the revision, and given a profile.
+The base image that the Dockerfile names would have to be pulled. It is replaced by a base with this
+machine's own programs, whose `cargo` is a script that supplies a binary built before, provided that
+it is called with the revision and a profile.
 """
 
 import os
@@ -25,20 +25,21 @@ _CARGO = """\
 [ "$OUTRIGGER_REVISION" = "{revision}" ]
 install -D /binary target/dist/outrigger
 """
-# Where Debian keeps what a path without /usr leads to.
+# The directories that Debian has merged into /usr.
 _MERGED = ("bin", "sbin", "lib", "lib64")
 _AUTHORITIES = Path("etc/ssl/certs/ca-certificates.crt")
 
 
 def available() -> bool:
-    """Whether buildah may do here what its isolation takes."""
+    """Whether buildah has the rights that its isolation needs."""
     return os.geteuid() == 0
 
 
 def build(directory: Path, arguments: Mapping[str, str], layout: Path, tag: str) -> None:
-    """Builds the Dockerfile with values for its ARGs, and packs the image into a layout.
+    """Builds the Dockerfile with values for its ARGs, and writes the image to a layout.
 
-    `directory` is buildah's, and new; REVISION is among the ARGs. Raises CalledProcessError.
+    `directory` is a new directory for buildah; REVISION must be among the ARGs. Raises
+    CalledProcessError.
     """
     _build(directory, "base", _base(directory / "base", arguments["REVISION"]))
     given = {**arguments, "RUST": "localhost/base"}
@@ -54,7 +55,7 @@ def build(directory: Path, arguments: Mapping[str, str], layout: Path, tag: str)
 
 
 def _base(root: Path, revision: str) -> Path:
-    """The context of the base: what is not mounted into it."""
+    """The build context of the base image: the files that are not mounted into it."""
     for name in _MERGED:
         (root / "usr").mkdir(parents=True, exist_ok=True)
         (root / name).symlink_to(f"usr/{name}")

@@ -26,12 +26,12 @@ class Image:
     """An image in a layout."""
 
     descriptor: Descriptor
-    # Bytes of everything that a pull transfers.
+    # The size of all content that a pull transfers, bytes.
     size: int
 
     @property
     def digest(self) -> str:
-        """Of the manifest."""
+        """The digest of the manifest."""
         return self.descriptor["digest"]
 
 
@@ -46,7 +46,9 @@ class Layout:
         (directory / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}\n')
 
     def image(self, root: Path, config: Mapping[str, Any], tag: str) -> Image:
-        """An image of one layer, the files below `root`; `config` lacks only their digest."""
+        """Adds an image of one layer with the files below `root`. `config` is the image's
+        configuration without the layer's digest.
+        """
         archive = _archive(root)
         layer = self._blob(LAYER, gzip.compress(archive, mtime=0))
         diff = {"type": "layers", "diff_ids": [_digest(archive)]}
@@ -58,8 +60,8 @@ class Layout:
     def attach(self, image: Image, kind: str, content: bytes, tag: str) -> str:
         """Attaches a document of a media type as a referrer of the image; returns its digest.
 
-        A registry with the referrers API lists it under the image; in any other it is
-        found by its tag.
+        A registry with the referrers API lists it under the image; in others it is found by its
+        tag.
         """
         further = {"artifactType": kind, "subject": image.descriptor}
         document = self._manifest(self._blob(EMPTY, b"{}"), [self._blob(kind, content)], further)
@@ -87,7 +89,9 @@ class Layout:
 
 
 def _archive(root: Path) -> bytes:
-    """The files below a directory, sorted, with their modes; of root, of no time."""
+    """A tar archive of the files below a directory, sorted, with their modes; owner and times are
+    fixed.
+    """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for path in sorted(root.rglob("*")):

@@ -1,4 +1,4 @@
-"""Runs what is in an unpacked image, as a container would, with bubblewrap."""
+"""Runs the program of an unpacked image, as a container would, with bubblewrap."""
 
 import functools
 import json
@@ -15,7 +15,7 @@ from outrigger_testenv.chart.user import ARBITRARY_USER
 def unpack(layout: Path, tag: str, bundle: Path) -> Path:
     """Unpacks an image with umoci; returns its root filesystem. Raises CalledProcessError.
 
-    Every user may enter it, if they may enter where `bundle` is.
+    The result is accessible to every user who can access the parent of `bundle`.
     """
     image = f"{layout}:{tag}"
     command = ["umoci", "unpack", "--rootless", "--image", image, bundle]
@@ -26,7 +26,7 @@ def unpack(layout: Path, tag: str, bundle: Path) -> Path:
 
 @functools.cache
 def available() -> bool:
-    """Whether bubblewrap is installed and may make namespaces here."""
+    """Whether bubblewrap is installed and can create namespaces here."""
     if shutil.which("bwrap") is None:
         return False
     done = subprocess.run([*_arbitrary_user(), "bwrap", "--ro-bind", "/", "/", "true"], check=False)
@@ -36,8 +36,8 @@ def available() -> bool:
 def command(root: Path, *arguments: str | Path, mounts: Sequence[Path] = ()) -> list[str]:
     """A command line that runs the image with `arguments`.
 
-    The root filesystem is read-only; the process has an arbitrary user, the image's
-    environment, the host's network, and `mounts`, directories at their own paths below /tmp.
+    The root filesystem is read-only. The process has an arbitrary user, the image's environment,
+    the host's network, and the directories `mounts` at their own paths below /tmp.
     """
     variables = (each.partition("=") for each in _process(root)["env"])
     given = [part for name, _, value in variables for part in ("--setenv", name, value)]
@@ -54,17 +54,19 @@ def command(root: Path, *arguments: str | Path, mounts: Sequence[Path] = ()) -> 
 
 
 def default_arguments(root: Path) -> list[str]:
-    """What the image's program is given when nothing else is said."""
+    """The default arguments of the image's program."""
     return _process(root)["args"][1:]
 
 
 def _process(root: Path) -> dict[str, Any]:
-    """How a container runtime would run it, by umoci's reading of the image."""
+    """The process settings for a container runtime, as umoci reads them from the image."""
     return json.loads((root.parent / "config.json").read_text())["process"]
 
 
 def _arbitrary_user() -> list[str]:
-    """As root: another user, of root's group, as OpenShift has it."""
+    """The command prefix for an arbitrary user in root's group, as on OpenShift; empty if we are
+    not root.
+    """
     if os.geteuid() != 0:
         return []
     return ["setpriv", f"--reuid={ARBITRARY_USER}", "--regid=0", "--clear-groups", "--"]

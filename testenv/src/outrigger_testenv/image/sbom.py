@@ -23,7 +23,8 @@ _AUTHORITIES = "etc/ssl/certs/ca-certificates.crt"
 
 
 def document(root: Path, tree: Tree, created: datetime) -> bytes:
-    """The binary with its digest, the crates it is linked from, and the files beside it.
+    """The document: the binary with its digest, the crates it is linked from, and the files beside
+    it.
 
     `root` is the image's root filesystem. The same content gives the same document.
     """
@@ -57,7 +58,7 @@ def _crate(crate: Crate, known: dict[tuple[str, str], str]) -> Component:
         name=crate.name,
         version=crate.version,
         bom_ref=str(purl),
-        # The workspace's own crates come from no registry.
+        # Only crates from a registry have a package URL.
         purl=purl if checksum else None,
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=checksum)] if checksum else [],
         licenses=[LicenseFactory().make_from_string(crate.expression)],
@@ -65,7 +66,7 @@ def _crate(crate: Crate, known: dict[tuple[str, str], str]) -> Component:
 
 
 def _files(root: Path) -> Iterator[Component]:
-    """Shared libraries and the certificate authorities, with the system's package they are of."""
+    """Shared libraries and the certificate authorities, with their system packages."""
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         if path.is_file() and (".so" in path.name or name == _AUTHORITIES):
@@ -81,18 +82,18 @@ def _files(root: Path) -> Iterator[Component]:
 
 
 def _owner(file: str) -> str:
-    """The Debian package that a file is of; nothing elsewhere."""
-    return _said("dpkg-query", "--search", file).partition(": ")[0].partition(",")[0]
+    """The Debian package that a file belongs to; empty on other systems."""
+    return _output("dpkg-query", "--search", file).partition(": ")[0].partition(",")[0]
 
 
 def _debian(package: str) -> PackageURL | None:
-    version = _said("dpkg-query", "--show", "--showformat=${Version}", package) if package else ""
+    version = _output("dpkg-query", "--show", "--showformat=${Version}", package) if package else ""
     name, _, architecture = package.partition(":")
     qualifiers = {"arch": architecture} if architecture else None
     return PackageURL("deb", "debian", name, version, qualifiers) if version else None
 
 
-def _said(*command: str) -> str:
+def _output(*command: str) -> str:
     if shutil.which(command[0]) is None:
         return ""
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

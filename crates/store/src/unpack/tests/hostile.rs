@@ -1,4 +1,4 @@
-//! Images that mean harm.
+//! Tests with hostile images.
 
 use proptest::prelude::*;
 use tar::EntryType;
@@ -6,15 +6,15 @@ use tar::EntryType;
 use super::*;
 use crate::UnpackLimits;
 
-/// Where no image may write.
+/// A path outside of the store, where no image may write.
 const OUTSIDE: &str = "/tmp";
 
 fn limited(max_bytes: ByteSize, max_entries: u64) -> Fixture {
     Fixture::with(|config| config.limits = UnpackLimits { max_bytes, max_entries })
 }
 
-/// Unpacks `hostile` on top of a good package and expects its refusal, with
-/// nothing left behind. Gives the message.
+/// Unpacks `hostile` on top of a valid package, expects a refusal that leaves nothing behind, and
+/// returns its message.
 fn refusal(hostile: &LayerBuilder) -> String {
     let fixture = Fixture::new();
     let error = fixture.unpack_on_package(std::slice::from_ref(hostile)).expect_err("hostile");
@@ -51,7 +51,7 @@ fn hostile_entries_are_refused_by_name_and_leave_nothing() {
         ("data/out", layer().symlink("data/out", "")),
         ("data/self", layer().symlink("data/self", "self")),
         ("etc/out", layer().symlink("etc/out", "../../etc/passwd")),
-        // Each step looks harmless, only both together lead out.
+        // Each link is harmless by itself; only both together lead outside.
         (
             "data/b",
             layer().dir("data/d/e").symlink("data/a", "d/e").symlink("data/b", "a/../../../../x"),
@@ -60,7 +60,7 @@ fn hostile_entries_are_refused_by_name_and_leave_nothing() {
             "data/b",
             layer().dir("data/d").symlink("data/d/a", "..").symlink("data/b", "d/a/a/../.."),
         ),
-        // Writing through a link of the same archive.
+        // An entry that would be written through a link of the same archive.
         ("data/l/x", layer().symlink("data/l", "tensorflow_serving_model").file("data/l/x", b"x")),
         ("data/l/x", layer().symlink("data/l", OUTSIDE).file("data/l/x", b"x")),
         ("data/metadata.json/x", file("data/metadata.json/x")),
@@ -99,8 +99,9 @@ fn hostile_entries_are_refused_by_name_and_leave_nothing() {
 }
 
 #[test]
-fn links_that_lead_out_only_together_are_refused() {
-    // Each counts its steps right, but the first one shortens the way of the second.
+fn links_that_lead_outside_only_together_are_refused() {
+    // Each link stays within the image by its text, but the first one shortens the path of the
+    // second.
     let up = || layer().dir("data/d/e").symlink("data/d/e/up", "../..");
     for out in ["d/e/up/../../..", "d/e/up/../../../lock", "d/e/up/../../../blobs/sha256"] {
         let message = refusal(&up().symlink("data/out", out));
@@ -109,7 +110,7 @@ fn links_that_lead_out_only_together_are_refused() {
 }
 
 #[test]
-fn directories_that_a_name_only_implies_count_as_entries() {
+fn parent_directories_count_as_entries() {
     let fixture = limited(ByteSize::mib(1), 40);
     let deep = format!("data/{}x", "d/".repeat(60));
     let error = fixture.unpack_on_package(&[layer().file(&deep, b"x")]).expect_err("60 entries");
@@ -118,7 +119,7 @@ fn directories_that_a_name_only_implies_count_as_entries() {
 }
 
 #[test]
-fn directories_that_a_name_only_implies_take_room() {
+fn parent_directories_need_space() {
     let fixture = Fixture::of_size(ByteSize::kib(200));
     let deep = format!("data/{}x", "d/".repeat(60));
     let error = fixture.unpack_on_package(&[layer().file(&deep, b"x")]).expect_err("240 KiB");
@@ -127,7 +128,7 @@ fn directories_that_a_name_only_implies_take_room() {
 }
 
 #[test]
-fn archives_that_lie_about_themselves_are_refused() {
+fn archives_with_wrong_headers_are_refused() {
     let header = |kind, size| layer().header(kind, "data/x", "", size);
     let regular = EntryType::Regular;
     let mut flipped = layer().file("data/x", b"x").build(LayerKind::Tar).bytes;
@@ -176,7 +177,7 @@ fn a_decompression_bomb_ends_at_the_limit() {
 }
 
 #[test]
-fn what_follows_the_archive_counts_towards_the_limit() {
+fn bytes_after_the_archive_count_towards_the_limit() {
     let fixture = limited(ByteSize::mib(1), 100);
     let bomb = good().raw(&[0; 1024]).raw(&vec![0; 8 << 20]).build_unfinished(LayerKind::TarGzip);
     let error = fixture.unpack(&[bomb]).expect_err("a bomb");
