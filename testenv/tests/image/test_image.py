@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from outrigger_testenv.binary import outrigger
+from outrigger_testenv.binary import outrigger, repository
 from outrigger_testenv.image import build as building
 from outrigger_testenv.image import sbom
 from outrigger_testenv.image.build import MOST, TooLarge, build
@@ -114,6 +114,13 @@ def test_its_user_has_a_name(root):
         for line in (root / "etc/passwd").read_text().splitlines()
     }
     assert names["65532"] == "nonroot"
+
+
+def test_it_holds_the_license_of_the_workspace(root):
+    assert 'license = "Apache-2.0"' in (repository() / "Cargo.toml").read_text()
+    license = (root / "licenses/LICENSE").read_bytes()
+    assert license == (repository() / "LICENSE").read_bytes()
+    assert license.split()[:4] == [b"Apache", b"License", b"Version", b"2.0,"]
 
 
 def test_skopeo_pushes_it_with_its_bill_of_materials(built, layout, empty_registry):
