@@ -3,6 +3,9 @@
 //! Releases run on every x86-64 processor, and the compiler may take for granted only
 //! what all of them have: vectors of 16 bytes. Where that costs much, a function is
 //! compiled again for those of 32 and of 64 bytes, and takes the widest there are.
+//!
+//! `OUTRIGGER_VECTORS=32` or `=16` forces narrower ones, so that a machine with AVX-512
+//! tests the code for processors without it too.
 
 /// Defines functions that do what another one of the same arguments does, compiled for
 /// the widest vectors there are. That other one must be `#[inline(always)]`.
@@ -45,10 +48,10 @@ pub(crate) use x86_64::{Width, width};
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use std::{arch::is_x86_feature_detected as has, sync::LazyLock};
+    use std::{arch::is_x86_feature_detected as has, env, sync::LazyLock};
 
     /// How many bytes the widest vectors have.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) enum Width {
         Of16,
         /// With AVX2, as x86-64-v3.
@@ -57,11 +60,19 @@ mod x86_64 {
         Of64,
     }
 
-    /// Those of this processor.
+    /// Those of this processor, or narrower ones if the environment says so.
     #[inline]
     pub(crate) fn width() -> Width {
-        static WIDTH: LazyLock<Width> = LazyLock::new(detect);
+        static WIDTH: LazyLock<Width> = LazyLock::new(|| detect().min(limit()));
         *WIDTH
+    }
+
+    fn limit() -> Width {
+        match env::var("OUTRIGGER_VECTORS").as_deref() {
+            Ok("16") => Width::Of16,
+            Ok("32") => Width::Of32,
+            _ => Width::Of64,
+        }
     }
 
     fn detect() -> Width {
@@ -73,4 +84,20 @@ mod x86_64 {
             Width::Of32
         }
     }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn no_vectors_are_wider_than_the_environment_allows() {
+            assert!(width() <= limit());
+            assert_eq!(width(), detect().min(limit()));
+            assert!(limit() == Width::Of64 || env::var_os("OUTRIGGER_VECTORS").is_some());
+        }
+    }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+#[path = "../tests/support/vectors.rs"]
+mod narrower;

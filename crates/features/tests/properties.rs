@@ -1,6 +1,10 @@
 //! What holds for any request: the form does not matter, nor the order of keys;
 //! users of a batch do not touch each other; garbage never panics.
 
+#[cfg(target_arch = "x86_64")]
+#[path = "support/vectors.rs"]
+mod narrower;
+
 use std::sync::LazyLock;
 
 use bytes::Bytes;

@@ -1,6 +1,9 @@
 //! The transcoder and the plain way agree about everything: tensors, counts,
 //! rows kept, responses, refusals in every word, and what is no message at all.
 
+#[cfg(target_arch = "x86_64")]
+#[path = "support/vectors.rs"]
+mod narrower;
 #[path = "transcode/mod.rs"]
 mod transcode;
 

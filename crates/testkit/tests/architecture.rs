@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cargo_metadata::{DependencyKind, MetadataCommand};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 
 /// Each crate, with those of our crates that it may use outside of tests.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -66,18 +66,19 @@ const ASYNC: &[&str] = &["tokio", "tonic", "hyper", "reqwest", "kube"];
 
 /// Each of our crates with the names it depends on outside of tests.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
-    let metadata = MetadataCommand::new()
-        .manifest_path(manifest)
-        .no_deps()
-        .other_options(["--offline".to_owned()])
-        .exec()
-        .expect("cargo metadata of this workspace");
-    let crates = metadata.packages.into_iter().map(|package| {
+    let crates = metadata(MetadataCommand::new().no_deps()).packages.into_iter().map(|package| {
         let normal = package.dependencies.into_iter().filter(|d| d.kind == DependencyKind::Normal);
         (short(&package.name).to_owned(), normal.map(|d| short(&d.name).to_owned()).collect())
     });
     crates.collect()
+}
+
+fn metadata(command: &mut MetadataCommand) -> Metadata {
+    command
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
+        .env("CARGO_NET_OFFLINE", "true")
+        .exec()
+        .expect("cargo metadata of this workspace")
 }
 
 fn short(name: &str) -> &str {
@@ -105,4 +106,23 @@ fn sync_parts_know_no_runtime() {
             assert!(!crates[*name].contains(*forbidden), "{name} must not depend on {forbidden}");
         }
     }
+}
+
+#[test]
+fn no_dependency_needs_a_later_rust_than_the_workspace() {
+    // Cargo has downloaded the dependencies for this platform only.
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let for_platform = ["--filter-platform".to_owned(), platform];
+    let metadata = metadata(MetadataCommand::new().other_options(for_platform));
+    let ours = metadata.workspace_packages();
+    let promised = ours[0].rust_version.clone().expect("a rust-version in the workspace");
+    for package in &ours {
+        assert_eq!(package.rust_version.as_ref(), Some(&promised), "{}", package.name);
+    }
+    let too_late = metadata
+        .packages
+        .iter()
+        .filter(|package| package.rust_version.as_ref().is_some_and(|needed| *needed > promised));
+    let too_late: Vec<_> = too_late.map(|package| package.id.to_string()).collect();
+    assert!(too_late.is_empty(), "these need more than Rust {promised}: {too_late:?}");
 }

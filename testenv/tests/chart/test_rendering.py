@@ -30,6 +30,13 @@ def test_the_icon_is_the_pages():
     assert base64.b64decode(encoded) == (page / "icon.svg").read_bytes()
 
 
+def test_the_license_is_the_repositorys():
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"] == {
+        "artifacthub.io/license": "Apache-2.0"
+    }
+    assert (CHART / "LICENSE").read_bytes() == (repository() / "LICENSE").read_bytes()
+
+
 def test_objects_are_the_golden_ones(case):
     assert case.rendered.text == case.golden.read_text(), UPDATE
 

@@ -52,7 +52,7 @@ def test_the_context_has_every_crate_and_what_builds_the_image():
     for package in json.loads(printed)["packages"]:
         manifest = package["manifest_path"].removeprefix(f"{repository()}/")
         assert manifest.split("/")[0] in context
-    assert {"Cargo.toml", "Cargo.lock", "proto", "deploy/image"} <= context
+    assert {"Cargo.toml", "Cargo.lock", "LICENSE", "proto", "deploy/image"} <= context
     assert all((repository() / each).exists() for each in context)
 
 

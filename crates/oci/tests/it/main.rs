@@ -9,6 +9,7 @@ mod cosign;
 mod docker;
 mod image;
 mod layout;
+mod peer;
 mod push;
 mod signatures;
 mod support;

@@ -126,13 +126,15 @@ mod x86_64 {
     };
 
     use super::{VALUE, Window};
-    use crate::column::floats;
+    use crate::{
+        column::floats,
+        vectors::{self, Width},
+    };
 
     /// Whether the processor has what [`take`] is compiled for.
     pub(super) fn can_take() -> bool {
-        static CAN: LazyLock<bool> = LazyLock::new(|| {
-            has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512vbmi2")
-        });
+        static CAN: LazyLock<bool> =
+            LazyLock::new(|| vectors::width() == Width::Of64 && has!("avx512vbmi2"));
         *CAN
     }
 

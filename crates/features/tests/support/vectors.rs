@@ -1,0 +1,42 @@
+//! Runs the tests of a binary once more for each kind of vectors that is narrower than
+//! those of this machine's processor.
+
+use std::{
+    arch::is_x86_feature_detected as has,
+    env,
+    io::{Write as _, stderr},
+    process::Command,
+};
+
+const VARIABLE: &str = "OUTRIGGER_VECTORS";
+
+#[test]
+fn narrower_vectors_pass_the_same_tests() {
+    if env::var_os(VARIABLE).is_some() {
+        return;
+    }
+    report_what_is_missing();
+    for bytes in ["32", "16"] {
+        let mut tests = Command::new(env::current_exe().expect("this binary"));
+        tests.env(VARIABLE, bytes).args(["--skip", "narrower_vectors_pass_the_same_tests"]);
+        let done = tests.output().expect("this binary runs");
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success(), "with vectors of {bytes} bytes: {said}");
+        assert!(said.contains("test result: ok") && !said.contains(" 0 passed"), "{said}");
+    }
+}
+
+/// Names the paths that no test takes on this processor.
+fn report_what_is_missing() {
+    let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512vl");
+    for (name, present) in [
+        ("AVX2", has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt")),
+        ("AVX-512", avx512),
+        ("AVX-512 VBMI2", avx512 && has!("avx512vbmi2")),
+    ] {
+        if !present {
+            // A handle of its own: the harness captures only what print macros write.
+            let _ = writeln!(stderr(), "NOT TESTED: this processor has no {name}");
+        }
+    }
+}

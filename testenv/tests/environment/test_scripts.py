@@ -1,0 +1,267 @@
+"""The scripts that prepare and check a machine, with stand-ins for the programs they run."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from outrigger_testenv.binary import repository
+
+SERVICES = ("docker-registry.service", "prometheus.service")
+# The programs that the tests use, without chromium.
+TOOLS = ("docker-registry", "skopeo", "umoci", "buildah", "bwrap", "openssl", "prometheus")
+
+# Keeps a unit as a directory of flags: enabled, active. As in Debian 12, a runtime mask can
+# be set without a running systemd, but not be undone.
+SYSTEMCTL = """\
+echo "systemctl $*" >> "$STATE/log"
+for unit; do :; done
+case "$1" in
+  is-system-running) /bin/cat "$STATE/system"; [ "$(/bin/cat "$STATE/system")" = running ] ;;
+  is-enabled)
+    if [ -e "$STATE/masks/$unit" ]; then echo masked-runtime; exit 1
+    elif [ -e "$STATE/units/$unit/enabled" ]; then echo enabled
+    elif [ -d "$STATE/units/$unit" ]; then echo disabled; exit 1
+    else echo "no such file" >&2; exit 1; fi ;;
+  mask) /bin/touch "$STATE/masks/$unit" ;;
+  unmask) [ "$(/bin/cat "$STATE/system")" = running ] && /bin/rm "$STATE/masks/$unit" ;;
+  disable)
+    /bin/rm -f "$STATE/units/$unit/enabled"
+    case " $* " in *" --now "*) /bin/rm -f "$STATE/units/$unit/active" ;; esac ;;
+esac
+"""
+
+# Installs packages as Debian does: its unit is enabled, and started unless it is masked.
+APT_GET = """\
+echo "apt-get $*" >> "$STATE/log"
+for package; do :; done
+case "$1" in install) ;; *) exit 0 ;; esac
+[ "$package" != "$BROKEN" ] || exit 100
+case "$package" in docker-registry | prometheus) ;; *) exit 0 ;; esac
+unit="$STATE/units/$package.service"
+[ ! -d "$unit" ] || exit 0
+/bin/mkdir "$unit"
+/bin/touch "$unit/enabled"
+if [ "$(/bin/cat "$STATE/system")" = running ] && [ ! -e "$STATE/masks/$package.service" ]; then
+  /bin/touch "$unit/active" "$STATE/was-started"
+fi
+"""
+
+
+class Machine:
+    """A machine of which the script sees only the programs that are put here."""
+
+    def __init__(self, directory):
+        self.state = directory / "state"
+        self.programs = directory / "programs"
+        for each in (self.state / "units", self.state / "masks", self.programs):
+            each.mkdir(parents=True)
+        self.says(running=True)
+        (self.state / "log").touch()
+        for name, body in {"systemctl": SYSTEMCTL, "apt-get": APT_GET, "id": "echo 0"}.items():
+            self.program(name, body)
+
+    def says(self, *, running):
+        """Sets whether systemd runs."""
+        (self.state / "system").write_text("running\n" if running else "offline\n")
+
+    def program(self, name, body="exit 0"):
+        """Puts a program on the path."""
+        path = self.programs / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+    def system(self, *names):
+        """Puts programs of this machine on the path."""
+        for each in names:
+            (self.programs / each).symlink_to(shutil.which(each))
+
+    def unit(self, name, *flags):
+        """Adds a service with these flags."""
+        (self.state / "units" / name).mkdir()
+        for each in flags:
+            (self.state / "units" / name / each).touch()
+
+    def flags(self, name):
+        """The flags of a service; None if there is none of this name."""
+        unit = self.state / "units" / name
+        return {each.name for each in unit.iterdir()} if unit.is_dir() else None
+
+    def run(self, script, **environment):
+        """Runs a script; returns what it printed, and what it ran."""
+        command = ["/bin/bash", repository() / script]
+        given = {"PATH": str(self.programs), "STATE": str(self.state), "BROKEN": "", **environment}
+        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+        return done, (self.state / "log").read_text()
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_services_that_come_with_a_package_neither_start_nor_stay_enabled(machine, running):
+    machine.says(running=running)
+    done, log = machine.run("scripts/install-test-tools")
+    assert done.returncode == 0, done.stderr
+    assert [machine.flags(each) for each in SERVICES] == [set(), set()], log
+    assert not (machine.state / "was-started").exists()
+    assert not list((machine.state / "masks").iterdir())
+
+
+def test_services_that_were_there_before_are_left_alone(machine):
+    for each in SERVICES:
+        machine.unit(each, "enabled", "active")
+    done, log = machine.run("scripts/install-test-tools")
+    assert done.returncode == 0, done.stderr
+    assert [machine.flags(each) for each in SERVICES] == [{"enabled", "active"}] * 2
+    assert "mask" not in log
+    assert "disable" not in log
+
+
+def test_one_service_of_before_and_one_that_is_new_are_told_apart(machine):
+    machine.unit("prometheus.service", "active")
+    machine.run("scripts/install-test-tools")
+    assert machine.flags("prometheus.service") == {"active"}
+    assert machine.flags("docker-registry.service") == set()
+
+
+def test_a_service_is_left_alone_when_only_other_programs_are_missing(machine):
+    machine.unit("prometheus.service", "enabled", "active")
+    for each in TOOLS:
+        machine.program(each)
+    done, log = machine.run("scripts/install-test-tools")
+    assert done.returncode == 0, done.stderr
+    assert machine.flags("prometheus.service") == {"enabled", "active"}
+    assert "chromium" in log
+    assert "systemctl" not in log
+
+
+def test_a_package_that_cannot_be_installed_is_reported_and_leaves_no_mask(machine):
+    done, _ = machine.run("scripts/install-test-tools", BROKEN="prometheus")
+    assert done.returncode == 0
+    assert "prometheus could not be installed" in done.stderr
+    assert machine.flags("prometheus.service") is None
+    assert not list((machine.state / "masks").iterdir())
+
+
+def test_without_root_nothing_is_installed(machine):
+    machine.program("id", "echo 1000")
+    done, log = machine.run("scripts/install-test-tools")
+    assert done.returncode == 0
+    assert "needs root and apt" in done.stderr
+    assert log == ""
+
+
+def test_a_machine_that_has_everything_is_not_touched(machine):
+    for each in (*TOOLS, "chromium"):
+        machine.program(each)
+    done, log = machine.run("scripts/install-test-tools")
+    assert (done.returncode, done.stderr, log) == (0, "", "")
+
+
+DATABASE = "https://github.com/RustSec/advisory-db"
+RECORDED = 'echo "$(/usr/bin/basename "$0") $*" >> "$STATE/log"'
+
+
+@pytest.fixture
+def checking(machine):
+    """A machine with what the check of dependencies runs."""
+    machine.system("dirname", "timeout")
+    machine.program("git", RECORDED)
+    machine.program("cargo-deny", RECORDED)
+    return machine
+
+
+def test_advisories_are_checked_where_their_database_can_be_reached(checking):
+    done, log = checking.run("scripts/check-dependencies")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert log.splitlines() == [
+        "cargo-deny --locked check bans licenses sources",
+        f"git ls-remote --exit-code {DATABASE} HEAD",
+        "cargo-deny --locked check advisories",
+    ]
+
+
+def test_elsewhere_a_line_says_that_advisories_were_not_checked(checking):
+    checking.program("git", "exit 128")
+    done, log = checking.run("scripts/check-dependencies")
+    assert done.returncode == 0
+    assert done.stdout == f"advisories not checked: {DATABASE} cannot be reached\n"
+    assert "check bans licenses sources" in log
+    assert "check advisories" not in log
+
+
+@pytest.mark.parametrize("refused", ["bans", "advisories"])
+def test_a_dependency_that_is_refused_fails_the_check(checking, refused):
+    checking.program("cargo-deny", f'case "$*" in *{refused}*) exit 4 ;; esac')
+    assert checking.run("scripts/check-dependencies")[0].returncode == 4
+
+
+def test_the_check_fails_without_cargo_deny(checking):
+    (checking.programs / "cargo-deny").unlink()
+    assert checking.run("scripts/check-dependencies")[0].returncode == 127
+
+
+MAKE = """\
+echo "make $*" >> "$STATE/log"
+case "$1" in
+  lint) exit {lint} ;;
+  test)
+    echo "test result: ok. 3 passed; 0 failed; 1 ignored"
+    echo "== 5 passed in 1s =="
+    exit {test} ;;
+  demo) echo "{demo}"; exit {demo_status} ;;
+esac
+"""
+GREEN = {"lint": 0, "test": 0, "demo": "demo ok: 8 scores", "demo_status": 0}
+
+
+@pytest.fixture
+def ci(machine):
+    """Runs what CI runs, with a `make` of which some parts behave otherwise."""
+
+    def run(**different):
+        machine.system("awk", "dirname", "mktemp", "rm", "tail", "tee")
+        machine.program("make", MAKE.format(**{**GREEN, **different}))
+        return machine.run(".ci/run")
+
+    return run
+
+
+def test_ci_lints_tests_and_runs_the_demo(ci):
+    done, log = ci()
+    assert done.returncode == 0, done.stderr
+    assert log.splitlines() == [
+        "make lint",
+        "make test",
+        "make demo --no-print-directory",
+    ]
+    assert done.stdout.splitlines()[-4:] == [
+        "== closing lines",
+        "== 5 passed in 1s ==",
+        "rust: 3 passed; 0 failed; 1 ignored, in 1 runs",
+        "demo ok: 8 scores",
+    ]
+
+
+@pytest.mark.parametrize(
+    "different",
+    [
+        {"lint": 2},
+        {"test": 2},
+        {"demo_status": 2},
+        {"demo": "demo failed"},
+        {"demo": "not demo ok"},
+        {"demo": "demo ok\nand on"},
+    ],
+)
+def test_ci_fails_when_a_part_fails_or_the_demo_does_not_end_well(ci, different):
+    assert ci(**different)[0].returncode != 0
+
+
+def test_ci_runs_the_demo_after_tests_that_fail(ci):
+    done, log = ci(test=2)
+    assert "make demo" in log
+    assert done.stdout.splitlines()[-1] == "demo ok: 8 scores"
