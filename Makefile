@@ -45,7 +45,7 @@ test-fuzz: ## the transcoder on its corpus, and fuzzed for half a minute
 
 .PHONY: test-python
 test-python: venv build tools ## the tests on real processes, of the chart and of the image
-	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment orchestration execution)
+	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment orchestration upgrade execution)
 
 .PHONY: lint
 lint: venv ## what CI checks: formatting, clippy, the fuzz targets, rustdoc, cargo-deny, ruff
@@ -102,6 +102,12 @@ $(STAMP): $(LOCK) testenv/pyproject.toml $(PROTOS)
 .PHONY: chart-golden
 chart-golden: venv ## what the Helm chart renders for the tests' values, written anew
 	@$(PY) -m outrigger_testenv.chart.golden
+
+# The binary and chart of the commit that testenv/tests/upgrade/fixtures/README.md names.
+.PHONY: upgrade-fixtures
+upgrade-fixtures: venv tools ## what the version before writes, for the upgrade tests; BINARY_BEFORE=path, CHART_BEFORE=dir
+	@$(PY) -m outrigger_testenv.upgrade $(if $(BINARY_BEFORE),--binary '$(BINARY_BEFORE)') \
+	  $(if $(CHART_BEFORE),--chart '$(CHART_BEFORE)') $(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: tools
 tools: ## docker-registry, skopeo, umoci, buildah, bubblewrap, promtool and chromium, where they can be installed

@@ -1,4 +1,4 @@
-"""Constant load from a separate process, by a client that never retries.
+"""Constant load from a separate process, by a client that never retries unless told to.
 
 `Load` controls the process, which is `python -m outrigger_testenv.load`. Requests are encoded
 before it starts, so that it measures the server only.
@@ -27,12 +27,17 @@ from outrigger_testenv.errors import OutriggerError
 _PREDICT = "/outrigger.v1.PredictionService/Predict"
 _KEPT_ERRORS = 5
 _PROGRESS = 1000
+_DEADLINE = 30.0
+# A refused request is sent again after this time.
+_PAUSE = 0.02
 
 
 @dataclass
 class Report:
-    """The report of a load run. `wrong` counts answers whose scores are not those expected of their
-    digest.
+    """The report of a load run.
+
+    `wrong` counts answers whose scores are not those expected of their digest, `repeated` the
+    failures after which a patient client sent the request again.
     """
 
     requests: int = 0
@@ -41,6 +46,7 @@ class Report:
     seconds: float = 0.0
     digests: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    repeated: Counter[str] = field(default_factory=Counter)
     first_errors: list[str] = field(default_factory=list)
     milliseconds: dict[str, float] = field(default_factory=dict)
 
@@ -56,7 +62,8 @@ class Load:
     """Sends requests one after the other on each of `concurrency` lanes until stopped.
 
     `expected` maps digests to the score that all their answers must have. `wait_for` waits for a
-    digest's first answer.
+    digest's first answer. With `patient`, requests that meet UNAVAILABLE are sent again until
+    their deadline.
     """
 
     def __init__(
@@ -66,6 +73,8 @@ class Load:
         directory: Path,
         concurrency: int = 8,
         expected: Mapping[str, float] | None = None,
+        *,
+        patient: bool = False,
     ):
         frames = [message.SerializeToString() for message in requests]
         if not frames:
@@ -76,6 +85,7 @@ class Load:
         self._expected.write_text(json.dumps(dict(expected or {})))
         self._command = [sys.executable, "-m", "outrigger_testenv.load", target]
         self._command += [str(self._requests), str(self._expected), str(concurrency)]
+        self._command += ["--patient"] if patient else []
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._changed = threading.Condition()
@@ -138,6 +148,7 @@ class Load:
                 else:
                     message["digests"] = Counter(message["digests"])
                     message["errors"] = Counter(message["errors"])
+                    message["repeated"] = Counter(message["repeated"])
                     self._report = Report(**message)
                 self._changed.notify_all()
         with self._changed:
@@ -145,8 +156,11 @@ class Load:
 
 
 class _Runner:
-    def __init__(self, target: str, requests: list[bytes], expected: dict[str, float]):
+    def __init__(
+        self, target: str, requests: list[bytes], expected: dict[str, float], patient: bool
+    ):
         self.target = target
+        self.patient = patient
         self.requests = requests
         self.expected = expected
         self.report = Report()
@@ -158,6 +172,9 @@ class _Runner:
         watching = loop.run_in_executor(None, self._until_closed)
         start = time.monotonic()
         options = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
+        if self.patient:
+            options += [("grpc.initial_reconnect_backoff_ms", 50)]
+            options += [("grpc.max_reconnect_backoff_ms", 200)]
         async with grpc.aio.insecure_channel(self.target, options=options) as channel:
             predict = channel.unary_unary(_PREDICT)
             async with asyncio.TaskGroup() as lanes:
@@ -180,7 +197,7 @@ class _Runner:
         while self.running:
             sent = time.perf_counter()
             try:
-                answer = await predict(self.requests[at % len(self.requests)], timeout=30)
+                answer = await self._call(predict, self.requests[at % len(self.requests)])
             except grpc.aio.AioRpcError as error:
                 self._failed(error)
             else:
@@ -191,11 +208,24 @@ class _Runner:
                 _print({"done": self.report.requests})
             at += 1
 
+    async def _call(self, predict: grpc.aio.UnaryUnaryMultiCallable, request: bytes) -> bytes:
+        deadline = time.monotonic() + _DEADLINE
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return await predict(request, timeout=left, wait_for_ready=self.patient)
+            except grpc.aio.AioRpcError as error:
+                unavailable = error.code() is grpc.StatusCode.UNAVAILABLE
+                if not (self.patient and unavailable and left > _PAUSE):
+                    raise
+                self.report.repeated[_reason(error)] += 1
+            await asyncio.sleep(_PAUSE)
+
     def _failed(self, error: grpc.aio.AioRpcError) -> None:
         report = self.report
         failure = OutriggerError.from_rpc(error)
         report.failed += 1
-        report.errors[failure.reason or failure.code.name] += 1
+        report.errors[_reason(error)] += 1
         if len(report.first_errors) < _KEPT_ERRORS:
             report.first_errors.append(str(failure))
 
@@ -207,6 +237,11 @@ class _Runner:
         score = self.expected.get(digest)
         if score is not None and any(value != score for value in answer.scores.values):
             self.report.wrong += 1
+
+
+def _reason(error: grpc.aio.AioRpcError) -> str:
+    failure = OutriggerError.from_rpc(error)
+    return failure.reason or failure.code.name
 
 
 def _print(message: dict) -> None:
@@ -229,9 +264,10 @@ def main() -> int:
     parser.add_argument("requests", type=Path)
     parser.add_argument("expected", type=Path)
     parser.add_argument("concurrency", type=int)
+    parser.add_argument("--patient", action="store_true")
     options = parser.parse_args()
     expected = json.loads(options.expected.read_text())
-    runner = _Runner(options.target, _frames(options.requests), expected)
+    runner = _Runner(options.target, _frames(options.requests), expected, options.patient)
     report = asyncio.run(runner.run(options.concurrency))
     _print(vars(report))
     return 0

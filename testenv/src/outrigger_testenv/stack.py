@@ -102,6 +102,10 @@ class ControlPlane:
         self.process.start()
         self.process.wait_until(lambda: self.get("/readyz" if wait else "/healthz")[0] == 200)
 
+    def use(self, binary: Path) -> None:
+        """Runs another binary from the next start on."""
+        self.process.command[0] = str(binary)
+
     def get(self, path: str) -> tuple[int, str]:
         """Sends GET to the health listener; status 0 if nothing answers."""
         try:

@@ -1,0 +1,1 @@
+"""Upgrades from the version before the redesign for many engines, and back."""
