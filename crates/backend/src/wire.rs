@@ -7,9 +7,7 @@
 mod decode;
 mod dtype;
 mod encode;
-mod fields;
 mod parts;
-mod reader;
 mod segments;
 
 pub use decode::{DecodeError, decode_response, decode_tensor};
