@@ -9,17 +9,20 @@
 //!   from a short read that there is no more.
 //! - [`Corked`] keeps small writes together until its [`Cork`] is pulled, which
 //!   [`Cork::pulled_after`] does whenever the connection has done what it could.
+//! - [`timeout_at`] sets deadlines without waking the runtime that it is called on.
 //! - [`Workers`] are threads with a runtime each, over which connections are spread; how
 //!   they are scheduled is their [`Scheduling`].
 
 mod ahead;
 mod cork;
+mod deadline;
 mod schedule;
 mod stream;
 mod workers;
 
 pub use ahead::ReadAhead;
 pub use cork::{Cork, Corked};
+pub use deadline::timeout_at;
 pub use schedule::Scheduling;
 pub use stream::{Socket, Stream};
 pub use workers::{Seat, Seats, Workers};
