@@ -8,8 +8,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use http::HeaderMap;
-use outrigger_core::{ServableId, ServableName, Tensor, Version};
-use outrigger_proto::tensorflow::SignatureDef;
+use outrigger_core::{Interface, ServableId, ServableName, Tensor, Version};
 use tokio::time::Instant;
 
 use crate::{Error, LoadError, ReloadError, Target};
@@ -29,13 +28,13 @@ pub trait Backend: Send + Sync + 'static {
     /// for; all of the signature's, in any order, when none was named.
     fn predict(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, Error>>;
 
-    /// The signature of that name, as the loaded model has it.
+    /// The interface of the signature of that name, as the loaded model has it.
     fn signature<'a>(
         &'a self,
         servable: &'a ServableId,
         signature: &'a str,
         deadline: Instant,
-    ) -> BoxFuture<'a, Result<SignatureDef, Error>>;
+    ) -> BoxFuture<'a, Result<Interface, Error>>;
 
     /// Every version the engine has ever seen under `name`, also those that
     /// ended, highest first; empty when it does not know the name.

@@ -7,9 +7,8 @@ mod status;
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use outrigger_core::{ServableId, ServableName, Tensor};
-use outrigger_proto::tensorflow::SignatureDef;
 use outrigger_rpc::{Endpoint, HttpService, InvalidEndpoint, Settings};
+use outrigger_core::{Interface, ServableId, ServableName, Tensor};
 use tokio::{runtime::Handle, time::Instant};
 
 use self::{control::Control, predict::Predictor};
@@ -147,7 +146,7 @@ impl Backend for TfServing {
         servable: &'a ServableId,
         signature: &'a str,
         deadline: Instant,
-    ) -> BoxFuture<'a, Result<SignatureDef, Error>> {
+    ) -> BoxFuture<'a, Result<Interface, Error>> {
         Box::pin(async move {
             let observed = self.metrics.signature.start();
             let result = self.control.signature(servable, signature, deadline).await;

@@ -13,6 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use outrigger_backend::FRAMEWORK;
 use outrigger_core::Tensor;
 use outrigger_features::{Limits, Metadata, Plan, json::predict_request};
 use outrigger_proto::outrigger::v1::ModelSelector;
@@ -74,7 +75,8 @@ pub struct Shape {
 /// The file cannot be read, or is not valid.
 pub fn read_plan(file: &Path) -> Result<Arc<Plan>, Error> {
     let json = fs::read(file).map_err(|source| Error::File { path: file.to_owned(), source })?;
-    let metadata = Metadata::parse(&json);
+    let metadata = Metadata::parse(&json)
+        .and_then(|metadata| metadata.check_framework(&[FRAMEWORK]).map(|()| metadata));
     let metadata =
         metadata.map_err(|error| Error::Request(format!("{}: {error}", file.display())))?;
     Ok(Arc::new(Plan::compile(metadata)))

@@ -87,7 +87,7 @@ impl Servable {
     fn check(&self, plan: &Plan, name: &str, found: Option<&SignatureDef>) -> Result<(), Error> {
         let missing = || Error::Request(format!("{} has no signature {name:?}", self.name));
         let found = found.ok_or_else(missing)?;
-        let checked = plan.metadata().check_signature(found);
+        let checked = plan.metadata().check_interface(&outrigger_backend::interface(found));
         checked.map_err(|error| Error::Request(error.to_string()))
     }
 }

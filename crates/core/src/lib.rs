@@ -5,6 +5,7 @@
 mod arm;
 mod failure;
 pub mod fleet;
+mod interface;
 pub mod invariants;
 mod layer;
 mod machine;
@@ -23,6 +24,7 @@ mod tensor;
 
 pub use arm::Arm;
 pub use failure::{Failure, FieldViolation, causes};
+pub use interface::{ElementType, Interface, Shape, TensorSpec};
 pub use layer::LayerKind;
 pub use machine::{Attempt, Context, Outcome, Versions};
 pub use metric::{Metric, MetricKind};

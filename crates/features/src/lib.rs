@@ -1,7 +1,8 @@
 //! Features to tensors, and outputs to scores. Sync, no I/O.
 //!
 //! A model says in metadata.json which features its tensors are made of
-//! ([`Metadata`]); [`signature`] holds that against what the SavedModel says.
+//! ([`Metadata`]); [`Metadata::check_interface`] holds that against what the model
+//! itself says.
 //! [`Plan`], compiled once a model, turns encoded `outrigger.v1.PredictRequest`s
 //! into the engine's tensors ([`Plan::pack`]) and the engine's outputs into
 //! encoded responses ([`Plan::answer`]); [`Plan::explain`] shows the same tensors
@@ -15,12 +16,11 @@
 
 mod answer;
 mod column;
-mod error;
 mod explain;
-mod fields;
 #[cfg(test)]
 mod fixtures;
 pub mod golden;
+mod interface;
 pub mod json;
 pub mod metadata;
 mod pack;
@@ -30,18 +30,16 @@ mod reader;
 #[doc(hidden)]
 pub mod reference;
 mod request;
-pub mod signature;
 mod smoke;
 mod transcode;
 mod values;
 mod vectors;
 
 pub use answer::{Answer, Best, Sample};
-pub use error::Error;
 pub use golden::{GoldenCase, GoldenError};
+pub use interface::InterfaceError;
 pub use metadata::{Metadata, MetadataError};
 pub use pack::{FeatureCounts, Ids, Limits, Packed, UserRows};
 pub use plan::Plan;
-pub use signature::SignatureError;
 pub use transcode::{Request, Routing, requests, routing_key};
 pub use values::{Sent, Slot};

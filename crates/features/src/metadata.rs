@@ -8,13 +8,12 @@ mod output;
 
 use std::sync::Arc;
 
-use outrigger_core::{DType, Reason};
-use outrigger_proto::tensorflow::SignatureDef;
+use outrigger_core::{DType, Interface, Reason};
 use serde_json::{Map, Value};
 
 use crate::{
+    interface::{self, InterfaceError},
     reader::{self, Node, Wrong},
-    signature::{self, SignatureError},
 };
 
 /// The only schema there is.
@@ -31,6 +30,9 @@ pub const MAX_WIDTH: usize = 1 << 24;
 /// of the format holds for a value of this type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metadata {
+    /// What the model was made with, such as `tensorflow`. Any name passes here:
+    /// the engine decides which it takes.
+    pub framework: Arc<str>,
     /// The signature to call; `serving_default` unless the file says otherwise.
     pub signature: Arc<str>,
     /// The tensors to feed, at least one, each named once.
@@ -195,12 +197,25 @@ impl Metadata {
             .map_err(|Wrong { path, message }| MetadataError { path, message })
     }
 
-    /// Holds this file against the signature of the model it comes with.
+    /// Refuses a model of any framework but these.
+    ///
+    /// # Errors
+    /// The file names another framework.
+    pub fn check_framework(&self, accepted: &[&str]) -> Result<(), MetadataError> {
+        if accepted.contains(&&*self.framework) {
+            return Ok(());
+        }
+        let words: Vec<_> = accepted.iter().map(|word| format!("{word:?}")).collect();
+        let message = format!("expected {}, found {:?}", words.join(" or "), self.framework);
+        Err(MetadataError { path: "framework".to_owned(), message })
+    }
+
+    /// Holds this file against the interface of the model it comes with.
     ///
     /// # Errors
     /// The first contradiction: what the file says and what the model says.
-    pub fn check_signature(&self, signature: &SignatureDef) -> Result<(), SignatureError> {
-        signature::check(self, signature)
+    pub fn check_interface(&self, interface: &Interface) -> Result<(), InterfaceError> {
+        interface::check(self, interface)
     }
 
     /// The inputs of one entity, with their positions.

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use outrigger_core::{DType, Failure};
+use outrigger_core::{DType, Failure, Interface};
 use outrigger_proto::outrigger::v1::ResponseOptions;
 
 use crate::{
-    Error, Limits, Metadata, Packed,
+    InterfaceError, Limits, Metadata, Packed,
     column::Column,
     metadata::{Entity, Input},
     pack::{self, Call},
-    signature,
     transcode::{Fields, Request},
 };
 
@@ -59,15 +58,12 @@ impl Plan {
         }
     }
 
-    /// Reads, checks and compiles what a model package holds.
+    /// Compiles a model's metadata, held against the model's own interface.
     ///
     /// # Errors
-    /// metadata.json breaks a rule, saved_model.pb cannot be read, or the two
-    /// contradict each other.
-    pub fn load(metadata_json: &[u8], saved_model_pb: &[u8]) -> Result<Self, Error> {
-        let metadata = Metadata::parse(metadata_json)?;
-        let signature = signature::read(saved_model_pb, &metadata.signature)?;
-        metadata.check_signature(&signature)?;
+    /// The two contradict each other.
+    pub fn load(metadata: Metadata, interface: &Interface) -> Result<Self, InterfaceError> {
+        metadata.check_interface(interface)?;
         Ok(Self::compile(metadata))
     }
 

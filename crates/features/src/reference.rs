@@ -6,6 +6,7 @@
 //! not.
 
 mod answer;
+mod fields;
 mod names;
 mod object;
 mod output;
@@ -21,10 +22,10 @@ use prost::Message;
 
 use crate::{
     Limits, Plan, explain,
-    fields::fields,
     pack::{Call, Options, Trace, check_size, check_users, refuse_too_many},
 };
 pub use answer::answer;
+use fields::fields;
 pub(crate) use names::Names;
 pub use packed::{Packed, UserRows};
 use packer::Packer;

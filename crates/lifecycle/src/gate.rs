@@ -37,7 +37,7 @@ impl Gate<'_> {
     /// GOLDEN_MISMATCH or IMAGE_INVALID when the model is at fault, the engine's
     /// own reasons when it is not.
     pub async fn pass(&self, golden: &[GoldenCase]) -> Result<(), Failure> {
-        self.signature().await?;
+        self.interface().await?;
         if golden.is_empty() {
             return self.answer(&self.plan.smoke_request().encode_to_vec(), None).await;
         }
@@ -47,9 +47,9 @@ impl Gate<'_> {
         Ok(())
     }
 
-    async fn signature(&self) -> Result<(), Failure> {
+    async fn interface(&self) -> Result<(), Failure> {
         let mut attempt = 1;
-        let signature = loop {
+        let interface = loop {
             let asked = self.backend.signature(self.id, self.plan.signature(), self.deadline());
             match asked.await {
                 Err(error) if passes(&error) && attempt < ATTEMPTS => attempt += 1,
@@ -57,7 +57,7 @@ impl Gate<'_> {
             }
             sleep(PAUSE).await;
         };
-        let checked = self.plan.metadata().check_signature(&signature);
+        let checked = self.plan.metadata().check_interface(&interface);
         checked.map_err(|error| Failure::because(error.reason(), &error))
     }
 

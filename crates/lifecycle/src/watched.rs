@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt as _, future::BoxFuture};
 use outrigger_backend::{Backend, Call, Error, ReloadError, ServingConfig, VersionStatus};
-use outrigger_core::{ServableId, ServableName, Tensor};
+use outrigger_core::{Interface, ServableId, ServableName, Tensor};
 use tokio::{sync::Notify, time::Instant};
 
 /// Passes calls on, and rings a bell when a prediction fails in a way that hints
@@ -37,7 +37,7 @@ impl Backend for Watched {
         servable: &'a ServableId,
         signature: &'a str,
         deadline: Instant,
-    ) -> BoxFuture<'a, Result<outrigger_backend::SignatureDef, Error>> {
+    ) -> BoxFuture<'a, Result<Interface, Error>> {
         self.inner.signature(servable, signature, deadline)
     }
 

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use bytesize::ByteSize;
-use outrigger_core::{DType, Digest, Failure, LayerKind};
-use outrigger_features::{Metadata, metadata::Entity, signature};
+use outrigger_core::{DType, Digest, ElementType, LayerKind, Shape, TensorSpec};
+use outrigger_features::{Metadata, metadata::Entity};
+use outrigger_lifecycle::read_model;
 use outrigger_oci::{Client, Progress, Reference, signature::PublicKey};
-use outrigger_proto::tensorflow::{DataType, SignatureDef, TensorInfo};
 use serde::Serialize;
 
 use crate::{
@@ -131,18 +131,12 @@ async fn verify<'a>(
 
 fn report(fetched: &Fetched) -> Result<Report, Error> {
     let Fetched { image, tree, .. } = fetched;
-    let unreadable = |error: outrigger_store::Error| Failure::because(error.reason(), &error);
-    let metadata = Metadata::parse(&tree.metadata_bytes().map_err(unreadable)?)
-        .map_err(|error| Failure::because(error.reason(), &error))?;
-    let saved_model = tree.saved_model_bytes().map_err(unreadable)?;
-    let signature = signature::read(&saved_model, &metadata.signature)
-        .map_err(|error| Failure::because(error.reason(), &error))?;
+    let (metadata, interface) = read_model(tree)?;
     let layers = image.layers.iter().map(|layer| LayerReport {
         digest: layer.digest.to_string(),
         bytes: layer.size,
         kind: layer.kind,
     });
-    let SignatureDef { inputs, outputs, .. } = signature;
     Ok(Report {
         digest: image.digest.to_string(),
         signed_by: None,
@@ -153,8 +147,8 @@ fn report(fetched: &Fetched) -> Result<Report, Error> {
         labels: image.labels.clone(),
         signature_name: metadata.signature.to_string(),
         features: features(&metadata),
-        inputs: tensors(inputs),
-        outputs: tensors(outputs),
+        inputs: interface.inputs.iter().map(tensor).collect(),
+        outputs: interface.outputs.iter().map(tensor).collect(),
     })
 }
 
@@ -177,19 +171,25 @@ fn features(metadata: &Metadata) -> Vec<FeatureReport> {
     reports
 }
 
-fn tensors(infos: impl IntoIterator<Item = (String, TensorInfo)>) -> Vec<TensorReport> {
-    let report = |(name, info): (String, TensorInfo)| TensorReport {
-        name,
-        dtype: DataType::try_from(info.dtype)
-            .map_or_else(|_| info.dtype.to_string(), |dtype| dtype.as_str_name().to_owned()),
-        shape: info
-            .tensor_shape
-            .filter(|shape| !shape.unknown_rank)
-            .map(|shape| shape.dim.iter().map(|dim| dim.size).collect()),
+fn tensor(spec: &TensorSpec) -> TensorReport {
+    let size = |size: &Option<u64>| size.and_then(|size| i64::try_from(size).ok()).unwrap_or(-1);
+    let shape = match &spec.shape {
+        Shape::Any => None,
+        Shape::Sizes(sizes) => Some(sizes.iter().map(size).collect()),
     };
-    let mut reports: Vec<_> = infos.into_iter().map(report).collect();
-    reports.sort_by(|a, b| a.name.cmp(&b.name));
-    reports
+    TensorReport { name: spec.name.to_string(), dtype: tensorflow_name(&spec.dtype), shape }
+}
+
+fn tensorflow_name(dtype: &ElementType) -> String {
+    match dtype {
+        ElementType::Known(DType::Float32) => "DT_FLOAT".to_owned(),
+        ElementType::Known(DType::Float64) => "DT_DOUBLE".to_owned(),
+        ElementType::Known(dtype) => format!("DT_{}", dtype.as_str().to_uppercase()),
+        ElementType::Unsupported(name) if !name.contains(' ') => {
+            format!("DT_{}", name.to_uppercase())
+        }
+        other => other.to_string(),
+    }
 }
 
 impl Report {

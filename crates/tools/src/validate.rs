@@ -4,7 +4,7 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use outrigger_core::{Digest, Failure, ModelName, Reason, ServableId, ServableName, Version};
 use outrigger_features::{GoldenCase, Plan};
-use outrigger_lifecycle::{Gate, Profiled};
+use outrigger_lifecycle::{Gate, Profiled, read_model};
 use outrigger_oci::{Client, Progress};
 use outrigger_store::{Store, Tree};
 use serde::Serialize;
@@ -117,9 +117,8 @@ async fn check(
 }
 
 fn plan(tree: &Tree) -> Result<Arc<Plan>, Failure> {
-    let metadata = tree.metadata_bytes().map_err(of_store)?;
-    let saved_model = tree.saved_model_bytes().map_err(of_store)?;
-    let plan = Plan::load(&metadata, &saved_model);
+    let (metadata, interface) = read_model(tree)?;
+    let plan = Plan::load(metadata, &interface);
     plan.map(Arc::new).map_err(|error| Failure::because(error.reason(), &error))
 }
 

@@ -1,6 +1,6 @@
 //! push, pull and inspect over an image layout directory.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use outrigger_oci::Artifact;
 use outrigger_testkit::{
@@ -13,6 +13,7 @@ use outrigger_tools::{
     inspect::{self, Report},
     package,
     registry::{self, Client, Progress, Reference},
+    validate,
 };
 
 const GOLDEN: &str = r#"{"request": {"treatments": [{"features": {"t0": 1, "t1": 1}}]},
@@ -82,8 +83,31 @@ async fn inspect_tells_where_each_feature_goes() {
     let treatment = report.features.iter().filter(|feature| feature.entity == "treatment");
     assert_eq!(treatment.map(|feature| feature.offset).collect::<Vec<_>>(), [0, 1]);
     assert!(report.inputs.len() >= 3 && report.outputs.len() == 1, "{report:?}");
+    let treatment = report.inputs.iter().find(|input| input.name == "treatment");
+    let treatment = treatment.expect("an input of the model");
+    assert_eq!(treatment.dtype, "DT_FLOAT");
+    assert_eq!(treatment.shape.as_deref(), Some(&[-1, -1, 2][..]));
     let text = report.text();
     assert!(text.contains(&digest.to_string()) && text.contains("label      dev.example.run=7"));
+}
+
+#[tokio::test]
+async fn a_framework_that_no_engine_takes_is_refused() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let made = scratch.path().join("made");
+    package_in(&made);
+    let file = made.join("metadata.json");
+    let metadata = fs::read_to_string(&file).expect("metadata");
+    fs::write(&file, metadata.replace("\"tensorflow\"", "\"torch\"")).expect("written");
+    let (source, progress) = (Source::Directory(made), Progress::default());
+    let message =
+        "IMAGE_INVALID: metadata.json: framework: expected \"tensorflow\", found \"torch\"";
+    let error = inspect::inspect(&client(), &source, &[], &progress).await.expect_err("refused");
+    assert_eq!(error.to_string(), message);
+    let timeout = Duration::from_secs(10);
+    let report = validate::validate(&client(), &source, None, timeout, &progress).await;
+    let text = report.expect("a report").text();
+    assert!(text.contains(message), "{text}");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use outrigger_core::{ServableId, ServableName, Version};
+use outrigger_core::{Interface, ServableId, ServableName, Version};
 use outrigger_proto::tensorflow::{
     SignatureDef,
     serving::{
@@ -25,7 +25,7 @@ use tonic::{Code, Response, Status};
 use super::{Config, request, status};
 use crate::{
     Error, LoadError, ReloadError, ServedModel, ServingConfig, State, VersionStatus,
-    wire::DecodeError,
+    interface::interface, wire::DecodeError,
 };
 
 /// The metadata field a server has, and the key it answers under.
@@ -57,7 +57,7 @@ impl Control {
         servable: &ServableId,
         signature: &str,
         deadline: Instant,
-    ) -> Result<SignatureDef, Error> {
+    ) -> Result<Interface, Error> {
         let message = GetModelMetadataRequest {
             model_spec: Some(spec(&servable.name, Some(servable.version))),
             metadata_field: vec![SIGNATURES.to_owned()],
@@ -68,7 +68,7 @@ impl Control {
         let mut answer = answer.map_err(|status| status::of_metadata(&status, servable))?;
         let map = answer.metadata.remove(SIGNATURES).ok_or(DecodeError::Malformed)?;
         let map = SignatureDefMap::decode(&*map.value).map_err(|_| DecodeError::Malformed)?;
-        select(map.signature_def, signature)
+        select(map.signature_def, signature).map(|signature| interface(&signature))
     }
 
     pub(super) async fn status(&self, name: &ServableName) -> Result<Vec<VersionStatus>, Error> {

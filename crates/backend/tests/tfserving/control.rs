@@ -44,7 +44,7 @@ async fn a_signature_is_the_loaded_models_own() {
         harness.serve(std::slice::from_ref(&id)).await;
         let found = harness.client.signature(&id, "serving_default", patient()).await;
         let found = found.expect("answered");
-        assert_eq!(found.inputs["treatment"].name, "treatment:0");
+        assert_eq!(found.input("treatment").map(|spec| &*spec.name), Some("treatment"));
         let error = harness.client.signature(&id, "other", patient()).await.expect_err("none");
         assert!(
             matches!(&error, Error::NoSignature { known, .. } if *known == ["serving_default"])

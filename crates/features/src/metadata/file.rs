@@ -11,7 +11,7 @@ pub(super) fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
     let file = root.object()?;
     file.only(KEYS)?;
     file.required("schema")?.one_of(&[(SCHEMA, ())])?;
-    file.required("framework")?.one_of(&[("tensorflow", ())])?;
+    let framework = file.required("framework")?.name()?.into();
     let signature = match file.optional("signature") {
         Some(node) => node.name()?.into(),
         None => "serving_default".into(),
@@ -21,7 +21,7 @@ pub(super) fn read(root: Node<'_>) -> Result<Metadata, Wrong> {
     let outputs = read_outputs(&file, deterministic)?;
     let annotations = file.optional("annotations").map(|node| node.object()).transpose()?;
     let annotations = annotations.map(|object| object.map.clone()).unwrap_or_default();
-    Ok(Metadata { signature, inputs, outputs, deterministic, annotations })
+    Ok(Metadata { framework, signature, inputs, outputs, deterministic, annotations })
 }
 
 fn read_inputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Input>, Wrong> {

@@ -38,6 +38,18 @@ fn what_may_be_left_out_has_its_default() {
 }
 
 #[test]
+fn any_framework_is_read_and_the_accepted_ones_pass() {
+    let metadata = everything();
+    assert_eq!(&*metadata.framework, "tensorflow");
+    assert_eq!(metadata.check_framework(&["onnx", "tensorflow"]), Ok(()));
+    let other = Metadata { framework: "torch".into(), ..metadata };
+    let error = other.check_framework(&["tensorflow"]).expect_err("not accepted");
+    assert_eq!(error.reason(), Reason::ImageInvalid);
+    let message = "metadata.json: framework: expected \"tensorflow\", found \"torch\"";
+    assert_eq!(error.to_string(), message);
+}
+
+#[test]
 fn an_error_names_path_and_problem() {
     let json = r#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": 3}"#;
     let error = Metadata::parse(json.as_bytes()).expect_err("not an array");

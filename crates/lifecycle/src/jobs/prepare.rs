@@ -7,7 +7,7 @@ use outrigger_features::{GoldenCase, Plan};
 use outrigger_store::Tree;
 
 use crate::{
-    Profiled, signatures,
+    Profiled, read_model, signatures,
     world::{World, blocking, store_failure},
 };
 
@@ -56,9 +56,8 @@ pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Pr
 
 fn read(tree: &Tree) -> Result<Prepared, Failure> {
     let store = |error| store_failure(&error);
-    let metadata = tree.metadata_bytes().map_err(store)?;
-    let saved_model = tree.saved_model_bytes().map_err(store)?;
-    let plan = Plan::load(&metadata, &saved_model)
+    let (metadata, interface) = read_model(tree)?;
+    let plan = Plan::load(metadata, &interface)
         .map_err(|error| Failure::because(error.reason(), &error))?;
     let golden = tree.golden_bytes().map_err(store)?.unwrap_or_default();
     let golden =

@@ -8,7 +8,7 @@ use prost::{
 
 /// Calls `visit` for every length-delimited field of a message; steps over the
 /// others.
-pub(crate) fn fields<'a>(
+pub(super) fn fields<'a>(
     mut message: &'a [u8],
     mut visit: impl FnMut(u32, &'a [u8]) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {

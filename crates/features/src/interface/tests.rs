@@ -1,0 +1,124 @@
+use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
+
+use crate::Metadata;
+
+const METADATA: &[u8] = include_bytes!("../../tests/metadata/good/architecture.json");
+
+fn spec(name: &str, dtype: DType, sizes: &[i64]) -> TensorSpec {
+    TensorSpec::new(name, dtype.into(), Shape::of(sizes))
+}
+
+/// The interface that the architecture's example metadata describes.
+fn interface() -> Interface {
+    let inputs = vec![
+        spec("user_numeric", DType::Float32, &[-1, 5]),
+        spec("user_segment", DType::Int64, &[-1, 1]),
+        spec("treatment_numeric", DType::Float32, &[-1, -1, 2]),
+        spec("treatment_counts", DType::Int32, &[-1]),
+    ];
+    Interface::new(inputs, vec![spec("scores", DType::Float32, &[-1, -1])])
+}
+
+fn check(interface: &Interface) -> Result<(), String> {
+    let metadata = Metadata::parse(METADATA).expect("valid");
+    metadata.check_interface(interface).map_err(|error| error.to_string())
+}
+
+fn with(specs: &[TensorSpec], changed: TensorSpec) -> Vec<TensorSpec> {
+    let others = specs.iter().filter(|spec| spec.name != changed.name).cloned();
+    others.chain([changed.clone()]).collect()
+}
+
+fn change_input(input: TensorSpec) -> Result<(), String> {
+    let Interface { inputs, outputs } = interface();
+    check(&Interface::new(with(&inputs, input), outputs))
+}
+
+fn change_output(output: TensorSpec) -> Result<(), String> {
+    let Interface { inputs, outputs } = interface();
+    check(&Interface::new(inputs, with(&outputs, output)))
+}
+
+#[test]
+fn metadata_that_agrees_is_accepted() {
+    assert_eq!(check(&interface()), Ok(()));
+    let any = |name: &str| TensorSpec::new(name, DType::Float32.into(), Shape::Any);
+    assert_eq!(change_input(any("user_numeric")), Ok(()));
+    assert_eq!(change_input(spec("treatment_numeric", DType::Float32, &[-1, -1, -1])), Ok(()));
+    assert_eq!(change_output(any("scores")), Ok(()));
+    assert_eq!(change_output(spec("scores", DType::Int64, &[-1, -1, 1])), Ok(()));
+}
+
+#[test]
+fn contradictions_tell_both_sides() {
+    let composite = TensorSpec::new("scores", ElementType::Composite, Shape::of(&[-1, -1]));
+    let unsupported = |name: &str| ElementType::Unsupported(name.into());
+    let unknown = unsupported("of unknown type 999");
+    let cases = [
+        (
+            change_input(spec("user_segment", DType::String, &[-1, 1])),
+            r#"inputs[1].dtype: metadata.json says "user_segment" is int64; the model says it is string"#,
+        ),
+        (
+            change_input(spec("user_numeric", DType::Float32, &[-1, 6])),
+            r#"inputs[0]: metadata.json says "user_numeric" is [B, 5] (2 user features, width 5); the model says it is [?, 6]"#,
+        ),
+        (
+            change_input(spec("treatment_numeric", DType::Float32, &[-1, 2])),
+            r#"inputs[2]: metadata.json says "treatment_numeric" is [B, T, 2] (2 treatment features, width 2); the model says it is [?, 2]"#,
+        ),
+        (
+            change_input(spec("treatment_counts", DType::Int32, &[8])),
+            r#"inputs[3]: metadata.json says "treatment_counts" is [B] (treatment_count); the model says it is [8]"#,
+        ),
+        (
+            change_input(spec("extra", DType::Float32, &[-1])),
+            r#"inputs: metadata.json says that its inputs are ["user_numeric", "user_segment", "treatment_numeric", "treatment_counts"]; the model says it also needs ["extra"]"#,
+        ),
+        (
+            change_output(spec("scores", DType::String, &[-1, -1])),
+            r#"outputs[0]: metadata.json says "scores" is an output of numbers (float32, float64, int32 or int64); the model says it is string"#,
+        ),
+        (
+            change_output(spec("scores", DType::Float32, &[-1, -1, 2])),
+            r#"outputs[0].kind: metadata.json says "scores" is per_treatment: [B, T] or [B, T, 1]; the model says it is [?, ?, 2]"#,
+        ),
+        (
+            change_output(composite),
+            r#"outputs[0].tensor: metadata.json says "scores" is a dense tensor; the model says it is sparse or composite"#,
+        ),
+        (
+            change_output(TensorSpec::new("scores", unsupported("uint8"), Shape::Any)),
+            r#"outputs[0]: metadata.json says "scores" is an output of numbers (float32, float64, int32 or int64); the model says it is uint8"#,
+        ),
+        (
+            change_input(TensorSpec::new("user_segment", unknown, Shape::of(&[-1, 1]))),
+            r#"inputs[1].dtype: metadata.json says "user_segment" is int64; the model says it is of unknown type 999"#,
+        ),
+    ];
+    for (result, message) in cases {
+        assert_eq!(result, Err(message.to_owned()));
+    }
+}
+
+#[test]
+fn tensors_the_model_does_not_have_are_named() {
+    let mut without = interface();
+    without.inputs.retain(|input| &*input.name != "user_numeric");
+    let message = check(&without).expect_err("not there");
+    assert!(
+        message.contains(r#"input "user_numeric" is fed; the model says its inputs are"#),
+        "{message}"
+    );
+    let mut without = interface();
+    without.outputs.clear();
+    let message = check(&without).expect_err("not there");
+    assert!(message.ends_with("the model says its outputs are []"), "{message}");
+}
+
+#[test]
+fn an_input_with_a_default_of_its_own_need_not_be_fed() {
+    let extra = spec("temperature", DType::Float32, &[]);
+    assert!(change_input(extra.clone()).is_err());
+    assert_eq!(change_input(TensorSpec { optional: true, ..extra }), Ok(()));
+}
