@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use outrigger_features::{Limits, Metadata, Plan, reference};
+use outrigger_features::{Limits, Metadata, Plan, reference::Reference};
 use outrigger_proto::outrigger::v1::{
     FeatureMap, Matrix, PredictRequest, TreatmentTable, Value, predict_request::User, value::Kind,
 };
@@ -221,9 +221,9 @@ impl Bench {
     }
 
     fn speedup(&self, name: &str, plan: &Plan, request: &[u8]) {
-        let limits = Limits::default();
+        let (limits, reference) = (Limits::default(), Reference::new(plan));
         let plain = || {
-            black_box(reference::pack(plan, &[black_box(request)], &limits).expect("packs"));
+            black_box(reference.pack(&[black_box(request)], &limits).expect("packs"));
         };
         self.compare(name, request.len(), (plain, 4), (|| transcode(plan, request), 40));
     }

@@ -18,7 +18,7 @@ use outrigger_core::{Failure, Reason, Tensor};
 use outrigger_proto::outrigger::v1::PredictResponse;
 use prost::Message;
 
-use crate::{Packed, Plan};
+use crate::{packed::Packed, plan::Plan};
 pub use best::Best;
 use output::Outputs;
 use response::Response;

@@ -11,11 +11,10 @@ use outrigger_proto::outrigger::v1::ValueOrigin;
 
 use crate::{
     metadata::{Absence, Feature, Raw},
-    request::{Scalar, Value},
+    value::{Scalar, Values},
 };
 pub(crate) use buffer::{Buffer, Element, Sink};
 use codec::{Codec, Encoded};
-pub(crate) use codec::{exact_integer, fits};
 
 /// A feature ready to encode values.
 #[derive(Debug)]
@@ -61,9 +60,9 @@ impl Column {
     /// Appends the feature's `length` elements and says where they came from.
     ///
     /// On an error some of them may have been appended.
-    pub(crate) fn write(
+    pub(crate) fn write<'a>(
         &self,
-        value: Option<&Value<'_>>,
+        value: Option<&impl Values<'a>>,
         out: &mut impl Sink,
     ) -> Result<ValueOrigin, Problem> {
         match value {
@@ -104,12 +103,16 @@ impl Column {
         }
     }
 
-    fn write_value(&self, value: &Value<'_>, out: &mut impl Sink) -> Result<ValueOrigin, Problem> {
+    fn write_value<'a>(
+        &self,
+        value: &impl Values<'a>,
+        out: &mut impl Sink,
+    ) -> Result<ValueOrigin, Problem> {
         if value.len() != self.length {
             let message = format!("expected {} values, found {}", self.length, value.len());
             return Err(Problem::new(Reason::FeatureLength, message));
         }
-        if let Value::PackedFloats(bytes) = value
+        if let Some(bytes) = value.floats()
             && self.takes_floats()
             && floats::all_finite(bytes)
         {

@@ -4,9 +4,11 @@ use outrigger_core::{Content, Failure};
 use outrigger_proto::outrigger::v1::{ExplainResponse, ExplainedColumn, ExplainedTensor};
 
 use crate::{
-    Limits, Packed, Plan,
-    pack::{self, Call, Trace},
-    plan::InputPlan,
+    call::{Call, Trace},
+    limits::Limits,
+    pack,
+    packed::Packed,
+    plan::{InputPlan, Plan},
 };
 
 impl Plan {

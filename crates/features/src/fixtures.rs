@@ -7,7 +7,7 @@ use outrigger_proto::outrigger::v1::{
 };
 use prost::Message;
 
-use crate::{Limits, Metadata, Packed, Plan};
+use crate::{limits::Limits, metadata::Metadata, packed::Packed, plan::Plan};
 
 /// The plan of the architecture's example.
 pub(crate) fn plan() -> Plan {

@@ -15,7 +15,8 @@ use outrigger_proto::outrigger::v1::PredictRequest;
 use serde_json::Value;
 
 use crate::{
-    Plan, json,
+    json,
+    plan::Plan,
     reader::{self, Node, Object, Wrong},
 };
 pub use compare::{Difference, Mismatch};

@@ -2,9 +2,9 @@
 
 mod check;
 
-use outrigger_core::Reason;
+use outrigger_core::{Interface, Reason};
 
-pub(crate) use check::check;
+use crate::metadata::Metadata;
 
 /// A contradiction between metadata.json and the model's interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +22,16 @@ impl InterfaceError {
     /// The stable reason.
     pub fn reason(&self) -> Reason {
         Reason::ImageInvalid
+    }
+}
+
+impl Metadata {
+    /// Holds this file against the interface of the model it comes with.
+    ///
+    /// # Errors
+    /// The first contradiction: what the file says and what the model says.
+    pub fn check_interface(&self, interface: &Interface) -> Result<(), InterfaceError> {
+        check::check(self, interface)
     }
 }
 

@@ -15,31 +15,41 @@
 //! treatment, `[B]` or `[B, 1]` for single ones.
 
 mod answer;
+mod call;
 mod column;
 mod explain;
+mod finish;
 #[cfg(test)]
 mod fixtures;
 pub mod golden;
 mod interface;
 pub mod json;
+mod keys;
+mod limits;
 pub mod metadata;
+mod numbers;
+mod options;
 mod pack;
+mod packed;
+mod place;
 mod plan;
 mod reader;
 #[cfg(any(test, feature = "reference"))]
 #[doc(hidden)]
 pub mod reference;
-mod request;
+mod sent;
 mod smoke;
 mod transcode;
-mod values;
+mod value;
 mod vectors;
+mod wire;
 
 pub use answer::{Answer, Best, Sample};
 pub use golden::{GoldenCase, GoldenError};
 pub use interface::InterfaceError;
+pub use limits::Limits;
 pub use metadata::{Metadata, MetadataError};
-pub use pack::{FeatureCounts, Ids, Limits, Packed, UserRows};
+pub use packed::{FeatureCounts, Ids, Packed, UserRows};
 pub use plan::Plan;
+pub use sent::{Sent, Slot};
 pub use transcode::{Request, Routing, requests, routing_key};
-pub use values::{Sent, Slot};

@@ -8,13 +8,10 @@ mod output;
 
 use std::sync::Arc;
 
-use outrigger_core::{DType, Interface, Reason};
+use outrigger_core::{DType, Reason};
 use serde_json::{Map, Value};
 
-use crate::{
-    interface::{self, InterfaceError},
-    reader::{self, Node, Wrong},
-};
+use crate::reader::{self, Node, Wrong};
 
 /// The only schema there is.
 pub const SCHEMA: &str = "outrigger.dev/model/v1";
@@ -208,14 +205,6 @@ impl Metadata {
         let words: Vec<_> = accepted.iter().map(|word| format!("{word:?}")).collect();
         let message = format!("expected {}, found {:?}", words.join(" or "), self.framework);
         Err(MetadataError { path: "framework".to_owned(), message })
-    }
-
-    /// Holds this file against the interface of the model it comes with.
-    ///
-    /// # Errors
-    /// The first contradiction: what the file says and what the model says.
-    pub fn check_interface(&self, interface: &Interface) -> Result<(), InterfaceError> {
-        interface::check(self, interface)
     }
 
     /// The inputs of one entity, with their positions.

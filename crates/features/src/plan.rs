@@ -1,17 +1,20 @@
 //! The plan: a model's metadata compiled for packing and answering.
 
+mod bad_feature;
+mod fields;
+
 use std::sync::Arc;
 
-use outrigger_core::{DType, Failure, Interface};
-use outrigger_proto::outrigger::v1::ResponseOptions;
+use outrigger_core::{DType, Interface};
 
 use crate::{
-    InterfaceError, Limits, Metadata, Packed,
     column::Column,
-    metadata::{Entity, Input},
-    pack::{self, Call},
-    transcode::{Fields, Request},
+    interface::InterfaceError,
+    metadata::{Entity, Input, Metadata},
+    packed::Packed,
 };
+pub(crate) use bad_feature::BadFeature;
+pub(crate) use fields::{Field, Fields};
 
 /// How a model's requests become tensors and its outputs responses. Compiled
 /// once a model; share it in an [`Arc`].
@@ -20,8 +23,6 @@ pub struct Plan {
     pub(crate) metadata: Metadata,
     pub(crate) inputs: Vec<InputPlan>,
     pub(crate) fields: EntityFields,
-    #[cfg(any(test, feature = "reference"))]
-    pub(crate) names: crate::reference::Names,
 }
 
 /// Where the features of either entity go.
@@ -49,13 +50,7 @@ impl Plan {
             user: Fields::new(&inputs, Entity::User),
             treatment: Fields::new(&inputs, Entity::Treatment),
         };
-        Self {
-            #[cfg(any(test, feature = "reference"))]
-            names: crate::reference::Names::of(&metadata),
-            metadata,
-            inputs,
-            fields,
-        }
+        Self { metadata, inputs, fields }
     }
 
     /// Compiles a model's metadata, held against the model's own interface.
@@ -80,42 +75,6 @@ impl Plan {
     /// False for a model that draws: its values cannot be compared.
     pub fn deterministic(&self) -> bool {
         self.metadata.deterministic
-    }
-
-    /// Packs encoded `outrigger.v1.PredictRequest`s, one a user, each with its
-    /// own options. Field paths begin with `requests[i].` when there are
-    /// several.
-    ///
-    /// # Errors
-    /// INVALID_ARGUMENT reasons: REQUEST_MALFORMED, TOO_MANY_TREATMENTS,
-    /// TOO_LARGE, or FEATURE_… naming the feature and the treatment.
-    pub fn pack(&self, requests: &[&[u8]], limits: &Limits) -> Result<Packed, Failure> {
-        let call = Call { prefixed: requests.len() > 1, ..Call::new(limits) };
-        pack::pack(self, requests, &call)
-    }
-
-    /// [`Self::pack`] for one request that has been taken apart, within its limits.
-    ///
-    /// # Errors
-    /// As [`Self::pack`].
-    pub fn pack_request(&self, request: &Request<'_>) -> Result<Packed, Failure> {
-        pack::pack_request(self, request)
-    }
-
-    /// Packs the requests of a `BatchPredictRequest`, whose `options` hold for
-    /// all of them. Field paths begin with `requests[i].`.
-    ///
-    /// # Errors
-    /// As [`Self::pack`]; also REQUEST_MALFORMED for a request that brings a
-    /// model or options of its own.
-    pub fn pack_batch(
-        &self,
-        requests: &[&[u8]],
-        options: &ResponseOptions,
-        limits: &Limits,
-    ) -> Result<Packed, Failure> {
-        let call = Call { prefixed: true, batch: Some(options), ..Call::new(limits) };
-        pack::pack(self, requests, &call)
     }
 
     /// The element type of the tensor that holds a feature, if the model names it.

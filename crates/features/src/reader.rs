@@ -77,7 +77,7 @@ impl<'a> Node<'a> {
         let Value::Number(number) = self.value else {
             return Err(self.expected("a whole number"));
         };
-        let whole = || number.as_f64().and_then(crate::column::exact_integer);
+        let whole = || number.as_f64().and_then(crate::numbers::exact_integer);
         number.as_i64().or_else(whole).ok_or_else(|| {
             self.error(format!("expected a whole number of 64 bits, found {number}"))
         })

@@ -21,73 +21,93 @@ use outrigger_proto::outrigger::v1::{ExplainResponse, PredictRequest, ResponseOp
 use prost::Message;
 
 use crate::{
-    Limits, Plan, explain,
-    pack::{Call, Options, Trace, check_size, check_users, refuse_too_many},
+    call::{Call, Trace},
+    explain,
+    limits::{Limits, check_size, check_users, refuse_too_many},
+    options::Options,
+    plan::Plan,
 };
 pub use answer::answer;
 use fields::fields;
-pub(crate) use names::Names;
+use names::Names;
 pub use packed::{Packed, UserRows};
 use packer::Packer;
-pub(crate) use plain::Plain;
 use view::View;
 
-/// As [`Plan::pack`].
-///
-/// # Errors
-/// As [`Plan::pack`].
-pub fn pack(plan: &Plan, requests: &[&[u8]], limits: &Limits) -> Result<Packed, Failure> {
-    let call = Call { prefixed: requests.len() > 1, ..Call::new(limits) };
-    pack_traced(plan, requests, &call).map(|(packed, _)| packed)
+/// A plan with what the plain way looks up.
+#[derive(Debug)]
+pub struct Reference<'p> {
+    plan: &'p Plan,
+    names: Names,
 }
 
-/// As [`Plan::pack_batch`].
-///
-/// # Errors
-/// As [`Plan::pack_batch`].
-pub fn pack_batch(
-    plan: &Plan,
-    requests: &[&[u8]],
-    options: &ResponseOptions,
-    limits: &Limits,
-) -> Result<Packed, Failure> {
-    let call = Call { prefixed: true, batch: Some(options), ..Call::new(limits) };
-    pack_traced(plan, requests, &call).map(|(packed, _)| packed)
-}
-
-/// As [`Plan::explain`].
-///
-/// # Errors
-/// As [`Plan::explain`].
-pub fn explain(
-    plan: &Plan,
-    requests: &[&[u8]],
-    limits: &Limits,
-) -> Result<Vec<ExplainResponse>, Failure> {
-    let call = Call { prefixed: requests.len() > 1, traced: true, ..Call::new(limits) };
-    let (packed, trace) = pack_traced(plan, requests, &call)?;
-    Ok(explain::users(plan, &packed.transcoded(), &trace))
-}
-
-fn pack_traced(
-    plan: &Plan,
-    requests: &[&[u8]],
-    call: &Call<'_>,
-) -> Result<(Packed, Trace), Failure> {
-    check_users(requests.len(), call.limits)?;
-    let messages = decode(requests, call)?;
-    let counts = count(plan, &messages, call)?;
-    check_size(plan, counts.iter().copied(), call.limits)?;
-    let mut packer = Packer::new(plan, call.traced, counts.iter().copied());
-    for (index, (message, count)) in messages.iter().zip(counts).enumerate() {
-        let place = call.place(index);
-        // One at a time: rows take several times the room of their tensors.
-        let view = View::read(message, count, &plan.names, call.traced, &place)?;
-        let (own, has_model) = (message.options.as_ref(), message.model.is_some());
-        let options = Options::read(own, has_model, call.batch, plan, &place)?;
-        packer.add(&message.request_id, view, options, &place)?;
+impl<'p> Reference<'p> {
+    /// Compiles what is looked up.
+    pub fn new(plan: &'p Plan) -> Self {
+        Self { plan, names: Names::of(&plan.metadata) }
     }
-    Ok(packer.finish())
+
+    /// As [`Plan::pack`].
+    ///
+    /// # Errors
+    /// As [`Plan::pack`].
+    pub fn pack(&self, requests: &[&[u8]], limits: &Limits) -> Result<Packed, Failure> {
+        let call = Call { prefixed: requests.len() > 1, ..Call::new(limits) };
+        self.pack_traced(requests, &call).map(|(packed, _)| packed)
+    }
+
+    /// As [`Plan::pack_batch`].
+    ///
+    /// # Errors
+    /// As [`Plan::pack_batch`].
+    pub fn pack_batch(
+        &self,
+        requests: &[&[u8]],
+        options: &ResponseOptions,
+        limits: &Limits,
+    ) -> Result<Packed, Failure> {
+        let call = Call { prefixed: true, batch: Some(options), ..Call::new(limits) };
+        self.pack_traced(requests, &call).map(|(packed, _)| packed)
+    }
+
+    /// As [`Plan::explain`].
+    ///
+    /// # Errors
+    /// As [`Plan::explain`].
+    pub fn explain(
+        &self,
+        requests: &[&[u8]],
+        limits: &Limits,
+    ) -> Result<Vec<ExplainResponse>, Failure> {
+        let call = Call { prefixed: requests.len() > 1, traced: true, ..Call::new(limits) };
+        let (packed, trace) = self.pack_traced(requests, &call)?;
+        Ok(explain::users(self.plan, &packed.transcoded(), &trace))
+    }
+
+    fn pack_traced(&self, requests: &[&[u8]], call: &Call<'_>) -> Result<(Packed, Trace), Failure> {
+        check_users(requests.len(), call.limits)?;
+        let messages = decode(requests, call)?;
+        let counts = self.count(&messages, call)?;
+        check_size(self.plan, counts.iter().copied(), call.limits)?;
+        let mut packer = Packer::new(self.plan, call.traced, counts.iter().copied());
+        for (index, (message, count)) in messages.iter().zip(counts).enumerate() {
+            let place = call.place(index);
+            // One at a time: rows take several times the room of their tensors.
+            let view = View::read(message, count, &self.names, call.traced, &place)?;
+            let (own, has_model) = (message.options.as_ref(), message.model.is_some());
+            let options = Options::read(own, has_model, call.batch, self.plan, &place)?;
+            packer.add(&message.request_id, view, options, &place)?;
+        }
+        Ok(packer.finish())
+    }
+
+    fn count(&self, messages: &[PredictRequest], call: &Call<'_>) -> Result<Vec<usize>, Failure> {
+        let max = call.limits.max_treatments;
+        let messages = messages.iter().enumerate();
+        messages
+            .map(|(index, message)| View::count(message, max, &self.names, &call.place(index)))
+            .collect()
+    }
 }
 
 fn decode(requests: &[&[u8]], call: &Call<'_>) -> Result<Vec<PredictRequest>, Failure> {
@@ -112,12 +132,4 @@ fn count_treatments(bytes: &[u8]) -> usize {
         Ok(())
     });
     count
-}
-
-fn count(plan: &Plan, messages: &[PredictRequest], call: &Call<'_>) -> Result<Vec<usize>, Failure> {
-    let max = call.limits.max_treatments;
-    let messages = messages.iter().enumerate();
-    messages
-        .map(|(index, message)| View::count(message, max, &plan.names, &call.place(index)))
-        .collect()
 }

@@ -9,8 +9,8 @@ use outrigger_proto::outrigger::v1::{
 };
 
 use crate::{
-    Plan,
     metadata::{Absence, Encoding, Entity, Feature, Words},
+    plan::Plan,
 };
 
 impl Plan {

@@ -7,7 +7,7 @@
 //! 1. A treatment with the keys of the one before, in its order: what comes is
 //!    known, numbers next to each other are compared as a whole ([`template`]).
 //! 2. Else its keys are expected in the order of the first one's ([`order`]),
-//! 3. or looked up ([`keys`]).
+//! 3. or looked up ([`crate::keys`]).
 //! 4. Columns of numbers are copied as a block ([`columns`]).
 //!
 //! All of them give what decoding the message with prost would give; what is
@@ -16,81 +16,43 @@
 mod batch;
 mod columns;
 mod entry;
-mod fields;
-mod keys;
 mod lasts;
 mod lists;
 mod merged;
 mod object;
 mod order;
 mod packer;
+mod part;
 mod prefetch;
 mod request;
 mod routing;
 mod row;
 mod schema;
+mod stop;
 mod table;
 mod tally;
 mod template;
 mod texts;
 mod unknown;
-mod wire;
 
-use outrigger_core::{Failure, Reason};
+use outrigger_core::Failure;
 use smallvec::SmallVec;
 
 use crate::{
-    Limits, Packed, Plan,
-    pack::{Call, Options, Trace, check_size, max_columns, refuse_columns, refuse_too_many},
-    request::Place,
+    call::{Call, Trace},
+    limits::check_size,
+    options::Options,
+    packed::Packed,
+    plan::Plan,
 };
-use merged::Merged;
 use packer::Packer;
-use request::User;
-use table::{Source, Table};
+use part::Part;
+use stop::{Stop, refused};
 
 pub use batch::requests;
-pub(crate) use fields::Fields;
-pub(crate) use keys::Keys;
-pub(crate) use object::element;
 pub use request::Request;
 pub use routing::{Routing, routing_key};
 pub(crate) use unknown::Unknown;
-pub(crate) use wire::Reader;
-use wire::{MAX_DEPTH, Malformed};
-
-/// One request of a call, its table and object taken apart as well.
-#[derive(Debug)]
-struct Part<'q, 'a> {
-    request: &'q Request<'a>,
-    /// The features of a user that is an object, by their slots.
-    object: Vec<(usize, Merged<'a>)>,
-    table: Option<Table<'a>>,
-    /// For every slot, its column of the table.
-    sources: Vec<Option<Source>>,
-    /// Number of treatments.
-    count: usize,
-}
-
-/// Why a call cannot be packed.
-#[derive(Debug)]
-enum Stop {
-    /// A request's bytes are no request. Which one, and why, is found out again.
-    Malformed(Malformed),
-    Refused(Box<Failure>),
-}
-
-impl From<Malformed> for Stop {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
-    }
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Self::Refused(Box::new(failure))
-    }
-}
 
 /// Packs a call; the trace is empty unless the call is traced.
 ///
@@ -119,28 +81,6 @@ pub(crate) fn pack_requests(
     packer.map(Packer::finish).map_err(|stop| refused(messages(), call, stop))
 }
 
-/// Why a call is refused. Work stopped somewhere: what comes after has not been looked
-/// at yet.
-fn refused<'r>(
-    messages: impl IntoIterator<Item = &'r [u8]>,
-    call: &Call<'_>,
-    stop: impl Into<Stop>,
-) -> Failure {
-    let mut all = messages.into_iter().enumerate();
-    let unreadable = all.find_map(|(index, bytes)| check(bytes, call, &call.place(index)).err());
-    unreadable.unwrap_or_else(|| match stop.into() {
-        Stop::Refused(failure) => *failure,
-        Stop::Malformed(error) => Failure::new(Reason::RequestMalformed, error.to_string()),
-    })
-}
-
-/// Whether a request is a message, of no more treatments than are allowed.
-fn check(bytes: &[u8], call: &Call<'_>, place: &Place) -> Result<(), Failure> {
-    let max = call.limits.max_treatments;
-    refuse_too_many(request::count_treatments(bytes), max, "treatments", place)?;
-    schema::REQUEST.validate(bytes, MAX_DEPTH).map_err(|error| place.undecodable(error))
-}
-
 /// A packer that has all requests of a call.
 fn read_all<'p, 'r>(
     plan: &'p Plan,
@@ -164,50 +104,6 @@ fn read_all<'p, 'r>(
         packer.add(&mut part, unknown, options, &place)?;
     }
     Ok(packer)
-}
-
-impl<'q, 'a> Part<'q, 'a> {
-    /// Takes a request's table apart and counts its treatments.
-    fn read(
-        request: &'q Request<'a>,
-        plan: &Plan,
-        limits: &Limits,
-        place: &Place,
-    ) -> Result<Self, Stop> {
-        let max = limits.max_treatments;
-        let (object, table, sources, count) = (Vec::new(), None, Vec::new(), request.sent);
-        refuse_too_many(count, max, "treatments", place)?;
-        let Some(parts) = &request.table else {
-            return Ok(Self { request, object, table, sources, count });
-        };
-        if count > 0 {
-            let message = "treatments and treatment_table exclude each other";
-            return Err(place.malformed("treatment_table", message).into());
-        }
-        let max_columns = max_columns(plan.fields.treatment.len());
-        let table = Table::read(parts, max, max_columns)?;
-        refuse_columns(table.columns(), max_columns, place)?;
-        let count = table.count(place)?;
-        refuse_too_many(count, max, "treatment_table", place)?;
-        Ok(Self { request, object, table: Some(table), sources, count })
-    }
-
-    /// Finds the features of an object and of a table, whose names must be different,
-    /// and checks the sizes of a table's columns.
-    fn match_names(
-        &mut self,
-        plan: &Plan,
-        unknown: &mut Unknown,
-        place: &Place,
-    ) -> Result<(), Stop> {
-        if let User::Object(parts) = &self.request.user {
-            self.object = object::features(parts, &plan.fields.user, unknown, place)?;
-        }
-        if let Some(table) = &mut self.table {
-            self.sources = table.sources(self.count, &plan.fields.treatment, unknown, place)?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

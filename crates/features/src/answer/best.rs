@@ -3,7 +3,7 @@
 use outrigger_core::{Failure, Tensor};
 
 use super::output::Outputs;
-use crate::{Packed, Plan};
+use crate::{packed::Packed, plan::Plan};
 
 /// The treatment with the highest score; of several, the first.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use outrigger_core::{Content, DType, Failure, Reason, Tensor};
 
 use crate::{
-    Packed, Plan,
     column::floats,
     metadata::{Output, OutputKind},
+    packed::Packed,
+    plan::Plan,
 };
 
 /// The outputs that a call's users asked for, by their positions in

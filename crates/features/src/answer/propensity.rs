@@ -6,8 +6,9 @@ use outrigger_core::Tensor;
 
 use super::{output::Outputs, rank};
 use crate::{
-    Packed, Plan,
     metadata::{OutputKind, Role},
+    packed::Packed,
+    plan::Plan,
 };
 
 /// The position of the output that is the score.

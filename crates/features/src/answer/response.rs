@@ -8,7 +8,7 @@ use prost::encoding::{WireType, encode_key, encoded_len_varint, message};
 use smallvec::SmallVec;
 
 use super::{output::Outputs, rank, wire};
-use crate::{Plan, UserRows, metadata::OutputKind};
+use crate::{metadata::OutputKind, packed::UserRows, plan::Plan};
 
 /// What one user is answered.
 #[derive(Debug)]

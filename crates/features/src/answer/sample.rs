@@ -3,7 +3,7 @@
 use outrigger_core::{Failure, Tensor};
 
 use super::output::Outputs;
-use crate::{Packed, Plan};
+use crate::{packed::Packed, plan::Plan};
 
 /// One score that stands for a call. The scores of one request hang together, so
 /// that for statistics they count as one.

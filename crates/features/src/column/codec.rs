@@ -6,9 +6,10 @@ use outrigger_core::{DType, Reason};
 
 use super::{Element, Problem};
 use crate::{
+    keys::Keys,
     metadata::{Encoding, Feature, Words},
-    request::Scalar,
-    transcode::Keys,
+    numbers::exact_integer,
+    value::Scalar,
 };
 
 /// The rule for one feature's values.
@@ -42,19 +43,6 @@ pub(super) enum Encoded<'a> {
 /// `tf.strings.to_hash_bucket_fast` computes.
 pub(super) fn bucket(text: &[u8], count: u64) -> u64 {
     farmhash::fingerprint64(text) % count
-}
-
-/// The integer that a float stands for, if it is whole and in range.
-pub(crate) fn exact_integer(value: f64) -> Option<i64> {
-    // 2^63 is exact as a float; i64::MAX is not.
-    const END: f64 = 9_223_372_036_854_775_808.0;
-    let whole = value.fract() == 0.0 && (-END..END).contains(&value);
-    whole.then_some(value as i64)
-}
-
-/// Whether an integer fits an element of `dtype`.
-pub(crate) fn fits(value: i64, dtype: DType) -> bool {
-    dtype != DType::Int32 || i32::try_from(value).is_ok()
 }
 
 impl Codec {

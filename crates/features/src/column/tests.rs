@@ -1,14 +1,11 @@
 use outrigger_core::{Content, DType, Reason};
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
-use super::{
-    Buffer, Column, Problem,
-    codec::{bucket, exact_integer},
-};
+use super::{Buffer, Column, Problem, codec::bucket};
 use crate::{
     metadata::Metadata,
-    reference::Plain,
-    request::{Scalar, Value},
+    numbers::exact_integer,
+    value::{Scalar, Value},
 };
 
 /// The values of `int(tf.raw_ops.StringToHashBucketFast(input=[text], num_buckets=2**63-1)[0])`
@@ -186,10 +183,10 @@ fn vectors_have_exactly_their_length() {
     let vector = column("float32", r#"{"name": "v", "length": 2, "default": [1, 2]}"#);
     let expected: Vec<u8> = [1f32, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
     let packed = expected.clone();
-    let texts = ["1".to_owned(), "2".to_owned()];
+    let reals: Vec<u8> = [1f64, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
     for value in [
-        Value::Plain(Plain::Floats(&[1.0, 2.0])),
-        Value::Plain(Plain::Reals(&[1.0, 2.0])),
+        Value::PackedReals(&reals),
+        Value::PackedIntegers(&[1, 2], 2),
         Value::Integers(&[1, 2]),
         Value::PackedFloats(&packed),
     ] {
@@ -201,10 +198,9 @@ fn vectors_have_exactly_their_length() {
     {
         assert_eq!(reason(&vector, DType::Float32, value), Reason::FeatureLength);
     }
-    assert_eq!(
-        reason(&vector, DType::Float32, Value::Plain(Plain::Texts(&texts))),
-        Reason::FeatureType
-    );
+    let texts = Value::EncodedTexts(b"\x0a\x011\x0a\x012", 2);
+    assert_eq!(reason(&vector, DType::Float32, texts), Reason::FeatureType);
+    assert_eq!(reason(&vector, DType::Float32, Value::Slices(&[b"1", b"2"])), Reason::FeatureType);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
 
-use crate::Metadata;
+use crate::metadata::Metadata;
 
 const METADATA: &[u8] = include_bytes!("../../tests/metadata/good/architecture.json");
 

@@ -18,8 +18,8 @@ use super::{
     request::{read_model, read_options},
 };
 use crate::{
-    Plan,
     metadata::Entity,
+    plan::Plan,
     reader::{Node, Small, Wrong, twice},
 };
 

@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use super::{encoder::encode, not_json};
 use crate::{
-    Plan,
+    plan::Plan,
     reader::{Node, Object, Wrong},
 };
 

@@ -5,7 +5,7 @@ use outrigger_proto::outrigger::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{Plan, metadata::OutputKind};
+use crate::{metadata::OutputKind, plan::Plan};
 
 /// A response in its JSON form: `scores` with a `score`, and where the response
 /// has them an `id` and an `index`, for each treatment, or one `score`; further

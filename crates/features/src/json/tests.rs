@@ -6,8 +6,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    Limits, Packed, Plan,
     fixtures::{encoded, everything, fields, floats, ints, plan},
+    limits::Limits,
+    packed::Packed,
+    plan::Plan,
 };
 
 fn pack_json(plan: &Plan, body: Value) -> Result<Packed, Failure> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Absence, Encoding, Feature, MAX_LENGTH, Raw, Words};
 use crate::{
-    column,
+    numbers,
     reader::{Node, Object, Wrong},
 };
 
@@ -63,7 +63,7 @@ fn read_vocabulary(object: &Object<'_>, node: &Node<'_>, dtype: DType) -> Result
     let words = read_words(node)?;
     let index = object.required("out_of_vocabulary")?;
     let out_of_vocabulary = index.integer()?;
-    if !column::fits(out_of_vocabulary, dtype) {
+    if !numbers::fits(out_of_vocabulary, dtype) {
         return Err(index.error(format!("{out_of_vocabulary} does not fit {dtype}")));
     }
     Ok(Encoding::Vocabulary { words, out_of_vocabulary })
@@ -96,7 +96,7 @@ fn read_buckets(node: &Node<'_>, dtype: DType) -> Result<Encoding> {
     if buckets < 1 {
         return Err(node.error(format!("must be at least 1, is {buckets}")));
     }
-    if !column::fits(buckets - 1, dtype) {
+    if !numbers::fits(buckets - 1, dtype) {
         return Err(node.error(format!("the highest bucket of {buckets} does not fit {dtype}")));
     }
     Ok(Encoding::HashBuckets(buckets.unsigned_abs()))
@@ -180,7 +180,7 @@ fn read_plain(node: &Node<'_>, dtype: DType) -> Result<Raw> {
         DType::Int32 | DType::Int64 => {
             let value = node.integer()?;
             let refuse = || node.error(format!("{value} does not fit {dtype}"));
-            if column::fits(value, dtype) { Ok(Raw::Integer(value)) } else { Err(refuse()) }
+            if numbers::fits(value, dtype) { Ok(Raw::Integer(value)) } else { Err(refuse()) }
         }
         DType::Bool => Ok(Raw::Flag(node.flag()?)),
         DType::String => Ok(Raw::Text(node.text()?.into())),

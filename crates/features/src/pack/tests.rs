@@ -8,11 +8,14 @@ use prost::Message;
 use prost_types::{ListValue, Struct, value::Kind as ObjectKind};
 
 use super::*;
-use crate::fixtures::{
-    embedding, encoded, everything, fields, floats, ints, longs, number, pack, plan, request,
-    strings, text, treatment, user,
+use crate::{
+    fixtures::{
+        embedding, encoded, everything, fields, floats, ints, longs, number, pack, plan, request,
+        strings, text, treatment, user,
+    },
+    packed::{FeatureCounts, Ids},
+    reference::Reference,
 };
-use crate::reference;
 
 fn failure(request: PredictRequest) -> Failure {
     pack(&plan(), &[request]).expect_err("refused")
@@ -200,7 +203,7 @@ fn a_table_may_have_columns_the_model_does_not_name_but_not_any_number() {
     // Beside the two that it names.
     pack(&plan(), &[with_table(columns(4096))]).expect("packs");
     let request = with_table(columns(4097));
-    let expected = reference::pack(&plan(), &[encoded(&request)], &Limits::default());
+    let expected = Reference::new(&plan()).pack(&[encoded(&request)], &Limits::default());
     let failure = failure(request);
     assert_eq!(failure.message, "treatment_table: 4099 columns, at most 4098 are allowed");
     assert_eq!(expected.expect_err("refused"), failure);

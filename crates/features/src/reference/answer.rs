@@ -5,8 +5,11 @@ use std::{cmp::Ordering, collections::HashMap};
 use outrigger_core::{Failure, Tensor};
 use outrigger_proto::outrigger::v1::{PredictResponse, ScoreList, ServedModel, predict_response};
 
-use super::{Packed, UserRows, output::Checked};
-use crate::{Plan, metadata::OutputKind};
+use super::{
+    output::Checked,
+    packed::{Packed, UserRows},
+};
+use crate::{metadata::OutputKind, plan::Plan};
 
 /// One response a user, in the order of the requests; else as [`Plan::answer`]
 /// and [`Plan::answer_batch`].

@@ -6,13 +6,13 @@ use crate::metadata::{Entity, Metadata};
 
 /// Positions of the model's features within a row, by name.
 #[derive(Debug)]
-pub(crate) struct Names {
-    pub(crate) user: HashMap<Arc<str>, usize>,
-    pub(crate) treatment: HashMap<Arc<str>, usize>,
+pub(super) struct Names {
+    pub(super) user: HashMap<Arc<str>, usize>,
+    pub(super) treatment: HashMap<Arc<str>, usize>,
 }
 
 impl Names {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    pub(super) fn of(metadata: &Metadata) -> Self {
         let positions = |entity: Entity| {
             let features = metadata.inputs_of(entity).flat_map(|(_, input)| &input.features);
             features.map(|feature| feature.name.clone()).zip(0..).collect()

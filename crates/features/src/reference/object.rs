@@ -3,8 +3,7 @@
 use outrigger_core::Failure;
 use prost_types::{Struct, value::Kind};
 
-use super::Plain;
-use crate::request::{Scalar, Value};
+use super::plain::{Plain, scalar_of};
 
 /// Calls `leaf` with the path and value of every leaf, in the order of keys.
 /// Nesting is bounded by the decoder.
@@ -13,7 +12,7 @@ use crate::request::{Scalar, Value};
 /// The first one of `leaf`.
 pub(super) fn leaves<'a>(
     object: &'a Struct,
-    leaf: &mut impl FnMut(&str, Value<'a>) -> Result<(), Failure>,
+    leaf: &mut impl FnMut(&str, Plain<'a>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     descend(object, &mut String::new(), leaf)
 }
@@ -21,7 +20,7 @@ pub(super) fn leaves<'a>(
 fn descend<'a>(
     object: &'a Struct,
     path: &mut String,
-    leaf: &mut impl FnMut(&str, Value<'a>) -> Result<(), Failure>,
+    leaf: &mut impl FnMut(&str, Plain<'a>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     for (key, value) in &object.fields {
         let parent = path.len();
@@ -33,21 +32,11 @@ fn descend<'a>(
             None | Some(Kind::NullValue(_)) => {}
             Some(Kind::StructValue(object)) => descend(object, path, leaf)?,
             Some(Kind::ListValue(list)) => {
-                leaf(path, Value::Plain(Plain::Values(&list.values)))?;
+                leaf(path, Plain::Values(&list.values))?;
             }
-            Some(_) => leaf(path, Value::One(scalar_of(value)))?,
+            Some(_) => leaf(path, Plain::One(scalar_of(value)))?,
         }
         path.truncate(parent);
     }
     Ok(())
-}
-
-/// A leaf of an object as a scalar.
-pub(super) fn scalar_of(value: &prost_types::Value) -> Scalar<'_> {
-    match &value.kind {
-        Some(Kind::NumberValue(value)) => Scalar::Real(*value),
-        Some(Kind::StringValue(value)) => Scalar::Text(value.as_bytes()),
-        Some(Kind::BoolValue(value)) => Scalar::Flag(*value),
-        _ => Scalar::Other,
-    }
 }

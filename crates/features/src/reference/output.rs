@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use outrigger_core::{Content, DType, Failure, Reason, Tensor};
 
-use super::Packed;
+use super::packed::Packed;
 use crate::metadata::{Output, OutputKind};
 
 /// An output of the right shape, type and size.

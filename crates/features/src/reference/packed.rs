@@ -3,7 +3,7 @@
 use outrigger_core::Tensor;
 use outrigger_proto::outrigger::v1::TreatmentError;
 
-use crate::FeatureCounts;
+use crate::packed::FeatureCounts;
 
 /// As [`crate::Packed`].
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,7 @@ impl UserRows {
             request_id: self.request_id.as_str().into(),
             requested: self.requested,
             errors: self.errors.clone(),
-            ids: self.ids.as_deref().map(crate::pack::Ids::copied),
+            ids: self.ids.as_deref().map(crate::packed::Ids::copied),
             top_k: self.top_k,
             outputs: self.outputs.clone(),
         };

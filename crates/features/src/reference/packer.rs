@@ -3,14 +3,20 @@
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
 
-use super::{Packed, UserRows, View};
+use super::{
+    packed::{Packed, UserRows},
+    plain::Plain,
+    view::View,
+};
 use crate::{
-    FeatureCounts, Plan,
+    call::Trace,
     column::{Buffer, Problem},
+    finish,
     metadata::Entity,
-    pack::{Options, Trace, any_single, finish},
-    plan::InputPlan,
-    request::{Place, Value},
+    options::Options,
+    packed::FeatureCounts,
+    place::Place,
+    plan::{InputPlan, Plan},
 };
 
 /// The most characters of a treatment's id that a message quotes.
@@ -79,7 +85,7 @@ impl<'p> Packer<'p> {
         self.add_computed(kept.len(), request_id);
         self.counts.unknown += view.unknown.count;
         self.unknown.push(view.unknown.names.iter().flatten().cloned().collect());
-        self.single_wanted |= any_single(self.plan, &options.outputs);
+        self.single_wanted |= options.any_single(self.plan);
         let id = |index: &u32| view.id(*index as usize).to_owned();
         self.users.push(UserRows {
             request_id: request_id.to_owned(),
@@ -115,7 +121,7 @@ impl<'p> Packer<'p> {
     fn add_row(
         &mut self,
         entity: Entity,
-        values: &[Option<Value<'_>>],
+        values: &[Option<Plain<'_>>],
     ) -> Result<(), BadFeature<'p>> {
         let counts = self.counts;
         let written = self.write_row(entity, values);
@@ -151,7 +157,7 @@ impl<'p> Packer<'p> {
     fn write_row(
         &mut self,
         entity: Entity,
-        values: &[Option<Value<'_>>],
+        values: &[Option<Plain<'_>>],
     ) -> Result<(), BadFeature<'p>> {
         let plan = self.plan;
         let mut values = values.iter();

@@ -1,50 +1,77 @@
 //! Values as prost has decoded them.
 
 use outrigger_proto::outrigger::v1::{self, value::Kind};
+use prost_types::value::Kind as ObjectKind;
 
-use super::object::scalar_of;
-use crate::request::{Scalar, Value};
+use crate::value::{Scalar, Values, float_at};
 
-/// The values of a vector.
+/// One feature's value: a scalar or a vector.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Plain<'a> {
+pub(super) enum Plain<'a> {
+    One(Scalar<'a>),
     Floats(&'a [f32]),
+    /// Little-endian float32.
+    FloatBytes(&'a [u8]),
     Reals(&'a [f64]),
+    Integers(&'a [i64]),
     Texts(&'a [String]),
     Values(&'a [prost_types::Value]),
 }
 
 impl<'a> Plain<'a> {
-    pub(crate) fn len(&self) -> usize {
+    fn get(&self, index: usize) -> Scalar<'a> {
         match self {
+            Self::One(value) => *value,
+            Self::Floats(values) => Scalar::Real(values[index].into()),
+            Self::FloatBytes(bytes) => Scalar::Real(float_at(bytes, index).into()),
+            Self::Reals(values) => Scalar::Real(values[index]),
+            Self::Integers(values) => Scalar::Integer(values[index]),
+            Self::Texts(values) => Scalar::Text(values[index].as_bytes()),
+            Self::Values(values) => scalar_of(&values[index]),
+        }
+    }
+}
+
+impl<'a> Values<'a> for Plain<'a> {
+    fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
             Self::Floats(values) => values.len(),
+            Self::FloatBytes(bytes) => bytes.len() / 4,
             Self::Reals(values) => values.len(),
+            Self::Integers(values) => values.len(),
             Self::Texts(values) => values.len(),
             Self::Values(values) => values.len(),
         }
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<Scalar<'a>> {
-        Some(match self {
-            Self::Floats(values) => Scalar::Real((*values.get(index)?).into()),
-            Self::Reals(values) => Scalar::Real(*values.get(index)?),
-            Self::Texts(values) => Scalar::Text(values.get(index)?.as_bytes()),
-            Self::Values(values) => scalar_of(values.get(index)?),
-        })
+    fn scalars(&self) -> impl Iterator<Item = Scalar<'a>> {
+        let value = *self;
+        (0..self.len()).map(move |index| value.get(index))
     }
 }
 
 /// The value of a key-value pair; `None` is absence.
-pub(super) fn value_of(value: &v1::Value) -> Option<Value<'_>> {
+pub(super) fn value_of(value: &v1::Value) -> Option<Plain<'_>> {
     Some(match value.kind.as_ref()? {
-        Kind::Number(value) => Value::One(Scalar::Real((*value).into())),
-        Kind::Real(value) => Value::One(Scalar::Real(*value)),
-        Kind::Integer(value) => Value::One(Scalar::Integer(*value)),
-        Kind::Flag(value) => Value::One(Scalar::Flag(*value)),
-        Kind::Text(value) => Value::One(Scalar::Text(value.as_bytes())),
-        Kind::Numbers(list) => Value::Plain(Plain::Floats(&list.values)),
-        Kind::Reals(list) => Value::Plain(Plain::Reals(&list.values)),
-        Kind::Integers(list) => Value::Integers(&list.values),
-        Kind::Texts(list) => Value::Plain(Plain::Texts(&list.values)),
+        Kind::Number(value) => Plain::One(Scalar::Real((*value).into())),
+        Kind::Real(value) => Plain::One(Scalar::Real(*value)),
+        Kind::Integer(value) => Plain::One(Scalar::Integer(*value)),
+        Kind::Flag(value) => Plain::One(Scalar::Flag(*value)),
+        Kind::Text(value) => Plain::One(Scalar::Text(value.as_bytes())),
+        Kind::Numbers(list) => Plain::Floats(&list.values),
+        Kind::Reals(list) => Plain::Reals(&list.values),
+        Kind::Integers(list) => Plain::Integers(&list.values),
+        Kind::Texts(list) => Plain::Texts(&list.values),
     })
+}
+
+/// A leaf of an object as a scalar.
+pub(super) fn scalar_of(value: &prost_types::Value) -> Scalar<'_> {
+    match &value.kind {
+        Some(ObjectKind::NumberValue(value)) => Scalar::Real(*value),
+        Some(ObjectKind::StringValue(value)) => Scalar::Text(value.as_bytes()),
+        Some(ObjectKind::BoolValue(value)) => Scalar::Flag(*value),
+        _ => Scalar::Other,
+    }
 }

@@ -8,14 +8,15 @@ use std::{
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{Matrix, TreatmentTable};
 
-use super::Plain;
+use super::plain::Plain;
 use crate::{
-    pack::{max_columns, refuse_columns},
-    request::{Place, Scalar, Value, float_at},
+    limits::{max_columns, refuse_columns},
+    place::Place,
     transcode::Unknown,
+    value::{Scalar, float_at},
 };
 
-type Rows<'a> = Vec<Option<Value<'a>>>;
+type Rows<'a> = Vec<Option<Plain<'a>>>;
 
 /// The number of treatments a table says it has, for a model of so many features of
 /// treatments.
@@ -52,16 +53,16 @@ pub(super) fn read<'a>(
         let path = format!("treatment_table.texts[{index}]");
         let shape = Shape { path, width: column.width, found: column.values.len() };
         reader.column(&column.name, &shape, &column.validity, |row, width| match width {
-            1 => Value::One(Scalar::Text(column.values[row].as_bytes())),
-            _ => Value::Plain(Plain::Texts(&column.values[row * width..(row + 1) * width])),
+            1 => Plain::One(Scalar::Text(column.values[row].as_bytes())),
+            _ => Plain::Texts(&column.values[row * width..(row + 1) * width]),
         })?;
     }
     for (index, column) in table.integers.iter().enumerate() {
         let path = format!("treatment_table.integers[{index}]");
         let shape = Shape { path, width: column.width, found: column.values.len() };
         reader.column(&column.name, &shape, &column.validity, |row, width| match width {
-            1 => Value::One(Scalar::Integer(column.values[row])),
-            _ => Value::Integers(&column.values[row * width..(row + 1) * width]),
+            1 => Plain::One(Scalar::Integer(column.values[row])),
+            _ => Plain::Integers(&column.values[row * width..(row + 1) * width]),
         })?;
     }
     Ok(reader.rows)
@@ -124,7 +125,7 @@ impl<'a> Reader<'_, 'a> {
         name: &'a str,
         shape: &Shape,
         validity: &'a [u8],
-        value: impl Fn(usize, usize) -> Value<'a>,
+        value: impl Fn(usize, usize) -> Plain<'a>,
     ) -> Result<(), Failure> {
         let width = shape.width.max(1) as usize;
         let expected = self.count as u128 * width as u128;
@@ -139,7 +140,7 @@ impl<'a> Reader<'_, 'a> {
         &mut self,
         name: &str,
         present: impl Fn(usize) -> bool,
-        value: impl Fn(usize) -> Value<'a>,
+        value: impl Fn(usize) -> Plain<'a>,
     ) {
         let rows = (0..self.count).filter(|row| present(*row));
         match self.names.get(name) {
@@ -181,10 +182,10 @@ impl<'a> Reader<'_, 'a> {
 }
 
 /// The `width` float32 that begin at the element `start`.
-fn floats(values: &[u8], start: usize, width: usize) -> Value<'_> {
+fn floats(values: &[u8], start: usize, width: usize) -> Plain<'_> {
     match width {
-        1 => Value::One(Scalar::Real(float_at(values, start).into())),
-        _ => Value::PackedFloats(&values[4 * start..4 * (start + width)]),
+        1 => Plain::One(Scalar::Real(float_at(values, start).into())),
+        _ => Plain::FloatBytes(&values[4 * start..4 * (start + width)]),
     }
 }
 

@@ -5,28 +5,33 @@ use std::{collections::HashMap, sync::Arc};
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{self, PredictRequest, predict_request::User};
 
-use super::{Names, object, plain::value_of, table};
+use super::{
+    names::Names,
+    object,
+    plain::{Plain, value_of},
+    table,
+};
 use crate::{
-    pack::refuse_too_many,
-    request::{Place, Value, given_twice},
+    limits::refuse_too_many,
+    place::{Place, given_twice},
     transcode::Unknown,
 };
 
 /// What a request says about the features the model names, and how much else.
 #[derive(Debug)]
-pub(crate) struct View<'a> {
+pub(super) struct View<'a> {
     /// The user's values, in the order of metadata.json.
-    pub(crate) user: Vec<Option<Value<'a>>>,
+    pub(super) user: Vec<Option<Plain<'a>>>,
     /// Number of treatments.
-    pub(crate) count: usize,
+    pub(super) count: usize,
     /// The treatments' values, row by row, each in the order of metadata.json.
-    treatments: Vec<Option<Value<'a>>>,
+    treatments: Vec<Option<Plain<'a>>>,
     /// Values a row.
     width: usize,
     ids: Ids<'a>,
     columnar: bool,
     /// What was sent but not asked for.
-    pub(crate) unknown: Unknown,
+    pub(super) unknown: Unknown,
 }
 
 #[derive(Debug)]
@@ -41,7 +46,7 @@ impl<'a> View<'a> {
     /// # Errors
     /// REQUEST_MALFORMED where the request contradicts itself,
     /// TOO_MANY_TREATMENTS for a table of more than `max_treatments`.
-    pub(crate) fn count(
+    pub(super) fn count(
         request: &PredictRequest,
         max_treatments: usize,
         names: &Names,
@@ -62,7 +67,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// REQUEST_MALFORMED where the request contradicts itself.
-    pub(crate) fn read(
+    pub(super) fn read(
         request: &'a PredictRequest,
         count: usize,
         names: &Names,
@@ -83,12 +88,12 @@ impl<'a> View<'a> {
     }
 
     /// The values of one treatment.
-    pub(crate) fn treatment(&self, index: usize) -> &[Option<Value<'a>>] {
+    pub(super) fn treatment(&self, index: usize) -> &[Option<Plain<'a>>] {
         &self.treatments[index * self.width..(index + 1) * self.width]
     }
 
     /// The id of one treatment; empty when it has none.
-    pub(crate) fn id(&self, index: usize) -> &'a str {
+    pub(super) fn id(&self, index: usize) -> &'a str {
         match self.ids {
             Ids::OfTreatments(treatments) => &treatments[index].id,
             Ids::OfTable(ids) => ids.get(index).map_or("", String::as_str),
@@ -96,7 +101,7 @@ impl<'a> View<'a> {
     }
 
     /// The path of a treatment's feature in the request.
-    pub(crate) fn treatment_path(&self, index: usize, feature: &str) -> String {
+    pub(super) fn treatment_path(&self, index: usize, feature: &str) -> String {
         if self.columnar {
             format!("treatment_table[{feature:?}][{index}]")
         } else {
@@ -110,7 +115,7 @@ fn read_user<'a>(
     names: &Names,
     unknown: &mut Unknown,
     place: &Place,
-) -> Result<Vec<Option<Value<'a>>>, Failure> {
+) -> Result<Vec<Option<Plain<'a>>>, Failure> {
     let mut row = vec![None; names.user.len()];
     match &request.user {
         None => {}
@@ -135,7 +140,7 @@ fn read_treatments<'a>(
     treatments: &'a [v1::Treatment],
     names: &Names,
     unknown: &mut Unknown,
-) -> Vec<Option<Value<'a>>> {
+) -> Vec<Option<Plain<'a>>> {
     let width = names.treatment.len();
     let mut rows = vec![None; treatments.len() * width];
     for (index, treatment) in treatments.iter().enumerate() {
@@ -148,7 +153,7 @@ fn read_treatments<'a>(
 fn read_map<'a>(
     map: &'a HashMap<String, v1::Value>,
     names: &HashMap<Arc<str>, usize>,
-    row: &mut [Option<Value<'a>>],
+    row: &mut [Option<Plain<'a>>],
     unknown: &mut Unknown,
 ) {
     for (name, value) in map {

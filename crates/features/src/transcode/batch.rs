@@ -2,8 +2,10 @@
 
 use outrigger_core::{Failure, Reason};
 
-use super::wire::{MAX_DEPTH, Malformed, Reader};
-use crate::{Limits, pack::check_users};
+use crate::{
+    limits::{Limits, check_users},
+    wire::{MAX_DEPTH, Malformed, Reader},
+};
 
 /// `BatchPredictRequest.requests`.
 const REQUESTS: u32 = 4;

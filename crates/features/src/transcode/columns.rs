@@ -4,14 +4,13 @@
 use bytes::Bytes;
 
 use super::{
-    fields::{Field, Fields},
     table::{Matrix, Source, Table},
-    tally::{BadFeature, Tally},
+    tally::Tally,
 };
 use crate::{
     column::{Buffer, floats},
-    plan::InputPlan,
-    request::Value,
+    plan::{BadFeature, Field, Fields, InputPlan},
+    value::Value,
 };
 
 /// A table whose columns are matched to slots.

@@ -3,9 +3,11 @@
 use super::{
     merged::{self, ListKind, Merged, Piece},
     schema,
+};
+use crate::{
+    value::{Scalar, Value},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
-use crate::request::{Scalar, Value};
 
 /// What may still nest within an entry: the request, the treatment (or the
 /// user's features) and the entry are three levels.

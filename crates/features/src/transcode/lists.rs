@@ -3,12 +3,11 @@
 
 use prost::encoding::encode_varint;
 
-use super::{
-    merged::ListKind,
-    object,
+use super::{merged::ListKind, object};
+use crate::{
+    value::Value,
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
-use crate::request::Value;
 
 /// The lists of one row.
 #[derive(Debug, Default)]
@@ -89,7 +88,7 @@ fn elements(
 }
 
 /// Writes a text behind the key of its field.
-pub(super) fn put_text(key: u8, text: &[u8], to: &mut Vec<u8>) {
+fn put_text(key: u8, text: &[u8], to: &mut Vec<u8>) {
     to.push(key);
     encode_varint(text.len() as u64, to);
     to.extend_from_slice(text);

@@ -1,11 +1,11 @@
 //! Values as the wire format means them, whichever way they are written: of a value
 //! sent several times the last holds, and the parts of a list make one list.
 
-use super::{
-    request::{Parts, add_part},
+use super::request::{Parts, add_part};
+use crate::{
+    value::Scalar,
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
-use crate::request::Scalar;
 
 /// What a value comes to when all is read that says something about it.
 #[derive(Debug, Default)]

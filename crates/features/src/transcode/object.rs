@@ -5,14 +5,16 @@ mod entries;
 mod path;
 
 use super::{
-    Stop,
-    fields::Fields,
-    lists::put_text,
     merged::{ListKind, Merged, Piece},
+    stop::Stop,
     unknown::{self, Unknown},
+};
+use crate::{
+    place::{Place, given_twice},
+    plan::Fields,
+    value::{Scalar, put_mixed},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
-use crate::request::{Place, Scalar, given_twice};
 use entries::entries;
 use path::Path;
 
@@ -98,25 +100,12 @@ fn field<'r>(
     }))
 }
 
-/// Writes an element of a list, so that [`element`] reads it.
+/// Writes an element of a list, a `google.protobuf.Value`.
 pub(super) fn put_element(value: &[u8], to: &mut Vec<u8>) -> Result<(), Malformed> {
-    match Merged::of(value, field)? {
-        Merged::One(Scalar::Real(real)) => {
-            to.push(0x11);
-            to.extend_from_slice(&real.to_le_bytes());
-        }
-        Merged::One(Scalar::Text(text)) => put_text(0x1a, text, to),
-        Merged::One(Scalar::Flag(flag)) => to.extend_from_slice(&[0x20, flag.into()]),
-        _ => to.extend_from_slice(&[0x08, 0]),
-    }
+    let scalar = match Merged::of(value, field)? {
+        Merged::One(scalar) => scalar,
+        _ => Scalar::Other,
+    };
+    put_mixed(scalar, to);
     Ok(())
-}
-
-/// Reads the next element of a list.
-pub(crate) fn element<'r>(rest: &mut Reader<'r>) -> Option<Scalar<'r>> {
-    let (number, wire_type) = rest.key().ok()?;
-    match field(number, wire_type, rest).ok()?? {
-        Piece::One(scalar) => Some(scalar),
-        _ => Some(Scalar::Other),
-    }
 }

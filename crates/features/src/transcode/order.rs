@@ -1,7 +1,7 @@
 //! Which key comes next: callers send the keys of every treatment in the same
 //! order far more often than not.
 
-use super::{
+use crate::{
     keys::{Keys, Probe},
     wire::Malformed,
 };

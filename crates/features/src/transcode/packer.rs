@@ -5,23 +5,19 @@ use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
 use smallvec::SmallVec;
 
 use super::{
-    Part, Stop,
-    columns::Columns,
-    request::User,
-    row::Rows,
-    table::Table,
-    tally::{BadFeature, Tally},
-    template::Template,
-    unknown::Unknown,
-    wire::Malformed,
+    columns::Columns, part::Part, request::User, row::Rows, stop::Stop, table::Table, tally::Tally,
+    template::Template, unknown::Unknown,
 };
 use crate::{
-    Packed, Plan, UserRows,
+    call::{Call, Trace},
     column::Buffer,
+    finish,
     metadata::Entity,
-    pack::{Call, Ids, Options, Trace, any_single, finish},
-    plan::InputPlan,
-    request::Place,
+    options::Options,
+    packed::{Ids, Packed, UserRows},
+    place::Place,
+    plan::{BadFeature, InputPlan, Plan},
+    wire::Malformed,
 };
 
 /// Appends users one after the other; pads at the end, when T is known.
@@ -93,7 +89,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         if let Some(names) = unknown.names {
             self.unknown.push(names.into_iter().collect());
         }
-        self.single_wanted |= any_single(self.plan, &options.outputs);
+        self.single_wanted |= options.any_single(self.plan);
         let user = UserRows {
             request_id: part.request.request_id.into(),
             requested: part.count,

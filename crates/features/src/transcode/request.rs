@@ -9,11 +9,14 @@ use smallvec::SmallVec;
 use super::{
     Routing,
     prefetch::Prefetch,
-    refused,
     schema::{FEATURES, OBJECT, OPTIONS, SELECTOR},
+    stop::refused,
+};
+use crate::{
+    call::Call,
+    limits::Limits,
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
-use crate::{Limits, pack::Call};
 
 /// The parts of a message that may be sent in several: mostly one.
 pub(super) type Parts<'a> = SmallVec<[&'a [u8]; 1]>;
@@ -53,18 +56,6 @@ impl Default for User<'_> {
     fn default() -> Self {
         Self::Features(Parts::new())
     }
-}
-
-/// How many treatments there are, up to where the bytes are no message.
-pub(super) fn count_treatments(message: &[u8]) -> usize {
-    let (mut rest, mut count) = (Reader::new(message), 0);
-    while let Ok((number, wire_type)) = rest.key() {
-        if rest.skip(number, wire_type, MAX_DEPTH).is_err() {
-            break;
-        }
-        count += usize::from(number == 6 && wire_type == WireType::Bytes);
-    }
-    count
 }
 
 /// Adds a part of a message that was sent in several; there can be very many

@@ -3,7 +3,7 @@
 use outrigger_proto::outrigger::v1::ModelSelector;
 
 use super::Request;
-use crate::Limits;
+use crate::limits::Limits;
 
 /// What of a request decides where it goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

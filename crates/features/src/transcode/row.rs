@@ -2,20 +2,19 @@
 
 use super::{
     entry,
-    fields::Fields,
     lasts::Lasts,
     lists::{List, Lists},
     merged::Merged,
     order::Order,
-    tally::{BadFeature, Tally},
+    tally::Tally,
     unknown::{Stranger, Unknown},
-    wire::{MAX_DEPTH, Malformed, Reader},
 };
 use crate::{
     column::{Buffer, floats},
     metadata::Entity,
-    plan::InputPlan,
-    request::{Scalar, Value},
+    plan::{BadFeature, Fields, InputPlan},
+    value::{Scalar, Value},
+    wire::{MAX_DEPTH, Malformed, Reader},
 };
 
 /// What is known of a slot while its row is read.

@@ -1,7 +1,7 @@
 //! Whether bytes are a message of a kind, read without building it. What the
 //! transcoder does not read itself is held against this.
 
-use super::wire::{Malformed, Reader, WireType};
+use crate::wire::{Malformed, Reader, WireType};
 
 /// The fields of a message, by number.
 pub(super) struct Schema(&'static [(u32, Kind)]);

@@ -5,12 +5,12 @@ mod names;
 
 use outrigger_core::Failure;
 
-use super::{
-    request::Parts,
-    texts::Texts,
+use super::{request::Parts, texts::Texts};
+use crate::{
+    place::Place,
+    value::{Scalar, Value, float_at},
     wire::{MAX_DEPTH, Malformed, Reader, WireType, expect},
 };
-use crate::request::{Place, Scalar, Value, float_at};
 use column::{IntegerColumn, TextColumn, collect_varints};
 
 /// A table's columns, as sent.

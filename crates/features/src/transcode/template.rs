@@ -6,13 +6,12 @@ mod shape;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod windows;
 
-use super::{
-    fields::Fields,
-    tally::Tally,
-    unknown::Unknown,
+use super::{tally::Tally, unknown::Unknown};
+use crate::{
+    column::Buffer,
+    plan::{Fields, InputPlan},
     wire::{Reader, is_text},
 };
-use crate::{column::Buffer, plan::InputPlan};
 use block::Block;
 use shape::Shape;
 

@@ -8,7 +8,7 @@ use prost::Message;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::{Limits, Metadata};
+use crate::{limits::Limits, metadata::Metadata};
 
 const TREATMENTS: usize = 100;
 const NUMBERS: usize = 12;

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::wire::{Malformed, Reader, is_text};
+use crate::wire::{Malformed, Reader, is_text};
 
 /// The key of a first field.
 const FIRST: u8 = 0x0a;

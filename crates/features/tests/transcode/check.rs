@@ -4,7 +4,10 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use outrigger_core::Failure;
-use outrigger_features::{Limits, Metadata, Packed, Plan, Request, Routing, reference};
+use outrigger_features::{
+    Limits, Metadata, Packed, Plan, Request, Routing,
+    reference::{self, Reference},
+};
 use outrigger_proto::outrigger::v1::{ModelSelector, PredictRequest};
 use prost::Message;
 
@@ -32,7 +35,7 @@ pub(crate) fn generated(bytes: &[u8]) {
     let plan = Plan::compile(metadata);
     let mut packed = both(&plan, &requests, &limits);
     if let Some(options) = &options {
-        let expected = reference::pack_batch(&plan, &requests, options, &limits);
+        let expected = Reference::new(&plan).pack_batch(&requests, options, &limits);
         packed = same_tensors(plan.pack_batch(&requests, options, &limits), expected);
     }
     if let Some((packed, expected)) = packed {
@@ -45,15 +48,15 @@ type Both = Option<(Packed, reference::Packed)>;
 
 /// Packs and explains a call both ways.
 fn both(plan: &Plan, requests: &[&[u8]], limits: &Limits) -> Both {
-    agree(plan.explain(requests, limits), reference::explain(plan, requests, limits));
+    agree(plan.explain(requests, limits), Reference::new(plan).explain(requests, limits));
     if let [request] = requests {
         let shared = Bytes::copy_from_slice(request);
         let parts = Request::read(&shared, limits);
         same_routing(request, parts.as_ref().ok().map(Request::routing));
         let packed = parts.and_then(|parts| plan.pack_request(&parts));
-        same_tensors(packed, reference::pack(plan, requests, limits));
+        same_tensors(packed, Reference::new(plan).pack(requests, limits));
     }
-    same_tensors(plan.pack(requests, limits), reference::pack(plan, requests, limits))
+    same_tensors(plan.pack(requests, limits), Reference::new(plan).pack(requests, limits))
 }
 
 /// The fields of a request that decide where it goes.

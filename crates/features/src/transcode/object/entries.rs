@@ -1,9 +1,11 @@
 //! The entries of an object.
 
 use super::field;
-use crate::transcode::{
-    lasts::{Keyed, Lasts},
-    merged::{self, Merged},
+use crate::{
+    transcode::{
+        lasts::{Keyed, Lasts},
+        merged::{self, Merged},
+    },
     wire::{MAX_DEPTH, Malformed, Reader},
 };
 

@@ -1,13 +1,8 @@
 //! Columns of texts and of integers. Their values are kept: they take eight times
 //! what the shortest take on the wire, and that is the most.
 
-use super::{
-    super::{
-        texts,
-        wire::{Malformed, Reader, WireType, expect},
-    },
-    DEPTH,
-};
+use super::{super::texts, DEPTH};
+use crate::wire::{Malformed, Reader, WireType, expect};
 
 #[derive(Debug, Default)]
 pub(super) struct TextColumn<'a> {

@@ -5,10 +5,7 @@ use std::collections::HashSet;
 use outrigger_core::Failure;
 
 use super::{Matrix, Source, Table, is_valid};
-use crate::{
-    request::Place,
-    transcode::{fields::Fields, unknown::Unknown},
-};
+use crate::{place::Place, plan::Fields, transcode::unknown::Unknown};
 
 impl Table<'_> {
     /// Checks the columns' sizes and finds the column of every slot.

@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use super::{super::fields::Fields, windows::Windows};
+use super::windows::Windows;
 use crate::{
     column::{Buffer, floats},
-    plan::InputPlan,
+    plan::{Fields, InputPlan},
     vectors::widest,
 };
 

@@ -1,10 +1,15 @@
 //! The features of a treatment without their values.
 
 use super::{
-    super::{entry, fields::Fields, tally::Tally, wire::Reader},
+    super::{entry, tally::Tally},
     block::Block,
 };
-use crate::{column::Buffer, plan::InputPlan, request::Value};
+use crate::{
+    column::Buffer,
+    plan::{Fields, InputPlan},
+    value::Value,
+    wire::Reader,
+};
 
 /// A shape has room for so many keys that the model does not name.
 const STRANGERS: usize = 32;

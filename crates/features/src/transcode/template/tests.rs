@@ -3,7 +3,7 @@ use outrigger_proto::outrigger::v1::{self, value::Kind};
 use prost::Message;
 
 use super::*;
-use crate::{FeatureCounts, Metadata, Plan};
+use crate::{metadata::Metadata, packed::FeatureCounts, plan::Plan};
 
 fn plan() -> Plan {
     let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": [

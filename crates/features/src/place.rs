@@ -1,11 +1,6 @@
-//! What requests are made of, however they are read: raw values, and where in
-//! the whole call they stand.
-
-mod value;
+//! Where in the whole call a request stands, and what is wrong with it there.
 
 use outrigger_core::{Failure, Reason};
-
-pub(crate) use value::{Scalar, Value, float_at};
 
 /// Where in the whole call a request stands: what its field paths begin with.
 #[derive(Debug, Clone, Default)]

@@ -4,9 +4,11 @@ use outrigger_core::{Content, DType, Failure, Tensor};
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
 use crate::{
-    Limits, Plan,
+    call::Call,
+    limits::Limits,
     metadata::{Encoding, Entity, Feature, Words},
-    pack::{self, Call},
+    pack,
+    plan::Plan,
 };
 
 /// Where a feature of a single value stands.

@@ -3,7 +3,7 @@
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{OnTreatmentError, ResponseOptions};
 
-use crate::{Plan, metadata::OutputKind, request::Place};
+use crate::{metadata::OutputKind, place::Place, plan::Plan};
 
 /// What a response shall contain.
 #[derive(Debug)]
@@ -16,6 +16,12 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Whether any of the outputs is `single`.
+    pub(crate) fn any_single(&self, plan: &Plan) -> bool {
+        let outputs = &plan.metadata.outputs;
+        self.outputs.iter().any(|index| outputs[*index].kind == OutputKind::Single)
+    }
+
     /// Where to put the ids of at most `count` treatments, if they are asked for.
     pub(crate) fn ids<'r>(&self, count: usize) -> Option<Vec<&'r [u8]>> {
         self.treatment_ids.then(|| Vec::with_capacity(count))

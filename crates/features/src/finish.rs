@@ -3,7 +3,11 @@
 use outrigger_core::Tensor;
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
-use crate::{Plan, column::Buffer, metadata::Entity, plan::InputPlan};
+use crate::{
+    column::Buffer,
+    metadata::Entity,
+    plan::{InputPlan, Plan},
+};
 
 /// The tensors of users that kept so many treatments each, `treatments` at the
 /// most.

@@ -2,37 +2,37 @@
 
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
-use super::{keys::Keys, tally::BadFeature};
+use super::{InputPlan, bad_feature::BadFeature};
 use crate::{
     column::{Buffer, Column},
+    keys::Keys,
     metadata::Entity,
-    plan::InputPlan,
-    request::Value,
+    value::Value,
 };
 
 /// An entity's features in the order of metadata.json; a feature's position
 /// here is its slot.
 #[derive(Debug)]
 pub(crate) struct Fields {
-    pub(super) entity: Entity,
-    pub(super) keys: Keys,
-    pub(super) fields: Vec<Field>,
+    pub(crate) entity: Entity,
+    pub(crate) keys: Keys,
+    pub(crate) fields: Vec<Field>,
 }
 
 /// One feature's place.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Field {
+pub(crate) struct Field {
     /// Which input, and which of its columns.
-    pub(super) input: usize,
-    pub(super) column: usize,
+    pub(crate) input: usize,
+    pub(crate) column: usize,
     /// The first of its elements within a row of the input.
-    pub(super) at: usize,
+    pub(crate) at: usize,
     /// Elements a row of the input.
-    pub(super) width: usize,
+    pub(crate) width: usize,
     /// Whether it is one value, not a vector.
-    pub(super) single: bool,
+    pub(crate) single: bool,
     /// Whether it is one value that takes a finite float32 as it is.
-    pub(super) number: bool,
+    pub(crate) number: bool,
 }
 
 impl Fields {
@@ -48,7 +48,7 @@ impl Fields {
 
 impl Fields {
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.fields.len()
     }
 
@@ -64,7 +64,7 @@ impl Fields {
 }
 
 impl Field {
-    pub(super) fn column<'p>(&self, inputs: &'p [InputPlan]) -> &'p Column {
+    pub(crate) fn column<'p>(&self, inputs: &'p [InputPlan]) -> &'p Column {
         &inputs[self.input].columns[self.column]
     }
 
@@ -74,7 +74,7 @@ impl Field {
     /// # Errors
     /// The feature cannot have that value.
     #[inline]
-    pub(super) fn write<'p>(
+    pub(crate) fn write<'p>(
         &self,
         value: Option<Value<'_>>,
         row: usize,

@@ -2,7 +2,7 @@
 //! accepts: <https://protobuf.dev/programming-guides/encoding/>.
 
 /// How often messages and groups may nest; prost's limit.
-pub(super) const MAX_DEPTH: u32 = 100;
+pub(crate) const MAX_DEPTH: u32 = 100;
 
 /// Why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The values of a repeated field of `size` bytes each: one, or packed many.
-    pub(super) fn fixed_field(
+    pub(crate) fn fixed_field(
         &mut self,
         wire_type: WireType,
         single: WireType,
@@ -216,14 +216,18 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of a field that must have four bytes.
-    pub(super) fn fixed32_field(&mut self, wire_type: WireType) -> Result<[u8; 4], Malformed> {
+    pub(crate) fn fixed32_field(&mut self, wire_type: WireType) -> Result<[u8; 4], Malformed> {
         expect(wire_type, WireType::Fixed32)?;
         self.chunk()
     }
 
     /// The value of a field that must have eight bytes.
-    pub(super) fn fixed64_field(&mut self, wire_type: WireType) -> Result<[u8; 8], Malformed> {
+    pub(crate) fn fixed64_field(&mut self, wire_type: WireType) -> Result<[u8; 8], Malformed> {
         expect(wire_type, WireType::Fixed64)?;
+        self.fixed64()
+    }
+
+    pub(crate) fn fixed64(&mut self) -> Result<[u8; 8], Malformed> {
         self.chunk()
     }
 
@@ -236,12 +240,12 @@ impl<'a> Reader<'a> {
 
 /// Whether bytes are UTF-8.
 #[inline]
-pub(super) fn is_text(bytes: &[u8]) -> bool {
+pub(crate) fn is_text(bytes: &[u8]) -> bool {
     // Short texts are nearly always ASCII, which is seen faster.
     bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()
 }
 
-pub(super) fn expect(found: WireType, expected: WireType) -> Result<(), Malformed> {
+pub(crate) fn expect(found: WireType, expected: WireType) -> Result<(), Malformed> {
     if found == expected { Ok(()) } else { Err(Malformed::WireType) }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// What tells most names apart without looking at all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Probe {
+pub(crate) struct Probe {
     first: u64,
     last: u64,
     length: usize,
@@ -33,7 +33,7 @@ struct Key {
 impl Probe {
     /// The first and the last eight bytes, and the length.
     #[inline]
-    pub(super) fn of(name: &[u8]) -> Self {
+    pub(crate) fn of(name: &[u8]) -> Self {
         let length = name.len();
         if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
             let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
@@ -48,7 +48,7 @@ impl Probe {
 
     /// Whether the probe says everything about the name.
     #[inline]
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.length <= 16
     }
 
@@ -129,7 +129,7 @@ impl Keys {
     /// The position of a name, whose probe this is. A name too long to be there is not
     /// looked at.
     #[inline]
-    pub(super) fn find_probe(&self, probe: &Probe, name: &[u8]) -> Option<usize> {
+    pub(crate) fn find_probe(&self, probe: &Probe, name: &[u8]) -> Option<usize> {
         if probe.length > self.longest {
             return None;
         }

@@ -1,8 +1,23 @@
 //! Raw values, whichever form they were sent in.
 
-#[cfg(any(test, feature = "reference"))]
-use crate::reference::Plain;
-use crate::transcode::{Reader, element};
+mod mixed;
+
+use crate::wire::Reader;
+pub(crate) use mixed::put_mixed;
+
+/// One feature's value as a vector, whatever holds it.
+pub(crate) trait Values<'a> {
+    /// The number of values.
+    fn len(&self) -> usize;
+
+    /// The values in order; [`Self::len`] of them.
+    fn scalars(&self) -> impl Iterator<Item = Scalar<'a>>;
+
+    /// The values as little-endian float32, where they are held so.
+    fn floats(&self) -> Option<&'a [u8]> {
+        None
+    }
+}
 
 /// One raw value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,17 +46,12 @@ pub(crate) enum Value<'a> {
     Slices(&'a [&'a [u8]]),
     /// So many texts, each behind a field key of one byte and its length.
     EncodedTexts(&'a [u8], usize),
-    /// So many values of an object's list, of any types, each written as the one field
-    /// of a `google.protobuf.Value`.
+    /// So many values of an object's list, of any types, written by [`put_mixed`].
     Mixed(&'a [u8], usize),
-    /// Values that are decoded.
-    #[cfg(any(test, feature = "reference"))]
-    Plain(Plain<'a>),
 }
 
-impl<'a> Value<'a> {
-    /// The number of values.
-    pub(crate) fn len(&self) -> usize {
+impl<'a> Values<'a> for Value<'a> {
+    fn len(&self) -> usize {
         match self {
             Self::One(_) => 1,
             Self::PackedFloats(bytes) => bytes.len() / 4,
@@ -51,13 +61,10 @@ impl<'a> Value<'a> {
             | Self::EncodedTexts(_, count)
             | Self::Mixed(_, count) => *count,
             Self::Slices(values) => values.len(),
-            #[cfg(any(test, feature = "reference"))]
-            Self::Plain(values) => values.len(),
         }
     }
 
-    /// The values in order; [`Self::len`] of them.
-    pub(crate) fn scalars(&self) -> Scalars<'a> {
+    fn scalars(&self) -> impl Iterator<Item = Scalar<'a>> {
         let rest = match self {
             Self::PackedIntegers(bytes, _)
             | Self::EncodedTexts(bytes, _)
@@ -66,11 +73,18 @@ impl<'a> Value<'a> {
         };
         Scalars { value: *self, index: 0, rest: Reader::new(rest) }
     }
+
+    fn floats(&self) -> Option<&'a [u8]> {
+        match self {
+            Self::PackedFloats(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
 }
 
 /// The values of a [`Value`].
 #[derive(Debug)]
-pub(crate) struct Scalars<'a> {
+struct Scalars<'a> {
     value: Value<'a>,
     index: usize,
     /// What has not been read yet of values whose length varies.
@@ -100,9 +114,7 @@ impl<'a> Iterator for Scalars<'a> {
                 self.rest.key().ok()?;
                 Scalar::Text(self.rest.bytes().ok()?)
             }
-            Value::Mixed(..) => element(&mut self.rest)?,
-            #[cfg(any(test, feature = "reference"))]
-            Value::Plain(values) => values.get(index)?,
+            Value::Mixed(..) => mixed::read(&mut self.rest)?,
         })
     }
 }

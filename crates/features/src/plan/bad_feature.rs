@@ -1,0 +1,50 @@
+//! A feature whose value is refused, and how that is reported.
+
+use outrigger_core::{Failure, Reason};
+use outrigger_proto::outrigger::v1::TreatmentError;
+
+use crate::{column::Problem, place::Place};
+
+/// The most characters of a treatment's id that a message quotes.
+const QUOTED: usize = 80;
+
+/// A feature that could not be packed, and why.
+#[derive(Debug)]
+pub(crate) struct BadFeature<'p> {
+    pub(crate) feature: &'p str,
+    pub(crate) problem: Problem,
+}
+
+impl BadFeature<'_> {
+    /// The failure of a user's row.
+    pub(crate) fn of_user(self, place: &Place) -> Failure {
+        let path = format!("user[{:?}]", self.feature);
+        place.failure(self.problem.reason, path, self.problem.message)
+    }
+
+    /// The failure of a treatment; `path` is its feature's in the request.
+    pub(crate) fn of_treatment(
+        self,
+        index: usize,
+        id: &[u8],
+        path: &str,
+        place: &Place,
+    ) -> Failure {
+        let id: String = String::from_utf8_lossy(id).chars().take(QUOTED).collect();
+        let id = if id.is_empty() { String::new() } else { format!(", id {id:?}") };
+        let message = format!("{} (treatment {index}{id})", self.problem.message);
+        place.failure(self.problem.reason, path, message)
+    }
+
+    /// The note that a treatment was left out.
+    pub(crate) fn left_out(self, index: u32, id: &[u8]) -> TreatmentError {
+        let reason: Reason = self.problem.reason;
+        TreatmentError {
+            index,
+            id: String::from_utf8_lossy(id).into_owned(),
+            reason: reason.as_str().to_owned(),
+            message: self.problem.message,
+            feature: self.feature.to_owned(),
+        }
+    }
+}
