@@ -7,8 +7,8 @@ mod status;
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use outrigger_rpc::{Endpoint, HttpService, InvalidEndpoint, Settings};
 use outrigger_core::{Interface, ServableId, ServableName, Tensor};
+use outrigger_rpc::{Endpoint, HttpService, InvalidEndpoint, Settings};
 use tokio::{runtime::Handle, time::Instant};
 
 use self::{control::Control, predict::Predictor};

@@ -250,6 +250,12 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn fixed64_field(&mut self, wire_type: WireType) -> Result<[u8; 8], Malformed> {
         expect(wire_type, WireType::Fixed64)?;
+        self.fixed64()
+    }
+
+    /// The next eight bytes.
+    #[inline]
+    pub fn fixed64(&mut self) -> Result<[u8; 8], Malformed> {
         self.chunk().copied()
     }
 
