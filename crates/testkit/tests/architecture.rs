@@ -34,7 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("engine", &["proto", "net"]),
     ("tools", &["proto", "core", "features", "canary", "oci", "store", "backend", "lifecycle"]),
-    ("bench", &["proto", "core", "features", "rpc"]),
+    ("bench", &["proto", "core", "features", "rpc", "backend"]),
     ("cli", &["server", "engine", "tools", "bench", "canary"]),
     (
         "testkit",
