@@ -13,6 +13,7 @@ pub mod config;
 mod connections;
 pub mod environment;
 pub mod loader;
+mod malformed;
 pub mod manager;
 mod options;
 pub mod pace;
@@ -23,7 +24,6 @@ pub mod source;
 mod status;
 pub mod surface;
 pub mod tensorflow;
-mod wire;
 
 pub use options::{Models, Options};
 pub use server::{Engine, Error, run};

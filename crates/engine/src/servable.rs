@@ -3,17 +3,20 @@
 use std::{collections::BTreeMap, fmt, path::Path};
 
 use bytes::Bytes;
-use outrigger_proto::tensorflow::{SignatureDef, TensorInfo};
-use prost::{
-    Message as _,
-    encoding::{WireType, encode_key, encode_varint},
+use outrigger_proto::{
+    raw::{
+        read::{Fields, Value},
+        write::put_bytes,
+    },
+    tensorflow::{SignatureDef, TensorInfo},
 };
+use prost::Message as _;
 
 use crate::{
+    malformed::Malformed,
     pace::Pace,
     status::Status,
     tensorflow::{Endpoint, Runtime, Session, Threads},
-    wire::{Malformed, Value, fields},
 };
 
 /// One version of one model.
@@ -127,12 +130,10 @@ fn read_signatures(meta_graph: &[u8]) -> Result<Signatures, Malformed> {
     const SIGNATURE_DEF: u32 = 5;
     let mut definitions = Vec::new();
     let mut map = Vec::new();
-    for field in fields(meta_graph) {
+    for field in Fields::of(meta_graph) {
         if let (SIGNATURE_DEF, Value::Bytes(entry)) = field? {
             definitions.push(read_entry(entry)?);
-            encode_key(1, WireType::LengthDelimited, &mut map);
-            encode_varint(entry.len() as u64, &mut map);
-            map.extend_from_slice(entry);
+            put_bytes(1, entry, &mut map);
         }
     }
     Ok((definitions, map.into()))
@@ -141,11 +142,11 @@ fn read_signatures(meta_graph: &[u8]) -> Result<Signatures, Malformed> {
 fn read_entry(entry: &[u8]) -> Result<(String, SignatureDef), Malformed> {
     let mut key = String::new();
     let mut definition = SignatureDef::default();
-    for field in fields(entry) {
+    for field in Fields::of(entry) {
         match field? {
             (1, Value::Bytes(name)) => key = String::from_utf8_lossy(name).into_owned(),
             (2, Value::Bytes(value)) => {
-                definition = SignatureDef::decode(value).map_err(|_| Malformed)?;
+                definition = SignatureDef::decode(value)?;
             }
             _ => {}
         }

@@ -11,11 +11,10 @@ mod propensity;
 mod rank;
 mod response;
 mod sample;
-mod wire;
 
 use bytes::BufMut;
 use outrigger_core::{Failure, Reason, Tensor};
-use outrigger_proto::outrigger::v1::PredictResponse;
+use outrigger_proto::{outrigger::v1::PredictResponse, raw::write as wire};
 use prost::Message;
 
 use crate::{packed::Packed, plan::Plan};

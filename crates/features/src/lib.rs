@@ -49,7 +49,8 @@ mod smoke;
 mod transcode;
 mod value;
 mod vectors;
-mod wire;
+
+use outrigger_proto::raw::read as wire;
 
 pub use answer::{Answer, Best, Sample};
 pub use golden::{GoldenCase, GoldenError};

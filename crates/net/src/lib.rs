@@ -9,17 +9,20 @@
 //!   read that no more are available.
 //! - [`Corked`] combines small writes until its [`Cork`] is pulled, which [`Cork::pulled_after`]
 //!   does after each poll of the connection.
+//! - [`timeout_at`] sets deadlines without waking the runtime that it is called on.
 //! - [`Workers`] are threads with a runtime each, over which connections are distributed;
 //!   [`Scheduling`] is how the kernel schedules them.
 
 mod ahead;
 mod cork;
+mod deadline;
 mod schedule;
 mod stream;
 mod workers;
 
 pub use ahead::ReadAhead;
 pub use cork::{Cork, Corked};
+pub use deadline::timeout_at;
 pub use schedule::Scheduling;
 pub use stream::{Socket, Stream};
 pub use workers::{Seat, Seats, Workers};

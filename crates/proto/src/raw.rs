@@ -1,5 +1,7 @@
 //! Services whose messages stay undecoded bytes, so that a request can be read
 //! in place and an answer framed without an intermediate message.
+//!
+//! [`read`] and [`mod@write`] are the reader and the writer of such bytes.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::{
@@ -7,7 +9,9 @@ use tonic::{
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
 
+pub mod read;
 pub mod unary;
+pub mod write;
 
 /// `outrigger.v1.PredictionService` over encoded messages.
 pub mod outrigger {

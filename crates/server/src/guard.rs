@@ -16,8 +16,9 @@ use axum::{
 };
 use futures::FutureExt as _;
 use outrigger_core::{Failure, Reason};
+use outrigger_net::timeout_at;
 use outrigger_trace::{Span, Tracer};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 

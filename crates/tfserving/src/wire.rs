@@ -7,16 +7,13 @@
 mod decode;
 mod dtype;
 mod encode;
-mod fields;
 mod parts;
-mod reader;
 mod segments;
 
 pub use decode::{DecodeError, decode_response, decode_tensor};
 pub(crate) use encode::frame;
 pub use encode::{encode_request, encoded_len};
 pub(crate) use parts::Parts;
-pub(crate) use reader::{Fields, Value};
 pub(crate) use segments::Segments;
 
 #[cfg(test)]

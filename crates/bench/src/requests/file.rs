@@ -3,11 +3,11 @@
 use std::{fs, ops::RangeInclusive, path::Path};
 
 use bytes::{Bytes, BytesMut};
-use outrigger_proto::outrigger::v1::{OnTreatmentError, PredictRequest};
-use prost::{
-    DecodeError, Message as _,
-    encoding::{DecodeContext, decode_key, skip_field},
+use outrigger_proto::{
+    outrigger::v1::{OnTreatmentError, PredictRequest},
+    raw::read::{MAX_DEPTH, Malformed, Reader},
 };
+use prost::Message as _;
 use serde_json::{Map, Value};
 
 use super::Form;
@@ -77,10 +77,10 @@ pub(super) fn read(path: &Path) -> Result<Content, Error> {
     if bytes.trim_ascii_start().first() == Some(&b'{') {
         return serde_json::from_slice(&bytes).map(Content::Json).map_err(|error| unusable(&error));
     }
-    encoded(&bytes).map_err(|error| unusable(&error))
+    encoded(&bytes).map_err(|error| unusable(&*error))
 }
 
-fn encoded(bytes: &[u8]) -> Result<Content, DecodeError> {
+fn encoded(bytes: &[u8]) -> Result<Content, Box<dyn std::error::Error>> {
     let request = PredictRequest::decode(bytes)?;
     let (form, treatments) = match &request.treatment_table {
         Some(table) => (Form::Columnar, table.ids.len().max(table.count as usize)),
@@ -92,14 +92,14 @@ fn encoded(bytes: &[u8]) -> Result<Content, DecodeError> {
     Ok(Content::Encoded { bytes: without_model(bytes)?, form, treatments, scores })
 }
 
-fn without_model(request: &[u8]) -> Result<Bytes, DecodeError> {
-    let (mut rest, mut kept) = (request, BytesMut::with_capacity(request.len()));
+fn without_model(request: &[u8]) -> Result<Bytes, Malformed> {
+    let (mut rest, mut kept) = (Reader::new(request), BytesMut::with_capacity(request.len()));
     while !rest.is_empty() {
-        let field = rest;
-        let (tag, wire_type) = decode_key(&mut rest)?;
-        skip_field(wire_type, tag, &mut rest, DecodeContext::default())?;
+        let field = rest.rest();
+        let (tag, wire_type) = rest.key()?;
+        rest.skip(tag, wire_type, MAX_DEPTH)?;
         if tag != MODEL {
-            kept.extend_from_slice(&field[..field.len() - rest.len()]);
+            kept.extend_from_slice(&field[..field.len() - rest.rest().len()]);
         }
     }
     Ok(kept.freeze())

@@ -3,13 +3,16 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use outrigger_proto::{
-    raw::unary::{PREFIX, prefix},
+    raw::{
+        unary::{PREFIX, prefix},
+        write::{bytes_len, put_bytes, put_header},
+    },
     tensorflow::serving::ModelSpec,
 };
 use prost::Message as _;
 use tonic::Code;
 
-use super::tensor_out::{Outgoing, delimited, encode_header};
+use super::tensor_out::Outgoing;
 use crate::status::Status;
 
 /// An answer with its tensors by alias.
@@ -38,23 +41,22 @@ impl Reply {
 
     fn encode(&self, to: &mut impl BufMut) {
         for (alias, tensor) in &self.outputs {
-            encode_header(1, entry_length(alias, tensor), to);
-            encode_header(1, alias.len(), to);
-            to.put_slice(alias.as_bytes());
-            encode_header(2, tensor.length(), to);
+            put_header(1, entry_length(alias, tensor), to);
+            put_bytes(1, alias.as_bytes(), to);
+            put_header(2, tensor.length(), to);
             tensor.encode(to);
         }
-        encode_header(2, self.model_spec.encoded_len(), to);
+        put_header(2, self.model_spec.encoded_len(), to);
         self.model_spec.encode_raw(to);
     }
 
     fn length(&self) -> usize {
         let outputs = self.outputs.iter();
-        outputs.map(|(alias, tensor)| delimited(1, entry_length(alias, tensor))).sum::<usize>()
-            + delimited(2, self.model_spec.encoded_len())
+        outputs.map(|(alias, tensor)| bytes_len(1, entry_length(alias, tensor))).sum::<usize>()
+            + bytes_len(2, self.model_spec.encoded_len())
     }
 }
 
 fn entry_length(alias: &str, tensor: &Outgoing) -> usize {
-    delimited(1, alias.len()) + delimited(2, tensor.length())
+    bytes_len(1, alias.len()) + bytes_len(2, tensor.length())
 }

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use outrigger_proto::tensorflow::serving::ModelSpec;
+use outrigger_proto::{
+    raw::read::{Fields, Value},
+    tensorflow::serving::ModelSpec,
+};
 use prost::Message as _;
 
-use crate::wire::{Malformed, Value, fields};
+use crate::malformed::Malformed;
 
 /// A request whose tensors are slices of the message.
 #[derive(Debug, Default)]
@@ -21,11 +24,11 @@ impl Request {
     /// Parses an encoded request without its tensors.
     pub(super) fn parse(message: &Bytes) -> Result<Self, Malformed> {
         let mut request = Self::default();
-        for field in fields(message) {
+        for field in Fields::of(message) {
             match field? {
                 (1, Value::Bytes(spec)) => {
                     let merged = request.model_spec.get_or_insert_default();
-                    merged.merge(spec).map_err(|_| Malformed)?;
+                    merged.merge(spec)?;
                 }
                 (2, Value::Bytes(entry)) => {
                     let (alias, tensor) = input(entry)?;
@@ -41,7 +44,7 @@ impl Request {
 
 fn input(entry: &[u8]) -> Result<(String, &[u8]), Malformed> {
     let mut input = (String::new(), &entry[..0]);
-    for field in fields(entry) {
+    for field in Fields::of(entry) {
         match field? {
             (1, Value::Bytes(alias)) => input.0 = text(alias)?,
             (2, Value::Bytes(tensor)) => input.1 = tensor,

@@ -2,9 +2,11 @@
 //! a list that is shorter than the shape repeats its last value, a longer one is
 //! truncated, and values in another type's field are ignored.
 
+use outrigger_proto::raw::read::{Fields, Reader, Value};
+
 use crate::{
+    malformed::Malformed,
     tensorflow::{DType, Runtime, Tensor, TensorWriter},
-    wire::{Malformed, Value, fields, varint},
 };
 
 /// TensorFlow's limit on the rank.
@@ -55,7 +57,7 @@ pub(crate) fn decode(runtime: Runtime, proto: &[u8]) -> Option<Tensor> {
 
 fn header(proto: &[u8]) -> Result<Header<'_>, Malformed> {
     let mut header = Header { dtype: DType(0), dims: Vec::new(), content: &[] };
-    for field in fields(proto) {
+    for field in Fields::of(proto) {
         match field? {
             (1, Value::Varint(number)) => header.dtype = DType(number as i32),
             (2, Value::Bytes(shape)) => dims(shape, &mut header.dims)?,
@@ -68,10 +70,10 @@ fn header(proto: &[u8]) -> Result<Header<'_>, Malformed> {
 }
 
 fn dims(shape: &[u8], dims: &mut Vec<i64>) -> Result<(), Malformed> {
-    for field in fields(shape) {
+    for field in Fields::of(shape) {
         if let (2, Value::Bytes(dim)) = field? {
             let mut size = 0;
-            for field in fields(dim) {
+            for field in Fields::of(dim) {
                 if let (1, Value::Varint(number)) = field? {
                     size = number as i64;
                 }
@@ -113,7 +115,7 @@ fn values(
 ) -> Result<(), Malformed> {
     let (number, encoding) = list(dtype).ok_or(Malformed)?;
     let mut last = [0; 16];
-    for field in fields(proto) {
+    for field in Fields::of(proto) {
         let (found, value) = field?;
         if found == number {
             copy(value, encoding, &mut last[..size], to)?;
@@ -139,9 +141,10 @@ fn copy(
         (Encoding::Varint | Encoding::Bool, Value::Varint(one)) => {
             copy_number(one, encoding, last, to);
         }
-        (Encoding::Varint | Encoding::Bool, Value::Bytes(mut run)) => {
+        (Encoding::Varint | Encoding::Bool, Value::Bytes(run)) => {
+            let mut run = Reader::new(run);
             while !run.is_empty() {
-                copy_number(varint(&mut run)?, encoding, last, to);
+                copy_number(run.varint()?, encoding, last, to);
             }
         }
         _ => return Err(Malformed),
@@ -173,7 +176,7 @@ fn strings(runtime: Runtime, proto: &[u8], header: &Header<'_>) -> Option<Tensor
         let parts = split_content(header.content, count)?;
         return Tensor::strings(runtime, &header.dims, parts.into_iter());
     }
-    let values = fields(proto).filter_map(|field| match field {
+    let values = Fields::of(proto).filter_map(|field| match field {
         Ok((8, Value::Bytes(value))) => Some(value),
         _ => None,
     });
@@ -181,17 +184,16 @@ fn strings(runtime: Runtime, proto: &[u8], header: &Header<'_>) -> Option<Tensor
 }
 
 /// Splits `tensor_content` of strings: all lengths, then all bytes, without a rest.
-fn split_content(mut content: &[u8], count: usize) -> Option<Vec<&[u8]>> {
+fn split_content(content: &[u8], count: usize) -> Option<Vec<&[u8]>> {
     // Each string takes at least one byte for its length.
     if count > content.len() {
         return None;
     }
-    let lengths: Result<Vec<_>, _> = (0..count).map(|_| varint(&mut content)).collect();
+    let mut content = Reader::new(content);
+    let lengths: Result<Vec<_>, _> = (0..count).map(|_| content.varint()).collect();
     let mut parts = Vec::with_capacity(count);
     for length in lengths.ok()? {
-        let (part, rest) = content.split_at_checked(usize::try_from(length).ok()?)?;
-        parts.push(part);
-        content = rest;
+        parts.push(content.take(usize::try_from(length).ok()?).ok()?);
     }
     content.is_empty().then_some(parts)
 }

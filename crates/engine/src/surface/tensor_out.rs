@@ -1,7 +1,9 @@
 //! Encodes a tensor as `tensorflow.TensorProto` directly into the outgoing frame.
 
 use bytes::BufMut;
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+use outrigger_proto::raw::write::{
+    bytes_len, int_len, put_bytes, put_header, put_int, put_varint, varint_len,
+};
 
 use crate::tensorflow::{DType, Tensor};
 
@@ -42,9 +44,8 @@ impl Outgoing {
         let dims = tensor.dims();
         let form = form(&tensor, as_content);
         let shape = shape_length(&dims);
-        let length = 1
-            + encoded_len_varint(tensor.dtype().0 as u64)
-            + delimited(SHAPE, shape)
+        let length = int_len(DTYPE, tensor.dtype().0 as u64)
+            + bytes_len(SHAPE, shape)
             + form.length(&tensor);
         Self { tensor, dims, form, length }
     }
@@ -56,14 +57,12 @@ impl Outgoing {
 
     /// Writes the message.
     pub(crate) fn encode(&self, to: &mut impl BufMut) {
-        encode_key(DTYPE, WireType::Varint, to);
-        encode_varint(self.tensor.dtype().0 as u64, to);
-        encode_header(SHAPE, shape_length(&self.dims), to);
+        put_int(DTYPE, self.tensor.dtype().0 as u64, to);
+        put_header(SHAPE, shape_length(&self.dims), to);
         for &dim in &self.dims {
-            encode_header(2, dim_length(dim), to);
+            put_header(2, dim_length(dim), to);
             if dim != 0 {
-                encode_key(1, WireType::Varint, to);
-                encode_varint(dim as u64, to);
+                put_int(1, dim as u64, to);
             }
         }
         self.encode_values(to);
@@ -72,24 +71,20 @@ impl Outgoing {
     fn encode_values(&self, to: &mut impl BufMut) {
         match self.form {
             Form::Empty => {}
-            Form::Memory(field) => {
-                encode_header(field, self.tensor.bytes().len(), to);
-                to.put_slice(self.tensor.bytes());
-            }
+            Form::Memory(field) => put_bytes(field, self.tensor.bytes(), to),
             Form::Varints(field, length) => {
-                encode_header(field, length, to);
-                numbers(&self.tensor, |number| encode_varint(number, to));
+                put_header(field, length, to);
+                numbers(&self.tensor, |number| put_varint(number, to));
             }
             Form::Strings => {
                 for string in self.tensor.iter_strings() {
-                    encode_header(STRINGS, string.len(), to);
-                    to.put_slice(string);
+                    put_bytes(STRINGS, string, to);
                 }
             }
             Form::StringContent(length) => {
-                encode_header(CONTENT, length, to);
+                put_header(CONTENT, length, to);
                 let strings = self.tensor.iter_strings();
-                strings.for_each(|string| encode_varint(string.len() as u64, to));
+                strings.for_each(|string| put_varint(string.len() as u64, to));
                 self.tensor.iter_strings().for_each(|string| to.put_slice(string));
             }
         }
@@ -100,12 +95,12 @@ impl Form {
     fn length(self, tensor: &Tensor) -> usize {
         match self {
             Self::Empty => 0,
-            Self::Memory(field) => delimited(field, tensor.bytes().len()),
-            Self::Varints(field, length) => delimited(field, length),
+            Self::Memory(field) => bytes_len(field, tensor.bytes().len()),
+            Self::Varints(field, length) => bytes_len(field, length),
             Self::Strings => {
-                tensor.iter_strings().map(|string| delimited(STRINGS, string.len())).sum()
+                tensor.iter_strings().map(|string| bytes_len(STRINGS, string.len())).sum()
             }
-            Self::StringContent(length) => delimited(CONTENT, length),
+            Self::StringContent(length) => bytes_len(CONTENT, length),
         }
     }
 }
@@ -139,7 +134,7 @@ fn string_form(tensor: &Tensor, as_content: bool) -> Form {
     if tensor.iter_strings().len() == 0 {
         Form::Empty
     } else if as_content {
-        let part = |string: &[u8]| encoded_len_varint(string.len() as u64) + string.len();
+        let part = |string: &[u8]| varint_len(string.len() as u64) + string.len();
         Form::StringContent(tensor.iter_strings().map(part).sum())
     } else {
         Form::Strings
@@ -148,7 +143,7 @@ fn string_form(tensor: &Tensor, as_content: bool) -> Form {
 
 fn varints(tensor: &Tensor, field: u32) -> Form {
     let mut length = 0;
-    numbers(tensor, |number| length += encoded_len_varint(number));
+    numbers(tensor, |number| length += varint_len(number));
     Form::Varints(field, length)
 }
 
@@ -172,20 +167,9 @@ fn numbers(tensor: &Tensor, mut each: impl FnMut(u64)) {
 }
 
 fn dim_length(dim: i64) -> usize {
-    if dim == 0 { 0 } else { 1 + encoded_len_varint(dim as u64) }
+    if dim == 0 { 0 } else { int_len(1, dim as u64) }
 }
 
 fn shape_length(dims: &[i64]) -> usize {
-    dims.iter().map(|&dim| delimited(2, dim_length(dim))).sum()
-}
-
-/// Length of a length-delimited field, including its key.
-pub(crate) fn delimited(field: u32, length: usize) -> usize {
-    key_len(field) + encoded_len_varint(length as u64) + length
-}
-
-/// Writes the key and length of a length-delimited field.
-pub(crate) fn encode_header(field: u32, length: usize, to: &mut impl BufMut) {
-    encode_key(field, WireType::LengthDelimited, to);
-    encode_varint(length as u64, to);
+    dims.iter().map(|&dim| bytes_len(2, dim_length(dim))).sum()
 }

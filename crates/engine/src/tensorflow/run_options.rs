@@ -1,6 +1,6 @@
 //! Encodes `ConfigProto` and `RunOptions`, of which only a few integer fields are used.
 
-use prost::encoding::{WireType, encode_key, encode_varint};
+use outrigger_proto::raw::write::{put_bytes, put_int};
 
 /// `ConfigProto` with the numbers of threads; zero keeps TensorFlow's default.
 ///
@@ -16,9 +16,7 @@ pub(super) fn session_config(intra_op: u32, inter_op: u32) -> Vec<u8> {
     field(&mut config, INTER_OP_PARALLELISM_THREADS, inter_op.into());
     let mut experimental = Vec::new();
     field(&mut experimental, DISABLE_THREAD_SPINNING, 1);
-    encode_key(EXPERIMENTAL, WireType::LengthDelimited, &mut config);
-    encode_varint(experimental.len() as u64, &mut config);
-    config.extend(experimental);
+    put_bytes(EXPERIMENTAL, &experimental, &mut config);
     config
 }
 
@@ -41,8 +39,7 @@ pub(super) fn caller_run_options() -> Vec<u8> {
 
 fn field(message: &mut Vec<u8>, number: u32, value: u64) {
     if value != 0 {
-        encode_key(number, WireType::Varint, message);
-        encode_varint(value, message);
+        put_int(number, value, message);
     }
 }
 

@@ -4,11 +4,11 @@
 use std::{collections::HashSet, fmt::Write as _};
 
 use outrigger_core::Failure;
-use outrigger_proto::outrigger::v1::{PredictRequest, Value, value::Kind};
-use prost::{
-    Message as _,
-    encoding::{self, WireType, encode_key, encode_varint, encoded_len_varint, key_len},
+use outrigger_proto::{
+    outrigger::v1::{PredictRequest, Value, value::Kind},
+    raw::write::{bytes_len, put_bytes, put_header},
 };
+use prost::{Message as _, encoding};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::{
@@ -125,7 +125,7 @@ impl Encoder<'_> {
             What::RequestId => (2, &mut self.message),
             _ => (3, &mut self.message),
         };
-        put_text(field, text, to);
+        put_bytes(field, text.as_bytes(), to);
     }
 
     /// Adds the feature to its part.
@@ -430,18 +430,8 @@ fn features_field(entity: Entity) -> u32 {
 /// Adds an entry to an entity's map of features.
 fn put_entry(entity: Entity, feature: &str, kind: Kind, to: &mut Vec<u8>) {
     let value = Value { kind: Some(kind) };
-    let key = key_len(1) + encoded_len_varint(feature.len() as u64) + feature.len();
-    put_header(features_field(entity), key + encoding::message::encoded_len(2, &value), to);
-    put_text(1, feature, to);
+    let length = bytes_len(1, feature.len()) + encoding::message::encoded_len(2, &value);
+    put_header(features_field(entity), length, to);
+    put_bytes(1, feature.as_bytes(), to);
     encoding::message::encode(2, &value, to);
-}
-
-fn put_text(field: u32, text: &str, to: &mut Vec<u8>) {
-    put_header(field, text.len(), to);
-    to.extend_from_slice(text.as_bytes());
-}
-
-fn put_header(field: u32, length: usize, to: &mut Vec<u8>) {
-    encode_key(field, WireType::LengthDelimited, to);
-    encode_varint(length as u64, to);
 }

@@ -1,7 +1,7 @@
 //! Lists put together from their parts, written as common libraries write them: so
 //! they take no more room than they did.
 
-use prost::encoding::encode_varint;
+use outrigger_proto::raw::write::put_varint;
 
 use super::{merged::ListKind, object};
 use crate::{
@@ -76,7 +76,7 @@ fn elements(
         ListKind::Integers => {
             let mut count = 0;
             rest.varints_field(wire_type, |integer| {
-                encode_varint(integer, to);
+                put_varint(integer, to);
                 count += 1;
             })?;
             return Ok(count);
@@ -90,6 +90,6 @@ fn elements(
 /// Writes a text behind the key of its field.
 fn put_text(key: u8, text: &[u8], to: &mut Vec<u8>) {
     to.push(key);
-    encode_varint(text.len() as u64, to);
+    put_varint(text.len() as u64, to);
     to.extend_from_slice(text);
 }

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use outrigger_proto::tensorflow::{SignatureDef, meta_graph_def::MetaInfoDef};
+use outrigger_proto::{
+    raw::read::{Fields, Value},
+    tensorflow::{SignatureDef, meta_graph_def::MetaInfoDef},
+};
 use prost::{DecodeError, Message};
 
 use super::SavedModelError;
-use crate::wire::{Fields, Value};
 
 /// `SavedModel.meta_graphs`.
 const META_GRAPHS: u32 = 2;

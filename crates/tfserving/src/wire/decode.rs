@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_core::{Content, DType, Reason, Tensor};
+use outrigger_proto::raw::read::{self, Fields, Reader, Value};
 
-use super::{
-    dtype::{Element, Encoding, element},
-    reader::{Fields, Value, take, varint},
-};
+use super::dtype::{Element, Encoding, element};
 
 /// Why an answer cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +54,12 @@ impl DecodeError {
     }
 }
 
+impl From<read::Malformed> for DecodeError {
+    fn from(_: read::Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
 /// Reads the outputs named `wanted`, in that order; all, in the order of the
 /// wire, when it is empty. No tensor may take more than `limit` bytes.
 ///
@@ -96,7 +100,7 @@ fn outputs(message: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), Decode
     Fields::of(message).filter_map(|field| match field {
         Ok((1, Value::Bytes(entry))) => Some(map_entry(entry)),
         Ok(_) => None,
-        Err(error) => Some(Err(error)),
+        Err(error) => Some(Err(error.into())),
     })
 }
 
@@ -247,14 +251,16 @@ fn of_values(
                 }
                 out.push_packed(packed)?;
             }
-            Value::Bytes(mut packed) => {
+            Value::Bytes(packed) => {
                 out.make_room(packed.len());
+                let mut packed = Reader::new(packed);
                 while !packed.is_empty() {
-                    out.push(varint(&mut packed)?)?;
+                    out.push(packed.varint()?)?;
                 }
             }
-            Value::Varint(bits) | Value::Fixed64(bits) => out.push(bits)?,
-            Value::Fixed32(bits) => out.push(u64::from(bits))?,
+            Value::Varint(bits) => out.push(bits)?,
+            Value::Fixed64(bits) => out.push(u64::from_le_bytes(*bits))?,
+            Value::Fixed32(bits) => out.push(u32::from_le_bytes(*bits).into())?,
         }
     }
     Ok(out.finish())
@@ -337,9 +343,11 @@ fn strings_of_values(message: &[u8], count: usize) -> Result<Vec<&[u8]>, DecodeE
 }
 
 /// String content: the lengths of all as varints, then their bytes.
-fn strings_of_content(mut content: &[u8], count: usize) -> Result<Vec<&[u8]>, DecodeError> {
-    let lengths: Vec<u64> = (0..count).map(|_| varint(&mut content)).collect::<Result<_, _>>()?;
-    let strings = lengths.into_iter().map(|length| take(&mut content, length));
-    let strings = strings.collect::<Result<Vec<_>, _>>()?;
+fn strings_of_content(content: &[u8], count: usize) -> Result<Vec<&[u8]>, DecodeError> {
+    let mut content = Reader::new(content);
+    let lengths: Vec<u64> = (0..count).map(|_| content.varint()).collect::<Result<_, _>>()?;
+    let length = |length| usize::try_from(length).map_err(|_| DecodeError::Malformed);
+    let strings = lengths.into_iter().map(|bytes| Ok(content.take(length(bytes)?)?));
+    let strings = strings.collect::<Result<Vec<_>, DecodeError>>()?;
     if content.is_empty() { Ok(strings) } else { Err(DecodeError::Malformed) }
 }

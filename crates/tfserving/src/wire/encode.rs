@@ -2,10 +2,12 @@
 
 use bytes::{BufMut, Bytes};
 use outrigger_core::{Content, Tensor};
-use outrigger_proto::raw::unary::{PREFIX, prefix};
+use outrigger_proto::raw::{
+    unary::{PREFIX, prefix},
+    write::{bytes_len, int_len, put_header, put_int, put_varint},
+};
 
 use super::{
-    fields::{field_len, int_len, put_header, put_int, put_length},
     parts::{put_filter, put_key, tensor_start},
     segments::{Segments, Writer},
 };
@@ -13,10 +15,10 @@ use crate::Call;
 
 /// Bytes that [`encode_request`] will write.
 pub fn encoded_len(call: &Call) -> usize {
-    let entry = |tensor| field_len(2, entry_len(tensor, tensor_len(tensor)));
+    let entry = |tensor| bytes_len(2, entry_len(tensor, tensor_len(tensor)));
     call.target.parts().spec().len()
         + call.inputs.iter().map(entry).sum::<usize>()
-        + call.outputs.iter().map(|name| field_len(3, name.len())).sum::<usize>()
+        + call.outputs.iter().map(|name| bytes_len(3, name.len())).sum::<usize>()
 }
 
 /// Writes `call` as an encoded `PredictRequest`.
@@ -51,7 +53,7 @@ fn encode(call: &mut Call, mut out: Writer) -> Segments {
             Some(key) => out.head.put_slice(key),
             None => put_key(&tensor.name, &mut out.head),
         }
-        put_length(length, &mut out.head);
+        put_varint(length as u64, &mut out.head);
         put_tensor(tensor, &mut out);
     }
     match parts.filter(&call.outputs) {
@@ -75,13 +77,13 @@ fn shared(call: &Call) -> (usize, usize) {
 
 /// An entry of the map `inputs`: key, and value of `length` bytes.
 fn entry_len(tensor: &Tensor, length: usize) -> usize {
-    field_len(1, tensor.name.len()) + field_len(2, length)
+    bytes_len(1, tensor.name.len()) + bytes_len(2, length)
 }
 
 /// `TensorProto`: dtype, shape, and the elements as content or as strings.
 fn put_tensor(tensor: Tensor, out: &mut Writer) {
     out.head.put_slice(&tensor_start(tensor.dtype));
-    put_length(shape_len(&tensor.shape), &mut out.head);
+    put_varint(shape_len(&tensor.shape) as u64, &mut out.head);
     for &size in &tensor.shape {
         put_header(2, int_len(1, size as u64), &mut out.head);
         put_int(1, size as u64, &mut out.head);
@@ -94,16 +96,16 @@ fn put_tensor(tensor: Tensor, out: &mut Writer) {
 
 fn tensor_len(tensor: &Tensor) -> usize {
     let elements = match &tensor.content {
-        Content::Bytes(bytes) => field_len(4, bytes.len()),
+        Content::Bytes(bytes) => bytes_len(4, bytes.len()),
         Content::Strings(strings) => {
-            strings.iter().map(|text| field_len(8, Bytes::len(text))).sum()
+            strings.iter().map(|text| bytes_len(8, Bytes::len(text))).sum()
         }
     };
-    int_len(1, tensor.dtype.tensorflow() as u64) + field_len(2, shape_len(&tensor.shape)) + elements
+    int_len(1, tensor.dtype.tensorflow() as u64) + bytes_len(2, shape_len(&tensor.shape)) + elements
 }
 
 fn shape_len(shape: &[i64]) -> usize {
-    shape.iter().map(|&size| field_len(2, int_len(1, size as u64))).sum()
+    shape.iter().map(|&size| bytes_len(2, int_len(1, size as u64))).sum()
 }
 
 fn put_payload(tag: u32, bytes: Bytes, out: &mut Writer) {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 use outrigger_core::{DType, ServableId};
-
-use super::fields::{field_len, int_len, put_bytes, put_header, put_int, put_tag};
+use outrigger_proto::raw::write::{self, bytes_len, int_len, put_bytes, put_header, put_int};
 
 /// The parts of a `PredictRequest` that depend on nothing but what is run, encoded:
 /// all but lengths, shapes and elements.
@@ -64,7 +63,7 @@ fn model_spec(servable: &ServableId, signature: &str) -> Vec<u8> {
     put_header(2, int_len(1, version), &mut spec);
     put_int(1, version, &mut spec);
     put_bytes(3, signature.as_bytes(), &mut spec);
-    let mut field = Vec::with_capacity(field_len(1, spec.len()));
+    let mut field = Vec::with_capacity(bytes_len(1, spec.len()));
     put_bytes(1, &spec, &mut field);
     field
 }
@@ -72,7 +71,7 @@ fn model_spec(servable: &ServableId, signature: &str) -> Vec<u8> {
 /// The key of an entry of the map `inputs`, and the tag of its value.
 pub(super) fn put_key(name: &str, out: &mut impl BufMut) {
     put_bytes(1, name.as_bytes(), out);
-    put_tag(2, out);
+    write::put_key(2, out);
 }
 
 /// Field `output_filter`, a name after the other.

@@ -1,62 +1,80 @@
-//! Protobuf's wire format, read in place. What is accepted is what prost
-//! accepts: <https://protobuf.dev/programming-guides/encoding/>.
+//! Reads protobuf's wire format in place. It accepts the same as prost:
+//! <https://protobuf.dev/programming-guides/encoding/>.
 
-/// How often messages and groups may nest; prost's limit.
-pub(crate) const MAX_DEPTH: u32 = 100;
+/// How deeply messages and groups may nest; prost's limit.
+pub const MAX_DEPTH: u32 = 100;
 
 /// Why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Malformed {
+pub enum Malformed {
+    /// The bytes end within a field.
     #[error("it ends in the middle of a field")]
     Truncated,
+    /// A varint has more than 64 bits.
     #[error("a varint is longer than 64 bits")]
     Varint,
+    /// A field's number is 0 or too large, or its wire type is none.
     #[error("a field key is invalid")]
     Key,
+    /// A field has another wire type than its type has.
     #[error("a field has another wire type than its type's")]
     WireType,
+    /// A group ends that has not begun.
     #[error("a group ends that was not begun")]
     Group,
+    /// A text is not UTF-8.
     #[error("a text is not valid UTF-8")]
     Text,
+    /// Messages or groups nest too deeply.
     #[error("messages are nested too deeply")]
     Depth,
 }
 
 /// How a field's value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WireType {
+pub enum WireType {
+    /// An integer, a bool or an enum.
     Varint,
+    /// Eight bytes.
     Fixed64,
+    /// A length, and as many bytes: a message, a text, bytes or a packed list.
     Bytes,
+    /// Fields follow until [`WireType::EndGroup`].
     StartGroup,
+    /// The end of a group.
     EndGroup,
+    /// Four bytes.
     Fixed32,
 }
 
 /// The part of a message that has not been read yet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(message: &'a [u8]) -> Self {
+    /// Reads `message` from its start.
+    #[inline]
+    pub fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether all has been read.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// What has not been read yet.
-    pub(crate) fn rest(&self) -> &'a [u8] {
+    /// The bytes that have not been read yet.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// Reads over `byte`, if it is the next one.
     #[inline]
-    pub(crate) fn accept(&mut self, byte: u8) -> bool {
+    pub fn accept(&mut self, byte: u8) -> bool {
         match self.rest.split_first() {
             Some((first, rest)) if *first == byte => {
                 self.rest = rest;
@@ -66,8 +84,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A varint of at most 64 bits.
+    ///
+    /// # Errors
+    /// [`Malformed`], as from all of these.
     #[inline]
-    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+    pub fn varint(&mut self) -> Result<u64, Malformed> {
         match *self.rest {
             [one, ref rest @ ..] if one < 0x80 => {
                 self.rest = rest;
@@ -96,7 +118,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A field's number and wire type.
-    pub(crate) fn key(&mut self) -> Result<(u32, WireType), Malformed> {
+    #[inline]
+    pub fn key(&mut self) -> Result<(u32, WireType), Malformed> {
         let key = u32::try_from(self.varint()?).map_err(|_| Malformed::Key)?;
         let wire_type = match key & 7 {
             0 => WireType::Varint,
@@ -113,36 +136,32 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A length and so many bytes.
+    /// A length and as many bytes.
     #[inline]
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+    pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.varint()?;
         self.take(usize::try_from(length).map_err(|_| Malformed::Truncated)?)
     }
 
-    /// A length and so many bytes, which must be text.
+    /// A length and as many bytes, which must be text.
     // Called for every text: left to the compiler, it becomes a call of its own.
     #[inline(always)]
-    pub(crate) fn text_bytes(&mut self) -> Result<&'a [u8], Malformed> {
+    pub fn text_bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let bytes = self.bytes()?;
         if is_text(bytes) { Ok(bytes) } else { Err(Malformed::Text) }
     }
 
+    /// The next `length` bytes.
     #[inline]
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let (head, rest) = self.rest.split_at_checked(length).ok_or(Malformed::Truncated)?;
         self.rest = rest;
         Ok(head)
     }
 
-    /// Reads over the value of a field that nobody knows, at most `depth`
-    /// messages and groups deep.
-    pub(crate) fn skip(
-        &mut self,
-        number: u32,
-        wire_type: WireType,
-        depth: u32,
-    ) -> Result<(), Malformed> {
+    /// Reads over the value of an unknown field, at most `depth` messages and groups deep.
+    #[inline]
+    pub fn skip(&mut self, number: u32, wire_type: WireType, depth: u32) -> Result<(), Malformed> {
         if depth == 0 {
             return Err(Malformed::Depth);
         }
@@ -167,25 +186,29 @@ impl<'a> Reader<'a> {
     }
 
     /// The bytes of a field that must be length-delimited.
-    pub(crate) fn bytes_field(&mut self, wire_type: WireType) -> Result<&'a [u8], Malformed> {
+    #[inline]
+    pub fn bytes_field(&mut self, wire_type: WireType) -> Result<&'a [u8], Malformed> {
         expect(wire_type, WireType::Bytes)?;
         self.bytes()
     }
 
     /// The text of a field that must be length-delimited.
-    pub(crate) fn text_field(&mut self, wire_type: WireType) -> Result<&'a str, Malformed> {
+    #[inline]
+    pub fn text_field(&mut self, wire_type: WireType) -> Result<&'a str, Malformed> {
         expect(wire_type, WireType::Bytes)?;
         std::str::from_utf8(self.bytes()?).map_err(|_| Malformed::Text)
     }
 
     /// The value of a field that must be a varint.
-    pub(crate) fn varint_field(&mut self, wire_type: WireType) -> Result<u64, Malformed> {
+    #[inline]
+    pub fn varint_field(&mut self, wire_type: WireType) -> Result<u64, Malformed> {
         expect(wire_type, WireType::Varint)?;
         self.varint()
     }
 
     /// The values of a repeated field: one, or packed many.
-    pub(crate) fn varints_field(
+    #[inline]
+    pub fn varints_field(
         &mut self,
         wire_type: WireType,
         mut value: impl FnMut(u64),
@@ -202,7 +225,8 @@ impl<'a> Reader<'a> {
     }
 
     /// The values of a repeated field of `size` bytes each: one, or packed many.
-    pub(crate) fn fixed_field(
+    #[inline]
+    pub fn fixed_field(
         &mut self,
         wire_type: WireType,
         single: WireType,
@@ -217,79 +241,106 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of a field that must have four bytes.
-    pub(crate) fn fixed32_field(&mut self, wire_type: WireType) -> Result<[u8; 4], Malformed> {
+    #[inline]
+    pub fn fixed32_field(&mut self, wire_type: WireType) -> Result<[u8; 4], Malformed> {
         expect(wire_type, WireType::Fixed32)?;
-        self.chunk()
+        self.chunk().copied()
     }
 
     /// The value of a field that must have eight bytes.
-    pub(crate) fn fixed64_field(&mut self, wire_type: WireType) -> Result<[u8; 8], Malformed> {
+    #[inline]
+    pub fn fixed64_field(&mut self, wire_type: WireType) -> Result<[u8; 8], Malformed> {
         expect(wire_type, WireType::Fixed64)?;
         self.fixed64()
     }
 
-    pub(crate) fn fixed64(&mut self) -> Result<[u8; 8], Malformed> {
-        self.chunk()
+    /// The next eight bytes.
+    #[inline]
+    pub fn fixed64(&mut self) -> Result<[u8; 8], Malformed> {
+        self.chunk().copied()
     }
 
-    fn chunk<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    #[inline]
+    fn chunk<const N: usize>(&mut self) -> Result<&'a [u8; N], Malformed> {
         let (chunk, rest) = self.rest.split_first_chunk().ok_or(Malformed::Truncated)?;
         self.rest = rest;
-        Ok(*chunk)
+        Ok(chunk)
+    }
+}
+
+/// A field's value, undecoded as far as its wire type allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// An integer, a bool or an enum.
+    Varint(u64),
+    /// Eight bytes, little-endian.
+    Fixed64(&'a [u8; 8]),
+    /// A message, a text, bytes or a packed list.
+    Bytes(&'a [u8]),
+    /// Four bytes, little-endian.
+    Fixed32(&'a [u8; 4]),
+}
+
+/// The fields of a message in the order of the wire, groups left out; ends after the first
+/// error.
+#[derive(Debug, Clone)]
+pub struct Fields<'a>(Reader<'a>);
+
+impl<'a> Fields<'a> {
+    /// The fields of `message`.
+    #[inline]
+    pub fn of(message: &'a [u8]) -> Self {
+        Self(Reader::new(message))
+    }
+
+    #[inline]
+    fn read(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
+        while !self.0.is_empty() {
+            let (number, wire_type) = self.0.key()?;
+            let value = match wire_type {
+                WireType::Varint => Value::Varint(self.0.varint()?),
+                WireType::Fixed64 => Value::Fixed64(self.0.chunk()?),
+                WireType::Bytes => Value::Bytes(self.0.bytes()?),
+                WireType::Fixed32 => Value::Fixed32(self.0.chunk()?),
+                WireType::StartGroup | WireType::EndGroup => {
+                    self.0.skip(number, wire_type, MAX_DEPTH)?;
+                    continue;
+                }
+            };
+            return Ok(Some((number, value)));
+        }
+        Ok(None)
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u32, Value<'a>), Malformed>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let field = self.read();
+        if field.is_err() {
+            self.0 = Reader::new(&[]);
+        }
+        field.transpose()
     }
 }
 
 /// Whether bytes are UTF-8.
 #[inline]
-pub(crate) fn is_text(bytes: &[u8]) -> bool {
+pub fn is_text(bytes: &[u8]) -> bool {
     // Short texts are nearly always ASCII, which is seen faster.
     bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()
 }
 
-pub(crate) fn expect(found: WireType, expected: WireType) -> Result<(), Malformed> {
+/// Checks the wire type of a field.
+///
+/// # Errors
+/// [`Malformed::WireType`].
+#[inline]
+pub fn expect(found: WireType, expected: WireType) -> Result<(), Malformed> {
     if found == expected { Ok(()) } else { Err(Malformed::WireType) }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use prost::encoding::{DecodeContext, decode_key, decode_varint, skip_field};
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn varints_are_read_as_prost_reads_them(
-            low in proptest::collection::vec(0x80u8.., 0..12),
-            last in proptest::option::of(0u8..0x80),
-            after in proptest::collection::vec(any::<u8>(), 0..3),
-        ) {
-            let bytes: Vec<_> = low.into_iter().chain(last).chain(after).collect();
-            let (mut plain, mut reader) = (bytes.as_slice(), Reader::new(&bytes));
-            match decode_varint(&mut plain) {
-                Ok(value) => {
-                    prop_assert_eq!(reader.varint(), Ok(value));
-                    prop_assert_eq!(reader.rest(), plain);
-                }
-                Err(_) => prop_assert!(reader.varint().is_err()),
-            }
-        }
-
-        #[test]
-        fn fields_are_skipped_as_prost_skips_them(
-            bytes in proptest::collection::vec(prop_oneof![0u8..32, any::<u8>()], 0..40),
-        ) {
-            let (mut plain, mut reader) = (bytes.as_slice(), Reader::new(&bytes));
-            let expected = decode_key(&mut plain).and_then(|(number, wire_type)| {
-                skip_field(wire_type, number, &mut plain, DecodeContext::default())
-            });
-            let found = reader.key().and_then(|(number, wire_type)| {
-                reader.skip(number, wire_type, MAX_DEPTH)
-            });
-            prop_assert_eq!(found.is_ok(), expected.is_ok());
-            if found.is_ok() {
-                prop_assert_eq!(reader.rest(), plain);
-            }
-        }
-    }
-}
+mod tests;
