@@ -107,7 +107,7 @@ pub(crate) fn pull(arguments: Pull) -> Result<(), Exit> {
     let Pull { reference, directory, registry, output } = arguments;
     let client = registry.client()?;
     let progress = Progress::default();
-    let pull = package::pull(&client, &reference, &directory, &progress);
+    let pull = package::pull(&client, &reference, &directory, &frameworks::KNOWN, &progress);
     let digest = exit::block_on(with_progress_bar(&progress, pull))??;
     print_digest(output, &reference, &digest.to_string())
 }

@@ -30,7 +30,7 @@ pub(crate) async fn read(response: Response<RecvStream>, limit: usize) -> Result
     }
 }
 
-/// Whether there is a status. It is returned as the error unless it is success.
+/// Returns true if there is a status, which is returned as the error unless it is success.
 fn check_status(headers: &HeaderMap) -> Result<bool, CallError> {
     match headers.get(STATUS) {
         None => Ok(false),

@@ -49,7 +49,7 @@ impl<S> Clone for Pool<S> {
 }
 
 impl<S: Sender> Pool<S> {
-    /// As many connections as set, but one at least for each of `runtimes`, which drive them
+    /// The configured number of connections, at least one for each of `runtimes`, which drive them
     /// by turns.
     pub(crate) fn new(
         dial: &impl Dial,

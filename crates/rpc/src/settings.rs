@@ -20,7 +20,7 @@ pub struct Settings {
     /// Whether a connection counts as open only after the server has answered a ping: a Unix
     /// socket accepts connections also for a server that is gone. Only for [`crate::Calls`].
     pub confirm: bool,
-    /// What is announced to the server.
+    /// The limits announced to the server.
     pub http2: Http2,
 }
 

@@ -87,7 +87,7 @@ pub enum Location {
 /// A version that an earlier process had in the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adopted {
-    /// What the version is called in the engine.
+    /// The version's name and number in the engine.
     pub id: ServableId,
     /// The image that it is of.
     pub digest: Digest,
@@ -127,7 +127,7 @@ pub enum Failed {
     Other(Failure),
 }
 
-/// What runs of a version have in common.
+/// The part that all runs of a version have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The version.

@@ -17,7 +17,7 @@ pub enum RunError {
         /// The engine's message.
         message: String,
     },
-    /// As many calls as configured were in flight, until the deadline.
+    /// The configured number of calls was in flight until the deadline.
     #[error("too many calls to the engine were in flight until the deadline")]
     Overloaded,
     /// The engine itself has too much to do: no thread free, or a full queue.

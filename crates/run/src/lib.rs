@@ -16,5 +16,5 @@ mod run;
 pub use clock::Clock;
 pub use engine::{Adopted, Engine, Event, Failed, Location, Start, Target};
 pub use error::RunError;
-pub use framework::{Framework, Layout};
+pub use framework::Framework;
 pub use run::{Call, Run};

@@ -8,6 +8,7 @@ use outrigger_core::EngineId;
 use outrigger_features::Limits;
 use outrigger_lifecycle::{self as lifecycle, Engines, Handle};
 use outrigger_oci as oci;
+use outrigger_run::Framework;
 use outrigger_store::{self as store, Store};
 use outrigger_tfserving as tfserving;
 use outrigger_trace::{self as trace, Exporter, Tracer};
@@ -35,6 +36,9 @@ use crate::{
 
 /// For loads by hand whose caller gives no deadline: pulls take minutes.
 const ADMIN_DEADLINE: Duration = Duration::from_secs(30 * 60);
+
+/// The frameworks of the engines that there are.
+const FRAMEWORKS: [Framework; 1] = [tfserving::TENSORFLOW];
 
 /// Where the server listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,6 +233,7 @@ fn store_config(config: &Config) -> store::Config {
             max_bytes: ByteSize(config.store.max_unpacked.0),
             max_entries: config.store.max_entries.into(),
         },
+        layouts: FRAMEWORKS.iter().map(|framework| framework.layout).collect(),
         engine_path: config.engine.store_path.clone(),
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
+use outrigger_core::PackageLayout;
 
 /// The store's location and limits.
 #[derive(Debug, Clone)]
@@ -13,6 +14,8 @@ pub struct Config {
     pub max_size: ByteSize,
     /// Limits for unpacking one image.
     pub limits: UnpackLimits,
+    /// Where images may hold their model: a layout for each framework that an engine runs.
+    pub layouts: Vec<PackageLayout>,
     /// The absolute path of the store as the engine sees it, if it differs.
     pub engine_path: Option<PathBuf>,
 }
@@ -34,6 +37,7 @@ impl Config {
             path: path.into(),
             max_size: ByteSize::gib(20),
             limits: UnpackLimits::default(),
+            layouts: Vec::new(),
             engine_path: None,
         }
     }

@@ -176,25 +176,17 @@ pub enum EntryProblem {
 pub enum PackageProblem {
     #[error("it has no directory /data")]
     NoData,
-    #[error(
-        "no metadata.json: looked for /data/metadata.json and /data/{MODEL_PARENT}/metadata.json"
-    )]
-    NoMetadata,
-    #[error(
-        "no SavedModel: looked for saved_model.pb in /data/{MODEL_PARENT}/model and in its numeric \
-         directories"
-    )]
-    NoModel,
-    #[error("several versions in /data/{MODEL_PARENT}/model: {0}; a package holds one")]
-    SeveralModels(String),
+    #[error("no metadata.json: looked for {0}")]
+    NoMetadata(String),
+    #[error("no model: looked for {0}")]
+    NoModel(String),
+    #[error("several versions in /data/{directory}: {names}; a package holds one")]
+    SeveralModels { directory: String, names: String },
     #[error("/{0} is empty")]
     Empty(String),
     #[error("/{path} has {size}, more than the {max} allowed")]
     TooLarge { path: String, size: ByteSize, max: ByteSize },
 }
-
-/// The directory of `/data` that holds the model.
-pub(crate) const MODEL_PARENT: &str = "tensorflow_serving_model";
 
 impl Error {
     /// The stable reason.

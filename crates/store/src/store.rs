@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrigger_core::Digest;
+use outrigger_core::{Digest, PackageLayout};
 
 use crate::{Config, Error, Journal, Result, UnpackLimits, disk, metrics, space::Claims, tree};
 
@@ -27,6 +27,7 @@ pub(crate) struct Inner {
     pub(crate) max_size: ByteSize,
     pub(crate) limits: UnpackLimits,
     pub(crate) engine_path: PathBuf,
+    pub(crate) layouts: Vec<PackageLayout>,
     pub(crate) journal: Journal,
     /// Reservations. The lock is also held wherever something becomes visible or is removed.
     claims: Mutex<Claims>,
@@ -59,6 +60,7 @@ impl Store {
             max_size: config.max_size,
             limits: config.limits,
             engine_path,
+            layouts: config.layouts,
             claims: Mutex::default(),
             turns: Mutex::default(),
             _lock: lock,

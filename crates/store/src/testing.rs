@@ -3,7 +3,9 @@
 use std::{fs, path::PathBuf};
 
 use bytesize::ByteSize;
-use outrigger_core::{Digest, LayerKind, ModelName, ServableId, ServableName, Version};
+use outrigger_core::{
+    Digest, LayerKind, ModelName, PackageLayout, ServableId, ServableName, Version,
+};
 use outrigger_testkit::layers::{BuiltLayer, LayerBuilder, package_layer};
 use tempfile::TempDir;
 
@@ -11,6 +13,14 @@ use crate::{Config, Package, Result, Store, Tree};
 
 /// The model's directory in an image.
 pub(crate) const MODEL: &str = "data/tensorflow_serving_model/model";
+
+/// The layout of the packages that the tests make.
+pub(crate) const LAYOUT: PackageLayout = PackageLayout {
+    directory: "tensorflow_serving_model/model",
+    file: "saved_model.pb",
+    max_file: 2 << 30,
+    versioned: true,
+};
 
 /// A store in a directory of its own.
 pub(crate) struct Fixture {
@@ -26,6 +36,7 @@ impl Fixture {
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let mut config = Config::new(dir.path().join("store"));
+        config.layouts = vec![LAYOUT];
         change(&mut config);
         Self { store: Store::open(config).expect("a new store"), dir }
     }

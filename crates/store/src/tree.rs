@@ -30,8 +30,6 @@ pub(crate) const MAX_METADATA: ByteSize = ByteSize::mib(16);
 pub(crate) const MAX_GOLDEN: ByteSize = ByteSize::mib(256);
 /// The size limit of a profile; a profile at all of its own limits is smaller.
 pub(crate) const MAX_PROFILE: ByteSize = ByteSize::mib(16);
-/// The size limit of a SavedModel's graph: protobuf allows no larger message.
-pub(crate) const MAX_SAVED_MODEL: ByteSize = ByteSize::gib(2);
 
 /// An unpacked, verified image. It is not evicted while it is published or in use.
 #[derive(Debug, Clone)]
@@ -138,14 +136,14 @@ impl Tree {
         self.last_used
     }
 
-    /// The directory of the SavedModel, as this process sees it.
+    /// The model's directory, as this process sees it.
     pub fn model_dir(&self) -> PathBuf {
         self.path.join(&self.sidecar.model)
     }
 
-    /// The directory of the SavedModel, relative to the tree's directory.
-    pub(crate) fn model(&self) -> &str {
-        &self.sidecar.model
+    /// The model's directory, relative to the tree's directory.
+    pub fn model(&self) -> &Path {
+        Path::new(&self.sidecar.model)
     }
 
     /// The bytes of `metadata.json`.
@@ -161,11 +159,6 @@ impl Tree {
     /// The bytes of `profile.json`, if there is one.
     pub fn profile_bytes(&self) -> Result<Option<Vec<u8>>> {
         self.sidecar.profile.as_ref().map(|profile| self.read(profile, MAX_PROFILE)).transpose()
-    }
-
-    /// The bytes of the SavedModel's `saved_model.pb`.
-    pub fn saved_model_bytes(&self) -> Result<Vec<u8>> {
-        self.read(&format!("{}/saved_model.pb", self.sidecar.model), MAX_SAVED_MODEL)
     }
 
     /// The content stored by [`Store::keep_signatures`], if it can be read.

@@ -91,7 +91,7 @@ impl Store {
             unpacking.layer(*layer)?;
         }
         let links = std::mem::take(&mut unpacking.links);
-        let (parts, bytes) = seal::seal(&staging.0, package.digest, &links)?;
+        let (parts, bytes) = seal::seal(&staging.0, package.digest, &links, &self.inner.layouts)?;
         let sidecar = Sidecar {
             digest: package.digest,
             platform_digest: package.platform_digest,

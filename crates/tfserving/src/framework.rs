@@ -2,8 +2,8 @@
 
 use std::{fs::File, io::Read as _, path::Path};
 
-use outrigger_core::{Failure, Interface, Reason};
-use outrigger_run::{Framework, Layout};
+use outrigger_core::{Failure, Interface, PackageLayout, Reason};
+use outrigger_run::Framework;
 
 use crate::read_interface;
 
@@ -15,7 +15,7 @@ const MAX_FILE: u64 = 2 << 30;
 /// Models of TensorFlow: SavedModels.
 pub const TENSORFLOW: Framework = Framework {
     name: "tensorflow",
-    layout: Layout {
+    layout: PackageLayout {
         directory: "tensorflow_serving_model/model",
         file: FILE,
         max_file: MAX_FILE,

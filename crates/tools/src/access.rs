@@ -112,7 +112,7 @@ impl Access {
         Ok((builder, url, self.token()?))
     }
 
-    /// Whether `address` is called over TLS, and the address without its scheme.
+    /// Splits `address` into its scheme, as true for TLS, and the rest.
     fn scheme<'a>(&self, address: &'a str) -> Result<(bool, &'a str), Error> {
         match (address.strip_prefix("https://"), address.strip_prefix("http://")) {
             (Some(host), _) => Ok((true, host)),

@@ -51,7 +51,8 @@ pub struct Running {
 impl Running {
     /// Starts `program` on the models of `store`, with its socket and log beside them.
     pub fn start(program: &Program, store: &Store) -> Result<Self, Error> {
-        let starting = |error: io::Error| Error::io(&program.binary.display().to_string(), error);
+        let starting =
+            |error: io::Error| Error::Engine(format!("{}: {error}", program.binary.display()));
         let directory = store.path();
         let (socket, log) = (directory.join("engine.sock"), directory.join("engine.log"));
         let child = spawn(program, directory, &socket, &log).map_err(starting)?;
@@ -89,6 +90,7 @@ impl Running {
         let mut polls = interval(POLL_INTERVAL);
         loop {
             let next = tokio::select! {
+                biased;
                 next = timeout_at(deadline, self.events.recv()) => next,
                 _ = polls.tick() => {
                     self.check_process()?;

@@ -9,6 +9,7 @@ use std::{
 use outrigger_core::Failure;
 use outrigger_lifecycle::Pull;
 use outrigger_oci::{Client, Image, Progress, Reference};
+use outrigger_run::Framework;
 use outrigger_store::{Config, Store, Tree};
 
 use crate::Error;
@@ -52,10 +53,11 @@ impl Source {
 }
 
 /// Pulls the image of `source`, verifies it and unpacks it. A directory is packed first,
-/// so that it passes the same checks as its image.
+/// so that it passes the same checks as its image. The model is one of `frameworks`.
 pub async fn fetch(
     client: &Client,
     source: &Source,
+    frameworks: &[Framework],
     progress: &Progress,
 ) -> Result<Fetched, Error> {
     let directory =
@@ -64,7 +66,7 @@ pub async fn fetch(
         Source::Image(reference) => reference.clone(),
         Source::Directory(path) => pack(client, path, directory.path()).await?,
     };
-    let store = open_store(directory.path().join("store")).await?;
+    let store = open_store(directory.path().join("store"), frameworks).await?;
     let image = client.image(&reference).await.map_err(|error| error.failure())?;
     let in_use = Arc::new(|_: &_| true);
     let pull = Pull { client, store: &store, in_use, concurrency: CONCURRENCY, progress };
@@ -81,9 +83,11 @@ async fn pack(client: &Client, path: &Path, scratch: &Path) -> Result<Reference,
     Ok(reference)
 }
 
-async fn open_store(path: PathBuf) -> Result<Store, Error> {
+async fn open_store(path: PathBuf, frameworks: &[Framework]) -> Result<Store, Error> {
+    let layouts = frameworks.iter().map(|framework| framework.layout).collect();
     blocking(move || {
-        Store::open(Config::new(path)).map_err(|error| Failure::because(error.reason(), &error))
+        let config = Config { layouts, ..Config::new(path) };
+        Store::open(config).map_err(|error| Failure::because(error.reason(), &error))
     })
     .await
 }

@@ -104,7 +104,7 @@ pub async fn inspect(
             return Err(Error::Usage("a directory has no signature; give an image".to_owned()));
         }
     };
-    let report = report(&fetch::fetch(client, &source, progress).await?, frameworks)?;
+    let report = report(&fetch::fetch(client, &source, frameworks, progress).await?, frameworks)?;
     Ok(Report { signed_by: key.map(|key| key.fingerprint().to_string()), ..report })
 }
 

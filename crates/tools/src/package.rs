@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use outrigger_core::{Digest, Failure, Reason};
 use outrigger_oci::{Client, ImageToPush, Progress, Reference, build};
+use outrigger_run::Framework;
 
 use crate::{
     Error,
@@ -41,12 +42,14 @@ pub async fn pull(
     client: &Client,
     reference: &Reference,
     directory: &Path,
+    frameworks: &[Framework],
     progress: &Progress,
 ) -> Result<Digest, Error> {
     if directory.exists() {
         return Err(Error::Usage(format!("{} already exists", directory.display())));
     }
-    let fetched = fetch::fetch(client, &Source::Image(reference.clone()), progress).await?;
+    let fetched =
+        fetch::fetch(client, &Source::Image(reference.clone()), frameworks, progress).await?;
     let (tree, directory) = (fetched.tree.clone(), directory.to_owned());
     blocking(move || write(&tree, &directory)).await?;
     Ok(fetched.image.digest)
@@ -73,8 +76,17 @@ fn write(tree: &outrigger_store::Tree, directory: &Path) -> Result<(), Failure> 
     if let Some(profile) = tree.profile_bytes().map_err(unreadable)? {
         fs::write(package.join("profile.json"), profile).map_err(io)?;
     }
-    copy(&tree.model_dir(), &package.join("tensorflow_serving_model/model")).map_err(io)?;
+    copy(&tree.model_dir(), &package.join(unversioned(tree.model()))).map_err(io)?;
     fs::rename(package, directory).map_err(io)
+}
+
+/// The path of a model in its package, relative to `/data`, without the directory of a
+/// version.
+fn unversioned(model: &Path) -> &Path {
+    let path = model.strip_prefix("data").unwrap_or(model);
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_version = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    path.parent().filter(|_| is_version).unwrap_or(path)
 }
 
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {

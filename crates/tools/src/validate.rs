@@ -87,7 +87,7 @@ async fn check(
     progress: &Progress,
     report: &mut Report,
 ) -> Result<(), Error> {
-    let fetched = fetch::fetch(client, source, progress).await;
+    let fetched = fetch::fetch(client, source, frameworks, progress).await;
     let fetched = report.record("package", fetched, |fetched| {
         format!("{} layers, {} on disk", fetched.image.layers.len(), fetched.tree.size())
     })?;

@@ -54,7 +54,8 @@ async fn a_pulled_package_can_be_pushed_again_as_the_same_image() {
     let (first, second) = (layout(scratch.path(), "first"), layout(scratch.path(), "second"));
     let digest = package::push(&client(), &made, &first, labels()).await.expect("a push");
     let progress = Progress::default();
-    let there = package::pull(&client(), &first, &pulled, &progress).await.expect("a pull");
+    let there =
+        package::pull(&client(), &first, &pulled, &[TENSORFLOW], &progress).await.expect("a pull");
     assert_eq!(there, digest);
     assert!(progress.bytes() > 0);
     let again = package::push(&client(), &pulled, &second, labels()).await.expect("a push");
@@ -65,10 +66,13 @@ async fn a_pulled_package_can_be_pushed_again_as_the_same_image() {
 async fn a_pull_overwrites_nothing() {
     let scratch = tempfile::tempdir().expect("a directory");
     let reference = layout(scratch.path(), "none");
-    let pull = package::pull(&client(), &reference, scratch.path(), &Progress::default()).await;
+    let pull =
+        package::pull(&client(), &reference, scratch.path(), &[TENSORFLOW], &Progress::default())
+            .await;
     assert!(matches!(pull, Err(Error::Usage(_))), "{pull:?}");
     let nothing = scratch.path().join("nothing");
-    let pull = package::pull(&client(), &reference, &nothing, &Progress::default()).await;
+    let pull =
+        package::pull(&client(), &reference, &nothing, &[TENSORFLOW], &Progress::default()).await;
     assert!(matches!(pull, Err(Error::Failed(_))), "{pull:?}");
     assert!(!nothing.exists());
 }

@@ -126,7 +126,7 @@ def test_going_back_loses_nothing_of_what_the_new_version_has_done(
     client.load("upsell")
     moved = stack.push(packages["churn"], "offers")
     client.wait_until_serving("offers", moved)
-    # What was replaced stays in the engine for store.idle_ttl: nothing is about to change.
+    # A replaced version stays in the engine for store.idle_ttl: nothing is about to change.
     scores, loaded = answers(stack, packages), versions(stack)
     changed, known = changes(stack), trees(stack)
     # All that the previous version knows, it knows from the store.

@@ -17,7 +17,7 @@ use outrigger_testkit::{
     registry::{LayerBlob, Registry},
     saved_model::{Linear, Model},
 };
-use outrigger_tfserving::{Engine, Settings, machine};
+use outrigger_tfserving::{Engine, Settings, TENSORFLOW, machine};
 use tempfile::TempDir;
 use tokio::{task::JoinSet, time::Instant};
 
@@ -119,7 +119,10 @@ impl Rig {
             status_timeout: self.engine_timeout,
             ..outrigger_tfserving::Config::new(self.engine.endpoint())
         });
-        let store = Store::open(outrigger_store::Config::new(self.store_path()));
+        let store = Store::open(outrigger_store::Config {
+            layouts: vec![TENSORFLOW.layout],
+            ..outrigger_store::Config::new(self.store_path())
+        });
         let (client, store) = (client.expect("a valid configuration"), store.expect("a store"));
         let Retry { first, most } = self.config.retry;
         let policy = machine::Policy {

@@ -48,7 +48,7 @@ fn image() -> ImageToPush {
     }
 }
 
-/// What oci-client pulls of [`image`].
+/// The image that oci-client pulls for [`image`].
 async fn pulls_our_image(
     peer: &oci_client::Client,
     from: &oci_client::Reference,

@@ -25,6 +25,7 @@ const TABLE: &[(Reason, Code, u16)] = &[
     (Reason::RegistryUnavailable, Code::Unavailable, 503),
     (Reason::RegistryDenied, Code::FailedPrecondition, 409),
     (Reason::EngineUnavailable, Code::Unavailable, 503),
+    (Reason::EngineNotChosen, Code::FailedPrecondition, 409),
     (Reason::EngineFailed, Code::Internal, 500),
     (Reason::Overloaded, Code::ResourceExhausted, 429),
     (Reason::StoreFull, Code::ResourceExhausted, 429),

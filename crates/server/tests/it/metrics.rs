@@ -68,7 +68,7 @@ async fn everything_exposed_is_documented_with_its_kind_and_labels() {
         "process_resident_memory_bytes".to_owned(),
         "outrigger_ready 1".to_owned(),
         // Before any restart: the first one shall be a rise.
-        "\noutrigger_engine_restarts_total ".to_owned(),
+        "\noutrigger_engine_restarts_total{engine=\"default\"} ".to_owned(),
     ] {
         assert!(text.contains(&expected), "{expected} is missing in\n{text}");
     }

@@ -9,14 +9,13 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrigger_core::Digest;
+use outrigger_core::{Digest, PackageLayout};
 
 use super::name::shown;
 use crate::{
     EntryProblem, Error, PackageProblem, Result, disk,
-    error::MODEL_PARENT,
     space::on_disk,
-    tree::{MAX_GOLDEN, MAX_METADATA, MAX_PROFILE, MAX_SAVED_MODEL},
+    tree::{MAX_GOLDEN, MAX_METADATA, MAX_PROFILE},
 };
 
 /// The origin of each symbolic link: its layer, and the entry's name in it.
@@ -33,7 +32,12 @@ pub(super) struct Parts {
 
 /// Checks the files unpacked into `tree`, and syncs its directories. Returns the paths of the
 /// package's parts, and the tree's size on the disk.
-pub(super) fn seal(tree: &Path, image: Digest, links: &Links) -> Result<(Parts, u64)> {
+pub(super) fn seal(
+    tree: &Path,
+    image: Digest,
+    links: &Links,
+    layouts: &[PackageLayout],
+) -> Result<(Parts, u64)> {
     let tree = fs::canonicalize(tree).map_err(|error| Error::io("look at", tree, error))?;
     let data = tree.join("data");
     let not_package = |problem| Error::Package { image, problem };
@@ -43,7 +47,7 @@ pub(super) fn seal(tree: &Path, image: Digest, links: &Links) -> Result<(Parts, 
     let mut walk = Walk { tree: &tree, links, seen: HashSet::new(), bytes: 0 };
     walk.dir(&data)?;
     let bytes = walk.bytes;
-    let parts = find(&tree).map_err(not_package)?;
+    let parts = find(&tree, layouts).map_err(not_package)?;
     no_links_to_directories(&tree, &parts.model, links)?;
     Ok((parts, bytes))
 }
@@ -113,8 +117,8 @@ fn refusal(tree: &Path, path: &Path, links: &Links, problem: fn(String) -> Entry
     Error::Entry { layer, entry, problem: problem(shown(target.as_os_str().as_bytes())) }
 }
 
-fn find(tree: &Path) -> Result<Parts, PackageProblem> {
-    let metadata = find_metadata(tree).ok_or(PackageProblem::NoMetadata)?;
+fn find(tree: &Path, layouts: &[PackageLayout]) -> Result<Parts, PackageProblem> {
+    let metadata = find_metadata(tree, layouts)?;
     bounded(tree, &metadata, MAX_METADATA)?;
     let beside = |name| {
         let path = metadata.replace("metadata.json", name);
@@ -124,39 +128,68 @@ fn find(tree: &Path) -> Result<Parts, PackageProblem> {
     for (file, most) in [(&golden, MAX_GOLDEN), (&profile, MAX_PROFILE)] {
         file.iter().try_for_each(|file| bounded(tree, file, most))?;
     }
-    let model = find_model(tree)?;
-    bounded(tree, &format!("{model}/saved_model.pb"), MAX_SAVED_MODEL)?;
+    let (model, layout) = find_model(tree, layouts)?;
+    bounded(tree, &format!("{model}/{}", layout.file), ByteSize(layout.max_file))?;
     Ok(Parts { model, metadata, golden, profile })
 }
 
-fn find_metadata(tree: &Path) -> Option<String> {
-    let places = ["data/metadata.json".to_owned(), format!("data/{MODEL_PARENT}/metadata.json")];
-    places.into_iter().find(|place| tree.join(place).is_file())
+/// metadata.json is in `/data`, or beside the directory of the model.
+fn find_metadata(tree: &Path, layouts: &[PackageLayout]) -> Result<String, PackageProblem> {
+    let parent =
+        |layout: &PackageLayout| layout.directory.rsplit_once('/').map(|(parent, _)| parent);
+    let beside = layouts.iter().filter_map(parent);
+    let beside = beside.map(|parent| format!("data/{parent}/metadata.json"));
+    let places: Vec<_> = ["data/metadata.json".to_owned()].into_iter().chain(beside).collect();
+    let found = places.iter().find(|place| tree.join(place).is_file()).cloned();
+    found.ok_or_else(|| PackageProblem::NoMetadata(listed(&places, " and ")))
 }
 
 /// The model's directory without symbolic links on its path, so that everything that the engine
-/// walks has been checked.
-fn find_model(tree: &Path) -> Result<String, PackageProblem> {
-    let outer = tree.join("data").join(MODEL_PARENT).join("model");
-    let has_model = |dir: &Path| dir.join("saved_model.pb").is_file();
-    let dir = if has_model(&outer) {
-        outer
-    } else {
-        let children = disk::list(&outer).map_err(|_| PackageProblem::NoModel)?;
-        let mut models = children.into_iter().filter(|dir| is_numeric(dir) && has_model(dir));
-        let first = models.next().ok_or(PackageProblem::NoModel)?;
-        let others: Vec<_> = models.collect();
-        if !others.is_empty() {
-            let names = others.iter().take(5).chain([&first]).filter_map(|dir| dir.file_name());
-            let mut names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
-            names.sort();
-            return Err(PackageProblem::SeveralModels(names.join(", ")));
-        }
-        first
+/// walks has been checked; and the layout by which it was found.
+fn find_model<'a>(
+    tree: &Path,
+    layouts: &'a [PackageLayout],
+) -> Result<(String, &'a PackageLayout), PackageProblem> {
+    let no_model = || {
+        let places = layouts.iter().map(|layout| {
+            let within = if layout.versioned { " and in its numeric directories" } else { "" };
+            format!("{} in /data/{}{within}", layout.file, layout.directory)
+        });
+        PackageProblem::NoModel(places.collect::<Vec<_>>().join(", for "))
     };
-    let dir = fs::canonicalize(dir).map_err(|_| PackageProblem::NoModel)?;
-    let relative = dir.strip_prefix(tree).map_err(|_| PackageProblem::NoModel)?;
-    relative.to_str().map(str::to_owned).ok_or(PackageProblem::NoModel)
+    for layout in layouts {
+        let Some(dir) = directory_of(tree, layout)? else { continue };
+        let dir = fs::canonicalize(dir).map_err(|_| no_model())?;
+        let relative = dir.strip_prefix(tree).ok().and_then(Path::to_str).ok_or_else(no_model)?;
+        return Ok((relative.to_owned(), layout));
+    }
+    Err(no_model())
+}
+
+/// The directory of a model of `layout`, if the image holds one.
+fn directory_of(tree: &Path, layout: &PackageLayout) -> Result<Option<PathBuf>, PackageProblem> {
+    let outer = tree.join("data").join(layout.directory);
+    let has_model = |dir: &Path| dir.join(layout.file).is_file();
+    if has_model(&outer) {
+        return Ok(Some(outer));
+    }
+    let children = disk::list(&outer).ok().filter(|_| layout.versioned).unwrap_or_default();
+    let mut models = children.into_iter().filter(|dir| is_numeric(dir) && has_model(dir));
+    let Some(first) = models.next() else { return Ok(None) };
+    let others: Vec<_> = models.collect();
+    if others.is_empty() {
+        return Ok(Some(first));
+    }
+    let names = others.iter().take(5).chain([&first]).filter_map(|dir| dir.file_name());
+    let mut names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+    names.sort();
+    let directory = layout.directory.to_owned();
+    Err(PackageProblem::SeveralModels { directory, names: names.join(", ") })
+}
+
+fn listed(places: &[String], separator: &str) -> String {
+    let places: Vec<_> = places.iter().map(|place| format!("/{place}")).collect();
+    places.join(separator)
 }
 
 fn is_numeric(dir: &Path) -> bool {

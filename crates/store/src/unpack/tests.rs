@@ -23,7 +23,7 @@ fn a_package_unpacks_from_every_kind_of_layer() {
         let fixture = Fixture::new();
         let tree = fixture.unpack(&[good().build(kind)]).expect("a good package");
         assert_eq!(tree.metadata_bytes().unwrap(), b"{}");
-        assert_eq!(tree.saved_model_bytes().unwrap(), b"model");
+        assert_eq!(fs::read(tree.model_dir().join("saved_model.pb")).unwrap(), b"model");
         assert_eq!(tree.golden_bytes().unwrap(), None);
         assert_eq!(tree.labels()["a.label"], "its value");
         assert_eq!(tree.platform_digest(), &Digest::of(b"platform"));
@@ -72,7 +72,9 @@ fn an_archive_may_end_with_the_content_of_its_last_entry() {
         let bytes = whole[..length].to_vec();
         let digest = Digest::of(&bytes);
         let layer = BuiltLayer { digest, diff_id: digest, kind: LayerKind::Tar, bytes };
-        Fixture::new().unpack(&[layer]).map(|tree| tree.saved_model_bytes().unwrap())
+        Fixture::new()
+            .unpack(&[layer])
+            .map(|tree| fs::read(tree.model_dir().join("saved_model.pb")).unwrap())
     };
     for length in [content, content + 1] {
         assert_eq!(unpack(length).expect("whole content"), b"model");

@@ -60,7 +60,7 @@ def in_force(rendered: Rendered) -> str:
 
 
 def of_others(pod: Object) -> set[tuple[str, str, str]]:
-    """What a pod mounts that the chart has not made: container, kind and name."""
+    """The mounts of a pod that the chart has not made: container, kind and name."""
     kinds = {
         "secret": "secretName",
         "configMap": "name",

@@ -86,5 +86,5 @@ def write() -> None:
 
 
 def dumped(text: str) -> dict[str, Any]:
-    """What `--dump-config` has printed."""
+    """The output of `--dump-config`."""
     return yaml.safe_load(text)

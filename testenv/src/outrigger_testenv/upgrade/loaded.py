@@ -1,4 +1,4 @@
-"""What an engine has loaded, by its own account."""
+"""The versions that an engine has loaded, by its own account."""
 
 import os
 

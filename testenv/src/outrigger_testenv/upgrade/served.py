@@ -201,7 +201,7 @@ class Maker:
             yield {"model": chosen, **http_request(user, offers)}
 
     def answer(self, body: Mapping[str, Any]) -> Json:
-        """What the server says to it."""
+        """The server's answer to it."""
         return ask(self.stack, dict(body))
 
     def build(self, function: Callable[..., Any], name: str) -> ModelPackage:
