@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rpc", &["proto", "net"]),
     ("tfserving", &["core", "proto", "rpc", "run", "store", "trace"]),
     ("trials", &["core", "oci", "features", "canary"]),
+    ("linear", &["core", "run"]),
     ("lifecycle", &["core", "oci", "store", "run", "features", "canary", "trace", "trials"]),
     ("ui", &["core", "proto", "lifecycle"]),
     (

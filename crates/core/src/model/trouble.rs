@@ -40,6 +40,7 @@ pub(crate) fn is_permanent(reason: Reason) -> bool {
             | Reason::ImageNotAllowed
             | Reason::ImageInvalid
             | Reason::GoldenMismatch
+            | Reason::EngineNotChosen
     )
 }
 

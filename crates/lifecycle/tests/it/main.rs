@@ -3,6 +3,7 @@
 
 mod canaries;
 mod engine;
+mod engines;
 mod failures;
 mod idle;
 mod loading;

@@ -9,7 +9,8 @@ use outrigger_lifecycle::{
     By, Canaries, CanaryOutcome, CanaryPhase, Config, EngineView, Engines, Handle, Images, Lease,
     Retry, Snapshot, VersionView, Watch, start,
 };
-use outrigger_run::{Call, RunError};
+use outrigger_linear::LINEAR;
+use outrigger_run::{self as run, Call, RunError};
 use outrigger_store::Store;
 use outrigger_testkit::{
     engine::FakeEngine,
@@ -36,6 +37,8 @@ pub(crate) struct Rig {
     pub(crate) config: Config,
     /// What a status or a reload of the engine may take.
     pub(crate) engine_timeout: Duration,
+    /// Makes a second engine.
+    pub(crate) beside_engine: Option<fn() -> (EngineId, Arc<dyn run::Engine>)>,
     pub(crate) dir: TempDir,
     running: Option<(Handle, JoinSet<()>)>,
 }
@@ -72,7 +75,15 @@ impl Rig {
         };
         let engine = FakeEngine::tcp().expect("a free port");
         let dir = TempDir::new().expect("a directory");
-        Self { registry, engine, config, engine_timeout: ANSWERING, dir, running: None }
+        Self {
+            registry,
+            engine,
+            config,
+            engine_timeout: ANSWERING,
+            beside_engine: None,
+            dir,
+            running: None,
+        }
     }
 
     /// Another engine, store and process with the same registry.
@@ -82,6 +93,7 @@ impl Rig {
             engine: FakeEngine::tcp().expect("a free port"),
             config: self.config.clone(),
             engine_timeout: self.engine_timeout,
+            beside_engine: self.beside_engine,
             dir: TempDir::new().expect("a directory"),
             running: None,
         }
@@ -120,7 +132,7 @@ impl Rig {
             ..outrigger_tfserving::Config::new(self.engine.endpoint())
         });
         let store = Store::open(outrigger_store::Config {
-            layouts: vec![TENSORFLOW.layout],
+            layouts: vec![TENSORFLOW.layout, LINEAR.layout],
             ..outrigger_store::Config::new(self.store_path())
         });
         let (client, store) = (client.expect("a valid configuration"), store.expect("a store"));
@@ -135,7 +147,8 @@ impl Rig {
         let settings = Settings { policy, ..Settings::default() };
         let engine =
             Engine::new(client_of_engine.expect("a valid configuration"), store.clone(), settings);
-        let engines = Engines::from([(EngineId::default(), Arc::new(engine) as Arc<_>)]);
+        let mut engines = Engines::from([(EngineId::default(), Arc::new(engine) as Arc<_>)]);
+        engines.extend(self.beside_engine.map(|make| make()));
         let (handle, service) =
             start(self.config.clone(), client, store, engines).expect("a valid configuration");
         let mut tasks = JoinSet::new();
