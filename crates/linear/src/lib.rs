@@ -3,8 +3,9 @@
 //!
 //! A model is the file `linear.json` in the image's directory `/data/linear`:
 //! `{"user": [1.0], "treatment": [0.5, 2.0], "bias": 1.0}`. Its inputs are `user`, float32
-//! [B, users], `treatment`, float32 [B, T, treatments], and `treatment_counts`, int32 [B]; its
-//! output `scores`, float32 [B, T], is the dot product of features and weights plus the bias.
+//! `[B, users]`, `treatment`, float32 `[B, T, treatments]`, and `treatment_counts`, int32
+//! `[B]`; its output `scores`, float32 `[B, T]`, is the dot product of features and weights
+//! plus the bias.
 
 mod model;
 

@@ -227,7 +227,8 @@ SHADOWED = """async () => {
   const largest = Number.MAX_VALUE;
   const skew = { signal: 'skew', state: 'open', live: 0.01, canary: 0.1, difference: 0.1, lower: 0,
     upper: largest, tolerance: 0, margin: 0.05, detail: 'channel: missing' };
-  const verdict = { decision: 'continue', summary: 'continue', live_requests: 4000, canary_requests: 400,
+  const verdict = { decision: 'continue', summary: 'continue',
+    live_requests: 4000, canary_requests: 400,
     expected_share: 0.1, seen_share: 0.09, shares_fit: true, findings: [skew],
     shadowed: { requests: 800, agreement: 0.99, median: 0.001, lower: -0.02, upper: 0.03 },
     deviations: [{ arm: 'canary', place: 'channel: missing', expected: 0.02, seen: 0.12,
@@ -235,7 +236,8 @@ SHADOWED = """async () => {
   const figures = { requests: 4000, failed: 12, non_finite: 0, latency_median: 0.0201,
     latency_p95: 0.0455, score_median: 0.41 };
   const canary = { id: 'a', model: 'team/churn', tag: 'latest', canary_tag: 'latest_canary',
-    live_digest: null, canary_digest: 'sha256:0123456789abcdef', phase: 'split', message: '', share: 0.1,
+    live_digest: null, canary_digest: 'sha256:0123456789abcdef',
+    phase: 'split', message: '', share: 0.1,
     elapsed: 60, verdict, arms: [{ arm: 'live', trial: figures, lately: figures }],
     points: { skew: [[1, 0.2, 0, null], [60, 0.1, 0, null]] } };
   const state = { canaries: new Map(), decisions: [] };

@@ -31,6 +31,9 @@ const ANSWERING: Duration = Duration::from_secs(3);
 /// How long one is waited for that will not answer.
 pub(crate) const SILENT: Duration = Duration::from_millis(300);
 
+/// Makes an engine and its name.
+pub(crate) type MakeEngine = fn() -> (EngineId, Arc<dyn run::Engine>);
+
 pub(crate) struct Rig {
     pub(crate) registry: Arc<Registry>,
     pub(crate) engine: FakeEngine,
@@ -38,7 +41,7 @@ pub(crate) struct Rig {
     /// What a status or a reload of the engine may take.
     pub(crate) engine_timeout: Duration,
     /// Makes a second engine.
-    pub(crate) beside_engine: Option<fn() -> (EngineId, Arc<dyn run::Engine>)>,
+    pub(crate) beside_engine: Option<MakeEngine>,
     pub(crate) dir: TempDir,
     running: Option<(Handle, JoinSet<()>)>,
 }
