@@ -1,4 +1,4 @@
-//! Notes which revision this is and what compiles it, for the metrics.
+//! Records the revision of the source and the compiler's version for the metrics.
 
 use std::{
     env,
@@ -10,20 +10,21 @@ const UNKNOWN: &str = "unknown";
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=OUTRIGGER_REVISION");
-    // An image is built where there is no repository: it says so itself.
+    // An image build has no git repository, so it passes the revision in the environment.
     let revision = env::var("OUTRIGGER_REVISION").ok().or_else(head);
     println!("cargo:rustc-env=OUTRIGGER_REVISION={}", revision.as_deref().unwrap_or(UNKNOWN));
     let rustc = env::var("RUSTC").ok().and_then(|rustc| said(&rustc, &["--version"]));
-    // As in `rustc 1.90.0 (1159e78c4 2025-09-14)`.
+    // The version is the second word, as in `rustc 1.90.0 (1159e78c4 2025-09-14)`.
     let version = rustc.as_deref().and_then(|text| text.split(' ').nth(1));
     println!("cargo:rustc-env=OUTRIGGER_RUSTC={}", version.unwrap_or(UNKNOWN));
 }
 
-/// The revision that is checked out.
+/// The revision that is checked out; `None` outside of the project's own repository.
 fn head() -> Option<String> {
-    // Not that of a repository which merely surrounds the source.
+    // A repository that merely surrounds the source does not track this file; its revision would be
+    // wrong.
     said("git", &["ls-files", "--error-unmatch", "build.rs"])?;
-    // It is written to by whatever moves the head.
+    // Git writes this log at every change of HEAD, so cargo runs the script again.
     let log = said("git", &["rev-parse", "--git-path", "logs/HEAD"])?;
     println!("cargo:rerun-if-changed={log}");
     said("git", &["rev-parse", "--short=12", "HEAD"])

@@ -1,14 +1,14 @@
-//! What a canary on trial costs a request: two models in one server, alike but for
-//! the trial, are asked by turns. Counted is the processor time of the thread that
-//! serves, which depends less than time does on what else the machine is doing; it
-//! has several requests at a time, so that it is not woken for each.
+//! Measures the cost of a canary trial per request: two models in one server, which differ only in
+//! the trial, are asked in turn. It counts the processor time of the serving thread, which depends
+//! less on the machine's other load than wall time does. Several requests are in flight at a time,
+//! so that the thread is not woken for each.
 //!
-//! Prints `bench canary-path <nanoseconds> ns` for each turn, and the median of what
-//! a request takes without a trial beside them.
+//! Prints `bench canary-path <nanoseconds> ns` for each turn, and beside it the median for a
+//! request without a trial.
 
 #![allow(missing_docs)]
 
-// The tests use the rest of it.
+// This bench uses only a part of the module.
 #[allow(dead_code)]
 #[path = "../tests/it/stack.rs"]
 mod stack;
@@ -35,11 +35,11 @@ const ALONE: &str = "offers/alone";
 /// Requests in a round, and how many of them at a time.
 const REQUESTS: usize = 50;
 const AT_A_TIME: usize = 16;
-/// Rounds of each model in a turn: the machine's speed changes slower than they do.
+/// Rounds of each model in a turn. A round is shorter than a change of the machine's speed.
 const ROUNDS: usize = 20;
 const TURNS: usize = 25;
 
-/// Half of the traffic for as long as it takes: nothing of it is decided.
+/// The canary gets half of the traffic, and the trial does not conclude during the bench.
 const SETTINGS: &str = r#"{
     "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.5},
     "signals": {"latency": {"limits": {"tolerance": 100, "margin": 1000}}}
@@ -66,7 +66,7 @@ async fn main() {
     for _ in 0..TURNS {
         let (mut with, mut without) = (0.0, 0.0);
         for number in 0..ROUNDS {
-            // Whichever comes first may be the dearer one.
+            // The order alternates, in case the first round costs more.
             if number % 2 == 0 {
                 with += round(&client, &tried).await;
                 without += round(&client, &alone).await;
@@ -82,7 +82,7 @@ async fn main() {
     println!("bench canary-path-without {:.0} ns", median(wholes));
 }
 
-/// A request without a key: each of them counts in the trial.
+/// An encoded request without a routing key, so that each one counts in the trial.
 fn encoded(model: &str) -> Bytes {
     let request =
         PredictRequest { model: Some(by_name(model)), ..request(&[(1.0, 2.0), (3.0, 4.0)]) };
@@ -96,7 +96,7 @@ async fn is_split(stack: &Stack) -> bool {
     seen.canaries.iter().any(|canary| canary.phase() == Phase::Split)
 }
 
-/// Nanoseconds of the serving thread that a request takes.
+/// Measures the serving thread's processor time per request, in nanoseconds.
 async fn round(client: &Client, request: &Bytes) -> f64 {
     let before = serving();
     let answers = stream::iter(0..REQUESTS).map(|_| {
@@ -108,7 +108,7 @@ async fn round(client: &Client, request: &Bytes) -> f64 {
     (serving() - before).as_nanos() as f64 / REQUESTS as f64
 }
 
-/// How long the serving thread has run, as the kernel counts it.
+/// The processor time of the serving thread, as the kernel counts it.
 fn serving() -> Duration {
     let threads = fs::read_dir("/proc/self/task").expect("Linux").flatten();
     let nanoseconds = threads.filter_map(|thread| {

@@ -47,12 +47,12 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.fetch_add(1, Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(old, layout) }
     }
 }
@@ -66,11 +66,11 @@ struct Shared {
     calls: AtomicU64,
 }
 
-/// When a call has to be over; the steps behind the first one find it in the request.
+/// The deadline of a call. The first step stores it in the request for the later steps.
 #[derive(Clone, Copy)]
 struct Deadline(At);
 
-/// A caller, as the step of rights finds it.
+/// The caller as the step for rights determines it. Later steps find it in the request.
 #[derive(Clone)]
 struct Caller(bool);
 

@@ -1,14 +1,14 @@
-//! How many predictions are worked on at once, and how many wait for a model.
+//! Admission: limits the predictions in progress and those that wait for a model.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use outrigger_core::{Failure, Reason};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Places for predictions. Clones share them.
+/// The limit on predictions in progress. Clones share it.
 ///
-/// Those that wait for a model to come up have places of their own: callers of
-/// one slow model must not keep those of all others out.
+/// Predictions that wait for a model to come up have a limit of their own, so that callers of one
+/// slow model do not lock out all others.
 #[derive(Debug, Clone)]
 pub(crate) struct Admission {
     working: Arc<Semaphore>,
@@ -28,10 +28,10 @@ impl Admission {
         Self { working: places(working), waiting: places(waiting) }
     }
 
-    /// A place to work.
+    /// Takes a place for a prediction in progress.
     ///
     /// # Errors
-    /// `OVERLOADED` when all are taken.
+    /// `OVERLOADED` when all places are taken.
     pub(crate) fn enter(&self) -> Result<Place, Failure> {
         let full = |_| overloaded("as many calls as allowed are in flight");
         let permit = Arc::clone(&self.working).try_acquire_owned().map_err(full)?;
@@ -40,11 +40,11 @@ impl Admission {
 }
 
 impl Place {
-    /// Waits for `model` without keeping others from working, then takes a place
-    /// to work again as soon as there is one.
+    /// Releases the place while it waits for `model`, so that other predictions can use it, then
+    /// takes a place again as soon as one is free.
     ///
     /// # Errors
-    /// `OVERLOADED` when too many wait already, or what `model` fails with.
+    /// `OVERLOADED` when too many predictions wait already, or the failure of `model`.
     pub(crate) async fn aside<T>(
         &self,
         model: impl Future<Output = Result<T, Failure>>,

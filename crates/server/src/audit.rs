@@ -1,17 +1,17 @@
-//! The record of changes: one line for each that is asked for, whatever comes of it.
+//! The record of changes: one log line for each change that is requested, whatever its outcome.
 
 use outrigger_core::{Digest, Failure};
 use outrigger_proto::outrigger::v1::{ModelSelector, model_selector::Version};
 
-/// The target of the lines, for whoever collects them.
+/// The target of the log lines, by which log collectors select them.
 pub(crate) use outrigger_lifecycle::AUDIT as TARGET;
 
 use crate::caller::Caller;
 
-/// What callers say is told up to here.
+/// The most bytes of a caller's text in the record; longer text is cut.
 const MOST: usize = 256;
 
-/// What is changed.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Load,
@@ -31,8 +31,8 @@ impl Verb {
     }
 }
 
-/// A change that somebody asks for. It is written down when dropped, so that one
-/// whose caller went away is too.
+/// A change that a caller requests. It is logged when dropped, so that a change whose caller
+/// disconnects is logged too.
 #[derive(Debug)]
 pub(crate) struct Record {
     caller: Caller,
@@ -41,17 +41,17 @@ pub(crate) struct Record {
     outcome: Result<(), Option<Failure>>,
 }
 
-/// What a change is about, as the caller says it.
+/// The subject of a change, in the caller's words.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Target {
     pub(crate) model: String,
     pub(crate) tag: String,
     pub(crate) digest: String,
-    /// Off the disk as well.
+    /// True if the version is also deleted from disk.
     pub(crate) delete: bool,
-    /// Who decides, as the request says: not proven.
+    /// The name of the operator who decides, as the request gives it. It is not authenticated.
     pub(crate) by: String,
-    /// Why, as the request says.
+    /// The reason for the change, as the request gives it.
     pub(crate) reason: String,
 }
 
@@ -71,17 +71,17 @@ impl Target {
 }
 
 impl Record {
-    /// Begins a line.
+    /// Begins the record of a change.
     pub(crate) fn new(caller: Caller, verb: Verb, target: Target) -> Self {
         Self { caller, verb, target, outcome: Err(None) }
     }
 
-    /// Notes which digest it turned out to be.
+    /// Records the digest that the change applies to.
     pub(crate) fn found(&mut self, digest: &Digest) {
         self.target.digest = digest.to_string();
     }
 
-    /// Ends the line with what became of the change.
+    /// Records the outcome of the change and logs the line.
     pub(crate) fn end<T>(mut self, result: &Result<T, Failure>) {
         self.outcome = match result {
             Ok(_) => Ok(()),
@@ -98,7 +98,7 @@ impl Drop for Record {
             Err(None) => ("CANCELLED", None),
         };
         let Target { model, tag, digest, delete, by, reason } = &self.target;
-        // As values of their own, which are quoted: they are callers' words.
+        // Callers chose these texts. They are separate fields, which the log quotes.
         tracing::info!(
             target: TARGET,
             caller = self.caller.identity().map_or("anonymous", |identity| identity.as_str()),
@@ -117,7 +117,7 @@ impl Drop for Record {
     }
 }
 
-/// The beginning of what a caller says.
+/// Cuts a caller's text to [`MOST`] bytes, at a character boundary.
 fn cut(text: &str) -> &str {
     let end = (0..=MOST.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]

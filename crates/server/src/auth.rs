@@ -1,4 +1,4 @@
-//! Who may do what: tokens, certificates, and the rights of either.
+//! Authentication and authorization: tokens, certificates, and the rights of each caller.
 
 mod tokens;
 
@@ -25,22 +25,23 @@ use crate::{
     live::Live,
 };
 
-/// The rules of who may do what. Clones share them.
+/// The rules that give each caller its rights. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Auth(Arc<Rules>);
 
 struct Rules {
     tokens: Option<Arc<Live<TokenFiles>>>,
-    /// Of everybody.
+    /// The rights of every caller, also without a name.
     anonymous: Rights,
-    /// Of everybody with a name.
+    /// The rights of every caller that proved a name.
     known: Rights,
-    /// By name.
+    /// The rights of single callers, by name.
     callers: BTreeMap<String, Rights>,
 }
 
 impl Auth {
-    /// The rules that are configured; without any, everybody may do everything.
+    /// Builds the rules from the configuration. Without tokens and callers in it, every caller has
+    /// every right.
     pub(crate) fn new(config: &config::Auth, tokens: Option<Arc<Live<TokenFiles>>>) -> Self {
         let open = tokens.is_none() && config.callers.is_empty();
         let otherwise = if open { Rights::all() } else { Rights::default() };
@@ -51,16 +52,15 @@ impl Auth {
         Self(Arc::new(Rules { tokens, anonymous, known, callers }))
     }
 
-    /// Who makes a call with these headers.
+    /// Identifies the caller from the connection and the request's headers.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` when it shows a token that is not known: it is wrong about
-    /// who it is, whatever others may do.
+    /// `UNAUTHENTICATED` for an unknown token, even if anonymous callers have the right.
     pub(crate) fn caller(&self, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Failure> {
         self.shown(peer, headers, |shown| bearer(shown).map(<[u8]>::to_vec))
     }
 
-    /// Who makes a call in whose authorization `token` finds a token.
+    /// Identifies the caller; `token` extracts the token from the value of `Authorization`.
     fn shown(
         &self,
         peer: &Peer,
@@ -87,11 +87,11 @@ impl Rules {
     }
 }
 
-/// Routes of a page, for browsers whose user may read. They ask their user for the
-/// token when they are told to, and show it as a password.
+/// Guards the routes of a page for browsers whose user has the right to read. The browser asks its
+/// user for the token on a 401 response, and sends it as a password.
 ///
-/// They would show it with whatever another site makes them send, too: so only here,
-/// where nothing is changed.
+/// A browser also sends the password with requests that another site triggers (CSRF), so this
+/// serves only for routes that change nothing.
 pub(crate) fn readers(routes: Router, auth: &Auth) -> Router {
     routes.layer(from_fn_with_state(auth.clone(), read))
 }
@@ -110,7 +110,7 @@ async fn read(State(auth): State<Auth>, request: Request, next: Next) -> Respons
     response
 }
 
-/// The password of an `Authorization: Basic ...`, whatever the user's name.
+/// The password in an `Authorization: Basic ...` header; the user name is ignored.
 fn password(authorization: &[u8]) -> Option<Vec<u8>> {
     let (scheme, encoded) = authorization.split_at_checked(6)?;
     let decoded = STANDARD.decode(encoded.trim_ascii()).ok()?;
@@ -118,7 +118,7 @@ fn password(authorization: &[u8]) -> Option<Vec<u8>> {
     scheme.eq_ignore_ascii_case(b"Basic ").then(|| decoded[colon + 1..].to_vec())
 }
 
-/// The token of an `Authorization: Bearer ...`.
+/// The token in an `Authorization: Bearer ...` header.
 fn bearer(authorization: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = authorization.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())

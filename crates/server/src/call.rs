@@ -1,5 +1,4 @@
-//! One call as the surfaces see it, whatever its wire format: what it is, how
-//! long it may take, and how it ended.
+//! One call, independent of its wire format: its method, its deadline and its outcome.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,8 +18,8 @@ use crate::{
     metrics::{self, ServedAs, Stage},
 };
 
-/// A call being answered. Clones are the same call; the last one to go writes
-/// it down, so that calls cut off in the middle are counted too.
+/// A call in progress. Clones share its state. The last clone to be dropped records the call, so
+/// that calls that are cut off are counted too.
 #[derive(Debug, Clone)]
 pub(crate) struct Call(Arc<Inner>);
 
@@ -36,15 +35,15 @@ struct Inner {
     request_id: OnceLock<String>,
     served_by: OnceLock<ServedAs>,
     outcome: OnceLock<Outcome>,
-    /// Live answered in place of a canary.
+    /// Set if the live version answered in place of a canary.
     stood_in: OnceLock<()>,
-    /// What the first answer's scores were like.
+    /// The statistics of the scores in the first answer.
     sampled: OnceLock<outrigger_canary::Outcome>,
     span: Span,
     told: Told,
 }
 
-/// What is only noted for the span, if there is one.
+/// Details that are recorded only for the span, if the call is traced.
 #[derive(Debug, Default)]
 struct Told {
     version: OnceLock<ModelKey>,
@@ -58,7 +57,7 @@ enum Outcome {
 }
 
 impl Call {
-    /// A call that has to be over `by` then, told by `span`.
+    /// Begins a call with the deadline `by`, traced by `span`.
     pub(crate) fn begin(
         front: &'static Front,
         method: Method,
@@ -84,52 +83,52 @@ impl Call {
         }))
     }
 
-    /// The call that the guard began.
+    /// The call that the guard stored in the request's extensions.
     ///
     /// # Panics
-    /// Without a guard, which stands before every handler.
+    /// Without the guard, which runs before every handler.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         extensions.get::<Self>().expect("the guard stands before every handler").clone()
     }
 
-    /// When the request arrived.
+    /// The time at which the request arrived.
     pub(crate) fn started(&self) -> Instant {
         self.0.started
     }
 
-    /// When the caller stops waiting.
+    /// The moment until which the caller waits.
     pub(crate) fn deadline(&self) -> Instant {
         self.0.deadline
     }
 
-    /// Notes who makes the call.
+    /// Records the caller.
     pub(crate) fn made_by(&self, caller: Caller) {
-        // The guard does this once a call.
+        // The guard calls this once per call, so the cell is empty.
         let _ = self.0.caller.set(caller);
     }
 
-    /// Who makes the call.
+    /// The caller.
     ///
     /// # Panics
-    /// Without a guard, which stands before every handler.
+    /// Without the guard, which runs before every handler.
     pub(crate) fn caller(&self) -> &Caller {
         self.0.caller.get().expect("the guard knows who calls")
     }
 
-    /// Gives the call its place, and its caller's share; they are free again once
-    /// the call is over.
+    /// Gives the call its place in the admission and its caller's share. Both are released when the
+    /// call ends.
     pub(crate) fn seat(&self, place: Place, share: Share<Party>) {
-        // The guard does this once a call.
+        // The guard calls this once per call, so the cell is empty.
         let _ = self.0.place.set((place, share));
     }
 
-    /// Gives the call its model's share until it is over.
+    /// Holds the model's share until the call ends.
     pub(crate) fn count_for_model(&self, share: Share<ModelName>) {
-        // A call is about one model.
+        // A call concerns one model, so the cell is empty.
         let _ = self.0.share.set(share);
     }
 
-    /// Waits for `model` without keeping other calls from working.
+    /// Waits for `model` and lets other calls use this call's place meanwhile.
     ///
     /// # Errors
     /// As [`Place::aside`].
@@ -143,56 +142,56 @@ impl Call {
         }
     }
 
-    /// Notes what the caller calls the request, for logs.
+    /// Records the caller's request id, for logs.
     pub(crate) fn asked_as(&self, request_id: &str) {
-        // One request a call.
+        // A call has one request, so the cell is empty.
         let _ = self.0.request_id.set(shortened(request_id).to_owned());
     }
 
-    /// Notes which servable answers. Only from here on has the call a model's
-    /// name in metrics: names that nobody serves never become labels.
+    /// Records the version that answers. Only from here on do metrics carry the model's name: a
+    /// name that no version serves never becomes a label.
     pub(crate) fn served_by(&self, lease: &Lease) {
         let model = metrics::model_label(&lease.key.name);
-        // A call is answered by one servable; a second lease is the same one.
+        // One version answers a call; a second lease is for the same version.
         let _ = self.0.served_by.set(ServedAs { model, arm: Some(lease.arm()) });
         if self.0.span.is_recorded() {
             let _ = self.0.told.version.set(lease.key.clone());
         }
     }
 
-    /// Notes that live answers in place of the canary.
+    /// Records that the live version answers in place of the canary.
     pub(crate) fn stood_in(&self) {
-        // There is one canary to stand in for.
+        // A call has at most one canary, so a second call changes nothing.
         let _ = self.0.stood_in.set(());
     }
 
-    /// Notes what the scores were like, of the first answer that has some.
+    /// Records statistics of the scores in the first answer that has scores.
     pub(crate) fn sample(&self, outcome: outrigger_canary::Outcome) {
-        // The second answer is not part of any comparison.
+        // The second answer is not part of any comparison, so it is ignored.
         let _ = self.0.sampled.set(outcome);
     }
 
-    /// What was noted of the scores.
+    /// The recorded statistics of the scores.
     pub(crate) fn sampled(&self) -> Option<outrigger_canary::Outcome> {
         self.0.sampled.get().copied()
     }
 
-    /// The labels of what answers, or empty ones.
+    /// The labels of the version that answers; empty if there is none.
     pub(crate) fn served_as(&self) -> ServedAs {
         self.0.served_as()
     }
 
-    /// The span of a stage that begins now.
+    /// Begins the span of a stage.
     pub(crate) fn stage(&self, stage: Stage) -> Span {
         self.0.span.child(stage.as_str(), SpanKind::Internal)
     }
 
-    /// The span of a request to another process.
+    /// Begins the span of a request to another process.
     pub(crate) fn request(&self, name: &'static str) -> Span {
         self.0.span.child(name, SpanKind::Client)
     }
 
-    /// Notes that the call ended with this failure, if it has not ended yet.
+    /// Records that the call ended with this failure, unless it has ended already.
     pub(crate) fn failed(&self, failure: &Failure) {
         if self.0.outcome.set(Outcome::Failed(failure.reason)).is_ok() {
             self.log(failure);
@@ -202,12 +201,12 @@ impl Call {
         }
     }
 
-    /// Notes that the call was answered, if it has not ended yet.
+    /// Records that the call was answered, unless it has ended already.
     pub(crate) fn answered(&self) {
         let _ = self.0.outcome.set(Outcome::Answered);
     }
 
-    /// Notes how the call ended, and turns a failure into a status.
+    /// Records the outcome of the call, and turns a failure into a status.
     pub(crate) fn conclude<T>(&self, result: Result<T, Failure>) -> Result<T, Status> {
         match &result {
             Ok(_) => self.answered(),
@@ -216,9 +215,9 @@ impl Call {
         result.map_err(|failure| failure::to_status(&failure))
     }
 
-    /// Callers' mistakes are theirs to see; a failure of ours is ours.
+    /// Logs a failure: the server's own at level error, others at debug, as callers see them.
     fn log(&self, failure: &Failure) {
-        /// One event, at the level that its kind deserves.
+        /// Logs one event at the given level.
         macro_rules! say {
             ($level:ident) => {
                 tracing::$level!(
@@ -241,7 +240,7 @@ impl Call {
     }
 }
 
-/// An id as far as logs show it: callers make them up, of any length.
+/// Cuts a request id for the logs: callers choose it, of any length.
 fn shortened(request_id: &str) -> &str {
     const MOST: usize = 128;
     let end = (0..=MOST.min(request_id.len())).rev().find(|&end| request_id.is_char_boundary(end));
@@ -257,7 +256,7 @@ impl Inner {
         by
     }
 
-    /// Says on the span what the call was and what came of it.
+    /// Records the call and its outcome on the span.
     fn tell(&mut self, by: &ServedAs, reason: &'static str) {
         let Self { span, told, .. } = self;
         if !span.is_recorded() {
@@ -300,7 +299,7 @@ impl Drop for Inner {
         let reason = match self.outcome.get() {
             Some(Outcome::Answered) => metrics::OK,
             Some(Outcome::Failed(reason)) => reason.as_str(),
-            // Nobody wrote an end: the caller went away.
+            // No outcome was recorded, so the caller went away before the end.
             None => "CANCELLED",
         };
         let by = self.served_as();

@@ -1,4 +1,4 @@
-//! Who calls: the peer of a connection, and whom its certificate or token names.
+//! Callers: the peer of a connection, and the identity that its certificate or token proves.
 
 use std::{
     fmt,
@@ -11,23 +11,23 @@ use outrigger_core::{Failure, Reason};
 
 use crate::config::{Right, Rights};
 
-/// The most bytes of a name: longer ones name nobody.
+/// The most bytes of a name; a longer name is not accepted.
 const LONGEST: usize = 256;
 
-/// What vouches for a name.
+/// The kind of credential that proves a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A token.
     Token,
-    /// A certificate, by a URI such as a SPIFFE id.
+    /// The URI in a certificate, such as a SPIFFE id.
     Uri,
-    /// A certificate, by a DNS name.
+    /// The DNS name in a certificate.
     Dns,
-    /// A certificate, by its subject's common name.
+    /// The common name of a certificate's subject.
     CommonName,
 }
 
-/// A name that was proven, with what vouches for it before a colon: `token:ci`,
+/// A name that was proven, with the kind of its credential before a colon: `token:ci`,
 /// `uri:spiffe://shop/backend`. So a certificate cannot pass for a token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Identity(Arc<str>);
@@ -36,7 +36,7 @@ pub(crate) struct Identity(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Peer(Arc<(SocketAddr, Option<Identity>)>);
 
-/// Who makes a call, and what they may do.
+/// A caller and its rights.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     peer: Peer,
@@ -44,12 +44,13 @@ pub(crate) struct Caller {
     rights: Rights,
 }
 
-/// What calls are counted by.
+/// The key by which calls of one caller are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Party {
-    /// Whoever proved this name, from wherever.
+    /// A caller that proved this name, from any address.
     Known(Identity),
-    /// All others at an address; over IPv6, in its /64, of which one host has all.
+    /// All other callers at an address. An IPv6 address stands for its /64, which one host usually
+    /// has to itself.
     Unknown(IpAddr),
 }
 
@@ -65,7 +66,8 @@ impl Kind {
 }
 
 impl Identity {
-    /// A name; `None` for one that would be hard to tell from others in a log.
+    /// An identity; `None` if the name is empty, too long or has characters that a log would not
+    /// show clearly.
     pub(crate) fn new(kind: Kind, name: &str) -> Option<Self> {
         let shown = |c: char| c == ' ' || !c.is_control() && !c.is_whitespace();
         let fit = !name.is_empty() && name.len() <= LONGEST && name.chars().all(shown);
@@ -84,15 +86,15 @@ impl fmt::Display for Identity {
 }
 
 impl Peer {
-    /// The peer at an address, and whom its certificate names.
+    /// The peer at an address, with the identity that its certificate proves.
     pub(crate) fn new(address: SocketAddr, certificate: Option<Identity>) -> Self {
         Self(Arc::new((address, certificate)))
     }
 
-    /// The peer of the connection that a request came by.
+    /// The peer of the connection on which a request arrived.
     ///
     /// # Panics
-    /// Without a listener, which says it of every connection.
+    /// Without a listener, which stores the peer in every request.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         extensions.get::<Self>().expect("listeners say who is at the other end").clone()
     }
@@ -101,14 +103,14 @@ impl Peer {
         self.0.0
     }
 
-    /// Whom its certificate names.
+    /// The identity that its certificate proves.
     pub(crate) fn certificate(&self) -> Option<&Identity> {
         self.0.1.as_ref()
     }
 }
 
 impl Caller {
-    /// A caller with the rights of its certificate, or of nobody in particular.
+    /// A caller with the rights of its certificate, or of anonymous callers.
     pub(crate) fn new(peer: Peer, rights: Rights) -> Self {
         Self { peer, token: None, rights }
     }
@@ -118,7 +120,7 @@ impl Caller {
         Self { peer, token: Some(token), rights }
     }
 
-    /// Whom a token, or else the connection's certificate, names.
+    /// The identity that a token proves, or else the connection's certificate.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.token.as_ref().or_else(|| self.peer.certificate())
     }
@@ -127,7 +129,7 @@ impl Caller {
         self.peer.address()
     }
 
-    /// What the caller is counted as.
+    /// The key by which this caller's calls are counted.
     pub(crate) fn party(&self) -> Party {
         match self.identity() {
             Some(identity) => Party::Known(identity.clone()),
@@ -138,7 +140,7 @@ impl Caller {
     /// Requires a right.
     ///
     /// # Errors
-    /// `PERMISSION_DENIED`; `UNAUTHENTICATED` if the caller has shown nothing.
+    /// `PERMISSION_DENIED`; `UNAUTHENTICATED` if the caller presented no credential.
     pub(crate) fn may(&self, right: Right) -> Result<(), Failure> {
         if self.rights.hold(right) {
             return Ok(());

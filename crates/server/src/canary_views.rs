@@ -14,8 +14,8 @@ use outrigger_proto::outrigger::v1::{
 };
 use prost_types::{Duration, Timestamp};
 
-/// The canaries of `model`, with all of their features, or of all models if it is
-/// empty.
+/// Lists the canaries of `model` with all of their features. An empty `model` lists all canaries,
+/// without features.
 pub(crate) fn list(canaries: &Canaries, model: &str) -> ListCanariesResponse {
     let wanted = |name: &str| model.is_empty() || model == name;
     let decisions = canaries.decisions.iter().filter(|it| wanted(it.model.as_str()));
@@ -40,7 +40,7 @@ fn canary(view: &CanaryView, with_features: bool) -> Canary {
         phase: phase(view.phase).into(),
         message: view.message.clone(),
         share: view.share,
-        // Longer than a trial can last, it would be none.
+        // The conversion fails only for durations longer than any trial.
         elapsed: Duration::try_from(view.elapsed).ok(),
         verdict: view.verdict.as_ref().map(verdict),
         features: features.collect(),

@@ -30,32 +30,32 @@ use self::{
     section::{Section, section},
 };
 
-/// Everything `outrigger serve` can be told.
+/// The settings of `outrigger serve`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Config {
     /// The surfaces and their limits.
     pub server: Server,
     /// TLS of the listeners.
     pub tls: Tls,
-    /// Who may do what.
+    /// Authentication and authorization.
     pub auth: Auth,
-    /// What one caller or one model may take of the server.
+    /// Limits for each caller and each model.
     pub limits: Limits,
-    /// The engine beside us.
+    /// The engine that runs the models.
     pub engine: Engine,
     /// The model store on disk.
     pub store: Store,
-    /// Where models come from.
+    /// The sources of models.
     pub images: Images,
-    /// How canaries are tried.
+    /// The trials of canaries.
     pub canary: Canary,
-    /// What is logged.
+    /// Logging.
     pub log: Log,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// What is traced.
+    /// Tracing.
     pub traces: Traces,
-    /// Models known by name before anybody asks for them.
+    /// Models that are configured by name, before any request for them.
     pub models: Vec<Model>,
 }
 
@@ -240,13 +240,13 @@ section! {
     }
 }
 
-/// Images that must be signed, and by whom.
+/// A rule for images that must be signed, with the keys that are accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignatureRule {
-    /// Where the images are, as in `images.allowed`.
+    /// The prefix of the images' repositories, as in `images.allowed`.
     pub prefix: String,
-    /// Files with public keys in PEM, of which one must have signed.
+    /// Files with public keys in PEM; a signature by one of them is required.
     #[serde(default)]
     pub keys: Vec<PathBuf>,
 }
@@ -278,19 +278,20 @@ section! {
     }
 }
 
-/// A model known by name before anybody asks for it.
+/// A model that is configured by name, before any request for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// The name that requests use.
     pub name: ModelName,
-    /// Its image without tag or digest; otherwise `images.repository`, `/` and the name.
+    /// The model's image without tag or digest; the default is `images.repository`, `/` and the
+    /// name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Load it at the start, before the server is ready, and keep it loaded.
+    /// Loads the model at the start, before the server is ready, and keeps it loaded.
     #[serde(default)]
     pub preload: bool,
-    /// The tag of a request that names no version; otherwise `images.default_tag`.
+    /// The tag for requests that name no version; the default is `images.default_tag`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<Tag>,
     /// Pins requests that name no version to this digest.
@@ -298,18 +299,18 @@ pub struct Model {
     pub digest: Option<Digest>,
 }
 
-/// A configuration with the origin of what is not a default.
+/// A configuration with the origin of each value that is not a default.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The configuration, valid.
+    /// The valid configuration.
     pub config: Config,
-    /// Where each value given comes from, by key path.
+    /// The origin of each value given, by key path.
     pub origins: BTreeMap<String, Origin>,
-    /// Environment variables that look like settings and are none.
+    /// Environment variables with the prefix of settings that match no setting.
     pub ignored: Vec<String>,
 }
 
-/// A configuration that cannot be used: everything that is wrong with it.
+/// An invalid configuration, with all of its problems.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", lines(.0))]
 pub struct Invalid(pub Vec<Problem>);
@@ -342,8 +343,8 @@ pub fn load(
     let origins = layers.origins();
     let config = Config::read(&mut layers);
     let mut problems = layers.problems;
-    // A value that did not parse was replaced by its default: checking that too
-    // can only find problems that are really there.
+    // A value that did not parse was replaced by its default, which is valid. So this check reports
+    // only real problems.
     problems.extend(config.validate().err().map(|invalid| invalid.0).unwrap_or_default());
     if problems.is_empty() {
         Ok(Loaded { config, origins, ignored })
@@ -352,8 +353,8 @@ pub fn load(
     }
 }
 
-/// OpenTelemetry's own variables, which are often there already; the later ones win,
-/// and ours win over them.
+/// OpenTelemetry's own variables, which are often set already. Later ones take precedence, and this
+/// server's settings take precedence over all of them.
 const OPENTELEMETRY: &[(&str, &str)] = &[
     ("OTEL_EXPORTER_OTLP_ENDPOINT", "traces.endpoint"),
     ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "traces.endpoint"),
@@ -364,7 +365,7 @@ const OPENTELEMETRY: &[(&str, &str)] = &[
 
 /// Adds `OUTRIGGER_SERVER_GRPC` as `server.grpc` and so on.
 ///
-/// A variable that names no setting is not an error: Kubernetes invents some
+/// A variable that names no setting is not an error: Kubernetes sets some
 /// (`OUTRIGGER_SERVER_SERVICE_HOST`) for a Service called `outrigger-server`.
 fn add_environment(
     layers: &mut Layers,
@@ -440,7 +441,8 @@ impl Config {
         config
     }
 
-    /// Checks what types cannot: limits, references, and how values fit together.
+    /// Checks that types cannot express: limits, references, and settings that depend on each
+    /// other.
     ///
     /// # Errors
     /// All problems, each with the path of its key.

@@ -1,4 +1,4 @@
-//! How the server as a whole fails.
+//! Errors of the server as a whole.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use outrigger_core::Reason;
 
 use crate::{listen::BindError, live::FileError, logs, metrics::ExpositionError};
 
-/// Why the server could not start, or stopped before it was told to.
+/// An error at the start of the server, or one that stops it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The configuration is wrong: exit code 64.
@@ -18,18 +18,18 @@ pub enum Error {
     /// The recorder of metrics could not be installed.
     #[error("metrics could not be set up")]
     Metrics(#[from] ExpositionError),
-    /// An address is not to be had.
+    /// A listener could not bind its address.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The files of a certificate or of tokens cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Threads or sockets are not to be had.
+    /// The system provided no threads or sockets.
     #[error("{what}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Why it failed.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -45,19 +45,19 @@ pub enum Error {
     /// The exporter of traces could not be made.
     #[error("traces cannot be exported")]
     Traces(#[from] outrigger_trace::Error),
-    /// Models could not be taken charge of.
+    /// The lifecycle of the models could not start.
     #[error("the models' lifecycle could not start")]
     Lifecycle(#[from] outrigger_lifecycle::Error),
-    /// A task that must run for as long as the server has ended.
+    /// A task that must run as long as the server ended.
     #[error("{task} ended unexpectedly")]
     Ended {
-        /// Which.
+        /// The name of the task.
         task: &'static str,
     },
 }
 
 impl Error {
-    /// The stable reason.
+    /// The stable reason of the error.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Store(error) => error.reason(),

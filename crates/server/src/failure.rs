@@ -1,5 +1,5 @@
-//! The one place where failures become answers: gRPC statuses with details, and
-//! HTTP responses with JSON.
+//! Conversion of failures into answers: gRPC statuses with details, and HTTP responses with JSON.
+//! No other place does it.
 
 mod reference;
 
@@ -26,8 +26,8 @@ pub use self::reference::reference_markdown;
 /// `google.rpc.ErrorInfo.domain` of every failure.
 pub const DOMAIN: &str = "outrigger.dev";
 
-/// A status travels in HTTP/2 headers, which clients limit (8 KiB is common),
-/// twice: as text and inside the details, percent or base64 encoded.
+/// The limit on the message in a status. HTTP/2 headers carry it twice (as text and inside the
+/// details, percent or base64 encoded), and clients limit headers; 8 KiB is common.
 const MESSAGE_BYTES: usize = 800;
 const VIOLATION_BYTES: usize = 1600;
 
@@ -50,7 +50,7 @@ pub(crate) fn to_status(failure: &Failure) -> Status {
     Status::with_error_details(code, cut(&failure.message, MESSAGE_BYTES), details)
 }
 
-/// How many violations fit into a status, and how many do not.
+/// The numbers of violations that fit into a status and that do not.
 fn fitting(failure: &Failure) -> (usize, usize) {
     let mut left = VIOLATION_BYTES;
     let size = |field: &str, description: &str| field.len() + description.len().min(400);
@@ -64,7 +64,7 @@ fn fitting(failure: &Failure) -> (usize, usize) {
     (shown, failure.violations.len() - shown)
 }
 
-/// `text` cut to at most `limit` bytes, at a character.
+/// Cuts `text` to at most `limit` bytes, at a character boundary.
 fn cut(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
@@ -73,7 +73,7 @@ fn cut(text: &str, limit: usize) -> String {
     format!("{}…", &text[..end])
 }
 
-/// When the caller should try again; `None`: never.
+/// The delay after which the caller should retry; `None` if it should not.
 pub(crate) fn retry_delay(failure: &Failure) -> Option<Duration> {
     let usual = match failure.reason.retry() {
         Retry::Never => return failure.retry_after,
@@ -84,13 +84,13 @@ pub(crate) fn retry_delay(failure: &Failure) -> Option<Duration> {
     Some(failure.retry_after.unwrap_or(usual))
 }
 
-/// The failure as an HTTP response with the table's status.
+/// The failure as an HTTP response with the HTTP status of its reason.
 pub(crate) fn to_http(failure: &Failure) -> Response {
     let status = StatusCode::from_u16(failure.reason.code().http_status());
     to_http_as(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), failure)
 }
 
-/// The failure as an HTTP response with another status: 404 or 405.
+/// The failure as an HTTP response with a status that differs from its reason's: 404 or 405.
 pub(crate) fn to_http_as(status: StatusCode, failure: &Failure) -> Response {
     let mut response = (status, Json(to_json(failure))).into_response();
     if let Some(delay) = retry_delay(failure) {
@@ -126,21 +126,21 @@ pub(crate) fn to_json(failure: &Failure) -> Value {
     }})
 }
 
-/// What is refused because the server stops.
+/// The failure of calls that are refused because the server stops.
 pub(crate) fn stopping() -> Failure {
     Failure::new(Reason::ShuttingDown, "the server is stopping")
 }
 
-/// A status that no handler made: tonic's own, about how the request arrived.
-/// They carry no details, and differ from ours only by their code.
+/// A failure for a status that no handler made: tonic's own, about how the request arrived. Such
+/// statuses carry no details, and differ from handlers' statuses only by their code.
 pub(crate) fn of_transport(code: Code, message: &str) -> Failure {
     let reason = match code {
-        // A frame longer than the limit.
+        // A frame exceeded the limit.
         Code::OutOfRange => Reason::TooLarge,
         Code::Unimplemented => Reason::MethodUnknown,
         Code::DeadlineExceeded => Reason::Deadline,
         Code::Unavailable => Reason::ShuttingDown,
-        // A message that does not parse, a stream that breaks off.
+        // A message did not parse, or a stream broke off.
         _ => Reason::RequestMalformed,
     };
     let message = match (reason, message) {

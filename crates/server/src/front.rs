@@ -1,9 +1,9 @@
 //! Fronts: the protocols in which callers make calls.
 //!
-//! A front is a value. The guard, the metrics, the traces and the record of changes
-//! take from it what differs between protocols, so a further protocol is a further
-//! value and no arm of a match elsewhere. It has its decoding and encoding of
-//! predictions beside it, as [`Exchange`](crate::predict::Exchange)s.
+//! A front is a value. The guard, the metrics, the traces and the record of changes take from it
+//! whatever differs between protocols, so a further protocol is a further value and no arm of a
+//! match elsewhere. Its decoding and encoding of predictions are
+//! [`Exchange`](crate::predict::Exchange)s in the same module.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tonic::Status;
 
 use crate::{audit::Verb, config::Right, grpc, http};
 
-/// All fronts, each at its index.
+/// All fronts; each one's position is its `index`.
 pub(crate) static ALL: [&Front; 2] = [&grpc::FRONT, &http::FRONT];
 /// The number of fronts.
 pub(crate) const COUNT: usize = ALL.len();
@@ -23,53 +23,52 @@ pub(crate) const COUNT: usize = ALL.len();
 pub(crate) struct Front {
     /// The label `surface` of metrics and logs.
     pub(crate) name: &'static str,
-    /// Its place in [`ALL`].
+    /// Its position in [`ALL`].
     pub(crate) index: usize,
-    /// The paths that it answers; the first route that has a path counts.
+    /// The paths that it answers; the first route that matches counts.
     pub(crate) routes: &'static [Route],
-    /// How callers say how long they wait.
+    /// The header in which callers send their timeout.
     pub(crate) timeout: Timeout,
-    /// Answers with a failure.
+    /// Turns a failure into a response.
     pub(crate) respond: fn(&Failure) -> Response,
-    /// The status of a failed response that no handler of ours made.
+    /// Extracts the status of a failed response that no handler of this server made.
     pub(crate) foreign: fn(&HeaderMap) -> Option<Status>,
-    /// Answers may go on for as long as the caller listens.
+    /// True if answers may continue as long as the caller listens.
     pub(crate) streams: bool,
-    /// The attribute `rpc.system` of its spans, which have a gRPC status code then.
+    /// The attribute `rpc.system` of its spans, which then also have a gRPC status code.
     pub(crate) rpc_system: Option<&'static str>,
 }
 
-/// A header by which callers say how long they wait.
+/// A header in which callers send their timeout, and its parser.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeout {
     pub(crate) header: &'static str,
     pub(crate) read: fn(&str) -> Option<Duration>,
 }
 
-/// Something that callers can ask for.
+/// A path that callers can request, with the rules for it.
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) path: Path,
     pub(crate) method: Method,
-    /// The name of its spans; `None`: not traced, as it is asked for too often to be
-    /// of interest.
+    /// The name of its spans; `None` if it is requested too often to be traced.
     pub(crate) span: Option<&'static str>,
-    /// The right that it takes; `None`: it is open to all.
+    /// The right that it requires; `None` if it is open to every caller.
     pub(crate) right: Option<Right>,
-    /// The change that it makes. Its handler asks for the right to it, once it knows
-    /// for the record what is changed.
+    /// The change that it makes. The handler checks the right to it, because only the handler knows
+    /// what is changed, which the record of changes needs.
     pub(crate) change: Option<Verb>,
 }
 
-/// Paths of requests.
+/// A pattern of request paths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Path {
     Exact(&'static str),
-    /// All paths that begin so.
+    /// All paths with this prefix.
     Under(&'static str),
 }
 
-/// The kind of a call, as coarsely as it is counted.
+/// The method of a call, as coarse as metrics count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Predict,
@@ -81,14 +80,14 @@ pub(crate) enum Method {
 }
 
 impl Front {
-    /// The route that a request path asks for.
+    /// The route for a request path.
     pub(crate) fn route(&self, path: &str) -> &'static Route {
         self.routes.iter().find(|route| route.path.has(path)).unwrap_or(&Route::OTHER)
     }
 }
 
 impl Route {
-    /// Any other path: what is not known to be open takes the right to read.
+    /// Any other path. A path that is not declared open requires the right to read.
     pub(crate) const OTHER: Self = Self {
         path: Path::Under(""),
         method: Method::Other,
@@ -97,19 +96,19 @@ impl Route {
         change: None,
     };
 
-    /// A prediction, or what leads up to one.
+    /// A prediction, or its explanation.
     pub(crate) const fn compute(path: &'static str, method: Method, span: &'static str) -> Self {
         let (path, span, right) = (Path::Exact(path), Some(span), Some(Right::Predict));
         Self { path, method, span, right, change: None }
     }
 
-    /// States of models and canaries.
+    /// A query of the states of models and canaries.
     pub(crate) const fn read(path: Path, method: Method, span: &'static str) -> Self {
         Self { path, method, span: Some(span), right: Some(Right::Read), change: None }
     }
 
-    /// A protocol of others that tells no secrets: probes ask for it, and tools before
-    /// they can ask for anything.
+    /// A standard protocol that reveals no secrets, such as health or reflection: probes need it,
+    /// and tools before they can call anything.
     pub(crate) const fn open(path: &'static str) -> Self {
         Self { path: Path::Under(path), right: None, ..Self::OTHER }
     }
@@ -150,7 +149,7 @@ impl Method {
         }
     }
 
-    /// Whether it computes, and so counts against the limit of such calls.
+    /// Whether the method computes, and so counts against the limit on such calls.
     pub(crate) const fn computes(self) -> bool {
         matches!(self, Self::Predict | Self::BatchPredict | Self::Explain)
     }

@@ -1,4 +1,4 @@
-//! The gRPC surface: services and what stands before them.
+//! The gRPC surface: its services and the guard before them.
 
 mod canaries;
 mod changes;
@@ -41,7 +41,7 @@ use crate::{
     predict::Predictor,
 };
 
-/// gRPC, with the services of `outrigger.v1`.
+/// The front of gRPC, with the services of `outrigger.v1`.
 pub(crate) static FRONT: Front = Front {
     name: "grpc",
     index: 0,
@@ -53,7 +53,7 @@ pub(crate) static FRONT: Front = Front {
     rpc_system: Some("grpc"),
 };
 
-/// A name that is a path and a span's alike.
+/// Declares a prediction route whose path and span share a name.
 macro_rules! compute {
     ($name:literal, $method:ident) => {
         Route::compute(concat!("/", $name), Method::$method, $name)
@@ -82,11 +82,11 @@ const fn canaries(path: Path) -> Route {
     Route::read(path, Method::Canaries, "outrigger.v1.CanaryService")
 }
 
-/// The most bytes of a question about models: it holds names only, and is read
-/// without a place in the admission.
+/// The most bytes of a query about models: it holds only names, and is read without a place in the
+/// admission.
 const QUESTION: usize = 64 << 10;
 
-/// What callers may be told who only predict and look.
+/// The services of the gRPC listener: predictions and queries, no changes.
 #[derive(Clone)]
 pub(crate) struct Serving {
     prediction: Arc<Prediction>,
@@ -119,14 +119,14 @@ impl App for Serving {
     }
 }
 
-/// The same without predictions and with changes, for the admin listener.
+/// The services of the admin listener: queries and changes, no predictions.
 pub(crate) fn admin(told: (Models, Canaries), health: &HealthReporter, rules: Guard) -> Router {
     routes(told, health, Arc::new(rules)).layer(middleware::from_fn(only_grpc))
 }
 
-/// Refuses what does not say that it is gRPC. A page of somebody else in an
-/// operator's browser may send any bytes to loopback, as long as they are called
-/// a text or a form; for any other content type the browser asks first.
+/// Refuses requests whose content type is not gRPC. Another site's page in an operator's browser
+/// may send any bytes to loopback as text or as a form; for any other content type the browser asks
+/// the server first (CORS preflight).
 async fn only_grpc(request: Request, next: Next) -> Response {
     let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     match kind {
@@ -136,7 +136,7 @@ async fn only_grpc(request: Request, next: Next) -> Response {
     }
 }
 
-/// The services that every gRPC listener has, behind the guard.
+/// The services of every gRPC listener, behind the guard.
 fn routes(
     (models, canaries): (Models, Canaries),
     health: &HealthReporter,
@@ -155,13 +155,13 @@ fn routes(
         .add_service(canaries)
         .add_service(health)
         .add_service(reflection().build_v1().expect(valid))
-        // Python's reflection client knows only this one.
+        // Python's reflection client supports only this version.
         .add_service(reflection().build_v1alpha().expect(valid))
         .prepare();
     services.into_axum_router().layer(middleware::from_fn_with_state(rules, guard))
 }
 
-/// The status of a response that failed without details: tonic's own, not one of ours.
+/// The status of a failed response without details: tonic made it, not this server.
 fn foreign(headers: &HeaderMap) -> Option<Status> {
     if headers.contains_key("grpc-status-details-bin") {
         return None;
@@ -169,7 +169,7 @@ fn foreign(headers: &HeaderMap) -> Option<Status> {
     Status::from_header_map(headers).filter(|status| status.code() != Code::Ok)
 }
 
-/// A `grpc-timeout`: at most eight digits and a unit, by the protocol's text.
+/// Parses a `grpc-timeout`: at most eight digits and a unit, as the protocol defines it.
 fn timeout(text: &str) -> Option<Duration> {
     let unit = text.chars().last()?;
     let digits = &text[..text.len() - unit.len_utf8()];

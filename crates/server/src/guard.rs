@@ -1,5 +1,5 @@
-//! What stands before every handler: deadline, rights, admission, a net for panics, and
-//! the counting of calls.
+//! The guard before every handler: deadline, rights, admission, recovery from panics, and the count
+//! of calls.
 
 mod stream;
 
@@ -35,29 +35,29 @@ use crate::{
     metrics,
 };
 
-/// Beyond this a deadline is none, and adding it to the clock stays safe.
+/// The longest deadline. The bound keeps the addition to the clock from overflowing.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// The rules of one listener.
+/// The rules for the calls of one listener.
 pub(crate) struct Guard {
     /// The protocol of the listener.
     pub(crate) front: &'static Front,
-    /// For calls without a deadline.
+    /// The deadline of calls that give none.
     pub(crate) default_deadline: Duration,
-    /// Who may do what.
+    /// The rights of callers.
     pub(crate) auth: Auth,
-    /// Places for calls that compute, shared by all listeners.
+    /// The limit on calls that compute, shared by all listeners.
     pub(crate) admission: Admission,
-    /// How many of them one caller may have.
+    /// The limit on one caller's calls that compute.
     pub(crate) per_caller: Limit<Party>,
-    /// Decides which calls are traced.
+    /// Decides whether a call is traced.
     pub(crate) tracer: Tracer,
-    /// Ends answers that would go on for ever.
+    /// Cancelled when the server stops; ends streams.
     pub(crate) stop: CancellationToken,
 }
 
-/// The guard before the handlers of a router. They find the [`Call`] among the
-/// request's extensions.
+/// Runs the guard before the handlers of a router. Handlers find the [`Call`] in the request's
+/// extensions.
 pub(crate) async fn guard(
     State(guard): State<Arc<Guard>>,
     request: Request,
@@ -68,23 +68,24 @@ pub(crate) async fn guard(
     let handled = guard.call(route, peer, request, async |call, mut request| {
         request.extensions_mut().insert(call.clone());
         let response = next.run(request).await;
-        // Handlers note on the call how it ended; what they noted stays.
+        // Handlers record the outcome on the call; an outcome recorded here later does not replace
+        // it.
         Ok(guard.ending(route.method, guard.own_words(call, route.method, response)))
     });
     handled.await.unwrap_or_else(|failure| (guard.front.respond)(&failure))
 }
 
 impl Guard {
-    /// Has one request of `peer` for `route` handled as a call: by its deadline, and
-    /// whatever the handler does.
+    /// Handles one request of `peer` for `route` as a call, within its deadline, and survives a
+    /// panic of the handler.
     ///
-    /// From the outside in: the call is counted when everything else is over; the
-    /// deadline covers the reading of the body too, so that a slow sender cannot
-    /// hold a place for ever; rights and admission come before the body is read, because
-    /// the body is what takes memory; the net for panics is next to the handler.
+    /// The order from the outside in: the call is counted when everything else is over; the
+    /// deadline covers the reading of the body too, so that a slow sender cannot hold a place for
+    /// ever; rights and admission come before the body is read, because the body takes the memory;
+    /// recovery from panics is next to the handler.
     ///
     /// # Errors
-    /// The handler's, and what the guard refuses or cuts off.
+    /// The handler's failure, or the guard's own when it refuses or cuts off the call.
     pub(crate) async fn call<B, T>(
         &self,
         route: &'static Route,
@@ -136,8 +137,8 @@ impl Guard {
         }
     }
 
-    /// The caller, if it may call. Whether it may change something is asked by the
-    /// handler, once it knows for the record what.
+    /// Identifies the caller and checks its right to call. The handler checks the right to a
+    /// change, because only the handler knows what is changed, which the record of changes needs.
     fn admit(&self, route: &Route, peer: Peer, headers: &HeaderMap) -> Result<Caller, Failure> {
         match (self.auth.caller(&peer, headers), route.change) {
             (Ok(caller), Some(_)) => Ok(caller),
@@ -155,7 +156,7 @@ impl Guard {
         }
     }
 
-    /// How long the caller waits.
+    /// The time that the caller waits, or the default.
     fn allowance(&self, headers: &HeaderMap) -> Result<Duration, Failure> {
         let Timeout { header, read } = self.front.timeout;
         let Some(value) = headers.get(header) else { return Ok(self.default_deadline) };
@@ -164,7 +165,7 @@ impl Guard {
         Ok(parsed.ok_or_else(invalid)?.min(LONGEST))
     }
 
-    /// Lets answers of unknown length end with the server.
+    /// Wraps streamed answers so that they end when the server stops.
     fn ending(&self, method: Method, response: Response) -> Response {
         if method.computes() || !self.front.streams {
             return response;
@@ -172,15 +173,15 @@ impl Guard {
         response.map(|body| stream::UntilStop::wrap(body, &self.stop))
     }
 
-    /// Gives tonic's own statuses a reason: they are about how a message
-    /// arrived, and never reached a handler.
+    /// Gives tonic's own statuses a reason. They concern the arrival of a message that never
+    /// reached a handler.
     fn own_words(&self, call: &Call, method: Method, response: Response) -> Response {
         let Some(status) = (self.front.foreign)(response.headers()) else {
             call.answered();
             return response;
         };
         if method == Method::Other && status.code() != Code::Unimplemented {
-            // Health and reflection follow protocols of their own.
+            // Health and reflection have protocols of their own, so their statuses stay unchanged.
             call.answered();
             return response;
         }

@@ -1,4 +1,4 @@
-//! What operators and probes ask: alive, ready, metrics; and gRPC health.
+//! The health listener: liveness, readiness and metrics; and the gRPC health service.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::metrics::{self, Exposition};
 
 /// Prometheus' text format.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Names that gRPC health knows beside those of models: everything, and the
+/// The names in gRPC health besides those of models: the empty name for the whole server, and the
 /// services.
 const SERVICES: [&str; 4] = [
     "",
@@ -27,7 +27,7 @@ const SERVICES: [&str; 4] = [
     "outrigger.v1.CanaryService",
 ];
 
-/// Whether requests should be sent here. Clones share it.
+/// The readiness of the server to take requests. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Readiness {
     models: Handle,
@@ -39,12 +39,12 @@ impl Readiness {
         Self { models, stopping: CancellationToken::new() }
     }
 
-    /// Not ready from now on.
+    /// Makes the server unready for good.
     pub(crate) fn withdraw(&self) {
         self.stopping.cancel();
     }
 
-    /// Why no requests should be sent here; `Ok`: they should.
+    /// Checks the readiness; the error is the reason why requests should not be sent here.
     pub(crate) fn check(&self) -> Result<(), String> {
         let ready = self.why();
         metrics::ready(ready.is_ok());
@@ -65,7 +65,8 @@ impl Readiness {
         }
     }
 
-    /// The engines that do not answer and why, for people; `None` when all answer.
+    /// The engines that do not answer, with the reasons, as text for people; `None` when all
+    /// answer.
     fn engines_down(&self) -> Option<String> {
         let snapshot = self.models.models();
         let down = snapshot.engines.iter().filter(|(_, engine)| !engine.reachable);
@@ -87,7 +88,7 @@ struct App {
 /// The routes of the health listener.
 pub(crate) fn routes(readiness: Readiness, exposition: Exposition) -> Router {
     Router::new()
-        // The process lives if it answers at all; nobody else is asked.
+        // Liveness means only that the process answers, so nothing else is checked.
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(exposed))
@@ -105,14 +106,14 @@ async fn ready(State(app): State<App>) -> Response {
 }
 
 async fn exposed(State(app): State<App>) -> Response {
-    // The gauge is as old as the last question otherwise.
+    // The check updates the readiness gauge, which would be stale otherwise.
     let _ = app.readiness.check();
     let text = app.exposition.render(&app.readiness.models.models());
     ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response()
 }
 
-/// Keeps gRPC health in step with the models until `stop`: the empty name for
-/// readiness, a model's name for the version that its default tag means.
+/// Keeps gRPC health in step with the models until `stop`: the empty name shows readiness, a
+/// model's name shows the version of its default tag.
 pub(crate) async fn follow(
     models: Handle,
     reporter: HealthReporter,
@@ -133,8 +134,8 @@ pub(crate) async fn follow(
     Ok(())
 }
 
-/// What gRPC health has been told, by name: those who watch hear of changes
-/// only.
+/// The statuses that gRPC health has, by name. Only changes are reported to it, so that watchers
+/// receive only changes.
 struct Told {
     reporter: HealthReporter,
     statuses: BTreeMap<String, ServingStatus>,
@@ -150,7 +151,7 @@ impl Told {
         self.tell(now).await;
     }
 
-    /// Tells everybody who asks or watches that nothing is served here any more.
+    /// Reports to every client of gRPC health that nothing is served any more.
     async fn withdraw(&mut self) {
         let names = self.statuses.keys().cloned();
         let now = names.map(|name| (name, ServingStatus::NotServing)).collect();
@@ -170,7 +171,7 @@ impl Told {
     }
 }
 
-/// Whether a request that names no version would be answered.
+/// Whether the server would answer a request that names no version.
 fn serves(models: &Handle, name: &ModelName, view: &ModelView) -> bool {
     use outrigger_core::{Selector, Stage};
     match models.default_selector(name) {

@@ -30,10 +30,10 @@ use crate::{
     views::{History, find, model_json},
 };
 
-/// The header by which a caller says how long it waits: `250ms`, `2s`.
+/// The header in which a caller sends its timeout: `250ms`, `2s`.
 pub(crate) const TIMEOUT_HEADER: &str = "x-request-timeout";
 
-/// HTTP with JSON.
+/// The front of HTTP with JSON.
 pub(crate) static FRONT: Front = Front {
     name: "http",
     index: 1,
@@ -134,7 +134,7 @@ fn respond(call: &Call, result: Result<Value, Failure>) -> Response {
     }
 }
 
-/// Why a body did not arrive.
+/// The failure of a request whose body could not be read.
 fn unread(rejection: &BytesRejection, limit: usize) -> Failure {
     match rejection {
         BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {

@@ -1,8 +1,8 @@
-//! `outrigger serve`: configuration, the gRPC and HTTP surfaces, health, metrics,
-//! and the wiring of the parts behind them.
+//! `outrigger serve`: configuration, the gRPC and HTTP surfaces, health, metrics, and the wiring of
+//! the parts.
 //!
-//! [`run`] is the whole life of the process; [`start`] is the same within a
-//! process that does other things too, such as a test.
+//! [`run`] is the whole life of the process; [`start`] starts a server within a process that has
+//! other work too, such as a test.
 
 mod admission;
 mod audit;

@@ -1,4 +1,4 @@
-//! How many calls of one kind there are at once, whatever the kinds are.
+//! Limits on concurrent calls by key.
 
 use std::{
     collections::{HashMap, hash_map::RandomState},
@@ -8,13 +8,13 @@ use std::{
 
 use outrigger_core::{Failure, Reason};
 
-/// Counts are spread over so many locks.
+/// The number of locks that the counts are spread over.
 const SHARDS: usize = 16;
 
-/// A limit of calls at once for each key. Clones share the counts.
+/// A limit on concurrent calls for each key. Clones share the counts.
 ///
-/// Only keys with calls are remembered, so it holds no more of them than there are
-/// calls at once. Without a limit nothing is counted, and no lock is taken.
+/// Only keys with calls in progress are stored, so there are at most as many keys as calls. Without
+/// a limit nothing is counted, and no lock is taken.
 #[derive(Debug, Clone)]
 pub(crate) struct Limit<K>(Option<Arc<Counts<K>>>);
 
@@ -26,12 +26,13 @@ struct Counts<K> {
     shards: [Mutex<HashMap<K, u32>>; SHARDS],
 }
 
-/// A call's place under a limit, given back when dropped.
+/// A call's place under a limit, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Share<K: Eq + Hash>(Option<(Arc<Counts<K>>, K)>);
 
 impl<K: Eq + Hash + Clone> Limit<K> {
-    /// At most so many at once for each `what`; 0: any number.
+    /// A limit of `most` concurrent calls per key; 0 means no limit. Error messages call the key
+    /// `what`.
     pub(crate) fn new(most: u32, what: &'static str) -> Self {
         let counts = || Counts {
             most,
@@ -42,10 +43,10 @@ impl<K: Eq + Hash + Clone> Limit<K> {
         Self((most > 0).then(|| Arc::new(counts())))
     }
 
-    /// A place for one more call.
+    /// Takes a place for one more call.
     ///
     /// # Errors
-    /// `OVERLOADED` when the key has as many as it may.
+    /// `OVERLOADED` when the key is at its limit.
     pub(crate) fn enter(&self, key: impl FnOnce() -> K) -> Result<Share<K>, Failure> {
         let Some(counts) = &self.0 else { return Ok(Share(None)) };
         let key = key();

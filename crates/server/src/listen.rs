@@ -1,4 +1,5 @@
-//! Listeners: bound before anything else, and connections that end in order.
+//! Listeners: they bind their addresses before anything else starts, and close connections in
+//! order.
 
 mod arriving;
 
@@ -39,35 +40,34 @@ use crate::{
     tls::{Acceptor, Vouched},
 };
 
-/// Connections of one listener; more wait to be accepted.
+/// The most connections of one listener; further ones wait to be accepted.
 const MOST_CONNECTIONS: usize = 8192;
-/// A megabyte request must not wait for window updates: a stream's window holds
-/// several, a connection's as many as are likely at once.
+/// HTTP/2 flow control. A request of a megabyte must not wait for window updates: a stream's window
+/// holds several of them, a connection's window as many as are likely at once.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 32 << 20;
 const FRAME: u32 = 1 << 20;
-/// Bytes of a request's headers, as HTTP/2 counts them: gRPC's are a few hundred.
+/// The most bytes of a request's headers, as HTTP/2 counts them; gRPC's are a few hundred.
 const HEADERS: u32 = 16 << 10;
 const STREAMS: u32 = 1024;
-/// Requests that are given up before they have been looked at, as after a moment in
-/// which the machine did something else: all that a caller may have open at once. Such
-/// requests are not open any more, and would without a bound pile up as fast as they
-/// can be sent and reset, which is the "rapid reset" attack: beyond it the caller loses
-/// its connection.
+/// The most requests of a connection that were reset before the server looked at them: as many as a
+/// caller may have open at once, because all of them can be reset while the machine is busy. Reset
+/// requests do not count as open, so without a bound they would pile up as fast as a peer can send
+/// and reset them (the "rapid reset" attack). Beyond the bound the peer loses its connection.
 const GIVEN_UP: usize = STREAMS as usize;
-/// A peer that does not answer a ping is gone.
+/// HTTP/2 keep-alive: a peer that does not answer a ping is considered gone.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// For the first byte of a connection, and the headers of an HTTP/1 request.
+/// The time limit for the first byte of a connection, and for the headers of an HTTP/1 request.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(15);
-/// For what is under way when nobody vouches for a caller any more.
+/// The time that requests in flight get after the caller's certificate has become invalid.
 const LAST_ANSWERS: Duration = Duration::from_secs(60);
-/// After a failed accept: out of file descriptors, most likely.
+/// The pause after a failed accept, which is most likely due to a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What answers the requests that come in on a listener.
+/// An application that answers the requests of a listener.
 pub(crate) trait App: Clone + Send + Sync + 'static {
-    /// The bodies of its answers.
+    /// The body type of its responses.
     type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
 
     /// Answers a request of `peer`.
@@ -78,7 +78,7 @@ pub(crate) trait App: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-/// Handlers find the peer among the request's extensions.
+/// Stores the peer in the request's extensions, where handlers find it.
 impl App for Router {
     type Body = axum::body::Body;
 
@@ -88,28 +88,28 @@ impl App for Router {
     }
 }
 
-/// A listener whose address is taken.
+/// A bound listener.
 pub(crate) struct Listener {
     name: &'static str,
     socket: StdListener,
     tls: Option<Acceptor>,
 }
 
-/// An address that cannot be listened on.
+/// An address that a listener cannot bind.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} for {name}")]
 pub struct BindError {
-    /// Which listener: `grpc`, `http`, `health`, `admin`.
+    /// The name of the listener: `grpc`, `http`, `health` or `admin`.
     pub name: &'static str,
-    /// Its address.
+    /// The address of the listener.
     pub address: SocketAddr,
     #[source]
     source: io::Error,
 }
 
 impl Listener {
-    /// Takes an address. Callers are not answered yet, but may connect. With `tls`,
-    /// connections begin with its handshake.
+    /// Binds an address. Callers may connect, but are not answered yet. With `tls`, connections
+    /// begin with a handshake.
     pub(crate) fn bind(
         name: &'static str,
         address: SocketAddr,
@@ -127,11 +127,10 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// Answers connections with `app` until `stop`; then accepts no more, tells
-    /// peers to send no more requests, and returns when what is in flight has
-    /// been answered.
+    /// Answers requests with `app` until `stop`. Then it accepts no more connections, signals peers
+    /// to send no more requests (GOAWAY), and returns when all requests in flight are answered.
     ///
-    /// A connection is served on the seat that it is given.
+    /// Each connection is served on the seat that `seats` assigns to it.
     pub(crate) async fn serve(
         self,
         app: impl App,
@@ -188,7 +187,7 @@ async fn accept(
     }
 }
 
-/// What a listener does with every connection.
+/// The state that a listener shares with each of its connections.
 #[derive(Clone)]
 struct Conversation<A> {
     listener: &'static str,
@@ -199,12 +198,12 @@ struct Conversation<A> {
 }
 
 impl<A: App> Conversation<A> {
-    /// Serves one connection to its end; after `stop` only what is in flight.
+    /// Serves one connection to its end; after `stop` it answers only the requests in flight.
     ///
-    /// Who connects and says nothing must not keep a place for ever: the handshake
-    /// has its time, and so has the first byte after it.
+    /// A silent peer must not hold a place for ever, so the handshake and the first byte after it
+    /// have time limits.
     async fn begin(self, stream: TcpStream, from: SocketAddr) {
-        // Answers are written whole: waiting for more would only delay them.
+        // Answers are written as a whole, so Nagle's algorithm would only delay them.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(error = %error, "no delay could not be set");
         }
@@ -226,7 +225,7 @@ impl<A: App> Conversation<A> {
             Some(Err(error)) => return self.unshaken(from, &error),
             None => return,
         };
-        // As good as a peek; further reads are longer, and pass the buffer by.
+        // The buffer of one byte serves as a peek. Further reads are longer, and bypass the buffer.
         let mut stream = BufReader::with_capacity(1, stream);
         let first = timeout(HEADERS_TIMEOUT, stream.fill_buf());
         let first = self.stop.run_until_cancelled(first).await;
@@ -235,14 +234,15 @@ impl<A: App> Conversation<A> {
         }
     }
 
-    /// Peers try what they like: that is for a counter, not for the log.
+    /// Records a failed handshake. Any peer can cause one, so it increments a counter and is logged
+    /// at debug only.
     fn unshaken(&self, from: SocketAddr, error: &io::Error) {
         metrics::handshake_failed(self.listener);
         tracing::debug!(listener = self.listener, peer = %from, %error, "a handshake failed");
     }
 
-    /// Serves what comes in on `stream`, whose socket `cork` is of, for as long as its
-    /// caller is `vouched` for, if that takes anybody.
+    /// Serves the requests on `stream` until it ends or the caller's certificate becomes invalid
+    /// (`vouched`, if it has one). `cork` belongs to the socket of `stream`.
     async fn converse<S>(
         &self,
         stream: S,
@@ -255,7 +255,7 @@ impl<A: App> Conversation<A> {
         let service = service_fn(|request: Request<Incoming>| {
             let shares = request.version() == Version::HTTP_2;
             let request = request.map(|body| Arriving::new(body, shares));
-            // On the heap: it has kilobytes, and hyper and tokio hand it on a dozen times.
+            // The future has kilobytes, and hyper and tokio move it a dozen times, so it is boxed.
             let answer = Box::pin(self.app.clone().answer(peer.clone(), request));
             async { Ok::<_, Infallible>(answer.await) }
         });
@@ -275,18 +275,18 @@ impl<A: App> Conversation<A> {
             }
             () = over => {
                 connection.as_mut().graceful_shutdown();
-                // What would go on for ever, as a watch does, is cut off.
+                // Streams without an end, such as watches, are cut off after a time.
                 timeout(LAST_ANSWERS, cork.pulled_after(connection)).await.ok()
             }
         };
         if let Some(Err(error)) = ended {
-            // Peers go away as they like.
+            // Peers may disconnect at any time, so this is logged at debug only.
             tracing::debug!(error = %error, "a connection broke");
         }
     }
 }
 
-/// HTTP/2 by prior knowledge, as gRPC does, and HTTP/1.
+/// HTTP/1, and HTTP/2 with prior knowledge as gRPC uses it.
 fn protocol() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder

@@ -1,4 +1,4 @@
-//! Values made of files, made anew when the files change: certificates, tokens.
+//! Values from files that are reloaded when the files change: certificates and tokens.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,17 +17,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics;
 
-/// How often files are looked at. They are few and small, and reading them is
-/// right on every file system and through every symlink, as notifications are not.
+/// The interval at which files are read. They are few and small, and reading them is reliable on
+/// every file system and through every symlink, unlike notifications.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// A file that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct FileError {
-    /// Which.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Why not; never what it holds.
+    /// The problem; it never includes the file's content.
     pub problem: String,
 }
 
@@ -37,41 +37,41 @@ impl FileError {
     }
 }
 
-/// Files and what they hold.
+/// Files with their content.
 pub(crate) type Contents = Vec<(PathBuf, Vec<u8>)>;
 
-/// What is read from files.
+/// A kind of value that is made from files.
 pub(crate) trait Source: Send + Sync + 'static {
-    /// What is made of them.
+    /// The type of the value.
     type Value: Send + Sync + 'static;
-    /// What logs and metrics call it.
+    /// The name of the value in logs and metrics.
     const SECRET: metrics::Secret;
 
     /// Reads the files.
     fn read(&self) -> Result<Contents, FileError>;
-    /// Makes the value, if the files are whole and fit together.
+    /// Makes the value, if the files are complete and consistent.
     fn make(&self, contents: &Contents) -> Result<Self::Value, FileError>;
-    /// Says that a value is in force from now on.
+    /// Called when a value comes into force.
     fn adopted(&self, _value: &Self::Value) {}
 }
 
-/// The newest value whose files could be used.
+/// The latest value whose files were usable.
 pub(crate) struct Live<S: Source> {
     source: S,
     value: ArcSwap<S::Value>,
-    /// What the files last looked like, usable or not: each state is tried once.
+    /// The last state of the files, usable or not, so that each state is tried once.
     seen: Mutex<Look>,
     changes: watch::Sender<()>,
 }
 
-/// What files look like: a hash of what they hold, or why they cannot be read.
+/// A state of the files: a hash of their content, or the reason why they cannot be read.
 type Look = Result<[u8; 32], FileError>;
 
 impl<S: Source> Live<S> {
-    /// The value that the files give now.
+    /// Reads the files and makes the first value.
     ///
     /// # Errors
-    /// They give none: there is nothing to fall back on yet.
+    /// The files are unusable, and there is no earlier value to keep.
     pub(crate) fn open(source: S) -> Result<Self, FileError> {
         let contents = source.read()?;
         let value = source.make(&contents)?;
@@ -85,17 +85,17 @@ impl<S: Source> Live<S> {
         })
     }
 
-    /// The value in force: no lock, and the same for as long as it is held.
+    /// The value in force. It takes no lock, and does not change while the guard is held.
     pub(crate) fn load(&self) -> Guard<Arc<S::Value>> {
         self.value.load()
     }
 
-    /// The same, to be kept for longer.
+    /// The value in force, for longer use than [`Self::load`].
     pub(crate) fn load_full(&self) -> Arc<S::Value> {
         self.value.load_full()
     }
 
-    /// Tells of every value that comes into force from now on.
+    /// Signals every new value from now on.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
@@ -104,7 +104,8 @@ impl<S: Source> Live<S> {
         let contents = self.source.read();
         let look = look(&contents);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // Files that change under the reader's eyes are read again later.
+        // A second read guards against files that change during the first; the next look reads them
+        // again.
         if look == *seen || look != self::look(&self.source.read()) {
             return;
         }
@@ -141,7 +142,7 @@ fn hash(contents: &Contents) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// Reads one file, which must be no longer than a secret can be.
+/// Reads one file of at most the largest size of a secret.
 pub(crate) fn read(path: &Path) -> Result<(PathBuf, Vec<u8>), FileError> {
     const MOST: u64 = 1 << 20;
     let failed = |error| FileError::new(path, error);
@@ -152,9 +153,9 @@ pub(crate) fn read(path: &Path) -> Result<(PathBuf, Vec<u8>), FileError> {
     Ok((path.to_owned(), std::fs::read(path).map_err(failed)?))
 }
 
-/// Something to be looked at every now and then.
+/// A value whose files are checked for changes at intervals.
 pub(crate) trait Watched: Send + Sync {
-    /// Looks at the files, and takes over what has changed.
+    /// Reads the files, and adopts the new value if they have changed.
     fn look(&self);
 }
 
@@ -164,7 +165,7 @@ impl<S: Source> Watched for Live<S> {
     }
 }
 
-/// Looks at all of them again and again until `end`.
+/// Checks the files of all `watched` values at intervals until `end`.
 pub(crate) async fn follow(
     watched: Vec<Arc<dyn Watched>>,
     end: CancellationToken,

@@ -9,13 +9,13 @@ use crate::{
     config::{Log, LogFormat},
 };
 
-/// Logs could not be set up.
+/// An error in the setup of logs.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The level cannot be read.
     #[error("log.level cannot be read")]
     Level(#[from] ParseError),
-    /// The process logs elsewhere already.
+    /// The process has a log subscriber already.
     #[error("the process has a subscriber for logs already")]
     Taken(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -33,7 +33,8 @@ pub(crate) fn start(config: &Log) -> Result<(), Error> {
     .map_err(Error::Taken)
 }
 
-/// What is logged: as `level` says, and the record of changes, unless it names that.
+/// The filter for `level`. It includes the record of changes, unless `level` has a directive for
+/// that.
 fn filter(level: &str) -> Result<EnvFilter, ParseError> {
     let filter = EnvFilter::try_new(level)?;
     if level.contains(audit::TARGET) {

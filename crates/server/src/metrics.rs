@@ -1,4 +1,4 @@
-//! What the request path counts, and the exposition of all crates' metrics.
+//! The metrics of the request path, and the exposition of all crates' metrics.
 
 mod exposition;
 mod gathered;
@@ -161,7 +161,7 @@ pub fn all() -> Vec<Metric> {
     all
 }
 
-/// A call that is over.
+/// A call that has ended.
 pub(crate) struct Ended {
     pub(crate) front: &'static Front,
     pub(crate) method: Method,
@@ -173,13 +173,13 @@ pub(crate) struct Ended {
 /// The reason of a call that did not fail.
 pub(crate) const OK: &str = "OK";
 
-/// Counts a call that is over.
+/// Counts a call that has ended.
 pub(crate) fn call_ended(ended: &Ended) {
     let &Ended { front, method, ref by, reason, took } = ended;
     let calls = by.calls(method);
     let requests = || recorders::requests(front, method, by, reason);
     match reason {
-        // The usual one is looked up once.
+        // Success is the common case, so its counter is cached.
         OK => calls.ok(front, requests).increment(1),
         _ => requests().increment(1),
     }
@@ -208,12 +208,12 @@ impl Stage {
     }
 }
 
-/// Notes how long a prediction spent in a stage.
+/// Records the time that a prediction spent in a stage.
 pub(crate) fn stage(stage: Stage, by: &ServedAs, took: Duration) {
     by.recorders().stages[stage as usize].record(took);
 }
 
-/// Notes the size of a prediction: treatments of each user, and features.
+/// Records the size of a prediction: the treatments of each user, and the features.
 pub(crate) fn packed(
     by: &ServedAs,
     treatments: impl ExactSizeIterator<Item = usize>,
@@ -230,12 +230,12 @@ pub(crate) fn packed(
     }
 }
 
-/// Notes a score.
+/// Records a score.
 pub(crate) fn score(by: &ServedAs, score: f64) {
     by.recorders().scores.record(score);
 }
 
-/// One more of what a gauge counts, until dropped.
+/// Increments a gauge until it is dropped.
 pub(crate) struct Counted(Gauge);
 
 impl Counted {
@@ -251,7 +251,7 @@ impl Drop for Counted {
     }
 }
 
-/// Counts a request being answered.
+/// Counts a request in progress.
 pub(crate) fn in_flight(method: Method) -> Counted {
     Counted::one(IN_FLIGHT_OF[method as usize].clone())
 }
@@ -281,7 +281,7 @@ impl Secret {
     }
 }
 
-/// Makes the counters of a secret begin at 0, so that a first failure is a rise.
+/// Registers the counters of a secret at zero, so that rate() sees the first failure.
 pub(crate) fn secrets_begin(secret: Secret) {
     for outcome in ["ok", "failed"] {
         metrics::counter!(SECRETS, "secret" => secret.as_str(), "outcome" => outcome).absolute(0);
@@ -294,13 +294,13 @@ pub(crate) fn secret_reloaded(secret: Secret, usable: bool) {
     metrics::counter!(SECRETS, "secret" => secret.as_str(), "outcome" => outcome).increment(1);
 }
 
-/// Notes when the certificate in force expires, in seconds since 1970.
+/// Records the expiry of the certificate in force, in seconds since 1970.
 pub(crate) fn certificate_expires(at: i64) {
     #[allow(clippy::cast_precision_loss)]
     metrics::gauge!(EXPIRY).set(at as f64);
 }
 
-/// Makes what is counted of a listener's connections begin at 0.
+/// Registers the metrics of a listener's connections at zero.
 pub(crate) fn listener_begins(listener: &'static str, tls: bool) {
     metrics::gauge!(CONNECTIONS, "listener" => listener).increment(0.0);
     if tls {
@@ -313,7 +313,7 @@ pub(crate) fn handshake_failed(listener: &'static str) {
     metrics::counter!(HANDSHAKES, "listener" => listener).increment(1);
 }
 
-/// Counts a request that live answered in place of a canary.
+/// Counts a request that the live version answered in place of a canary.
 pub(crate) fn stood_in(by: &ServedAs) {
     by.recorders().stand_ins.increment(1);
 }
@@ -323,13 +323,13 @@ pub(crate) fn panicked(method: Method) {
     metrics::counter!(PANICS, "method" => method.as_str()).increment(1);
 }
 
-/// Notes whether the server is ready.
+/// Records whether the server is ready.
 pub(crate) fn ready(ready: bool) {
     metrics::gauge!(READY).set(f64::from(u8::from(ready)));
 }
 
-/// Notes which build this is, and makes what is counted begin at 0: it is there before
-/// anything has happened, and the first time is a rise.
+/// Records the build's version, and registers the counters at zero, so that rate() sees the first
+/// increment.
 pub(crate) fn begin() {
     for method in Method::ALL {
         metrics::counter!(PANICS, "method" => method.as_str()).absolute(0);

@@ -1,4 +1,4 @@
-//! The server as the page `/ui` sees it.
+//! The server as a data source for the page `/ui`.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use crate::{
     views::{History, find, model, model_json},
 };
 
-/// The server as the page sees it.
+/// The parts of the server that the page shows.
 pub(crate) struct Shown {
     models: Handle,
     readiness: Readiness,

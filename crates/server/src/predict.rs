@@ -1,6 +1,6 @@
-//! The one way of a prediction, whatever front it came by: find the servable, pack
-//! the tensors, run the model, check and write the answer; again with live where a
-//! canary fails.
+//! The path of every prediction, independent of its front: find the version, pack the tensors, run
+//! the model, check the outputs and write the answer. If a canary fails, the live version repeats
+//! it.
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
@@ -21,28 +21,27 @@ use crate::{
     trial::{Attempts, Terms},
 };
 
-/// The name of spans of the engine's work.
+/// The name of the spans for the engine's work.
 const ENGINE_PREDICT: &str = "tensorflow.serving.PredictionService/Predict";
 
-/// A request in the form of a front, and how its answer is written.
+/// A request in the format of a front, with the encoding of its answer.
 pub(crate) trait Exchange {
-    /// The answer that the caller gets.
+    /// The type of the answer.
     type Answer;
 
-    /// The tensors of the request, for the model of `lease`.
+    /// Packs the tensors of the request for the model of `lease`.
     ///
     /// # Errors
-    /// The request is not one for this model.
+    /// The request does not fit the model.
     fn pack(&mut self, lease: &Lease, limits: &Limits) -> Result<Packed, Failure>;
 
-    /// The request as an encoded `PredictRequest`, if it is a single one and still
-    /// there.
+    /// The request as an encoded `PredictRequest`, if it is a single one and has not been freed.
     fn request(&self) -> Option<&Bytes>;
 
-    /// Checks the outputs and writes the answer.
+    /// Checks the outputs and encodes the answer.
     ///
     /// # Errors
-    /// The outputs are not what the model's metadata says.
+    /// The outputs do not match the model's metadata.
     fn answer(&self, scored: &Scored<'_>) -> Result<Self::Answer, Failure>;
 }
 
@@ -59,9 +58,9 @@ pub(crate) struct Scored<'a> {
 pub(crate) struct Predictor {
     models: Handle,
     limits: Limits,
-    /// How many calls one model may have at once.
+    /// The limit on concurrent calls of one model.
     per_model: Limit<ModelName>,
-    /// From here on nothing new is loaded.
+    /// Cancelled when the server stops: from then on no model is loaded.
     closing: CancellationToken,
 }
 
@@ -75,12 +74,12 @@ impl Predictor {
         Self { models, limits, per_model, closing }
     }
 
-    /// The bounds of the tensors that a request may become.
+    /// The limits on a request's tensors.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// The same for requests that only look: none of them is a key's first exposure.
+    /// A predictor for requests that do not count as the first exposure of a routing key.
     pub(crate) fn uncounted(&self) -> Self {
         Self { models: self.models.uncounted(), ..self.clone() }
     }
@@ -100,10 +99,10 @@ impl Predictor {
         self.answer(call, attempts, packed, exchange).await
     }
 
-    /// The tensors of a request, for the model of `lease`.
+    /// Packs the tensors of a request for the model of `lease`, and records the duration.
     ///
     /// # Errors
-    /// The request is not one for this model.
+    /// The request does not fit the model.
     pub(crate) fn pack<E: Exchange>(
         &self,
         call: &Call,
@@ -113,11 +112,11 @@ impl Predictor {
         timed(call, Stage::Decode, || exchange.pack(lease, &self.limits))
     }
 
-    /// Answers a request that was `packed` for the first of the `attempts`. Where a canary fails, the
-    /// request is packed again, for live.
+    /// Answers a request that was `packed` for the first of the `attempts`. If a canary fails, the
+    /// request is packed again for the live version.
     ///
     /// # Errors
-    /// Whatever the request, the model or the engine is at fault for.
+    /// The failure of the request, the model or the engine.
     pub(crate) async fn answer<E: Exchange>(
         &self,
         call: &Call,
@@ -134,8 +133,8 @@ impl Predictor {
         }
     }
 
-    /// The servable that a request means, once it is there. `named` is the model's name
-    /// as given beside the request.
+    /// Leases the version that a request selects, and waits until it is available. `named` is the
+    /// model's name as given beside the request.
     ///
     /// # Errors
     /// The request names no model that can be served.
@@ -175,7 +174,7 @@ impl Predictor {
         Ok(lease)
     }
 
-    /// Runs the model on what was packed, checks its outputs and writes the answer.
+    /// Runs the model on the packed tensors, checks its outputs and encodes the answer.
     async fn score<E: Exchange>(
         &self,
         call: &Call,
@@ -199,7 +198,8 @@ impl Predictor {
     }
 }
 
-/// Runs the model, unless there is nothing to compute. Takes the tensors.
+/// Runs the model on the tensors, which it takes out of `packed`. The engine is not called if there
+/// is nothing to compute.
 async fn run(
     call: &Call,
     lease: &Lease,
@@ -254,7 +254,7 @@ fn sample(call: &Call, lease: &Lease, packed: &Packed, outputs: &[Tensor]) {
     });
 }
 
-/// Work of a stage, with its time and its span.
+/// Runs the work of a stage, and records its duration and its span.
 pub(crate) fn timed<T>(
     call: &Call,
     stage: Stage,

@@ -1,4 +1,4 @@
-//! Where a request goes: the model it asks for, and which version.
+//! The model and version that a request selects.
 
 use bytes::Bytes;
 use outrigger_core::{Failure, ModelName, Reason, Selector};
@@ -6,7 +6,7 @@ use outrigger_lifecycle::Handle;
 use outrigger_proto::outrigger::v1::{ModelSelector, model_selector::Version};
 use prost::Message;
 
-/// The fields of `outrigger.v1.BatchPredictRequest` that decide where it goes, and its
+/// The fields of `outrigger.v1.BatchPredictRequest` that select the model and the arm, and its
 /// options, still encoded.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct BatchRouting {
@@ -28,7 +28,7 @@ pub(crate) fn read<M: Message + Default>(message: &Bytes) -> Result<M, Failure> 
     })
 }
 
-/// The model asked for and which version of it.
+/// The model that a selector names, and the version of it.
 ///
 /// # Errors
 /// `REQUEST_MALFORMED` without a valid name, tag or digest.
@@ -48,8 +48,8 @@ pub(crate) fn target(
     Ok((name, version))
 }
 
-/// Requires that a name given beside the request, for proxies that route by it,
-/// is the one within.
+/// Requires that a name given beside the request, for proxies that route by it, equals the name in
+/// the request.
 pub(crate) fn agree(named: Option<&[u8]>, model: &ModelName) -> Result<(), Failure> {
     match named {
         Some(named) if named != model.as_str().as_bytes() => {
@@ -68,7 +68,7 @@ pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
     text.parse().map_err(|error| invalid(field, &format!("{error}")))
 }
 
-/// A field of the request that cannot be used.
+/// The failure for an unusable field of the request.
 pub(crate) fn invalid(field: &str, problem: &str) -> Failure {
     Failure::new(Reason::RequestMalformed, format!("{field}: {problem}")).violation(field, problem)
 }

@@ -1,4 +1,4 @@
-//! The life of the process: start in order, run, stop in order.
+//! The life of the process: an ordered start, service, and an ordered stop.
 
 use std::{
     io,
@@ -19,8 +19,7 @@ use crate::{
     wiring::{self, Addresses, Listeners},
 };
 
-/// A server that has been started. Dropping it tells it to stop, and does not
-/// wait.
+/// A server that has been started. Dropping it requests the stop, but does not wait for it.
 #[derive(Debug)]
 pub struct Running {
     addresses: Addresses,
@@ -29,15 +28,15 @@ pub struct Running {
     supervisor: Option<JoinHandle<Result<(), Error>>>,
 }
 
-/// Serves until the process is told to stop (SIGTERM or SIGINT).
+/// Serves until the process receives SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The server cannot start, or a part of it ended before it was told to.
+/// The server cannot start, or a part of it ended before the stop was requested.
 pub fn run(config: Config) -> Result<(), Error> {
     logs::start(&config.log)?;
     let waiting = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let waiting = waiting.map_err(Error::system("no runtime to wait for signals"))?;
-    // Before the start: a signal that comes during it must not be lost.
+    // The handlers are installed before the start, so that a signal during it is not lost.
     let signals = waiting.block_on(async { Signals::listen() });
     let signals = signals.map_err(Error::system("signals cannot be heard"))?;
     let running = start(config)?;
@@ -45,8 +44,8 @@ pub fn run(config: Config) -> Result<(), Error> {
     running.join()
 }
 
-/// Starts a server and returns once its addresses are taken and its parts are
-/// connected; models come up from here on.
+/// Starts a server. Returns once its addresses are bound and its parts are connected; models come
+/// up afterwards.
 ///
 /// # Errors
 /// An address, the store or the threads cannot be had.
@@ -85,26 +84,26 @@ pub fn start(config: Config) -> Result<Running, Error> {
 }
 
 impl Running {
-    /// Where it listens.
+    /// The addresses of the listeners.
     pub fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// Tells it to stop in order, within the grace period.
+    /// Requests an ordered stop within the grace period.
     pub fn stop(&self) {
         self.stop.gently.cancel();
     }
 
-    /// Returns when it has stopped, for whatever reason. [`Self::join`] does not
-    /// block any more then.
+    /// Returns when the server has stopped, for any reason. After that [`Self::join`] does not
+    /// block.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
     }
 
-    /// Waits, blocking the thread, until it has stopped.
+    /// Blocks the thread until the server has stopped.
     ///
     /// # Errors
-    /// A part of it ended before it was told to.
+    /// A part of the server ended before the stop was requested.
     pub fn join(mut self) -> Result<(), Error> {
         let supervisor = self.supervisor.take().expect("taken only here");
         supervisor.join().unwrap_or(Err(Error::Ended { task: "the supervisor" }))
@@ -120,7 +119,7 @@ impl Drop for Running {
     }
 }
 
-/// What tells a process to stop.
+/// The signals that stop the process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -134,8 +133,8 @@ impl Signals {
         })
     }
 
-    /// Passes signals on: the first stops in order, the second at once. Further
-    /// ones change nothing.
+    /// Handles signals: the first one stops the server in order, the second one at once. Further
+    /// ones are ignored.
     async fn pass_on(mut self, stop: &Stop) {
         for token in [&stop.gently, &stop.now] {
             let name = tokio::select! {

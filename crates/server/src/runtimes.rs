@@ -1,5 +1,5 @@
-//! Runtimes of their own for predictions, pulls and probes, so that a pull cannot
-//! delay a prediction, nor a prediction a probe.
+//! Separate runtimes for predictions, pulls and probes, so that a pull cannot delay a prediction,
+//! and a prediction cannot delay a probe.
 
 use std::{io, time::Duration};
 
@@ -8,16 +8,16 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{Error, config};
 
-/// How long threads may take to end once their work is done or given up.
+/// The time that threads get to end after their work is done or abandoned.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// The runtimes of the process.
 pub(crate) struct Runtimes {
-    /// Predictions and the engine's connections: never blocks.
+    /// Runs predictions and the engine's connections; nothing on it blocks.
     pub(crate) serving: Workers,
-    /// Pulls, hashing, disk, the machines.
+    /// Runs pulls, hashing, disk access and the state machines of models.
     pub(crate) lifecycle: Runtime,
-    /// Admin, health, and the order of start and stop.
+    /// Runs the admin and health listeners, and the order of start and stop.
     pub(crate) control: Runtime,
 }
 
@@ -37,7 +37,7 @@ impl Runtimes {
         })
     }
 
-    /// Ends all threads; what still runs is given up.
+    /// Ends all threads; work that still runs is abandoned.
     pub(crate) fn end(self) {
         self.serving.end(LAST_MOMENT);
         for runtime in [self.lifecycle, self.control] {
@@ -45,8 +45,8 @@ impl Runtimes {
         }
     }
 
-    /// Gives up runtimes on which nothing has been started. Does not block, so
-    /// that it may happen anywhere.
+    /// Abandons runtimes on which nothing has been started. It does not block, so it may be called
+    /// in any context.
     pub(crate) fn abandon(self) {
         for runtime in [self.lifecycle, self.control] {
             runtime.shutdown_background();

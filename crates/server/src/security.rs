@@ -1,4 +1,4 @@
-//! The secrets that the listeners need, read before anything is bound.
+//! The secrets of the listeners, read before any address is bound.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::{
     tls::{Acceptor, Files},
 };
 
-/// The certificate and the rules of who may do what, kept as new as their files.
+/// The certificate and the authorization rules, reloaded when their files change.
 pub(crate) struct Security {
     tls: Option<Arc<Live<Files>>>,
     tokens: Option<Arc<Live<TokenFiles>>>,
-    /// Who may do what.
+    /// The rights of callers.
     pub(crate) auth: Auth,
 }
 
 impl Security {
-    /// Reads what is configured.
+    /// Reads the configured files.
     ///
     /// # Errors
-    /// Files that cannot be used.
+    /// A file cannot be used.
     pub(crate) fn open(config: &Config) -> Result<Self, FileError> {
         let tls = Files::of(&config.tls).map(Live::open).transpose()?.map(Arc::new);
         let tokens = config.auth.tokens.clone().map(TokenFiles::within);
@@ -32,19 +32,19 @@ impl Security {
         Ok(security)
     }
 
-    /// How a listener makes handshakes, if it does.
+    /// The TLS acceptor of a listener; `None` without TLS.
     pub(crate) fn acceptor(&self, transport: Transport) -> Option<Acceptor> {
         Acceptor::new(self.tls.as_ref()?, transport)
     }
 
-    /// What is to be kept as new as its files.
+    /// The values to reload when their files change.
     pub(crate) fn watched(&self) -> Vec<Arc<dyn Watched>> {
         let tls = self.tls.clone().map(|tls| tls as Arc<dyn Watched>);
         let tokens = self.tokens.clone().map(|tokens| tokens as Arc<dyn Watched>);
         tls.into_iter().chain(tokens).collect()
     }
 
-    /// Tokens are as secret as the way they come.
+    /// Warns about tokens that would be sent without TLS: a connection in plain text reveals them.
     fn warn(&self, config: &Config) {
         let (server, tls) = (&config.server, &config.tls);
         let listeners = [

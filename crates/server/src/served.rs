@@ -1,17 +1,17 @@
-//! The servable that answers, in the form of `outrigger.v1`.
+//! The version that answers, in the form of `outrigger.v1`.
 
 use outrigger_core::Arm;
 use outrigger_lifecycle::Lease;
 use outrigger_proto::outrigger::v1::{self as wire, ServedModel};
 use prost::Message as _;
 
-/// The model that answers, as the API shows it.
+/// The version that answers, as the API shows it.
 pub(crate) fn served(lease: &Lease) -> ServedModel {
     let ServedModel { name, digest, platform_digest, .. } = described(lease);
     ServedModel { name, digest, platform_digest, ..chosen(lease) }
 }
 
-/// [`served`] in protobuf: what is the same in all answers is encoded once.
+/// Encodes [`served`] in protobuf. The part that all answers share is encoded once.
 pub(crate) fn encoded(lease: &Lease) -> Vec<u8> {
     let same = lease.described.get_or_init(|| described(lease).encode_to_vec().into());
     let chosen = chosen(lease);
@@ -21,7 +21,7 @@ pub(crate) fn encoded(lease: &Lease) -> Vec<u8> {
     encoded
 }
 
-/// The servable, however it was chosen.
+/// The fields that do not depend on how the version was chosen.
 fn described(lease: &Lease) -> ServedModel {
     ServedModel {
         name: lease.key.name.to_string(),
@@ -31,7 +31,7 @@ fn described(lease: &Lease) -> ServedModel {
     }
 }
 
-/// How it was chosen.
+/// The fields that say how the version was chosen.
 fn chosen(lease: &Lease) -> ServedModel {
     let arm = match lease.arm() {
         Arm::Live => wire::Arm::Live,

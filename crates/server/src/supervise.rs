@@ -1,4 +1,4 @@
-//! The tasks that live as long as the server, and the order in which it stops.
+//! The long-running tasks of the server, and the order in which it stops.
 
 use std::{convert::Infallible, future::Future, time::Duration};
 
@@ -21,25 +21,25 @@ use crate::{
     wiring::{Listeners, Parts, Surfaces},
 };
 
-/// How often recorded values are moved into histograms.
+/// The interval at which recorded values are moved into histograms.
 const UPKEEP: Duration = Duration::from_secs(5);
-/// What lifecycle and the last listeners get even when draining took all time.
+/// The time for the lifecycle and the last listeners if draining has used up the grace period.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 
-/// Tells a server to stop.
+/// Requests the stop of a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stop {
-    /// In order, under the grace period.
+    /// Requests an ordered stop within the grace period.
     pub(crate) gently: CancellationToken,
-    /// Without waiting for anybody.
+    /// Requests a stop at once, without waiting for requests in flight.
     pub(crate) now: CancellationToken,
 }
 
-/// Tasks that end only when the server does; each ends with its name.
+/// Tasks that run as long as the server; each returns its name.
 type Tasks = JoinSet<&'static str>;
 
-/// Runs the server until it is told to stop, and stops it. One of its tasks
-/// ending by itself, or panicking, stops it too: half a server helps nobody.
+/// Runs the server until a stop is requested, and stops it. It also stops the server if a task ends
+/// by itself or panics, because a server that lacks a part is of no use.
 pub(crate) async fn supervise(
     config: &Config,
     runtimes: &Runtimes,
@@ -56,7 +56,7 @@ pub(crate) async fn supervise(
         listener.serve(app, Seats::on([control.clone()]), parts.end.clone())
     };
 
-    // What stops first, and what stops last.
+    // The tasks that predict stop first; all others stop last.
     let (mut predicting, mut telling) = (Tasks::new(), Tasks::new());
     keep(&mut telling, "lifecycle", lifecycle, service.run());
     keep(&mut telling, "gRPC health", control, {
@@ -91,9 +91,9 @@ pub(crate) async fn supervise(
     unexpected.map_or(Ok(()), |task| Err(Error::Ended { task }))
 }
 
-/// Stops in order, within the grace period: readiness off, time for endpoints to
-/// notice, what is in flight answered, pulls given up and the journal written,
-/// and those who tell about all this last.
+/// Stops in order, within the grace period: readiness is withdrawn, the delay gives load balancers
+/// time to notice, requests in flight are answered, pulls are abandoned and the journal is written,
+/// and health, metrics and admin stop last, because they report on the stop.
 async fn shut_down(
     config: &Config,
     parts: &Parts,
@@ -126,7 +126,7 @@ async fn shut_down(
     tracing::info!("stopped");
 }
 
-/// Runs a task on a runtime of its own, for as long as the server lives.
+/// Runs a task on `runtime` for as long as the server lives.
 fn keep<E: std::error::Error + 'static>(
     tasks: &mut Tasks,
     name: &'static str,
@@ -143,7 +143,7 @@ fn keep<E: std::error::Error + 'static>(
 }
 
 fn name(ended: Result<&'static str, tokio::task::JoinError>) -> &'static str {
-    // The panic hook has said where.
+    // The panic hook has logged the location.
     ended.unwrap_or("a task that panicked")
 }
 
@@ -151,7 +151,7 @@ async fn all_of(tasks: &mut Tasks) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// What `future` gives, or nothing when there is no time left for anybody.
+/// Waits for `future`; returns `None` if the server must stop at once.
 async fn unless<T>(stop: &Stop, future: impl Future<Output = T>) -> Option<T> {
     stop.now.run_until_cancelled(future).await
 }

@@ -1,5 +1,4 @@
-//! TLS of the listeners: their certificate, whether callers must show one too,
-//! and the handshake.
+//! TLS of the listeners: the server's certificate, client certificates, and the handshake.
 
 mod certificate;
 mod vouched;
@@ -35,25 +34,25 @@ use crate::{
     metrics,
 };
 
-/// For a whole handshake: two round trips and a signature.
+/// The time limit of a handshake, which takes two round trips and a signature.
 const HANDSHAKE: Duration = Duration::from_secs(15);
-/// What is spoken inside: gRPC insists on being told.
+/// The protocols offered in ALPN, which gRPC clients require.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// The files of the listeners' certificate.
+/// The files of the listeners' TLS.
 pub(crate) struct Files {
     certificate: PathBuf,
     key: PathBuf,
-    /// Who may vouch for callers.
+    /// The certificate authorities of callers.
     authorities: Option<PathBuf>,
 }
 
-/// What handshakes are made with, by what is asked of callers.
+/// The TLS configurations made from the files, one for each kind of client authentication.
 pub(crate) struct Terms {
     server: Arc<ServerConfig>,
-    /// With authorities only.
+    /// Present only if authorities are configured.
     callers: Option<Callers>,
-    /// When the certificate expires, in seconds since 1970.
+    /// The expiry of the certificate, in seconds since 1970.
     expires: i64,
 }
 
@@ -65,7 +64,7 @@ struct Callers {
     mutual: Arc<ServerConfig>,
 }
 
-/// Makes handshakes for one listener.
+/// Performs the handshakes of one listener.
 #[derive(Clone)]
 pub(crate) struct Acceptor {
     files: Arc<Live<Files>>,
@@ -137,24 +136,25 @@ impl Terms {
 }
 
 impl Acceptor {
-    /// Makes handshakes as `transport` says; `None`: it says there are none.
+    /// An acceptor for `transport`; `None` for plain connections.
     pub(crate) fn new(files: &Arc<Live<Files>>, transport: Transport) -> Option<Self> {
         let tls = transport != Transport::Plain;
         tls.then(|| Self { files: Arc::clone(files), transport })
     }
 
-    /// Makes the handshake with what is in force now. Who the caller is comes with
-    /// it, and for how long that counts, if a certificate told.
+    /// Performs the handshake with the configuration in force now. If the caller presented a
+    /// certificate, its identity is returned, and the value that ends with the certificate's
+    /// validity.
     ///
     /// # Errors
-    /// The peer speaks something else, does not trust us, or is not trusted, or it
+    /// The peer does not speak TLS, a certificate of either side is not trusted, or the handshake
     /// takes too long.
     pub(crate) async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
     ) -> io::Result<(TlsStream<S>, Option<Identity>, Option<Vouched>)> {
         let terms = self.files.load_full();
-        // The configuration is checked: what asks for certificates has authorities.
+        // Validation ensures that a transport with client certificates has authorities.
         let config = terms.of(self.transport).cloned();
         let config = config.ok_or_else(|| io::Error::other("there are no authorities"))?;
         let stream = timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await??;
@@ -181,7 +181,7 @@ fn config(
     let mut config = builder.with_single_cert(chain, key)?;
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
     if asks {
-        // A resumed session would not show its certificate again, expired or not.
+        // A resumed session would not present its certificate again, even if it has expired.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
@@ -192,7 +192,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// The certificates of a PEM file; at least one.
+/// Parses the certificates of a PEM file, of which there must be at least one.
 fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, FileError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|error| FileError::new(path, told(&error)))?;
@@ -206,7 +206,7 @@ fn key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, FileError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| FileError::new(path, told(&error)))
 }
 
-/// What is wrong with a PEM file, without any of what it holds.
+/// Describes an error in a PEM file without any of the file's content.
 fn told(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::NoItemsFound => "holds nothing of its kind in PEM",

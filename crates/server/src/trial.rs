@@ -1,5 +1,5 @@
-//! Requests that are part of a canary's trial: what becomes of them is told, and
-//! where the canary does not answer, live does.
+//! Requests in a canary's trial: their outcomes are recorded as evidence, and if the canary fails,
+//! the live version answers.
 
 use std::time::Duration;
 
@@ -12,33 +12,33 @@ use tokio::time::Instant;
 
 use crate::{call::Call, metrics};
 
-/// What an attempt at an answer has to keep to.
+/// The conditions of an attempt at an answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
-    /// When the engine has to have answered.
+    /// The deadline of the engine's answer.
     pub(crate) deadline: Instant,
-    /// What the answer has to say about itself.
+    /// The note in the answer that the live version answered in place of the canary.
     pub(crate) degraded: Option<Degraded>,
 }
 
 impl Terms {
-    /// What the answer has to say about itself, encoded; empty if nothing.
+    /// The encoded note that the answer is degraded; empty if it is not.
     pub(crate) fn degraded(&self) -> Vec<u8> {
         self.degraded.as_ref().map(Degraded::encode_to_vec).unwrap_or_default()
     }
 }
 
-/// The attempts at an answer to a call: one, and a second with live where the
-/// canary fails, as long as the caller waits.
+/// The attempts to answer a call: one, and a second with the live version if the canary fails and
+/// the caller still waits.
 ///
-/// A canary has half of the caller's time, so that live has the other half. An
-/// answer of live that takes longer counts as a failure just as well, or the
-/// canary would be worse for having less time.
+/// A canary gets half of the caller's time, so that the live version has the other half. A first
+/// answer of the live version that takes longer counts as a failure too; otherwise the comparison
+/// would penalize the canary for its shorter deadline.
 pub(crate) struct Attempts<'c> {
     call: &'c Call,
     lease: Lease,
     terms: Terms,
-    /// The arm that the call was assigned to, if there are arms.
+    /// The arm that the call was assigned to, if the tag has a trial.
     tried: Option<Tried<'c>>,
 }
 
@@ -50,17 +50,17 @@ impl<'c> Attempts<'c> {
         Self { call, lease, terms: Terms { deadline, degraded: None }, tried }
     }
 
-    /// What is to be used now.
+    /// The lease of the current attempt.
     pub(crate) fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// What is to be kept to now.
+    /// The conditions of the current attempt.
     pub(crate) fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// What the call gets; `None` for another attempt.
+    /// The final result of the call; `None` if another attempt follows.
     pub(crate) fn settle<T>(&mut self, result: Result<T, Failure>) -> Option<Result<T, Failure>> {
         let Some(tried) = &mut self.tried else { return Some(result) };
         if self.terms.degraded.is_some() {
@@ -71,7 +71,8 @@ impl<'c> Attempts<'c> {
             tried.ended(&result);
             return Some(result);
         };
-        // Whether the caller is at fault, only another model can tell.
+        // Only the live version shows whether the request is at fault, so such a failure is
+        // recorded after its attempt.
         if !is_callers(failure) {
             tried.ended(&result);
         }
@@ -84,16 +85,17 @@ impl<'c> Attempts<'c> {
     }
 }
 
-/// Whether a failure is that of the request, not that of what should answer it.
+/// Whether a failure is due to the request, not to the version or the engine.
 fn is_callers(failure: &Failure) -> bool {
     failure.reason.code() == Code::InvalidArgument
 }
 
-/// What an arm did for a call; one that is cut off has failed.
+/// The outcome of a call for its arm, which is evidence in the trial. A call that is cut off counts
+/// as failed.
 struct Tried<'c> {
     call: &'c Call,
     lease: Lease,
-    /// When it has to be over.
+    /// The deadline of the arm.
     by: Instant,
     told: bool,
 }
@@ -116,7 +118,8 @@ impl<'c> Tried<'c> {
         }
     }
 
-    /// Live has answered in its place, or could not do better.
+    /// Records the canary's outcome after the live version's attempt: a failure, unless the live
+    /// version finds the request at fault too.
     fn stood_in_for<T>(&mut self, result: &Result<T, Failure>) {
         match result {
             Err(failure) if is_callers(failure) => self.excuse(),

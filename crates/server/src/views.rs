@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 
 use crate::{canary_views::phase, routing};
 
-/// Whether the transitions of versions are wanted.
+/// Selects views with or without the transitions of versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum History {
     Included,
     Omitted,
 }
 
-/// The model of that name as it is now.
+/// Finds the current state of a model by its name.
 ///
 /// # Errors
 /// `REQUEST_MALFORMED` for an invalid name, `MODEL_NOT_FOUND` for an unknown one.
@@ -34,7 +34,7 @@ pub(crate) fn find(models: &Handle, name: &str) -> Result<(ModelName, Arc<ModelV
     }
 }
 
-/// A model as `outrigger.v1` has it.
+/// A model in the form of `outrigger.v1`.
 pub(crate) fn model(name: &ModelName, view: &ModelView, history: History) -> Model {
     Model {
         name: name.to_string(),
@@ -90,7 +90,7 @@ fn replay(view: &Replayed) -> wire::Replay {
         skipped: view.skipped,
         failed: view.failed,
         failure: view.failure.as_ref().map(ToString::to_string).unwrap_or_default(),
-        // No warm-up lasts longer than there are seconds.
+        // The conversion fails only for durations longer than any warm-up.
         took: prost_types::Duration::try_from(view.took).ok(),
     }
 }
@@ -123,7 +123,7 @@ fn state(stage: Stage) -> model_version::State {
     }
 }
 
-/// A model as the HTTP surface has it: its `outrigger.v1` form as JSON, and its image.
+/// A model in the form of the HTTP surface: its `outrigger.v1` form as JSON, and its image.
 pub(crate) fn model_json(name: &ModelName, view: &ModelView, history: History) -> Value {
     let mut json = json!(model(name, view, history));
     json["image"] = json!(view.image);
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// The contract of `GET /v1/models/NAME`, key by key.
+    /// Checks the contract of `GET /v1/models/NAME`, key by key.
     #[test]
     fn a_model_as_json_keeps_its_keys() {
         let digest = Digest::of(b"a").to_string();

@@ -1,4 +1,4 @@
-//! Who is connected to whom: configuration in, parts out.
+//! Wiring: makes the parts of the server from its configuration.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -34,26 +34,26 @@ use crate::{
     security::Security,
 };
 
-/// For loads by hand whose caller gives no deadline: pulls take minutes.
+/// The default deadline on the admin listener: loads by hand include pulls, which take minutes.
 const ADMIN_DEADLINE: Duration = Duration::from_secs(30 * 60);
 
-/// The frameworks of the engines that there are.
+/// The frameworks that the engines support.
 const FRAMEWORKS: [Framework; 1] = [tfserving::TENSORFLOW];
 
-/// Where the server listens.
+/// The addresses of the listeners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
-    /// gRPC: predictions and model states.
+    /// The address of gRPC: predictions and model states.
     pub grpc: SocketAddr,
-    /// HTTP and JSON: the same.
+    /// The address of HTTP with JSON: predictions and model states.
     pub http: SocketAddr,
-    /// `/healthz`, `/readyz`, `/metrics`.
+    /// The address of `/healthz`, `/readyz` and `/metrics`.
     pub health: SocketAddr,
-    /// gRPC: changes; and the page `/ui`.
+    /// The address of gRPC for changes, and of the page `/ui`.
     pub admin: SocketAddr,
 }
 
-/// The addresses, taken before anything else is done.
+/// The listeners, bound before anything else is done.
 pub(crate) struct Listeners {
     pub(crate) grpc: Listener,
     pub(crate) http: Listener,
@@ -86,21 +86,21 @@ impl Listeners {
     }
 }
 
-/// What the surfaces are made of, and what ends them.
+/// The parts of the surfaces, and the tokens that end them.
 pub(crate) struct Parts {
     pub(crate) models: Handle,
     pub(crate) readiness: Readiness,
     pub(crate) reporter: HealthReporter,
     pub(crate) exposition: Exposition,
     pub(crate) security: Security,
-    /// What the page is told.
+    /// The data of the page.
     pub(crate) feed: ui::Feed,
     pub(crate) tracer: Tracer,
-    /// What takes spans to the collector, if there is one.
+    /// The exporter of spans to the collector, if one is configured.
     pub(crate) exporter: Option<Exporter>,
-    /// Ends the surfaces that predict.
+    /// Ends the listeners for predictions.
     pub(crate) drain: CancellationToken,
-    /// Ends the surfaces that tell and change.
+    /// Ends the health and admin listeners, and the tasks that report.
     pub(crate) end: CancellationToken,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn connect(
     let (tracer, exporter) = traces(config, runtimes)?;
     let store = Store::open(store_config(config))?;
     let client = oci::Client::new(oci_config(&config.images))?;
-    // A prediction goes out on a connection of the thread it came in on.
+    // A prediction uses an engine connection of the thread that its request arrived on.
     let serving: Vec<_> = runtimes.serving.seats().runtimes().cloned().collect();
     let client_of_engine = tfserving::Client::connect_on(engine_config(config), &serving)?;
     let settings = tfserving::Settings { tracer: tracer.clone(), ..Default::default() };
@@ -198,7 +198,7 @@ impl Surfaces {
     }
 }
 
-/// Who decides what is traced, and what exports it.
+/// The tracer, which decides what is traced, and the exporter of spans.
 fn traces(config: &Config, runtimes: &Runtimes) -> Result<(Tracer, Option<Exporter>), Error> {
     let traces = &config.traces;
     let Some(endpoint) = traces.endpoint.clone() else { return Ok((Tracer::off(), None)) };
@@ -206,7 +206,7 @@ fn traces(config: &Config, runtimes: &Runtimes) -> Result<(Tracer, Option<Export
     let own = [
         ("service.name", traces.service.clone()),
         ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
-        // In a cluster, the pod's name.
+        // In a cluster, this is the pod's name.
         ("host.name", rustix::system::uname().nodename().to_string_lossy().into_owned()),
     ];
     let own = own.into_iter().map(|(key, value)| (key.to_owned(), value));
@@ -253,7 +253,7 @@ fn oci_config(images: &Images) -> oci::Config {
 
 fn engine_config(config: &Config) -> tfserving::Config {
     let server = &config.server;
-    // Names, shapes and the envelope around the tensors.
+    // Allows for names, shapes and the messages around the tensors.
     let envelope = 1 << 20;
     tfserving::Config {
         connections: config.engine.connections as usize,
@@ -301,7 +301,8 @@ fn entry(model: &crate::config::Model) -> lifecycle::ModelEntry {
     }
 }
 
-/// What may be pulled: without a list, what the configuration names anyway.
+/// The repositories that may be pulled from: `images.allowed`, or if it is empty, the repositories
+/// of the configuration.
 fn allowed(config: &Config) -> Vec<String> {
     let images = &config.images;
     if !images.allowed.is_empty() {
@@ -316,8 +317,8 @@ fn allowed(config: &Config) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Other crates have defaults for their own tests and for the commands beside
-    /// `serve`, such as `validate`: they must refuse what the server refuses.
+    /// Other crates have defaults for their own tests and for commands other than `serve`, such as
+    /// `validate`. These commands must refuse whatever the server refuses.
     #[test]
     fn parts_default_to_what_the_configuration_defaults_to() {
         let config = Config::default();

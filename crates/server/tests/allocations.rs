@@ -1,4 +1,4 @@
-//! What a prediction allocates on the threads that serve it.
+//! Counts the allocations of a prediction on the serving threads.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -13,7 +13,7 @@ use outrigger_proto::{
 use outrigger_testkit::saved_model::Linear;
 use prost::Message as _;
 
-// Other tests use the rest of it.
+// This test uses only a part of the module.
 #[allow(dead_code)]
 #[path = "it/stack.rs"]
 mod stack;
@@ -23,7 +23,7 @@ use stack::{Stack, by_name, channel, features};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Counts what serving threads ask for.
+/// An allocator that counts the allocations of serving threads.
 struct Counting;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -32,7 +32,7 @@ thread_local! {
     static SERVES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread serves, by its name; a name comes before the thread's work.
+/// Whether this is a serving thread, by its name. A thread is named before its work starts.
 fn serves() -> bool {
     let known = SERVES.get();
     if known {
@@ -55,24 +55,24 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(old, layout, size) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(old, layout) }
     }
 }
@@ -82,7 +82,8 @@ const TREATMENTS: usize = 1000;
 const FEATURES: usize = 20;
 const REQUESTS: usize = 50;
 
-/// 4 user features and 20 of a treatment, as the reference model has.
+/// Starts a server with a model of 4 user features and 20 treatment features, as the reference
+/// model has.
 async fn stack(settings: &[(&str, &str)]) -> Stack {
     let few = [("server.threads", "1"), ("engine.connections", "1")];
     let stack = Stack::with(&[&few, settings].concat()).await;
@@ -126,8 +127,8 @@ fn key_value() -> PredictRequest {
     PredictRequest { treatments: (0..TREATMENTS).map(treatment).collect(), ..request() }
 }
 
-/// Allocations of a request in the long run, to the nearest: some are made for many
-/// requests at once, as it falls out.
+/// The mean number of allocations of a request in the long run, rounded: some allocations serve
+/// many requests at once, at irregular times.
 async fn allocations(client: &mut RawClient<tonic::transport::Channel>, request: &[u8]) -> usize {
     let request = bytes::Bytes::copy_from_slice(request);
     let mut before = 0;
@@ -151,7 +152,8 @@ async fn a_prediction_allocates_a_few_dozen_times_however_many_treatments_it_has
     assert!(columnar <= 66, "{columnar} of a columnar request");
     assert!(key_value <= 77, "{key_value} of a key-value request");
 
-    // One after the other: all serving threads are counted.
+    // The first server stops before the second starts, because all serving threads of the process
+    // are counted.
     stack.tell_to_stop();
     stack.stopped().await.expect("it stops");
     let unsampled = [("traces.endpoint", "http://127.0.0.1:1"), ("traces.ratio", "0")];

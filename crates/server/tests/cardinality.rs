@@ -1,5 +1,5 @@
-//! However many names callers make up, what is exposed stays bounded. Alone in its
-//! process: it counts all series there are.
+//! Checks that the number of series stays bounded, however many names callers make up. The test has
+//! a process of its own, because it counts all series of the process.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use outrigger_proto::outrigger::v1::{
 };
 use tonic::{Request, transport::Channel};
 
-// Other tests use the rest of it.
+// This test uses only a part of the module.
 #[allow(dead_code)]
 #[path = "it/stack.rs"]
 mod stack;
@@ -21,14 +21,14 @@ type Client = PredictionServiceClient<Channel>;
 const NAMES: usize = 3000;
 const MODELS: usize = 2;
 
-/// The series that there are, without their values.
+/// The names and labels of all series, without their values.
 async fn series(stack: &Stack) -> BTreeSet<String> {
     let (_, text) = stack.health("/metrics").await;
     let samples = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     samples.map(|line| line.rsplit_once(' ').expect("a value").0.to_owned()).collect()
 }
 
-/// Everything that a caller can make up: names, tags, digests, paths, headers.
+/// Sends every kind of text that a caller can make up: names, tags, digests, paths, headers.
 async fn make_up(stack: &Stack, mut client: Client, number: usize) {
     let name = format!("made-up/{number}");
     let selectors = [
@@ -39,7 +39,7 @@ async fn make_up(stack: &Stack, mut client: Client, number: usize) {
             version: Some(Version::Digest(format!("sha256:{number:064x}"))),
         },
     ];
-    // One of the three for each number: none of them is there.
+    // Each number uses one of the three selectors; none of them exists.
     let model = Some(selectors[number % selectors.len()].clone());
     let mut message = Request::new(PredictRequest { model, ..request(&[(1.0, 1.0)]) });
     message.set_timeout(std::time::Duration::from_millis(200));
@@ -49,7 +49,7 @@ async fn make_up(stack: &Stack, mut client: Client, number: usize) {
         let path = stack.http(&format!("/v1/{name}?feature={number}"));
         reqwest::Client::new().delete(path).send().await.expect("an answer");
         let get = GetModelRequest { name };
-        // What is known of it, if it was asked for before.
+        // A query may return the record of an earlier request for this name.
         let _ = stack.models().get_model(get).await;
     }
 }
@@ -59,14 +59,14 @@ async fn names_that_callers_make_up_make_no_series() {
     let stack = Stack::with(&[("metrics.max_models", &MODELS.to_string())]).await;
     let mut client = stack.predictions();
     client.predict(request(&[(1.0, 1.0)])).await.unwrap();
-    // Real models have a label each, up to the limit; the rest share one.
+    // Real models have a label each up to the limit; all others share one.
     for number in 0..2 * MODELS {
         let name = format!("real/{number}");
         stack.publish(&name, &linear(0.0)).await;
         let message = PredictRequest { model: Some(by_name(&name)), ..request(&[(1.0, 1.0)]) };
         client.predict(message).await.unwrap();
     }
-    // Whatever can go wrong has gone wrong once.
+    // These requests cause every kind of failure once, which registers its series.
     for number in 0..60 {
         make_up(&stack, client.clone(), number).await;
     }
@@ -84,7 +84,7 @@ async fn names_that_callers_make_up_make_no_series() {
     assert_eq!(labels, [MODEL, "other", "real/0", ""].map(str::to_owned).into());
 }
 
-/// The model that a series is about.
+/// The value of a series' `model` label.
 fn model(series: &str) -> Option<String> {
     let (_, rest) = series.split_once("model=\"")?;
     Some(rest.split_once('"')?.0.to_owned())

@@ -1,4 +1,4 @@
-//! What predictions keep in memory while the engine works on them.
+//! Measures the memory that predictions hold while the engine works on them.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -11,7 +11,7 @@ use outrigger_proto::{
 };
 use prost::Message as _;
 
-// Other tests use the rest of it.
+// This test uses only a part of the module.
 #[allow(dead_code)]
 #[path = "it/stack.rs"]
 mod stack;
@@ -21,7 +21,7 @@ use stack::{Stack, channel, hold, request};
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Counts the blocks in use that are large enough for a request.
+/// An allocator that counts the blocks in use that are at least as large as a request.
 struct Counting;
 
 static LARGE: AtomicIsize = AtomicIsize::new(0);
@@ -37,31 +37,31 @@ fn count(size: usize, blocks: isize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(layout.size(), -1);
         count(size, 1);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(old, layout, size) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
         count(layout.size(), -1);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(old, layout) }
     }
 }
 
-/// A request of megabytes that becomes tensors of kilobytes: the model does not know of
+/// A request of megabytes that packs to tensors of kilobytes, because the model has no feature for
 /// the remarks.
 fn remarked() -> PredictRequest {
     let remark = Value { kind: Some(Kind::Text("x".repeat(3000))) };
@@ -80,7 +80,7 @@ async fn requests_go_once_they_are_tensors() {
     let client = RawClient::new(channel(stack.addresses.grpc));
     let request = bytes::Bytes::from(remarked().encode_to_vec());
     assert!(request.len() > 2 * LARGE_FROM);
-    // The first ones are kept, to warm the next version up with.
+    // The server keeps the first requests, to warm up the next version with them.
     for _ in 0..16 {
         client.clone().predict(request.clone()).await.expect("an answer");
     }
@@ -96,11 +96,11 @@ async fn requests_go_once_they_are_tensors() {
         arrivals.recv().await.expect("it comes to the engine");
     }
     let kept = LARGE.load(Relaxed) - before;
-    // Buffers of connections may have grown.
+    // The margin allows for buffers of connections that have grown.
     assert!(kept <= 6, "{kept} blocks of megabytes for {HELD} requests in flight");
     gate.open();
     for asked in asked {
-        // The engine's answer is of one treatment.
+        // The engine's answer covers only one treatment.
         let status = asked.await.expect("it runs").expect_err("too few scores");
         assert_eq!(stack::reason(&status), "SCORES_INVALID");
     }

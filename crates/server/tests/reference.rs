@@ -1,5 +1,5 @@
-//! The generated pages under `docs/` are those that the code would generate.
-//! `UPDATE=1 cargo test -p outrigger-server --test reference` writes them anew.
+//! Checks that the generated pages under `docs/` are current. `UPDATE=1 cargo test -p
+//! outrigger-server --test reference` regenerates them.
 
 use std::{env, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! The files of the page, in the binary.
+//! The files of the page, embedded in the binary.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ const SVG: &str = "image/svg+xml";
 
 const INDEX: &str = "index.html";
 
-/// Name, type and content of a file.
+/// Lists the files with name, type and content.
 macro_rules! files {
     ($($name:literal $kind:ident),* $(,)?) => {
         &[$(($name, $kind, include_str!(concat!("page/", $name)))),*]
@@ -53,25 +53,25 @@ static ASSETS: LazyLock<BTreeMap<&'static str, Asset>> = LazyLock::new(|| {
     FILES.iter().map(asset).collect()
 });
 
-/// An entity tag: another one for other content.
+/// The entity tag of a content; another content has another tag.
 fn tag(content: &str) -> String {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     format!("\"{:016x}\"", hasher.finish())
 }
 
-/// The page itself.
+/// Serves the page.
 pub(crate) async fn index(headers: HeaderMap) -> Response {
     serve(INDEX, &headers)
 }
 
-/// A file of the page.
+/// Serves a file of the page.
 pub(crate) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
     serve(&name, &headers)
 }
 
-/// Browsers ask each time whether what they keep still holds: a new binary is a
-/// new page at once, and the answer costs nothing.
+/// Serves a file with `no-cache` and an entity tag. Browsers revalidate their copy each time, so a
+/// new binary shows a new page at once, and revalidation is cheap.
 fn serve(name: &str, headers: &HeaderMap) -> Response {
     let Some(asset) = ASSETS.get(name) else {
         return (StatusCode::NOT_FOUND, "no such page; there is /ui\n").into_response();
@@ -83,7 +83,7 @@ fn serve(name: &str, headers: &HeaderMap) -> Response {
     (kept, [(header::CONTENT_TYPE, asset.kind)], asset.content).into_response()
 }
 
-/// Whether the browser says that it has this content.
+/// Whether the browser has this content already.
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let given = headers.get_all(header::IF_NONE_MATCH).iter();
     let tags = given.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
@@ -94,7 +94,8 @@ fn is_known(headers: &HeaderMap, tag: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// With the stream's first events it has to stay below 150 KB.
+    /// The most bytes of the files: with the first events of the stream, the page must stay below
+    /// 150 KB.
     const MOST: usize = 80_000;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Canaries, and how the bounds of what they are judged by closed in.
+//! Canaries with the history of the bounds that they are judged by.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,17 +11,17 @@ use serde::Serialize;
 
 use super::{models::short_digest, topic::Topic};
 
-/// Trials whose bounds are kept; the one not heard of for longest goes first.
+/// The most trials whose bounds are kept; the one updated least recently is dropped first.
 const MOST_TRIALS: usize = 64;
-/// Points kept of a trial: then every second one goes, and from there on only
-/// every second one comes.
+/// The most points of a trial. When they are reached, every second point is dropped, and the
+/// interval of new ones doubles.
 const MOST_POINTS: usize = 120;
-/// Decisions that are told.
+/// The most decisions that the page shows.
 const MOST_DECISIONS: usize = 30;
 
 const NAME: &str = "canaries";
 
-/// What is told of canaries.
+/// The state of the topic `canaries`.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
     trials: VecDeque<(Key, Closing)>,
@@ -41,18 +41,18 @@ fn key_of(canary: &wire::Canary) -> Key {
     key(&canary.model, &canary.tag, &canary.canary_digest)
 }
 
-/// How the bounds of each signal closed in.
+/// The bounds of each signal over time.
 #[derive(Debug, Clone)]
 struct Closing {
     points: BTreeMap<String, Vec<Point>>,
-    /// When the next point is due, seconds on trial.
+    /// The time on trial at which the next point is due, in seconds.
     due: f64,
-    /// And so long after that the one after it.
+    /// The interval between points, in seconds.
     every: f64,
 }
 
-/// Seconds on trial, and difference, lower and upper bound then. A bound that is
-/// none is null.
+/// The seconds on trial, with the difference and its lower and upper bound at that time. An
+/// unbounded side is null.
 type Point = [Option<f64>; 4];
 
 impl Default for Closing {
@@ -90,13 +90,13 @@ fn point(elapsed: f64, finding: &Finding) -> Point {
     [Some(elapsed), difference, lower, upper]
 }
 
-/// Nothing for the largest number, which stands for "unbounded".
+/// `None` for an unbounded side, which the largest number represents.
 fn bounded(number: f64) -> Option<f64> {
     (number.is_finite() && number.abs() < f64::MAX).then_some(number)
 }
 
 impl Trials {
-    /// Notes the bounds as they are; to be called once a second.
+    /// Records the current bounds; called once a second.
     pub(crate) fn note(&mut self, canaries: &ListCanariesResponse) {
         for view in &canaries.canaries {
             let Some(verdict) = &view.verdict else { continue };
@@ -121,7 +121,7 @@ impl Trials {
         known.map(|(_, closing)| closing.points.clone()).unwrap_or_default()
     }
 
-    /// What is to be told of canaries now.
+    /// The current revision of the topic `canaries`.
     pub(crate) fn topic(&mut self, canaries: &ListCanariesResponse) -> Topic {
         let now: BTreeMap<Key, _> = canaries.canaries.iter().map(keyed).collect();
         let text = |canary: &Canary| serde_json::to_string(canary).unwrap_or_default();
@@ -156,7 +156,7 @@ impl Trials {
     fn decision(&self, decision: &wire::CanaryDecision) -> Decision {
         let key = key(&decision.model, &decision.tag, &decision.canary_digest);
         let mut points = self.closing(&key);
-        // The figures of the decision are later than the last point.
+        // The figures of the decision are more recent than the last point.
         for finding in decision.verdict.iter().flat_map(|verdict| &verdict.findings) {
             let points = points.entry(finding.signal.clone()).or_default();
             let last = points.last().and_then(|point| point[0]);
@@ -166,14 +166,14 @@ impl Trials {
     }
 }
 
-/// All there is.
+/// The full state.
 #[derive(Serialize)]
 struct Whole {
     canaries: Vec<Canary>,
     decisions: Vec<Decision>,
 }
 
-/// What has changed; their latest points are in their verdicts.
+/// The canaries that changed; their verdicts hold their latest points.
 #[derive(Serialize)]
 struct Step {
     canaries: Vec<Canary>,

@@ -1,5 +1,4 @@
-//! The stream of events behind the page: made once a second, once for all who
-//! watch.
+//! The stream of events behind the page. Events are made once a second, and shared by all viewers.
 
 use std::{
     convert::Infallible,
@@ -28,19 +27,19 @@ use super::{
 };
 use crate::Server;
 
-/// Pages that may be open.
+/// The most open pages.
 const MOST_WATCHERS: usize = 64;
-/// How often the page hears of changes.
+/// The interval at which the page receives changes.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// How often the figures are read, watched or not: who comes sees the last two
-/// minutes.
+/// The interval at which the figures are read, also without viewers, so that a new viewer sees the
+/// last two minutes.
 const READ_EVERY: Duration = Duration::from_secs(2);
-/// Reading them takes at most one in so many parts of a core.
+/// Reading the figures takes at most one part in this many of a core's time.
 const READ_PART: u32 = 100;
-/// What was made this long ago is as good as new.
+/// The longest age at which a state counts as current for a new viewer.
 const FRESH: Duration = Duration::from_millis(1500);
 
-/// What the page is told. Clones share it.
+/// The source of the page's events. Clones share it.
 #[derive(Clone)]
 pub struct Feed(Arc<Shared>);
 
@@ -54,7 +53,7 @@ struct Shared {
     end: CancellationToken,
 }
 
-/// All topics at one moment. Cloning it copies no text.
+/// A consistent state of all topics. Cloning it copies no text.
 #[derive(Clone, Default)]
 struct News {
     made: Option<Instant>,
@@ -62,7 +61,7 @@ struct News {
 }
 
 impl Feed {
-    /// A feed that tells nothing until [`Self::run`] does; streams end with `end`.
+    /// A feed that publishes nothing until [`Self::run`]; its streams end with `end`.
     pub fn new(
         about: About,
         models: Handle,
@@ -79,9 +78,8 @@ impl Feed {
         &*self.0.server
     }
 
-    /// Everything, then every change; `None` when as many watch as may. Who is
-    /// slow misses what lies between, and is never kept more than what is told
-    /// at one moment.
+    /// Streams the full state, then changes. Returns `None` at the viewer limit. A slow viewer
+    /// skips intermediate states; at most one pending update is buffered for it.
     pub(crate) fn watch(&self) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
         let place = Arc::clone(&self.0.places).try_acquire_owned().ok()?;
         let mut news = self.0.news.subscribe();
@@ -98,7 +96,7 @@ impl Feed {
     /// Reads and publishes until the server ends.
     ///
     /// # Errors
-    /// None.
+    /// Never fails.
     pub async fn run(self) -> Result<(), Infallible> {
         let mut ticks = interval(TELL_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -122,12 +120,12 @@ impl Feed {
     }
 }
 
-/// What has been read and told.
+/// The data of the topics, and the revisions published so far.
 #[derive(Default)]
 struct State {
     figures: Figures,
     traffic: Traffic,
-    /// When the figures were read, and when they are to be read next.
+    /// The time of the last reading of the figures, and the time when the next is due.
     read: Option<(Instant, Instant)>,
     trials: Trials,
     listed: Listed,
@@ -142,7 +140,8 @@ impl State {
             return;
         }
         let server = Arc::clone(&shared.server);
-        // With many series it takes longer than a probe should wait.
+        // With many series, reading takes longer than a probe should wait, so it runs on a blocking
+        // thread.
         let Ok(figures) = spawn_blocking(move || Figures::read(&*server)).await else { return };
         let before = std::mem::replace(&mut self.figures, figures);
         if let Some((last, _)) = self.read {
@@ -151,7 +150,8 @@ impl State {
             self.traffic.add(at, seconds, &before, &self.figures);
         }
         let pause = (now.elapsed() * READ_PART).max(READ_EVERY);
-        // A tick that is a moment early is the one that is meant.
+        // A tick may come slightly early, so the reading is due a quarter of a tick before its
+        // time.
         self.read = Some((now, now + pause - TELL_EVERY / 4));
     }
 
@@ -170,7 +170,7 @@ impl State {
     }
 }
 
-/// One who watches.
+/// A viewer of the stream.
 struct Watcher {
     news: watch::Receiver<News>,
     told: [u64; 4],
@@ -179,7 +179,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// The next piece of the stream; `None` when the server ends.
+    /// The next chunk of the stream; `None` when the server ends.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
         self.end.clone().run_until_cancelled(self.news.changed()).await?.ok()?;
         let news = self.news.borrow_and_update().clone();

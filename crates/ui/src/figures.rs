@@ -1,8 +1,7 @@
-//! The figures of the page, read from the server's own metrics. Only this file
-//! knows names and labels of metrics. Requests pay nothing for the page.
+//! The figures of the page, read from the server's own metrics. Only this file depends on the names
+//! and labels of metrics. The page adds no cost to requests.
 //!
-//! Series are added up over all labels that are not read here, so that a new
-//! label changes nothing.
+//! Series are summed over all labels that are not read here, so that a new label changes nothing.
 
 use std::{
     collections::BTreeMap,
@@ -11,31 +10,32 @@ use std::{
 
 use crate::Server;
 
-/// What was counted until now.
+/// The values of the metrics at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Figures {
-    /// Of each model that has answered.
+    /// The requests of each model that has answered.
     pub(crate) models: BTreeMap<String, Requests>,
-    /// Bytes in the store by kind.
+    /// The bytes in the store by kind.
     pub(crate) stored: BTreeMap<String, f64>,
-    /// What the store may take, bytes.
+    /// The size limit of the store in bytes.
     pub(crate) store_size: f64,
-    /// Things removed from the store to make room.
+    /// The number of evictions from the store.
     pub(crate) evictions: f64,
-    /// Reloads of the engine's configuration by outcome.
+    /// The number of reloads of the engine's configuration by outcome.
     pub(crate) reloads: BTreeMap<String, f64>,
-    /// Calls that the engine has not answered yet.
+    /// The number of calls that the engine has not answered yet.
     pub(crate) engine_calls: f64,
-    /// Requests being answered.
+    /// The number of requests in progress.
     pub(crate) in_flight: f64,
 }
 
 /// The requests of a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Requests {
-    /// How many took at most so long, in seconds; the last bound is infinite.
+    /// Histogram buckets: an upper bound in seconds with the number of requests up to it. The last
+    /// bound is infinite.
     pub(crate) buckets: Vec<(f64, f64)>,
-    /// How many failed, for whatever reason but the caller's going away.
+    /// The number of failed requests, except those that the caller cancelled.
     pub(crate) failed: f64,
 }
 
@@ -64,7 +64,7 @@ pub fn metrics() -> impl Iterator<Item = &'static str> {
 }
 
 impl Figures {
-    /// As of now. Takes about a microsecond a series.
+    /// Reads the current figures. It takes about a microsecond per series.
     pub(crate) fn read(server: &dyn Server) -> Self {
         let mut reader = Reader::default();
         server.write_metrics(&mut reader).expect("the reader takes every write");
@@ -91,7 +91,7 @@ impl Figures {
         }
     }
 
-    /// The model that a sample is about, if it is about one.
+    /// The entry of the model in a sample's labels; `None` without that label.
     fn model(&mut self, sample: &Sample<'_>) -> Option<&mut Requests> {
         let name = sample.label("model").filter(|name| !name.is_empty())?;
         Some(self.models.entry(name.to_owned()).or_default())
@@ -111,7 +111,7 @@ fn add(sums: &mut BTreeMap<String, f64>, key: Option<&str>, value: f64) {
     *sums.entry(key.unwrap_or_default().to_owned()).or_default() += value;
 }
 
-/// Takes an exposition as it is written, line by line.
+/// Parses an exposition while it is written, line by line.
 #[derive(Default)]
 struct Reader {
     figures: Figures,
@@ -146,7 +146,7 @@ struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// `name{label="text",…} value`; nothing for comments.
+    /// Parses `name{label="text",…} value`; `None` for comments.
     fn parse(line: &'a str) -> Option<Self> {
         if line.starts_with('#') {
             return None;
@@ -156,8 +156,8 @@ impl<'a> Sample<'a> {
         Some(Self { name, labels: labels.strip_suffix('}')?, value: value.parse().ok()? })
     }
 
-    /// The text of a label. Those read here hold no quotes: names of models and
-    /// words of our own.
+    /// The value of a label. The labels read here contain no quotes: they are names of models and
+    /// fixed words of the server.
     fn label(&self, name: &str) -> Option<&'a str> {
         self.labels.split("\",").find_map(|label| {
             let (key, text) = label.split_once("=\"")?;
@@ -172,7 +172,7 @@ mod tests {
 
     fn read(text: &str) -> Figures {
         let mut reader = Reader::default();
-        // In pieces, as they come.
+        // The small chunks cross line boundaries, as they can in use.
         for piece in text.as_bytes().chunks(7) {
             reader.write_all(piece).unwrap();
         }

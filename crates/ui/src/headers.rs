@@ -1,12 +1,12 @@
-//! What every answer of the page says to the browser.
+//! The HTTP headers of every response of the page.
 
 use axum::{
     http::{HeaderName, HeaderValue, header},
     response::Response,
 };
 
-/// Only what the binary itself serves, and nothing inline: names and reasons that
-/// others chose stay text even if the page had a defect.
+/// The content security policy: only files of the binary are loaded, and nothing inline. So names
+/// and reasons chosen by others stay text, even if the page has a defect.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
@@ -19,7 +19,7 @@ const ALWAYS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// Adds the headers; what may be kept says so itself.
+/// Adds the headers. A response without `Cache-Control` is not cached.
 pub(crate) async fn secure(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in ALWAYS {

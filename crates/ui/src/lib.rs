@@ -34,8 +34,7 @@ pub use self::{feed::Feed, figures::metrics, overview::About};
 
 /// The server behind the page.
 pub trait Server: Send + Sync + 'static {
-    /// The reason why requests should not be sent to the server; `None` when it is
-    /// ready.
+    /// The reason why requests should not be sent to the server; `None` when it is ready.
     fn not_ready(&self) -> Option<String>;
 
     /// Writes the server's metrics in Prometheus' text format.
@@ -62,7 +61,7 @@ pub trait Server: Send + Sync + 'static {
 
 /// The routes of the page.
 ///
-/// No path below `/ui` falls through to what else the listener serves.
+/// No path below `/ui` falls through to the listener's other routes.
 pub fn routes(feed: Feed) -> Router {
     Router::new()
         .route("/", get(|| async { Redirect::to("ui") }))
@@ -75,7 +74,7 @@ pub fn routes(feed: Feed) -> Router {
         .layer(middleware::map_response(headers::secure))
 }
 
-/// The stream of events, as `text/event-stream`.
+/// Serves the stream of events as `text/event-stream`.
 async fn events(State(feed): State<Feed>) -> Response {
     match feed.watch() {
         Some(stream) => {
@@ -89,7 +88,7 @@ async fn events(State(feed): State<Feed>) -> Response {
     }
 }
 
-/// A model with the history of its versions.
+/// Serves a model with the history of its versions.
 async fn model(State(feed): State<Feed>, name: Result<Path<String>, PathRejection>) -> Response {
     let server = feed.server();
     match name.map_err(|error| unreadable(&error)).and_then(|Path(name)| server.described(&name)) {

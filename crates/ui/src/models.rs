@@ -23,21 +23,21 @@ pub(crate) struct Listed {
     topic: Topic,
 }
 
-/// A model in a line: the version that a request without one means, and what
-/// stands in the way of it.
+/// A model as one row: the version that answers requests without a version, and the failure that
+/// prevents a newer one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Row {
     name: String,
     image: String,
-    /// The version that the row describes: the one that answers, or that should.
+    /// The version that the row describes: the one that answers, else the one that should.
     digest: Option<String>,
     state: String,
     activity: String,
-    /// When it got into this state, milliseconds since 1970.
+    /// The time at which the version entered its state, in milliseconds since 1970.
     since: Option<u64>,
-    /// Bytes on disk, of all versions.
+    /// The bytes of all versions on disk.
     size_bytes: u64,
-    /// Bytes of the versions in the engine, an estimate of the memory they take there.
+    /// The bytes of the versions in the engine, an estimate of their memory there.
     memory_bytes: u64,
     versions: usize,
     tags: Vec<TagCell>,
@@ -48,7 +48,7 @@ struct Row {
 struct TagCell {
     name: String,
     digest: Option<String>,
-    /// The registry has something else.
+    /// True if the tag in the registry points to another digest.
     behind: bool,
 }
 
@@ -72,9 +72,9 @@ struct Whole<'a> {
 }
 
 impl Listed {
-    /// The present list. `look` gives a model as the API shows it, and the version
-    /// that a request gets which names none. The work is that of the models that
-    /// changed, until a row differs.
+    /// The current list. `look` returns a model as the API shows it, and the version for requests
+    /// that name none. Only the rows of changed models are computed, and the list is encoded only
+    /// if a row differs.
     pub(crate) fn topic(
         &mut self,
         snapshot: &Arc<Snapshot>,
@@ -130,7 +130,7 @@ fn row(model: &Model, image: &str, selector: &Selector) -> Row {
     }
 }
 
-/// A state as the API's JSON has it.
+/// The name of a state in the API's JSON.
 fn word(state: State) -> String {
     state.as_str_name().trim_start_matches("STATE_").to_lowercase()
 }
@@ -166,8 +166,7 @@ fn since(version: &ModelVersion) -> Option<SystemTime> {
     SystemTime::try_from(version.history.last()?.at?).ok()
 }
 
-/// The failure of the version, else that of its tag's look-up, else that of another
-/// version.
+/// The failure of the version, else of its tag's look-up, else of another version.
 fn failure<'a>(
     model: &'a Model,
     version: Option<&'a ModelVersion>,
@@ -196,7 +195,7 @@ fn cell(tag: &Tag) -> TagCell {
     }
 }
 
-/// The first digits of a digest, for people.
+/// The first digits of a digest, short enough for people to compare.
 pub(crate) fn short_digest(digest: &str) -> String {
     let hex = digest.split_once(':').map_or(digest, |(_, hex)| hex);
     hex.chars().take(12).collect()
@@ -273,7 +272,7 @@ mod tests {
         Arc::new(ModelView { versions, ..ModelView::default() })
     }
 
-    /// A model as the API shows it, as far as this test changes it.
+    /// A model as the API shows it, with the fields that this test changes.
     fn look(name: &ModelName, view: &ModelView) -> (Model, Selector) {
         let versions = view.versions.values().map(|view| {
             let state = if view.stage == Stage::New { State::New } else { State::Available };
@@ -302,7 +301,7 @@ mod tests {
         let (one, two) = (model(Stage::Available), model(Stage::Available));
         let first = tell(snapshot(&[("one", &one), ("two", &two)])).unwrap();
         assert!(first.starts_with("event: models\n") && first.contains("one"), "{first}");
-        // A later use changes nothing that the list shows.
+        // A later use does not change any field that the list shows.
         let mut used = ModelView::clone(&two);
         used.versions.values_mut().for_each(|it| it.last_used_at = Some(UNIX_EPOCH));
         assert_eq!(tell(snapshot(&[("one", &one), ("two", &Arc::new(used))])), None);

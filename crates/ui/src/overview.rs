@@ -11,24 +11,25 @@ use serde::Serialize;
 
 use super::{figures::Figures, topic::Topic};
 
-/// What does not change while the process lives.
+/// The facts that are constant during the life of the process.
 #[derive(Debug, Clone, Serialize)]
 pub struct About {
     /// The program's version.
     pub version: &'static str,
-    /// The repository that models come from which the configuration does not list.
+    /// The repository of models that the configuration does not list.
     pub repository: Option<String>,
-    /// The tag of requests that name no version.
+    /// The tag for requests that name no version.
     pub default_tag: String,
 }
 
-/// What is told in a few figures; also the sign that the stream lives.
+/// The event with the main figures. It is sent every second, so it also shows that the stream is
+/// alive.
 #[derive(Serialize)]
 struct Overview<'a> {
     about: &'a About,
-    /// Milliseconds since 1970.
+    /// The current time in milliseconds since 1970.
     now: u64,
-    /// Why no requests should be sent here.
+    /// The reason why no requests should be sent here.
     not_ready: Option<String>,
     in_flight: f64,
     versions: BTreeMap<&'static str, usize>,
@@ -54,7 +55,7 @@ struct Store<'a> {
     evictions: f64,
 }
 
-/// What is to be told now: always something new.
+/// The next revision of the topic; it differs every time, because it contains the time.
 pub(crate) fn topic(
     last: &Topic,
     about: &About,
@@ -99,7 +100,7 @@ fn versions(snapshot: &Snapshot) -> BTreeMap<&'static str, usize> {
     counts
 }
 
-/// Since 1970.
+/// The milliseconds since 1970.
 pub(crate) fn milliseconds(at: SystemTime) -> u64 {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

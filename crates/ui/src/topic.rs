@@ -1,28 +1,28 @@
-//! What is told about one thing, as events of a stream.
+//! A topic of the page's stream: its state and its changes as events.
 
 use bytes::Bytes;
 use serde::Serialize;
 
-/// What is told about one thing: all of it, for who comes, and what is new, for
-/// who has heard the rest.
+/// A topic: the full state for new viewers, and the last change for those that have received the
+/// revision before.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Topic {
-    /// Grows with every change; 0: nothing has been told.
+    /// The revision, which grows with every change; 0 before the first.
     revision: u64,
-    /// All of it.
+    /// The event with the full state.
     whole: Bytes,
-    /// From the revision before to this one.
+    /// The event with the change from the previous revision to this one.
     step: Bytes,
 }
 
 impl Topic {
-    /// Whether nothing has been told yet.
+    /// Whether nothing has been published yet.
     pub(crate) fn is_new(&self) -> bool {
         self.revision == 0
     }
 
-    /// The next revision: `whole` of the event `name`, or for those who have the
-    /// one before, `step` of the event `name-step`.
+    /// Makes the next revision. New viewers receive `whole` as the event `name`; viewers that have
+    /// the previous revision receive `step` as the event `name-step`.
     pub(crate) fn next(
         &self,
         name: &str,
@@ -35,7 +35,8 @@ impl Topic {
         Self { revision: self.revision + 1, whole, step }
     }
 
-    /// What somebody has to hear who has heard `told`; notes that it was.
+    /// The event for a viewer that has received revision `told`, which is then updated; `None` if
+    /// the viewer is up to date.
     pub(crate) fn tell(&self, told: &mut u64) -> Option<Bytes> {
         let last = std::mem::replace(told, self.revision);
         match self.revision - last.min(self.revision) {
@@ -48,7 +49,7 @@ impl Topic {
 
 /// One event of a `text/event-stream`.
 fn event(name: &str, data: &impl Serialize) -> Bytes {
-    // JSON has no line breaks of its own: it is one line of data.
+    // JSON escapes line breaks, so it is one line of data.
     let data = serde_json::to_string(data).expect("numbers, texts, and names of fields");
     format!("event: {name}\ndata: {data}\n\n").into()
 }

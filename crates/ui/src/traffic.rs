@@ -1,4 +1,4 @@
-//! Requests and latencies of the last minutes, by model.
+//! Requests and latencies of the last two minutes, by model.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,29 +9,29 @@ use super::{
     topic::Topic,
 };
 
-/// Samples that are kept.
+/// The most samples that are kept.
 const MOST: usize = 60;
 
-/// What happened between two looks at the figures, and between those before.
+/// The samples of traffic, each from two successive readings of the figures.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     samples: VecDeque<Sample>,
-    /// Samples that have not been told.
+    /// The number of samples that have not been published.
     untold: usize,
     topic: Topic,
 }
 
-/// What happened between two looks.
+/// The traffic between two readings of the figures.
 #[derive(Debug, Serialize)]
 struct Sample {
-    /// The later look, milliseconds since 1970.
+    /// The time of the later reading, in milliseconds since 1970.
     at: u64,
-    /// Models that answered something meanwhile.
+    /// The models that answered requests in between.
     models: BTreeMap<String, Point>,
 }
 
-/// The traffic of a model: requests a second, failed ones of them, and the
-/// median and the 95th percentile of what they took, in milliseconds.
+/// The traffic of a model: requests per second, failures per second, and the median and the 95th
+/// percentile of the latency in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
     rate: f64,
@@ -41,13 +41,13 @@ struct Point {
 }
 
 impl Serialize for Point {
-    /// As a list: there are many of them.
+    /// Serializes as a list, because there are many points and a list is shorter.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         [self.rate, self.failed, self.median, self.p95].map(short).serialize(serializer)
     }
 }
 
-/// Three digits that count are what a chart can show.
+/// Rounds to three significant digits, which is as much as a chart shows.
 fn short(number: f64) -> f64 {
     if number == 0.0 || !number.is_finite() {
         return 0.0;
@@ -58,8 +58,8 @@ fn short(number: f64) -> f64 {
 }
 
 impl Traffic {
-    /// Adds what happened in the `seconds` between two looks; `at` is the later
-    /// one. Models that nothing happened to have no point in it.
+    /// Adds the traffic of the `seconds` between two readings of the figures; `at` is the time of
+    /// the later one. Models without requests get no point.
     pub(crate) fn add(&mut self, at: u64, seconds: f64, before: &Figures, now: &Figures) {
         let none = Requests::default();
         let points = now.models.iter().filter_map(|(name, requests)| {
@@ -73,7 +73,7 @@ impl Traffic {
         self.untold += 1;
     }
 
-    /// What is to be told of traffic now.
+    /// The current revision of the topic `traffic`.
     pub(crate) fn topic(&mut self) -> Topic {
         if self.untold > 0 || self.topic.is_new() {
             let only = self.samples.back().filter(|_| self.untold == 1);
@@ -107,9 +107,8 @@ fn point(before: &Requests, now: &Requests, seconds: f64) -> Option<Point> {
     })
 }
 
-/// The value that `rank` of those counted do not exceed: between the bounds of
-/// its bucket by its place in it, as Prometheus does. `buckets` hold how many
-/// are at most as large as a bound, from the smallest on.
+/// The quantile with `rank` in a histogram, interpolated linearly within its bucket as Prometheus
+/// does. `buckets` are cumulative counts by upper bound, in ascending order.
 fn quantile(buckets: &[(f64, f64)], rank: f64) -> f64 {
     let mut below = (0.0, 0.0);
     for &(bound, count) in buckets {
@@ -122,7 +121,7 @@ fn quantile(buckets: &[(f64, f64)], rank: f64) -> f64 {
     below.0
 }
 
-/// A bucket's bound, in order.
+/// A bucket's upper bound, with a total order.
 #[derive(PartialEq)]
 struct Bound(f64);
 

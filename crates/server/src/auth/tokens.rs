@@ -1,4 +1,4 @@
-//! Bearer tokens in files, one file a caller.
+//! Bearer tokens in files, one file per caller.
 
 use std::{
     fs,
@@ -14,17 +14,17 @@ use crate::{
     metrics,
 };
 
-/// Tokens in all: each is compared with what a caller shows.
+/// The most tokens in all. Each one is compared with the token that a caller presents.
 const MOST: usize = 1024;
-/// A token that is shorter can be guessed.
+/// The fewest bytes of a token: a shorter one can be guessed.
 const SHORTEST: usize = 16;
 
-/// A directory of tokens: a file's name is the caller's, its lines are tokens.
+/// A directory of token files: the file name is the caller's name, each line is a token.
 pub(crate) struct TokenFiles {
     directory: PathBuf,
 }
 
-/// The tokens that are valid.
+/// The valid tokens, as hashes, with the identity of each.
 #[derive(Debug)]
 pub(crate) struct Tokens(Vec<([u8; 32], Identity)>);
 
@@ -44,7 +44,7 @@ impl Source for TokenFiles {
         let mut paths = Vec::new();
         for entry in fs::read_dir(&self.directory).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
-            // Kubernetes keeps what a mounted Secret links to in `..data`.
+            // Kubernetes keeps the targets of a mounted Secret's links in `..data`.
             let hidden =
                 path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
             if !hidden && path.is_file() {
@@ -94,8 +94,8 @@ fn check(path: &Path, token: &[u8]) -> Result<[u8; 32], FileError> {
 }
 
 impl Tokens {
-    /// Whose token this is. How long it takes tells nothing about any token: hashes
-    /// are compared, all of them, whole.
+    /// Finds the identity that a token belongs to. The duration reveals nothing about any token:
+    /// the hash is compared with every stored hash, in constant time.
     pub(crate) fn find(&self, shown: &[u8]) -> Option<Identity> {
         let shown: [u8; 32] = Sha256::digest(shown).into();
         let mut at = u32::MAX;

@@ -1,10 +1,10 @@
-//! Types of the settings about who may connect and what they may do.
+//! Types of the settings for transport security and authorization.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How a listener speaks once there is a certificate.
+/// The transport of a listener once a certificate is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -12,13 +12,13 @@ pub enum Transport {
     Plain,
     /// TLS.
     Server,
-    /// TLS; callers may show a certificate.
+    /// TLS; callers may present a certificate.
     Optional,
-    /// TLS; callers must show a certificate.
+    /// TLS; callers must present a certificate.
     Mutual,
 }
 
-/// What a caller may be allowed to do.
+/// A right of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
@@ -34,7 +34,7 @@ pub enum Right {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rights(u8);
 
-/// Whom rights are given to: `token:NAME`, `uri:URI`, `dns:NAME`, `cn:NAME`, or `*`.
+/// The callers that rights are given to: `token:NAME`, `uri:URI`, `dns:NAME`, `cn:NAME`, or `*`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct CallerName(String);
@@ -66,12 +66,12 @@ impl Rights {
         Right::ALL.into_iter().collect()
     }
 
-    /// Whether this right is among them.
+    /// Whether the set contains this right.
     pub fn hold(self, right: Right) -> bool {
         self.0 & (1 << right as u8) != 0
     }
 
-    /// These and those.
+    /// The union of both sets.
     #[must_use]
     pub fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for Rights {
 }
 
 impl CallerName {
-    /// The name for every caller that has one.
+    /// The name that stands for every caller with a proven name.
     pub const ANYBODY: &str = "*";
 
     /// The name as it is written.

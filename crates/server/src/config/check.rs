@@ -1,4 +1,4 @@
-//! What types cannot say: limits, references, and how values fit together.
+//! Checks that types cannot express: limits, references, and settings that depend on each other.
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use outrigger_tfserving::Endpoint;
 
 use super::{Config, Period, Problem, Size, Transport};
 
-/// Everything wrong with `config`.
+/// All problems of `config`.
 pub(super) fn problems(config: &Config) -> Vec<Problem> {
     let mut check = Check::default();
     check.server(config);
@@ -66,7 +66,7 @@ impl Check {
         self.require(server.threads <= 1024, "server.threads", "must be at most 1024");
     }
 
-    /// No two listeners on one address; port 0 is any free port.
+    /// Checks that no two listeners have one address; port 0 is any free port.
     fn listeners(&mut self, config: &Config) {
         let server = &config.server;
         let all = [
@@ -87,7 +87,8 @@ impl Check {
         }
     }
 
-    /// Files that come together, and listeners that ask for what can be checked.
+    /// Checks that certificate and key come together, and that listeners request client
+    /// certificates only if authorities to verify them are configured.
     fn tls(&mut self, config: &Config) {
         let tls = &config.tls;
         let (certificate, key) = (tls.certificate.is_some(), tls.key.is_some());
@@ -112,7 +113,7 @@ impl Check {
         self.require(asked, "tls.client_ca", message);
     }
 
-    /// Rights that somebody can have.
+    /// Checks that every caller with rights can occur: that its kind of credential is configured.
     fn auth(&mut self, config: &Config) {
         let tokens = config.auth.tokens.is_some();
         for name in config.auth.callers.keys().map(|name| name.as_str()) {
@@ -173,7 +174,8 @@ impl Check {
             }
         }
         if let Some(repository) = &images.repository {
-            // It may be wider than what is allowed of it.
+            // The repository may be a prefix of those that `images.allowed` names, so that is not
+            // checked.
             self.bare("images.repository", repository);
         }
         let often = images.poll_interval.0 >= Duration::from_secs(1);
@@ -187,7 +189,7 @@ impl Check {
         );
     }
 
-    /// A repository without tag or digest.
+    /// Checks that a repository has no tag or digest.
     fn bare(&mut self, key: &str, text: &str) -> Option<Reference> {
         match text.parse::<Reference>() {
             Ok(reference) => {
@@ -201,19 +203,19 @@ impl Check {
         }
     }
 
-    /// A repository without tag or digest, under `images.allowed`.
+    /// Checks that a repository has no tag or digest and is under `images.allowed`.
     fn image(&mut self, config: &Config, key: &str, text: &str) {
         let Some(reference) = self.bare(key, text) else { return };
         let allowed = &config.images.allowed;
         let within = |prefix: &String| {
-            // A prefix that does not parse has its own problem.
+            // A prefix that does not parse is reported as a problem of its own.
             prefix.parse().is_ok_and(|prefix: Prefix| reference.is_within(&prefix))
         };
         let admitted = allowed.is_empty() || allowed.iter().any(within);
         self.require(admitted, key, format!("{reference} is not under images.allowed"));
     }
 
-    /// What a canary without a label is tried by.
+    /// Checks the settings of a trial whose canary image has no label.
     fn canary(&mut self, config: &Config) {
         let layer = config.canary.defaults.layer().under(&config.canary.overrides.layer());
         if let Err(error) = Settings::try_from(&layer.message()) {

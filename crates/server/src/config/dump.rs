@@ -1,4 +1,4 @@
-//! The configuration in force, as a file that gives it again.
+//! The effective configuration as a configuration file.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,10 @@ use serde_json::Value;
 use super::{Loaded, sections};
 
 impl Loaded {
-    /// The whole configuration as YAML, each value that is not a default with
-    /// the place it comes from.
+    /// The whole configuration as YAML, with the origin of each value that is not a default.
     ///
-    /// It can be printed anywhere: credentials are files that settings name, and
-    /// no setting holds one.
+    /// The text holds no secrets: credentials are files that settings name, and no setting holds
+    /// one.
     pub fn dump(&self) -> String {
         let tree = serde_json::to_value(&self.config).expect("settings are plain data");
         let mut text = String::new();
@@ -26,7 +25,7 @@ impl Loaded {
         text
     }
 
-    /// JSON is YAML, and needs no quoting rules of ours.
+    /// Writes the value as JSON: it is valid YAML, and needs no quoting rules of its own.
     fn line(&self, text: &mut String, name: &str, path: &str, value: &Value) {
         write!(text, "{name}: {value}").expect("writing to a string");
         if let Some(origin) = self.origins.get(path) {

@@ -1,16 +1,16 @@
-//! Where settings come from, and which source wins.
+//! The sources of settings and their precedence.
 
 use std::{collections::BTreeMap, fmt};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Something wrong with the configuration.
+/// A problem in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The key's path, such as `server.grpc` or `models[2].name`.
     pub key: String,
-    /// What is wrong, and where the value came from.
+    /// A description of the problem, with the origin of the value.
     pub message: String,
 }
 
@@ -28,14 +28,14 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// The configuration file.
+    /// The value is in the configuration file.
     File,
-    /// The environment variable of this name.
+    /// The value is in the environment variable of this name.
     Environment(String),
-    /// The command line.
+    /// The value is on the command line.
     Flag,
 }
 
@@ -52,9 +52,9 @@ impl fmt::Display for Origin {
 /// A value before its type is known.
 #[derive(Debug, Clone)]
 enum Raw {
-    /// From the file.
+    /// A value from the file.
     Tree(Value),
-    /// From a variable or a flag: plain text, or YAML where plain text does not fit.
+    /// A value from a variable or a flag: plain text, or YAML where plain text does not fit.
     Text(String),
 }
 
@@ -62,7 +62,7 @@ enum Raw {
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     values: BTreeMap<String, (Origin, Raw)>,
-    /// Everything found wrong so far.
+    /// All problems found so far.
     pub(super) problems: Vec<Problem>,
 }
 
@@ -102,8 +102,8 @@ impl Layers {
         self.values.insert(key, (origin, raw));
     }
 
-    /// Takes the value of `section.name`, or of the list `name` if `section` is
-    /// empty; notes a problem and gives `default` when it does not fit.
+    /// Takes the value of `section.name`, or of the list `name` if `section` is empty. If it does
+    /// not fit the type, records a problem and returns `default`.
     pub(super) fn take<T: DeserializeOwned>(&mut self, section: &str, name: &str, default: T) -> T {
         let key = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
         let Some((origin, raw)) = self.values.remove(&key) else { return default };
@@ -113,14 +113,14 @@ impl Layers {
         })
     }
 
-    /// Notes every value that nobody took.
+    /// Records a problem for every value that matches no setting.
     pub(super) fn refuse_the_rest(&mut self) {
         for (key, (origin, _)) in std::mem::take(&mut self.values) {
             self.problem(&key, format!("no such setting ({origin})"));
         }
     }
 
-    /// Where each value given comes from.
+    /// The origin of each value given.
     pub(super) fn origins(&self) -> BTreeMap<String, Origin> {
         self.values.iter().map(|(key, (origin, _))| (key.clone(), origin.clone())).collect()
     }
@@ -131,7 +131,7 @@ impl Layers {
 }
 
 impl Raw {
-    /// The typed value, or the path within it and what is wrong there.
+    /// Parses the value as its type, or returns the path within it and the problem there.
     fn parse<T: DeserializeOwned>(&self) -> Result<T, (String, String)> {
         match self {
             Self::Tree(tree) => typed(tree.clone()),
@@ -162,7 +162,7 @@ fn join(key: &str, inner: &str) -> String {
     }
 }
 
-/// The value of a default as it is declared.
+/// Parses a default as it is declared.
 pub(super) fn default_value<T: DeserializeOwned>(text: &str) -> T {
     let raw = match text {
         "" => Raw::Tree(Value::Null),

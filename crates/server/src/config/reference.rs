@@ -1,4 +1,4 @@
-//! The reference page of all settings, made from their declarations.
+//! The reference page of all settings, generated from their declarations.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! Sections of settings: one declaration gives the type, its defaults, its
-//! reader and its lines in the reference page.
+//! Sections of settings: one declaration generates the type, its defaults, its reader and its lines
+//! in the reference page.
 
 use super::layers::Layers;
 
@@ -8,28 +8,28 @@ use super::layers::Layers;
 pub struct Key {
     /// Its name within the section.
     pub name: &'static str,
-    /// What kind of value it takes.
+    /// The kind of value that the key takes.
     pub kind: &'static str,
-    /// Its default as one would write it; `None`: it must be given.
+    /// The default as written in a file; `None` if the key is required.
     pub default: Option<&'static str>,
-    /// What it does.
+    /// A description of the setting.
     pub about: &'static str,
 }
 
 /// A group of settings with a name in the file.
 pub(super) trait Section: Sized {
-    /// What the section is about.
+    /// A description of the section.
     const ABOUT: &'static str;
     /// Its keys in the order of declaration.
     const KEYS: &'static [Key];
 
-    /// Reads the section called `name`, noting every problem in `layers` and
-    /// going on with the default.
+    /// Reads the section called `name`. Every problem is recorded in `layers`, and the default is
+    /// used in its place.
     fn read(layers: &mut Layers, name: &str) -> Self;
 }
 
-/// Declares a section: fields with their documentation and their default, written
-/// as it would be in the file.
+/// Declares a section: fields with their documentation and their default, written as in the
+/// configuration file.
 macro_rules! section {
     ($(#[doc = $about:literal])+ $section:ident {
         $($(#[doc = $doc:literal])+ $field:ident: $type:ty = $default:literal;)*

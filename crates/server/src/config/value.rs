@@ -1,4 +1,4 @@
-//! Types that settings are made of.
+//! The types of settings.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
 
 /// A type that a setting can have.
 pub(crate) trait Setting: Serialize + DeserializeOwned {
-    /// What the reference page calls values of this type.
+    /// The name of this type in the reference page.
     const KIND: &'static str;
 }
 
@@ -60,7 +60,7 @@ pub struct Period(pub Duration);
 pub struct CanarySettings(serde_json::Value);
 
 impl CanarySettings {
-    /// The same, to be laid over others.
+    /// The settings as a layer, to be merged over others.
     pub fn layer(&self) -> Layer {
         Layer::from_json(&self.0).expect("it was read as one")
     }
@@ -74,16 +74,16 @@ impl<'de> Deserialize<'de> for CanarySettings {
     }
 }
 
-/// A part of a whole, 0 to 1.
+/// A fraction between 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Ratio(f64);
 
-/// It is a number.
+/// The value is never NaN, so equality is total.
 impl Eq for Ratio {}
 
 impl Ratio {
-    /// The number.
+    /// The fraction as a number.
     pub fn get(self) -> f64 {
         self.0
     }
@@ -99,23 +99,23 @@ impl<'de> Deserialize<'de> for Ratio {
     }
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// One readable line an event.
+    /// One readable line per event.
     Text,
-    /// One JSON object an event.
+    /// One JSON object per event.
     Json,
 }
 
-/// How the kernel schedules the threads that serve predictions.
+/// The kernel's scheduling policy for the threads that serve predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduling {
-    /// Woken, they may interrupt what runs.
+    /// A thread that wakes up may preempt a running one (`SCHED_OTHER`).
     Normal,
-    /// Woken, they wait for their turn.
+    /// A thread that wakes up waits for its turn (`SCHED_BATCH`).
     Batch,
 }
 
@@ -129,7 +129,7 @@ impl From<Scheduling> for outrigger_net::Scheduling {
 }
 
 impl Size {
-    /// The number of bytes, as far as this machine can count it.
+    /// The number of bytes, at most `usize::MAX`.
     pub fn bytes(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }

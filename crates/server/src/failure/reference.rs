@@ -1,4 +1,4 @@
-//! The reference page of all reasons, made from the table.
+//! The reference page of all reasons, generated from the table.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What every reason must be told as: the contract with callers, in one place.
+/// The gRPC code and HTTP status of every reason: the contract with callers, in one place.
 const TABLE: &[(Reason, Code, u16)] = &[
     (Reason::ModelNotFound, Code::NotFound, 404),
     (Reason::TagNotFound, Code::NotFound, 404),

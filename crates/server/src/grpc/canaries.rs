@@ -1,4 +1,4 @@
-//! CanaryService: what canaries there are; on the admin listener, decisions.
+//! CanaryService: lists canaries; on the admin listener it also takes decisions.
 
 use outrigger_core::{Failure, ModelName, Selector, Tag};
 use outrigger_lifecycle::{Act, By, Handle};
@@ -28,7 +28,7 @@ impl Canaries {
         Self { models, access }
     }
 
-    /// Decides about a canary: `(model, tag)`, by `(who, why)`.
+    /// Applies an operator's decision `by = (who, why)` to the canary of `(model, tag)`.
     async fn decide(
         &self,
         call: &Call,
@@ -55,7 +55,7 @@ impl Canaries {
         self.access.change(call, verb, target, decide).await
     }
 
-    /// The live tag that is meant.
+    /// The live tag: the given one, or the model's default if it is empty.
     fn tag(&self, model: &ModelName, tag: &str) -> Result<Tag, Failure> {
         if !tag.is_empty() {
             return routing::parsed("tag", tag);
@@ -69,7 +69,7 @@ impl Canaries {
     }
 }
 
-/// Who decides, as they say, with the name they proved if there is one.
+/// The operator's name as given in the request, followed by the proven identity if there is one.
 fn proven(who: String, caller: &Caller) -> String {
     match caller.identity() {
         Some(identity) => format!("{who} ({identity})"),

@@ -1,4 +1,4 @@
-//! What stands before every change: is it asked here, and by whom; and its record.
+//! The check before every change: the listener, the caller's right, and the record of the change.
 
 use outrigger_core::{Failure, Reason};
 
@@ -8,17 +8,17 @@ use crate::{
     config::Right,
 };
 
-/// What the callers of a listener may do, as far as they have the right.
+/// The kind of calls that a listener permits; callers need the right too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Look.
+    /// Queries only.
     Read,
-    /// Look and change.
+    /// Queries and changes.
     Change,
 }
 
 impl Access {
-    /// Makes a change, if its caller may, and writes down what became of it.
+    /// Makes a change if the caller has the right, and records the outcome.
     ///
     /// # Errors
     /// `ADMIN_ONLY`, `UNAUTHENTICATED`, `PERMISSION_DENIED`, or as `change` fails.

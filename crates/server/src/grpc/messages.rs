@@ -1,4 +1,4 @@
-//! The messages of `outrigger.v1.PredictionService`: read in place, and answered with
+//! The messages of `outrigger.v1.PredictionService`: requests are read in place, and answers are
 //! framed messages.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -20,22 +20,23 @@ use crate::{
     trial::Attempts,
 };
 
-/// Scores one user's treatments: an encoded `PredictRequest` gives a framed
-/// `PredictResponse`. `named` is the model's name as given beside the request.
+/// Scores one user's treatments: an encoded `PredictRequest` gives a framed `PredictResponse`.
+/// `named` is the model's name as given beside the request.
 ///
-/// A request that is not needed again is freed as soon as it is packed: key-value maps
-/// take ten times the memory of their tensors, and while the engine is behind, getting
-/// that from the kernel costs more than reading them does.
+/// A request that is not needed again is freed as soon as it is packed: key-value maps take ten
+/// times the memory of their tensors, and while the engine is behind, allocating that memory from
+/// the kernel costs more than reading the maps does.
 ///
 /// # Errors
-/// Whatever the request, the model or the engine is at fault for.
+/// The failure of the request, the model or the engine.
 pub(super) async fn predict(
     predictor: &Predictor,
     call: &Call,
     message: Bytes,
     named: Option<&[u8]>,
 ) -> Result<Bytes, Failure> {
-    // Before the wait for the model, which a refused request should not have to sit out.
+    // The request is read before the wait for the model, so that a malformed one is refused at
+    // once.
     let parts = Request::read(&message, predictor.limits())?;
     let lease = predictor.lease(call, parts.routing(), named).await?.sampled();
     let attempts = Attempts::new(call, lease);
@@ -51,7 +52,7 @@ pub(super) async fn predict(
 
 /// A `PredictRequest`.
 struct Single<'r, 'a> {
-    /// Its parts and its bytes; `None` once it is packed and not needed again.
+    /// The parsed request and its bytes; `None` once it is packed and not needed again.
     sent: Option<(&'r Request<'a>, &'a Bytes)>,
 }
 
@@ -86,7 +87,8 @@ pub(super) async fn batch(
     message: &Bytes,
     named: Option<&[u8]>,
 ) -> Result<Bytes, Failure> {
-    // Before the wait for the model, which a refused request should not have to sit out.
+    // The requests are read before the wait for the model, so that a malformed one is refused at
+    // once.
     let requests = requests(message, predictor.limits())?;
     let BatchRouting { model, request_id, options } = routing::read(message)?;
     let options: ResponseOptions =
@@ -126,11 +128,11 @@ impl Exchange for Batch<'_> {
     }
 }
 
-/// The tensors that an encoded `PredictRequest` becomes, as a framed
+/// Explains an encoded `PredictRequest`: returns the tensors that it packs to as a framed
 /// `ExplainResponse`.
 ///
 /// # Errors
-/// As [`predict`], without the engine's.
+/// As [`predict`], except for failures of the engine.
 pub(super) async fn explain(
     predictor: &Predictor,
     call: &Call,
@@ -147,7 +149,7 @@ pub(super) async fn explain(
     Ok(unary::framed(&response.encode_to_vec()))
 }
 
-/// An answer with its prefix, written once.
+/// Encodes an answer with its prefix, in one pass.
 fn framed(answer: &Answer<'_>) -> Bytes {
     let length = answer.encoded_len();
     let mut framed = BytesMut::with_capacity(unary::PREFIX + length);

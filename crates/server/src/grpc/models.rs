@@ -1,4 +1,5 @@
-//! ModelService: what models there are and why; on the admin listener, changes.
+//! ModelService: lists models with their states and failures; on the admin listener it also takes
+//! changes.
 
 use std::{collections::BTreeSet, pin::Pin, sync::Arc};
 
@@ -24,7 +25,7 @@ use crate::{
     views::{History, find, model},
 };
 
-/// Watches of one listener; each remembers what it has told.
+/// The most watches of one listener; the server keeps the last sent state of each.
 const MOST_WATCHES: usize = 256;
 
 /// The service for one listener.
@@ -32,7 +33,7 @@ const MOST_WATCHES: usize = 256;
 pub(crate) struct Models {
     models: Handle,
     access: Access,
-    /// From here on nothing new is loaded.
+    /// Cancelled when the server stops: from then on no model is loaded.
     closing: CancellationToken,
     watches: Arc<Semaphore>,
 }
@@ -135,7 +136,7 @@ impl ModelService for Models {
     }
 }
 
-/// All models, or those of these names.
+/// The models of these names, or all models if there are none.
 fn listed(snapshot: &Arc<Snapshot>, names: &BTreeSet<String>, history: History) -> Vec<Model> {
     let wanted = |name: &ModelName| names.is_empty() || names.contains(name.as_str());
     let models = snapshot.models.iter().filter(|(name, _)| wanted(name));

@@ -1,5 +1,5 @@
-//! PredictionService over encoded messages: they are read and answered in place,
-//! which tonic's codecs would copy, and without a router on their way.
+//! PredictionService over encoded messages: they are read and answered in place, without the copy
+//! that tonic's codecs make, and without a router.
 
 use std::{fmt, sync::Arc};
 
@@ -34,7 +34,7 @@ pub(super) enum Message {
 }
 
 impl Message {
-    /// The message of a method, if it is one of them.
+    /// The message of a method; `None` if the method has none of them.
     pub(super) fn of(method: Method) -> Option<Self> {
         match method {
             Method::Predict => Some(Self::Predict),
@@ -45,7 +45,7 @@ impl Message {
     }
 }
 
-/// Hands messages to the predictor as they are.
+/// Passes encoded messages to the predictor.
 pub(super) struct Prediction {
     guard: Arc<Guard>,
     predictor: Predictor,
@@ -53,12 +53,12 @@ pub(super) struct Prediction {
 }
 
 impl Prediction {
-    /// Behind `guard`; messages have at most `max_message` bytes.
+    /// A service behind `guard` for messages of at most `max_message` bytes.
     pub(super) fn new(guard: Arc<Guard>, predictor: Predictor, max_message: usize) -> Self {
         Self { guard, predictor, max_message }
     }
 
-    /// Answers a request for `route`, which takes a `message`.
+    /// Answers a request for `route`, whose body is a `message`.
     pub(super) async fn answer<B>(
         &self,
         message: Message,
@@ -76,7 +76,7 @@ impl Prediction {
         }
     }
 
-    /// Reads the message, has it worked on, and gives a message with its prefix.
+    /// Reads the message, answers it, and returns the answer with its prefix.
     async fn work<B>(
         &self,
         kind: Message,
@@ -106,7 +106,7 @@ fn unread(unreadable: &Unreadable) -> Failure {
     Failure::new(reason, unreadable.to_string())
 }
 
-/// The name given in metadata; empty when several are given that differ.
+/// The model's name in the metadata; empty if several differ.
 fn named(headers: &HeaderMap) -> Option<&[u8]> {
     let mut names = headers.get_all(NAMED).iter().map(HeaderValue::as_bytes);
     let first = names.next()?;

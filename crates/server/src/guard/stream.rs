@@ -1,4 +1,4 @@
-//! Streams of answers that end when the server does.
+//! Response streams that end when the server stops.
 
 use std::{
     future::Future as _,
@@ -13,9 +13,9 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::failure;
 
-/// An answer that would go on for as long as its caller listens: a watch. When
-/// the server stops it ends with SHUTTING_DOWN instead of keeping a connection
-/// open until it is cut.
+/// A response body that continues as long as its caller listens, such as a watch. When the server
+/// stops, it ends with SHUTTING_DOWN. Otherwise it would keep its connection open until the
+/// connection is cut.
 pub(super) struct UntilStop {
     body: Body,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -40,7 +40,7 @@ impl HttpBody for UntilStop {
         if self.over {
             return Poll::Ready(None);
         }
-        // What is ready to be sent goes out before the end.
+        // Frames that are ready are sent before the stream ends.
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
             return Poll::Ready(frame);
         }

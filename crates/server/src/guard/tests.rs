@@ -23,7 +23,7 @@ fn rules(front: &'static Front, places: u32) -> Guard {
     }
 }
 
-/// A guarded application whose only path is answered by `handler`.
+/// A guarded application with a single path, which `handler` answers.
 fn app<F, R>(rules: Guard, path: &str, handler: F) -> Router
 where
     F: Fn() -> R + Clone + Send + Sync + 'static,
@@ -43,7 +43,7 @@ fn ask(path: &str, headers: &[(&str, &str)]) -> HttpRequest<Body> {
     request.body(Body::empty()).unwrap()
 }
 
-/// The reason of an answer.
+/// The reason in a response.
 fn reason(response: &Response) -> String {
     let status = Status::from_header_map(response.headers()).expect("a gRPC status");
     status.get_details_error_info().expect("every failure has one").reason

@@ -16,7 +16,7 @@ use crate::{
 /// Scores one user's treatments.
 ///
 /// # Errors
-/// Whatever the request, the model or the engine is at fault for.
+/// The failure of the request, the model or the engine.
 pub(super) async fn predict(
     predictor: &Predictor,
     call: &Call,
@@ -28,11 +28,11 @@ pub(super) async fn predict(
     predictor.exchange(call, lease, Document { body, encoded: None }).await
 }
 
-/// A request as JSON.
+/// A request in JSON.
 struct Document<'a> {
     body: &'a [u8],
-    /// The same as an encoded `PredictRequest`, by the metadata of the model that it was
-    /// last packed for.
+    /// The request as an encoded `PredictRequest`, by the metadata of the model that it was last
+    /// packed for.
     encoded: Option<Bytes>,
 }
 

@@ -1,4 +1,4 @@
-//! Bodies of requests, of which some are answered before they have come in.
+//! Request bodies. Some requests are answered before their body has arrived.
 
 use std::{
     pin::Pin,
@@ -12,27 +12,26 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::{runtime::Handle, time::timeout};
 
-/// What may be on its way when the answer goes out; who sends more goes on although
-/// it has been answered.
+/// The most bytes that are read after the answer: a window may be in transit when the answer is
+/// sent. A peer that sends more ignores the answer.
 pub(super) const MOST: usize = super::STREAM_WINDOW as usize;
-/// For the rest of a body, after the answer.
+/// The longest time for the rest of a body after the answer.
 pub(super) const LONGEST: Duration = Duration::from_secs(5);
 
-/// The body of a request. Over HTTP/2 what is left of it when it is dropped, as that
-/// of a refused request is, is still taken in, and forgotten.
+/// The body of a request. If it is dropped before its end, as for a refused request, an HTTP/2
+/// connection still reads the rest and discards it.
 ///
-/// Otherwise h2 resets the stream. It remembers fifty of those, for a second each;
-/// what still comes in for another one is an error of the peer to it, and after 1024
-/// of those in a connection's life it closes the connection, with the good requests
-/// that are on it.
+/// Otherwise h2 resets the stream. It remembers fifty reset streams, for a second each; a frame for
+/// any other reset stream counts as an error of the peer, and after 1024 of those h2 closes the
+/// connection, together with the good requests on it.
 pub(crate) struct Arriving {
-    /// There until it is dropped.
+    /// Present until the drop.
     body: Option<Incoming>,
     shares: bool,
 }
 
 impl Arriving {
-    /// `shares` says whether the body is one of several on its connection.
+    /// Wraps a body; `shares` is true if its connection may carry others (HTTP/2).
     pub(super) fn new(body: Incoming, shares: bool) -> Self {
         Self { body: Some(body), shares }
     }
@@ -64,14 +63,14 @@ impl HttpBody for Arriving {
 impl Drop for Arriving {
     fn drop(&mut self) {
         let rest = self.body.take().filter(|body| self.shares && !body.is_end_stream());
-        // Without a runtime there is no connection any more either.
+        // Without a runtime the connection is gone too.
         if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
             runtime.spawn(timeout(LONGEST, forget(rest)));
         }
     }
 }
 
-/// Takes a body in up to its end, or as much of it as is taken.
+/// Reads a body up to its end or the limit, and discards it.
 async fn forget(mut body: Incoming) {
     let mut left = MOST;
     while let Some(Ok(frame)) = body.frame().await {

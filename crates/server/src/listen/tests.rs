@@ -10,7 +10,7 @@ use tokio::{
 
 use super::*;
 
-/// A listener that answers with `app`.
+/// A running listener that answers with `app`.
 struct Served {
     address: SocketAddr,
     stop: CancellationToken,
@@ -67,7 +67,7 @@ async fn requests_as_large_as_the_windows_are_sent_without_waiting() {
         builder.handshake::<_, Bytes>(served.connect().await).await.unwrap();
     let mut pings = connection.ping_pong().unwrap();
     let connection = tokio::spawn(connection);
-    // What the server announces comes before.
+    // The ping returns after the server's settings have arrived.
     pings.ping(Ping::opaque()).await.unwrap();
     let mut begun = Vec::new();
     for _ in 0..CONNECTION_WINDOW / STREAM_WINDOW {
@@ -87,8 +87,8 @@ async fn requests_as_large_as_the_windows_are_sent_without_waiting() {
     connection.await.unwrap().unwrap();
 }
 
-/// The body of a request that has been answered without it; its connection lives as
-/// long as the set.
+/// Sends a request that is answered before its body; returns the open body. The connection lives as
+/// long as the returned set.
 async fn answered(served: &Served) -> (SendStream<Bytes>, JoinSet<()>) {
     let (mut sender, connection) = client::handshake(served.connect().await).await.unwrap();
     let mut driver = JoinSet::new();

@@ -1,5 +1,5 @@
-//! What is looked up when somebody asks: the process's own figures, the memory of
-//! versions, whose series end with them, and how long they have been in a step.
+//! Metrics that are gathered at each scrape: the process's own figures, the memory of versions,
+//! whose series end with them, and the ages of lifecycle steps.
 
 mod process;
 mod steps;
@@ -20,7 +20,7 @@ const THREADS: &str = "process_threads";
 const MEMORY: &str = "outrigger_model_memory_bytes";
 const STEP_AGE: &str = "outrigger_model_step_age_seconds";
 
-/// What is looked up.
+/// The metrics that are gathered at each scrape.
 pub(super) const METRICS: &[Metric] = &[
     Metric {
         name: CPU,
@@ -77,14 +77,14 @@ pub(super) const METRICS: &[Metric] = &[
     },
 ];
 
-/// All of it in Prometheus' text format.
+/// Renders the gathered metrics in Prometheus' text format.
 pub(super) fn render(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for (name, value) in process::figures() {
         family(&mut text, name, [(String::new(), value)]);
     }
     let memory = versions::memory(snapshot).into_iter().map(|(version, bytes)| {
-        // Names and digests have nothing that would have to be escaped.
+        // Names and digests have no characters that need escaping.
         let labels = format!("{{model=\"{}\",digest=\"{}\"}}", version.0, version.1);
         (labels, bytes as f64)
     });

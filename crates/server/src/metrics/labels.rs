@@ -1,6 +1,5 @@
-//! What answers requests, as labels: models, of which there are never more than a
-//! bounded number, and their arms. What every request of an arm counts is looked up
-//! once.
+//! Labels for the version that answers: model and arm. The number of models with a label is
+//! bounded. The metrics that every request of an arm records are looked up once.
 
 use std::{
     collections::HashMap,
@@ -18,13 +17,13 @@ use crate::front::Method;
 
 type Known = HashMap<Arc<str>, ModelLabel>;
 
-/// Models with a label of their own.
+/// The models that have a label of their own.
 static KNOWN: LazyLock<ArcSwap<Known>> = LazyLock::new(ArcSwap::default);
 
-/// The arms, and none.
+/// The number of arms, including none.
 const ARMS: usize = 4;
 
-/// The label of a model that is being served.
+/// The label of a model that is served.
 #[derive(Clone)]
 pub(crate) struct ModelLabel(Arc<Labelled>);
 
@@ -35,7 +34,7 @@ struct Labelled {
 }
 
 impl Default for ModelLabel {
-    /// No model.
+    /// The label for no model.
     fn default() -> Self {
         static NONE: LazyLock<ModelLabel> = LazyLock::new(|| ModelLabel::new(""));
         NONE.clone()
@@ -65,7 +64,7 @@ impl fmt::Display for ModelLabel {
     }
 }
 
-/// The model and arm that answer, or none.
+/// The model and arm that answer, if any.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServedAs {
     pub(crate) model: ModelLabel,
@@ -78,12 +77,12 @@ impl ServedAs {
         self.arm.map_or("", Arm::as_str)
     }
 
-    /// What its predictions record to.
+    /// The handles of its metrics for predictions.
     pub(super) fn recorders(&self) -> &Recorders {
         self.model.0.recorders[self.index()].get_or_init(|| Recorders::new(self))
     }
 
-    /// What its calls of a method record to.
+    /// The handles of its metrics for calls of a method.
     pub(super) fn calls(&self, method: Method) -> &Calls {
         let calls = &self.model.0.calls[self.index()][method as usize];
         calls.get_or_init(|| Calls::new(method, self))
@@ -94,8 +93,8 @@ impl ServedAs {
     }
 }
 
-/// The label of `model`. Only for models that are served: names that callers
-/// make up must not come here.
+/// The label of `model`. It is only for models that are served: names that callers made up must not
+/// get here, because they would become labels.
 pub(crate) fn model_label(model: &ModelName) -> ModelLabel {
     if let Some(label) = KNOWN.load().get(model.as_str()) {
         return label.clone();

@@ -1,5 +1,4 @@
-//! Handles of what is counted on the request path, looked up once for each model
-//! and arm.
+//! Handles of the metrics on the request path, looked up once for each model and arm.
 
 use std::sync::OnceLock;
 
@@ -11,16 +10,16 @@ use super::{
 };
 use crate::front::{self, Front, Method};
 
-/// What every prediction of an arm records to.
+/// The metrics that every prediction of an arm records.
 pub(super) struct Recorders {
-    /// By [`Stage`].
+    /// Durations by [`Stage`].
     pub(super) stages: [Histogram; Stage::ALL.len()],
     pub(super) users: Histogram,
     pub(super) treatments: Histogram,
     pub(super) scores: Histogram,
-    /// Missing, unknown, out of the vocabulary.
+    /// Counts of missing, unknown and out-of-vocabulary features.
     pub(super) features: [Counter; 3],
-    /// Of the model's, whichever the arm.
+    /// Answers of the live version in place of a canary, for the model in any arm.
     pub(super) stand_ins: Counter,
 }
 
@@ -43,10 +42,10 @@ impl Recorders {
     }
 }
 
-/// What every call of a method records to, by what answers.
+/// The metrics that every call of a method records, for one model and arm.
 pub(super) struct Calls {
     pub(super) duration: Histogram,
-    /// Those without a failure, by [`Front`].
+    /// Counts of calls that did not fail, by [`Front`].
     ok: [OnceLock<Counter>; front::COUNT],
 }
 
@@ -59,7 +58,7 @@ impl Calls {
         Self { duration, ok: Default::default() }
     }
 
-    /// Those of a front, which `requests` looks up.
+    /// The counter of successful calls of a front; `requests` looks it up at the first use.
     pub(super) fn ok(&self, front: &Front, requests: impl FnOnce() -> Counter) -> &Counter {
         self.ok[front.index].get_or_init(requests)
     }

@@ -1,4 +1,4 @@
-//! The reference page of all metrics, made from their declarations.
+//! The reference page of all metrics, generated from their declarations.
 
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ mod tests {
         }
         for metric in all {
             let name = metric.name;
-            // Those of the process are called as everywhere.
+            // Process metrics have the names that Prometheus defines for all processes.
             let prefixed = ["outrigger_", "process_"].iter().any(|it| name.starts_with(it));
             assert!(prefixed, "{name}");
             assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");

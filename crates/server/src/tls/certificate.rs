@@ -1,22 +1,22 @@
-//! What certificates say: when they expire, whom they name.
+//! Certificate fields: the expiry and the subject's identity.
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use crate::caller::{Identity, Kind};
 
-/// When it expires, in seconds since 1970.
+/// The expiry of a certificate, in seconds since 1970.
 ///
 /// # Errors
-/// It is no X.509 certificate.
+/// It is not an X.509 certificate.
 pub(super) fn expiry(certificate: &CertificateDer<'_>) -> Result<i64, &'static str> {
     let (_, certificate) =
         X509Certificate::from_der(certificate).map_err(|_| "holds no X.509 certificate")?;
     Ok(certificate.validity().not_after.timestamp())
 }
 
-/// Whom it names: the first URI among its alternative names, else the first DNS
-/// name, else the subject's common name.
+/// The identity that a certificate proves: the first URI among its alternative names, else the
+/// first DNS name, else the subject's common name.
 pub(super) fn identity(certificate: &CertificateDer<'_>) -> Option<Identity> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let names = certificate.subject_alternative_name().ok().flatten();

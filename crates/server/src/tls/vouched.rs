@@ -1,4 +1,4 @@
-//! What a caller was let in by, for as long as it counts.
+//! The validity of a client certificate during its connection.
 
 use std::{
     sync::Arc,
@@ -11,23 +11,23 @@ use tokio::{sync::watch, time::sleep};
 use super::{Callers, Files, certificate};
 use crate::live::Live;
 
-/// Clocks are not exact: when a certificate has just expired, it is looked at again
-/// after so long.
+/// The shortest wait before a certificate is checked again: clocks are not exact, so one that has
+/// just expired may still verify.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The certificate that a caller has shown.
+/// The certificate chain that a caller has presented.
 pub(crate) struct Vouched {
     files: Arc<Live<Files>>,
     chain: Vec<CertificateDer<'static>>,
-    /// When the first of them expires.
+    /// The earliest expiry in the chain.
     expires: SystemTime,
-    /// By which authorities it was found good.
+    /// A hash of the authorities that last verified it.
     authorities: [u8; 32],
     changes: watch::Receiver<()>,
 }
 
 impl Vouched {
-    /// A chain that has just been found good with `callers`.
+    /// A chain that the authorities with this hash have just verified.
     pub(super) fn new(
         files: &Arc<Live<Files>>,
         chain: &[CertificateDer<'_>],
@@ -44,14 +44,14 @@ impl Vouched {
         }
     }
 
-    /// Returns once nobody vouches for the caller any more: the certificate has expired,
-    /// or no authority in force issued it.
+    /// Returns once the caller's certificate is no longer valid: it has expired, or no authority in
+    /// force issued it.
     pub(crate) async fn over(mut self) {
         while self.holds() {
             let left = self.expires.duration_since(SystemTime::now()).unwrap_or_default();
             tokio::select! {
                 () = sleep(left.max(AGAIN)) => {}
-                // The files are never let go of here, so changes never end.
+                // This value holds the files, so the channel never closes.
                 _ = self.changes.changed() => {}
             }
         }
@@ -60,7 +60,8 @@ impl Vouched {
     fn holds(&mut self) -> bool {
         let terms = self.files.load();
         let Some(callers) = &terms.callers else { return false };
-        // Most changes are of our own certificate: callers need not be looked at then.
+        // Most changes concern the server's own certificate. Then the authorities are the same, and
+        // the chain need not be verified again.
         let same = callers.authorities == self.authorities;
         let good = same && SystemTime::now() < self.expires || self.verifies(callers);
         self.authorities = callers.authorities;

@@ -20,7 +20,7 @@ use crate::{
 const SHOP: &str = "the-token-of-the-shop";
 const CI: &str = "the-token-of-deployments";
 
-/// Two callers, and nothing for anybody else but looking.
+/// The rights of two callers; all others may only read.
 const CALLERS: &str = r#"{"token:shop": [predict], "token:ci": [change]}"#;
 
 async fn guarded(tokens: &Mount) -> Stack {
@@ -36,7 +36,7 @@ fn tokens() -> Mount {
     Mount::new(&[("shop", SHOP), ("ci", CI)])
 }
 
-/// The message with a token.
+/// Wraps a message in a request with a token.
 fn with<T>(token: Option<&str>, message: T) -> Request<T> {
     let mut request = Request::new(message);
     if let Some(token) = token {
@@ -59,7 +59,7 @@ async fn list(stack: &Stack, token: Option<&str>) -> String {
     told(stack.models().list_models(with(token, ListModelsRequest {})).await)
 }
 
-/// Loads on the admin listener.
+/// Loads the model on the admin listener; returns `OK` or the reason of the failure.
 async fn load(stack: &Stack, token: Option<&str>) -> String {
     let load = LoadModelRequest { model: Some(by_name(MODEL)) };
     told(stack.admin().load_model(with(token, load)).await)
@@ -172,7 +172,7 @@ async fn a_change_is_not_taken_from_a_browser_that_another_site_has_send_it() {
     let unload = UnloadModelRequest { model: Some(by_name(MODEL)), delete: false };
     let unload = outrigger_proto::raw::unary::framed(&prost::Message::encode_to_vec(&unload));
     let path = "outrigger.v1.ModelService/UnloadModel";
-    // What a page may send elsewhere without being asked whether it may.
+    // A page of another site may send this content type without a preflight.
     let asked = reqwest::Client::new()
         .post(format!("http://{}/{path}", stack.addresses.admin))
         .header("content-type", "text/plain")
@@ -221,7 +221,7 @@ async fn tokens_rotate_and_a_bad_set_changes_nothing() {
     assert_eq!(predict(&stack, Some(NEXT)).await, "OK", "the old set stays");
 }
 
-/// Sets of tokens that could not be used.
+/// The number of token reloads that failed.
 async fn failures(stack: &Stack) -> f64 {
     const SERIES: &str = r#"outrigger_secret_reloads_total{secret="tokens",outcome="failed"} "#;
     let (_, text) = stack.health("/metrics").await;
@@ -258,7 +258,7 @@ async fn certificates_are_known_by_uri_then_dns_then_common_name() {
         (Some(("operator", vec![dns()])), ["OK", "OK", deny[1]]),
         (Some(("operator", vec![])), [deny[1], "OK", "OK"]),
         (Some(("stranger", vec![])), [deny[1], "OK", deny[1]]),
-        // A name is nothing without what vouches for it.
+        // A name has no rights without the kind of credential that proves it.
         (Some(("spiffe://shop/deploy", vec![])), [deny[1], "OK", deny[1]]),
         (Some(("x", vec![uri("cn:operator")])), [deny[1], "OK", deny[1]]),
     ] {
@@ -279,7 +279,7 @@ async fn certificates_are_known_by_uri_then_dns_then_common_name() {
     }
 }
 
-/// Records of changes of a model.
+/// The audit records of a model.
 fn audit(lines: &Lines, model: &str) -> Vec<Value> {
     let about = |line: &Value| line["target"] == "outrigger::audit" && line["model.name"] == model;
     lines.all().into_iter().filter(about).collect()

@@ -26,22 +26,22 @@ use crate::{
     stack::{MODEL, Stack, by_name, channel, linear, reason, request},
 };
 
-/// Long enough for anything that happens at all, on a machine that does much else.
+/// The time limit for any wait, generous enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Half of the traffic, and no verdict of its own accord but for harm.
+/// The canary gets half of the traffic, and the trial concludes only on harm.
 const SETTINGS: &str = r#"{
     "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.5},
     "signals": {"latency": {"limits": {"off": true}}, "scoreDrift": {"off": true}}
 }"#;
 
-/// What goes wrong with the canary.
+/// A fault that the engine injects into the canary.
 #[derive(Clone)]
 enum Fault {
     Fails,
     NotANumber,
     Hangs,
-    /// It likes best what live likes least.
+    /// The canary ranks treatments in the reverse order of live.
     Reverses,
 }
 
@@ -51,18 +51,18 @@ struct Tried {
 }
 
 impl Tried {
-    /// A stack with a canary that has half of the traffic, and is well as long as
-    /// nobody breaks it.
+    /// A server whose canary has half of the traffic, and works until the test injects the fault.
     async fn start(fault: Fault) -> Self {
         Self::by(SETTINGS, None, fault).await
     }
 
-    /// The same, tried by `settings`, with a profile.json.
+    /// A server whose canary is tried with `settings`, and has a profile.json if `profile` is
+    /// given.
     async fn by(settings: &str, profile: Option<&str>, fault: Fault) -> Self {
         Self::start_with(&linear(1.0), settings, profile, fault).await
     }
 
-    /// The same with a model of one's own.
+    /// A server with the given canary model, settings and profile.
     async fn start_with(
         canary: &Model,
         settings: &str,
@@ -102,7 +102,7 @@ impl Tried {
         self.broken.store(true, SeqCst);
     }
 
-    /// Asks until that is so.
+    /// Sends requests until the condition holds.
     async fn until(
         &self,
         condition: impl Fn(&ListCanariesResponse) -> bool,
@@ -148,7 +148,7 @@ async fn ask(stack: &Stack, key: &str) -> Result<PredictResponse, tonic::Status>
     Ok(stack.predictions().predict(request).await?.into_inner())
 }
 
-/// A key of the canary's.
+/// A routing key that is assigned to the canary.
 async fn canary_key(stack: &Stack) -> String {
     for number in 0..100 {
         let key = format!("user-{number}");
@@ -328,7 +328,7 @@ async fn canaries_are_decided_about_on_the_admin_listener_and_by_somebody() {
     assert_eq!(recorded, expected);
 }
 
-/// All of the traffic is live's, and all of it is shadowed.
+/// The live version answers all of the traffic, and all of it is shadowed.
 const SHADOWED: &str = r#"{
     "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.000001}, "shadow": 1,
     "signals": {
@@ -375,7 +375,7 @@ async fn nobody_waits_for_a_shadow() {
     }
 }
 
-/// Only the features are watched.
+/// Only the skew of features is judged.
 const SKEW: &str = r#"{
     "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.5},
     "signals": {
@@ -386,7 +386,7 @@ const SKEW: &str = r#"{
 
 #[tokio::test]
 async fn features_other_than_at_training_roll_the_canary_back() {
-    // Half of what is asked about has a t0 above 2.
+    // Half of the requested treatments have a t0 above 2.
     let profile = r#"{"schema": "outrigger.dev/profile/v1", "features": [
         {"name": "u0", "edges": [], "shares": [1]},
         {"name": "t0", "entity": "treatment", "edges": [2], "shares": [0.9, 0.1]}
@@ -430,7 +430,7 @@ async fn features_as_at_training_are_harmless_and_a_model_without_a_profile_has_
     let all = canaries.list_canaries(ListCanariesRequest::default()).await;
     let all = all.expect("canaries").into_inner();
     assert!(all.canaries[0].features.is_empty(), "only of a model that is named");
-    // It has none to compare with, and says so.
+    // The next canary has no profile to compare with, so it is refused.
     tried.stack.publish_as(MODEL, "latest_canary", &linear(2.0)).await;
     let refused = |it: &ListCanariesResponse| {
         it.decisions.first().is_some_and(|it| it.outcome() == Outcome::Refused)
@@ -460,7 +460,7 @@ async fn each_key_is_logged_once_and_with_the_propensity_of_a_model_that_draws()
         };
         assert!(seen.insert(key.to_owned(), fields.clone()).is_none(), "{key} twice");
         let (canary, broken) = (fields["arm"] == "canary", key.starts_with("exposed-1-"));
-        // The fake engine gives for each output the sums of the features.
+        // The fake engine returns the sums of the features for each output.
         let propensity = (canary && !broken).then_some(7.0);
         assert_eq!(fields["propensity"].as_f64(), propensity, "{fields}");
     }
@@ -468,7 +468,7 @@ async fn each_key_is_logged_once_and_with_the_propensity_of_a_model_that_draws()
     assert!(seen.values().any(|fields| fields["arm"] == "canary" && fields["share"] == 0.5));
 }
 
-/// A model that draws and says with which probabilities.
+/// A model that samples treatments and returns their propensities.
 fn drawing() -> Model {
     let mut model = linear(1.0);
     let graph = &mut model.saved_model.meta_graphs[0];

@@ -1,4 +1,4 @@
-//! Certificates made for a test, and files that change as Kubernetes changes them.
+//! Certificates made for a test, and file changes as Kubernetes makes them.
 
 use std::{
     fs, io,
@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tonic::transport::{self, Channel, ClientTlsConfig, Endpoint};
 
-/// Who signs certificates.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Its certificate, PEM.
@@ -55,14 +55,14 @@ impl Authority {
         self.sign(caller(common, names))
     }
 
-    /// A caller's pair that expired long ago.
+    /// A caller's pair that expired in 2001.
     pub(crate) fn expired(&self, common: &str) -> Pair {
         let mut params = caller(common, Vec::new());
         params.not_after = date_time_ymd(2001, 1, 1);
         self.sign(params)
     }
 
-    /// A caller's pair that expires after so many seconds.
+    /// A caller's pair that expires after `seconds`.
     pub(crate) fn expiring(&self, common: &str, seconds: u64) -> Pair {
         let mut params = caller(common, Vec::new());
         params.not_after = (SystemTime::now() + Duration::from_secs(seconds)).into();
@@ -83,13 +83,13 @@ fn caller(common: &str, names: Vec<SanType>) -> CertificateParams {
     params
 }
 
-/// A URI among the alternative names.
+/// A URI as an alternative name.
 pub(crate) fn uri(uri: &str) -> SanType {
     SanType::URI(uri.try_into().expect("ASCII"))
 }
 
-/// A directory as Kubernetes mounts a Secret: every file is a link through one
-/// link, which is swapped.
+/// A directory as Kubernetes mounts a Secret: every file is a symlink through one symlink to a
+/// directory, and an update swaps that one.
 pub(crate) struct Mount {
     directory: TempDir,
     generation: usize,
@@ -106,7 +106,7 @@ impl Mount {
         mount
     }
 
-    /// A server's certificate and key.
+    /// A mount with a server's certificate and key.
     pub(crate) fn pair(pair: &Pair) -> Self {
         Self::new(&files(pair))
     }
@@ -131,19 +131,18 @@ impl Mount {
         self.directory.path().join(name)
     }
 
-    /// The path as a setting.
+    /// A file's path as the value of a setting.
     pub(crate) fn setting(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 }
 
-/// The files of a pair, as cert-manager calls them.
+/// The files of a pair, with cert-manager's names.
 pub(crate) fn files(pair: &Pair) -> [(&str, &str); 2] {
     [("tls.crt", &pair.certificate), ("tls.key", &pair.key)]
 }
 
-/// A handshake by hand: whether a server that `authorities` vouch for is there, and
-/// which certificate it shows.
+/// Performs a TLS handshake that trusts `authorities`. The stream holds the server's certificate.
 pub(crate) async fn shake(
     address: SocketAddr,
     authorities: &str,

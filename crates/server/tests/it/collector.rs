@@ -1,4 +1,4 @@
-//! A collector of traces that keeps what it gets.
+//! A trace collector that keeps all spans it receives.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,10 +17,10 @@ use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
-/// How long spans may take to come: they are collected for a second.
+/// The time limit for spans to arrive: the exporter collects them for a second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Listens until it is dropped with its runtime.
+/// Listens until its runtime is dropped.
 pub(crate) struct Collector {
     pub(crate) endpoint: String,
     got: watch::Receiver<Vec<Span>>,
@@ -66,8 +66,8 @@ impl Collector {
         Self { endpoint, got, resource }
     }
 
-    /// The spans of the trace in which a span of that name was, once that one is over.
-    /// It has to be the last of them, as the whole is.
+    /// The spans of the trace that contains a span of that name, once that span has arrived. It
+    /// must be the last one to end, as the root is.
     pub(crate) async fn trace(&self, name: &str) -> Vec<Span> {
         self.trace_with(name, |_| true).await
     }
@@ -83,14 +83,14 @@ impl Collector {
         spans.iter().filter(|span| span.trace_id == whole.trace_id).cloned().collect()
     }
 
-    /// What was said of who sent spans.
+    /// An attribute of the resource that sent the spans.
     pub(crate) fn resource(&self, key: &str) -> Option<String> {
         let resource = self.resource.lock().expect("nobody panics with it");
         resource.iter().find(|pair| pair.0 == key).map(|pair| pair.1.clone())
     }
 }
 
-/// The one span of that name.
+/// The only span of that name.
 pub(crate) fn named<'s>(spans: &'s [Span], name: &str) -> &'s Span {
     let names: Vec<_> = spans.iter().map(|span| span.name.as_str()).collect();
     let mut found = spans.iter().filter(|span| span.name == name);
@@ -100,7 +100,7 @@ pub(crate) fn named<'s>(spans: &'s [Span], name: &str) -> &'s Span {
     }
 }
 
-/// An attribute as a text; empty if it is not there.
+/// An attribute as text; empty if it is absent.
 pub(crate) fn attribute(span: &Span, key: &str) -> String {
     let mut attributes = span.attributes.iter();
     let found = attributes.find(|attribute| attribute.key == key);

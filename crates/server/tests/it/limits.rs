@@ -1,4 +1,4 @@
-//! Limits: sizes, counts, time, and places.
+//! Limits on sizes, counts, time and concurrency.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use tonic_types::StatusExt as _;
 use crate::certificates::Mount;
 use crate::stack::{MODEL, Stack, by_name, hold, linear, reason, request};
 
-/// Holds every load of a real model at a gate; says when one has come there.
+/// Holds every load of a real model at a gate; the receiver signals each arrival.
 pub(crate) fn hold_loads(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
     let gate = Gate::closed();
     let (arrived, arrivals) = mpsc::unbounded_channel();
     let held = gate.clone();
     stack.engine.on_load(move |load| {
         let file = std::fs::read(load.path.join("saved_model.pb")).unwrap_or_default();
-        // A placeholder comes first, and must.
+        // The placeholder is loaded first, and must not be held.
         if file == outrigger_tfserving::placeholder() {
             return Loading::Normal;
         }
@@ -127,14 +127,14 @@ async fn an_engine_slower_than_the_deadline_ends_in_deadline() {
     gate.open();
 }
 
-/// The status of a prediction over bare HTTP/2: a gRPC client that knows of the
-/// timeout gives up by itself, and does not hear what the server says.
+/// The status of a prediction over plain HTTP/2. A gRPC client would enforce the timeout itself,
+/// and discard the server's status.
 async fn predict_by_hand(stack: &Stack, timeout: &str) -> Status {
     let message = request(&[(1.0, 1.0)]).encode_to_vec();
     call_by_hand(stack, timeout, [&unary::prefix(message.len())[..], &message].concat()).await
 }
 
-/// The status that a body gets which ought to be a framed `PredictRequest`.
+/// The status of a call whose body is `frame`, which should be a framed `PredictRequest`.
 async fn call_by_hand(stack: &Stack, timeout: &str, frame: Vec<u8>) -> Status {
     let client = reqwest::Client::builder().http2_prior_knowledge().build().expect("a client");
     let url = format!("http://{}/outrigger.v1.PredictionService/Predict", stack.addresses.grpc);
@@ -148,7 +148,7 @@ async fn a_model_that_is_not_up_by_the_deadline_is_loading_and_says_when_to_come
     let stack = Stack::start().await;
     let (gate, _arrivals) = hold_loads(&stack);
     let mut status = predict_by_hand(&stack, "1S").await;
-    // A machine that is busy at that moment answers only once the time is over.
+    // A busy machine may answer only after the deadline, so the call is repeated.
     for _ in 0..20 {
         if reason(&status) != "DEADLINE" {
             break;
@@ -191,7 +191,7 @@ async fn watches_have_a_limit_and_one_that_ends_makes_room() {
     };
     assert_eq!(reason(&refused), "OVERLOADED");
     drop(open);
-    // The server hears of it in its own time.
+    // The server notices the closed watch with a delay.
     while client.watch_models(WatchModelsRequest::default()).await.is_err() {
         tokio::task::yield_now().await;
     }

@@ -1,5 +1,4 @@
-//! What the server logs, of all tests of this process: there can be but one
-//! subscriber.
+//! Captures the logs of all tests of this process, because a process has only one subscriber.
 
 use std::{
     io::{self, Write},
@@ -22,7 +21,7 @@ impl Write for Lines {
     }
 }
 
-/// What we log from here on, at every level.
+/// Captures log lines from now on, at every level.
 pub(crate) fn logged() -> Lines {
     static LINES: OnceLock<Lines> = OnceLock::new();
     let begin = || {
@@ -40,13 +39,13 @@ pub(crate) fn logged() -> Lines {
 }
 
 impl Lines {
-    /// All of them as text.
+    /// All lines as text.
     pub(crate) fn text(&self) -> String {
         let bytes = self.0.lock().expect("nobody panics with it").clone();
         String::from_utf8(bytes).expect("text")
     }
 
-    /// All of them, with the fields of each beside its target.
+    /// All lines as JSON; the fields of each are beside its target.
     pub(crate) fn all(&self) -> Vec<Value> {
         self.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }

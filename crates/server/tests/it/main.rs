@@ -1,5 +1,5 @@
-//! The whole server in one process: real listeners, store, image layouts and
-//! machines, before an engine that does as it is told.
+//! Tests of the whole server in one process: real listeners, store, image layouts and state
+//! machines, with a fake engine that each test controls.
 
 mod auth;
 mod canaries;

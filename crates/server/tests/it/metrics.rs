@@ -1,4 +1,4 @@
-//! What `/metrics` shows after traffic is what docs/metrics.md says.
+//! Checks that `/metrics` exposes the metrics that docs/metrics.md lists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use tonic::{Code, Request};
 
 use crate::stack::{MODEL, Stack, by_name, request};
 
-/// Names and types of the metrics in an exposition.
+/// The name and type of each metric in an exposition.
 fn exposed(text: &str) -> BTreeMap<String, String> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let pair = |line: &str| {
@@ -67,7 +67,7 @@ async fn everything_exposed_is_documented_with_its_kind_and_labels() {
         "outrigger_model_cache_total{kind=\"tree\",result=\"miss\"}".to_owned(),
         "process_resident_memory_bytes".to_owned(),
         "outrigger_ready 1".to_owned(),
-        // Before any restart: the first one shall be a rise.
+        // The counter is registered before any restart, so that rate() sees the first one.
         "\noutrigger_engine_restarts_total{engine=\"default\"} ".to_owned(),
     ] {
         assert!(text.contains(&expected), "{expected} is missing in\n{text}");
@@ -79,7 +79,7 @@ async fn a_load_that_the_engine_gives_up_is_counted() {
     let stack = Stack::start().await;
     stack.engine.on_load(|load| match load.path.is_symlink() {
         true => Loading::Fails(Code::ResourceExhausted, "no room".to_owned()),
-        // A placeholder.
+        // The other load is the placeholder's.
         false => Loading::Normal,
     });
     let mut asked = Request::new(request(&[(1.0, 1.0)]));
@@ -118,7 +118,7 @@ async fn the_metrics_of_the_request_path_are_all_exposed_after_traffic() {
     let (_, text) = stack.health("/metrics").await;
     let exposed = exposed(&text);
     let rare = [
-        // These come with TLS.
+        // These metrics appear only with TLS.
         "outrigger_tls_handshake_failures_total",
         "outrigger_tls_certificate_expiry_timestamp_seconds",
         "outrigger_secret_reloads_total",

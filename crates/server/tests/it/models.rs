@@ -61,7 +61,7 @@ async fn models_are_changed_on_the_admin_listener_only() {
     let loaded = stack.admin().load_model(load).await.unwrap().into_inner().model.unwrap();
     assert_eq!((loaded.name.as_str(), loaded.tag.as_str()), (MODEL, "latest"));
     stack.admin().unload_model(unload).await.unwrap();
-    // A request brings it back.
+    // A request loads the version again.
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
 }
 
@@ -108,7 +108,8 @@ async fn who_watches_health_hears_of_changes_only() {
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
     let asked = HealthCheckRequest { service: String::new() };
     let mut watch = health.watch(asked).await.unwrap().into_inner();
-    // Many changes of models, none of the server's own health, then its end.
+    // The steps are many changes of models, none of which changes the server's own health, and then
+    // the server's stop.
     for name in ["offers/one", "offers/two", "offers/three"] {
         stack.publish(name, &linear(0.0)).await;
         let other = PredictRequest { model: Some(by_name(name)), ..request(&[(1.0, 1.0)]) };
@@ -194,7 +195,7 @@ async fn readiness_waits_for_the_engine_and_says_so() {
     assert_eq!(stack.health("/healthz").await.0, 200);
 }
 
-/// The version of that digest, once it is available.
+/// Waits until the version of that digest is available, and returns it.
 async fn available(stack: &Stack, digest: &str) -> outrigger_proto::outrigger::v1::ModelVersion {
     let end = std::time::Instant::now() + Duration::from_secs(60);
     loop {
@@ -230,7 +231,7 @@ async fn a_new_version_is_warmed_up_with_recent_requests_and_what_it_fails_is_to
     let replay = available(&stack, &stack.publish(MODEL, &linear(1.0)).await).await.replay.unwrap();
     assert_eq!((replay.answered, replay.skipped, replay.failed), (3, 0, 1));
     assert!(replay.failure.contains("it is 42"), "{}", replay.failure);
-    // One with a feature more that nobody sends.
+    // This model has one more feature, which the recorded requests lack.
     let other = Linear { user: vec![1.0], treatment: vec![1.0; 3], bias: 0.0 }.model();
     let replay = available(&stack, &stack.publish(MODEL, &other).await).await.replay.unwrap();
     assert_eq!((replay.answered, replay.skipped, replay.failed), (0, 4, 0));

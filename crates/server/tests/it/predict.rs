@@ -22,7 +22,7 @@ fn scores(output: Option<Output>) -> ScoreList {
     }
 }
 
-/// What the engine was asked to predict since the model came up.
+/// The number of predictions that the engine has received since its start.
 fn predictions(stack: &Stack) -> usize {
     let predict = |call: &Received| matches!(call, Received::Predict { .. });
     stack.engine.received().into_iter().filter(predict).count()
@@ -245,7 +245,7 @@ async fn bytes_that_are_no_message_are_refused_before_their_model_is_looked_for(
     let stack = Stack::start().await;
     let mut raw = RawClient::new(channel(stack.addresses.grpc));
     let unknown = PredictRequest { model: Some(by_name("nobody")), ..request(&[]) };
-    // Options that end in the middle of a field.
+    // The message ends in the middle of the options field.
     let malformed = [unknown.encode_to_vec().as_slice(), b"\x4a\x01\xff"].concat();
     let status = raw.predict(Bytes::from(malformed)).await.unwrap_err();
     assert_eq!(reason(&status), "REQUEST_MALFORMED");
@@ -303,7 +303,7 @@ async fn failures_of_the_engine_keep_their_kinds() {
     for (code, expected) in [
         (Code::InvalidArgument, "ENGINE_FAILED"),
         (Code::ResourceExhausted, "OVERLOADED"),
-        // An answer: it is there, and its queue is full.
+        // UNAVAILABLE is an answer of a running engine whose queue is full, so it is not an outage.
         (Code::Unavailable, "OVERLOADED"),
     ] {
         stack.engine.on_predict(move |_| Predicting::Fails(code, "as told".to_owned()));

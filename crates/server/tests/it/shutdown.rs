@@ -31,7 +31,7 @@ async fn what_is_in_flight_is_answered_before_the_server_stops() {
     for _ in 0..CALLS {
         arrivals.recv().await.expect("all calls arrive");
     }
-    // Streams that never end by themselves must not hold the stop up.
+    // Streams without an end must not delay the stop.
     let all = WatchModelsRequest::default();
     let mut models = stack.models().watch_models(all).await.unwrap().into_inner();
     let mut health = HealthClient::new(channel(stack.addresses.grpc));
@@ -62,8 +62,8 @@ async fn what_is_in_flight_is_answered_before_the_server_stops() {
 
 #[tokio::test]
 async fn an_idle_server_stops_and_gives_its_addresses_back() {
-    // An address that nobody else uses: a port that is free again at 127.0.0.1
-    // may be another test's a moment later.
+    // No other test uses this address: a port that is freed at 127.0.0.1 may belong to another test
+    // a moment later.
     let own = ["grpc", "http", "health", "admin"].map(|name| format!("server.{name}"));
     let own = own.each_ref().map(|key| (key.as_str(), "127.0.81.1:0"));
     let stack = Stack::with(&own).await;
@@ -114,7 +114,7 @@ async fn an_address_in_use_is_told_by_name_and_nothing_is_left_behind() {
 #[tokio::test]
 async fn a_store_that_cannot_be_used_is_told_and_the_addresses_are_given_back() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    // An address that nobody else uses, so that it stays free until it is taken.
+    // No other test uses this address, so the port stays free until the server binds it.
     let free = std::net::TcpListener::bind("127.0.81.2:0").unwrap().local_addr().unwrap();
     let free = free.to_string();
     let flags = [

@@ -1,4 +1,4 @@
-//! A server with a fake engine and models in image layout directories.
+//! Test fixture: a server with a fake engine, and models in image layout directories.
 
 use std::path::Path;
 
@@ -21,10 +21,10 @@ use tonic::{
 };
 use tonic_types::StatusExt as _;
 
-/// The name of the model that every stack has.
+/// The name of the model that every test server has.
 pub(crate) const MODEL: &str = "offers/spring";
 
-/// Everything a test needs; ends with it.
+/// A running server with everything that a test needs; dropping it stops the server.
 pub(crate) struct Stack {
     pub(crate) engine: FakeEngine,
     pub(crate) addresses: Addresses,
@@ -33,15 +33,16 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// A stack with [`MODEL`].
+    /// Starts a server with [`MODEL`].
     pub(crate) async fn start() -> Self {
         Self::with(&[]).await
     }
 
-    /// A stack with [`MODEL`] and further settings, in which `{root}` is the
-    /// stack's directory.
+    /// Starts a server with [`MODEL`] and further settings, in which `{root}` is the server's
+    /// directory.
     pub(crate) async fn with(settings: &[(&str, &str)]) -> Self {
-        // Another test may have been first.
+        // Another test of this process may have installed the provider already, so an error is
+        // ignored.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let directory = tempfile::tempdir().expect("a directory");
         let engine = FakeEngine::tcp().expect("an engine");
@@ -66,17 +67,17 @@ impl Stack {
         Self { engine, addresses: server.addresses(), server, directory }
     }
 
-    /// Publishes a model under its default tag.
+    /// Publishes a model under its default tag; returns the digest.
     pub(crate) async fn publish(&self, name: &str, model: &Model) -> String {
         publish(self.directory.path(), name, model).await
     }
 
-    /// Publishes a model under a tag.
+    /// Publishes a model under a tag; returns the digest.
     pub(crate) async fn publish_as(&self, name: &str, tag: &str, model: &Model) -> String {
         publish_as(self.directory.path(), name, tag, model).await
     }
 
-    /// The same with a profile.json.
+    /// Publishes a model with a profile.json under a tag; returns the digest.
     pub(crate) async fn publish_profiled(
         &self,
         name: &str,
@@ -104,14 +105,14 @@ impl Stack {
         format!("http://{}{path}", self.addresses.http)
     }
 
-    /// Status and text of a path on the health listener.
+    /// The status and text of a path on the health listener.
     pub(crate) async fn health(&self, path: &str) -> (u16, String) {
         let url = format!("http://{}{path}", self.addresses.health);
         let answer = reqwest::get(url).await.expect("an answer");
         (answer.status().as_u16(), answer.text().await.expect("a text"))
     }
 
-    /// Tells the server to stop.
+    /// Requests the stop of the server.
     pub(crate) fn tell_to_stop(&self) {
         self.server.stop();
     }
@@ -128,7 +129,7 @@ pub(crate) fn channel(address: std::net::SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).expect("an address").connect_lazy()
 }
 
-/// Holds every prediction at a gate; says when one has come there.
+/// Holds every prediction at a gate; the receiver signals each arrival.
 pub(crate) fn hold(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
     let gate = Gate::closed();
     let (arrived, arrivals) = mpsc::unbounded_channel();
@@ -141,8 +142,8 @@ pub(crate) fn hold(stack: &Stack) -> (Gate, mpsc::UnboundedReceiver<()>) {
     (gate, arrivals)
 }
 
-/// One user feature and two of a treatment. The fake engine's scores are the
-/// sums of a treatment's features, whatever the weights.
+/// A model with one user feature and two treatment features. The fake engine ignores the weights: a
+/// score is the sum of the treatment's features.
 pub(crate) fn linear(bias: f32) -> Model {
     Linear { user: vec![1.0], treatment: vec![1.0, 1.0], bias }.model()
 }
@@ -169,7 +170,7 @@ async fn push(root: &Path, name: &str, tag: &str, model: &Model, profile: Option
     client.push(&reference, &image).await.expect("pushed").to_string()
 }
 
-/// A selector by the default tag.
+/// A selector of the default tag.
 pub(crate) fn by_name(name: &str) -> ModelSelector {
     ModelSelector { name: name.to_owned(), version: None }
 }
@@ -179,7 +180,7 @@ pub(crate) fn by_digest(name: &str, digest: &str) -> ModelSelector {
     ModelSelector { name: name.to_owned(), version: Some(Version::Digest(digest.to_owned())) }
 }
 
-/// A request of [`MODEL`] with a treatment for each pair of features.
+/// A request for [`MODEL`] with a treatment for each pair of features.
 pub(crate) fn request(treatments: &[(f32, f32)]) -> PredictRequest {
     PredictRequest {
         model: Some(by_name(MODEL)),
@@ -194,7 +195,7 @@ fn treatment(((t0, t1), index): (&(f32, f32), usize)) -> Treatment {
     Treatment { id: format!("t{index}"), features: features(&[("t0", *t0), ("t1", *t1)]).features }
 }
 
-/// Numbers by name.
+/// Features with the given names and numbers.
 pub(crate) fn features(values: &[(&str, f32)]) -> FeatureMap {
     let value = |number: f32| Value { kind: Some(Kind::Number(number)) };
     FeatureMap {
@@ -205,7 +206,7 @@ pub(crate) fn features(values: &[(&str, f32)]) -> FeatureMap {
     }
 }
 
-/// The reason of a status; a failure without one fails the test.
+/// The reason in a status; a status without one fails the test.
 pub(crate) fn reason(status: &Status) -> String {
     let info = status.get_details_error_info().unwrap_or_else(|| panic!("no reason: {status:?}"));
     assert_eq!(info.domain, outrigger_server::DOMAIN);

@@ -1,4 +1,4 @@
-//! Requests of one connection: what becomes of some is nothing to the others.
+//! Requests of one connection: the failure of some does not affect the others.
 
 use outrigger_proto::{outrigger::v1::PredictResponse, raw::unary};
 use outrigger_testkit::http2::{Frame, Peer};
@@ -9,14 +9,14 @@ use crate::stack::{Stack, hold, request};
 
 const PREDICT: &str = "/outrigger.v1.PredictionService/Predict";
 
-/// A connection to `stack`.
+/// Opens a connection to `stack`.
 async fn caller(stack: &Stack) -> Peer<TcpStream> {
     let stream = TcpStream::connect(stack.addresses.grpc).await.expect("it listens");
     stream.set_nodelay(true).expect("an open socket");
     Peer::client(stream).await.expect("an open socket")
 }
 
-/// A prediction's request.
+/// The frames of a prediction's request.
 fn prediction(stream: u32) -> [Frame; 2] {
     let message = request(&[(1.0, 1.0)]).encode_to_vec();
     [Frame::request(stream, PREDICT), Frame::body(stream, unary::framed(&message).to_vec())]
@@ -29,7 +29,7 @@ fn assert_predicted(body: &[u8]) {
     assert_eq!(response.request_id, "r1");
 }
 
-/// The requests that any server of this process has refused as too many.
+/// The number of requests that all servers of this process have refused with OVERLOADED.
 async fn overloaded(stack: &Stack) -> u64 {
     let (_, text) = stack.health("/metrics").await;
     let lines = text.lines().filter(|line| line.starts_with("outrigger_requests_total{"));
@@ -40,7 +40,8 @@ async fn overloaded(stack: &Stack) -> u64 {
 
 #[tokio::test]
 async fn bodies_of_refused_requests_may_come_late() {
-    // More than h2 has patience for, with less than the connection's window in all.
+    // The number exceeds h2's limit on errors of the peer. All bodies together are smaller than the
+    // connection's window.
     const REFUSED: u32 = 1500;
     let stack = Stack::with(&[("server.max_in_flight", "1")]).await;
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();

@@ -1,4 +1,4 @@
-//! TLS of the listeners: who trusts whom, rotation, and peers that misbehave.
+//! TLS of the listeners: trust of both sides, rotation, and peers that misbehave.
 
 use std::{
     net::SocketAddr,
@@ -27,11 +27,11 @@ use crate::{
     stack::{MODEL, Stack, request},
 };
 
-/// A stack whose listeners all speak as `transport` says.
+/// A server whose listeners all have the setting `transport`.
 async fn stack(mount: &Mount, client_ca: Option<&Mount>, transport: &str) -> Stack {
     let (certificate, key) = (mount.setting("tls.crt"), mount.setting("tls.key"));
     let mut settings = vec![("tls.certificate", certificate.as_str()), ("tls.key", key.as_str())];
-    // What is tried here is not how fast a machine under load is.
+    // The speed of a busy machine is not under test, so the deadline is long.
     settings.push(("server.default_deadline", "10m"));
     let client_ca = client_ca.map(|mount| mount.setting("ca.crt"));
     settings.extend(client_ca.as_deref().map(|path| ("tls.client_ca", path)));
@@ -41,7 +41,7 @@ async fn stack(mount: &Mount, client_ca: Option<&Mount>, transport: &str) -> Sta
     Stack::with(&settings).await
 }
 
-/// Whether each listener answers: gRPC, HTTP, health, admin.
+/// True for each listener that answers: gRPC, HTTP, health, admin.
 async fn answers(stack: &Stack, authorities: &str, caller: Option<&Pair>) -> [bool; 4] {
     let at = stack.addresses;
     let grpc = |address| {
@@ -57,7 +57,7 @@ async fn answers(stack: &Stack, authorities: &str, caller: Option<&Pair>) -> [bo
     [grpc(at.grpc).await, http, health, grpc(at.admin).await]
 }
 
-/// A metric as `/metrics` shows it, summed over its series.
+/// The sum of a metric's series in `/metrics`.
 async fn metric(stack: &Stack, authorities: &str, series: &str) -> f64 {
     let url = format!("https://{}/metrics", stack.addresses.health);
     let answer = http(authorities, None).get(url).send().await.expect("an answer");
@@ -154,16 +154,16 @@ async fn both_protocols_are_offered() {
     assert_eq!(old.get(&url).send().await.unwrap().version(), reqwest::Version::HTTP_11);
 }
 
-/// The listeners, each asked for what it is there for.
+/// The listeners; each one gets a request of its own kind.
 const LISTENERS: [&str; 4] = ["grpc", "http", "health", "admin"];
 
-/// Callers that send one request after the other until told to stop.
+/// Callers that send requests one after the other until they are stopped.
 #[derive(Clone)]
 struct Load {
     addresses: [SocketAddr; 4],
     authorities: Arc<str>,
     stop: Arc<AtomicBool>,
-    /// Answers of each listener, over new connections and over kept ones.
+    /// Counts of answers by listener: over new connections, and over kept ones.
     answers: Arc<[[AtomicUsize; 2]; 4]>,
     failed: Arc<AtomicUsize>,
 }
@@ -187,14 +187,14 @@ impl Load {
         }
     }
 
-    /// Waits for so many answers of each listener on either kind of connection.
+    /// Waits until each listener has given `answers` answers on both kinds of connection.
     async fn until_answered(&self, answers: usize) {
         while self.answers.iter().flatten().any(|count| count.load(SeqCst) < answers) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// All answers over new connections, and over kept ones.
+    /// The sums of answers over new connections, and over kept ones.
     fn answered(&self) -> [usize; 2] {
         [0, 1].map(|keep| self.answers.iter().map(|of| of[keep].load(SeqCst)).sum())
     }
@@ -289,7 +289,7 @@ async fn certificates_rotate_under_load_and_no_request_fails() {
     assert_eq!(failed, 0);
 }
 
-/// Predicts over one connection again and again, until a request fails.
+/// Sends predictions over one connection until one fails.
 async fn until_refused(mut client: PredictionServiceClient<Channel>) {
     let refused = async {
         while client.predict(request(&[(1.0, 1.0)])).await.is_ok() {
@@ -333,7 +333,8 @@ async fn a_connection_ends_with_the_certificate_that_it_was_made_with() {
     let (own, client_ca) =
         (Mount::pair(&authority.server()), Mount::new(&[("ca.crt", &authority.pem)]));
     let stack = stack(&own, Some(&client_ca), "mutual").await;
-    // On a machine that is too slow for a short one, a longer one.
+    // A busy machine may need longer than the certificate is valid, so the validity grows with each
+    // attempt.
     for seconds in [2, 8, 32, 128] {
         let pair = authority.expiring("shop", seconds);
         let channel = channel(stack.addresses.grpc, &authority.pem, Some(&pair));
@@ -393,7 +394,7 @@ async fn the_metrics_of_tls_are_there_from_the_start_and_tell_when_the_certifica
     const EXPIRES: &str = "outrigger_tls_certificate_expiry_timestamp_seconds";
     let authority = Authority::new();
     let stack = stack(&Mount::pair(&authority.server()), None, "server").await;
-    // All tests' certificates are made to last until the year 4096.
+    // The certificates of these tests are valid until the year 4096.
     let year = metric(&stack, &authority.pem, EXPIRES).await / (365.2425 * 86_400.0) + 1970.0;
     assert!((4095.0..4097.0).contains(&year), "{year}");
     let url = format!("https://{}/metrics", stack.addresses.health);
@@ -410,7 +411,8 @@ async fn the_metrics_of_tls_are_there_from_the_start_and_tell_when_the_certifica
 async fn peers_that_speak_something_else_or_nothing_keep_nobody_waiting() {
     let authority = Authority::new();
     let stack = stack(&Mount::pair(&authority.server()), None, "server").await;
-    // More than there are threads, on every listener; they stay silent for good.
+    // There are more silent connections than threads, on every listener, and they never send a
+    // byte.
     let at = stack.addresses;
     let mut silent = Vec::new();
     for address in [at.grpc, at.http, at.health, at.admin].repeat(16) {
@@ -420,7 +422,7 @@ async fn peers_that_speak_something_else_or_nothing_keep_nobody_waiting() {
         let mut plain = TcpStream::connect(address).await.unwrap();
         plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
         let mut answer = Vec::new();
-        // Told by a TLS alert, and hung up on.
+        // The server sends a TLS alert and closes the connection.
         let _ = plain.read_to_end(&mut answer).await;
         assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
     }

@@ -1,4 +1,4 @@
-//! Traces: from callers, to the engine, and to a collector.
+//! Traces: their context comes from callers and goes to the engine, and spans go to a collector.
 
 use std::sync::{Arc, Mutex};
 
@@ -30,8 +30,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A stack that sends spans to the collector, and traces that part of the requests
-/// whose caller has not decided.
+/// A server that sends spans to the collector. It traces the fraction `ratio` of the requests whose
+/// caller has made no sampling decision.
 async fn traced(collector: &Collector, ratio: &str) -> Stack {
     Stack::with(&[
         ("traces.endpoint", &collector.endpoint),
@@ -49,7 +49,7 @@ fn told(flags: &str) -> Request<PredictRequest> {
     told
 }
 
-/// Keeps the trace of the last request that the engine got.
+/// Captures the trace headers of the last prediction that the engine received.
 fn overhear(stack: &Stack) -> Arc<Mutex<[Option<String>; 2]>> {
     let heard = Arc::<Mutex<[Option<String>; 2]>>::default();
     let hear = Arc::clone(&heard);
@@ -176,7 +176,8 @@ async fn a_reload_of_the_engine_is_a_trace_of_its_own() {
     let collector = Collector::start().await;
     let stack = traced(&collector, "0").await;
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
-    // The engine has been sent no models, and a placeholder, before.
+    // This reload is the second: before it, the engine got a configuration with no models and one
+    // with a placeholder.
     let both = |reload: &Span| attribute(reload, "outrigger.versions") == "2";
     let spans = collector.trace_with("reload", both).await;
     let whole = named(&spans, "reload");
@@ -204,18 +205,18 @@ async fn a_model_that_cannot_be_brought_up_says_why() {
 
 #[tokio::test]
 async fn a_collector_that_is_down_costs_spans_and_no_requests() {
-    // Nobody listens there any more.
+    // No process listens on the port once `taken` is dropped.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", taken.local_addr().unwrap());
     drop(taken);
     let stack = Stack::with(&[("traces.endpoint", &endpoint), ("traces.ratio", "1")]).await;
     let mut client = stack.predictions();
-    // More spans than the queue holds, with those that wait to be sent again.
+    // The number of spans exceeds the queue and the messages that wait for a retry.
     for _ in 0..1200 {
         client.predict(request(&[(1.0, 1.0)])).await.expect("an answer");
     }
     let (_, text) = stack.health("/metrics").await;
-    // Where requests are slow, messages are given up before the queue is full.
+    // If requests are slow, spans are counted as failed before the queue is full.
     let lost = ["dropped", "failed"].map(|outcome| {
         let series = format!("outrigger_trace_spans_total{{outcome=\"{outcome}\"}} ");
         text.lines().find_map(|line| line.strip_prefix(&series))

@@ -1,5 +1,4 @@
-//! Trials of canaries from their beginning to their end, as callers and operators see
-//! them.
+//! Trials of canaries from start to conclusion, as callers and operators see them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,15 +16,15 @@ use crate::{
     stack::{Stack, by_name, linear, request},
 };
 
-/// Long enough for anything that happens at all, on a machine that does much else.
+/// The time limit for any wait, generous enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A stack with a model of the test's own, since what is counted is counted for all
-/// tests together. Its canaries are tried by `settings`.
+/// A server with a model of the test's own, because metrics are shared by all tests of the process.
+/// Its canaries are tried with `settings`.
 struct Tried {
     stack: Stack,
     model: &'static str,
-    /// What requests ask for; none: the default tag.
+    /// The tag that requests select; `None` selects the default tag.
     tag: Option<&'static str>,
 }
 
@@ -63,7 +62,7 @@ impl Tried {
         listed.expect("canaries").into_inner()
     }
 
-    /// Asks until that is so.
+    /// Sends requests until the condition holds.
     async fn until(
         &self,
         condition: impl Fn(&ListCanariesResponse) -> bool,
@@ -97,7 +96,7 @@ fn decided(seen: &ListCanariesResponse) -> bool {
     !seen.decisions.is_empty()
 }
 
-/// Decides in seconds, from a few hundred requests.
+/// The trial concludes within seconds, after a few hundred requests.
 const QUICK: &str = r#"{
     "minimumTime": "0.1s", "minimumRequests": 100,
     "warmUp": {"requests": 100}, "ramp": {"share": 0.5},
@@ -107,7 +106,7 @@ const QUICK: &str = r#"{
     }
 }"#;
 
-/// Half of the traffic, and no verdict.
+/// The canary gets half of the traffic, and the trial does not conclude.
 const ENDLESS: &str = r#"{
     "minimumTime": "3600s", "warmUp": {"requests": 100}, "ramp": {"share": 0.5},
     "signals": {"latency": {"limits": {"off": true}}, "scoreDrift": {"off": true}}
@@ -125,7 +124,7 @@ async fn another_default_tag_has_a_canary_by_its_own_name() {
     let tried = Tried { stack, model: "trials/default", tag: None };
     assert_eq!(tried.ask("").await.model.unwrap().digest, live);
     let canary = tried.stack.publish_as(tried.model, "live_canary", &linear(1.0)).await;
-    // No canary of this tag.
+    // This tag is not the canary tag of the tag that is served, so no trial begins for it.
     tried.stack.publish_as(tried.model, "latest_canary", &linear(2.0)).await;
     let seen = tried.until(is_in(Phase::Split)).await;
     let Canary { tag, canary_tag, canary_digest, .. } = &seen.canaries[0];
@@ -138,7 +137,7 @@ async fn another_default_tag_has_a_canary_by_its_own_name() {
     assert_eq!(model.arm(), Arm::Live);
 }
 
-/// A trial that lasts two seconds, in which nothing can be decided.
+/// A trial of two seconds that gets too little evidence for a verdict.
 fn starving(on_starved: &str) -> String {
     format!(
         r#"{{
@@ -276,7 +275,7 @@ async fn two_tags_of_a_model_are_tried_side_by_side() {
     assert!(tried.shows(&share("latest"), "0.5").await, "it goes on");
 }
 
-/// The arm and the share in the log lines of each exposed key that begins so, in order.
+/// The arm and share of each exposure in the log, in order, by the routing keys with that prefix.
 fn exposed(lines: &Lines, prefix: &str) -> BTreeMap<String, Vec<(String, f64)>> {
     let mut exposed = BTreeMap::<_, Vec<_>>::new();
     for line in lines.all() {
@@ -300,7 +299,7 @@ async fn a_key_that_changes_its_arm_is_exposed_again() {
     }"#;
     let tried = Tried::start("trials/exposed", settings).await;
     let (mut logged, mut moved) = (BTreeMap::<String, usize>::new(), 0);
-    // The second canary is a new trial.
+    // The second canary begins a new trial.
     for bias in [1.0, 2.0] {
         let canary = tried.stack.publish_as(tried.model, "latest_canary", &linear(bias)).await;
         for share in [0.1, 0.9] {

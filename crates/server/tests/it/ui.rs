@@ -12,9 +12,9 @@ use tokio::time::timeout;
 
 use crate::stack::{MODEL, Stack, by_name, channel, request};
 
-/// The stream tells something every second.
+/// The time limit for an event; the stream sends one every second.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Pages that may be open, as the server has it.
+/// The most open pages, as defined in the server.
 const MOST_WATCHERS: usize = 64;
 
 impl Stack {
@@ -30,7 +30,7 @@ impl Stack {
     }
 }
 
-/// A stream of events as a browser reads it.
+/// A stream of events, parsed as a browser does.
 struct Events {
     response: Response,
     text: String,
@@ -87,7 +87,7 @@ async fn the_page_is_there_with_what_keeps_it_safe() {
         assert_eq!(value(header::X_CONTENT_TYPE_OPTIONS), "nosniff");
         assert!(["no-cache", "no-store"].contains(&&*value(header::CACHE_CONTROL)), "{path}");
     }
-    // A browser that is given the address alone, with or without a slash.
+    // A request for the address alone, with or without a slash, is redirected to the page.
     for path in ["/", "/ui/"] {
         assert_eq!(stack.page(path).await.url().path(), "/ui");
     }
@@ -126,7 +126,7 @@ async fn the_stream_tells_everything_and_then_what_changes() {
     assert_eq!(overview["engine"]["reachable"], true);
     assert!(overview["store"]["max_bytes"].as_f64() > Some(0.0));
 
-    // Who comes later hears all of it at once.
+    // A later viewer receives the full state first.
     let whole = stack.watch().await.until("models", |_| true).await;
     assert_eq!(whole["models"][0]["name"], MODEL);
     let life: Value = stack.page(&format!("/ui/models/{MODEL}")).await.json().await.unwrap();
@@ -175,8 +175,8 @@ async fn grpc_on_the_same_port_is_as_it_was() {
     assert_eq!(listed.models[0].name, MODEL);
 }
 
-/// Any page that a browser shows may send such a request to loopback; only what
-/// asks beforehand is held back by the browser.
+/// Any page in a browser can send such a request to loopback. The browser holds back only requests
+/// that need a preflight.
 #[tokio::test]
 async fn another_page_in_the_browser_changes_nothing() {
     use prost::Message as _;

@@ -1,4 +1,4 @@
-//! The figures of this process, by the names that Prometheus' clients give them.
+//! The metrics of this process, with the names that Prometheus' client libraries use.
 
 use std::{fs, sync::LazyLock, time::Duration};
 
@@ -9,14 +9,14 @@ use rustix::{
 
 use super::{CPU, MOST_FILES, OPEN_FILES, RESIDENT, STARTED, THREADS, VIRTUAL};
 
-/// Name and value of each figure that the system tells.
+/// The name and value of each metric that the operating system provides.
 pub(super) fn figures() -> Vec<(&'static str, f64)> {
     let mut figures = Vec::new();
     if let Some(stat) = fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(Stat::read) {
         figures.extend(stat.figures());
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        // One of them is the directory's own.
+        // Listing the directory opens one descriptor itself.
         figures.push((OPEN_FILES, open.count().saturating_sub(1) as f64));
     }
     let most = getrlimit(Resource::Nofile).current;
@@ -24,7 +24,7 @@ pub(super) fn figures() -> Vec<(&'static str, f64)> {
     figures
 }
 
-/// What is of interest of `/proc/self/stat`; times in ticks of the clock.
+/// The fields of `/proc/self/stat` that are exposed; times are in clock ticks.
 #[derive(Debug, PartialEq)]
 struct Stat {
     busy: f64,
@@ -35,11 +35,11 @@ struct Stat {
 }
 
 impl Stat {
-    /// Reads it, by proc_pid_stat(5).
+    /// Parses the file as proc_pid_stat(5) describes it.
     fn read(text: &str) -> Option<Self> {
-        // The command stands in brackets and may hold anything.
+        // The command is in brackets and may contain any character.
         let (_, rest) = text.rsplit_once(')')?;
-        // The first field after it is the third.
+        // The first field after the command is field 3.
         let fields: Vec<_> = rest.split_ascii_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
         Some(Self {
@@ -64,7 +64,7 @@ impl Stat {
     }
 }
 
-/// When the machine was started, since 1970.
+/// The time since 1970 at which the machine booted.
 fn booted() -> Option<Duration> {
     static BOOTED: LazyLock<Option<Duration>> = LazyLock::new(|| {
         let stat = fs::read_to_string("/proc/stat").ok()?;

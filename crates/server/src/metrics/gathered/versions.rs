@@ -1,11 +1,11 @@
-//! What versions take of the engine's memory.
+//! The memory of versions in the engine.
 
 use std::collections::BTreeMap;
 
 use outrigger_core::Stage;
 use outrigger_lifecycle::{OTHER, Snapshot, model_label};
 
-/// Bytes of each version that is in the engine, by the labels of model and digest.
+/// The bytes of each version in the engine, by the labels for model and digest.
 pub(super) fn memory(snapshot: &Snapshot) -> BTreeMap<(String, String), u64> {
     let mut memory = BTreeMap::new();
     for (name, model) in &snapshot.models {
