@@ -198,8 +198,8 @@ impl<D: Dial, S: Sender> Driver<D, S> {
             let Lost { error, rest } = driven.await;
             drop(open);
             self.observer.lost(&error);
-            // A peer that closes a connection just after accepting it was not up, so the pauses
-            // between attempts keep growing.
+            // A peer that closes a connection just after accepting it still counts as down, and
+            // the next attempt follows after the longest pause.
             let was_up = opened.elapsed() > self.settings.last_retry;
             if was_up {
                 since = Instant::now();
