@@ -26,7 +26,7 @@ pub struct Context<'a, P = Policy> {
 pub struct Versions(Arc<AtomicI64>);
 
 impl Versions {
-    /// Starts after `last`. Give it the larger of what the journal says and the
+    /// Starts after `last`. Give it the larger of the number in the journal and the
     /// time in milliseconds, so that a lost journal does not repeat a version.
     pub fn after(last: Version) -> Self {
         Self(Arc::new(AtomicI64::new(last.0)))

@@ -1,7 +1,7 @@
 //! Client connections for gRPC over HTTP/2, and unary calls on them.
 //!
 //! - [`Calls`] makes unary calls directly on h2's streams: the message is sent from the
-//!  buffers it was written to, and the answer is read from the frames it came in.
+//!   buffers it was written to, and the answer is read from the frames it came in.
 //! - [`HttpService`] is for generated tonic clients, whose calls are rare.
 //!
 //! Both keep a set of connections that reconnect by themselves, and spread calls over them

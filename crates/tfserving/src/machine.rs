@@ -7,13 +7,13 @@
 //! Hence:
 //!
 //! - A new name is first configured with only a placeholder, a tiny model that is already
-//!  on disk and loads in a millisecond. Versions are added only to names whose
-//!  placeholder was reported available. The placeholder stays as long as the name, and
-//!  the name as long as the engine.
+//!   on disk and loads in a millisecond. Versions are added only to names whose
+//!   placeholder was reported available. The placeholder stays as long as the name, and
+//!   the name as long as the engine.
 //! - Only one reload runs at a time. After an unanswered reload the next one waits until
-//!  the engine shows that it has finished, restarts, or the limit has passed.
+//!   the engine shows that it has finished, restarts, or the limit has passed.
 //! - Only the engine's status shows which versions are loaded. The answer to a reload does
-//!  not.
+//!   not.
 //!
 //! An engine never forgets a name it has seen until it ends. So a name that was seen and is
 //! unknown now means a restart. The restarted engine has forgotten all versions as well, so

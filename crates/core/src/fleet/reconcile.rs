@@ -226,7 +226,7 @@ impl Fleet {
         self.counts
     }
 
-    /// Where versions come from.
+    /// The source of version numbers.
     pub fn versions(&self) -> &crate::Versions {
         &self.versions
     }
