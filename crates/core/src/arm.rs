@@ -1,15 +1,15 @@
-//! Which side of a canary split answers.
+//! The side of a canary split that answers.
 
 use std::fmt;
 
-/// Which side of a canary split answered a request.
+/// The side of a canary split that answered a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Arm {
-    /// The tag asked for.
+    /// The live version of the requested tag.
     Live,
-    /// The canary of the tag asked for.
+    /// The canary of the requested tag.
     Canary,
-    /// A digest, or a canary tag by its own name: never split.
+    /// A request for a digest, or for a canary tag by its own name: never split.
     Pinned,
 }
 

@@ -49,13 +49,12 @@ pub enum FromEngine {
     Gone(ServableId),
 }
 
-/// How an engine does, apart from its versions.
+/// The condition of an engine as a whole, apart from its versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Condition {
-    /// Whether the engine answered the last time it was asked; `None` before the
-    /// first answer or failure.
+    /// True if the engine answered the last call; `None` before the first answer or failure.
     pub reachable: Option<bool>,
-    /// Since when the engine has not answered.
+    /// The time since which the engine has not answered.
     pub down_since: Option<Moment>,
     /// The last failure that concerns the engine as a whole.
     pub failure: Option<Failure>,
@@ -69,7 +68,7 @@ impl EngineId {
     /// The only engine of a configuration that does not name engines.
     pub const DEFAULT: &'static str = "default";
 
-    /// An engine called `name`.
+    /// Creates the name of an engine.
     pub fn new(name: &str) -> Self {
         Self(name.into())
     }

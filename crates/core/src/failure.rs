@@ -1,11 +1,11 @@
-//! A failure as everybody outside the part that failed sees it.
+//! Failures with stable reasons, as every part of the server reports them.
 
 use std::time::Duration;
 
 use crate::Reason;
 
-/// A failure with its stable reason: what callers are told, what a model's
-/// state remembers. Cheap enough to clone for every waiting caller.
+/// A failure with its stable reason, as callers receive it and as a model's state remembers it.
+/// Cheap enough to clone for every waiting caller.
 ///
 /// The message is for people and may change; it never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
@@ -13,9 +13,9 @@ use crate::Reason;
 pub struct Failure {
     /// The stable reason.
     pub reason: Reason,
-    /// What happened, for people.
+    /// A message for people.
     pub message: String,
-    /// When to try again, where that is known.
+    /// The delay before another attempt, where it is known.
     pub retry_after: Option<Duration>,
     /// The request's fields at fault.
     pub violations: Vec<FieldViolation>,
@@ -26,12 +26,12 @@ pub struct Failure {
 pub struct FieldViolation {
     /// Its path in the request, such as `treatments[3].features["discount"]`.
     pub field: String,
-    /// What is wrong with it.
+    /// A description of the fault.
     pub description: String,
 }
 
-/// An error with everything that caused it: what stands first is rarely what helps
-/// ("transport error").
+/// Formats an error with all its sources: the outermost message alone is rarely helpful ("transport
+/// error").
 pub fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -47,24 +47,24 @@ pub fn causes(error: &dyn std::error::Error) -> String {
 }
 
 impl Failure {
-    /// A failure with a message.
+    /// Creates a failure with a message.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), retry_after: None, violations: Vec::new() }
     }
 
-    /// A failure for `error`, whose message tells the error and its sources.
+    /// Creates a failure for `error`; the message holds the error and its sources.
     pub fn because(reason: Reason, error: &dyn std::error::Error) -> Self {
         Self::new(reason, causes(error))
     }
 
-    /// Says when to try again.
+    /// Sets the delay before another attempt.
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.retry_after = Some(delay);
         self
     }
 
-    /// Names a field at fault.
+    /// Adds a field at fault.
     #[must_use]
     pub fn violation(mut self, field: impl Into<String>, description: impl Into<String>) -> Self {
         let (field, description) = (field.into(), description.into());

@@ -1,5 +1,5 @@
-//! All machines of one engine together: what one machine wants of another is
-//! handed over here, what it wants of the world comes out as effects.
+//! All machines of one control plane. The fleet passes messages between machines and returns
+//! requests to the outside as effects.
 
 mod answer;
 mod canaries;
@@ -22,7 +22,7 @@ use crate::{
     tags::{self, TagMachine},
 };
 
-/// All machines of one control plane, and what they know of the engines.
+/// All machines of one control plane, and the state of the engines as they reported it.
 #[derive(Debug)]
 pub struct Fleet {
     policy: Policy,
@@ -30,21 +30,21 @@ pub struct Fleet {
     models: BTreeMap<ModelKey, ModelMachine>,
     tags: BTreeMap<TagKey, TagMachine>,
     engines: BTreeMap<EngineId, Condition>,
-    /// The engine of each version: known when the version has been prepared.
+    /// The engine of each version, known from the version's preparation on.
     placed: BTreeMap<ModelKey, EngineId>,
-    /// Versions that are up whatever happens: digests configured to be preloaded.
+    /// Versions that are always up: digests configured to be preloaded.
     pinned: BTreeSet<ModelKey>,
-    /// The tags that are followed beside others; `None`: none are.
+    /// The canary tags that are followed along with other tags; `None` if canaries are off.
     canaries: Option<canaries::Canaries>,
-    /// Which model a servable is, from its publication until it is gone.
+    /// The model version of each servable, from its publication until the engine has dropped it.
     ids: BTreeMap<ServableId, ModelKey>,
-    /// The names that each engine was last told to expect.
+    /// The names that each engine was last asked to expect.
     expected: BTreeMap<EngineId, BTreeSet<ServableName>>,
     ticked_at: Moment,
-    /// The last attempt of any machine that was forgotten: one that comes back
-    /// begins after it, and mistakes nothing for its own.
+    /// The highest attempt number of any forgotten machine. A new machine starts after it, so it
+    /// never takes an old completion for its own.
     forgotten: Attempt,
-    /// Names of which something may look different from outside.
+    /// Names of models whose views may have changed.
     changed: BTreeSet<ModelName>,
     counts: Counts,
 }
@@ -58,7 +58,7 @@ pub struct TagKey {
     pub tag: Tag,
 }
 
-/// Events by what became of them.
+/// Counts of events by their outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Completions of earlier attempts.
@@ -67,62 +67,64 @@ pub struct Counts {
     pub unexpected: u64,
 }
 
-/// What happens to the fleet.
+/// An event for the fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// Time has passed.
     Tick,
-    /// A request wants a model that is not there.
+    /// A request needs a model that is not available.
     Ask(ModelName, Selector),
-    /// Requests used these, last at those times. All that were used since the
-    /// last time in one event: else one could be found idle before it is told.
+    /// Requests used these selectors, last at those times. One event lists everything used since
+    /// the previous one; with several events a model could count as idle before its use is
+    /// reported.
     Used(Vec<(ModelName, Selector, Moment)>),
-    /// Bring it up now, whatever failed before.
+    /// Load it now, whatever failed before.
     Load(ModelName, Selector),
-    /// Take it down.
+    /// Unload it.
     Unload {
         /// The model.
         name: ModelName,
-        /// Which version of it.
+        /// The version to unload.
         selector: Selector,
         /// Whether to delete its files, too.
         delete: bool,
     },
     /// The store deleted the files of this digest to make room.
     Evicted(Digest),
-    /// Something happens to a version.
+    /// An event for the machine of a version.
     Model(ModelKey, model::Event),
-    /// Something happens to a tag.
+    /// An event for the machine of a tag.
     Tag(TagKey, tags::Event),
     /// An engine reports about a version.
     Engine(EngineId, FromEngine),
-    /// An engine is doing differently.
+    /// The condition of an engine has changed.
     Condition(EngineId, Condition),
 }
 
-/// What the fleet wants done. The effects of one event are in order.
+/// An effect for the shell to carry out. The effects of one event are carried out in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Something about a version: neither `Add` nor `Remove`.
+    /// An effect of a version's machine, other than `Add` and `Remove`.
     Model(ModelKey, model::Effect),
     /// Ask the registry for the digest of a tag.
     Resolve(TagKey, Attempt),
     /// From now on, the tag is answered by that digest.
     Switched(TagKey, Digest),
-    /// The engine could not load a version, or has unloaded it: for the record.
+    /// The engine could not load a version, or has unloaded it; for the event record.
     LoadFailed(ModelKey, Failure),
     /// A message to an engine.
     Engine(EngineId, ToEngine),
 }
 
-/// What an earlier process has left, as read from the journal.
+/// The state left by an earlier process, as read from the journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Legacy {
-    /// What the tags were answered by.
+    /// The digest that answered for each tag.
     pub tags: BTreeMap<TagKey, Digest>,
-    /// What was tried as a canary and is not wanted any more.
+    /// Canaries that were rejected, by tag.
     pub rejected: BTreeMap<TagKey, Digest>,
-    /// What the registry named, and what was promoted in its place.
+    /// For each tag with a promotion: the digest that the registry named, and the digest promoted
+    /// in its place.
     pub promoted: BTreeMap<TagKey, (Digest, Digest)>,
     /// Versions that an engine had loaded or was loading; their files exist.
     pub loaded: BTreeMap<ModelKey, Loaded>,
@@ -133,12 +135,13 @@ pub struct Legacy {
 pub struct Loaded {
     /// The engine.
     pub engine: EngineId,
-    /// What the version is called there.
+    /// The version's servable in that engine.
     pub id: ServableId,
 }
 
 impl Fleet {
-    /// No models, and these engines. `versions` may be shared with the engines.
+    /// Creates a fleet without models and with these engines. `versions` may be shared with the
+    /// engines.
     pub fn new(
         policy: Policy,
         versions: Versions,
@@ -156,7 +159,7 @@ impl Fleet {
             canaries: None,
             ids: BTreeMap::new(),
             expected: BTreeMap::new(),
-            // So that the first tick finds everything due.
+            // Zero, so that the first tick finds everything due.
             ticked_at: Moment::default(),
             forgotten: Attempt::default(),
             changed: BTreeSet::new(),
@@ -164,24 +167,24 @@ impl Fleet {
         }
     }
 
-    /// Follows a tag for ever. To be called before any event.
+    /// Follows a tag for ever. Must be called before any event.
     pub fn follow(&mut self, key: TagKey, now: Moment) {
         self.changed.insert(key.name.clone());
         self.tags.insert(key, TagMachine::new(true, self.forgotten, now));
     }
 
-    /// Keeps a version up for ever. To be called before any event.
+    /// Keeps a version up for ever. Must be called before any event.
     pub fn pin(&mut self, key: ModelKey) {
         self.pinned.insert(key);
     }
 
-    /// Takes over what an earlier process has left. To be called after `follow`
-    /// and before any event.
+    /// Takes over the state left by an earlier process. Must be called after `follow` and before
+    /// any event.
     pub fn adopt(&mut self, legacy: Legacy, now: Moment) {
         for (key, serving) in legacy.tags {
             let configured = self.tags.contains_key(&key);
             self.changed.insert(key.name.clone());
-            // One that was idle stays so: its files are on their way out.
+            // A version whose tag was idle stays idle: the store may already be deleting its files.
             let version = ModelKey { name: key.name.clone(), digest: serving };
             let asked_at = legacy.loaded.contains_key(&version).then_some(now);
             let rejected = legacy.rejected.get(&key).copied();
@@ -236,7 +239,7 @@ impl Fleet {
     }
 }
 
-/// The handling of one event and of those that follow from it.
+/// The handling of one event and of the events that follow from it.
 struct Turn {
     now: Moment,
     jitter: f64,

@@ -1,39 +1,38 @@
-//! What a model takes and gives, whichever framework made it.
+//! A model's inputs and outputs, independent of its framework.
 
 use std::{fmt, sync::Arc};
 
 use crate::DType;
 
-/// The tensors of one way to call a model, as the model's own files or its
-/// engine declare them.
+/// The tensors of one way to call a model, as declared by the model's own files or by its engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// The tensors it takes, sorted by name; each name stands once.
+    /// The input tensors, sorted by name, without duplicates.
     pub inputs: Vec<TensorSpec>,
-    /// The tensors it gives, sorted by name; each name stands once.
+    /// The output tensors, sorted by name, without duplicates.
     pub outputs: Vec<TensorSpec>,
 }
 
 /// One input or output of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorSpec {
-    /// The name that calls use.
+    /// The name used in calls.
     pub name: Arc<str>,
     /// The type of its elements.
     pub dtype: ElementType,
-    /// The sizes it may have.
+    /// The allowed sizes.
     pub shape: Shape,
-    /// True of an input that the model has a value of its own for: a call may
-    /// leave it out. Always false of outputs.
+    /// True for an input with a default value in the model: a call may leave it out. Always false
+    /// for outputs.
     pub optional: bool,
 }
 
 /// The type of a tensor's elements, as a model declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElementType {
-    /// One that calls can have.
+    /// A type that Outrigger can send and receive.
     Known(DType),
-    /// One that calls cannot have: its name, such as `uint8`.
+    /// A type that Outrigger cannot send or receive, by its name, such as `uint8`.
     Unsupported(Arc<str>),
     /// No dense tensor: sparse, ragged, or several tensors under one name.
     Composite,
@@ -44,32 +43,31 @@ pub enum ElementType {
 pub enum Shape {
     /// Any number of dimensions of any size.
     Any,
-    /// The sizes, outermost first, in elements; `None` for a dimension of any
-    /// size. Empty for a scalar.
+    /// The sizes, outermost first; `None` for a dimension of any size. Empty for a scalar.
     Sizes(Vec<Option<u64>>),
 }
 
 impl Interface {
-    /// An interface of these tensors, which are sorted here.
+    /// Creates an interface from these tensors and sorts them by name.
     pub fn new(mut inputs: Vec<TensorSpec>, mut outputs: Vec<TensorSpec>) -> Self {
         inputs.sort_by(|a, b| a.name.cmp(&b.name));
         outputs.sort_by(|a, b| a.name.cmp(&b.name));
         Self { inputs, outputs }
     }
 
-    /// The input of that name.
+    /// The input called `name`.
     pub fn input(&self, name: &str) -> Option<&TensorSpec> {
         self.inputs.iter().find(|spec| &*spec.name == name)
     }
 
-    /// The output of that name.
+    /// The output called `name`.
     pub fn output(&self, name: &str) -> Option<&TensorSpec> {
         self.outputs.iter().find(|spec| &*spec.name == name)
     }
 }
 
 impl TensorSpec {
-    /// A tensor that every call has.
+    /// Creates a tensor that every call must include.
     pub fn new(name: impl Into<Arc<str>>, dtype: ElementType, shape: Shape) -> Self {
         Self { name: name.into(), dtype, shape, optional: false }
     }

@@ -1,5 +1,5 @@
-//! What must hold whatever happens, written once: checked after every event in
-//! debug builds, and by the property and model tests.
+//! The invariants of the machines, written once. They are checked after every event in debug
+//! builds, and by the property and model tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,26 +9,26 @@ use crate::{
     model::{self, ModelMachine, State},
 };
 
-/// An invariant that does not hold.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// A version is routed that is not up, or has not passed the gate.
+    /// A version is routed although it is not up or has not passed the gate.
     RoutedTooEarly(ModelKey),
-    /// A version with a live route is not in the configuration any more.
+    /// A version with a live route is missing from the engine's configuration.
     RemovedInUse(ServableId),
-    /// Two models are the same servable.
+    /// Two model versions share a servable.
     SharedServable(ServableId),
-    /// A version was used that was never given out.
+    /// A servable has a version number that was never assigned.
     UnknownVersion(ServableId),
-    /// Files may go that the engine may have in its configuration.
+    /// Files may be deleted although the engine may still have them in its configuration.
     FilesInEngine(ServableId),
-    /// A version is in an engine, and it is not known in which one.
+    /// A version is in an engine, but the record of which one is missing.
     Unplaced(ModelKey),
-    /// Files of a version that a followed tag holds are deleted.
+    /// Files of a version that a followed tag keeps up are deleted.
     DeletedWhileHeld(ModelKey),
 }
 
-/// Every invariant of the machines by themselves.
+/// Checks every invariant of the machines by themselves.
 pub fn check(fleet: &Fleet) -> Result<(), Violation> {
     for model in fleet.models() {
         only_gated_versions_are_routed(model)?;
@@ -39,13 +39,13 @@ pub fn check(fleet: &Fleet) -> Result<(), Violation> {
 
 /// The versions that an engine has, or may have, in its configuration.
 pub trait EngineVersions {
-    /// Whether the engine is to keep `id`.
+    /// Whether `id` is in the configuration wanted for the engine.
     fn wants(&self, id: &ServableId) -> bool;
     /// Every version that may be in the engine's configuration, now or soon.
     fn mentioned(&self) -> BTreeSet<ServableId>;
 }
 
-/// Every invariant of the machines together with one of their engines.
+/// Checks every invariant of the machines together with one of their engines.
 pub fn check_engine(
     fleet: &Fleet,
     engine: &EngineId,
@@ -60,7 +60,7 @@ pub fn check_engine(
     versions_are_given_out_once(fleet, &mentioned)
 }
 
-/// What an effect must not do.
+/// Checks that an effect breaks no invariant.
 pub fn check_effect(fleet: &Fleet, now: Moment, effect: &Effect) -> Result<(), Violation> {
     match effect {
         Effect::Model(key, model::Effect::Delete(_)) if fleet.held(now).contains(key) => {
@@ -71,7 +71,7 @@ pub fn check_effect(fleet: &Fleet, now: Moment, effect: &Effect) -> Result<(), V
     }
 }
 
-/// Only a version that is up and passed the gate is routable.
+/// Only a version that is up and has passed the gate is routed.
 fn only_gated_versions_are_routed(model: &ModelMachine) -> Result<(), Violation> {
     match (model.routed(), model.state()) {
         (None, _) | (Some(_), State::Serving { .. }) => Ok(()),
@@ -79,7 +79,7 @@ fn only_gated_versions_are_routed(model: &ModelMachine) -> Result<(), Violation>
     }
 }
 
-/// What has a live route is in the configuration we want.
+/// A version with a live route is in the configuration wanted for the engine.
 fn live_routes_stay_configured(
     versions: &impl EngineVersions,
     model: &ModelMachine,
@@ -90,7 +90,7 @@ fn live_routes_stay_configured(
     if versions.wants(id) { Ok(()) } else { Err(Violation::RemovedInUse(id.clone())) }
 }
 
-/// Files of anything that may be in the engine's configuration are in use.
+/// Files of every version that may be in the engine's configuration are in use.
 fn configured_files_stay(
     fleet: &Fleet,
     model: &ModelMachine,

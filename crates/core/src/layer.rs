@@ -1,8 +1,8 @@
-//! How an image's layer is packed.
+//! The archive formats of an image's layers.
 
 use serde::{Deserialize, Serialize};
 
-/// The packing of one layer: always a tar archive, compressed or not.
+/// The format of one layer: always a tar archive, compressed or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LayerKind {

@@ -1,5 +1,4 @@
-//! What all machines share: the situation an event is handled in, attempts, and
-//! what became of an event.
+//! Types shared by all machines: the context of an event, attempts, and outcomes.
 
 use std::sync::{
     Arc,
@@ -8,44 +7,44 @@ use std::sync::{
 
 use crate::{Moment, Policy, ServableId, ServableName, Version};
 
-/// The situation an event is handled in, as values. `P` are the times and limits
-/// of the machine.
+/// The context in which an event is handled, as values. `P` is the machine's policy: its times and
+/// limits.
 #[derive(Debug)]
 pub struct Context<'a, P = Policy> {
-    /// What time it is.
+    /// The current time.
     pub now: Moment,
     /// A random number from 0 to 1.
     pub jitter: f64,
     /// Times and limits.
     pub policy: &'a P,
-    /// Where new versions come from.
+    /// The source of new version numbers.
     pub versions: &'a Versions,
 }
 
-/// Counts versions: only up, so that none is used twice. Clones share the counter.
+/// A counter of versions. It only grows, so no version is used twice. Clones share the counter.
 #[derive(Debug, Clone)]
 pub struct Versions(Arc<AtomicI64>);
 
 impl Versions {
-    /// Starts after `last`. Give it the larger of what the journal says and the
+    /// Starts after `last`. Give it the larger of the number in the journal and the
     /// time in milliseconds, so that a lost journal does not repeat a version.
     pub fn after(last: Version) -> Self {
         Self(Arc::new(AtomicI64::new(last.0)))
     }
 
-    /// A version of `name` that never was.
+    /// Returns a servable of `name` with a version that was never used.
     pub fn next(&self, name: ServableName) -> ServableId {
         ServableId { name, version: Version(self.0.fetch_add(1, Relaxed) + 1) }
     }
 
-    /// The last version given out.
+    /// The last version assigned.
     pub fn last(&self) -> Version {
         Version(self.0.load(Relaxed))
     }
 }
 
-/// Number of an attempt at something. A completion carries the attempt it
-/// belongs to; one of an earlier attempt is stale.
+/// The number of an attempt at some work. A completion carries the number of its attempt; a
+/// completion of an earlier attempt is stale.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt(pub u64);
 
@@ -57,20 +56,20 @@ impl Attempt {
     }
 }
 
-/// What became of an event.
+/// The outcome of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The machine has dealt with it.
+    /// The machine has handled the event.
     Handled,
-    /// It belongs to an earlier attempt; nothing changed.
+    /// The event belongs to an earlier attempt; nothing changed.
     Stale,
-    /// It cannot happen in this state, or belongs to an attempt that never was:
-    /// a defect somewhere. Nothing changed.
+    /// The event cannot happen in this state, or belongs to an attempt that never existed: a defect
+    /// somewhere. Nothing changed.
     Unexpected,
 }
 
 impl Outcome {
-    /// A completion of `attempt` that the state does not wait for.
+    /// The outcome of a completion of `attempt` that the state does not wait for.
     pub fn late(attempt: Attempt, last: Attempt) -> Self {
         if attempt <= last { Self::Stale } else { Self::Unexpected }
     }

@@ -1,7 +1,6 @@
-//! How a metric is declared: the exposition and the reference page are both
-//! made from these.
+//! Declarations of metrics, from which both the exposition and the reference page are made.
 
-/// What kind of series a metric is.
+/// The kind of series of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
     /// Only grows; the name ends in `_total`.

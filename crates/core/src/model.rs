@@ -18,14 +18,14 @@ pub(crate) use trouble::is_permanent;
 
 use crate::{Attempt, Context, EngineId, Failure, ModelKey, Moment, Outcome, ServableId};
 
-/// Transitions remembered of each machine.
+/// The number of transitions each machine remembers.
 const HISTORY: usize = 32;
 
-/// The life of one version of a model.
+/// The life cycle of one version of a model.
 ///
-/// Events change what the machine knows; then it settles: takes every step that
-/// is due from what it knows. What it wants done it says as effects, and each
-/// effect with an attempt is completed by one event carrying that attempt.
+/// An event first updates what the machine knows; then the machine takes every step that is due. It
+/// requests work as effects, and each effect with an attempt is completed by one event with the
+/// same attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ModelMachine {
     key: ModelKey,
@@ -33,42 +33,41 @@ pub struct ModelMachine {
     last: Attempt,
     demand: Demand,
     trouble: Option<Trouble>,
-    /// The route that leases may still exist of, whether published or not.
+    /// The route of which leases may still exist, whether published or not.
     route: Option<u64>,
     routes: u64,
-    /// The last time it was wanted.
+    /// The last time at which the version was wanted.
     wanted_at: Moment,
     history: VecDeque<Transition>,
 }
 
-/// What happens to a version.
+/// An event for a version.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// Time has passed.
     Tick,
-    /// A request wants exactly this version.
+    /// A request asks for exactly this version.
     Ask,
-    /// A request by tag wants it: takes back an unload by hand.
+    /// A request by tag needs it: reverses an unload by an operator.
     Wake,
     /// A request used exactly this version, at that time.
     Used(Moment),
-    /// A preload or a followed tag wants it, or none does any more.
+    /// True: a preload or a followed tag keeps it up. False: none does any more.
     Pin(bool),
-    /// Whatever failed may have changed: try again now.
+    /// The cause of a failure may be gone: try again now.
     Retry,
-    /// Take it down; with `delete`, delete its files as well.
+    /// Unload it; with `delete`, delete its files as well.
     Unload {
         /// Whether to delete its files.
         delete: bool,
     },
-    /// It must not be served any more, whoever wants it, until what is wrong is
-    /// found to be right again.
+    /// The version must not be served any more, whatever asks for it, until its check passes again.
     Revoked(Failure),
     /// The store deleted its files to make room.
     Evicted,
     /// [`Effect::Pull`] ended.
     Pulled(Attempt, Result<(), Fault>),
-    /// [`Effect::Prepare`] ended: the engine that shall run it.
+    /// [`Effect::Prepare`] ended: the engine that will run the version.
     Prepared(Attempt, Result<EngineId, Fault>),
     /// [`Effect::Publish`] ended.
     Published(Attempt, Result<(), Fault>),
@@ -78,17 +77,17 @@ pub enum Event {
     LoadFailed(ServableId, Failure),
     /// The engine restarted and has to load it again.
     Lost(ServableId),
-    /// After [`Effect::Remove`]: the engine has nothing to do with it any more.
+    /// After [`Effect::Remove`]: the engine does not use the version any more.
     Gone(ServableId),
     /// [`Effect::Check`] ended.
     Checked(Attempt, Result<(), Failure>),
-    /// Nobody can reach the servable of that route any more.
+    /// No lease of that route exists any more.
     Drained(u64),
     /// [`Effect::Delete`] ended.
     Deleted(Attempt),
 }
 
-/// Why work on files failed.
+/// The cause of a failure in work on files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The files are not in the store any more.
@@ -97,18 +96,18 @@ pub enum Fault {
     Failed(Failure),
 }
 
-/// What a machine wants done.
+/// An effect for the shell to carry out.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Get its verified files into the store, unless they are there.
     Pull(Attempt),
-    /// Nobody wants the pull any more.
+    /// Cancel the pull: the version is not wanted any more.
     CancelPull(Attempt),
     /// Read its metadata and check it against the signature on disk.
     Prepare(Attempt),
-    /// Put it where the engine finds it.
+    /// Put it where the engine finds it, as this servable.
     Publish(Attempt, ServableId),
-    /// Take it away from there again.
+    /// Remove it from the place where the engine finds it.
     Unpublish(ServableId),
     /// Have the engine load it.
     Add(ServableId),
@@ -116,16 +115,16 @@ pub enum Effect {
     Remove(ServableId),
     /// Pass it through the gate.
     Check(Attempt, ServableId),
-    /// Let requests have it, as that route.
+    /// Route requests to it, under the route of this number.
     Route(ServableId, u64),
-    /// Let no further request have it; [`Event::Drained`] follows.
+    /// Give that route to no further request; [`Event::Drained`] follows.
     Withdraw(u64),
     /// Delete its files.
     Delete(Attempt),
 }
 
 impl ModelMachine {
-    /// A version of which nothing is known; its attempts come after `last`.
+    /// Creates the machine of an unknown version; its attempts come after `last`.
     pub fn new(key: ModelKey, last: Attempt, now: Moment) -> Self {
         Self {
             key,
@@ -140,7 +139,7 @@ impl ModelMachine {
         }
     }
 
-    /// A version that a still running engine may have loaded as `id`.
+    /// Creates the machine of a version that a still running engine may have loaded as `id`.
     pub fn adopted(key: ModelKey, id: ServableId, now: Moment) -> Self {
         let mut machine = Self::new(key, Attempt::default(), now);
         machine.demand.asked_at = Some(now);
@@ -158,7 +157,7 @@ impl ModelMachine {
         (effects, outcome)
     }
 
-    /// What an event changes by itself.
+    /// Updates the machine for an event, before any step is taken.
     fn note(&mut self, c: &mut Context<'_>, event: Event, effects: &mut Vec<Effect>) -> Outcome {
         match event {
             Event::Tick => {}
@@ -196,7 +195,7 @@ impl ModelMachine {
         Outcome::Handled
     }
 
-    /// Takes the next step that is due; false when none is.
+    /// Takes the next step that is due; returns false if there is none.
     fn settle(&mut self, c: &mut Context<'_>, effects: &mut Vec<Effect>) -> bool {
         let wanted = self.wanted(c);
         if wanted {

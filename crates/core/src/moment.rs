@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-/// A point on a clock that only goes forward: time since the process started.
-/// The machines never ask what time it is, they are told.
+/// A point on a monotonic clock: the time since the process started. The machines receive the time
+/// as a value and never read a clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// Why a string is not a valid name.
+/// The reason why a string is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {value:?} is not valid: {rule}")]
 pub struct InvalidName {
@@ -36,16 +36,16 @@ pub struct Tag(Arc<str>);
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);
 
-/// One version of one model: what a [`ModelName`] and a [`Digest`] identify.
+/// One version of one model, identified by a [`ModelName`] and a [`Digest`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ModelKey {
     /// The model's name.
     pub name: ModelName,
-    /// What its reference resolved to.
+    /// The digest of the version.
     pub digest: Digest,
 }
 
-/// How a caller chooses a version of a model.
+/// A caller's choice of a version of a model.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Selector {
     /// By a floating tag.
@@ -83,13 +83,13 @@ impl Tag {
         &self.0
     }
 
-    /// No tag comes before this one.
+    /// The least tag in the order of tags.
     pub(crate) fn least() -> Self {
         Self("0".into())
     }
 
-    /// The tags that name this one's canary, those that count more first; none of
-    /// a tag that is itself a canary by its spelling, or too long to have one.
+    /// The tags that name this tag's canary, by falling precedence. Empty for a tag that is itself
+    /// spelled as a canary tag, or is too long to have one.
     pub fn canaries(&self, is_default: bool) -> impl Iterator<Item = Self> + use<> {
         let own = format!("{self}_canary").parse().ok();
         let plain = is_default.then(|| Self("canary".into()));
@@ -117,7 +117,7 @@ impl FromStr for Tag {
 }
 
 impl Digest {
-    /// No digest comes before this one.
+    /// The least digest in the order of digests.
     pub(crate) const LEAST: Self = Self([0; 32]);
 
     /// A digest from the 32 bytes of a SHA-256.
@@ -125,7 +125,7 @@ impl Digest {
         Self(bytes)
     }
 
-    /// The digest of `content`.
+    /// Computes the digest of `content`.
     pub fn of(content: &[u8]) -> Self {
         use sha2::Digest as _;
         Self(sha2::Sha256::digest(content).into())

@@ -1,24 +1,24 @@
-//! The times and limits by which the machines decide.
+//! The policy of the machines: their times and limits.
 
 use std::time::Duration;
 
-/// The times and limits by which the machines decide.
+/// The policy of the machines: their times and limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// A version nobody asked for in this time leaves the engine.
+    /// A version without a request for this long leaves the engine.
     pub idle_ttl: Duration,
-    /// A version unused for this long is deleted.
+    /// The files of a version unused for this long are deleted.
     pub retain: Duration,
     /// Waits between attempts.
     pub backoff: Backoff,
-    /// How often a followed tag is looked up.
+    /// The interval between look-ups of a followed tag.
     pub poll_interval: Duration,
-    /// Requests wait this long for an engine that does not answer, and for what
-    /// failed only when it is tried again this soon.
+    /// The longest time that requests wait for an engine that does not answer. Requests wait for a
+    /// failed version only if its next attempt comes this soon.
     pub patience: Duration,
-    /// A failure of something that never worked is remembered this long.
+    /// The time for which the failure of a tag or digest that never worked is remembered.
     pub forget_after: Duration,
-    /// Tags and digests that never worked, known at the same time.
+    /// The limit of tags and digests that never worked and are known at the same time.
     pub max_unproven: usize,
 }
 
@@ -41,7 +41,7 @@ impl Default for Policy {
 pub struct Backoff {
     /// The longest wait after the first failure.
     pub first: Duration,
-    /// The longest wait at all.
+    /// The longest wait after any failure.
     pub most: Duration,
 }
 
@@ -52,9 +52,10 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after `failures` failures in a row: doubles with each, and lies
-    /// between half of that and all of it by `jitter` (0 to 1). Never less than
-    /// `retry_after`, which whoever failed asked for, within ten times `most`.
+    /// The wait after `failures` failures in a row. The upper bound doubles with each failure;
+    /// `jitter` (0 to 1) picks a wait between half of it and all of it. The wait is never less than
+    /// `retry_after`, the delay requested by the failing service, which counts up to ten times
+    /// `most`.
     pub fn delay(&self, failures: u32, jitter: f64, retry_after: Option<Duration>) -> Duration {
         let doublings = failures.saturating_sub(1).min(20);
         let full = self.first.saturating_mul(1 << doublings).min(self.most);

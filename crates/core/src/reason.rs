@@ -22,7 +22,7 @@ pub enum Code {
     Unauthenticated = 16,
 }
 
-/// What a caller should do about a failure.
+/// The advice to a caller about retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Retry {
     /// The same request will fail again.
@@ -31,13 +31,13 @@ pub enum Retry {
     Backoff,
     /// Try again after the delay that the answer carries (RetryInfo).
     AfterDelay,
-    /// Only once somebody made room.
+    /// Try again only after space was freed.
     Later,
 }
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $code:ident, $retry:ident;)*) => {
-        /// Why something failed: the stable name that callers, logs and metrics see.
+        /// The reason of a failure: the stable name in answers, logs and metrics.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Reason {
             $($(#[doc = $doc])+ #[serde(rename = $name)] $variant,)*
@@ -57,12 +57,12 @@ macro_rules! reasons {
                 match self { $(Self::$variant => Code::$code,)* }
             }
 
-            /// What the caller should do.
+            /// The advice to the caller about retries.
             pub const fn retry(self) -> Retry {
                 match self { $(Self::$variant => Retry::$retry,)* }
             }
 
-            /// What it means, for the reference page.
+            /// The meaning, for the reference page.
             pub const fn description(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+),)* }
             }

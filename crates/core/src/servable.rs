@@ -1,4 +1,4 @@
-//! How models are named inside the engine.
+//! The names of models in the engine.
 
 use std::{fmt, sync::Arc};
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Digest, ModelName};
 
-/// A model's name made safe for the engine and for a directory: what the engine
-/// calls the servable. Injective: different models get different names.
+/// A model's name in a form that is safe for the engine and for a directory; the engine's name of
+/// the servable. Injective: different models get different names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ServableName(Arc<str>);
@@ -28,9 +28,8 @@ pub struct ServableId {
 }
 
 impl ServableName {
-    /// The engine's name of `model`: its segments joined by `--`, cut to 80
-    /// bytes, and the first 10 hexadecimal digits of the name's SHA-256, which
-    /// is what keeps different models apart.
+    /// The engine's name of `model`: its segments joined by `--`, cut to 80 bytes, and the first 10
+    /// hexadecimal digits of the name's SHA-256. The digits keep different models apart.
     pub fn of(model: &ModelName) -> Self {
         let readable = model.as_str().replace('/', "--");
         let readable: String = readable.chars().take(80).collect();

@@ -1,9 +1,9 @@
-//! How far a version of a model has come.
+//! The stages of a version of a model.
 
 use std::fmt;
 
-/// How far a version of a model has come, as others see it. What goes on inside
-/// a stage is its activity.
+/// The stage of a version of a model, as API and metrics show it. The work inside a stage is its
+/// activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// Known; nothing usable on disk.

@@ -1,20 +1,20 @@
-//! What is being done with a version of a model.
+//! The steps of a version into service and out of it.
 
-/// What is being done with a version, on its way into service and out of it again.
-/// One that rests, or serves, is in no step.
+/// The step under way for a version, into service or out of it. An idle or serving version is in no
+/// step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// Its files are got from the registry.
+    /// Its files are pulled from the registry.
     Pull,
     /// Its metadata and signature are read.
     Prepare,
-    /// It is put where the engine finds it.
+    /// Its files are put where the engine finds them.
     Publish,
     /// The engine loads it.
     Load,
-    /// It passes the gate.
+    /// The gate checks it.
     Gate,
-    /// Requests that have it are waited for.
+    /// Requests that use it are completed.
     Drain,
     /// The engine unloads it.
     Unload,
@@ -49,7 +49,7 @@ impl Step {
         }
     }
 
-    /// Whether it leads into service.
+    /// Whether the step leads into service.
     pub fn leads_up(self) -> bool {
         self <= Self::Gate
     }

@@ -1,4 +1,4 @@
-//! The machine of one floating tag of a model: which digest answers for it.
+//! The machine of one floating tag of a model: it decides which digest answers for the tag.
 
 #[cfg(test)]
 mod tests;
@@ -9,23 +9,22 @@ use crate::{
 
 /// A floating tag that is, or was, followed.
 ///
-/// Two digests matter: the one that serves, and the one the registry names. When
-/// they differ the latter is the candidate: it is brought up beside the former
-/// and takes over once it is available. A failing look-up or a failing candidate
-/// changes nothing about what serves.
+/// Two digests matter: the one that serves, and the one the registry names. If they differ, the
+/// latter is the candidate: it is loaded beside the former and takes over once it is available. A
+/// failing look-up or a failing candidate does not affect the digest that serves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TagMachine {
     configured: bool,
-    /// A tag that is followed has this one as its canary.
+    /// This tag is the canary tag of a followed tag.
     accompanies: bool,
-    /// What was tried as a canary and is not wanted any more.
+    /// The digest that was rejected as a canary.
     rejected: Option<Digest>,
-    /// The registry has it no more, and has not had it since.
+    /// The registry reported that the tag was removed, and has not named a digest for it since.
     removed: bool,
-    /// When the registry names the first, the second answers: it was promoted in
-    /// this process alone.
+    /// A promotion in this process alone: while the registry names the first digest, the second
+    /// answers.
     promoted: Option<(Digest, Digest)>,
-    /// When it was last asked for; `None`: not since an earlier process.
+    /// The last time at which a request asked for it; `None` if there was none in this process.
     asked_at: Option<Moment>,
     registry: Option<Digest>,
     serving: Option<Digest>,
@@ -37,34 +36,34 @@ pub struct TagMachine {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Lookup {
-    /// None is going on; the next one is due then, if the tag is followed.
+    /// No look-up is under way; the next one is due at this time, if the tag is followed.
     Due(Moment),
-    /// Ends by `Resolved`.
+    /// A look-up is under way. Ends with `Resolved`.
     Running(Attempt),
 }
 
-/// What happens to a tag.
+/// An event for a tag.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// Time has passed.
     Tick,
-    /// A request wants it.
+    /// A request needs the tag.
     Ask,
     /// Requests used it, last at that time.
     Used(Moment),
-    /// Look it up now, whatever was known.
+    /// Look the tag up now, whatever is known.
     Retry,
-    /// A tag that is followed has this one as its canary, or none has any more.
+    /// True: this tag is the canary tag of a followed tag. False: it is none any more.
     Accompany(bool),
-    /// That digest was tried as a canary: it is not to be kept up for that until
-    /// the tag has moved.
+    /// That digest is rejected as a canary: the tag does not keep it up until the registry moves
+    /// the tag.
     Reject(Digest),
-    /// That digest takes over without a word from the registry, until the
-    /// registry names another one than it does now.
+    /// That digest takes over although the registry does not name it, until the registry names a
+    /// digest other than now.
     Promote(Digest),
-    /// The registry says for certain that it has no such tag any more, which was a
-    /// canary's. Nothing is its canary until it names something again; requests for
-    /// it are answered as long as there are any.
+    /// The registry reports for certain that this canary tag does not exist any more. The tag has
+    /// no canary until it names a digest again; requests for it are answered as long as there are
+    /// any.
     Removed,
     /// [`Effect::Resolve`] ended.
     Resolved(Attempt, Result<Digest, Failure>),
@@ -72,22 +71,22 @@ pub enum Event {
     Available(Digest),
 }
 
-/// What a tag wants done.
+/// An effect for the shell to carry out.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Ask the registry which digest it is.
+    /// Ask the registry for the digest of the tag.
     Resolve(Attempt),
-    /// The registry names this digest for the first time since it named
-    /// another: whatever it failed of before may be gone, and who took it down
-    /// did not know that it would be meant again.
+    /// The registry names this digest for the first time since it named another. The causes of its
+    /// earlier failures may be gone, and an operator who unloaded it could not know that the tag
+    /// would return to it.
     Moved(Digest),
     /// From now on, this digest answers.
     Switched(Digest),
 }
 
 impl TagMachine {
-    /// A tag nothing is known of, whose attempts come after `last`. A configured
-    /// one is followed for ever.
+    /// Creates a tag without known state, whose attempts come after `last`. A configured tag is
+    /// followed for ever.
     pub fn new(configured: bool, last: Attempt, now: Moment) -> Self {
         Self {
             configured,
@@ -105,13 +104,13 @@ impl TagMachine {
         }
     }
 
-    /// The canary of another tag, which nobody has asked for.
+    /// Creates the canary tag of another tag; no request has asked for it.
     pub fn accompanying(last: Attempt, now: Moment) -> Self {
         Self { accompanies: true, asked_at: None, ..Self::new(false, last, now) }
     }
 
-    /// A tag that was `serving` when the journal was written, and is in use or
-    /// was not asked for since.
+    /// Creates a tag that was `serving` when the journal was written, and is in use or had no
+    /// request since.
     pub fn adopted(
         configured: bool,
         serving: Digest,
@@ -122,8 +121,7 @@ impl TagMachine {
         Self { serving: Some(serving), asked_at, ..new }
     }
 
-    /// The same, with what canaries have made of it: [`Event::Reject`],
-    /// [`Event::Promote`].
+    /// Adds the results of canaries: [`Event::Reject`], [`Event::Promote`].
     pub fn tried(self, rejected: Option<Digest>, promoted: Option<(Digest, Digest)>) -> Self {
         Self { rejected, promoted, ..self }
     }
@@ -185,14 +183,14 @@ impl TagMachine {
                 let failures = self.trouble.as_ref().map_or(0, |trouble| trouble.failures) + 1;
                 let at = c.now + self.next_try(c, &failure, failures);
                 self.lookup = Lookup::Due(at);
-                // Of a tag that is not there, a caller should hear at once.
+                // A caller learns at once that a tag does not exist.
                 let retry_at = (!is_permanent(failure.reason)).then_some(at);
                 self.trouble = Some(Trouble { failure, at: c.now, failures, retry_at });
             }
         }
     }
 
-    /// A tag that serves is in no hurry; one that does not is.
+    /// A failed look-up is repeated soon only if the tag has no serving digest.
     fn next_try(&self, c: &Context<'_>, failure: &Failure, failures: u32) -> std::time::Duration {
         let backoff = c.policy.backoff.delay(failures, c.jitter, failure.retry_after);
         if self.serving.is_some() || is_permanent(failure.reason) {
@@ -221,41 +219,41 @@ impl TagMachine {
         }
     }
 
-    /// Whether moves of the tag are looked for: it is wanted for itself, or as the
-    /// canary of one that is.
+    /// Whether the registry is polled for moves of the tag: requests or the configuration want it,
+    /// or it is the canary tag of a followed tag.
     pub fn is_followed(&self, policy: &Policy, now: Moment) -> bool {
         self.accompanies || self.is_wanted(policy, now)
     }
 
-    /// Whether it is configured, or was asked for not long ago.
+    /// Whether the tag is configured, or was recently asked for.
     pub fn is_wanted(&self, policy: &Policy, now: Moment) -> bool {
         let fresh = |at| now.since(at) < policy.idle_ttl;
         self.configured || self.asked_at.is_some_and(fresh)
     }
 
-    /// Whether it is followed as the canary of another tag.
+    /// Whether the tag is followed as the canary tag of another tag.
     pub fn is_accompanying(&self) -> bool {
         self.accompanies
     }
 
-    /// What was tried as a canary and is not wanted any more.
+    /// The digest that was rejected as a canary.
     pub fn rejected(&self) -> Option<Digest> {
         self.rejected
     }
 
-    /// What it names as the canary of another tag; `None`: nothing, or it is no
-    /// canary's.
+    /// The digest that the tag names as the canary of another tag; `None` if it names none, or is
+    /// not a canary tag.
     pub fn canary(&self) -> Option<Digest> {
         self.registry.or(self.serving).filter(|_| self.accompanies && !self.removed)
     }
 
-    /// What answers for it in a later process, before the registry is asked. One that
-    /// was removed is only served as long as it is asked for here.
+    /// The digest that answers in a later process before the registry is asked. A removed tag has
+    /// none: it is served only as long as requests ask for it in this process.
     pub fn last_known_good(&self) -> Option<Digest> {
         self.serving.filter(|_| !self.removed || self.configured)
     }
 
-    /// What the registry named, and what was promoted in its place.
+    /// The digest that the registry named, and the digest promoted in its place.
     pub fn promoted(&self) -> Option<(Digest, Digest)> {
         self.promoted
     }
@@ -265,7 +263,7 @@ impl TagMachine {
         self.serving
     }
 
-    /// What the registry said last.
+    /// The digest in the registry's last answer.
     pub fn registry(&self) -> Option<Digest> {
         self.registry
     }
@@ -275,7 +273,8 @@ impl TagMachine {
         self.target().filter(|digest| self.serving != Some(*digest))
     }
 
-    /// What should answer: what the registry names, or was promoted in its place.
+    /// The digest that should answer: the one promoted in place of the registry's, or else the
+    /// registry's.
     fn target(&self) -> Option<Digest> {
         match (self.registry, self.promoted) {
             (Some(registry), Some((named, promoted))) if registry == named => Some(promoted),
@@ -291,17 +290,17 @@ impl TagMachine {
         digests.filter(move |digest| followed && rejected != Some(*digest))
     }
 
-    /// When the registry was last asked with success.
+    /// The time of the last successful look-up.
     pub fn checked_at(&self) -> Option<Moment> {
         self.checked_at
     }
 
-    /// Why the last look-up failed.
+    /// The failure of the last look-up.
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
 
-    /// Its last attempt at a look-up.
+    /// The machine's last attempt at a look-up.
     pub fn last(&self) -> Attempt {
         self.last
     }
@@ -311,7 +310,7 @@ impl TagMachine {
         self.configured
     }
 
-    /// When time alone will next change something, `after` the last tick.
+    /// The next time at which a tick changes something, given that the last tick was at `after`.
     pub fn wakes_at(&self, policy: &Policy, after: Moment) -> Option<Moment> {
         let idle_at = self.asked_at.map(|at| at + policy.idle_ttl);
         let due_at = match self.lookup {
@@ -324,9 +323,9 @@ impl TagMachine {
         due_at.into_iter().chain(idle_at).chain(forgotten_at).filter(|at| *at > after).min()
     }
 
-    /// Whether nothing is lost when it is forgotten: it is not configured, and
-    /// nor another's canary, and either was not asked for in all the time that files
-    /// are kept, or there is no such tag and whoever asked has been told.
+    /// Whether the machine can be dropped without loss of state. The tag must be neither configured
+    /// nor another tag's canary tag; besides, either no request asked for it during the time for
+    /// which files are kept, or the tag does not exist and the callers have received that answer.
     pub fn is_forgettable(&self, c: &Context<'_>) -> bool {
         let told = |trouble: &Trouble| {
             trouble.retry_at.is_none() && c.now.since(trouble.at) >= c.policy.forget_after
@@ -342,7 +341,7 @@ impl TagMachine {
     }
 }
 
-/// Between 90% and 110% of `interval`, so that pods do not ask in step.
+/// A wait between 90% and 110% of `interval`, so that pods do not poll in step.
 fn spread(interval: std::time::Duration, jitter: f64) -> std::time::Duration {
     interval.mul_f64(0.9 + 0.2 * jitter.clamp(0.0, 1.0))
 }

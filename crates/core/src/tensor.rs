@@ -1,4 +1,4 @@
-//! Tensors as they pass between the packing plan and a backend.
+//! Tensors passed between the packing plan and an engine.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub enum Content {
 }
 
 impl DType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 6] =
         [Self::Float32, Self::Float64, Self::Int32, Self::Int64, Self::Bool, Self::String];
 
@@ -57,7 +57,7 @@ impl DType {
         }
     }
 
-    /// The number TensorFlow has for it: `DataType` of `tensorflow/core/framework/types.proto`.
+    /// The type's number in TensorFlow: `DataType` of `tensorflow/core/framework/types.proto`.
     pub const fn tensorflow(self) -> i32 {
         match self {
             Self::Float32 => 1,
@@ -69,7 +69,7 @@ impl DType {
         }
     }
 
-    /// Bytes an element takes; `None` for strings.
+    /// The size of an element in bytes; `None` for strings.
     pub const fn size(self) -> Option<usize> {
         match self {
             Self::Bool => Some(1),

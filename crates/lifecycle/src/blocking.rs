@@ -1,8 +1,8 @@
-//! Work that blocks, where it may.
+//! Runs blocking work on threads where it may block.
 
 use tokio::task::spawn_blocking;
 
-/// Runs `work` on a thread that may block. Panics if it does.
+/// Runs `work` on a thread where it may block. Panics if `work` panics.
 pub(crate) fn blocking<T, F>(work: F) -> impl Future<Output = T> + Send + use<T, F>
 where
     T: Send + 'static,
@@ -14,7 +14,7 @@ where
             Ok(value) => value,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                // Only at the end of the runtime, when nobody waits any more.
+                // The task is cancelled only when the runtime ends, and then no caller waits.
                 Err(_) => std::future::pending().await,
             },
         }

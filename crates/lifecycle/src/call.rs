@@ -1,4 +1,4 @@
-//! From packed requests to runs of a model.
+//! Turns packed requests into runs of a model.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use outrigger_features::{Packed, Plan};
 use outrigger_run::{Call, Target};
 use tokio::time::Instant;
 
-/// The target of runs of `id` for requests that `plan` packs.
+/// Creates the target for runs of `id` with requests packed by `plan`.
 pub(crate) fn target(id: &ServableId, plan: &Plan) -> Target {
     let metadata = plan.metadata();
     Target {
@@ -18,7 +18,7 @@ pub(crate) fn target(id: &ServableId, plan: &Plan) -> Target {
     }
 }
 
-/// The run that `packed` needs. Takes the tensors.
+/// Creates the run for `packed`, and takes its tensors.
 pub(crate) fn call(plan: &Plan, packed: &mut Packed, deadline: Instant) -> Call {
     Call {
         inputs: std::mem::take(&mut packed.tensors),

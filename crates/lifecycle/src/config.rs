@@ -6,98 +6,98 @@ use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Tag};
 use outrigger_trace::Tracer;
 use outrigger_trials::CanaryDefaults;
 
-/// Configuration of the lifecycle: which models, from where, for how long.
+/// Configuration of the lifecycle: the models, their images, and their times and limits.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where images come from.
+    /// The source of images.
     pub images: Images,
     /// Models with names of their own, preloads and pins.
     pub models: Vec<ModelEntry>,
-    /// A version nobody asked for in this time leaves the engine.
+    /// A version without a request for this long leaves the engine.
     pub idle_ttl: Duration,
     /// A version unused for this long is deleted from the store.
     pub retain: Duration,
-    /// Images pulled at the same time.
+    /// The number of images pulled at the same time.
     pub pull_concurrency: usize,
-    /// Layers of one image fetched at the same time.
+    /// The number of layers of one image fetched at the same time.
     pub layer_concurrency: usize,
-    /// Tags and digests nobody has seen working that may be asked for at the same
-    /// time; more are refused as overload until failures are forgotten.
+    /// The limit of requested tags and digests that never worked. More are refused as overload
+    /// until failures are forgotten.
     pub max_unproven: usize,
-    /// Retries of what failed for now: pulls, look-ups, loads, reloads.
+    /// Retries after temporary failures: of pulls, look-ups, loads and reloads.
     pub retry: Retry,
-    /// How long engines are waited for.
+    /// The time limits for engines.
     pub engine: Watch,
-    /// How canaries are tried.
+    /// The defaults for canary trials.
     pub canary: CanaryDefaults,
-    /// Traces versions that are brought up.
+    /// Traces versions on their way into service.
     pub tracer: Tracer,
 }
 
-/// Where images come from.
+/// The source of images.
 #[derive(Debug, Clone)]
 pub struct Images {
-    /// Prefix of the reference of a name that `models` does not list:
-    /// `repository/NAME`. `None`: only listed models exist.
+    /// The prefix of references of names that `models` does not list: `repository/NAME`. `None`:
+    /// only listed models exist.
     pub repository: Option<String>,
-    /// Every reference must lie under one of these, by whole path segments.
+    /// Every reference must lie under one of these prefixes, compared by whole path segments.
     pub allowed: Vec<String>,
-    /// Which of them have to be signed, and by whom; of several prefixes of one
-    /// reference the longest counts.
+    /// The images that must be signed, and the keys. If several prefixes match a reference, the
+    /// longest applies.
     pub signatures: Vec<Signed>,
-    /// The tag meant by a request that names neither tag nor digest.
+    /// The default tag: the tag of a request that names neither tag nor digest.
     pub default_tag: Tag,
-    /// How often a followed tag is looked up.
+    /// The interval between look-ups of a followed tag.
     pub poll_interval: Duration,
 }
 
-/// Which images have to be signed.
+/// A rule that images under a prefix must be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed {
-    /// Where: a registry, some first segments of its repositories, or a directory.
+    /// The prefix: a registry, some first segments of its repositories, or a directory.
     pub prefix: String,
-    /// Files with public keys, PEM; a signature by one of them is enough. None: no
-    /// signature is asked for.
+    /// Files with public keys (PEM); a signature by one of the keys is enough. Empty: no signature
+    /// is required.
     pub keys: Vec<PathBuf>,
 }
 
 /// A model with a name of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelEntry {
-    /// Its name in requests.
+    /// The name in requests.
     pub name: ModelName,
-    /// Its image, without tag and digest; `None`: `images.repository/NAME`.
+    /// The image, without tag and digest; `None` for `images.repository/NAME`.
     pub image: Option<String>,
-    /// Brought up at the start and kept up.
+    /// Load the model at the start and keep it up.
     pub preload: bool,
-    /// The tag meant when a request names none; `None`: the default tag.
+    /// The tag of a request that names none; `None` for the default tag.
     pub tag: Option<Tag>,
-    /// Exactly this version when a request names none; wins over `tag`.
+    /// The digest of a request that names none; takes precedence over `tag`.
     pub digest: Option<Digest>,
-    /// The engine that runs it; `None`: the only one that accepts its framework.
+    /// The engine that runs the model; `None` for the only engine that accepts its framework.
     pub engine: Option<EngineId>,
 }
 
-/// How long to wait before trying again.
+/// The waits between attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// After the first failure; doubles with each further one.
+    /// The longest wait after the first failure; it doubles with each further failure.
     pub first: Duration,
     /// The longest wait.
     pub most: Duration,
 }
 
-/// How long engines are waited for.
+/// The time limits for engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watch {
-    /// Requests wait this long for an engine that does not answer, then fail;
-    /// and for what failed only when it is tried again this soon.
+    /// The longest time that requests wait for an engine that does not answer. Requests wait for a
+    /// failed version only if its next attempt comes this soon.
     pub patience: Duration,
-    /// Deadline of one request of the golden gate.
+    /// The deadline of one request of the golden gate.
     pub gate_timeout: Duration,
 }
 
-/// Times and limits that the machines know are those of [`Policy`].
+/// Times and limits of the machines come from [`Policy`].
 impl Default for Config {
     fn default() -> Self {
         let policy = Policy::default();

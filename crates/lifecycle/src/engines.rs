@@ -1,4 +1,4 @@
-//! The engines by name, and which of them runs a model.
+//! The engines by name, and the choice of the engine for a model.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,13 +30,13 @@ impl Engines {
         self.0.iter()
     }
 
-    /// The engine that runs a model of `framework`, and how that framework's files are
-    /// read: the engine that the configuration names, or else the only one that accepts
-    /// the framework.
+    /// Chooses the engine that runs a model of `framework`, and the reader of that
+    /// framework's files: the engine named in the configuration, or else the only one that
+    /// accepts the framework.
     ///
     /// # Errors
-    /// ENGINE_NOT_CHOSEN: the named engine does not exist or does not accept the
-    /// framework, or none or several accept it.
+    /// ENGINE_NOT_CHOSEN: the named engine does not exist or does not accept the framework, or
+    /// none or several accept it.
     pub(crate) fn choose(
         &self,
         framework: &str,
@@ -73,7 +73,7 @@ impl Engines {
         }
     }
 
-    /// The engines and their frameworks, for people.
+    /// Lists the engines and their frameworks, for people.
     fn described(&self) -> String {
         let described = |(id, engine): (&EngineId, &Arc<dyn Engine>)| {
             let names: BTreeSet<_> = engine.frameworks().iter().map(|it| it.name).collect();

@@ -1,16 +1,16 @@
-//! How lifecycle itself fails.
+//! Errors of the lifecycle itself.
 
 use outrigger_core::{Failure, InvalidName, Reason};
 
-/// Why lifecycle could not start, or stopped.
+/// The failure that kept the lifecycle from starting, or stopped it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A reference in the configuration cannot be read.
+    /// A reference in the configuration cannot be parsed.
     #[error("{key}: {message}")]
     Config {
         /// The key at fault, such as `images.allowed[1]`.
         key: String,
-        /// What is wrong with it.
+        /// A description of the fault.
         message: String,
     },
     /// A name in the configuration is not valid.

@@ -1,6 +1,6 @@
-//! The gate: what a version must show before requests may have it. The engine's
-//! own signature must fit metadata.json, and the golden cases, or else a made-up
-//! request, must be answered as they should. That also warms the model.
+//! The gate: the checks that a version passes before requests are routed to it. The engine's own
+//! signature must match metadata.json, and the golden cases, or else a generated request, must be
+//! answered correctly. The requests also warm up the model.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::call::{call, target};
 
-/// An engine that is busy for a moment is asked so many times.
+/// The number of attempts for an engine that is busy for a moment.
 const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// One passage of one version through the gate.
+/// One pass of one version through the gate.
 #[derive(Clone, Copy)]
 pub struct Gate<'a> {
     /// The engine.
@@ -25,19 +25,18 @@ pub struct Gate<'a> {
     pub run: &'a dyn Run,
     /// The version, which the engine serves.
     pub id: &'a ServableId,
-    /// What its files say.
+    /// The plan made from its files.
     pub plan: &'a Plan,
-    /// Deadline of each request.
+    /// The deadline of each request.
     pub timeout: Duration,
 }
 
 impl Gate<'_> {
-    /// Shows the version every golden case, or a made-up request when there is
-    /// none.
+    /// Sends the version every golden case, or a generated request if there is none.
     ///
     /// # Errors
-    /// GOLDEN_MISMATCH or IMAGE_INVALID when the model is at fault, the engine's
-    /// own reasons when it is not.
+    /// GOLDEN_MISMATCH or IMAGE_INVALID if the model is at fault, the engine's own reasons if
+    /// it is not.
     pub async fn pass(&self, golden: &[GoldenCase]) -> Result<(), Failure> {
         self.interface().await?;
         if golden.is_empty() {
@@ -63,7 +62,7 @@ impl Gate<'_> {
         checked.map_err(|error| Failure::because(error.reason(), &error))
     }
 
-    /// Sends one request and looks at what comes back.
+    /// Sends one request and checks the answer.
     async fn answer(&self, request: &[u8], golden: Option<&GoldenCase>) -> Result<(), Failure> {
         let what = match golden {
             Some(case) => format!("golden.jsonl line {}", case.line),
@@ -101,17 +100,17 @@ impl Gate<'_> {
     }
 }
 
-/// The version `id` in `engine`, for requests that `plan` packs.
+/// Binds the version `id` in `engine`, for requests packed by `plan`.
 pub fn bind(engine: &dyn Engine, id: &ServableId, plan: &Plan) -> Arc<dyn Run> {
     engine.bind(target(id, plan))
 }
 
-/// Whether the engine may answer a moment later.
+/// Whether the error is temporary, so that the engine may answer a moment later.
 fn passes(error: &RunError) -> bool {
     matches!(error.reason(), Reason::EngineUnavailable | Reason::Overloaded)
 }
 
-/// The model's own failures are the model's; the others say nothing about it.
+/// Failures of the model refuse the version; other failures say nothing about it.
 fn judged(what: &str, error: &RunError) -> Failure {
     let failure = Failure::because(error.reason(), error);
     let reason = match failure.reason {

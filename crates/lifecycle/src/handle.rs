@@ -1,4 +1,4 @@
-//! What the rest of the server holds: cheap to clone, never blocks.
+//! The handle to the lifecycle for the rest of the server: cheap to clone, never blocks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,11 +18,11 @@ use crate::{
 };
 use outrigger_run::Clock;
 
-/// The way to models. Clones share everything.
+/// Access to the models. Clones share everything.
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
-    /// Whether its leases are part of trials.
+    /// Whether leases from this handle take part in trials.
     pub(crate) is_counted: bool,
 }
 
@@ -35,39 +35,38 @@ pub(crate) struct Shared {
     pub(crate) snapshot: watch::Receiver<Arc<Snapshot>>,
     pub(crate) canaries: watch::Receiver<Arc<Canaries>>,
     pub(crate) commands: mpsc::Sender<Command>,
-    /// How long a request waits for the next try of what failed.
+    /// The longest wait of a request for the next attempt of a failed version.
     pub(crate) patience: Duration,
 }
 
-/// What the handle asks of the task that owns the machines.
+/// Commands from the handle to the task that owns the machines.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// A request wants it.
+    /// A request needs a model.
     Ask { model: ModelName, selector: Selector },
-    /// Bring it up, forgetting failures.
+    /// Load a model now, despite earlier failures.
     Load { model: ModelName, selector: Selector, done: oneshot::Sender<()> },
-    /// Take it out of the engine; with `delete`, off the disk as well.
+    /// Unload a model from the engine; with `delete`, delete its files as well.
     Unload { model: ModelName, selector: Selector, delete: bool, done: Reply },
     /// Decide about a canary.
     Decide { model: ModelName, tag: Tag, act: Act, by: By, done: Reply },
-    /// Stop.
+    /// Stop the service.
     Shutdown { grace: Duration, done: oneshot::Sender<()> },
 }
 
 impl Handle {
-    /// A lease on the servable that `selector` of `model` means now. Takes one
-    /// load of the routing table and a look-up when there is one; otherwise
-    /// demands the model and waits until shortly before `deadline`. What failed
-    /// is waited for only when it is tried again soon and in time.
+    /// Acquires a lease on the servable that `selector` of `model` refers to now. A routed
+    /// model costs one load of the routing table and a look-up; otherwise the call requests
+    /// the model and waits until shortly before `deadline`. It waits for a failed version only
+    /// if the next attempt comes soon and before the deadline.
     ///
-    /// `routing_key` chooses the side of a canary split.
+    /// `routing_key` selects the arm of a canary split.
     ///
     /// # Errors
-    /// The model's own failure when it cannot be had, `MODEL_LOADING` with a
-    /// delay when it is on its way, or what stands in its way: the registry's
-    /// or the engine's failure.
+    /// The model's own failure if it cannot be served, `MODEL_LOADING` with a delay if it is
+    /// on its way, or the obstacle: the registry's or the engine's failure.
     ///
-    /// Cancel safe: the demand stays.
+    /// Cancel safe: the request for the model stays in effect.
     pub async fn acquire(
         &self,
         model: &ModelName,
@@ -81,8 +80,8 @@ impl Handle {
         }
     }
 
-    /// As [`Handle::acquire`], without waiting: `None` when the model is not
-    /// there yet. Does not demand it either.
+    /// Like [`Handle::acquire`], but without waiting: returns `None` if the model is not available,
+    /// and does not request it.
     pub fn try_acquire(
         &self,
         model: &ModelName,
@@ -96,7 +95,7 @@ impl Handle {
         let Some(Entry { route, asked }) = routes.find(model, selector) else {
             return routes.full.clone().map(Err);
         };
-        // Also when there is nothing yet: who waits still wants it.
+        // Touched even if no servable is routed: a waiting request counts as use.
         asked.touch(self.shared.clock.now());
         match route {
             Route::Waiting(_) | Route::Retrying(..) => None,
@@ -111,30 +110,30 @@ impl Handle {
         }
     }
 
-    /// The same way for whoever only looks: the leases are those that a request with
-    /// the routing key gets, and no part of a trial.
+    /// A handle for callers that only inspect: its leases are those that a request with the routing
+    /// key would get, but take no part in a trial.
     #[must_use]
     pub fn uncounted(&self) -> Self {
         Self { is_counted: false, ..self.clone() }
     }
 
-    /// What a request for `model` means that names neither tag nor digest.
+    /// The selector of a request for `model` that names neither tag nor digest.
     pub fn default_selector(&self, model: &ModelName) -> Selector {
         self.shared.names.default_selector(model)
     }
 
-    /// All models as of now.
+    /// The current state of all models.
     pub fn models(&self) -> Arc<Snapshot> {
         self.shared.snapshot.borrow().clone()
     }
 
-    /// All models, now and after every change. A slow reader misses what lies
-    /// between, never the last one.
+    /// The state of all models, now and after every change. A slow reader skips intermediate states
+    /// but always receives the last one.
     pub fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.shared.snapshot.clone()
     }
 
-    /// The canaries of followed tags as of now.
+    /// The current canaries of followed tags.
     pub fn canaries(&self) -> Arc<Canaries> {
         self.shared.canaries.borrow().clone()
     }
@@ -144,12 +143,12 @@ impl Handle {
         self.shared.canaries.clone()
     }
 
-    /// Decides about the canary of `tag` by hand. Returns when that has begun: an
-    /// abort, when it is sure that the registry's tag is not being moved to the canary.
+    /// Decides by hand about the canary of `tag`. Returns when the decision has taken effect:
+    /// an abort, when it is certain that the registry's tag is not being moved to the canary.
     ///
     /// # Errors
-    /// `CANARY_NOT_FOUND` when none is on trial; of an abort, `CANARY_PROMOTED` when it
-    /// comes too late, and the registry's failure when only that knows and does not say.
+    /// `CANARY_NOT_FOUND` if no canary is on trial. For an abort, `CANARY_PROMOTED` if it comes
+    /// too late, and the registry's failure if only the registry could confirm it.
     pub async fn decide(
         &self,
         model: &ModelName,
@@ -168,11 +167,11 @@ impl Handle {
         self.shared.snapshot.borrow().ready
     }
 
-    /// Brings a version up, also one whose failure was held to be permanent,
-    /// and waits for it until `deadline`.
+    /// Loads a version, even if its failure counted as permanent, and waits for it until
+    /// `deadline`.
     ///
     /// # Errors
-    /// As [`Handle::acquire`].
+    /// Those of [`Handle::acquire`].
     pub async fn load(
         &self,
         model: &ModelName,
@@ -186,13 +185,11 @@ impl Handle {
         self.acquire(model, selector, "", deadline).await
     }
 
-    /// Takes a version out of the engine once it is drained; with `delete`, off
-    /// the disk as well. Returns when that has begun. A later request for it
-    /// brings it back.
+    /// Unloads a version from the engine once it is drained; with `delete`, deletes its files
+    /// as well. Returns when that has begun. A later request loads the version again.
     ///
     /// # Errors
-    /// `MODEL_NOT_FOUND`, `TAG_NOT_FOUND` or `DIGEST_NOT_FOUND` when nothing is
-    /// known of it.
+    /// `MODEL_NOT_FOUND`, `TAG_NOT_FOUND` or `DIGEST_NOT_FOUND` if it is unknown.
     pub async fn unload(
         &self,
         model: &ModelName,
@@ -205,13 +202,13 @@ impl Handle {
         reply.await.map_err(|_| stopping())?
     }
 
-    /// Stops: no new loads, pulls cancelled, the journal written. The engine
-    /// keeps its models, and the next start adopts them. Returns when all is
-    /// done, at the latest after `grace`.
+    /// Stops the service: no new loads start, pulls are cancelled, and the journal is written. The
+    /// engine keeps its models, and the next start adopts them. Returns when all is done, at the
+    /// latest after `grace`.
     pub async fn shutdown(&self, grace: Duration) {
         let (done, stopped) = oneshot::channel();
         if self.shared.commands.send(Command::Shutdown { grace, done }).await.is_ok() {
-            // An error means that the service is gone: that is stopped, too.
+            // An error means that the service has already ended.
             stopped.await.ok();
         }
     }
@@ -223,7 +220,8 @@ impl Handle {
         routing_key: &str,
         deadline: Instant,
     ) -> Result<Lease, Failure> {
-        // Watch, look, then ask: so that no publication is missed.
+        // The subscription comes before the look-up and the request, so that no publication is
+        // missed.
         let mut routed = self.shared.routed.clone();
         routed.mark_unchanged();
         if let Some(result) = self.try_acquire(model, selector, routing_key) {
@@ -250,14 +248,14 @@ impl Handle {
         }
     }
 
-    /// Holds that a request waits, so that what it waits for is not idle.
+    /// Marks the selector as in use while a request waits for it, so that it does not become idle.
     fn waiting_for(&self, model: &ModelName, selector: &Selector) -> Option<Using> {
         let routes = self.shared.routes.load();
         let asked = &routes.find(model, selector)?.asked;
         Some(Using::new(Arc::clone(asked), self.shared.clock))
     }
 
-    /// The failure of what is not tried again before `until`, or not soon.
+    /// The failure of a version whose next attempt is not before `until`, or not soon.
     fn hopeless(&self, model: &ModelName, selector: &Selector, until: Instant) -> Option<Failure> {
         let routes = self.shared.routes.load();
         let Route::Retrying(failure, at) = &routes.find(model, selector)?.route else {
@@ -269,7 +267,7 @@ impl Handle {
         (retry_at > soon).then(|| failure.clone().retry_after(wait))
     }
 
-    /// What to tell a caller who has waited as long as it could.
+    /// The failure for a caller whose wait has ended.
     fn late(&self, model: &ModelName, selector: &Selector) -> Failure {
         let routes = self.shared.routes.load();
         match routes.find(model, selector).map(|entry| &entry.route) {
@@ -285,11 +283,10 @@ impl Handle {
     }
 }
 
-/// When to come back for a model that is on its way: a pull and a load rarely
-/// take less.
+/// The retry delay for a model on its way: a pull and a load rarely take less.
 const RETRY_LOADING: Duration = Duration::from_secs(2);
 
-/// Leaves a tenth of the time, at most 50 ms, to get the answer out.
+/// The deadline for the answer: leaves a tenth of the time, at most 50 ms, to send it.
 fn answer_by(deadline: Instant) -> Instant {
     let left = deadline.saturating_duration_since(Instant::now());
     deadline - (left / 10).min(Duration::from_millis(50))
@@ -316,7 +313,7 @@ mod tests {
         let (model, selector) = (churn(), latest());
         let mut waiting = std::pin::pin!(handle.wait(&model, &selector, "", deadline));
         assert!(futures::poll!(&mut waiting).is_pending());
-        // Nothing is published for longer than anything may be idle.
+        // No publication happens for longer than the idle time.
         tokio::time::advance(idle_ttl * 2).await;
         service.apply(Event::Tick);
         service.publish();
@@ -328,7 +325,7 @@ mod tests {
     async fn what_is_published_between_a_look_and_the_wait_is_not_missed() {
         let (handle, _service, _dir) = service(crate::Config::default());
         assert!(handle.try_acquire(&churn(), &latest(), "").is_none());
-        // Published now, and never again.
+        // This is the only publication.
         let failure = Failure::new(Reason::ModelNotFound, "there is none");
         let routes = Routes { full: Some(failure.clone()), ..Routes::default() };
         handle.shared.routes.store(Arc::new(routes));

@@ -1,4 +1,4 @@
-//! Work that the machines and trials ask for, each a task of its own.
+//! Jobs requested by the machines and the trials, each in a task of its own.
 
 pub(crate) mod disk;
 pub(crate) mod gate;
@@ -19,23 +19,22 @@ pub(crate) use prepare::{Kept, Prepared};
 
 use crate::{replay::Replayed, world::World};
 
-/// How a job ended.
+/// The result of a job.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// Nothing is left to be done.
+    /// Nothing is left to do.
     Nothing,
     /// An event for the machines.
     Event(Event),
-    /// A pull, with the trees that are in the store after it.
+    /// The result of a pull, and the trees in the store after it.
     Pulled { origin: Origin, result: Result<Kept, Failure>, trees: Option<BTreeSet<Digest>> },
-    /// A preparation.
+    /// The result of a preparation.
     Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
-    /// Work with the registry for trials.
+    /// The result of a registry call for trials.
     Trial(Completion),
-    /// Versions that are up and must not be.
+    /// Versions that are up and must not be served, with the reasons.
     Verified(Vec<(ModelKey, Failure)>),
-    /// A passage through the gate, with what had to be prepared for it and the warm-up
-    /// after it.
+    /// The result of the gate, with the preparation it needed and the warm-up after it.
     Checked {
         key: ModelKey,
         attempt: Attempt,
@@ -44,8 +43,8 @@ pub(crate) enum Done {
     },
 }
 
-/// The digest to pull, and its repository, if the configuration names one: in
-/// another one a digest may have to be signed by others.
+/// The digest to pull, and its repository if the configuration names one: another repository may
+/// require other signatures for the same digest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin {
     pub(crate) digest: Digest,
@@ -53,13 +52,13 @@ pub(crate) struct Origin {
 }
 
 impl World {
-    /// Where a version is pulled from.
+    /// The place to pull a version from.
     pub(crate) fn origin(&self, key: &ModelKey) -> Origin {
         Origin { digest: key.digest, image: self.names.image(&key.name).ok() }
     }
 }
 
-/// All running jobs. One that panics is taken to have failed.
+/// All running jobs. A job that panics counts as failed.
 #[derive(Default)]
 pub(crate) struct Jobs {
     set: JoinSet<Done>,
@@ -67,7 +66,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Starts a job; `if_panicked` is how it ended if it panics.
+    /// Starts a job; if the job panics, `if_panicked` is its result.
     pub(crate) fn start(
         &mut self,
         if_panicked: Done,
@@ -78,7 +77,7 @@ impl Jobs {
         handle
     }
 
-    /// The next job that ends; waits for ever when there is none. Cancel safe.
+    /// Waits for the next job to end; for ever if there is none. Cancel safe.
     pub(crate) async fn next(&mut self) -> Done {
         match self.set.join_next_with_id().await {
             Some(joined) => self.ended(joined),
@@ -103,7 +102,7 @@ impl Jobs {
         }
     }
 
-    /// Ends them all. Blocking work that has begun ends by itself.
+    /// Ends all jobs. Blocking work already running ends by itself.
     pub(crate) async fn stop(&mut self) {
         self.set.shutdown().await;
         self.if_panicked.clear();

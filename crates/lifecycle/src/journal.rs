@@ -1,5 +1,5 @@
-//! The states that are written to the journal, by number: a later state is never
-//! overwritten by an earlier one whose writing takes longer.
+//! The states to write to the journal, by number. The numbers keep a slow write of an earlier state
+//! from overwriting a later one.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Takes the machines' state. `true`: it is another than the last one, and is to be
+    /// Takes the state of the machines. Returns true if it differs from the last one and must be
     /// written.
     pub(crate) fn update(&mut self, legacy: Legacy) -> bool {
         let is_new = *self.machines.1 != legacy;
@@ -30,13 +30,13 @@ impl Journal {
         self.machines.clone()
     }
 
-    /// Numbers a state of the trials.
+    /// Assigns the next number to a state of the trials.
     pub(crate) fn number_trials(&mut self) -> u64 {
         self.trials += 1;
         self.trials
     }
 
-    /// The states at the end, numbered as the last ones.
+    /// The final states, numbered after all earlier ones.
     pub(crate) fn end(mut self, trials: CanaryRecord) -> LastStates {
         let (number, legacy) = self.machines();
         LastStates { machines: (number + 1, legacy), trials: (self.number_trials(), trials) }

@@ -19,27 +19,27 @@ use tokio::time::Instant;
 use crate::{call::call, drains::Drains, recent::Recent, routes::LastAsked};
 use outrigger_run::{Clock, Run};
 
-/// A version of a model that the engine serves: everything a request needs.
+/// A version of a model that the engine serves, with the data that requests need.
 pub struct Servable {
     /// The model's name and digest.
     pub key: ModelKey,
-    /// The manifest that was pulled; equals the digest for a single image.
+    /// The digest of the manifest that was pulled; equals the version's digest for a single image.
     pub platform_digest: Digest,
     /// Its name and version in the engine.
     pub id: ServableId,
-    /// How requests become tensors.
+    /// The plan that packs requests into tensors.
     pub plan: Arc<Plan>,
-    /// Its features at its training, if that is known.
+    /// The distribution of its features in training, if known.
     pub profile: Option<Arc<Profiled>>,
     /// The engine that runs it.
     pub engine: EngineId,
     /// The version as loaded in its engine.
     pub run: Arc<dyn Run>,
-    /// What its answers say of it, encoded once by who writes them.
+    /// The version's part of an answer, encoded once by the front that writes answers.
     pub described: OnceLock<Box<[u8]>>,
-    /// The latest requests of the model, whichever version has answered them.
+    /// The latest requests of the model, answered by any of its versions.
     pub(crate) recent: Arc<Recent>,
-    /// Number of the route it stands for, fencing late drains.
+    /// The number of its current route, by which late drains of earlier routes are recognised.
     pub(crate) route: AtomicU64,
     pub(crate) drains: Arc<Drains>,
 }
@@ -64,33 +64,30 @@ impl trials::Servable for Servable {
     }
 }
 
-/// The last holder, a lease or the routing table, has let go: nobody can reach
-/// the servable any more.
+/// Runs when the last holder, a lease or the routing table, has released the servable.
 impl Drop for Servable {
     fn drop(&mut self) {
         self.drains.drained(self.key.clone(), self.route.load(Relaxed));
     }
 }
 
-/// The right to use a servable. While it lives, the servable stays in the
-/// engine, and what was asked for is in use; it should live until the response
-/// is written, and no longer.
+/// The right to use a servable. While the lease lives, the servable stays in the engine, and its
+/// selector counts as in use. It should be held until the response is written, and no longer.
 #[derive(Debug, Clone)]
 pub struct Lease {
     servable: Arc<Servable>,
     tag: Option<Tag>,
     arm: Arm,
-    /// The trial that it is part of, and whether that counts it.
+    /// The split that it belongs to, with true if its trial counts it.
     split: Option<Arc<Split<Servable>>>,
     counted: bool,
     exposure: Option<Arc<Exposure>>,
-    /// The request, if live answers it, is one of those that are kept of the model.
+    /// True: if live answers the request, it is stored among the model's recent requests.
     sampled: bool,
     using: Using,
 }
 
-/// Holds that a tag or digest is in use: a lease on it lives, or a request waits
-/// for it.
+/// Marks a tag or digest as in use: a lease on it lives, or a request waits for it.
 #[derive(Debug)]
 pub(crate) struct Using {
     asked: Arc<LastAsked>,
@@ -117,7 +114,7 @@ impl Drop for Using {
 }
 
 impl Lease {
-    /// A lease on `servable`, found by `selector`.
+    /// Creates a lease on `servable`, found by `selector`.
     pub(crate) fn new(
         servable: Arc<Servable>,
         selector: &Selector,
@@ -130,7 +127,7 @@ impl Lease {
         Self { servable, tag, arm, split, counted, exposure, sampled, using }
     }
 
-    /// A lease on the side of `split` that has the routing key.
+    /// Creates a lease on the arm of `split` selected by the routing key.
     pub(crate) fn of_split(
         split: &Arc<Split<Servable>>,
         routing_key: &str,
@@ -145,7 +142,7 @@ impl Lease {
         Self { arm, split: Some(Arc::clone(split)), counted, exposure, ..lease }
     }
 
-    /// The same lease for a caller that only looks: no part of the trial.
+    /// Creates the same lease for a caller that only inspects: it takes no part in the trial.
     pub(crate) fn beside_split(
         split: &Arc<Split<Servable>>,
         routing_key: &str,
@@ -157,7 +154,7 @@ impl Lease {
         Self { arm, ..Self::new(Arc::clone(split.servable(arm)), selector, asked, clock) }
     }
 
-    /// Whether the tag asked for has a canary on trial.
+    /// Whether the requested tag has a canary on trial.
     pub fn is_tried(&self) -> bool {
         self.split.is_some()
     }
@@ -167,50 +164,49 @@ impl Lease {
         self.counted
     }
 
-    /// Records the outcome of the request, `latency` after it arrived, if that counts in
-    /// a trial.
+    /// Records the outcome of the request, `latency` after its arrival, if a trial counts it.
     pub fn observe(&self, latency: Duration, outcome: Outcome) {
         if let Some(split) = self.split.as_ref().filter(|_| self.counted) {
             split.observe(self.arm, latency, outcome);
         }
     }
 
-    /// A lease on the live version, for a canary that does not answer; no part of
-    /// a trial. `None` when this is not the canary's side of one.
+    /// A lease on the live version, as a fallback when the canary does not answer; it takes no part
+    /// in the trial. `None` unless this lease is on a canary.
     #[must_use]
     pub fn stand_in(&self) -> Option<Self> {
         let split = self.split.as_ref().filter(|_| self.arm == Arm::Canary)?;
         Some(self.on(Arm::Live, split))
     }
 
-    /// Whether the request is the one by which a key's exposure is logged.
+    /// Whether the key's exposure is logged with this request.
     pub fn is_exposure(&self) -> bool {
         self.exposure.is_some()
     }
 
-    /// Adds the probability with which the model drew the treatment it chose, for the log.
+    /// Records the probability with which the model drew its chosen treatment, for the log.
     pub fn drawn(&self, propensity: Option<f32>) {
         if let (Some(exposure), Some(propensity)) = (&self.exposure, propensity) {
             exposure.drawn(propensity);
         }
     }
 
-    /// The same lease, for a request that is kept among the model's latest if chance says
-    /// so: [`Self::answered`] does that.
+    /// The same lease, marked at random as one whose request [`Self::answered`] stores among the
+    /// model's latest.
     #[must_use]
     pub fn sampled(self) -> Self {
         let sampled = self.arm != Arm::Pinned && self.recent.wants();
         Self { sampled, ..self }
     }
 
-    /// Whether the request may be asked for once more after it has been packed: for
-    /// another attempt at an answer, or by [`Self::answered`].
+    /// Whether the request is needed again after packing: for a second attempt at an answer, or by
+    /// [`Self::answered`].
     pub fn needs_request(&self) -> bool {
         self.sampled || self.is_tried()
     }
 
-    /// Takes the request once it is answered, if it is [still needed](Self::needs_request).
-    /// It may be looked at once more, aside: its caller does not wait for that.
+    /// Takes the request after its answer, if it is [still needed](Self::needs_request). It may be
+    /// used once more in the background, so the caller does not wait.
     pub fn answered(&self, answered: &Answered<'_>) {
         if self.sampled && self.arm == Arm::Live {
             self.recent.offer(answered.request);
@@ -222,7 +218,7 @@ impl Lease {
         }
     }
 
-    /// A lease on an arm of a split, which is no part of its trial.
+    /// Creates a lease on an arm of a split that takes no part in its trial.
     fn on(&self, arm: Arm, split: &Split<Servable>) -> Self {
         Self {
             servable: Arc::clone(split.servable(arm)),
@@ -236,12 +232,12 @@ impl Lease {
         }
     }
 
-    /// The tag by which it was chosen; `None` when a digest was asked for.
+    /// The tag of the request; `None` for a request by digest.
     pub fn tag(&self) -> Option<&Tag> {
         self.tag.as_ref()
     }
 
-    /// Which side of a canary split it is.
+    /// The arm of a canary split.
     pub fn arm(&self) -> Arm {
         self.arm
     }
@@ -274,12 +270,12 @@ impl Deref for Lease {
     }
 }
 
-/// A servable that requests have, or may still have.
+/// A servable that requests use, or may still use.
 #[derive(Debug)]
 pub(crate) struct Live {
-    /// While it is routed.
+    /// Set while it is routed.
     strong: Option<Arc<Servable>>,
-    /// As long as leases live.
+    /// Valid as long as leases live.
     weak: Weak<Servable>,
 }
 
@@ -288,7 +284,7 @@ impl Live {
         Self { weak: Arc::downgrade(&servable), strong: Some(servable) }
     }
 
-    /// The servable `id` if somebody still holds it, from now on as `route`.
+    /// Routes the servable `id` again as `route`, if a lease still holds it.
     pub(crate) fn revive(&self, id: &ServableId, route: u64) -> Option<Arc<Servable>> {
         let servable = self.weak.upgrade().filter(|servable| servable.id == *id)?;
         servable.route.store(route, Relaxed);
@@ -303,7 +299,7 @@ impl Live {
         self.strong.clone()
     }
 
-    /// Whether nobody holds it any more.
+    /// Whether no holder is left.
     pub(crate) fn is_gone(&self) -> bool {
         self.weak.strong_count() == 0
     }

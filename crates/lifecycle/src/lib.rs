@@ -1,6 +1,5 @@
-//! The shells that run core's state machines: which models there are, pulling
-//! and preparing them, the engine's configuration, the golden gate, and the
-//! routing table that requests read.
+//! The shells that run core's state machines: known models, pulls and preparation, the engines, the
+//! golden gate, and the routing table that requests read.
 
 mod blocking;
 mod call;

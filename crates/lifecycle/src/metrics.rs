@@ -153,7 +153,7 @@ pub(crate) fn replayed(replayed: &Replayed) {
     }
 }
 
-/// Records how the engines do.
+/// Records the condition of the engines.
 pub(crate) fn engines(engines: &BTreeMap<EngineId, Condition>) {
     for (id, condition) in engines {
         let reachable = f64::from(u8::from(condition.is_reachable()));
@@ -188,12 +188,12 @@ pub(crate) fn dropped(counts: Counts) {
     metrics::counter!(EVENTS, "outcome" => "unexpected").absolute(counts.unexpected);
 }
 
-/// Counts an unpacked image that was there, or was not.
+/// Counts whether an unpacked image was already in the store.
 pub(crate) fn tree_wanted(there: bool) {
     wanted("tree", usize::from(there), usize::from(!there));
 }
 
-/// Counts layers that were there, and others.
+/// Counts layers already in the store, and missing ones.
 pub(crate) fn layers_wanted(there: usize, missing: usize) {
     wanted("blob", there, missing);
 }

@@ -1,4 +1,4 @@
-//! The names of models in the configuration: which image a model comes from.
+//! The names of models in the configuration, and the images they refer to.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -10,8 +10,8 @@ use crate::{
     error::Error,
 };
 
-/// Names of models, and what they mean. A request never names a host: names
-/// lead to references only through the configuration.
+/// The names of models, and their images. A request never names a host: only the configuration maps
+/// names to references.
 #[derive(Debug)]
 pub(crate) struct Names {
     default_tag: Tag,
@@ -28,7 +28,7 @@ struct Entry {
 
 impl Names {
     /// # Errors
-    /// A reference or prefix that cannot be read, or a name listed twice.
+    /// If a reference or prefix cannot be parsed, or a name is listed twice.
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let allowed = config.images.allowed.iter().enumerate();
         let allowed = allowed.map(|(i, text)| parse(&format!("images.allowed[{i}]"), text));
@@ -68,7 +68,7 @@ impl Names {
         }
     }
 
-    /// The tag of requests that name none, and those of models with another one.
+    /// The default tag, and the tags of models that have another default.
     pub(crate) fn default_tags(&self) -> (Tag, BTreeMap<ModelName, Tag>) {
         let own = |(name, entry): (&ModelName, &Entry)| {
             Some((name.clone(), entry.configured.tag.clone()?))
@@ -76,7 +76,7 @@ impl Names {
         (self.default_tag.clone(), self.entries.iter().filter_map(own).collect())
     }
 
-    /// The models to be kept up from the start.
+    /// The models to load at the start and keep up.
     pub(crate) fn preloads(&self) -> impl Iterator<Item = (ModelName, Selector)> {
         let preloaded = self.entries.values().filter(|entry| entry.configured.preload);
         preloaded.map(|entry| &entry.configured.name).map(|name| {
@@ -111,7 +111,7 @@ impl Names {
 
 fn under(repository: &str, model: &ModelName) -> Result<Reference, Failure> {
     let text = format!("{}/{model}", repository.trim_end_matches('/'));
-    // Some names, such as `a..b`, are no repository anywhere.
+    // Some names, such as `a..b`, are not valid as a repository in any registry.
     text.parse().map_err(|_| unknown(model, "its name cannot be that of an image"))
 }
 

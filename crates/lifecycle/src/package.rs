@@ -11,7 +11,7 @@ use outrigger_trials::Profiled;
 
 use crate::world::store_failure;
 
-/// The model of a package: its metadata, and the interface that its own files declare.
+/// The model of a package: its metadata, and the interface declared by its own files.
 #[derive(Debug)]
 pub struct ModelFiles {
     /// metadata.json.
@@ -23,11 +23,11 @@ pub struct ModelFiles {
 }
 
 impl ModelFiles {
-    /// Reads metadata.json and the model's interface. `framework` answers how models of
-    /// the framework that metadata.json names are read.
+    /// Reads metadata.json and the model's interface. `framework` returns the reader for
+    /// models of the framework that metadata.json names.
     ///
     /// # Errors
-    /// A file cannot be read or breaks a rule of its format, or the failure of
+    /// If a file cannot be read or breaks a rule of its format, or the failure of
     /// `framework`.
     pub fn read(
         tree: &Tree,
@@ -42,30 +42,30 @@ impl ModelFiles {
         Ok(Self { metadata, interface, directory })
     }
 
-    /// The plan by which requests are packed for the model.
+    /// Builds the plan that packs requests for the model.
     ///
     /// # Errors
-    /// metadata.json contradicts the model's interface.
+    /// If metadata.json contradicts the model's interface.
     pub fn plan(self) -> Result<Arc<Plan>, Failure> {
         let plan = Plan::load(self.metadata, &self.interface);
         plan.map(Arc::new).map_err(|error| Failure::because(error.reason(), &error))
     }
 }
 
-/// The golden cases of a package; empty when it has none.
+/// Reads the golden cases of a package; empty if it has none.
 ///
 /// # Errors
-/// The file cannot be read, or a case is not one.
+/// If the file cannot be read, or a case in it is malformed.
 pub fn golden_cases(tree: &Tree, plan: &Plan) -> Result<Vec<GoldenCase>, Failure> {
     let golden = tree.golden_bytes().map_err(|error| store_failure(&error))?;
     let cases = plan.golden_cases(&golden.unwrap_or_default());
     cases.map_err(|error| Failure::because(error.reason(), &error))
 }
 
-/// The training profile of a package, if it has one.
+/// Reads the training profile of a package, if it has one.
 ///
 /// # Errors
-/// The file cannot be read, or does not fit the plan.
+/// If the file cannot be read, or does not match the plan.
 pub fn training_profile(tree: &Tree, plan: &Plan) -> Result<Option<Arc<Profiled>>, Failure> {
     let profile = tree.profile_bytes().map_err(|error| store_failure(&error))?;
     profile.map(|json| Profiled::read(&json, plan).map(Arc::new)).transpose()

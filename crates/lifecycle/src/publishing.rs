@@ -19,8 +19,8 @@ use tokio::sync::watch;
 use self::{bring_ups::BringUps, routing::Routing, sources::Sources, stages::Stages, steps::Steps};
 use crate::snapshot::Snapshot;
 
-/// The outside view, as it was shown last. Each step takes the work of the models that have
-/// changed, so that no model can slow another.
+/// The outside view as last published. Each step processes only the models that have changed, so
+/// that no model can slow another.
 #[derive(Default)]
 pub(crate) struct Publishing {
     pub(crate) routing: Routing,
@@ -32,12 +32,12 @@ pub(crate) struct Publishing {
 }
 
 impl Publishing {
-    /// The snapshot, now and after every change.
+    /// Subscribes to the snapshot, now and after every change.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.snapshot.subscribe()
     }
 
-    /// Logs, counts and traces what has become of versions.
+    /// Logs, counts and traces the changes of versions.
     pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) {
         let Sources { world, fleet, now, .. } = *sources;
         self.stages.follow(changed, fleet, now);
@@ -45,11 +45,11 @@ impl Publishing {
         self.steps.follow(changed, fleet, now);
     }
 
-    /// Publishes the snapshot if something in it has changed.
+    /// Publishes the snapshot if it has changed.
     pub(crate) fn show(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) {
         let engines = views::engines(sources.fleet, &sources.world.engines);
         let mut next = Snapshot { engines, ..Snapshot::default() };
-        // Without an engine that answers, the start is not over.
+        // The start is complete only when an engine answers.
         let answers = next.an_engine_answers();
         self.preloaded |= answers && sources.fleet.preloads_settled(sources.now);
         next.ready = self.preloaded && answers;

@@ -1,4 +1,4 @@
-//! From an image in a registry to a verified tree in a store.
+//! Pulls an image from a registry into a verified tree in the store.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,35 +14,34 @@ use outrigger_trace::{Parent, SpanKind};
 
 use crate::{blocking::blocking, metrics, world::store_failure};
 
-/// Layers that vanish or rot between download and unpacking are pulled again
-/// so many times.
+/// The number of attempts when layers vanish or become corrupt between download and unpacking.
 const ATTEMPTS: usize = 3;
 
-/// Where images come from and go to.
+/// The source and the destination of pulls.
 pub struct Pull<'a> {
     /// The registries.
     pub client: &'a Client,
-    /// Where the trees go.
+    /// The store for the trees.
     pub store: &'a Store,
-    /// Which of its trees must stay when it needs space.
+    /// Selects the trees that must stay when the store needs space.
     pub in_use: Arc<dyn Fn(&Digest) -> bool + Send + Sync>,
-    /// Layers of an image fetched at the same time.
+    /// The number of layers of an image fetched at the same time.
     pub concurrency: usize,
-    /// Counts the bytes of layers as they come.
+    /// Counts the bytes of layers as they arrive.
     pub progress: &'a Progress,
 }
 
 impl Pull<'_> {
-    /// Gets the layers of `image` that the store does not have, and unpacks it.
+    /// Downloads the layers of `image` that the store lacks, and unpacks the image.
     ///
     /// # Errors
-    /// The registry's, the image's or the store's, as [`outrigger_oci::Error::failure`] and
-    /// [`outrigger_store::Error::reason`] have them.
+    /// Errors of the registry, the image or the store, with the reasons of
+    /// [`outrigger_oci::Error::failure`] and [`outrigger_store::Error::reason`].
     pub async fn tree(&self, image: &Image) -> Result<Tree, Failure> {
         self.traced(image, &Parent::default()).await
     }
 
-    /// The same, told as parts of `span`.
+    /// Like [`Self::tree`], traced as children of `span`.
     pub(crate) async fn traced(&self, image: &Image, span: &Parent) -> Result<Tree, Failure> {
         let mut attempt = 1;
         loop {
@@ -55,8 +54,7 @@ impl Pull<'_> {
         }
     }
 
-    /// Gets the layers that are missing. They are safe from eviction until the
-    /// reservation is dropped.
+    /// Downloads the missing layers. They are safe from eviction until the reservation is dropped.
     async fn download(&self, image: &Image, span: &Parent) -> Result<Reservation, Failure> {
         let (store, in_use) = (self.store.clone(), Arc::clone(&self.in_use));
         let layers = image.layers.clone();
@@ -99,7 +97,7 @@ impl Pull<'_> {
     }
 }
 
-/// Room for the layers, and those that are missing with where they are to be put.
+/// Reserves space for the layers, and returns the missing ones with their destinations.
 fn reserve(
     store: &Store,
     layers: &[Layer],
@@ -120,7 +118,7 @@ fn layers_lost(error: &Error) -> bool {
     matches!(error, Error::BlobMissing(_) | Error::BlobCorrupt { .. })
 }
 
-/// The labels, with the annotations beneath them.
+/// The labels; an annotation counts if there is no label of that name.
 fn labels(image: &Image) -> BTreeMap<String, String> {
     let mut labels = image.annotations.clone();
     labels.extend(image.labels.clone());

@@ -1,4 +1,4 @@
-//! The pulls that are under way, and the versions that wait for them.
+//! The pulls under way, and the versions that wait for them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tokio::task::AbortHandle;
 
 use crate::jobs::Origin;
 
-/// The pulls that are under way. Models of one digest and one repository share one.
+/// The pulls under way. Models with the same digest and repository share one.
 #[derive(Default)]
 pub(crate) struct Pulls(BTreeMap<Origin, UnderWay>);
 
@@ -17,13 +17,13 @@ struct UnderWay {
 }
 
 impl Pulls {
-    /// Waits for the pull of `origin`; `false`: there is none.
+    /// Adds a version that waits for the pull of `origin`; returns false if there is no such pull.
     pub(crate) fn join(&mut self, origin: &Origin, key: &ModelKey, attempt: Attempt) -> bool {
         let pull = self.0.get_mut(origin);
         pull.map(|pull| pull.waiting.insert(key.clone(), attempt)).is_some()
     }
 
-    /// A pull has begun, which `key` waits for.
+    /// Registers a new pull that `key` waits for.
     pub(crate) fn begin(
         &mut self,
         origin: Origin,
@@ -34,7 +34,7 @@ impl Pulls {
         self.0.insert(origin, UnderWay { waiting: BTreeMap::from([(key, attempt)]), job });
     }
 
-    /// `key` does not wait any more. A pull that nothing waits for is cancelled.
+    /// Removes `key` from the waiting versions. Cancels a pull that no version waits for.
     pub(crate) fn cancel(&mut self, origin: &Origin, key: &ModelKey) {
         let Some(pull) = self.0.get_mut(origin) else { return };
         pull.waiting.remove(key);
@@ -44,8 +44,8 @@ impl Pulls {
         }
     }
 
-    /// Takes the versions that wait for a pull that has ended. A pull that was cancelled
-    /// as it ended says nothing about the pull after it: then none.
+    /// Takes the versions that wait for an ended pull. Empty if the pull was cancelled as it ended:
+    /// its result does not apply to the pull after it.
     pub(crate) fn end(&mut self, origin: &Origin) -> BTreeMap<ModelKey, Attempt> {
         if self.0.get(origin).is_some_and(|pull| !pull.job.is_finished()) {
             return BTreeMap::new();

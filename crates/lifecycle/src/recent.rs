@@ -1,4 +1,4 @@
-//! A few of a model's latest requests, to warm its next version up with.
+//! A sample of a model's latest requests, for the warm-up of its next version.
 
 use std::{
     cell::Cell,
@@ -14,43 +14,43 @@ use std::{
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 
-/// Requests that are kept of a model,
+/// The largest number of requests stored per model.
 const MOST: usize = 16;
-/// and what they may take together.
+/// The largest total size of a model's stored requests, in bytes.
 const BYTES: usize = 4 << 20;
-/// After as many were wanted, a thread is asked for one in so many.
+/// After the first requests, each thread samples one request in this many.
 const EVERY: u32 = 128;
 
-/// A few of a model's latest requests. Threads share no lock for them: each request
-/// that is kept takes the place of the oldest.
+/// A sample of a model's latest requests. Threads share no lock for it: each new request replaces
+/// the oldest.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// How many of the first ones were wanted, whatever has become of them.
+    /// The number of first requests that were selected, stored or not.
     wanted: AtomicUsize,
     places: [ArcSwapOption<Bytes>; MOST],
-    /// How many were kept so far: the next one's place.
+    /// The number of requests stored so far, which gives the next one's place.
     count: AtomicUsize,
-    /// What lies in all places, and what is on its way there.
+    /// The total size of the stored requests, and of those about to be stored.
     bytes: AtomicUsize,
 }
 
 impl Recent {
-    /// Whether the next request is to be kept until it can be offered: the first few, and
-    /// then one in a number.
+    /// Whether to keep the next request until it can be offered: true for the first few, and then
+    /// for one in [`EVERY`].
     pub(crate) fn wants(&self) -> bool {
         let few = self.wanted.load(Relaxed) < MOST && self.wanted.fetch_add(1, Relaxed) < MOST;
         few || is_due()
     }
 
-    /// Keeps a request that was wanted. Never waits.
+    /// Stores a selected request. Never waits.
     pub(crate) fn offer(&self, request: &Bytes) {
         if request.len() <= BYTES {
-            // Not a part of what was received, which would be kept with it.
+            // The copy avoids keeping the whole received buffer alive.
             self.keep(Bytes::copy_from_slice(request));
         }
     }
 
-    /// Those that are kept, the oldest first.
+    /// The stored requests, oldest first.
     pub(crate) fn requests(&self) -> Vec<Bytes> {
         let oldest = self.count.load(SeqCst);
         let places = (oldest..oldest + MOST).map(|place| self.places[place % MOST].load_full());
@@ -59,7 +59,8 @@ impl Recent {
 
     fn keep(&self, request: Bytes) {
         let size = request.len();
-        // Counted first: of two that are kept at once, one sees what both take.
+        // The size is added first, so that of two concurrent calls at least one sees the total of
+        // both.
         self.bytes.fetch_add(size, SeqCst);
         let place = self.count.fetch_add(1, SeqCst);
         self.put(place, Some(Arc::new(request)));
@@ -78,7 +79,7 @@ impl Recent {
     }
 }
 
-/// Whether a request of this thread is one in [`EVERY`].
+/// Whether this call is the one in [`EVERY`] that this thread samples.
 fn is_due() -> bool {
     thread_local! {
         static COUNT: Cell<u32> = const { Cell::new(0) };

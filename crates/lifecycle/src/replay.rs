@@ -1,5 +1,4 @@
-//! Warm-up of a version that has passed the gate: recent requests of its model,
-//! once more.
+//! Warm-up of a version that has passed the gate, by replaying recent requests of its model.
 
 use std::time::Duration;
 
@@ -10,28 +9,28 @@ use tokio::time::Instant;
 
 use crate::{Gate, call::call};
 
-/// Requests wait for the version meanwhile: no longer than this.
+/// The time limit of a warm-up: requests wait for the version meanwhile.
 const MOST: Duration = Duration::from_secs(10);
 
-/// What became of the requests that were replayed.
+/// The results of replayed requests.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Replayed {
-    /// Answered as an answer has to be. The scores are nobody's business here: they
-    /// are the new version's own.
+    /// The number of valid answers. The scores are not compared: a new version may score
+    /// differently.
     pub answered: u64,
-    /// Not of this version: it has other features. Or there was no time for them.
+    /// The number of requests not sent: the version has other features, or the time was up.
     pub skipped: u64,
-    /// Not answered as an answer has to be. This refuses no version: those that are
-    /// tried are judged by what comes, and golden cases say what must be.
+    /// The number of failed requests. They do not refuse the version: trials judge canaries by live
+    /// traffic, and golden cases state required results.
     pub failed: u64,
-    /// Why the first of them was not.
+    /// The failure of the first failed request.
     pub failure: Option<Failure>,
-    /// How long all of them took.
+    /// The duration of the whole warm-up.
     pub took: Duration,
 }
 
 impl Gate<'_> {
-    /// Has the version answer requests that its model was asked before.
+    /// Sends the version recent requests of its model.
     pub(crate) async fn replay(&self, requests: &[Bytes]) -> Replayed {
         let start = Instant::now();
         let mut replayed = Replayed::default();
@@ -49,7 +48,7 @@ impl Gate<'_> {
         replayed
     }
 
-    /// `None` if it cannot be replayed.
+    /// Replays one request; `None` if it cannot be replayed.
     async fn replay_one(&self, request: &Bytes, end: Instant) -> Option<Result<(), Failure>> {
         let mut packed = self.plan.pack(&[request], &Limits::default()).ok()?;
         let now = Instant::now();

@@ -1,5 +1,5 @@
-//! A service that does not run, for tests of its parts: events are applied by
-//! hand, and nothing answers.
+//! A service that does not run, for tests of its parts: tests apply events by hand, and no job
+//! completes.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use tempfile::TempDir;
 
 use crate::{Config, Engines, Handle, Service, start};
 
-/// A service over a store of its own, with every image allowed.
+/// Creates a service over a store of its own, with every image allowed.
 pub(crate) fn service(config: Config) -> (Handle, Service, TempDir) {
-    // A second installation is refused, and just as good.
+    // A second installation fails, which does no harm.
     rustls::crypto::ring::default_provider().install_default().ok();
     let dir = TempDir::new().expect("a directory");
     let engine = outrigger_tfserving::Config::new("127.0.0.1:1");

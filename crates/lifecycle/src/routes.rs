@@ -17,13 +17,13 @@ use outrigger_trials::Split;
 
 use crate::lease::Servable;
 
-/// Everything that can be asked for, and what is to be answered.
+/// All known selectors and their answers.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     pub(crate) models: HashMap<ModelName, Arc<ModelRoutes>>,
     /// Set once the service has stopped or is about to.
     pub(crate) closed: Option<Failure>,
-    /// Set while nothing unknown is taken any more.
+    /// Set while the limit is reached and unknown selectors are refused.
     pub(crate) full: Option<Failure>,
 }
 
@@ -34,34 +34,34 @@ pub(crate) struct ModelRoutes {
     pub(crate) digests: HashMap<Digest, Entry>,
 }
 
-/// One tag or digest.
+/// The route of one tag or digest.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) route: Route,
-    /// When it was last asked for.
+    /// The last use by a request.
     pub(crate) asked: Arc<LastAsked>,
 }
 
-/// The route of a request for a tag or digest.
+/// The answer to a request for a tag or digest.
 #[derive(Debug, Clone)]
 pub(crate) enum Route {
-    /// This servable.
+    /// The servable.
     Ready(Arc<Servable>),
-    /// One of two, which are on trial.
+    /// Two servables that share the traffic in a trial.
     Split(Arc<Split<Servable>>),
-    /// Nothing yet; the failure that stands in the way for the moment.
+    /// No servable yet; carries the current obstacle, if there is one.
     Waiting(Option<Failure>),
-    /// It failed, and is tried again then.
+    /// The version failed and is tried again at this time.
     Retrying(Failure, Moment),
-    /// A failure, at once.
+    /// The request fails at once.
     Refused(Failure),
 }
 
-/// A time that requests set and the machines read: when something was asked
-/// for, or a lease on it ended.
+/// A time written by requests and read by the machines: the last request for a selector, or the end
+/// of a lease on it.
 #[derive(Debug, Default)]
 pub(crate) struct LastAsked {
-    /// Milliseconds of the moment; 0: never.
+    /// The time in milliseconds; 0 for never.
     at: AtomicU64,
     leases: AtomicUsize,
 }
@@ -69,25 +69,27 @@ pub(crate) struct LastAsked {
 impl LastAsked {
     pub(crate) fn touch(&self, now: Moment) {
         let millis = u64::try_from(now.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // Most requests of a millisecond find it set: do not fight for the line.
+        // Most requests in a millisecond find the value already set, and skip the write to avoid
+        // contention for the cache line.
         if self.at.load(Relaxed) < millis {
             self.at.store(millis, Relaxed);
         }
     }
 
-    /// A lease begins.
+    /// Counts a new lease.
     pub(crate) fn lease(&self) {
         self.leases.fetch_add(1, Relaxed);
     }
 
-    /// A lease has ended.
+    /// Counts the end of a lease.
     pub(crate) fn release(&self, now: Moment) {
         self.touch(now);
-        // A reader that sees no lease also sees when the last one ended.
+        // With this release, a reader that sees no lease also sees the time at which the last one
+        // ended.
         self.leases.fetch_sub(1, Release);
     }
 
-    /// When it was last in use, as of `now`; `None`: never.
+    /// The last time of use, as of `now`; `None` for never.
     pub(crate) fn get(&self, now: Moment) -> Option<Moment> {
         match (self.leases.load(Acquire), self.at.load(Relaxed)) {
             (0, 0) => None,

@@ -1,19 +1,19 @@
-//! When the service acts by the clock alone.
+//! The times at which the service acts by the clock alone.
 
 use std::time::Duration;
 
 use outrigger_core::Moment;
 
-/// How often files that no model is known of are looked for.
+/// The interval between searches for files that belong to no known model.
 const SWEEP: Duration = Duration::from_secs(3600);
 
 /// The times at which the service acts without an event.
 pub(crate) struct Schedule {
     sweep_at: Moment,
-    /// When versions that are up are verified again; `None` while they are, or need not
-    /// be.
+    /// The time of the next verification of versions that are up; `None` while one is running, or
+    /// if none is needed.
     verify_at: Option<Moment>,
-    /// Before that, time alone changes nothing.
+    /// Before this time a tick changes nothing.
     wake_at: Moment,
 }
 
@@ -22,7 +22,7 @@ impl Schedule {
         Self { sweep_at: now + SWEEP, verify_at: None, wake_at: now }
     }
 
-    /// Computes when to wake: at the first of the scheduled times and `others`.
+    /// Sets the next wake-up to the first of the scheduled times and `others`.
     pub(crate) fn set_wake(&mut self, others: [Option<Moment>; 2]) -> Moment {
         let own = [Some(self.sweep_at), self.verify_at];
         let first = own.into_iter().chain(others).flatten().min();
@@ -30,7 +30,7 @@ impl Schedule {
         self.wake_at
     }
 
-    /// Whether time alone may have changed something.
+    /// Whether a tick may change something.
     pub(crate) fn may_have_changed(&self, now: Moment) -> bool {
         now >= self.wake_at
     }
@@ -43,7 +43,7 @@ impl Schedule {
         self.sweep_at = now + SWEEP;
     }
 
-    /// Whether the verification is due, which is assumed to be done then.
+    /// Whether the verification is due; if so, it is marked as started.
     pub(crate) fn take_verification(&mut self, now: Moment) -> bool {
         self.verify_at.take_if(|at| *at <= now).is_some()
     }

@@ -43,9 +43,9 @@ use crate::{
 };
 use outrigger_run::{self as run, Clock};
 
-/// Demands that may wait to be looked at; more are refused.
+/// The limit of commands that wait to be handled; more are refused.
 const COMMANDS: usize = 4096;
-/// Events of engines that may wait to be looked at; an engine waits with more.
+/// The limit of engine events that wait to be handled; an engine with more waits.
 const ENGINE_EVENTS: usize = 256;
 
 /// Owns the machines and runs until it is stopped.
@@ -58,19 +58,19 @@ pub struct Service {
     versions: VersionData,
     commands: mpsc::Receiver<Command>,
     couriers: BTreeMap<EngineId, Courier>,
-    /// Events of the engines.
+    /// The events of the engines.
     engine_events: mpsc::Receiver<(EngineId, run::Event)>,
-    /// Handed to each engine's task when it starts.
+    /// The sender given to each engine's task at its start.
     engine_reports: mpsc::Sender<(EngineId, run::Event)>,
     publishing: Publishing,
     trials: Trials,
-    /// Until it runs.
+    /// Set until the service runs.
     worker: Option<Worker>,
     journal: Journal,
     schedule: Schedule,
 }
 
-/// Prepares a service and its handle. Nothing happens before [`Service::run`].
+/// Creates a service and its handle. It is idle until [`Service::run`].
 ///
 /// # Errors
 /// [`Error::Config`].
@@ -133,10 +133,10 @@ fn policy(config: &Config) -> Policy {
 }
 
 impl Service {
-    /// Runs until [`Handle::shutdown`], or until every handle is gone.
+    /// Runs until [`Handle::shutdown`], or until every handle is dropped.
     ///
     /// # Errors
-    /// [`Error::Journal`] when the store cannot be read at the start.
+    /// [`Error::Journal`] if the store cannot be read at the start.
     pub async fn run(mut self) -> Result<(), Error> {
         metrics::begin();
         outrigger_trials::metrics::begin();
@@ -149,9 +149,8 @@ impl Service {
         self.publish();
         let stop = loop {
             let (wake_at, judging) = (self.wake_at(), self.judging());
-            // The order: what makes room first, then what became of work that
-            // was begun, then new demands, then canaries, and the clock last. Each
-            // of the first three is bounded by the work that is there.
+            // The order of the branches: events that free resources, results of jobs, new commands,
+            // canaries, and last the clock. The work under way bounds each of the first three.
             let stop = tokio::select! {
                 biased;
                 drained = self.versions.drains.take() => self.drained(drained),
@@ -236,7 +235,7 @@ impl Service {
         });
     }
 
-    /// Waits until the trials are to be judged; for ever when there is none.
+    /// Waits until the trials are due to be judged; for ever if there is no trial.
     fn judging(&self) -> impl Future<Output = ()> + Send + use<> {
         let at = self.trials.judge_at().map(|at| self.clock.instant(at));
         async move {
@@ -253,12 +252,12 @@ impl Service {
         None
     }
 
-    /// Shows the canaries as they are now.
+    /// Publishes the current canaries.
     fn show_canaries(&mut self) {
         self.try_canaries(|trials, cx| trials.show(cx));
     }
 
-    /// Takes a step of the trials and carries out its effects.
+    /// Runs a step of the trials and carries out its effects.
     fn try_canaries(&mut self, step: impl FnOnce(&mut Trials, &TrialContext<'_>)) {
         let now = self.clock.now();
         let (fleet, versions) = (&self.fleet, &self.versions);
@@ -275,7 +274,7 @@ impl Service {
             E::Promote(key, canary) => self.apply(Event::Tag(key, tags::Event::Promote(canary))),
             E::LookUp(key) => self.apply(Event::Tag(key, tags::Event::Retry)),
             E::Removed(key) => {
-                // Its version still answers those who ask for it by name.
+                // The canary version still answers requests by its own name.
                 let used = self.publishing.routing.take_used(self.clock.now());
                 self.apply(Event::Used(used));
                 self.apply(Event::Tag(key, tags::Event::Removed));
@@ -298,8 +297,8 @@ impl Service {
         });
     }
 
-    /// Publishes what has changed. The work is that of the models that changed, so that
-    /// no model can slow another.
+    /// Publishes changes. Only the models that changed are processed, so that no model can slow
+    /// another.
     pub(crate) fn publish(&mut self) {
         let now = self.clock.now();
         let mut changed = self.fleet.take_changed();
@@ -344,8 +343,8 @@ impl Service {
         });
     }
 
-    /// Hands an event to the machines and carries out their effects. Where time may have
-    /// made something idle, its use by requests is reported to them first.
+    /// Passes an event to the machines and carries out their effects. If the event may make
+    /// something idle, uses by requests are reported to the machines first.
     pub(crate) fn apply(&mut self, event: Event) {
         let now = self.clock.now();
         if self.schedule.may_have_changed(now) {
@@ -399,13 +398,13 @@ impl Service {
     }
 }
 
-/// How to stop.
+/// The parameters of a stop.
 struct Stop {
     grace: Duration,
     done: Option<tokio::sync::oneshot::Sender<()>>,
 }
 
-/// Reports the warm-up of a version.
+/// Logs the warm-up of a version.
 fn report_replay(key: &ModelKey, replayed: &crate::Replayed) {
     metrics::replayed(replayed);
     if let Some(failure) = &replayed.failure {
@@ -418,7 +417,7 @@ fn report_replay(key: &ModelKey, replayed: &crate::Replayed) {
     }
 }
 
-/// Counts a failure where it becomes known.
+/// Logs and counts a failure where it becomes known.
 fn report_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
     metrics::failed(failure);
     tracing::warn!(
@@ -449,7 +448,7 @@ mod tests {
         service.wake_at();
         assert!(handle.try_acquire(&churn(), &latest(), "").is_none(), "there is nothing yet");
         tokio::time::advance(moment).await;
-        // Not the clock: whatever happens to come first.
+        // The first event after the idle time need not be a tick: any event must report uses first.
         service.apply(Event::Condition(EngineId::default(), Condition::default()));
         let (_, tag) = service.fleet.tags().next().expect("it was asked for");
         assert!(tag.is_followed(service.fleet.policy(), service.clock.now()));

@@ -1,9 +1,9 @@
-//! Verification that images are signed as the configuration asks.
+//! Verification that images have the signatures required by the configuration.
 //!
-//! A version is verified before its layers are pulled, again whenever it is
-//! brought up from the store, and now and then while it is up. The signatures it
-//! was verified by are kept with its files, so that this needs no registry; where
-//! they are not enough, because a key has changed, the registry is asked.
+//! A version is verified before its layers are pulled, whenever it is loaded from the store, and
+//! periodically while it is up. The signatures used for it are stored with its files, so that a
+//! later verification needs no registry. If they are not enough because a key has changed, the
+//! registry is asked.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
 /// Reads the rules and their keys.
 ///
 /// # Errors
-/// A prefix that cannot be read or is there twice, a file without keys.
+/// If a prefix cannot be parsed or occurs twice, or a file holds no keys.
 pub(crate) fn policy(config: &Config) -> Result<Policy, Error> {
     let mut rules = Vec::<SignatureRule>::new();
     for (i, signed) in config.images.signatures.iter().enumerate() {
@@ -41,18 +41,18 @@ pub(crate) fn policy(config: &Config) -> Result<Policy, Error> {
     })
 }
 
-/// The signatures by which a version was verified.
+/// The source of the signatures by which a version was verified.
 pub(crate) enum Verified {
-    /// None: it need not be signed.
+    /// The version need not be signed.
     Free,
-    /// Those that are kept with its files.
+    /// The signatures stored with its files.
     Kept,
-    /// Those of the registry, which are to be kept with its files.
+    /// The signatures found in the registry, to be stored with its files.
     Found(Signatures),
 }
 
 impl Verified {
-    /// The outcome for the metrics; `None`: nothing was verified.
+    /// The outcome label for the metrics; `None` if nothing was verified.
     fn outcome(result: &Result<Self, Failure>) -> Option<&'static str> {
         match result {
             Ok(Self::Free) => None,
@@ -63,10 +63,10 @@ impl Verified {
     }
 }
 
-/// Makes sure that `key` is signed as it has to be.
+/// Verifies that `key` has the required signature.
 ///
 /// # Errors
-/// `SIGNATURE_MISSING`, `SIGNATURE_INVALID`, or why the registry cannot be asked.
+/// `SIGNATURE_MISSING`, `SIGNATURE_INVALID`, or the failure to ask the registry.
 pub(crate) async fn verify(world: &Arc<World>, key: &ModelKey) -> Result<Verified, Failure> {
     let image = world.names.image(&key.name)?;
     if world.signatures.rule(&image).is_none() {
@@ -113,20 +113,20 @@ async fn check(
     blocking(world, move |world| world.verify(&image, digest, &signatures)).await
 }
 
-/// Keeps the signatures of the registry with the files of `digest`.
+/// Stores the signatures from the registry with the files of `digest`.
 pub(crate) async fn keep(world: &Arc<World>, digest: Digest, verified: Verified) {
     let Verified::Found(signatures) = verified else { return };
     let content = serde_json::to_vec(&signatures).expect("text only");
     blocking(world, move |world| {
         if let Err(error) = world.store.keep_signatures(&digest, &content) {
-            // The registry is asked again the next time.
+            // The next verification asks the registry again.
             tracing::warn!(model.digest = %digest, %error, "cannot keep an image's signatures");
         }
     })
     .await;
 }
 
-/// Those of `keys` that must not be served any more, and why.
+/// The versions among `keys` that must not be served any more, with the reasons.
 pub(crate) async fn revoked(world: &Arc<World>, keys: Vec<ModelKey>) -> Vec<(ModelKey, Failure)> {
     let mut revoked = Vec::new();
     for key in keys {
@@ -146,7 +146,7 @@ impl World {
             || self.kept_signatures(&image, key.digest).is_some_and(|result| result.is_ok())
     }
 
-    /// Verifies by what lies with the files of `digest`, if there is anything.
+    /// Verifies with the signatures stored with the files of `digest`, if there are any.
     fn kept_signatures(&self, image: &Reference, digest: Digest) -> Option<Result<(), Unverified>> {
         let content = self.store.tree(&digest)?.signatures_bytes()?;
         let kept = serde_json::from_slice(&content).ok()?;

@@ -1,4 +1,4 @@
-//! All models at one moment, as others see them.
+//! The public view of all models at one moment.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
@@ -8,33 +8,33 @@ use tokio::time::Instant;
 
 use crate::replay::Replayed;
 
-/// All models, the engines and whether the start is over, at one moment.
+/// All models and engines at one moment, and whether the start is complete.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
     /// The models by name.
     pub models: BTreeMap<ModelName, Arc<ModelView>>,
     /// The engines by name.
     pub engines: BTreeMap<EngineId, EngineView>,
-    /// Preloads of the engines that answer have succeeded or failed for good, and an engine
-    /// outside this process answers, if there is one.
+    /// True if the preloads of all answering engines have succeeded or failed for good, and an
+    /// engine outside this process answers, if there is one.
     pub ready: bool,
-    /// Since when the version that got no further for the longest time has been in each
-    /// step; one that waits for others gets further with them.
+    /// For each step, the time since when its slowest version has made no progress. A version that
+    /// waits for others makes progress when they do.
     pub steps: BTreeMap<Step, Instant>,
 }
 
 impl Snapshot {
-    /// Whether an engine outside this process answers, or there is none.
+    /// Whether an engine outside this process answers, or none is configured.
     pub fn an_engine_answers(&self) -> bool {
         let mut elsewhere = self.engines.values().filter(|it| !it.in_process).peekable();
         elsewhere.peek().is_none() || elsewhere.any(|engine| engine.reachable)
     }
 }
 
-/// A model: its tags and the versions known of it.
+/// A model: its tags and its known versions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelView {
-    /// The image it comes from, without tag; empty when the name has none.
+    /// The model's image, without tag; empty if the name has none.
     pub image: String,
     /// Tags that are or were followed.
     pub tags: BTreeMap<Tag, TagView>,
@@ -49,13 +49,13 @@ pub struct TagView {
     pub serving: Option<Digest>,
     /// The digest that the registry names.
     pub registry: Option<Digest>,
-    /// Whether moves of the tag are looked for.
+    /// Whether the registry is polled for moves of the tag.
     pub followed: bool,
-    /// When the registry was last asked with success.
+    /// The time of the last successful look-up.
     pub checked_at: Option<SystemTime>,
-    /// Why the last look-up failed; `None` when it did not.
+    /// The failure of the last look-up; `None` if it succeeded.
     pub failure: Option<FailureView>,
-    /// Its canary, if it has one.
+    /// The tag's canary, if it has one.
     pub canary: Option<TagCanaryView>,
 }
 
@@ -64,65 +64,65 @@ pub struct TagView {
 pub struct VersionView {
     /// The digest that its reference resolved to.
     pub digest: Digest,
-    /// The manifest that was pulled, once it is on disk.
+    /// The digest of the manifest that was pulled, once it is on disk.
     pub platform_digest: Option<Digest>,
-    /// How far it has come.
+    /// The current stage.
     pub stage: Stage,
     /// The activity inside the stage: `idle`, `pulling`, `loading`, `backoff`…
     pub activity: &'static str,
-    /// The engine that runs it, once that is known.
+    /// The engine that runs the version, once known.
     pub engine: Option<EngineId>,
-    /// Name and version in the engine, while it has them.
+    /// Its name and version in the engine, while it is there.
     pub servable: Option<ServableId>,
-    /// Bytes on disk.
+    /// The size on disk in bytes.
     pub size_bytes: u64,
-    /// When a request last used it.
+    /// The time of the last request that used it.
     pub last_used_at: Option<SystemTime>,
     /// The last failure; the next success clears it.
     pub failure: Option<FailureView>,
-    /// How it was warmed up; `None` before it has passed the gate.
+    /// The results of its warm-up; `None` before it has passed the gate.
     pub replayed: Option<Replayed>,
     /// The latest transitions, oldest first.
     pub history: Vec<TransitionView>,
 }
 
-/// Why something did not work.
+/// A failure, with the time of the next attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FailureView {
     /// Reason and message.
     pub failure: Failure,
-    /// When it happened.
+    /// The time of the failure.
     pub at: SystemTime,
-    /// Not tried again until something changes.
+    /// True if no attempt follows until something changes.
     pub permanent: bool,
-    /// When it is tried again.
+    /// The time of the next attempt.
     pub retry_at: Option<SystemTime>,
 }
 
 /// One change of stage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransitionView {
-    /// When.
+    /// The time of the change.
     pub at: SystemTime,
-    /// From.
+    /// The stage before.
     pub from: Stage,
-    /// To.
+    /// The stage after.
     pub to: Stage,
-    /// Why.
+    /// The cause.
     pub cause: String,
 }
 
-/// An engine as lifecycle sees it.
+/// The public view of an engine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EngineView {
-    /// It runs in this process.
+    /// The engine runs in this process.
     pub in_process: bool,
-    /// It answered the last time it was asked.
+    /// The engine answered the last call.
     pub reachable: bool,
-    /// Times it was found to have restarted.
+    /// The number of detected restarts.
     pub restarts: u64,
-    /// A reload has not been answered yet.
+    /// A reload is still unanswered.
     pub reloading: bool,
-    /// Why the last reload or look at it failed.
+    /// The failure of the last reload or status call.
     pub failure: Option<Failure>,
 }

@@ -1,4 +1,4 @@
-//! The state of tags and versions as trials see it, and their way to the registry.
+//! The state of tags and versions as read by trials, and their access to the registry.
 
 use std::time::Duration;
 

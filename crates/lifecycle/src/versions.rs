@@ -1,4 +1,4 @@
-//! Data about versions, beside their machines: files, plans, servables, warm-ups.
+//! Data about versions outside their machines: files, plans, servables, warm-ups.
 
 use std::{
     collections::BTreeMap,
@@ -24,9 +24,9 @@ pub(crate) struct VersionData {
     /// Facts about the files of each version in the store.
     pub(crate) kept: BTreeMap<ModelKey, Kept>,
     live: BTreeMap<ModelKey, Live>,
-    /// The latest requests of each model that is up.
+    /// The latest requests of each model with a servable.
     recent: BTreeMap<ModelName, Arc<Recent>>,
-    /// How the versions were warmed up.
+    /// The warm-up results of the versions.
     pub(crate) replayed: BTreeMap<ModelKey, Replayed>,
     pub(crate) drains: Arc<Drains>,
 }
@@ -42,8 +42,8 @@ impl VersionData {
         self.recent.get(model).map(|recent| recent.requests()).unwrap_or_default()
     }
 
-    /// Gives requests the servable: the one that draining leases still hold, so that its
-    /// end is seen only once, else a new one.
+    /// Makes the servable available to requests. A servable that draining leases still hold is
+    /// reused, so that its end is reported only once; otherwise a new one is created.
     pub(crate) fn route(&mut self, key: ModelKey, id: ServableId, route: u64) {
         let held = self.live.get(&key).and_then(|live| live.revive(&id, route));
         let servable = held.unwrap_or_else(|| {
@@ -65,25 +65,25 @@ impl VersionData {
         self.live.insert(key, Live::new(servable));
     }
 
-    /// Takes the servable from requests. The routing table lets go of it when it is
-    /// published next.
+    /// Withdraws the servable from requests. The routing table releases it with its next
+    /// publication.
     pub(crate) fn withdraw(&mut self, key: &ModelKey) {
         self.live.get_mut(key).into_iter().for_each(Live::withdraw);
     }
 
-    /// Forgets servables that nobody holds any more.
+    /// Drops servables without any holder left.
     pub(crate) fn forget_drained(&mut self) {
         self.live.retain(|_, live| !live.is_gone());
     }
 
-    /// Forgets data about versions whose files are gone.
+    /// Drops data about versions whose files are gone.
     pub(crate) fn forget_deleted(&mut self, fleet: &Fleet) {
         let has_files =
             |key: &ModelKey| fleet.model(key).is_some_and(|model| model.stage() > Stage::New);
         self.prepared.retain(|key, _| has_files(key));
         self.kept.retain(|key, _| has_files(key));
         self.replayed.retain(|key, _| has_files(key));
-        // The others are held by servables.
+        // The removed entries have no other holder; servables hold the rest.
         self.recent.retain(|_, recent| Arc::strong_count(recent) > 1);
     }
 }

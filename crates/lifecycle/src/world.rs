@@ -1,4 +1,4 @@
-//! What the jobs work with, and on.
+//! The environment of the jobs: store, registries, engines and configuration.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::{blocking, config::Config, engines::Engines, names::Names};
 
-/// Everything outside of the machines.
+/// Everything outside the machines.
 pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) names: Arc<Names>,
@@ -22,8 +22,7 @@ pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) store: Store,
     pub(crate) engines: Engines,
-    /// Digests whose files must stay. Set before any job is started that may
-    /// need them.
+    /// Digests whose files must stay. Set before the start of any job that may need them.
     pub(crate) in_use: ArcSwap<BTreeSet<Digest>>,
     pub(crate) pulls: Semaphore,
     journal: Mutex<u64>,
@@ -57,8 +56,7 @@ impl World {
         self.in_use.load().contains(digest)
     }
 
-    /// Writes the `number`th state of the journal unless a later one has been.
-    /// Blocks.
+    /// Writes the state `number` of the journal, unless a later one was written. Blocks.
     pub(crate) fn write_journal(&self, number: u64, legacy: &Legacy) {
         let mut written = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if number <= *written {
@@ -66,15 +64,14 @@ impl World {
         }
         match self.store.journal().save(&record(legacy)) {
             Ok(()) => *written = number,
-            // The next start then loads more than it would have to.
+            // Without it the next start loads more than necessary.
             Err(error) => tracing::warn!(error = %error, "cannot write the journal"),
         }
     }
 }
 
 impl World {
-    /// Writes the `number`th state of the canaries unless a later one has been.
-    /// Blocks.
+    /// Writes the state `number` of the canaries, unless a later one was written. Blocks.
     pub(crate) fn write_canaries(&self, number: u64, record: &CanaryRecord) {
         let mut written = self.canaries.lock().unwrap_or_else(PoisonError::into_inner);
         if number <= *written {
@@ -82,7 +79,7 @@ impl World {
         }
         match self.store.journal().save_canaries(record) {
             Ok(()) => *written = number,
-            // The next start then tries them from the beginning.
+            // Without it the next start begins their trials anew.
             Err(error) => tracing::warn!(error = %error, "cannot write the canaries' journal"),
         }
     }
@@ -113,7 +110,7 @@ fn record(legacy: &Legacy) -> Record {
     record
 }
 
-/// Runs `work` on the world where it may block.
+/// Runs `work` with the world on a thread where it may block.
 pub(crate) fn blocking<T, F>(
     world: &Arc<World>,
     work: F,
@@ -126,12 +123,12 @@ where
     blocking::blocking(move || work(&world))
 }
 
-/// A failure of the store.
+/// Converts an error of the store.
 pub(crate) fn store_failure(error: &outrigger_store::Error) -> Failure {
     Failure::because(error.reason(), error)
 }
 
-/// A defect: something panicked.
+/// The failure of a job that panicked: a defect.
 pub(crate) fn defect() -> Failure {
     Failure::new(Reason::Internal, "a task ended unexpectedly")
 }

@@ -1,4 +1,4 @@
-//! The answer to a unary call: one message, and the status after it.
+//! Reads the answer to a unary call: one message, and the status after it.
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -10,10 +10,10 @@ use crate::CallError;
 
 const STATUS: &str = "grpc-status";
 
-/// The message of an answer, of at most `limit` bytes.
+/// Reads the message of an answer, which may have at most `limit` bytes.
 pub(crate) async fn read(response: Response<RecvStream>, limit: usize) -> Result<Bytes, CallError> {
     let (head, mut body) = response.into_parts();
-    // A call that failed at once has its status there, and no message.
+    // A call that failed at once has its status in the headers, and no message.
     let mut has_status = check_status(&head.headers)?;
     let mut message = Message::default();
     while let Some(data) = body.data().await {
@@ -30,11 +30,12 @@ pub(crate) async fn read(response: Response<RecvStream>, limit: usize) -> Result
     }
 }
 
-/// Returns true if there is a status, which is returned as the error unless it is success.
+/// Returns true if the headers hold the status OK, false if they hold no status, and any other
+/// status as the error.
 fn check_status(headers: &HeaderMap) -> Result<bool, CallError> {
     match headers.get(STATUS) {
         None => Ok(false),
-        // The usual one; making a status of it would copy the headers.
+        // OK is the usual status; the general path would copy the headers.
         Some(code) if code == "0" => Ok(true),
         Some(_) => match Status::from_header_map(headers) {
             Some(status) => Err(CallError::Status(status)),
@@ -43,7 +44,7 @@ fn check_status(headers: &HeaderMap) -> Result<bool, CallError> {
     }
 }
 
-/// The status of an answer that has none, by gRPC's mapping of HTTP statuses.
+/// The status of an answer without a gRPC status, by gRPC's mapping of HTTP statuses.
 pub fn status_of_http(status: StatusCode) -> Status {
     let code = match status {
         StatusCode::BAD_REQUEST => Code::Internal,

@@ -1,4 +1,4 @@
-//! Unary calls on h2's streams.
+//! Unary calls on h2 streams.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::{
 pub struct Calls<B: Buf>(Pool<Requests<B>>);
 
 impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
-    /// Connections that are made with the first call, and driven by `runtimes`, of which there
-    /// is at least one. A call that is made on one of them goes out on a connection of that one.
+    /// Creates connections driven by `runtimes`, which must not be empty; they are opened with the
+    /// first call. A call made on one of the runtimes uses a connection of that runtime.
     pub fn new(
         dial: &impl Dial,
         settings: &Settings,
@@ -33,16 +33,16 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
     /// Waits until the first attempt of each connection has ended.
     ///
     /// # Errors
-    /// One of them failed.
+    /// If one of them failed.
     pub async fn connected(&self) -> Result<(), TransportError> {
         self.0.connected().await
     }
 
-    /// Sends `message` with its prefix, and gives the answer's message, of at most `limit`
-    /// bytes. Makes the call again when the server has certainly not begun with it.
+    /// Sends `message` with its prefix, and returns the answer's message of at most `limit`
+    /// bytes. Repeats the call if the server has certainly not begun to process it.
     ///
-    /// `head` gives the request's head at the moment it is sent; `None` when there is no time
-    /// left. A call that is dropped before it has ended is cancelled.
+    /// `head` returns the request's head at the moment of sending, or `None` if no time is
+    /// left. A call that is dropped before its end is cancelled.
     ///
     /// # Errors
     /// [`CallError`].
@@ -57,7 +57,7 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
         answer::read(response, limit).await
     }
 
-    /// Waits until the answer begins.
+    /// Sends the request, and waits until the answer begins.
     async fn ask(
         &self,
         message: B,
@@ -81,9 +81,9 @@ impl<B: Buf + Clone + Send + Sync + 'static> Calls<B> {
     }
 }
 
-/// Whether the server says that it has not begun with a request (RFC 9113, section 8.7): it has
-/// refused its stream, or sent a GOAWAY with a last stream before it. A stream that ends with
-/// the peer's GOAWAY is always one after the last stream.
+/// Whether the server has declared that it did not process a request (RFC 9113, section 8.7): it
+/// refused the stream, or sent a GOAWAY with an earlier last stream. A stream that ends with the
+/// peer's GOAWAY is always later than that last stream.
 fn is_untouched(error: &h2::Error) -> bool {
     let is_refused = error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (error.is_go_away() || is_refused)

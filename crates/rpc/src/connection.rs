@@ -1,4 +1,4 @@
-//! One HTTP/2 connection that reconnects by itself.
+//! An HTTP/2 connection that reconnects by itself.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use crate::{Dial, Observer, Settings, TransportError, observer::Open};
 
 /// Sends requests on one open connection. Cheap to clone.
 pub(crate) trait Sender: Clone + Send + Sync + 'static {
-    /// Begins to speak HTTP/2 on `stream`.
+    /// Starts HTTP/2 on `stream`.
     fn handshake<S>(
         stream: S,
         settings: &Settings,
@@ -29,18 +29,18 @@ pub(crate) trait Sender: Clone + Send + Sync + 'static {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
-    /// A sender for the next request; `None` once the connection takes no more.
+    /// A sender for the next request; `None` if the connection accepts no more.
     fn ready(&self) -> Option<Self>;
 }
 
-/// The work of a connection, until it takes no more requests.
+/// The task of a connection, until it accepts no more requests.
 pub(crate) type Driven = BoxFuture<'static, Lost>;
 
-/// A connection that takes no more requests.
+/// A connection that accepts no more requests.
 pub(crate) struct Lost {
-    /// Why.
+    /// The cause.
     pub(crate) error: TransportError,
-    /// Its work until the last answer, if there may still be some.
+    /// The task that receives the remaining answers, if there may be any.
     pub(crate) rest: Option<BoxFuture<'static, ()>>,
 }
 
@@ -58,12 +58,12 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Calls that have not been answered yet.
+    /// The number of calls without an answer.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 
-    /// Answers so far. It wraps: only that it changes means something.
+    /// The number of answers so far. It wraps, so only a change of it is meaningful.
     pub(crate) fn answers(&self) -> usize {
         self.answers.load(Relaxed)
     }
@@ -80,16 +80,16 @@ pub(crate) struct Connection<S> {
 
 #[derive(Debug, Clone)]
 enum State<S> {
-    /// Not asked for yet, or the first attempt is under way.
+    /// Not used yet, or during the first attempt.
     Idle,
-    /// Open. It may have broken a moment ago.
+    /// Open, as far as known.
     Open(S),
-    /// Lost, or never there; being retried.
+    /// Lost, or never opened; being retried.
     Down { since: Instant, error: TransportError },
 }
 
 impl<S: Sender> Connection<S> {
-    /// The connection and the task that drives it until dropped.
+    /// Creates the connection, and the task that drives it until dropped.
     pub(crate) fn new<D: Dial>(
         dial: D,
         settings: &Settings,
@@ -103,18 +103,18 @@ impl<S: Sender> Connection<S> {
         (Self { state, wanted, window, traffic }, task)
     }
 
-    /// Whether it is known to be down.
+    /// Whether the connection is known to be down.
     pub(crate) fn is_down(&self) -> bool {
         matches!(&*self.state.borrow(), State::Down { .. })
     }
 
-    /// The calls in flight on it.
+    /// The number of calls in flight on it.
     pub(crate) fn waiting(&self) -> usize {
         self.traffic.waiting()
     }
 
-    /// The open connection; waits for it, but not when it has been down for
-    /// longer than the window.
+    /// Returns the open connection. Waits for it, unless it has been down for longer than the
+    /// reconnect window.
     pub(crate) async fn open(&self) -> Result<S, TransportError> {
         match self.open_now() {
             Some(sender) => Ok(sender),
@@ -141,7 +141,7 @@ impl<S: Sender> Connection<S> {
             let (until, error) = match &*state.borrow_and_update() {
                 State::Open(sender) => match sender.ready() {
                     Some(sender) => return Ok(sender),
-                    // Broken; the driver is about to say so.
+                    // The connection is broken, and the driver is about to report it.
                     None => (None, TransportError::Closed),
                 },
                 State::Idle => (None, TransportError::Closed),
@@ -198,14 +198,14 @@ impl<D: Dial, S: Sender> Driver<D, S> {
             let Lost { error, rest } = driven.await;
             drop(open);
             self.observer.lost(&error);
-            // A peer that closes what it has just accepted has not been up at
-            // all, and is not worth a storm.
+            // A peer that closes a connection just after accepting it still counts as down, and
+            // the next attempt follows after the longest pause.
             let was_up = opened.elapsed() > self.settings.last_retry;
             if was_up {
                 since = Instant::now();
             }
             self.publish.send_replace(State::Down { since, error });
-            // The server may finish the requests it has begun with.
+            // The server may still answer the requests it has begun with.
             while ending.try_join_next().is_some() {}
             ending.extend(rest);
             if !was_up {
@@ -214,7 +214,7 @@ impl<D: Dial, S: Sender> Driver<D, S> {
         }
     }
 
-    /// Tries until it works; the server has been away `since` then.
+    /// Tries until a connection is open; the server has been away since `since`.
     async fn establish(&self, since: Instant) -> (S, Driven) {
         let mut delay = self.settings.first_retry;
         loop {

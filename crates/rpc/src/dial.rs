@@ -1,4 +1,4 @@
-//! The byte stream under a connection.
+//! The byte stream below a connection.
 
 use std::io;
 
@@ -16,8 +16,7 @@ use crate::Endpoint;
 /// TCP or a Unix socket, without TLS.
 pub type Plain = Either<ReadAhead<TcpStream>, ReadAhead<UnixStream>>;
 
-/// Makes the byte streams that connections run over. TLS is an implementation of its own that
-/// wraps a [`Plain`] stream.
+/// Makes the byte streams that connections use. An implementation for TLS wraps a [`Plain`] stream.
 pub trait Dial: Clone + Send + Sync + 'static {
     /// A stream to the server.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
@@ -25,7 +24,7 @@ pub trait Dial: Clone + Send + Sync + 'static {
     /// Scheme and authority of the requests' URLs.
     fn origin(&self) -> Uri;
 
-    /// Connects, handshakes below HTTP/2 included.
+    /// Connects, including any handshake below HTTP/2.
     fn dial(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
@@ -42,11 +41,11 @@ impl Dial for Endpoint {
 }
 
 impl Endpoint {
-    /// Connects. `send_buffer` bounds the bytes that the kernel keeps for sending over TCP; the
-    /// kernel sizes the buffer itself without it.
+    /// Connects. `send_buffer` bounds the bytes that the kernel buffers for sending over TCP;
+    /// without it the kernel chooses the size.
     ///
     /// # Errors
-    /// The name does not resolve, or nobody accepts.
+    /// If the name does not resolve, or nothing accepts the connection.
     pub async fn connect(&self, send_buffer: Option<usize>) -> io::Result<Plain> {
         match self {
             Self::Unix(path) => {

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The address of a server.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -7,7 +7,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 pub enum Endpoint {
     /// A unix socket, by absolute path.
     Unix(PathBuf),
-    /// A TCP address; a name is resolved with every connection.
+    /// A TCP address; a name is resolved anew for every connection.
     Tcp {
         /// Name or address; IPv6 in brackets.
         host: String,
@@ -16,7 +16,7 @@ pub enum Endpoint {
     },
 }
 
-/// An endpoint that cannot be read.
+/// An endpoint that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("endpoint {0:?} is not of the form unix:/path, host:port or http://host:port")]
 pub struct InvalidEndpoint(String);
@@ -27,7 +27,7 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
         let invalid = || InvalidEndpoint(text.to_owned());
         if let Some(path) = text.strip_prefix("unix:") {
-            // gRPC's `unix:///path` has an empty authority in front.
+            // gRPC's `unix:///path` has an empty authority before the path.
             let path = path.strip_prefix("//").unwrap_or(path);
             let absolute = path.starts_with('/') && path.len() > 1;
             return if absolute { Ok(Self::Unix(path.into())) } else { Err(invalid()) };
@@ -44,8 +44,8 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
-    /// Scheme and authority of the requests' URLs. A socket has no name of its own, and
-    /// servers refuse requests without a well-formed authority, so it is called localhost.
+    /// Scheme and authority of the requests' URLs. A socket has no host name, and servers refuse
+    /// requests without a well-formed authority, so its authority is localhost.
     pub fn origin(&self) -> http::Uri {
         let origin = match self {
             Self::Unix(_) => "http://localhost".to_owned(),

@@ -1,4 +1,4 @@
-//! How connections and calls fail.
+//! Errors of connections and calls.
 
 use std::{io, sync::Arc};
 
@@ -18,7 +18,7 @@ pub enum TransportError {
     /// The server closed the connection.
     #[error("the connection was closed")]
     Closed,
-    /// The server, or its host, hangs: it does not answer a ping.
+    /// The server, or its host, hangs: it did not answer a ping.
     #[error("nobody answers on the connection")]
     Silent,
     /// A connection of [`crate::HttpService`] failed.
@@ -47,7 +47,7 @@ impl From<h2::Error> for TransportError {
     }
 }
 
-/// Why a unary call failed.
+/// The failure of a unary call.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// There is no time left for the call; nothing was sent.

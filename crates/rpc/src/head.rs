@@ -5,10 +5,10 @@ use std::{io::Write as _, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-/// gRPC takes at most eight digits.
+/// The largest timeout: gRPC allows at most eight digits.
 const MOST: u128 = 99_999_999;
 
-/// The heads of all calls of one method, which differ in their timeouts and metadata.
+/// The heads of all calls of one method. They differ in timeout and metadata.
 #[derive(Debug, Clone)]
 pub struct Head {
     uri: Uri,
@@ -16,22 +16,23 @@ pub struct Head {
 }
 
 impl Head {
-    /// For the method at `path`, such as `/package.Service/Method`, of the server at `origin`.
+    /// Creates the head for the method at `path`, such as `/package.Service/Method`, of the
+    /// server at `origin`.
     ///
     /// # Panics
-    /// `origin` has no scheme or no authority, or `path` is not one.
+    /// If `origin` has no scheme or no authority, or `path` is not a valid path.
     pub fn new(origin: Uri, path: &'static str) -> Self {
         let mut parts = origin.into_parts();
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static(path));
         let mut headers = HeaderMap::with_capacity(3);
-        // The place is taken, so that a copy has room for it.
+        // This placeholder makes copies of the map large enough for the timeout.
         headers.insert(TIMEOUT, HeaderValue::from_static(""));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         Self { uri: Uri::from_parts(parts).expect("an origin and a path"), headers }
     }
 
-    /// The head of a request that is told `left` as its timeout, with `metadata`.
+    /// The head of a request with the timeout `left` and these `metadata`.
     pub fn within(&self, left: Duration, metadata: &HeaderMap) -> Request<()> {
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
@@ -45,8 +46,8 @@ impl Head {
     }
 }
 
-/// `grpc-timeout`, rounded up: in milliseconds, because few different values are
-/// few entries in the tables of both sides' header compression.
+/// Formats `grpc-timeout`, rounded up to milliseconds: few distinct values need few entries in the
+/// header compression tables of both sides.
 fn timeout(left: Duration) -> HeaderValue {
     let mut text = [0; 9];
     let mut free = &mut text[..];

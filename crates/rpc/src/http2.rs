@@ -1,6 +1,5 @@
-//! Connections of unary calls. A request goes to h2 by its caller, and the answer
-//! from h2 to it: through hyper it passes a queue and two more tasks, which is a
-//! fifth of what the call costs.
+//! Connections for unary calls. The caller itself passes a request to h2 and takes the answer from
+//! it: with hyper both pass a queue and two more tasks, which is a fifth of the cost of a call.
 
 use std::{
     future::poll_fn,
@@ -26,20 +25,19 @@ use crate::{
     connection::{Driven, Lost, Sender, Traffic},
 };
 
-/// Pings find a peer that is gone without a word. They are sent only while a
-/// call waits, and rarely: a gRPC server takes a third one without data in
-/// between for abuse and closes the connection (`too_many_pings`).
+/// The interval of pings, which detect a peer that vanished without closing the connection. They
+/// are sent only while a call waits, and rarely: a gRPC server treats a third ping without data in
+/// between as abuse and closes the connection (`too_many_pings`).
 pub(crate) const PING_AFTER: Duration = Duration::from_secs(30);
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers to calls that were given up: as many as come. h2 soon forgets such calls,
-/// takes for the peer's error what still comes in for them, and would after 1024 of
-/// those in a connection's life close it, under all calls that are on it. The bound is
-/// for servers, against hostile clients.
+/// No limit on answers to cancelled calls. h2 soon forgets such calls and counts later frames for
+/// them as errors of the peer; after 1024 of those in its lifetime it would close the connection,
+/// with all calls on it. The limit protects servers against hostile clients.
 pub(crate) const LATE_ANSWERS: Option<usize> = None;
 
-/// Requests a server takes at once before it has said how many it does: what
-/// RFC 9113 recommends that it allow at least.
+/// The number of requests sent at once before the server has announced its limit: the least limit
+/// that RFC 9113 recommends.
 const FIRST_STREAMS: usize = 100;
 
 /// Sends requests on one connection.
@@ -53,10 +51,10 @@ impl<B: Buf> Clone for Requests<B> {
 }
 
 impl<B: Buf> Requests<B> {
-    /// Queues a request. On an error nothing of it has left.
+    /// Queues a request. On an error no part of it has been sent.
     pub(crate) fn send(&mut self, head: Request<()>, body: B) -> Result<ResponseFuture, h2::Error> {
         let (response, mut stream) = self.0.send_request(head, false)?;
-        // If the stream has ended meanwhile, the response says why.
+        // If the stream has ended meanwhile, the response carries the error.
         drop(stream.send_data(body, true));
         Ok(response)
     }
@@ -109,8 +107,8 @@ where
     }
 }
 
-/// Whether the connection takes another request. `sender` has sent none, so that
-/// it has nothing to wait for.
+/// Whether the connection accepts another request. `sender` has sent none, so the poll never waits
+/// for an earlier one.
 fn is_open<B: Buf>(sender: &mut SendRequest<B>) -> bool {
     let ready = sender.poll_ready(&mut Context::from_waker(Waker::noop()));
     matches!(ready, Poll::Ready(Ok(())))
@@ -128,7 +126,7 @@ where
 {
     let ended = poll_fn(|context| match connection.poll_unpin(context) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
-        // The peer is about to close it.
+        // The peer is about to close the connection.
         Poll::Pending if !is_open(&mut sender) => Poll::Ready(None),
         Poll::Pending => Poll::Pending,
     });
@@ -142,14 +140,14 @@ where
         Some(Ok(())) => TransportError::Closed.into(),
         Some(Err(error)) => TransportError::from(error).into(),
         None => {
-            // Its end is not reported: the calls on it learn of it themselves.
+            // The result is not reported here: each call on the connection gets its own error.
             let rest = async { drop(connection.await) };
             Lost { error: TransportError::Closed, rest: Some(Box::pin(rest)) }
         }
     }
 }
 
-/// Ends when the peer does not even answer a ping.
+/// Ends when the peer does not answer a ping.
 async fn silence(mut pings: PingPong, traffic: &Traffic) {
     loop {
         let answers = traffic.answers();

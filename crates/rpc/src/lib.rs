@@ -4,9 +4,9 @@
 //!   buffers it was written to, and the answer is read from the frames it came in.
 //! - [`HttpService`] is for generated tonic clients, whose calls are rare.
 //!
-//! Both keep a set of connections that reconnect by themselves and spread calls over them by
-//! runtime and by load. [`Dial`] decides what a connection runs over: an [`Endpoint`] is TCP
-//! or a Unix socket without TLS.
+//! Both keep a set of connections that reconnect by themselves, and spread calls over them
+//! by runtime and by load. [`Dial`] makes the byte stream of a connection: an [`Endpoint`] is
+//! TCP or a Unix socket without TLS.
 
 mod answer;
 mod calls;

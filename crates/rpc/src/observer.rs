@@ -1,25 +1,25 @@
-//! The events that a caller counts and logs.
+//! Events of connections, for metrics and logs.
 
 use std::fmt;
 
 use crate::TransportError;
 
-/// Receives the events of a set of connections. Each method returns at once: it is called on
+/// Receives the events of a set of connections. Each method must return at once: it is called on
 /// the runtime that drives the connection.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
     /// A connection was opened.
     fn opened(&self) {}
 
-    /// A connection that was opened takes no more requests, or was dropped.
+    /// An open connection accepts no more requests, or was dropped.
     fn closed(&self) {}
 
-    /// The reason why a connection takes no more requests; follows [`Self::closed`].
+    /// The reason why a connection accepts no more requests; follows [`Self::closed`].
     fn lost(&self, _error: &TransportError) {}
 
     /// An attempt to connect failed.
     fn failed(&self, _error: &TransportError) {}
 
-    /// A call is made again, because the server has certainly not begun with it.
+    /// A call is repeated, because the server has certainly not begun to process it.
     fn retried(&self) {}
 }
 

@@ -1,4 +1,4 @@
-//! Several connections as one.
+//! A pool of connections to one server.
 
 use std::sync::{
     Arc,
@@ -16,10 +16,10 @@ use crate::{
     connection::{Connection, InFlight, Sender},
 };
 
-/// Connections a request may find broken before it gives up.
+/// The number of broken connections that a request tries before it fails.
 pub(crate) const ATTEMPTS: usize = 3;
 
-/// Connections of equal standing. Dropping the last clone closes them.
+/// A pool of equal connections. Dropping the last clone closes them.
 #[derive(Debug)]
 pub(crate) struct Pool<S> {
     shared: Arc<Shared<S>>,
@@ -49,8 +49,8 @@ impl<S> Clone for Pool<S> {
 }
 
 impl<S: Sender> Pool<S> {
-    /// The configured number of connections, at least one for each of `runtimes`, which drive them
-    /// by turns.
+    /// Creates the configured number of connections, at least one for each of `runtimes`, which
+    /// drive them in turn.
     pub(crate) fn new(
         dial: &impl Dial,
         settings: &Settings,
@@ -80,7 +80,7 @@ impl<S: Sender> Pool<S> {
         self.shared.origin.clone()
     }
 
-    /// Waits until the first attempt of each connection has ended; all must have worked.
+    /// Waits until the first attempt of each connection has ended. Returns an error if one failed.
     pub(crate) async fn connected(&self) -> Result<(), TransportError> {
         for member in &self.shared.connections {
             member.connection.attempted().await?;
@@ -88,21 +88,21 @@ impl<S: Sender> Pool<S> {
         Ok(())
     }
 
-    /// An open connection, with a call counted on it.
+    /// Returns an open connection with a call counted on it.
     pub(crate) async fn open(&self) -> Result<(S, InFlight), TransportError> {
         let connection = self.pick();
         let in_flight = connection.enter();
         Ok((connection.open().await?, in_flight))
     }
 
-    /// Reports that a call is made again.
+    /// Reports a repeated call.
     pub(crate) fn retried(&self) {
         self.shared.observer.retried();
     }
 
-    /// The best connection for a call: up; driven by the caller's own runtime, so
-    /// that no other thread has to wake up for it; with the fewest calls in
-    /// flight. The turn decides between equals.
+    /// The best connection for a call: one that is up; then one driven by the caller's own runtime,
+    /// so that no other thread has to wake up for it; then the one with the fewest calls in flight.
+    /// Equal connections take turns.
     fn pick(&self) -> &Connection<S> {
         let (members, here) = (&self.shared.connections, Handle::current().id());
         let (before, after) = members.split_at(self.turn());

@@ -1,4 +1,4 @@
-//! Connections as the HTTP service that generated clients call.
+//! Connections as an HTTP service for generated clients.
 
 use std::{
     pin::Pin,
@@ -34,8 +34,8 @@ use crate::{
 pub struct HttpService(Pool<SendRequest<Body>>);
 
 impl HttpService {
-    /// Connections that are made with the first request, and driven by `runtimes`, of which
-    /// there is at least one.
+    /// Creates connections driven by `runtimes`, which must not be empty; they are opened with the
+    /// first request.
     pub fn new(
         dial: &impl Dial,
         settings: &Settings,
@@ -45,7 +45,7 @@ impl HttpService {
         Self(Pool::new(dial, settings, runtimes, observer))
     }
 
-    /// The origin that its clients are to be made with.
+    /// The origin for creating its clients.
     pub fn origin(&self) -> Uri {
         self.0.origin()
     }
@@ -98,7 +98,7 @@ impl Service<Request<Body>> for HttpService {
     }
 }
 
-/// Sends `request`, again when the connection broke before any of it left.
+/// Sends `request`, and repeats it if the connection broke before any part of it was sent.
 async fn send(
     pool: Pool<SendRequest<Body>>,
     mut request: Request<Body>,
@@ -119,12 +119,13 @@ async fn send(
     Err(TransportError::Closed)
 }
 
-/// The body, whose errors are [`TransportError`]s: callers find them among a status's causes.
+/// Wraps the body so that its errors are [`TransportError`]s, which callers find among the sources
+/// of a status.
 fn answer(body: Incoming, in_flight: InFlight) -> Body {
     Body::new(Answer { body, _in_flight: in_flight }.map_err(TransportError::from))
 }
 
-/// An answer being read: its call is in flight until the last byte.
+/// The body of an answer. Its call counts as in flight until the last byte.
 struct Answer {
     body: Incoming,
     _in_flight: InFlight,

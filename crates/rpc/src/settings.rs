@@ -1,21 +1,21 @@
-//! How connections are made and kept.
+//! Settings of connections.
 
 use std::time::Duration;
 
 /// Settings of a set of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Connections; at least one is made for each runtime. Several are of use because a server
-    /// reads each on one thread.
+    /// The number of connections; at least one is made for each runtime. Several are useful because
+    /// a server reads each on one thread.
     pub connections: usize,
-    /// Time that one attempt to connect may take.
+    /// The time limit of one attempt to connect.
     pub connect_timeout: Duration,
-    /// How long after the loss of the connection calls wait for the next one. After that they
-    /// fail at once, until it is there.
+    /// The time for which calls wait for a new connection after the last one was lost. After that
+    /// they fail at once until there is one.
     pub reconnect_window: Duration,
-    /// Pause after the first failed attempt to connect; it doubles with each further one.
+    /// The pause after the first failed attempt to connect; it doubles with each further failure.
     pub first_retry: Duration,
-    /// Longest pause between two attempts.
+    /// The longest pause between two attempts.
     pub last_retry: Duration,
     /// Whether a connection counts as open only after the server has answered a ping: a Unix
     /// socket accepts connections also for a server that is gone. Only for [`crate::Calls`].
@@ -38,19 +38,20 @@ impl Default for Settings {
     }
 }
 
-/// HTTP/2's limits for answers.
+/// HTTP/2 limits for answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Http2 {
-    /// Bytes of one answer that the server may send without waiting for a window update.
+    /// The bytes of one answer that the server may send without waiting for a window update.
     pub stream_window: u32,
-    /// The same of all answers on a connection.
+    /// The bytes of all answers on a connection that the server may send without waiting for a
+    /// window update.
     pub connection_window: u32,
-    /// Bytes of one frame.
+    /// The largest frame in bytes.
     pub frame: u32,
 }
 
 impl Default for Http2 {
-    /// Windows that hold several answers of a megabyte.
+    /// The default windows hold several answers of a megabyte.
     fn default() -> Self {
         Self { stream_window: 8 << 20, connection_window: 32 << 20, frame: 1 << 20 }
     }

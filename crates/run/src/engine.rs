@@ -1,4 +1,4 @@
-//! An engine as the lifecycle of models uses it.
+//! The interface of an engine for the lifecycle of models.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
@@ -11,8 +11,8 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::{Clock, Framework, Run, RunError};
 
-/// Runs models. One task, [`Engine::run`], owns its state; everything else hands
-/// messages to that task or reads.
+/// Runs models. One task, [`Engine::run`], owns its state; all other methods send messages
+/// to that task or only read.
 ///
 /// # Guarantees
 /// - The contract of [`outrigger_core::engine`] about messages.
@@ -25,22 +25,21 @@ pub trait Engine: Send + Sync + 'static {
     /// The frameworks whose models it runs.
     fn frameworks(&self) -> &[Framework];
 
-    /// Where it runs.
+    /// The place where it runs.
     fn location(&self) -> Location;
 
-    /// Takes over versions that an earlier process had in the engine. Returns those
-    /// that the engine may still have, or can load again under the same name and
-    /// version. Blocks.
+    /// Takes over versions that an earlier process had in the engine. Returns those that the
+    /// engine may still have, or can load again under the same name and version. Blocks.
     ///
     /// # Errors
-    /// When what the earlier process left cannot be read.
+    /// If the state left by the earlier process cannot be read.
     fn adopt(&self, loaded: Vec<Adopted>) -> Result<BTreeSet<ServableId>, Failure> {
         drop(loaded);
         Ok(BTreeSet::new())
     }
 
-    /// Makes the files of a version available to the engine, for the `Add` that
-    /// follows. `model` is the model's directory in the store.
+    /// Makes the files of a version available to the engine, before the `Add` message. `model` is
+    /// the model's directory in the store.
     fn publish(
         &self,
         id: ServableId,
@@ -48,21 +47,20 @@ pub trait Engine: Send + Sync + 'static {
         model: PathBuf,
     ) -> BoxFuture<'_, Result<(), Failed>>;
 
-    /// Takes the files of a version away from the engine, which does not have the
-    /// version any more.
+    /// Removes the files of a version from the engine's reach. The engine does not have the version
+    /// any more.
     fn unpublish(&self, id: ServableId) -> BoxFuture<'_, ()>;
 
-    /// Takes away everything of the image `digest` that is still published. The files
-    /// are about to be deleted.
+    /// Unpublishes every version of the image `digest`. Its files are about to be deleted.
     fn unpublish_image(&self, digest: Digest) -> BoxFuture<'_, ()>;
 
-    /// Hands a message to the engine. Does not block.
+    /// Sends a message to the engine. Does not block.
     fn send(&self, message: ToEngine);
 
-    /// The engine's task: runs until it is dropped.
+    /// The engine's task. It runs until it is dropped.
     fn run(self: Arc<Self>, start: Start) -> BoxFuture<'static, ()>;
 
-    /// The version that requests run. The engine need not have loaded it yet.
+    /// Binds a version for requests. The engine need not have loaded it yet.
     fn bind(&self, target: Target) -> Arc<dyn Run>;
 
     /// The inputs and outputs of the signature called `signature`, as the loaded
@@ -75,7 +73,7 @@ pub trait Engine: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Interface, RunError>>;
 }
 
-/// Where an engine runs.
+/// The place where an engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
     /// In this process: it always answers.
@@ -89,7 +87,7 @@ pub enum Location {
 pub struct Adopted {
     /// The version's name and number in the engine.
     pub id: ServableId,
-    /// The image that it is of.
+    /// The image of the version.
     pub digest: Digest,
 }
 
@@ -98,27 +96,27 @@ pub struct Adopted {
 pub struct Start {
     /// The engine's name.
     pub engine: EngineId,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// Where new version numbers come from.
+    /// The source of new version numbers.
     pub versions: Versions,
-    /// Where the engine's events go. The receiver never waits for the engine.
+    /// The channel for the engine's events. Its receiver never waits for the engine.
     pub events: mpsc::Sender<(EngineId, Event)>,
 }
 
 /// An event of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Something about one version.
+    /// A report about one version.
     Version(FromEngine),
-    /// How the engine does has changed.
+    /// The engine's condition has changed.
     Condition(Condition),
-    /// The engine has taken over everything that earlier processes left: files that
-    /// no version of this process needs are used by nobody.
+    /// The engine has taken over everything that earlier processes left. Nothing uses published
+    /// files that no version of this process needs.
     Settled,
 }
 
-/// Why the files of a version could not be published.
+/// The failure to publish the files of a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failed {
     /// The files are not in the store any more.
@@ -127,7 +125,7 @@ pub enum Failed {
     Other(Failure),
 }
 
-/// The part that all runs of a version have in common.
+/// The parts that all runs of a version have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The version.
@@ -141,7 +139,7 @@ pub struct Target {
 }
 
 impl Start {
-    /// Reports an event. The end of the receiver is not an error: the process stops.
+    /// Sends an event. A closed receiver is not an error: the process is stopping.
     pub async fn report(&self, event: Event) {
         self.events.send((self.engine.clone(), event)).await.ok();
     }

@@ -1,17 +1,17 @@
-//! Why a run failed.
+//! Errors of runs.
 
 use outrigger_core::{Reason, ServableId};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a run of a model failed.
+/// The failure of a run of a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The engine cannot be reached, or the connection broke before it answered.
+    /// The engine cannot be reached, or the connection broke before an answer.
     #[error("the engine does not answer")]
     Unavailable(#[source] Source),
-    /// The engine refused the call for a moment: stopping, or not yet started.
+    /// The engine refused the call for the moment: it is stopping, or has not started yet.
     #[error("the engine is not available: {message}")]
     NotReady {
         /// The engine's message.
@@ -20,7 +20,7 @@ pub enum RunError {
     /// The configured number of calls was in flight until the deadline.
     #[error("too many calls to the engine were in flight until the deadline")]
     Overloaded,
-    /// The engine itself has too much to do: no thread free, or a full queue.
+    /// The engine itself is overloaded: no thread is free, or its queue is full.
     #[error("the engine is overloaded: {message}")]
     EngineOverloaded {
         /// The engine's message.
@@ -29,7 +29,7 @@ pub enum RunError {
     /// The deadline passed, here or in the engine.
     #[error("the engine did not answer before the deadline")]
     DeadlineExceeded,
-    /// The engine gave the call up, as it does when a model goes away under it.
+    /// The engine cancelled the call, as it does when a model is unloaded during the call.
     #[error("the engine cancelled the call: {message}")]
     Cancelled {
         /// The engine's message.
@@ -38,7 +38,7 @@ pub enum RunError {
     /// The engine does not serve this version.
     #[error("the engine does not serve {servable}")]
     NotServed {
-        /// The version asked for.
+        /// The requested version.
         servable: ServableId,
     },
     /// The model, or the engine, failed.
@@ -52,12 +52,12 @@ pub enum RunError {
     /// The model has no signature of that name.
     #[error("the model has no signature {signature:?}, only {known:?}")]
     NoSignature {
-        /// The name asked for.
+        /// The requested signature.
         signature: String,
-        /// The names there are.
+        /// The signatures that the model has.
         known: Vec<String>,
     },
-    /// The request would be larger than the engine's limit.
+    /// The request is larger than the engine's limit.
     #[error("a request of {size} bytes to the engine is over the limit of {limit}")]
     TooLarge {
         /// Its size in bytes.
@@ -65,12 +65,12 @@ pub enum RunError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The engine's answer cannot be read.
+    /// The engine's answer cannot be decoded.
     #[error("the engine's answer is not valid")]
     Answer {
         /// The stable reason.
         reason: Reason,
-        /// Why not.
+        /// The cause.
         source: Source,
     },
 }
@@ -80,7 +80,7 @@ impl RunError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Unavailable(_) | Self::NotReady { .. } => Reason::EngineUnavailable,
-            // The version is gone because the engine restarted or the model moved on.
+            // The version is gone because the engine restarted or the model got a new version.
             Self::NotServed { .. } | Self::Cancelled { .. } => Reason::EngineUnavailable,
             Self::Overloaded | Self::EngineOverloaded { .. } => Reason::Overloaded,
             Self::DeadlineExceeded => Reason::Deadline,

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use outrigger_core::{Failure, Interface, PackageLayout};
 
-/// A kind of models, as metadata.json names it in `framework`.
+/// A kind of models, named by `framework` in metadata.json.
 #[derive(Debug, Clone, Copy)]
 pub struct Framework {
     /// The name in metadata.json.
     pub name: &'static str,
-    /// Where an image holds the model.
+    /// The place of the model in an image.
     pub layout: PackageLayout,
-    /// Reads the interface of the signature called so from the model's directory.
+    /// Reads the interface of the signature called `signature` from the model's directory.
     ///
-    /// The failure's reason is IMAGE_INVALID where the model is at fault.
+    /// The failure's reason is IMAGE_INVALID if the model is at fault.
     pub interface: fn(model: &Path, signature: &str) -> Result<Interface, Failure>,
 }

@@ -1,10 +1,9 @@
-//! The seam between the control plane and the engines that run models.
+//! The interface between the control plane and the engines that run models.
 //!
-//! [`Run`] is what requests have: one loaded version that turns tensors into tensors.
-//! [`Engine`] is what the lifecycle of models has: it takes and sends the messages of
-//! [`outrigger_core::engine`]. A [`Framework`] says what a model package of one kind
-//! holds. [`local`] makes an engine in this process out of a function that loads a
-//! directory.
+//! Requests use [`Run`]: one loaded version that maps tensors to tensors. The lifecycle of models
+//! uses [`Engine`], which receives and sends the messages of [`outrigger_core::engine`]. A
+//! [`Framework`] describes one kind of model package. [`local`] builds an engine in this process
+//! from a function that loads a directory.
 
 mod clock;
 mod engine;

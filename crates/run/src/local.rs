@@ -1,4 +1,4 @@
-//! An engine in this process, made of a function that loads a directory.
+//! An engine in this process, built from a function that loads a directory.
 
 use std::{
     collections::HashMap,
@@ -20,9 +20,9 @@ use tokio::{
 
 use crate::{Call, Engine, Event, Failed, Framework, Location, Run, RunError, Start, Target};
 
-/// A model that was loaded into this process.
+/// A model loaded into this process.
 pub trait Model: Send + Sync + 'static {
-    /// The inputs and outputs of the signature called `signature`, if there is one.
+    /// The inputs and outputs of the signature called `signature`, if the model has it.
     fn interface(&self, signature: &str) -> Option<Interface>;
 
     /// Runs the model once, on the caller's thread. See [`Run::run`].
@@ -35,8 +35,8 @@ pub trait Model: Send + Sync + 'static {
 /// Loads a model from its directory. Blocks.
 pub type Load = fn(&Path) -> Result<Arc<dyn Model>, Failure>;
 
-/// An engine in this process: models are loaded into its memory, and runs take place
-/// on the thread of their caller.
+/// An engine in this process. Models are loaded into its memory, and a run takes place on the
+/// caller's thread.
 pub struct Local {
     frameworks: Vec<Framework>,
     load: Load,
@@ -45,7 +45,7 @@ pub struct Local {
     received: Mutex<Option<mpsc::UnboundedReceiver<ToEngine>>>,
 }
 
-/// The directories of published versions, and the models that are loaded.
+/// The directories of published versions, and the loaded models.
 #[derive(Default)]
 struct Models {
     published: Mutex<HashMap<ServableId, (Digest, PathBuf)>>,
@@ -53,9 +53,9 @@ struct Models {
 }
 
 impl Local {
-    /// An engine for models of `frameworks`, which `load` reads.
+    /// Creates an engine for models of `frameworks`, loaded by `load`.
     pub fn new(frameworks: Vec<Framework>, load: Load) -> Self {
-        // At most two messages a version wait, so versions bound the queue.
+        // At most two messages per version wait, so the number of versions bounds the queue.
         let (inbox, received) = mpsc::unbounded_channel();
         let received = Mutex::new(Some(received));
         Self { frameworks, load, models: Arc::default(), inbox, received }
@@ -74,7 +74,7 @@ impl Local {
     }
 }
 
-/// The end of a load.
+/// The result of a load.
 struct Loaded {
     id: ServableId,
     result: Result<Arc<dyn Model>, Failure>,
@@ -86,7 +86,7 @@ struct Task {
     load: Load,
     models: Arc<Models>,
     loads: JoinSet<Loaded>,
-    /// Versions being loaded; `true` for one that was removed meanwhile.
+    /// Versions being loaded; true for a version that was removed during its load.
     loading: HashMap<ServableId, bool>,
 }
 
@@ -173,7 +173,7 @@ impl Engine for Local {
     }
 
     fn send(&self, message: ToEngine) {
-        // The receiver ends with the engine's task, when the process stops.
+        // The receiver ends only with the engine's task, when the process stops.
         self.inbox.send(message).ok();
     }
 
@@ -219,7 +219,8 @@ impl Models {
     }
 }
 
-/// One version, found when it is run: it may not be loaded yet when it is bound.
+/// One version. The model is looked up for each run, because it may not be loaded yet when it is
+/// bound.
 struct Bound {
     id: ServableId,
     models: Arc<Models>,

@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use crate::RunError;
 
-/// A loaded version of a model, whatever engine it is loaded in.
+/// A loaded version of a model, in any engine.
 ///
 /// # Guarantees
-/// A call ends by its deadline, also when the engine hangs. Dropping the future
-/// cancels the call.
+/// A call ends by its deadline, also when the engine hangs. Dropping the future cancels the
+/// call.
 pub trait Run: Send + Sync + 'static {
-    /// Runs the model once. Returns the outputs that the call names, in that order,
-    /// or all outputs of the signature, in any order, when it names none.
+    /// Runs the model once. Returns the outputs that the call names, in that order; if it
+    /// names none, all outputs of the signature in any order.
     ///
     /// # Errors
     /// [`RunError`].
@@ -28,10 +28,10 @@ pub trait Run: Send + Sync + 'static {
 pub struct Call {
     /// The inputs, named as in the model's signature.
     pub inputs: Vec<Tensor>,
-    /// Names of the outputs wanted; empty: all.
+    /// Names of the wanted outputs; empty for all.
     pub outputs: Vec<Arc<str>>,
-    /// When the caller stops waiting.
+    /// The time at which the caller stops waiting.
     pub deadline: Instant,
-    /// Headers that travel with the call to an engine elsewhere: its trace context.
+    /// Headers to send with the call to an engine elsewhere, such as its trace context.
     pub headers: HeaderMap,
 }

@@ -15,31 +15,31 @@ use crate::{LoadError, Target, machine::EngineState};
 /// One run of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// What to run.
+    /// The signature to run, and its servable.
     pub target: Arc<Target>,
     /// The inputs, named as in the signature.
     pub inputs: Vec<Tensor>,
-    /// Names of the outputs wanted; empty: all.
+    /// Names of the wanted outputs; empty for all.
     pub outputs: Vec<Arc<str>>,
-    /// When the caller stops waiting.
+    /// The time at which the caller stops waiting.
     pub deadline: Instant,
-    /// What goes along in the request's headers.
+    /// Headers to send with the request.
     pub metadata: HeaderMap,
 }
 
-/// What the engine says of one version of a servable.
+/// The engine's report of one version of a servable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionStatus {
     /// The version.
     pub version: Version,
-    /// Where it is in its life.
+    /// The version's state.
     pub state: EngineState,
-    /// Why it failed, as far as the engine says. A load that failed shows as
-    /// [`EngineState::End`] with an error; one that is being retried shows none.
+    /// The error of a failed load, as far as the engine reports one. A failed load shows as
+    /// [`EngineState::End`] with an error; a load that is being retried shows none.
     pub error: Option<LoadError>,
 }
 
-/// Everything that should be in the engine.
+/// The complete configuration wanted for the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServingConfig {
     /// The models by their names in the engine.
@@ -49,9 +49,9 @@ pub struct ServingConfig {
 /// One model of a [`ServingConfig`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedModel {
-    /// Absolute path, as the engine sees it; holds a numeric directory a version.
+    /// Absolute path in the engine's file system; it holds one numeric directory per version.
     pub base_path: PathBuf,
-    /// The versions that should be loaded. Must not be empty, and each must
-    /// exist on disk: an engine waits for ever for a name without versions.
+    /// The versions to load. Must not be empty, and each must exist on disk: an engine waits for
+    /// ever for a name without versions.
     pub versions: BTreeSet<Version>,
 }

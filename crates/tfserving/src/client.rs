@@ -16,34 +16,33 @@ use crate::{
     metrics::{Connections, Metrics},
 };
 
-/// How to reach an engine, and how much to ask of it at once.
+/// The engine's address and the limits of its client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `unix:/path`, `host:port` or `http://host:port`; see [`Endpoint`].
     pub endpoint: String,
-    /// HTTP/2 connections for predictions, one at least for each runtime that
-    /// makes them; control calls have one more. Several, because a server reads
-    /// each on one thread.
+    /// HTTP/2 connections for predictions, at least one for each runtime that makes them; control
+    /// calls use one more. There are several because a server reads each on one thread.
     pub connections: usize,
-    /// Predictions in flight; others wait, and have failed of overload if they still
-    /// do at their deadline.
+    /// The limit of predictions in flight. Further calls wait, and fail with an overload if they
+    /// still wait at their deadline.
     pub max_in_flight: usize,
-    /// Bytes a message may have, either way.
+    /// The largest message in bytes, in either direction.
     pub max_message: usize,
-    /// Time one attempt to connect may take.
+    /// The time limit of one attempt to connect.
     pub connect_timeout: Duration,
-    /// For how long after losing the engine calls wait for it to come back;
-    /// after that they fail at once until it does.
+    /// The time for which calls wait for the engine after its connection was lost. After that they
+    /// fail at once until the engine is back.
     pub reconnect_window: Duration,
-    /// Deadline of a status call.
+    /// The deadline of a status call.
     pub status_timeout: Duration,
-    /// Deadline of a reload. An engine answers a healthy one within two polls
-    /// of its file system, seconds as a rule.
+    /// The deadline of a reload. A healthy engine answers one within two polls of its file system,
+    /// usually in seconds.
     pub reload_timeout: Duration,
 }
 
 impl Config {
-    /// The defaults, for an engine at `endpoint`.
+    /// Creates the default configuration for an engine at `endpoint`.
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
             endpoint: endpoint.into(),
@@ -57,7 +56,7 @@ impl Config {
         }
     }
 
-    /// Settings of one connection.
+    /// The settings of one connection.
     fn settings(&self) -> Settings {
         Settings {
             connect_timeout: self.connect_timeout,
@@ -82,7 +81,7 @@ impl Config {
     }
 }
 
-/// A TensorFlow Serving, or anything that speaks its gRPC interface.
+/// A client of TensorFlow Serving, or of any server with its gRPC interface.
 ///
 /// Dropping it closes its connections.
 #[derive(Debug)]
@@ -93,11 +92,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the engine at `config.endpoint`, which need not be up:
+    /// Creates a client of the engine at `config.endpoint`, which need not be up:
     /// connections are made with the first call, and again whenever they break.
     ///
-    /// They are driven by the runtime this is called in; it must outlive the
-    /// client. What is counted goes to the recorder that is installed by then.
+    /// The runtime of the caller drives them, so it must outlive the client. Metrics go to
+    /// the recorder that is installed at the time of this call.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -108,9 +107,9 @@ impl Client {
         Self::connect_on(config, &[Handle::current()])
     }
 
-    /// [`Self::connect`] with the connections for predictions spread over
-    /// `runtimes`. A prediction made on one of them goes out on a connection of
-    /// that one. Control calls have theirs on the first.
+    /// Like [`Self::connect`], with the connections for predictions spread over `runtimes`.
+    /// A prediction made on one of the runtimes uses a connection of that runtime. Control
+    /// calls use a connection on the first.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -119,8 +118,8 @@ impl Client {
         let (first, _) = runtimes
             .split_at_checked(1)
             .ok_or_else(|| Error::Config("there is no runtime for the connections".to_owned()))?;
-        // Predictions and control calls share nothing: no number of the former
-        // can hold up the latter.
+        // Predictions and control calls share no connection, so predictions cannot delay control
+        // calls.
         let observer = Arc::new(Connections::to(&endpoint));
         let control =
             HttpService::new(&endpoint, &config.settings(), first, Arc::clone(&observer) as _);
@@ -138,17 +137,17 @@ impl Client {
 /// predictions.
 ///
 /// # Assumptions
-/// One caller reloads, and never again while a reload that timed out may still be at work
-/// in the engine.
+/// Only one caller reloads. After a reload timed out, that caller does not reload again
+/// while the engine may still be working on it.
 impl Client {
-    /// Runs a model once. Returns the outputs that the call names, in that order; all of
-    /// the signature's, in any order, when it names none.
+    /// Runs a model once. Returns the outputs that the call names, in that order; if it names none,
+    /// all outputs of the signature in any order.
     pub async fn predict(&self, call: Call) -> Result<Vec<Tensor>, Error> {
         let observed = self.metrics.predict.start();
         observed.end(self.predictor.run(call).await, Error::outcome)
     }
 
-    /// The interface of the signature of that name, as the loaded model has it.
+    /// The interface of the signature called `signature` in the loaded model.
     pub async fn signature(
         &self,
         servable: &ServableId,
@@ -160,22 +159,22 @@ impl Client {
         observed.end(result, Error::outcome)
     }
 
-    /// Every version the engine has ever seen under `name`, also those that ended, highest
-    /// first; empty when it does not know the name.
+    /// The status of every version that the engine has ever seen under `name`, including ended
+    /// ones, highest first; empty if the engine does not know the name.
     pub async fn status(&self, name: &ServableName) -> Result<Vec<VersionStatus>, Error> {
         let observed = self.metrics.status.start();
         observed.end(self.control.status(name).await, Error::outcome)
     }
 
-    /// Replaces the engine's whole configuration. `Ok` says only that the engine took it;
-    /// [`Self::status`] says what is loaded.
+    /// Replaces the engine's whole configuration. `Ok` means only that the engine took it;
+    /// [`Self::status`] reports the loaded versions.
     pub async fn reload(&self, config: ServingConfig) -> Result<(), ReloadError> {
         let observed = self.metrics.reload.start();
         observed.end(self.control.reload(config).await, ReloadError::outcome)
     }
 }
 
-/// What is left until `deadline`; an error when that is nothing.
+/// The time left until `deadline`, or an error after it.
 fn remaining(deadline: Instant) -> Result<Duration, Error> {
     match deadline.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(Error::DeadlineExceeded),
@@ -183,14 +182,14 @@ fn remaining(deadline: Instant) -> Result<Duration, Error> {
     }
 }
 
-/// A request that tells the engine when we stop waiting.
+/// Creates a request with a timeout, so that the engine knows when the caller stops waiting.
 fn request<T>(message: T, deadline: Instant) -> Result<tonic::Request<T>, Error> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(remaining(deadline)?);
     Ok(request)
 }
 
-/// The client is shared by every model of the process.
+/// Compile-time check that the client can be shared by every model of the process.
 const _: () = {
     const fn shared<T: Send + Sync>() {}
     shared::<Client>();

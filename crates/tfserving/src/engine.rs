@@ -31,18 +31,18 @@ use crate::{Client, TENSORFLOW, machine::Policy};
 /// The settings of an engine that is a TensorFlow Serving.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// Times by which it is probed and reloaded.
+    /// The intervals of probes and reloads.
     pub policy: Policy,
     /// Records reloads as traces.
     pub tracer: Tracer,
 }
 
-/// A TensorFlow Serving that sees the model store.
+/// A TensorFlow Serving with access to the model store.
 pub struct Engine {
     client: Arc<Client>,
     files: Files,
     settings: Settings,
-    /// Rings when a call fails in a way that hints at a restart.
+    /// Notified when a call fails in a way that suggests a restart.
     suspect: Arc<Notify>,
     inbox: mpsc::UnboundedSender<ToEngine>,
     received: Mutex<Option<mpsc::UnboundedReceiver<ToEngine>>>,
@@ -57,9 +57,9 @@ struct Inherited {
 }
 
 impl Engine {
-    /// An engine behind `client` that finds its files in `store`.
+    /// Creates an engine behind `client` that finds its files in `store`.
     pub fn new(client: Client, store: Store, settings: Settings) -> Self {
-        // At most two messages a version wait, so versions bound the queue.
+        // At most two messages per version wait, so the number of versions bounds the queue.
         let (inbox, received) = mpsc::unbounded_channel();
         Self {
             client: Arc::new(client),
@@ -82,8 +82,8 @@ impl run::Engine for Engine {
         Location::Elsewhere
     }
 
-    /// A version can be adopted that is still published, under a name whose
-    /// placeholder is.
+    /// Selects the versions that can be adopted: those still published, under a name whose
+    /// placeholder is published too.
     fn adopt(&self, loaded: Vec<Adopted>) -> Result<BTreeSet<ServableId>, Failure> {
         let published = self.files.published()?;
         let placeholders = files::placeholders(&published);
@@ -93,7 +93,7 @@ impl run::Engine for Engine {
         };
         let versions: BTreeSet<_> = loaded.into_iter().filter(usable).map(|it| it.id).collect();
         let mut inherited = self.inherited.lock().unwrap_or_else(PoisonError::into_inner);
-        // All placeholders: the engine may know names that have no version left.
+        // Every placeholder is adopted: the engine may know names that have no version left.
         *inherited = Inherited { placeholders, versions: versions.clone() };
         Ok(versions)
     }

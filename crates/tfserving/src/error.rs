@@ -1,4 +1,4 @@
-//! How a call to the engine fails.
+//! Errors of calls to the engine.
 
 use outrigger_core::{Reason, ServableId};
 use outrigger_proto::raw::unary::Unreadable;
@@ -8,41 +8,41 @@ use tonic::Code;
 
 use crate::wire::DecodeError;
 
-/// Why a call failed.
+/// The failure of a call.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The engine cannot be reached, or the connection broke before it answered.
+    /// The engine cannot be reached, or the connection broke before an answer.
     #[error("the engine does not answer")]
     Unavailable(#[source] TransportError),
-    /// The engine refused the call for a moment: stopping, or not yet started.
+    /// The engine refused the call for the moment: it is stopping, or has not started yet.
     #[error("the engine is not available: {message}")]
     NotReady {
-        /// What the engine said.
+        /// The engine's message.
         message: String,
     },
-    /// As many calls as configured were in flight, until the deadline.
+    /// The configured number of calls was in flight until the deadline.
     #[error("too many calls to the engine were in flight until the deadline")]
     Overloaded,
-    /// The engine itself has too much to do: no thread free, or a full queue.
+    /// The engine itself is overloaded: no thread is free, or its queue is full.
     #[error("the engine is overloaded: {message}")]
     EngineOverloaded {
-        /// What the engine said.
+        /// The engine's message.
         message: String,
     },
     /// The deadline passed, here or in the engine.
     #[error("the engine did not answer before the deadline")]
     DeadlineExceeded,
-    /// The engine gave the call up, as it does when a model goes away under it.
+    /// The engine cancelled the call, as it does when a model is unloaded during the call.
     #[error("the engine cancelled the call: {message}")]
     Cancelled {
-        /// What the engine said.
+        /// The engine's message.
         message: String,
     },
     /// The engine does not serve this version.
     #[error("the engine does not serve {servable}")]
     NotServed {
-        /// What was asked for.
+        /// The requested servable.
         servable: ServableId,
     },
     /// The model, or the engine, failed.
@@ -50,18 +50,18 @@ pub enum Error {
     Failed {
         /// The gRPC status.
         code: Code,
-        /// What the engine said.
+        /// The engine's message.
         message: String,
     },
     /// The model has no signature of that name.
     #[error("the model has no signature {signature:?}, only {known:?}")]
     NoSignature {
-        /// What was asked for.
+        /// The requested signature.
         signature: String,
-        /// What there is.
+        /// The signatures that the model has.
         known: Vec<String>,
     },
-    /// The request would be larger than `max_message`.
+    /// The request is larger than `max_message`.
     #[error("a request of {size} bytes to the engine is over the limit of {limit}")]
     TooLarge {
         /// Its size.
@@ -69,7 +69,7 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// The engine's answer cannot be understood.
+    /// The engine's answer cannot be decoded.
     #[error("the engine's answer is not valid")]
     Answer(#[from] DecodeError),
     /// The engine's answer is not one gRPC message.
@@ -85,8 +85,8 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Unavailable(_) | Self::NotReady { .. } => Reason::EngineUnavailable,
-            // The version is gone because the engine restarted or the model moved
-            // on: what to do about it is lifecycle's to know.
+            // The version is gone because the engine restarted or the model got a new version; the
+            // lifecycle decides how to handle that.
             Self::NotServed { .. } | Self::Cancelled { .. } => Reason::EngineUnavailable,
             Self::Overloaded | Self::EngineOverloaded { .. } => Reason::Overloaded,
             Self::DeadlineExceeded => Reason::Deadline,
@@ -139,11 +139,11 @@ impl From<Error> for RunError {
     }
 }
 
-/// Why a reload failed.
+/// The failure of a reload.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// No answer in time. The engine may be at work on it still, and may apply
-    /// it later: another reload now would only queue up behind it.
+    /// The engine did not answer in time. It may still be working on the reload and apply it later,
+    /// and another reload now would only queue behind it.
     #[error("the engine did not answer the reload in time, and may still be working on it")]
     Timeout,
     /// The engine answered with an error.
@@ -151,11 +151,11 @@ pub enum ReloadError {
     Refused {
         /// The gRPC status.
         code: Code,
-        /// What the engine said.
+        /// The engine's message.
         message: String,
     },
-    /// The engine could not be reached or the connection broke: whether it
-    /// applied the configuration is not known.
+    /// The engine could not be reached, or the connection broke; the engine may or may not have
+    /// applied the configuration.
     #[error("the engine does not answer")]
     Unavailable(#[source] Error),
 }
@@ -170,8 +170,8 @@ impl ReloadError {
         }
     }
 
-    /// Whether the engine took the configuration all the same: it answers
-    /// UNKNOWN when a new model failed to load, and keeps the configuration.
+    /// Whether the engine took the configuration despite the error: it answers UNKNOWN when a new
+    /// model failed to load, and keeps the configuration.
     pub fn was_applied(&self) -> bool {
         matches!(self, Self::Refused { code: Code::Unknown, .. })
     }

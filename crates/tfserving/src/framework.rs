@@ -1,4 +1,4 @@
-//! The framework whose models TensorFlow Serving runs.
+//! The framework of the models that TensorFlow Serving runs.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -9,10 +9,10 @@ use crate::read_interface;
 
 /// The file that holds a model's graph and signatures.
 const FILE: &str = "saved_model.pb";
-/// Bytes which that file may have.
+/// The largest size allowed for that file, in bytes.
 const MAX_FILE: u64 = 2 << 30;
 
-/// Models of TensorFlow: SavedModels.
+/// TensorFlow models: SavedModels.
 pub const TENSORFLOW: Framework = Framework {
     name: "tensorflow",
     layout: PackageLayout {

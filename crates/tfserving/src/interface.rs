@@ -1,12 +1,12 @@
-//! TensorFlow's description of a model, and ours.
+//! Converts TensorFlow's description of a model into an [`Interface`].
 
 use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
 use outrigger_proto::tensorflow::{DataType, SignatureDef, TensorInfo, TensorShapeProto};
 
-/// A reference type of TF1 is its base type plus this.
+/// The type number of a TF1 reference type is that of its base type plus this.
 const REFERENCE: i32 = 100;
 
-/// The interface that a signature describes.
+/// Converts a signature into an interface.
 pub fn interface(signature: &SignatureDef) -> Interface {
     let input = |(name, info): (&String, &TensorInfo)| TensorSpec {
         optional: signature.defaults.contains_key(name),
@@ -17,7 +17,7 @@ pub fn interface(signature: &SignatureDef) -> Interface {
 }
 
 fn spec(name: &str, info: &TensorInfo) -> TensorSpec {
-    // Sparse tensors and composites are described elsewhere, and have no node.
+    // Sparse tensors and composites have no node name: other fields describe them.
     let dtype = if info.name.is_empty() { ElementType::Composite } else { element(info.dtype) };
     TensorSpec::new(name, dtype, shape(info.tensor_shape.as_ref()))
 }

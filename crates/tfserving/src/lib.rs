@@ -1,5 +1,5 @@
-//! TensorFlow Serving as an engine: everything that knows it. [`Engine`] is what the
-//! control plane has; [`Client`] makes the calls; [`machine`] decides.
+//! TensorFlow Serving as an engine; no other crate depends on its details. The control plane uses
+//! [`Engine`]; [`Client`] makes the calls; [`machine`] decides.
 
 mod calls;
 mod client;
@@ -23,7 +23,7 @@ pub use framework::TENSORFLOW;
 pub use interface::interface;
 pub use load_error::LoadError;
 pub use machine::EngineState;
-/// How the engine is reached.
+/// The endpoint types used by the client's configuration.
 pub use outrigger_rpc::{Endpoint, InvalidEndpoint, TransportError};
 pub use placeholder::placeholder;
 pub use saved_model::{SavedModelError, read_interface};

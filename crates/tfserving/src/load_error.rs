@@ -1,25 +1,25 @@
-//! Why an engine could not load a version, and whose fault that is.
+//! Load failures of an engine, and their classification by cause.
 
 use outrigger_core::{Failure, Reason};
 use tonic::Code;
 
-/// Why the engine could not load a version.
+/// The failure of an engine to load a version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code:?}: {message}")]
 pub struct LoadError {
-    /// The status the engine reports of the version.
+    /// The status code that the engine reports for the version.
     pub code: Code,
-    /// What the engine said, cut to a sensible length.
+    /// The engine's message, shortened.
     pub message: String,
 }
 
 impl LoadError {
-    /// The stable reason: `IMAGE_INVALID` where the model itself is at fault and
-    /// another try would end the same way, otherwise something that may pass.
+    /// The stable reason: `IMAGE_INVALID` if the model itself is at fault and another attempt would
+    /// end the same way, otherwise a reason that may pass.
     ///
-    /// The codes are those of TensorFlow's SavedModel loader: a file that is not
-    /// there and an operation nobody registered are both `NOT_FOUND`, what is too
-    /// short is `OUT_OF_RANGE`, what fails its checksum is `DATA_LOSS`.
+    /// The codes come from TensorFlow's SavedModel loader: a missing file and an unregistered
+    /// operation are both `NOT_FOUND`, a file that is too short is `OUT_OF_RANGE`, and a wrong
+    /// checksum is `DATA_LOSS`.
     pub fn reason(&self) -> Reason {
         match self.code {
             Code::NotFound
@@ -30,7 +30,7 @@ impl LoadError {
             | Code::AlreadyExists
             | Code::Unimplemented => Reason::ImageInvalid,
             Code::ResourceExhausted => Reason::MemoryFull,
-            // Of the engine's situation, or of nothing in particular.
+            // These codes result from the engine's situation, or have no known cause.
             Code::Ok
             | Code::Cancelled
             | Code::Unknown
@@ -43,7 +43,7 @@ impl LoadError {
         }
     }
 
-    /// What everybody else is told.
+    /// The failure in the form that callers and the model's state receive.
     pub fn failure(&self) -> Failure {
         Failure::new(self.reason(), format!("the engine could not load it: {self}"))
     }

@@ -1,25 +1,23 @@
-//! The machine of one engine: the configuration it should have, has been sent,
-//! and what it makes of it.
+//! The machine of one engine: the wanted configuration, the configuration sent last,
+//! and the engine's progress with it.
 //!
-//! TensorFlow Serving's reload waits, under a global lock and without a limit,
-//! for every name it has not seen before, and answers at once for known names.
-//! A reload that our side gave up on is still at work there, and one sent on top
-//! of it only queues up. Hence:
+//! TensorFlow Serving's reload waits, under a global lock and without a limit, for every
+//! name it has not seen before, and answers at once for known names. A reload that the
+//! client gave up on continues in the engine, and another one only queues behind it.
+//! Hence:
 //!
-//! - A new name is first configured with nothing but a placeholder, a tiny model
-//!   that is there already and loads in a millisecond. Versions are added only
-//!   to names whose placeholder has been seen available. The placeholder stays
-//!   as long as the name, and the name as long as the engine.
-//! - One reload at a time. After one that was not answered there is no other
-//!   until the engine shows that it is done with it, restarted, or the limit has
-//!   passed.
-//! - What is loaded, only the engine's status tells. An answer to a reload says
-//!   nothing about it.
+//! - A new name is first configured with only a placeholder, a tiny model that is already
+//!   on disk and loads in a millisecond. Versions are added only to names whose
+//!   placeholder was reported available. The placeholder stays as long as the name, and
+//!   the name as long as the engine.
+//! - Only one reload runs at a time. After an unanswered reload the next one waits until
+//!   the engine shows that it has finished, restarts, or the limit has passed.
+//! - Only the engine's status shows which versions are loaded. The answer to a reload does
+//!   not.
 //!
-//! An engine never forgets a name it has seen until it ends. So a name that was
-//! seen and is unknown now means a restart. The restarted engine has forgotten
-//! all versions as well, so the same ones may be loaded again: a restart that was
-//! seen wrongly would then do no harm.
+//! An engine never forgets a name it has seen until it ends. So a name that was seen and is
+//! unknown now means a restart. The restarted engine has forgotten all versions as well, so
+//! the same versions may be loaded again: a restart detected by mistake does no harm.
 
 mod names;
 mod policy;
@@ -40,23 +38,23 @@ pub use probe::{EngineState, Seen};
 use reload::Push;
 pub use reload::PushOutcome;
 
-/// The situation in which the engine's machine handles an event.
+/// The context in which the engine's machine handles an event.
 pub type Context<'a> = outrigger_core::Context<'a, Policy>;
 
-/// What should be in the engine: versions by name, placeholders among them.
+/// A configuration of the engine: versions by name, including placeholders.
 pub type ServingSet = BTreeMap<ServableName, BTreeSet<Version>>;
 
 /// The machine of one engine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServingMachine {
     names: BTreeMap<ServableName, Name>,
-    /// Names that should be known to the engine though they have no version yet.
+    /// Names that the engine should know although they have no version yet.
     expected: BTreeSet<ServableName>,
     leaving: BTreeMap<ServableId, Leaving>,
     push: Push,
     last_push: Attempt,
     push_failures: u32,
-    /// What was sent last, unless it is known not to have been taken.
+    /// The configuration sent last, unless the engine is known not to have taken it.
     sent: Option<Sent>,
     reachable: Option<bool>,
     down_since: Option<Moment>,
@@ -67,7 +65,7 @@ pub struct ServingMachine {
     probe_at: Moment,
     probed_at: Option<Moment>,
     last_placeholder: Attempt,
-    /// The engine has taken a configuration of ours.
+    /// The engine has taken a configuration of this process.
     settled: bool,
 }
 
@@ -76,11 +74,11 @@ pub struct ServingMachine {
 struct Sent {
     set: ServingSet,
     push: Attempt,
-    /// When the engine was done with it.
+    /// The time at which the engine had finished it.
     taken_at: Option<Moment>,
 }
 
-/// What happens to an engine.
+/// An event for the engine's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// Time has passed.
@@ -89,31 +87,31 @@ pub enum Event {
     Expect(BTreeSet<ServableName>),
     /// This version's files are in place: load it.
     Add(ServableId),
-    /// Unload this version. Nobody may be using it.
+    /// Unload this version. No request may be using it.
     Remove(ServableId),
     /// [`Effect::PublishPlaceholder`] ended.
     PlaceholderPublished(Attempt, ServableId, Result<(), Failure>),
     /// [`Effect::Push`] ended.
     Pushed(Attempt, PushOutcome),
-    /// [`Effect::Probe`] ended: what the engine says of each name, nothing for
-    /// a name it does not know.
+    /// [`Effect::Probe`] ended: the engine's report for each name, empty for a name that the engine
+    /// does not know.
     Probed(Attempt, Result<BTreeMap<ServableName, Vec<Seen>>, Failure>),
-    /// A request failed in a way that hints at a restart.
+    /// A request failed in a way that suggests a restart.
     Suspect,
 }
 
-/// What an engine's machine wants done, or tells.
+/// An effect of the engine's machine: work to carry out, or a report about a version.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Put a placeholder where the engine finds it.
+    /// Publish a placeholder.
     PublishPlaceholder(Attempt, ServableId),
-    /// Take a placeholder away from there again.
+    /// Remove a placeholder from the place where the engine finds it.
     Unpublish(ServableId),
-    /// Replace the engine's configuration. The call should be held open for
-    /// long: an answer that comes late is better than none.
+    /// Replace the engine's configuration. The call should get a long deadline: a late answer is
+    /// better than none.
     Push(Attempt, ServingSet),
-    /// Ask the engine what it knows of these names; of any name, to see whether
-    /// it answers, when there is none.
+    /// Ask the engine for the status of these names. If there are none, ask for any name, to see
+    /// whether the engine answers.
     Probe(Attempt, BTreeSet<ServableName>),
     /// The engine serves this version.
     Up(ServableId),
@@ -121,17 +119,17 @@ pub enum Effect {
     Failed(ServableId, Failure),
     /// The engine restarted and has to load this version again.
     Lost(ServableId),
-    /// After [`Event::Remove`]: the engine has nothing to do with it any more.
+    /// After [`Event::Remove`]: the engine does not use the version any more.
     Gone(ServableId),
-    /// The engine was found to have restarted.
+    /// The engine has restarted.
     Restarted,
-    /// The engine has taken the first configuration of ours: whatever lies in
-    /// its directories beside that is used by nobody.
+    /// The engine has taken the first configuration of this process: nothing uses the other files
+    /// in its directories.
     Settled,
 }
 
 impl ServingMachine {
-    /// An engine of which nothing is known.
+    /// Creates the machine of an engine without known state.
     pub fn new(now: Moment) -> Self {
         Self {
             names: BTreeMap::new(),
@@ -154,13 +152,13 @@ impl ServingMachine {
         }
     }
 
-    /// Takes over what an earlier process had configured: `placeholder` and its
-    /// files are in place. To be called before any event.
+    /// Takes over a name that an earlier process had configured: `placeholder` and its files are in
+    /// place. Must be called before any event.
     pub fn adopt(&mut self, placeholder: ServableId) {
         self.names.insert(placeholder.name, Name::inherited(placeholder.version));
     }
 
-    /// Takes over a version of an adopted name. To be called before any event.
+    /// Takes over a version of an adopted name. Must be called before any event.
     pub fn adopt_version(&mut self, id: ServableId) {
         if let Some(name) = self.names.get_mut(&id.name) {
             name.versions.insert(id.version, names::Told::Nothing);
@@ -180,7 +178,7 @@ impl ServingMachine {
         (effects, outcome)
     }
 
-    /// A version that is gone must not be in the configuration: its files may go.
+    /// Checks that no version reported as gone is in the configuration: its files may be deleted.
     fn kept_promises(&self, effects: &[Effect]) -> Result<(), ServableId> {
         let gone = effects.iter().filter_map(|effect| match effect {
             Effect::Gone(id) => Some(id),
@@ -206,7 +204,7 @@ impl ServingMachine {
         Outcome::Handled
     }
 
-    /// The configuration that the engine should have as of now.
+    /// The configuration that the engine should have now.
     pub fn target(&self) -> ServingSet {
         let configured = |(servable, name): (&ServableName, &Name)| {
             name.configured().map(|versions| (servable.clone(), versions))
@@ -214,7 +212,7 @@ impl ServingMachine {
         self.names.iter().filter_map(configured).collect()
     }
 
-    /// How the engine does.
+    /// The engine's condition.
     pub fn condition(&self) -> Condition {
         Condition {
             reachable: self.reachable,
@@ -225,7 +223,7 @@ impl ServingMachine {
         }
     }
 
-    /// When time alone will next change something, `after` the last tick.
+    /// The next time at which a tick changes something, given that the last tick was at `after`.
     pub fn wakes_at(&self, policy: &Policy, after: Moment) -> Option<Moment> {
         let probe_at = self.probe.is_none().then_some(self.probe_at);
         let push_at = self.push_wakes_at(policy);
@@ -245,7 +243,7 @@ impl ServingMachine {
 }
 
 impl EngineVersions for ServingMachine {
-    /// Placeholders count.
+    /// Placeholders are included.
     fn wants(&self, id: &ServableId) -> bool {
         self.names.get(&id.name).is_some_and(|name| name.has(id.version))
     }

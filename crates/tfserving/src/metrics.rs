@@ -1,4 +1,4 @@
-//! What this crate counts.
+//! The metrics of this crate.
 
 use metrics::{Counter, Gauge, Histogram};
 use outrigger_core::{Metric, MetricKind};
@@ -13,9 +13,9 @@ const LOST: &str = "outrigger_engine_connections_lost_total";
 const RETRIES: &str = "outrigger_engine_retries_total";
 const OPEN: &str = "outrigger_engine_connections";
 
-/// The outcome of a call that was answered, and of an attempt that came through.
+/// The outcome label of an answered call, and of a successful attempt to connect.
 const OK: &str = "ok";
-/// The outcome of an attempt that did not.
+/// The outcome label of a failed attempt to connect.
 const FAILED: &str = "failed";
 
 /// Every metric of this crate.
@@ -66,7 +66,7 @@ pub const METRICS: &[Metric] = &[
     },
 ];
 
-/// The calls of the trait.
+/// The metrics of all calls.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) predict: Calls,
@@ -76,7 +76,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// With everything there from the start: the first time is a rise.
+    /// Registers every series at zero, so that rate() sees the first increment.
     pub(crate) fn new() -> Self {
         for outcome in [OK, FAILED] {
             metrics::counter!(CONNECTS, "outcome" => outcome).absolute(0);
@@ -94,7 +94,7 @@ impl Metrics {
     }
 }
 
-/// The calls of one method; what every call counts is looked up once.
+/// The metrics of one method, looked up once for all its calls.
 #[derive(Debug)]
 pub(crate) struct Calls {
     method: &'static str,
@@ -123,7 +123,7 @@ fn ended(method: &'static str, outcome: &'static str) -> Counter {
     metrics::counter!(CALLS, "method" => method, "outcome" => outcome)
 }
 
-/// A call in flight: counted once, also when its future is dropped.
+/// A call in flight. It is counted once, even if its future is dropped.
 pub(crate) struct Observed<'a> {
     calls: &'a Calls,
     start: Instant,
@@ -131,7 +131,7 @@ pub(crate) struct Observed<'a> {
 }
 
 impl Observed<'_> {
-    /// Notes how the call ended.
+    /// Records the result of the call.
     pub(crate) fn end<T, E>(
         mut self,
         result: Result<T, E>,
@@ -154,7 +154,7 @@ impl Drop for Observed<'_> {
     }
 }
 
-/// Counts and logs what happens to the connections.
+/// Counts and logs events of the connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     endpoint: Endpoint,

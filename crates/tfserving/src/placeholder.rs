@@ -10,12 +10,11 @@ use outrigger_proto::tensorflow::{
 };
 use prost::Message as _;
 
-/// The contents of the `saved_model.pb` of a placeholder: a model that answers
-/// its one input, `x`, as `y` (float, any number of them). It has no variables,
-/// and loads in about a millisecond.
+/// The contents of the `saved_model.pb` of a placeholder: a model that returns its one input, `x`,
+/// as `y` (float, any number of values). It has no variables, and loads in about a millisecond.
 ///
-/// An engine's reload waits until a name it has not seen has loaded something;
-/// this is what a new name gets loaded first.
+/// An engine's reload waits until a name it has not seen has loaded something, so a new name loads
+/// this placeholder first.
 pub fn placeholder() -> Bytes {
     let info = MetaInfoDef { tags: vec!["serve".to_owned()], ..Default::default() };
     let graph = GraphDef {

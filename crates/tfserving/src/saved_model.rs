@@ -9,16 +9,16 @@ use outrigger_proto::tensorflow::SignatureDef;
 
 use crate::interface::interface;
 
-/// The tag of the graph that serves.
+/// The tag of the serving graph.
 const SERVE: &str = "serve";
 
 /// A pseudo signature that TensorFlow writes into every export.
 const INIT: &str = "__saved_model_init_op";
 
-/// Why a SavedModel has no interface to read.
+/// An error in reading a SavedModel's interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SavedModelError {
-    /// The bytes are not those of a saved_model.pb.
+    /// The bytes are not a valid saved_model.pb.
     #[error("saved_model.pb cannot be read: {0}")]
     Unreadable(String),
     /// No graph is tagged "serve" and nothing else.
@@ -30,9 +30,9 @@ pub enum SavedModelError {
     /// The model has no such signature.
     #[error("metadata.json names signature {wanted:?}; the model has {found:?}")]
     Missing {
-        /// The signature named.
+        /// The requested signature.
         wanted: String,
-        /// Those there are.
+        /// The model's signatures.
         found: Vec<String>,
     },
 }
@@ -44,12 +44,11 @@ impl SavedModelError {
     }
 }
 
-/// Reads the interface of one signature out of the bytes of a saved_model.pb.
-/// The graph is stepped over, not decoded.
+/// Reads the interface of one signature from the bytes of a saved_model.pb. The graph is
+/// skipped, not decoded.
 ///
 /// # Errors
-/// The bytes are no SavedModel, none of its graphs serves, or it has no such
-/// signature.
+/// The bytes are no SavedModel, none of its graphs serves, or it has no such signature.
 pub fn read_interface(
     saved_model_pb: &[u8],
     signature_name: &str,

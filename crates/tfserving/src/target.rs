@@ -1,4 +1,4 @@
-//! What a call runs.
+//! The target of a call: a signature of a servable.
 
 use std::{fmt, sync::Arc};
 
@@ -6,8 +6,8 @@ use outrigger_core::ServableId;
 
 use crate::wire::Parts;
 
-/// A signature of a servable. Made once for all its calls: it holds what their
-/// requests have in common.
+/// A signature of a servable. Created once for all its calls, with the parts that their requests
+/// have in common.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     servable: ServableId,
@@ -16,9 +16,9 @@ pub struct Target {
 }
 
 impl Target {
-    /// The signature of that name, with the inputs and outputs that calls of it
-    /// usually name, in their order. A call is free to name others, but what these
-    /// take in a request is encoded here, and not call by call.
+    /// Creates a target for a signature, with the inputs and outputs that its calls usually name,
+    /// in their order. A call may name others, but the usual ones are encoded here once instead of
+    /// in every call.
     pub fn new(
         servable: ServableId,
         signature: impl Into<Arc<str>>,
@@ -29,7 +29,7 @@ impl Target {
         Self { parts: Parts::new(&servable, &signature, inputs, outputs), servable, signature }
     }
 
-    /// What is run.
+    /// The servable to run.
     pub fn servable(&self) -> &ServableId {
         &self.servable
     }

@@ -1,8 +1,8 @@
-//! Predict's messages between our tensors and TensorFlow Serving's bytes,
-//! without generated types in between: a request is framed around its tensors,
-//! which are not copied; an answer's are slices of the message that came in.
+//! Converts Predict's messages between tensors and TensorFlow Serving's bytes without generated
+//! types: a request is framed around its tensors, which are not copied; the tensors of an answer
+//! are slices of the received message.
 //!
-//! Field numbers are those of `proto/tensorflow`.
+//! Field numbers follow `proto/tensorflow`.
 
 mod decode;
 mod dtype;

@@ -1,4 +1,4 @@
-//! What a prediction allocates on its way to the engine and back.
+//! Counts the allocations of a prediction on its way to the engine and back.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -28,9 +28,9 @@ use tokio::{
     time::Instant,
 };
 
-/// Nine of them are h2's and the HTTP heads': path and authority, the maps of the
-/// request's headers, the answer's and its trailers, the timeout. The others: the
-/// future, three for the message's pieces, two for the outputs. The tables of
+/// The most allocations allowed per prediction. Nine of them belong to h2 and the HTTP heads: path
+/// and authority, the maps of the request's headers, the answer's and its trailers, the timeout.
+/// The others: the future, three for the message's pieces, two for the outputs. The tables of
 /// header compression may still be growing.
 const MOST: f64 = 15.5;
 
@@ -40,22 +40,22 @@ thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts what its thread allocates.
+/// Counts the allocations of each thread.
 struct Counting;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-// SAFETY: the system's allocator does the work.
+// SAFETY: every call is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.set(ALLOCATED.get() + 1);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -65,7 +65,7 @@ fn main() {
     lists_of_varints();
 }
 
-/// An answer's list is as long as its bytes say, and is put together at once.
+/// The memory for a decoded list is allocated once, by the length of its encoding.
 fn lists_of_varints() {
     let [few, many] = [10, 10_000].map(|count| {
         let values = TensorProto {
@@ -90,7 +90,7 @@ fn predictions() {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("starts");
     let each = runtime.block_on(async {
         let client = Client::connect(Config::new(address)).expect("valid");
-        // Connections, buffers and tables take shape.
+        // The first predictions allocate connections, buffers and tables.
         predict(&client).await;
         let before = ALLOCATED.get();
         let built = predict(&client).await;
@@ -99,7 +99,7 @@ fn predictions() {
     assert!(each <= MOST, "{each} allocations a prediction; at most {MOST} are expected");
 }
 
-/// Predicts; gives the allocations that went into the calls themselves.
+/// Makes predictions; returns the number of allocations of the calls themselves.
 async fn predict(client: &Client) -> usize {
     let id = ServableId {
         name: ServableName::of(&"m".parse().expect("a valid name")),
@@ -128,7 +128,7 @@ fn call(target: &Arc<Target>) -> Call {
     }
 }
 
-/// Starts an engine on a thread of its own; where it listens.
+/// Starts an engine on a thread of its own; returns its address.
 fn engine() -> String {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
@@ -147,7 +147,7 @@ fn engine() -> String {
     told.recv().expect("it listens").to_string()
 }
 
-/// Answers everything.
+/// Answers every request.
 async fn serve(stream: TcpStream) {
     let scores = to_proto(&floats("scores", &[1, 1000], [0.5; 1000]));
     let outputs = [("scores".to_owned(), scores)].into();

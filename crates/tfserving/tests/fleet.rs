@@ -1,9 +1,8 @@
-//! The machines of models and tags together with the engine's machine, in a world that
-//! misbehaves: random events, completions that come late, twice or never, messages
-//! between the machines that take their time, an engine that restarts and hangs, and a
-//! registry whose tags move. Every invariant is checked after every event; the world
-//! checks the files; and once the world has calmed down, everything that was asked for
-//! must be served.
+//! The machines of models and tags together with the engine's machine, in a world with faults:
+//! random events; completions that come late, twice or never; delayed messages between the
+//! machines; an engine that restarts and hangs; and a registry whose tags move. Every invariant is
+//! checked after every event, and the world checks the files. After the faults have ended, every
+//! requested model must be served.
 
 #[path = "fleet/world.rs"]
 mod world;

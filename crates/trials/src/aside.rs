@@ -1,5 +1,5 @@
-//! Work on requests that have been answered: their callers do not wait for it, it is
-//! bounded, and it is left out where there is too much of it.
+//! Background work on answered requests. Callers do not wait for it, it is bounded, and it is
+//! skipped under overload.
 
 use std::sync::Arc;
 
@@ -9,33 +9,33 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Bytes of requests that are held at any time.
+/// The limit of bytes of requests held at any time.
 const ROOM: usize = 16 << 20;
-/// Bytes that each request takes of that at least, which bounds their number.
+/// The bytes counted for each request at least, which bounds the number of requests.
 const LEAST: usize = 1 << 20;
 
 type Work = BoxFuture<'static, ()>;
 
-/// Takes such work. Clones share the room.
+/// Accepts background work. Clones share the limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Aside {
     room: Arc<Semaphore>,
     queue: mpsc::Sender<Work>,
 }
 
-/// Does the work on answered requests, beside those that are being served.
+/// Runs the background work on answered requests.
 #[derive(Debug)]
 pub struct Worker(mpsc::Receiver<Work>);
 
 pub(crate) fn aside() -> (Aside, Worker) {
-    // Work that has room in the semaphore has room in the channel.
+    // The channel has a slot for every work item that gets a permit of the semaphore.
     let (queue, work) = mpsc::channel(ROOM / LEAST);
     (Aside { room: Arc::new(Semaphore::new(ROOM)), queue }, Worker(work))
 }
 
 impl Aside {
-    /// Hands in work on a request of `bytes` bytes. Never waits; `false` if there is no
-    /// room.
+    /// Queues work on a request of `bytes` bytes. Never waits; returns false if the limit is
+    /// reached.
     pub(crate) fn offer<W>(&self, bytes: usize, work: impl FnOnce() -> W) -> bool
     where
         W: Future<Output = ()> + Send + 'static,
@@ -52,7 +52,7 @@ impl Aside {
 }
 
 impl Worker {
-    /// Runs until the last [`Trials`](crate::Trials) and split are gone.
+    /// Runs until the last [`Trials`](crate::Trials) and split are dropped.
     pub async fn run(mut self) {
         let mut running = JoinSet::new();
         loop {

@@ -2,14 +2,14 @@
 
 use outrigger_canary::Layer;
 
-/// How canaries are tried.
+/// The configuration of canary trials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CanaryDefaults {
-    /// Whether canaries are looked for.
+    /// Whether canary tags are looked for.
     pub enabled: bool,
-    /// Settings under an image's label: they hold where the label says nothing.
+    /// Settings below an image's label: they apply where the label sets nothing.
     pub defaults: Layer,
-    /// Settings over an image's label: they hold whatever the label says.
+    /// Settings above an image's label: they apply whatever the label sets.
     pub overrides: Layer,
 }
 

@@ -1,4 +1,4 @@
-//! Tags and versions, as trials need to know them.
+//! The state of tags and versions, as trials read it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use crate::profile::Profiled;
 
 /// The state of tags and versions at one moment.
 pub trait Context {
-    /// The moment.
+    /// The current moment.
     fn now(&self) -> Moment;
 
     /// The known tags of a model.
     fn tags_of(&self, model: &ModelName) -> Vec<TagKey>;
 
-    /// The state of a tag; `None`: it is not known.
+    /// The state of a tag; `None` if the tag is unknown.
     fn tag(&self, key: &TagKey) -> Option<TagState>;
 
     /// Every tag that has a canary, with the tag that names the canary and its digest.
@@ -30,7 +30,7 @@ pub trait Context {
     /// not that tag is followed.
     fn canary_tag(&self, live: &TagKey, canary: Digest) -> Option<TagKey>;
 
-    /// The followed tag whose canary `canary_tag` names.
+    /// The followed tag of which `canary_tag` is a canary tag.
     fn live_tag(&self, canary_tag: &TagKey) -> Option<TagKey>;
 
     /// The answer to a request for a version.
@@ -42,7 +42,7 @@ pub trait Context {
     /// The package of a version.
     fn package(&self, version: &ModelKey) -> PackageFacts;
 
-    /// How long to wait after that many failures, with jitter.
+    /// The wait after that many failures, with jitter.
     fn retry_delay(&self, failures: u32) -> Duration;
 }
 
@@ -55,23 +55,23 @@ pub struct TagState {
     pub registry: Option<Digest>,
     /// The digest that it names as the canary of another tag.
     pub canary: Option<Digest>,
-    /// The digest that was tried as a canary and rejected.
+    /// The digest that was rejected as a canary.
     pub rejected: Option<Digest>,
-    /// When the registry was last asked with success.
+    /// The time of the last successful look-up.
     pub checked_at: Option<Moment>,
-    /// Why the last look-up failed; `None`: it did not.
+    /// The reason of a failed last look-up; `None` if it succeeded.
     pub trouble: Option<Reason>,
-    /// Whether moves of the tag are looked for.
+    /// Whether the registry is polled for moves of the tag.
     pub followed: bool,
 }
 
 /// Facts about a version's package that decide how it is tried.
 #[derive(Debug, Clone, Default)]
 pub struct PackageFacts {
-    /// The label that says how it wants to be tried.
+    /// The label with the settings for its trial.
     pub label: Option<Arc<str>>,
     /// The profile of its features, while it is up.
     pub profile: Option<Arc<Profiled>>,
-    /// Whether it is up, and scores the same request differently every time.
+    /// Whether the version is up, and scores the same request differently each time.
     pub draws: bool,
 }

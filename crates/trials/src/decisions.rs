@@ -10,18 +10,18 @@ use crate::{
     views::{By, CanaryDecision, CanaryOutcome, VerdictView},
 };
 
-/// Decisions that are remembered.
+/// The number of decisions that are stored.
 const MOST: usize = 500;
 
-/// The decisions, the latest first.
+/// The decisions, latest first.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions(pub(crate) VecDeque<CanaryDecision>);
 
 impl Decisions {
-    /// Logs, counts and remembers a decision.
+    /// Logs, counts and stores a decision.
     pub(crate) fn add(&mut self, decision: CanaryDecision) {
         metrics::decided(&decision);
-        // A decision of the judge, too, changes the answers that callers get.
+        // Audited even if the judge decided: it changes the answers that callers get.
         tracing::info!(
             target: AUDIT,
             outcome = decision.outcome.as_str(), by = %decision.by, reason = %decision.reason,
@@ -33,7 +33,7 @@ impl Decisions {
         self.0.truncate(MOST);
     }
 
-    /// The latest decision for good about a canary of a model.
+    /// The latest final decision about a canary of a model.
     pub(crate) fn last_for_good(&self, key: &TagKey, canary: Digest) -> Option<&CanaryDecision> {
         self.0.iter().find(|it| {
             let for_good = matches!(
@@ -45,7 +45,7 @@ impl Decisions {
     }
 }
 
-/// A decision of this moment.
+/// Creates a decision with the current time.
 pub(crate) fn decision(
     key: &TagKey,
     pair: Pair,

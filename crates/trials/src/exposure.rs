@@ -1,12 +1,12 @@
-//! Which routing key was given which arm, as log lines that are evaluated elsewhere.
+//! Log lines about the arm given to each routing key, for evaluation elsewhere.
 
 use std::sync::OnceLock;
 
 use outrigger_canary::Share;
 use outrigger_core::{Arm, ModelKey};
 
-/// A routing key's first request on an arm. There is one log line for it, written when
-/// that request is over, answered or not.
+/// The first request of a routing key on an arm. One log line is written for it when the request
+/// ends, answered or not.
 #[derive(Debug)]
 pub struct Exposure {
     key: String,
@@ -17,7 +17,7 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// Whether the log's level names exposures: keys may be personal.
+    /// Whether exposures are logged: only at level DEBUG, because keys may be personal.
     pub(crate) fn is_logged() -> bool {
         tracing::enabled!(target: "outrigger_exposure", tracing::Level::DEBUG)
     }
@@ -27,9 +27,9 @@ impl Exposure {
         Self { key, model, arm, share, propensity: OnceLock::new() }
     }
 
-    /// Adds the probability with which the model drew the treatment it chose.
+    /// Records the probability with which the model drew its chosen treatment.
     pub fn drawn(&self, propensity: f32) {
-        // A request is answered once.
+        // A request is answered once, so the value is not set yet.
         let _ = self.propensity.set(propensity);
     }
 }

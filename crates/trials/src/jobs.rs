@@ -1,4 +1,4 @@
-//! Work with the registry that trials ask for.
+//! Jobs with the registry, requested by trials.
 
 pub(crate) mod promote;
 pub(crate) mod removal;
@@ -16,7 +16,7 @@ use self::{
 };
 use crate::pair::Pair;
 
-/// The way to images and tags.
+/// Access to images and tags.
 pub trait Registry: Send + Sync {
     /// The registries.
     fn client(&self) -> &Client;
@@ -27,23 +27,23 @@ pub trait Registry: Send + Sync {
     /// `MODEL_NOT_FOUND` and `IMAGE_NOT_ALLOWED`.
     fn image(&self, model: &ModelName) -> Result<Reference, Failure>;
 
-    /// The digest that a tag names now.
+    /// Asks the registry for the digest of a tag.
     fn resolve<'a>(&'a self, key: &'a TagKey) -> BoxFuture<'a, Result<Digest, Failure>>;
 }
 
-/// Work with the registry, to be done beside everything else.
+/// A job with the registry, to run in the background.
 #[derive(Debug)]
 pub struct Job(Kind);
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// Move the tag to the canary of the trial of that number.
+    /// Move the tag to the canary of the trial with that number.
     Promote { key: TagKey, number: u64, pair: Pair, push: Arc<Push> },
     /// Attach a decision to the canary's image, for other control planes.
     PublishVerdict { model: ModelName, verdict: Verdict },
-    /// Look for a decision of another control plane about that trial.
+    /// Look for a decision of another control plane about the trial with that number.
     LookForVerdict { key: TagKey, number: u64, pair: Pair },
-    /// Check whether a canary's tag, which was last found at that time, is gone.
+    /// Check whether a canary's tag, last found at `found_at`, is gone.
     CheckRemoval { canary_tag: TagKey, live: TagKey, found_at: Option<Moment> },
 }
 
@@ -53,13 +53,13 @@ pub struct Completion(pub(crate) Completed);
 
 #[derive(Debug)]
 pub(crate) enum Completed {
-    /// Nothing is left to be done.
+    /// Nothing is left to do.
     Nothing,
-    /// A promotion.
+    /// The result of a promotion.
     Moved { key: TagKey, number: u64, result: Result<Moved, Failure> },
-    /// A look for a verdict.
+    /// The result of looking for a verdict.
     Looked { key: TagKey, number: u64, verdict: Option<Verdict> },
-    /// A check of a canary's tag, with the digest that the live tag names.
+    /// The result of checking a canary's tag, with the digest that the live tag names.
     Checked {
         canary_tag: TagKey,
         found_at: Option<Moment>,
@@ -72,7 +72,7 @@ impl Job {
         Self(kind)
     }
 
-    /// The completion of a job that panicked, which `failure` says.
+    /// The completion of a job that panicked, with `failure` as its result.
     pub fn panicked(&self, failure: Failure) -> Completion {
         Completion(match &self.0 {
             Kind::PublishVerdict { .. } => Completed::Nothing,
@@ -90,7 +90,7 @@ impl Job {
         })
     }
 
-    /// Does the work.
+    /// Runs the job.
     pub async fn run(self, registry: &dyn Registry) -> Completion {
         Completion(match self.0 {
             Kind::Promote { key, number, pair, push } => {

@@ -1,4 +1,4 @@
-//! Between evidence and action: the judge of a trial.
+//! The judge of a trial, which turns evidence into a verdict.
 
 use outrigger_canary::{Course, Decider, Statistics, Verdict};
 use outrigger_core::{Digest, fleet::TagKey};
@@ -14,21 +14,21 @@ pub struct Evidence<'a> {
     pub canary: Digest,
     /// Counts and sketches of both arms' requests in this process.
     pub statistics: &'a Statistics,
-    /// The time that has passed, and the requests a second of late.
+    /// The time that has passed, and the recent rate of requests per second.
     pub course: Course,
-    /// The sequential tests with the trial's settings, for these statistics or for a
-    /// sum that includes them.
+    /// The sequential tests with the trial's settings, for these statistics or for a sum that
+    /// includes them.
     pub decider: &'a Decider,
 }
 
-/// Decides about canaries. It is asked about each trial once a second, and the trial
-/// acts on its decision: it rolls back, promotes, or goes on.
+/// Decides about canaries. It is called for each trial once a second, and the trial follows its
+/// verdict: it rolls back, promotes, or goes on.
 pub trait Judge: Send + Sync {
-    /// The verdict on the evidence.
+    /// Judges the evidence.
     fn verdict(&mut self, evidence: &Evidence<'_>) -> Verdict;
 }
 
-/// Decides from the statistics of this process alone.
+/// Judges by the statistics of this process alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LocalJudge;
 

@@ -1,4 +1,4 @@
-//! Models' names and tags as labels: never more than a bounded number of them.
+//! Metric labels for the names and tags of models, limited in number.
 
 use std::{
     collections::HashSet,
@@ -11,10 +11,10 @@ use std::{
 use arc_swap::ArcSwap;
 use outrigger_core::{ModelName, fleet::TagKey};
 
-/// The label that models without one of their own share.
+/// The label shared by models without one of their own.
 pub const OTHER: &str = "other";
 
-/// Labels that have been given away. Reading takes no lock: requests do.
+/// The assigned labels. Reading takes no lock, because requests read.
 struct Labels {
     given: ArcSwap<HashSet<Arc<str>>>,
     giving: Mutex<()>,
@@ -25,21 +25,21 @@ static LABELS: LazyLock<Labels> = LazyLock::new(|| Labels::new(500));
 /// Tags that have had a canary on trial, with their models.
 static TRIALS: LazyLock<Labels> = LazyLock::new(|| Labels::new(500));
 
-/// Models that get a label of their own, in the order in which they come to serve,
-/// and as many of their tags, in the order in which they have a canary on trial.
-/// Those that have one keep it.
+/// Sets the number of models that get a label of their own, in the order in which they come into
+/// service, and the number of their tags that do, in the order of their trials. Labels already
+/// assigned stay.
 pub fn limit_models(most: usize) {
     LABELS.most.store(most, Relaxed);
     TRIALS.most.store(most, Relaxed);
 }
 
-/// The label of a model that serves; `None`: [`OTHER`]. Names that callers make up
-/// must not come here.
+/// The label of a served model; `None` for [`OTHER`]. Must not be called with names made up by
+/// callers.
 pub fn model_label(model: &ModelName) -> Option<Arc<str>> {
     LABELS.of(model.as_str())
 }
 
-/// The labels of a model and of a tag that has a canary on trial; `None`: it has none.
+/// The labels of a model and of its tag with a canary on trial; `None` if it has none.
 pub(crate) fn trial_labels(key: &TagKey) -> Option<(Arc<str>, Arc<str>)> {
     let TagKey { name, tag } = key;
     let model = model_label(name)?;

@@ -1,10 +1,8 @@
-//! Canaries on trial: which requests the canary gets, what came of them, and what is done
-//! about it.
+//! Canary trials: the split of requests, their outcomes, and the decisions.
 //!
-//! [`Trials`] is sans-I/O: it is given what happens together with the state of tags and
-//! versions ([`Context`]), and leaves [`Effect`]s for its owner to carry out. A [`Judge`]
-//! decides from the evidence of each trial. [`Split`] and what belongs to it run on the
-//! threads that serve requests.
+//! [`Trials`] is sans-I/O: it receives events with the state of tags and versions ([`Context`]),
+//! and returns [`Effect`]s for its owner to carry out. A [`Judge`] decides from the evidence of
+//! each trial. [`Split`] and its parts run on the threads that serve requests.
 
 mod aside;
 mod config;
@@ -48,5 +46,5 @@ pub use views::{
     DeviationView, FiguresView, FindingView, ShadowedView, TagCanaryView, VerdictView,
 };
 
-/// The target of log lines that record a change of the answers that callers get.
+/// The target of audit log lines: changes of the answers that callers get.
 pub const AUDIT: &str = "outrigger::audit";

@@ -135,7 +135,7 @@ fn model(name: &ModelName) -> SharedString {
     model_label(name).map_or(SharedString::const_str(OTHER), SharedString::from)
 }
 
-/// Sets a gauge of a trial; of one without labels of its own there is none.
+/// Sets a gauge of a trial; a trial without labels of its own has no gauges.
 fn set(gauge: &'static str, key: &TagKey, value: f64) {
     if let Some((model, tag)) = trial_labels(key) {
         metrics::gauge!(gauge, "model" => model, "tag" => tag).set(value);
@@ -186,7 +186,8 @@ fn outcome_name(outcome: Outcome) -> &'static str {
     }
 }
 
-/// Requests that the canary was not asked about aside, and that it did not answer.
+/// Counts requests of live without a canary's answer for comparison: those not sent to the canary,
+/// and those it did not answer.
 pub(crate) fn unpaired(name: &ModelName, (skipped, unanswered): (u64, u64)) {
     for (outcome, count) in [("skipped", skipped), ("unanswered", unanswered)] {
         if count > 0 {
@@ -212,7 +213,7 @@ pub(crate) fn sizes_fit(key: &TagKey, fit: bool) {
     set(CANARY_MISMATCH, key, f64::from(u8::from(!fit)));
 }
 
-/// Reports how much of its time a trial has used, and whether it starves.
+/// Records the part of its time that a trial has used, and whether it starves.
 pub(crate) fn time_used(key: &TagKey, ratio: f64, starving: bool) {
     set(CANARY_TIME, key, ratio);
     set(CANARY_STARVING, key, f64::from(u8::from(starving)));

@@ -1,4 +1,4 @@
-//! Outcomes of requests, on their way from the threads that serve to the trial.
+//! Outcomes of requests, passed from the serving threads to the trial.
 
 use std::{
     cell::Cell,
@@ -10,54 +10,53 @@ use std::{
 
 use outrigger_canary::{Arm, Draw, Exposures, Observation, Pair, Share};
 
-/// Threads that record outcomes without sharing a place with another.
+/// The number of threads that can record outcomes without sharing a shard.
 const SHARDS: usize = 64;
-/// Outcomes kept in a place until they are collected, which is once a second.
+/// The number of outcomes that a shard holds until the collection, which runs once a second.
 const MOST: usize = 1 << 16;
-/// Requests of an arm whose features are looked at, from one collection to the next.
+/// The number of requests of an arm whose features are examined between two collections.
 const FEATURES: u32 = 100;
 
-/// Outcomes of one trial's requests. Each thread has a place of its own, of two
-/// parts: the collector holds one of them at a time, so that a thread that
-/// serves never waits.
+/// Outcomes of one trial's requests. Each thread has its own shard of two parts. The collector
+/// locks only one of them at a time, so a serving thread never waits.
 #[derive(Debug)]
 pub(crate) struct Outcomes {
     shards: Box<[Shard]>,
     exposures: Exposures,
-    /// Outcomes that found no room.
+    /// The number of outcomes dropped because the shard was full.
     lost: AtomicU64,
     shadows: Shadows,
-    /// How many more requests of live and of the canary have their features looked at.
+    /// The number of further requests of live and of the canary whose features are examined.
     features: [AtomicU32; 2],
 }
 
-/// Requests that were to go to the canary as well, and have no pair.
+/// Counts of requests that should have had an answer of the canary for comparison, and have none.
 #[derive(Debug, Default)]
 struct Shadows {
-    /// There was no room.
+    /// Not sent, because the limit was reached.
     skipped: AtomicU64,
-    /// The canary did not answer.
+    /// Not answered by the canary.
     unanswered: AtomicU64,
 }
 
-/// A record about a request.
+/// A record of a request.
 #[derive(Debug)]
 pub(crate) enum Recorded {
     /// Its outcome, with the canary's share at the time.
     Outcome(Option<Share>, Observation),
-    /// Both arms have answered it.
+    /// The comparison of both arms' answers.
     Pair(Pair),
-    /// The categories of its features, with the canary's share at the time.
+    /// The categories of the request's features, with the canary's share at the time.
     Features(Share, Arm, Vec<usize>),
 }
 
-/// On cache lines of its own.
+/// A shard, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard([Mutex<Vec<Recorded>>; 2]);
 
 impl Outcomes {
-    /// No outcomes yet, for a trial that has seen the keys of `exposures`.
+    /// Creates an empty record for a trial that has seen the keys in `exposures`.
     pub(crate) fn new(exposures: Exposures) -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default());
         Self {
@@ -69,7 +68,8 @@ impl Outcomes {
         }
     }
 
-    /// Keeps a record until it is collected. Never waits; without room it is only counted.
+    /// Stores a record until it is collected. Never waits; if the shard is full, the record is only
+    /// counted.
     pub(crate) fn record(&self, record: Recorded) {
         for part in &self.shards[place_of_thread()].0 {
             let Ok(mut part) = part.try_lock() else { continue };
@@ -81,23 +81,23 @@ impl Outcomes {
         self.lost.fetch_add(1, Relaxed);
     }
 
-    /// Whether a key is seen for the first time in this trial.
+    /// Whether the key is seen for the first time in this trial.
     pub(crate) fn is_first(&self, draw: Draw) -> bool {
         self.exposures.first(draw)
     }
 
-    /// Whether a key of the canary's is seen there for the first time in this trial.
+    /// Whether a key of the canary's arm is seen there for the first time in this trial.
     pub(crate) fn is_first_on_canary(&self, draw: Draw) -> bool {
         self.exposures.first_on_canary(draw)
     }
 
-    /// Which keys were seen, for a later process.
+    /// The keys that were seen, for a later process.
     pub(crate) fn exposures(&self) -> &Exposures {
         &self.exposures
     }
 
-    /// Whether the features of a request are to be looked at: those of the first
-    /// [`FEATURES`] after each [`Self::take`] are.
+    /// Whether the features of a request are to be examined: true for the first [`FEATURES`]
+    /// requests after each [`Self::take`].
     pub(crate) fn wants_features(&self, arm: Arm) -> bool {
         let left = &self.features[usize::from(arm == Arm::Canary)];
         left.load(Relaxed) > 0
@@ -110,7 +110,7 @@ impl Outcomes {
         let parts = self.shards.iter().flat_map(|shard| &shard.0);
         let mut all = Vec::new();
         for part in parts {
-            // A poisoned one holds whole outcomes all the same.
+            // A part is valid even after a panic, because it holds only whole outcomes.
             let mut part = part.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let taken = std::mem::take(&mut *part);
             drop(part);
@@ -119,23 +119,22 @@ impl Outcomes {
         all
     }
 
-    /// Counts a request that the canary was not asked about for want of room.
+    /// Counts a request not sent to the canary because the limit was reached.
     pub(crate) fn count_skipped(&self) {
         self.shadows.skipped.fetch_add(1, Relaxed);
     }
 
-    /// Counts a request that the canary was asked about, aside, and did not answer.
+    /// Counts a request sent to the canary in the background that it did not answer.
     pub(crate) fn count_unanswered(&self) {
         self.shadows.unanswered.fetch_add(1, Relaxed);
     }
 
-    /// How many requests the canary was not asked about, and how many it did not
-    /// answer, since the last time.
+    /// The numbers of requests not sent to the canary, and not answered by it, since the last call.
     pub(crate) fn take_unpaired(&self) -> (u64, u64) {
         (self.shadows.skipped.swap(0, Relaxed), self.shadows.unanswered.swap(0, Relaxed))
     }
 
-    /// How many outcomes found no room, since the last time.
+    /// The number of outcomes dropped since the last call.
     pub(crate) fn take_lost(&self) -> u64 {
         self.lost.swap(0, Relaxed)
     }

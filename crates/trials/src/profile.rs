@@ -1,4 +1,4 @@
-//! A model's profile.json, held against its metadata.json.
+//! A model's profile.json, checked against its metadata.json.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use outrigger_canary::{Entity, Feature, FeatureValue, Profile};
 use outrigger_core::{Failure, Reason};
 use outrigger_features::{Limits, Plan, Sent, Slot, metadata};
 
-/// The distributions of a model's features at its training, and where the features
-/// stand in requests.
+/// The distributions of a model's features in training, and the positions of the features in
+/// requests.
 #[derive(Debug)]
 pub struct Profiled {
     pub(crate) profile: Arc<Profile>,
@@ -18,8 +18,8 @@ impl Profiled {
     /// Reads the profile.json of a model.
     ///
     /// # Errors
-    /// IMAGE_INVALID: the file is no profile, or names a feature that metadata.json does
-    /// not have.
+    /// IMAGE_INVALID: the file is no profile, or names a feature that metadata.json does not
+    /// have.
     pub fn read(json: &[u8], plan: &Plan) -> Result<Self, Failure> {
         let invalid = |problem: String| {
             Failure::new(Reason::ImageInvalid, format!("profile.json: {problem}"))
@@ -35,8 +35,8 @@ impl Profiled {
         self.slots.len()
     }
 
-    /// The categories of a request's features; of its treatments, one that `random`
-    /// draws. `None` if it has no treatments or is not a request of this model.
+    /// The categories of a request's features; for treatment features, those of one treatment drawn
+    /// by `random`. `None` if it has no treatments or is not a request for this model.
     pub(crate) fn categories(
         &self,
         plan: &Plan,

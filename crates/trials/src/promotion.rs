@@ -1,4 +1,4 @@
-//! The promotion of a canary: where its trial's mode says, unless somebody aborts it in
+//! The promotion of a canary in the place that its trial's mode names, unless a person aborts it in
 //! time.
 
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use tokio::sync::oneshot;
 
 use crate::{jobs::promote::Push, views::By};
 
-/// Takes the answer to a request of a person.
+/// The channel for the answer to a person's request.
 pub type Reply = oneshot::Sender<Result<(), Failure>>;
 
 /// The state of a promotion.
 #[derive(Debug)]
 pub(crate) enum Promotion {
-    /// It is not decided.
+    /// No decision yet.
     Undecided,
-    /// It waits for a person to decide.
+    /// The promotion waits for a person's decision.
     Recommended,
     /// The registry's tag is being moved.
     Moving(Moving),
-    /// The registry's tag is moved, or this process answers by the canary soon. `missed`:
-    /// the tag was looked up since, and named something else.
+    /// The registry's tag is moved, or this process will answer with the canary soon. `missed`: a
+    /// later look-up found another digest.
     Moved { by: By, missed: bool },
-    /// The registry's tag was moved elsewhere: the trial ends when that version answers.
+    /// The registry's tag was moved elsewhere; the trial ends when that version answers.
     Overtaken(By),
-    /// The registry's tag could not be moved; that is tried again at `retry_at`. `unsure`:
-    /// it may have been moved.
+    /// The registry's tag could not be moved; the next attempt is at `retry_at`. `unsure`: the tag
+    /// may have been moved.
     Failed { by: By, failure: Failure, retry_at: Moment, unsure: bool },
 }
 
-/// A move of the registry's tag that is under way.
+/// A move of the registry's tag under way.
 #[derive(Debug)]
 pub(crate) struct Moving {
     pub(crate) by: By,
     pub(crate) push: Arc<Push>,
-    /// An earlier attempt may have moved the tag.
+    /// True if an earlier attempt may have moved the tag.
     pub(crate) unsure: bool,
     /// Aborts that wait to learn whether the canary is live.
     pub(crate) aborts: Vec<(By, Reply)>,
@@ -46,7 +46,7 @@ impl Promotion {
         Self::Moved { by, missed: false }
     }
 
-    /// Whether it is decided, or up to a person to decide.
+    /// Whether the promotion is decided, or waits for a person's decision.
     pub(crate) fn is_decided(&self) -> bool {
         !matches!(self, Self::Undecided)
     }
@@ -56,7 +56,7 @@ impl Promotion {
         matches!(self, Self::Moving(_) | Self::Moved { .. })
     }
 
-    /// The decision that the canary become live.
+    /// The author of the decision to promote.
     pub(crate) fn by(&self) -> Option<&By> {
         match self {
             Self::Undecided | Self::Recommended => None,
@@ -67,8 +67,8 @@ impl Promotion {
         }
     }
 
-    /// Takes the promotion back, if the registry's tag is neither moved nor being moved.
-    /// Whether it is taken back.
+    /// Retracts the promotion, if the registry's tag is neither moved nor being moved. Returns true
+    /// if it is retracted.
     pub(crate) fn retract(&self) -> bool {
         match self {
             Self::Moving(moving) => moving.push.cancel(),
@@ -77,7 +77,7 @@ impl Promotion {
         }
     }
 
-    /// Answers the aborts that wait.
+    /// Answers the waiting aborts with a failure.
     pub(crate) fn refuse_aborts(&mut self, failure: &Failure) {
         if let Self::Moving(moving) = self {
             refuse(std::mem::take(&mut moving.aborts), failure);

@@ -1,4 +1,4 @@
-//! The part of the trials' state that survives a restart.
+//! The state of the trials that survives a restart.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::{
     views::{By, CanaryDecision},
 };
 
-/// Trials and decisions, as they are written.
+/// Trials and decisions in stored form.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CanaryRecord {
@@ -33,7 +33,7 @@ struct TrialRecord {
     decided: Option<Decided>,
 }
 
-/// A trial that may go on where it was.
+/// A trial that can continue from this state.
 #[derive(Debug, Clone)]
 pub(crate) struct Paused {
     pub(crate) pair: Pair,
@@ -51,7 +51,7 @@ pub(crate) enum Decided {
 }
 
 impl Paused {
-    /// A trial that has seen nothing yet.
+    /// Creates a trial without any outcomes.
     pub(crate) fn new(pair: Pair) -> Self {
         let (progress, exposures) = (Progress::default(), Exposures::new());
         Self { pair, progress, exposures, decided: None }
@@ -67,7 +67,7 @@ impl CanaryRecord {
         Self { trials: trials.collect(), decisions }
     }
 
-    /// The trials by tag, and the decisions.
+    /// Returns the trials by tag, and the decisions.
     pub(crate) fn into_parts(self) -> (BTreeMap<TagKey, Paused>, VecDeque<CanaryDecision>) {
         (self.trials.into_iter().map(TrialRecord::into_paused).collect(), self.decisions)
     }

@@ -21,7 +21,7 @@ use crate::{
     views::{By, DeviationView, VerdictView},
 };
 
-/// Deviations that are shown of each arm.
+/// The number of deviations shown for each arm.
 const DEVIATIONS: usize = 3;
 
 /// A canary on trial.
@@ -37,13 +37,13 @@ pub(crate) struct Running {
     /// The profiles of live and of the canary.
     profiles: [Option<Arc<Profiled>>; 2],
     pub(crate) promotion: Promotion,
-    /// How often the registry's tag could not be moved.
+    /// The number of failed attempts to move the registry's tag.
     failures: u32,
-    /// The arms were as large as they should be.
+    /// True if the sizes of the arms matched the share when last checked.
     fits: bool,
-    /// The registry is being asked for the decisions of other control planes.
+    /// True while the registry is asked for the decisions of other control planes.
     pub(crate) looking: bool,
-    /// It was found that it will not be decided in time.
+    /// True after the trial was found to need more time than it has.
     starved: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Start {
 }
 
 impl Running {
-    /// A trial that begins, or goes on where it was paused.
+    /// Starts a trial, or continues a paused one.
     pub(crate) fn new(start: Start, paused: Paused, now: Moment) -> Self {
         let Start { number, key, canary_tag, settings, profiles } = start;
         let Paused { pair, progress, exposures, decided } = paused;
@@ -82,7 +82,7 @@ impl Running {
         }
     }
 
-    /// The state from which it can go on.
+    /// The state from which the trial can continue.
     pub(crate) fn paused(&self, now: Moment) -> Paused {
         Paused {
             pair: self.pair,
@@ -118,8 +118,8 @@ impl Running {
         }
     }
 
-    /// Has the trial judged, and follows the verdict. Whether its share has changed, and
-    /// the conclusion.
+    /// Judges the trial and follows the verdict. Returns whether its share has changed, and the
+    /// conclusion if there is one.
     pub(crate) fn judge(
         &mut self,
         judge: &mut dyn Judge,
@@ -141,7 +141,7 @@ impl Running {
         Some(Evidence { tag: &self.key, live, canary, statistics, course, decider })
     }
 
-    /// Reports whether the arms are as large as they should be.
+    /// Logs once when the sizes of the arms stop matching the share, and sets the metric for it.
     fn report_sizes(&mut self) {
         let sample_ratio = self.trial.verdict().map(|verdict| &verdict.sample_ratio);
         let fits = sample_ratio.is_none_or(|it| it.fits);
@@ -164,7 +164,7 @@ impl Running {
         }
     }
 
-    /// Reports how much of its time the trial has used, and once that it starves.
+    /// Records the part of its time that the trial has used, and logs once if it starves.
     fn report_time(&mut self, end: Option<Conclusion>, now: Moment) {
         let (trial, maximum) = (&self.trial, self.trial.settings().judge.maximum_time);
         let ratio = trial.spent(now).as_secs_f64() / maximum.as_secs_f64();
@@ -186,7 +186,7 @@ impl Running {
         }
     }
 
-    /// Reports the share. Whether it is another than `before`.
+    /// Logs and records the share. Returns true if it differs from `before`.
     fn report_share(&self, before: Option<Share>) -> bool {
         let share = self.trial.share();
         metrics::share(&self.key, share);
@@ -201,7 +201,7 @@ impl Running {
         share != before
     }
 
-    /// Makes the canary live where the trial's mode says, unless that is under way.
+    /// Makes the canary live in the place that the trial's mode names, unless that is under way.
     pub(crate) fn promote(&mut self, by: By) -> Option<Effect> {
         match self.promotion {
             Promotion::Moving(_) | Promotion::Moved { .. } => None,
@@ -210,7 +210,7 @@ impl Running {
         }
     }
 
-    /// Moves the tag to the canary, which an earlier attempt may have done if `unsure`.
+    /// Moves the tag to the canary. `unsure`: an earlier attempt may have moved it.
     pub(crate) fn move_tag(&mut self, by: By, unsure: bool) -> Effect {
         let (key, pair) = (self.key.clone(), self.pair);
         if self.mode() == Mode::Local {
@@ -223,7 +223,7 @@ impl Running {
         Effect::Run(Job::new(Kind::Promote { key, number: self.number, pair, push }))
     }
 
-    /// Moves the tag again, when that is due.
+    /// Moves the tag again, if the next attempt is due.
     pub(crate) fn retry_move(&mut self, now: Moment) -> Option<Effect> {
         match &self.promotion {
             Promotion::Failed { by, retry_at, .. } if *retry_at <= now => {
@@ -234,8 +234,8 @@ impl Running {
         }
     }
 
-    /// Keeps a failure to move the tag, and when to try again: after the delay that
-    /// `delay` says for a number of failures.
+    /// Stores a failure to move the tag and the time of the next attempt. `delay` returns the wait
+    /// for a number of failures.
     pub(crate) fn move_failed(
         &mut self,
         (by, failure): (By, Failure),
@@ -254,7 +254,7 @@ impl Running {
         self.promotion = Promotion::Failed { by, failure, retry_at, unsure };
     }
 
-    /// Asks the registry for the decisions of other control planes, where trials go by
+    /// Asks the registry for the decisions of other control planes, if the trial's mode shares
     /// them.
     pub(crate) fn look_for_verdict(&mut self) -> Option<Effect> {
         if self.looking || self.mode() != Mode::Registry {
@@ -274,7 +274,7 @@ impl Running {
         VerdictView::of(&self.trial, deviations.collect())
     }
 
-    /// The reason of a conclusion, in a line.
+    /// The reason of a conclusion, in one line.
     pub(crate) fn reason(&self, cause: Cause) -> String {
         let verdict = self.trial.verdict().map(ToString::to_string).unwrap_or_default();
         match cause {
@@ -294,8 +294,8 @@ impl Running {
         compared.collect()
     }
 
-    /// The categories in which an arm's features are farthest from its profile, the
-    /// farthest first.
+    /// The categories in which an arm's features deviate most from its profile, largest deviation
+    /// first.
     fn deviations(&self, arm: Arm, most: usize) -> Vec<Deviation> {
         let profile = self.profiles[usize::from(arm == Arm::Canary)].as_ref();
         let (Some(profile), Some(seen)) = (profile, self.trial.statistics()) else {

@@ -1,4 +1,4 @@
-//! All trials, and how each of them begins and ends.
+//! All trials, with their beginnings and ends.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,18 +25,18 @@ use crate::{
 
 const REMOVED: &str = "the canary's tag was removed";
 
-/// All trials, the decisions about them, and the effects that they ask for.
+/// All trials, the decisions about them, and the requested effects.
 #[derive(Default)]
 pub(crate) struct TrialSet {
     pub(crate) config: CanaryDefaults,
-    /// By live tag.
+    /// The running trials by live tag.
     pub(crate) running: BTreeMap<TagKey, Running>,
-    /// Trials of an earlier process, and of tags that nobody asks for, until they go on.
+    /// Paused trials: those of an earlier process, and those of tags without requests.
     pub(crate) paused: BTreeMap<TagKey, Paused>,
     pub(crate) decisions: Decisions,
     /// Models whose routes or views may have changed.
     pub(crate) changed: BTreeSet<ModelName>,
-    /// To be carried out, in this order.
+    /// Effects to carry out, in this order.
     pub(crate) effects: Vec<Effect>,
     /// The number of the last trial.
     last: u64,
@@ -47,7 +47,7 @@ impl TrialSet {
         Self { config, ..Self::default() }
     }
 
-    /// Begins a trial, or goes on with one that was paused.
+    /// Starts a trial, or continues a paused one.
     pub(crate) fn begin(&mut self, key: &TagKey, canary_tag: TagKey, pair: Pair, cx: &dyn Context) {
         let packages = Packages::of(key, pair, cx);
         let settings = match packages.settings(&self.config) {
@@ -76,7 +76,7 @@ impl TrialSet {
         self.changed.insert(key.name.clone());
     }
 
-    /// Pauses a trial: it goes on when somebody asks for its tag.
+    /// Pauses a trial. It continues with the next request for its tag.
     pub(crate) fn pause(&mut self, key: &TagKey, cx: &dyn Context) {
         if let Some(running) = self.running.get_mut(key) {
             running.collect(cx.now());
@@ -89,7 +89,7 @@ impl TrialSet {
         self.paused.insert(key.clone(), running.paused(cx.now()));
     }
 
-    /// Goes on with a paused trial, so that it can be ended.
+    /// Continues a paused trial, so that it can be ended.
     pub(crate) fn resume(&mut self, key: &TagKey, cx: &dyn Context) {
         let Some(pair) = self.paused.get(key).map(|it| it.pair) else { return };
         if let Some(canary_tag) = cx.canary_tag(key, pair.canary) {
@@ -97,8 +97,7 @@ impl TrialSet {
         }
     }
 
-    /// Ends a trial: its tag is not split any more, and a push for it that has not begun
-    /// is cancelled.
+    /// Ends a trial: its tag is not split any more, and its push is cancelled if it has not begun.
     fn end(&mut self, key: &TagKey) -> Option<Running> {
         let mut running = self.running.remove(key)?;
         running.promotion.retract();
@@ -110,7 +109,7 @@ impl TrialSet {
         Some(running)
     }
 
-    /// Recommends the canary's promotion to people, once.
+    /// Recommends the canary's promotion to people, once per trial.
     pub(crate) fn recommend(&mut self, key: &TagKey, by: By) {
         let Some(running) = self.running.get_mut(key) else { return };
         if matches!(running.promotion, Promotion::Recommended) {
@@ -121,13 +120,13 @@ impl TrialSet {
         self.decisions.add(decision(key, pair, CanaryOutcome::Recommended, by, verdict));
     }
 
-    /// Makes the canary live where the trial's mode says.
+    /// Makes the canary live in the place that the trial's mode names.
     pub(crate) fn promote(&mut self, key: &TagKey, by: By) {
         let Some(running) = self.running.get_mut(key) else { return };
         self.effects.extend(running.promote(by));
     }
 
-    /// Rolls the canary back by hand: at once, unless only the registry can say
+    /// Rolls the canary back by a person's decision: at once, unless only the registry can tell
     /// whether it is live.
     pub(crate) fn abort(&mut self, key: &TagKey, by: By, done: Reply) {
         let Some(running) = self.running.get_mut(key) else { return };
@@ -152,14 +151,14 @@ impl TrialSet {
         }
     }
 
-    /// Takes the canary's traffic away, here and in other control planes.
+    /// Withdraws the canary's traffic, here and in other control planes.
     pub(crate) fn roll_back(&mut self, key: &TagKey, by: By) {
         if let Some((running, decision)) = self.give_up(key, by) {
             self.publish_verdict(&running, &decision);
         }
     }
 
-    /// Takes the canary's traffic away here, for as long as its tag stays where it is.
+    /// Withdraws the canary's traffic here, until its tag moves.
     pub(crate) fn give_up(&mut self, key: &TagKey, by: By) -> Option<(Running, CanaryDecision)> {
         let running = self.end(key)?;
         let decision =
@@ -173,15 +172,15 @@ impl TrialSet {
         self.effects.push(Effect::Reject(canary_tag, canary));
     }
 
-    /// Does not try a canary whose settings are invalid.
+    /// Refuses a canary whose settings are invalid.
     fn refuse(&mut self, key: &TagKey, canary_tag: TagKey, pair: Pair, failure: &Failure) {
         let by = By::judge(failure.to_string());
         self.decisions.add(decision(key, pair, CanaryOutcome::Refused, by, None));
         self.reject(canary_tag, pair.canary);
     }
 
-    /// Ends a trial well: the canary answers for the tag. Its own tag stays where it is; it
-    /// is not tried again when another version answers.
+    /// Ends a trial with a promotion: the canary answers for the tag. Its own tag stays in place;
+    /// the canary is not tried again when another version becomes live.
     pub(crate) fn end_promoted(&mut self, key: &TagKey) {
         if let Some(running) = self.running.get_mut(key) {
             running.promotion.refuse_aborts(&promoted(key));
@@ -195,8 +194,8 @@ impl TrialSet {
         self.publish_verdict(&running, &decision);
     }
 
-    /// The canary's tag names the version that answers already: a paused trial of it has
-    /// ended well, and otherwise there is nothing to try.
+    /// Handles a canary tag that names the live version: a paused trial of it ends as promoted;
+    /// otherwise nothing is to be tried.
     pub(crate) fn canary_is_live(
         &mut self,
         key: &TagKey,
@@ -214,19 +213,19 @@ impl TrialSet {
         }
     }
 
-    /// Ends the trial of a version that has been live: it is no canary of its successor.
+    /// Ends the trial of a version that has been live: it cannot be the canary of its successor.
     pub(crate) fn retire(&mut self, key: &TagKey, canary_tag: TagKey, canary: Digest) {
         self.supersede(key, "it has been live before");
         self.reject(canary_tag, canary);
     }
 
-    /// Ends a trial whose tags name other versions now.
+    /// Ends a trial whose tags now name other versions.
     pub(crate) fn supersede(&mut self, key: &TagKey, why: &str) {
         let Some(running) = self.end(key) else { return };
         self.add_superseded(key, running.pair, why, running.verdict());
     }
 
-    /// The same for a trial that is paused.
+    /// Ends a paused trial whose tags now name other versions.
     fn supersede_paused(&mut self, key: &TagKey, why: &str) {
         let Some(paused) = self.paused.remove(key) else { return };
         self.add_superseded(key, paused.pair, why, None);
@@ -243,7 +242,7 @@ impl TrialSet {
         self.decisions.add(decision(key, pair, CanaryOutcome::Superseded, by, verdict));
     }
 
-    /// Shares a decision with other control planes, where trials go by the registry.
+    /// Shares a decision with other control planes, if the trial's mode uses the registry.
     fn publish_verdict(&mut self, running: &Running, decision: &CanaryDecision) {
         if running.mode() != Mode::Registry {
             return;
@@ -266,7 +265,7 @@ impl TrialSet {
         self.effects.extend(running.look_for_verdict());
     }
 
-    /// Checks whether a tag that named a canary and was not found is gone.
+    /// Checks whether a tag is gone that named a canary and was not found.
     pub(crate) fn check_removal(&mut self, canary_tag: &TagKey, cx: &dyn Context) {
         let Some(tag) = cx.tag(canary_tag).filter(|tag| tag.canary.is_some()) else { return };
         if !tag.trouble.is_some_and(is_not_found) {
@@ -282,7 +281,7 @@ impl TrialSet {
     pub(crate) fn end_removed(&mut self, canary_tag: &TagKey, live: &TagKey, canary: Digest) {
         let running = self.running.get(live).filter(|it| it.canary_tag == *canary_tag);
         match running.map(|running| running.promotion.retract()) {
-            // It is being promoted, or was: the next look-up knows more.
+            // The promotion is under way or done, and the next look-up shows its result.
             Some(false) => return,
             Some(true) => self.supersede(live, REMOVED),
             None if self.is_paused(live, canary) => self.supersede_paused(live, REMOVED),
@@ -291,12 +290,12 @@ impl TrialSet {
         self.effects.push(Effect::Removed(canary_tag.clone()));
     }
 
-    /// The trial of that number, if it has not ended.
+    /// The trial with that number, if it has not ended.
     pub(crate) fn numbered(&mut self, key: &TagKey, number: u64) -> Option<&mut Running> {
         self.running.get_mut(key).filter(|it| it.number == number)
     }
 
-    /// Whether a trial of that canary runs or is paused.
+    /// Whether a trial of that canary is running or paused.
     pub(crate) fn is_tried(&self, live: &TagKey, canary: Digest) -> bool {
         let running = self.running.get(live);
         running.is_some_and(|it| it.pair.canary == canary) || self.is_paused(live, canary)

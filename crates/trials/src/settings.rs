@@ -1,4 +1,5 @@
-//! The settings of a trial: the image's label, with the configuration under and over it.
+//! The settings of a trial: the image's label, with configured defaults below it and overrides
+//! above it.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::{
     profile::Profiled,
 };
 
-/// The facts about live and the canary that decide how the canary is tried.
+/// The facts about live and the canary that determine the trial's settings.
 pub(crate) struct Packages {
     live: PackageFacts,
     canary: PackageFacts,
@@ -24,10 +25,10 @@ impl Packages {
         Self { live: package(pair.live), canary: package(pair.canary) }
     }
 
-    /// How the canary is tried.
+    /// The settings of the canary's trial.
     ///
     /// # Errors
-    /// CANARY_INVALID, with all that is wrong.
+    /// CANARY_INVALID, with all faults.
     pub(crate) fn settings(&self, config: &CanaryDefaults) -> Result<Settings, Failure> {
         let label = self.canary.label.as_deref().map(Layer::from_label).transpose();
         let settings = label.and_then(|label| {

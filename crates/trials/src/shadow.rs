@@ -1,4 +1,4 @@
-//! Requests that live has answered and that the canary answers as well, for comparison.
+//! Shadow requests: the canary answers requests that live has answered, for comparison.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::outcomes::{Outcomes, Recorded};
 
-/// How long the canary may take.
+/// The time limit of the canary's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The right to use a servable until it is dropped.
@@ -18,7 +18,7 @@ pub trait Lease: Send + Sync + 'static {
     /// The servable's plan.
     fn plan(&self) -> &Plan;
 
-    /// Runs the model on `packed`, whose tensors it takes. `None`: the run failed.
+    /// Runs the model on `packed`, and takes its tensors. `None` if the run failed.
     fn run(
         &self,
         packed: &mut Packed,
@@ -28,17 +28,17 @@ pub trait Lease: Send + Sync + 'static {
 
 /// A request for the canary.
 pub(crate) struct Shadow<L> {
-    /// On the canary.
+    /// A lease on the canary.
     pub(crate) lease: L,
     pub(crate) request: Bytes,
     pub(crate) limits: Limits,
-    /// The treatment that live puts first.
+    /// The treatment that live ranks first.
     pub(crate) live: Best,
     pub(crate) outcomes: Arc<Outcomes>,
 }
 
 impl<L: Lease> Shadow<L> {
-    /// Asks the canary and records how its answer compares.
+    /// Sends the request to the canary and records the comparison.
     pub(crate) async fn compare(self) {
         match self.pair().await {
             Some(pair) => self.outcomes.record(Recorded::Pair(pair)),
@@ -46,7 +46,8 @@ impl<L: Lease> Shadow<L> {
         }
     }
 
-    /// `None` without an answer. One whose scores are no numbers puts nothing first.
+    /// Returns the comparison; `None` without an answer. An answer with NaN scores ranks no
+    /// treatment first.
     async fn pair(&self) -> Option<Pair> {
         let Self { lease, live, .. } = self;
         let plan = lease.plan();

@@ -15,26 +15,27 @@ use crate::{
     shadow::{Lease, Shadow},
 };
 
-/// A version that serves, as a split needs it.
+/// A served version, as far as a split needs it.
 pub trait Servable: fmt::Debug + Send + Sync + 'static {
     /// The model's name and digest.
     fn key(&self) -> &ModelKey;
 
-    /// How requests become tensors.
+    /// The plan that packs requests into tensors.
     fn plan(&self) -> &Arc<Plan>;
 
-    /// Its features at its training, if that is known.
+    /// The distribution of its features in training, if known.
     fn profile(&self) -> Option<&Arc<Profiled>>;
 }
 
-/// A tag with a canary on trial, for as long as the canary's share stays as it is.
+/// A tag with a canary on trial, while the canary's share stays the same.
 #[derive(Debug)]
 pub struct Split<S> {
     pub(crate) live: Arc<S>,
     pub(crate) canary: Arc<S>,
-    /// `None`: live alone is measured.
+    /// The canary's share; `None` while only live is measured.
     pub(crate) share: Option<Share>,
-    /// Draws anew for every canary, and alike in every process: its digest.
+    /// The salt of the draws, the canary's digest: draws are independent between canaries, and
+    /// equal in every process.
     pub(crate) salt: Arc<str>,
     pub(crate) outcomes: Arc<Outcomes>,
     /// The part of live's requests that the canary answers as well.
@@ -47,7 +48,7 @@ pub struct Split<S> {
 pub struct Answered<'a> {
     /// The encoded `PredictRequest`.
     pub request: &'a Bytes,
-    /// The limits it was packed with.
+    /// The limits with which it was packed.
     pub limits: &'a Limits,
     /// Its tensors.
     pub packed: &'a Packed,
@@ -56,7 +57,7 @@ pub struct Answered<'a> {
 }
 
 impl<S: Servable> Split<S> {
-    /// The arm of a request with that key. Without a key it is drawn.
+    /// The arm of a request with that key. Without a key the arm is random.
     pub fn arm(&self, key: &str) -> Arm {
         self.share.map_or(Arm::Live, |share| self.draw(key).arm(share))
     }
@@ -68,9 +69,9 @@ impl<S: Servable> Split<S> {
         }
     }
 
-    /// The arm of a request with that key, and whether the trial counts its outcome: it
-    /// counts the first request of each key. A key is exposed to an arm by its first
-    /// request there: a share that grows gives keys of live's to the canary.
+    /// The arm of a request with that key, whether the trial counts its outcome, and the exposure
+    /// to log. The trial counts the first request of each key. A key's first request on an arm is
+    /// its exposure to that arm: when the share grows, keys move from live to the canary.
     pub fn choose(&self, key: &str) -> (Arm, bool, Option<Exposure>) {
         let Some(share) = self.share else { return (Arm::Live, true, None) };
         let draw = self.draw(key);
@@ -99,8 +100,7 @@ impl<S: Servable> Split<S> {
         self.outcomes.record(Recorded::Outcome(self.share, observation));
     }
 
-    /// Counts the features of a request for its arm, if it is one of those that are
-    /// looked at.
+    /// Counts the features of a request for its arm, if it is one of those to examine.
     pub fn look_at_features(&self, arm: Arm, answered: &Answered<'_>) {
         let (Some(share), servable) = (self.share, self.servable(arm)) else { return };
         let Some(profile) = servable.profile() else { return };
@@ -120,7 +120,7 @@ impl<S: Servable> Split<S> {
         });
     }
 
-    /// Has the canary answer one of live's requests as well, if chance says so.
+    /// Sends a random part of live's requests to the canary as well.
     pub fn shadow<L: Lease>(&self, on_canary: impl FnOnce() -> L, answered: &Answered<'_>) {
         if self.share.is_none() || self.shadow == 0.0 || rand::random::<f64>() >= self.shadow {
             return;

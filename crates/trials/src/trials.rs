@@ -1,5 +1,4 @@
-//! The trials of all tags: which begin and end, when they are judged, and by whom they are
-//! decided.
+//! The trials of all tags: their beginnings, ends, judgements and decisions.
 
 mod completed;
 mod journal;
@@ -30,10 +29,10 @@ use crate::{
     views::{Act, By, Canaries},
 };
 
-/// How often outcomes are collected and judged.
+/// The interval at which outcomes are collected and judged.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The trials of all tags. Steps leave effects, to be taken by [`Self::take_effects`].
+/// The trials of all tags. Steps leave effects, to be taken with [`Self::take_effects`].
 pub struct Trials {
     set: TrialSet,
     judge: Box<dyn Judge>,
@@ -43,8 +42,7 @@ pub struct Trials {
     aside: Aside,
 }
 
-/// The routes of a tag on trial: the canary and its route, its share, and the number of
-/// the trial.
+/// The routes of a tag on trial: the canary and its route, its share, and the trial's number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arms {
     /// The canary.
@@ -55,7 +53,7 @@ pub struct Arms {
 }
 
 impl Trials {
-    /// Without any trial yet; the worker is to run beside it.
+    /// Creates an empty set of trials, and the worker to run beside it.
     pub fn new(config: CanaryDefaults, judge: Box<dyn Judge>) -> (Self, Worker) {
         let (aside, worker) = aside();
         let trials = Self {
@@ -69,7 +67,7 @@ impl Trials {
         (trials, worker)
     }
 
-    /// When the trials are to be judged next; `None`: there is none.
+    /// The time of the next judgement; `None` if there is no trial.
     pub fn judge_at(&self) -> Option<Moment> {
         self.judge_at
     }
@@ -86,7 +84,8 @@ impl Trials {
         std::mem::take(&mut self.set.changed)
     }
 
-    /// Collects outcomes, judges, and acts. [`Self::show`] is to follow.
+    /// Collects outcomes, judges the trials, and acts on the verdicts. Must be followed by
+    /// [`Self::show`].
     pub fn judge(&mut self, cx: &dyn Context) {
         self.judge_at = None;
         let keys: Vec<_> = self.set.running.keys().cloned().collect();
@@ -109,8 +108,8 @@ impl Trials {
         self.set.effects.extend(running.retry_move(now));
     }
 
-    /// Carries out a conclusion, unless a decision was taken already. Proved harm is
-    /// concluded again and again: also after a promotion that has failed.
+    /// Carries out a conclusion, unless a decision was made already. Proven harm is concluded again
+    /// each time, so also after a failed promotion.
     fn conclude(&mut self, key: &TagKey, conclusion: Conclusion) {
         let Some(running) = self.set.running.get_mut(key) else { return };
         let (Conclusion::Promote(cause) | Conclusion::Rollback(cause)) = conclusion;
@@ -120,7 +119,7 @@ impl Trials {
                 self.set.roll_back(key, by);
             }
             _ if running.promotion.by().is_some() => {}
-            // Other control planes may have the traffic that is missing here.
+            // Other control planes may have the traffic that this one lacks.
             Conclusion::Rollback(_) => drop(self.set.give_up(key, by)),
             Conclusion::Promote(_) if running.mode() == Mode::Recommend => {
                 self.set.recommend(key, by);
@@ -129,8 +128,7 @@ impl Trials {
         }
     }
 
-    /// Begins and ends trials of models whose versions have come up or whose tags have
-    /// moved.
+    /// Starts and ends trials of models whose versions became available or whose tags have moved.
     pub fn renew(&mut self, changed: &BTreeSet<ModelName>, cx: &dyn Context) {
         if !self.set.config.enabled {
             return;
@@ -149,7 +147,7 @@ impl Trials {
 
     fn renew_one(&mut self, key: &TagKey, cx: &dyn Context) {
         let named = cx.canary(key);
-        // The digest that answers for the tag. It stays known while the engine is away.
+        // The tag's serving digest stays known while the engine is away.
         let live = cx.tag(key).and_then(|tag| tag.serving);
         if let Some(running) = self.set.running.get(key) {
             let pair = running.pair;
@@ -169,7 +167,7 @@ impl Trials {
         self.try_canary(key, canary_tag, Pair { live, canary }, cx);
     }
 
-    /// Begins a trial if the canary is not rejected and both versions are up.
+    /// Starts a trial if the canary is not rejected and both versions are up.
     fn try_canary(&mut self, key: &TagKey, canary_tag: TagKey, pair: Pair, cx: &dyn Context) {
         let Pair { live, canary } = pair;
         if cx.tag(&canary_tag).and_then(|tag| tag.rejected) == Some(canary) {
@@ -178,15 +176,15 @@ impl Trials {
         if canary == live {
             return self.set.canary_is_live(key, canary_tag, canary, cx);
         }
-        // Without live there is nothing to compare with, nor to stand in.
+        // Without live there is neither a comparison nor a fallback.
         let is_up = |digest| ready(cx, &ModelKey { name: key.name.clone(), digest }).is_some();
         if is_up(live) && is_up(canary) {
             self.set.begin(key, canary_tag, pair, cx);
         }
     }
 
-    /// Decides by hand. Replies CANARY_NOT_FOUND without a trial, and when it is too
-    /// late for that CANARY_PROMOTED; where only the registry knows, later.
+    /// Carries out a person's decision. Replies CANARY_NOT_FOUND without a trial, and
+    /// CANARY_PROMOTED if it comes too late; if only the registry can tell, the reply comes later.
     pub fn decide(&mut self, key: &TagKey, act: Act, by: By, done: Reply, cx: &dyn Context) {
         if act == Act::Abort {
             self.set.resume(key, cx);
@@ -205,8 +203,7 @@ impl Trials {
         }
     }
 
-    /// The routes of a tag that is answered by `answer`, if it is on trial and its canary
-    /// is up.
+    /// The routes of a tag answered by `answer`, if the tag is on trial and its canary is up.
     pub fn arms(&self, key: &TagKey, answer: &Answer, cx: &dyn Context) -> Option<Arms> {
         let running = self.set.running.get(key)?;
         let Answer::Ready(live, _) = answer else { return None };
@@ -222,7 +219,7 @@ impl Trials {
         })
     }
 
-    /// The split of a tag on trial, between two versions that serve.
+    /// The split of a tag on trial between two served versions.
     pub fn split<S: Servable>(
         &self,
         key: &TagKey,

@@ -1,4 +1,4 @@
-//! Canaries as they are shown, and decisions about them.
+//! The public view of canaries and of decisions about them.
 
 use std::{collections::VecDeque, time::Duration, time::SystemTime};
 
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 /// The canaries of followed tags, and the decisions about canaries.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Canaries {
-    /// By model and live tag.
+    /// The canaries by model and live tag.
     pub canaries: Vec<CanaryView>,
-    /// The latest first.
+    /// The decisions, latest first.
     pub decisions: VecDeque<CanaryDecision>,
 }
 
@@ -23,21 +23,21 @@ pub struct Canaries {
 pub struct CanaryView {
     /// The model.
     pub model: ModelName,
-    /// The tag that is split.
+    /// The tag whose traffic is split.
     pub tag: Tag,
     /// The tag that names the canary.
     pub canary_tag: Tag,
-    /// The version that answers for the tag; `None`: none yet.
+    /// The version that answers for the tag; `None` if there is none yet.
     pub live: Option<Digest>,
     /// The canary.
     pub canary: Digest,
-    /// How far it has come.
+    /// The current phase.
     pub phase: CanaryPhase,
-    /// Why it is there, where there is more to say.
+    /// More about the phase, if there is more to say.
     pub message: String,
-    /// Its share of the traffic; 0: none.
+    /// The canary's share of the traffic; 0 if it gets none.
     pub share: f64,
-    /// How long it has been on trial.
+    /// The time on trial so far.
     pub elapsed: Duration,
     /// The last verdict; `None` before the split.
     pub verdict: Option<VerdictView>,
@@ -47,21 +47,21 @@ pub struct CanaryView {
     pub features: Vec<(Arm, Comparison)>,
 }
 
-/// The canary of a tag, in short.
+/// The short view of a tag's canary.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TagCanaryView {
     /// The tag that names it.
     pub tag: Tag,
     /// The canary.
     pub digest: Digest,
-    /// How far it has come.
+    /// The current phase.
     pub phase: CanaryPhase,
-    /// Why it is there, where there is more to say.
+    /// More about the phase, if there is more to say.
     pub message: String,
 }
 
 impl TagCanaryView {
-    /// A canary in short.
+    /// The short view of a canary.
     pub(crate) fn of(canary: &CanaryView) -> Self {
         Self {
             tag: canary.canary_tag.clone(),
@@ -77,26 +77,26 @@ impl TagCanaryView {
 pub struct ArmView {
     /// `live` or `canary`.
     pub arm: &'static str,
-    /// Since the split.
+    /// Outcomes since the split.
     pub trial: FiguresView,
-    /// In about the last five minutes, since this process began at most.
+    /// Outcomes of about the last five minutes, limited to this process.
     pub lately: FiguresView,
 }
 
-/// Outcomes of requests during some time.
+/// Outcomes of requests during a period.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct FiguresView {
     /// The number of requests.
     pub requests: u64,
-    /// Those that were not answered.
+    /// The number of requests without an answer.
     pub failed: u64,
-    /// Those that were answered with NaN or an infinity.
+    /// The number of answers with NaN or an infinity.
     pub non_finite: u64,
-    /// Seconds that half of them did not exceed; `None` without any.
+    /// The median latency in seconds; `None` without requests.
     pub latency_median: Option<f64>,
-    /// Seconds that 95 of 100 did not exceed.
+    /// The 95th percentile of the latency in seconds; `None` without requests.
     pub latency_p95: Option<f64>,
-    /// The median of the scores, one a request; `None` without any.
+    /// The median of the scores, one per request; `None` without scores.
     pub score_median: Option<f64>,
 }
 
@@ -128,20 +128,20 @@ impl From<&ArmStatistics> for FiguresView {
     }
 }
 
-/// How far a canary has come.
+/// The phase of a canary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CanaryPhase {
-    /// One of the two versions is not up, or nobody asks for the tag.
+    /// One of the two versions is not up, or the tag has no requests.
     Waiting,
-    /// Live alone is measured.
+    /// Only live is measured.
     WarmingUp,
     /// The traffic is split.
     Split,
-    /// It is to be promoted.
+    /// The canary is being promoted.
     Promoting,
-    /// It may be promoted.
+    /// A person may promote the canary.
     Recommended,
-    /// It is not tried.
+    /// The canary is not tried.
     Rejected,
 }
 
@@ -169,35 +169,35 @@ impl CanaryPhase {
     }
 }
 
-/// A verdict, as it is kept and shown.
+/// A verdict in stored and public form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VerdictView {
     /// `continue`, `promote`, `rollback` or `starved`.
     pub decision: String,
-    /// The same with its reason, in a line.
+    /// The decision with its reason, in one line.
     pub summary: String,
-    /// Requests that live was assigned.
+    /// The number of requests assigned to live.
     pub live: u64,
-    /// Requests that the canary was assigned.
+    /// The number of requests assigned to the canary.
     pub canary: u64,
     /// The finding of each signal.
     pub findings: Vec<FindingView>,
-    /// The canary's part of the requests, as drawn.
+    /// The canary's expected part of the requests, by the draw.
     pub expected_share: f64,
-    /// And as counted.
+    /// The canary's counted part of the requests.
     pub seen_share: f64,
-    /// Whether that can be chance.
+    /// Whether chance explains the difference between the two shares.
     pub shares_fit: bool,
-    /// Requests that both arms answered; `None` without any.
+    /// The comparison of requests that both arms answered; `None` without any.
     #[serde(default)]
     pub shadowed: Option<ShadowedView>,
-    /// Where the features of the arms are farthest from their profiles.
+    /// The largest deviations of the arms' features from their profiles.
     #[serde(default)]
     pub deviations: Vec<DeviationView>,
 }
 
-/// A category of a feature's values.
+/// A category of a feature's values, with its shares.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviationView {
@@ -205,11 +205,11 @@ pub struct DeviationView {
     pub arm: String,
     /// The feature and the category, as `channel: missing`.
     pub place: String,
-    /// Its share in the profile.
+    /// The category's share in the profile.
     pub expected: f64,
-    /// Its share in the requests that were looked at.
+    /// The category's share in the examined requests.
     pub seen: f64,
-    /// The number of those requests.
+    /// The number of examined requests.
     pub requests: u64,
 }
 
@@ -220,29 +220,28 @@ impl DeviationView {
     }
 }
 
-/// Requests that both arms answered.
+/// The comparison of requests that both arms answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShadowedView {
     /// The number of requests.
     pub requests: u64,
-    /// The share of them for which both put the same treatment first.
+    /// The share of requests for which both arms rank the same treatment first.
     pub agreement: f64,
-    /// The median of the canary's score less live's, for the treatment that live puts
-    /// first.
+    /// The median of the canary's score minus live's, for the treatment that live ranks first.
     pub median: f64,
-    /// The difference that 5 of 100 requests do not exceed.
+    /// The 5th percentile of that difference.
     pub lower: f64,
-    /// The difference that 95 of 100 requests do not exceed.
+    /// The 95th percentile of that difference.
     pub upper: f64,
 }
 
-/// The finding of a signal. A bound of which nothing is known is the largest number.
+/// The finding of a signal. An unknown bound is the largest number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct FindingView {
-    /// Its name, as `error_rate`.
+    /// The signal's name, such as `error_rate`.
     pub signal: String,
     /// `open`, `harmless` or `harmful`.
     pub state: String,
@@ -315,13 +314,13 @@ impl From<&Finding> for FindingView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CanaryDecision {
-    /// When.
+    /// The time of the decision.
     pub at: SystemTime,
     /// The model.
     pub model: ModelName,
-    /// The tag that was split.
+    /// The tag whose traffic was split.
     pub tag: Tag,
-    /// The version that answered for it; `None`: none.
+    /// The version that answered for the tag; `None` if there was none.
     pub live: Option<Digest>,
     /// The canary.
     pub canary: Digest,
@@ -329,7 +328,7 @@ pub struct CanaryDecision {
     pub outcome: CanaryOutcome,
     /// `judge`, `registry`, or the name of the person who decided.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// The last verdict at that time; `None` before the split.
     pub verdict: Option<VerdictView>,
@@ -339,15 +338,15 @@ pub struct CanaryDecision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CanaryOutcome {
-    /// It is live.
+    /// The canary is live.
     Promoted,
-    /// It is gone.
+    /// The canary was withdrawn.
     RolledBack,
-    /// It may be live: not the end yet.
+    /// The canary may be promoted; the trial goes on.
     Recommended,
-    /// It was not tried.
+    /// The canary was not tried.
     Refused,
-    /// One of the two tags has moved on, or the canary's is gone.
+    /// One of the two tags has moved, or the canary's tag is gone.
     Superseded,
 }
 
@@ -368,31 +367,31 @@ impl CanaryOutcome {
     }
 }
 
-/// A decision by hand.
+/// A decision by a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// It becomes live, as its mode says.
+    /// Promote the canary in the place that its mode names.
     Promote,
-    /// It is rolled back.
+    /// Roll the canary back.
     Abort,
 }
 
 /// The author of a decision, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct By {
-    /// A name.
+    /// The author's name.
     pub who: String,
-    /// For the record.
+    /// The reason, for the record.
     pub why: String,
 }
 
 impl By {
-    /// The judge, for that reason.
+    /// Creates an entry for the judge, with that reason.
     pub(crate) fn judge(why: impl Into<String>) -> Self {
         Self { who: "judge".to_owned(), why: why.into() }
     }
 
-    /// A change in the registry, for that reason.
+    /// Creates an entry for a change in the registry, with that reason.
     pub(crate) fn registry(why: impl Into<String>) -> Self {
         Self { who: "registry".to_owned(), why: why.into() }
     }

@@ -1,4 +1,4 @@
-//! What a request for a model gets.
+//! Answers to requests for a model.
 
 use super::{Fleet, TagKey};
 use crate::{
@@ -6,17 +6,18 @@ use crate::{
     model::{ModelMachine, Trouble},
 };
 
-/// What a request for a tag or a digest gets now.
+/// The answer to a request for a tag or a digest at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// That version, as that route.
+    /// The version is served, under the route of this number.
     Ready(ModelKey, u64),
-    /// Nothing yet: wait. What stands in the way for the moment, if anything.
+    /// The version is not available yet: the request waits. Carries the current obstacle, if there
+    /// is one.
     Waiting(Option<Failure>),
-    /// It failed, and is tried again at that time; when that has passed, it is
-    /// being tried, or will be once somebody asks.
+    /// The version failed and is tried again at this time. After that time the attempt is under
+    /// way, or starts with the next request.
     Retrying(Failure, Moment),
-    /// A failure, without waiting.
+    /// The request fails without waiting.
     Refused(Failure),
 }
 
@@ -29,8 +30,8 @@ impl Fleet {
         }
     }
 
-    /// The answer to every request that needs `engine` while it does not answer:
-    /// requests wait as long as it may be restarting, and then fail.
+    /// The answer to every request that needs `engine` while the engine does not answer: requests
+    /// wait as long as the engine may be restarting, and then fail.
     pub fn outage(&self, engine: &EngineId, now: Moment) -> Option<Answer> {
         let condition = self.engines.get(engine)?;
         let down_since = condition.down_since?;
@@ -61,8 +62,8 @@ impl Fleet {
         if let Some(route) = model.routed() {
             return match self.outage_of(model.key(), now) {
                 Some(wait) if is_gone(&wait) => wait,
-                // An engine that is only slow to tell its state may well predict,
-                // and of one that stays away the prediction itself tells best.
+                // A slow status call does not mean that predictions fail, and if the engine stays
+                // away the prediction itself returns the best error. So the request goes ahead.
                 _ => Answer::Ready(model.key().clone(), route),
             };
         }
@@ -77,8 +78,7 @@ impl Fleet {
         self.outage(self.engine_of(key)?, now)
     }
 
-    /// When an answer changes although nothing happens: patience with an engine
-    /// runs out.
+    /// The time at which an answer changes without an event: the patience with an engine ends.
     pub fn patience_ends_at(&self) -> Option<Moment> {
         let down = self.engines.values().filter_map(|condition| condition.down_since);
         let ends = down.map(|since| since + self.policy.patience);
@@ -100,7 +100,7 @@ impl Fleet {
     }
 }
 
-/// Waiting helps against what is tried again, unless it takes a person to change.
+/// Requests wait while a failure is retried, unless only a person can remove its cause.
 fn answer_trouble(trouble: &Trouble) -> Answer {
     let failure = trouble.failure.clone();
     match trouble.retry_at {
@@ -109,12 +109,12 @@ fn answer_trouble(trouble: &Trouble) -> Answer {
     }
 }
 
-/// Whether somebody has to grant access, or to sign.
+/// Whether a person has to act first: grant access, or sign the image.
 fn takes_a_person(reason: Reason) -> bool {
     matches!(reason, Reason::RegistryDenied | Reason::SignatureMissing | Reason::SignatureInvalid)
 }
 
-/// Whether nobody listens where the engine should be.
+/// Whether nothing listens at the engine's address.
 fn is_gone(outage: &Answer) -> bool {
     matches!(outage, Answer::Waiting(Some(it)) if it.reason == Reason::EngineUnavailable)
 }

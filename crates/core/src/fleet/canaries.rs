@@ -1,4 +1,4 @@
-//! Tags that are followed because they name the canary of one that is.
+//! Tags that are followed because they name the canary of a followed tag.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::{
     tags::{self, TagMachine},
 };
 
-/// Which tags name a canary, and those of each tag that was seen.
+/// The rules that say which tags name a canary, and the canary tags of each tag that was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Canaries {
     default_tag: Tag,
@@ -17,7 +17,7 @@ pub(super) struct Canaries {
 }
 
 impl Canaries {
-    /// The tags that name the canary of `key`, those that count more first.
+    /// The tags that name the canary of `key`, by falling precedence.
     fn of(&mut self, key: &TagKey) -> &[TagKey] {
         if !self.of.contains_key(key) {
             self.of.insert(key.clone(), self.named(key).collect());
@@ -33,16 +33,15 @@ impl Canaries {
 }
 
 impl Fleet {
-    /// Follows the canary of each followed tag with it. `default_tags` are those
-    /// of models whose default is another than `default_tag`. To be called before
-    /// any event.
+    /// Makes the fleet follow the canary of each followed tag. `default_tags` lists the models
+    /// whose default tag is not `default_tag`. Must be called before any event.
     pub fn follow_canaries(&mut self, default_tag: Tag, default_tags: BTreeMap<ModelName, Tag>) {
         self.canaries = Some(Canaries { default_tag, default_tags, of: BTreeMap::new() });
     }
 
-    /// The tag that names the canary of `key`, and which digest it is: of several,
-    /// one that there is something to try of. It may be the digest that `key` itself
-    /// is, or one that was rejected, if there is no other.
+    /// The tag that names the canary of `key`, and the canary's digest. If several tags name one,
+    /// the first that can be tried is chosen; without such a tag the digest may be that of `key`
+    /// itself, or a rejected one.
     pub fn canary(&self, key: &TagKey) -> Option<(&TagKey, Digest)> {
         let live = self.tags.get(key).and_then(TagMachine::serving);
         let named = || {
@@ -59,8 +58,8 @@ impl Fleet {
         Some((key, digest))
     }
 
-    /// The tag that names, or last named, `canary` as the one of `key`, whether or not
-    /// that is followed.
+    /// The tag that names, or last named, `canary` as the canary of `key`, whether or not that tag
+    /// is followed.
     pub fn canary_tag(&self, key: &TagKey, canary: Digest) -> Option<TagKey> {
         let named = |key: &TagKey| {
             let tag = self.tags.get(key);
@@ -69,14 +68,14 @@ impl Fleet {
         self.canaries.as_ref()?.named(key).find(named)
     }
 
-    /// The followed tag whose canary `canary` names.
+    /// The followed tag of which `canary` is a canary tag.
     pub fn accompanied(&self, canary: &TagKey) -> Option<&TagKey> {
         let of = &self.canaries.as_ref()?.of;
         of.iter().find_map(|(key, named)| named.contains(canary).then_some(key))
     }
 
-    /// Has the canaries of followed tags looked for, and no others. Of a tag that
-    /// nothing is known of, there is no canary to look for.
+    /// Follows the canary tags of followed tags, and no other canary tags. A tag whose digest is
+    /// not known yet needs no canary.
     pub(super) fn reconcile_canaries(&mut self, turn: &mut Turn) {
         let Some(canaries) = &mut self.canaries else { return };
         let mut named = BTreeSet::new();

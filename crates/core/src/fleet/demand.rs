@@ -1,4 +1,4 @@
-//! What time, requests and the store make of the machines.
+//! Events of time, requests and the store, passed on to the machines.
 
 use super::{Event, Fleet, TagKey, Turn};
 use crate::{
@@ -13,7 +13,8 @@ impl Fleet {
         let due = |at: Option<Moment>| at.is_some_and(|at| at <= turn.now);
         let tags = self.tags.iter().filter(|(_, tag)| due(tag.wakes_at(&self.policy, before)));
         turn.events.extend(tags.map(|(key, _)| Event::Tag(key.clone(), tags::Event::Tick)));
-        // Those with files keep count of when they were wanted last.
+        // Versions with files record the time at which they were last wanted, so they receive the
+        // event.
         let models = self.models.iter().filter(|(_, model)| {
             *model.state() != model::State::New || due(model.wakes_at(&self.policy, before))
         });

@@ -1,4 +1,4 @@
-//! What one machine wants of another.
+//! Messages between the machines.
 
 use super::{Effect, Event, Fleet, TagKey, Turn};
 use crate::{
@@ -24,7 +24,7 @@ impl Fleet {
             _ => None,
         };
         let mut context = turn.context(&self.policy, &self.versions);
-        // Time alone shows only where it changes the state.
+        // A tick marks a model as changed only if it changes the state.
         let before = (event == model::Event::Tick).then(|| machine.state().clone());
         let (effects, outcome) = machine.handle(&mut context, event);
         if before.as_ref() != Some(machine.state()) {

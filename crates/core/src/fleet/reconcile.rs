@@ -1,4 +1,4 @@
-//! What follows from all machines together.
+//! Rules that depend on several machines at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,7 @@ use crate::{
 };
 
 impl Fleet {
-    /// Makes pins, candidates and expected names agree with what the machines
-    /// say of each other.
+    /// Brings pins, candidates and expected names in line with the states of the machines.
     pub(super) fn reconcile(&mut self, turn: &mut Turn) {
         self.reconcile_canaries(turn);
         self.reconcile_pins(turn);
@@ -47,7 +46,7 @@ impl Fleet {
     }
 
     fn reconcile_names(&mut self, turn: &mut Turn) {
-        // While the machines still have events to handle, this may change.
+        // These results may still change while machines have events to handle.
         if !turn.events.is_empty() {
             return;
         }
@@ -69,8 +68,8 @@ impl Fleet {
         }
     }
 
-    /// The engine that a version of `name` will most likely get: that of another of
-    /// its versions, or else the only one there is.
+    /// The engine that a version of `name` will most likely get: the engine of another version of
+    /// that model, or else the only engine.
     pub(super) fn expected_engine(&self, name: &ModelName) -> Option<&EngineId> {
         let placed = self.models_of(name).find_map(|model| self.engine_of(model.key()));
         let only = || self.engines.keys().next().filter(|_| self.engines.len() == 1);
@@ -86,7 +85,7 @@ impl Fleet {
         followed.chain(self.pinned.iter().cloned()).collect()
     }
 
-    /// Forgets what nobody misses.
+    /// Removes machines whose state can be rebuilt from the configuration and the registry.
     pub(super) fn forget(&mut self, turn: &mut Turn) {
         let context = Context {
             now: turn.now,
@@ -115,7 +114,7 @@ impl Fleet {
         });
     }
 
-    /// The versions meant by `selector` of `name` that there are.
+    /// The known versions that `selector` of `name` selects.
     pub(super) fn meant(&self, name: &ModelName, selector: &Selector) -> Vec<ModelKey> {
         let digests: Vec<Digest> = match selector {
             Selector::Digest(digest) => vec![*digest],
@@ -143,7 +142,8 @@ impl Fleet {
         }
     }
 
-    /// Whether so much that never worked is asked for that nothing new is taken.
+    /// Whether the limit of requested tags and digests that never worked is reached, so that no new
+    /// one is accepted.
     pub fn is_full(&self) -> bool {
         let unproven = |tag: &&TagMachine| {
             tag.serving().is_none() && !tag.is_configured() && !tag.is_accompanying()
@@ -153,7 +153,7 @@ impl Fleet {
         tags + self.models.values().filter(new).count() >= self.policy.max_unproven
     }
 
-    /// When time alone will next change something.
+    /// The next time at which a tick changes something.
     pub fn wakes_at(&self) -> Option<Moment> {
         let (policy, after) = (&self.policy, self.ticked_at);
         let models = self.models.values().filter_map(|model| model.wakes_at(policy, after));
@@ -162,7 +162,7 @@ impl Fleet {
     }
 }
 
-/// Reading.
+/// Read access.
 impl Fleet {
     /// The machines of all versions.
     pub fn models(&self) -> impl Iterator<Item = &ModelMachine> {
@@ -200,13 +200,13 @@ impl Fleet {
         self.tags.range(first..).take_while(move |(key, _)| key.name == *name)
     }
 
-    /// Names of which something may look different since the last call, their
-    /// [`Fleet::outage`] aside.
+    /// Names of models whose views may have changed since the last call; changes of
+    /// [`Fleet::outage`] are not included.
     pub fn take_changed(&mut self) -> BTreeSet<ModelName> {
         std::mem::take(&mut self.changed)
     }
 
-    /// The engines and how they do.
+    /// The engines with their conditions.
     pub fn engines(&self) -> &BTreeMap<EngineId, Condition> {
         &self.engines
     }
@@ -226,30 +226,30 @@ impl Fleet {
         self.counts
     }
 
-    /// Where versions come from.
+    /// The source of version numbers.
     pub fn versions(&self) -> &crate::Versions {
         &self.versions
     }
 
-    /// The last version given out.
+    /// The last version number assigned.
     pub fn last_version(&self) -> crate::Version {
         self.versions.last()
     }
 
-    /// The model that `id` is a servable of.
+    /// The model version that is loaded as the servable `id`.
     pub fn owner(&self, id: &ServableId) -> Option<&ModelKey> {
         self.ids.get(id)
     }
 
-    /// Digests whose files must stay: being used, or the last known good of a
-    /// followed tag.
+    /// Digests whose files must stay: those in use, and the last known good digest of each followed
+    /// tag.
     pub fn in_use(&self, now: Moment) -> BTreeSet<Digest> {
         let busy = self.models.values().filter(|model| model.state().needs_files());
         let busy = busy.map(|model| model.key().digest);
         busy.chain(self.held(now).into_iter().map(|key| key.digest)).collect()
     }
 
-    /// What a later process should know of this one.
+    /// The state to store for the process that follows this one.
     pub fn legacy(&self) -> super::Legacy {
         let served =
             |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.last_known_good()?));

@@ -1,15 +1,15 @@
-//! What the machines do together, in a world where everything works at once.
+//! Tests of the machines together, in a world where every job succeeds at once.
 
 use std::time::Duration;
 
 use super::*;
 use crate::{Failure, Reason, Version};
 
-/// Does at once whatever the fleet wants done; its engine loads everything.
+/// Carries out the effects of the fleet at once; its engine loads every version.
 struct Bench {
     fleet: Fleet,
     now: Moment,
-    /// Tags that are not the digest of their model's name.
+    /// Digests of tags that differ from the digest of their model's name.
     canaries: BTreeMap<TagKey, Digest>,
 }
 
@@ -48,7 +48,7 @@ impl Bench {
         self.handle(Event::Condition(EngineId::default(), condition));
     }
 
-    /// With models that serve by their latest tags.
+    /// Creates a bench with these models, each available by its latest tag.
     fn serving(names: &[&str]) -> Self {
         let mut bench = Self::new();
         for text in names {
@@ -130,7 +130,7 @@ impl Bench {
 #[test]
 fn of_several_that_were_used_none_is_idle_before_all_are_told() {
     let mut bench = Bench::serving(&["a", "b", "c"]);
-    // Nobody has told of any use until now, when all would be idle.
+    // No use has been reported until now, so all models would count as idle.
     bench.now = bench.now + bench.fleet.policy().idle_ttl;
     let event = bench.used(&["a", "b", "c"]);
     let effects = bench.handle(event);
@@ -212,7 +212,7 @@ fn unknown_names_change_nothing_about_known_ones() {
     let changed = bench.fleet.take_changed();
     assert_eq!(changed.len(), 20);
     assert!(!changed.contains(&name("a")));
-    // Nor does time make them look different until they are forgotten.
+    // The passing of time does not change their views until they are forgotten.
     bench.pass(bench.fleet.policy().forget_after / 2);
     assert_eq!(bench.fleet.take_changed(), BTreeSet::new());
     bench.pass(bench.fleet.policy().forget_after);
@@ -293,7 +293,7 @@ fn canary_of(text: &str) -> TagKey {
     TagKey { name: name(text), tag: "latest_canary".parse().expect("a valid tag") }
 }
 
-/// With `a` serving, its canary looked for.
+/// A bench where `a` is available and its canary is looked up.
 fn with_canaries() -> Bench {
     let mut bench = Bench::new();
     bench.fleet.follow_canaries("latest".parse().expect("a valid tag"), BTreeMap::new());
@@ -363,7 +363,7 @@ fn a_rejected_canary_that_somebody_asks_for_is_served() {
     bench.handle(Event::Tag(canary_of("a"), tags::Event::Reject(canary)));
     assert!(!bench.is_up(canary));
     bench.handle(Event::Ask(name("a"), Selector::Tag(canary_of("a").tag)));
-    // It is unloaded first.
+    // The version is unloaded before it is forgotten.
     bench.pass(Duration::from_secs(30));
     assert!(bench.is_up(canary));
 }

@@ -1,14 +1,14 @@
-//! Whether a version should be up, and its files be there.
+//! The reasons to keep a version up, and to keep its files.
 
 use super::ModelMachine;
 use crate::{Context, Moment};
 
-/// Why a version should be up.
+/// The reasons to keep a version up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Demand {
     pub(super) pinned: bool,
     pub(super) asked_at: Option<Moment>,
-    /// Somebody took it down by hand: stays down until it is asked for.
+    /// An operator unloaded it: it stays down until a request asks for it.
     pub(super) suspended: bool,
     pub(super) delete: bool,
 }

@@ -1,4 +1,4 @@
-//! Work on files: pulled, prepared, put where the engine finds them, deleted.
+//! Work on files: pull, prepare, publish, delete.
 
 use super::{Effect, Fault, ModelMachine, State};
 use crate::{Attempt, Context, EngineId, Outcome};
@@ -83,7 +83,7 @@ impl ModelMachine {
             State::Downloaded | State::Deleting { .. } => {
                 self.enter(c.now, State::New, "deleted to make room");
             }
-            // Whoever prepares or publishes finds out by itself.
+            // If the files are gone, the preparation or publication itself fails.
             State::Preparing { .. } | State::Publishing { .. } => {}
             _ => return Outcome::Unexpected,
         }

@@ -1,4 +1,4 @@
-//! In the engine: loaded, checked, routed, drained, unloaded.
+//! Work in the engine: load, check, route, drain, unload.
 
 use super::{Effect, ModelMachine, State};
 use crate::{Attempt, Context, Failure, Outcome, ServableId};
@@ -96,7 +96,8 @@ impl ModelMachine {
         Outcome::Handled
     }
 
-    /// What is not in the engine finds out by itself before it gets there.
+    /// Handles a revocation. States before the engine need no action here: preparation checks the
+    /// version again before it gets there.
     pub(super) fn revoked(
         &mut self,
         c: &Context<'_>,
@@ -122,7 +123,7 @@ impl ModelMachine {
             return if route <= self.routes { Outcome::Stale } else { Outcome::Unexpected };
         }
         if matches!(self.state, State::Serving { .. }) {
-            // The routing table holds it, so this cannot be the last holder.
+            // The routing table still holds the route, so no completed drain can exist.
             return Outcome::Unexpected;
         }
         self.route = None;
@@ -142,7 +143,7 @@ impl ModelMachine {
         effects.push(Effect::Route(id, self.routes));
     }
 
-    /// Stops routing if it routes.
+    /// Withdraws the route if the version is routed.
     pub(super) fn withdraw(&self, effects: &mut Vec<Effect>) {
         if let (State::Serving { .. }, Some(route)) = (&self.state, self.route) {
             effects.push(Effect::Withdraw(route));

@@ -1,31 +1,31 @@
-//! What others may know of a machine.
+//! Read access to the machine of a version.
 
 use super::{ModelMachine, State, Transition, Trouble};
 use crate::{Attempt, Context, ModelKey, Moment, Stage};
 
-/// Reading.
+/// Read access.
 impl ModelMachine {
-    /// What it is the machine of.
+    /// The version that the machine controls.
     pub fn key(&self) -> &ModelKey {
         &self.key
     }
 
-    /// Where it stands.
+    /// The current state.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Its last attempt at anything.
+    /// The machine's last attempt.
     pub fn last(&self) -> Attempt {
         self.last
     }
 
-    /// How far it has come.
+    /// The current stage.
     pub fn stage(&self) -> Stage {
         self.state.stage()
     }
 
-    /// What goes on, for people.
+    /// The current activity, for people.
     pub fn activity(&self) -> &'static str {
         match (&self.state, &self.trouble) {
             (State::New | State::Downloaded, Some(Trouble { retry_at: None, .. })) => "failed",
@@ -34,25 +34,25 @@ impl ModelMachine {
         }
     }
 
-    /// Whether it is up, or on its way up without a failure so far. A digest
-    /// that a request made up is not promising before its files are there.
+    /// Whether it is up, or on its way up without a failure so far. A digest that comes from a
+    /// request alone counts only once its files are there.
     pub fn is_promising(&self, context: &Context<'_>) -> bool {
         let exists = self.demand.pinned || self.stage() > Stage::New;
         let untroubled = self.trouble.is_none() && self.wanted(context);
         self.state.needs_files() || (exists && untroubled)
     }
 
-    /// The failure that is remembered.
+    /// The remembered failure.
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
 
-    /// The route that requests may have now.
+    /// The route that new requests get.
     pub fn routed(&self) -> Option<u64> {
         self.route.filter(|_| matches!(self.state, State::Serving { .. }))
     }
 
-    /// The route that leases may still exist of.
+    /// The route of which leases may still exist.
     pub fn leased(&self) -> Option<u64> {
         self.route
     }
@@ -62,17 +62,17 @@ impl ModelMachine {
         self.history.iter()
     }
 
-    /// When a request last asked for exactly this version.
+    /// The last time at which a request asked for exactly this version.
     pub fn asked_at(&self) -> Option<Moment> {
         self.demand.asked_at
     }
 
-    /// Whether a preload or a followed tag holds it.
+    /// Whether a preload or a followed tag keeps it up.
     pub fn is_pinned(&self) -> bool {
         self.demand.pinned
     }
 
-    /// Whether it was taken down by hand.
+    /// Whether an operator unloaded it.
     pub fn is_suspended(&self) -> bool {
         self.demand.suspended
     }
@@ -82,7 +82,7 @@ impl ModelMachine {
         self.wanted(context)
     }
 
-    /// When time alone will next change something, `after` the last tick.
+    /// The next time at which a tick changes something, given that the last tick was at `after`.
     pub fn wakes_at(&self, policy: &crate::Policy, after: Moment) -> Option<Moment> {
         let held = self.demand.pinned && !self.demand.suspended;
         let idle_at = self.demand.asked_at.map(|at| at + policy.idle_ttl);
@@ -106,7 +106,7 @@ impl ModelMachine {
         candidates.into_iter().flatten().filter(|at| *at > after).min()
     }
 
-    /// Whether nothing is lost when it is forgotten.
+    /// Whether the machine can be dropped without loss of state.
     pub fn is_forgettable(&self, context: &Context<'_>) -> bool {
         let old = |trouble: &Trouble| context.now.since(trouble.at) >= context.policy.forget_after;
         let settled = self.trouble.as_ref().filter(|trouble| trouble.retry_at.is_none());

@@ -4,75 +4,75 @@ use std::borrow::Cow;
 
 use crate::{Attempt, Moment, ServableId, Stage, Step};
 
-/// Where a version stands. Each state owns only what it needs; the attempt of a
-/// state is the one whose completion ends it.
+/// The state of a version. Each state holds only the data it needs; its attempt is the one whose
+/// completion ends the state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Nothing on disk, and nothing going on. After a crash: here.
+    /// No files in the store, and no work under way. The state after a crash.
     New,
-    /// Its files are being pulled. Ends by `Pulled`, or when unwanted.
+    /// The files are being pulled. Ends with `Pulled`, or when the version is no longer wanted.
     Pulling {
         /// The pull.
         attempt: Attempt,
     },
     /// Verified files in the store, unknown to the engine.
     Downloaded,
-    /// Metadata and signature are being read. Ends by `Prepared`.
+    /// Metadata and signature are being read. Ends with `Prepared`.
     Preparing {
         /// The reading.
         attempt: Attempt,
     },
-    /// It is being put where the engine will find it. Ends by `Published`.
+    /// The files are being put where the engine finds them. Ends with `Published`.
     Publishing {
         /// The publication.
         attempt: Attempt,
-        /// As what.
+        /// The servable to publish.
         id: ServableId,
     },
-    /// Its files are being deleted. Ends by `Deleted`.
+    /// The files are being deleted. Ends with `Deleted`.
     Deleting {
         /// The deletion.
         attempt: Attempt,
     },
-    /// In the engine's configuration; not available, or not known to be. After
-    /// a crash of ours: here, until the engine says what it has. Ends by `Up`,
-    /// `LoadFailed`, or when unwanted.
+    /// In the engine's configuration; not available, or not known to be available. After a crash of
+    /// Outrigger a version stays here until the engine reports its state. Ends with `Up`,
+    /// `LoadFailed`, or when the version is no longer wanted.
     Loading {
-        /// As what.
+        /// The servable to load.
         id: ServableId,
     },
-    /// The engine serves it; the gate is at work. Ends by `Checked`.
+    /// The engine serves it and the gate checks it. Ends with `Checked`.
     Checking {
         /// The check.
         attempt: Attempt,
-        /// As what.
+        /// The servable to check.
         id: ServableId,
     },
-    /// In the engine's configuration but to be dropped, as soon as no lease of
-    /// an earlier route exists.
+    /// In the engine's configuration, and dropped from it as soon as no lease of an earlier route
+    /// exists.
     Leaving {
-        /// As what.
+        /// The servable to drop.
         id: ServableId,
     },
-    /// Dropped from the configuration. Ends by `Gone`: only then may its files go.
+    /// Dropped from the configuration. Ends with `Gone`; only then may its files be deleted.
     Unloading {
-        /// As what.
+        /// The servable that the engine unloads.
         id: ServableId,
     },
     /// Routed.
     Serving {
-        /// As what.
+        /// The routed servable.
         id: ServableId,
     },
-    /// Not routed any more; leases exist. Wanted again, it is routed again.
+    /// Not routed any more, but leases exist. If it is wanted again, it is routed again.
     Draining {
-        /// As what.
+        /// The servable in use by the leases.
         id: ServableId,
     },
 }
 
 impl State {
-    /// How far that is.
+    /// The stage that this state belongs to.
     pub fn stage(&self) -> Stage {
         match self {
             Self::New | Self::Pulling { .. } => Stage::New,
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// What is being done with it; `None`: it rests or serves.
+    /// The step under way; `None` if the version is idle or serving.
     pub fn step(&self) -> Option<Step> {
         match self {
             Self::New | Self::Downloaded | Self::Serving { .. } => None,
@@ -103,7 +103,7 @@ impl State {
         }
     }
 
-    /// What goes on, for people.
+    /// The current activity, for people.
     pub fn activity(&self) -> &'static str {
         match self {
             Self::New | Self::Downloaded => "idle",
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Its name and version in the engine, from publication until it is gone.
+    /// The servable, from publication until the engine has dropped it.
     pub fn servable(&self) -> Option<&ServableId> {
         match self {
             Self::Publishing { id, .. }
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// Whether the engine may have something to do with its files.
+    /// Whether the engine may be using its files.
     pub fn in_engine(&self) -> bool {
         self.stage() >= Stage::Loaded
     }
@@ -147,12 +147,12 @@ impl State {
 /// One change of stage.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Transition {
-    /// When.
+    /// The time of the change.
     pub at: Moment,
-    /// From.
+    /// The stage before.
     pub from: Stage,
-    /// To.
+    /// The stage after.
     pub to: Stage,
-    /// Why.
+    /// The cause.
     pub cause: Cow<'static, str>,
 }

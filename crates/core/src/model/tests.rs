@@ -1,4 +1,4 @@
-//! The machine of a version: its whole transition table, and its stories.
+//! Tests of the machine of a version: the whole transition table, and sequences of events.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Bench {
         ServableId { name: ServableName::of(&key().name), version: self.versions.last() }
     }
 
-    /// A machine that was asked for and brought to the state named.
+    /// Creates a machine that a request asked for and brings it to the state named.
     fn at(state: &str) -> Self {
         let mut bench = Self::new();
         if state == "new" {
@@ -112,7 +112,7 @@ impl Bench {
 
 type Step = (&'static str, fn(&Bench) -> Event);
 
-/// The way up: the state, and what ends it.
+/// The states on the way up, each with the event that ends it.
 const STEPS: &[Step] = &[
     ("pulling", |bench| Event::Pulled(bench.last(), Ok(()))),
     ("preparing", |bench| Event::Prepared(bench.last(), Ok(EngineId::default()))),
@@ -136,7 +136,7 @@ const STATES: &[&str] = &[
     "draining",
 ];
 
-/// Each kind of event, as it would fit the state if any fits.
+/// Every kind of event, with the attempt and servable that fit the state where some fit.
 const EVENTS: &[Step] = &[
     ("tick", |_| Event::Tick),
     ("ask", |_| Event::Ask),
@@ -209,7 +209,7 @@ fn named(effect: &Effect) -> String {
 
 #[test]
 fn the_table_of_transitions_is_as_written_here() {
-    // Pairs that are not here leave the state as it is.
+    // Pairs missing from this file leave the state unchanged.
     let expected = include_str!("transitions.txt");
     let table = table();
     assert!(table == expected, "the table is now:\n{table}");
@@ -324,7 +324,7 @@ fn demand_while_draining_brings_it_back_without_unloading() {
     let mut bench = Bench::at("draining");
     let id = bench.id();
     assert_eq!(bench.handle(Event::Ask), [Effect::Route(id.clone(), 2)]);
-    // The end of the old leases says nothing about the new route.
+    // A completed drain of the old route does not affect the new route.
     assert_eq!(bench.outcome(Event::Drained(1)), (vec![], Outcome::Stale));
     bench.handle(Event::Unload { delete: false });
     assert_eq!(bench.handle(Event::Drained(2)), [Effect::Remove(id)]);

@@ -1,18 +1,18 @@
-//! Failures that are remembered, and when to try again.
+//! Remembered failures, and the times of the next attempts.
 
 use super::{Fault, ModelMachine};
 use crate::{Context, Failure, Moment, Reason};
 
-/// A failure that is remembered.
+/// A remembered failure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Trouble {
-    /// What happened.
+    /// The failure.
     pub failure: Failure,
-    /// When.
+    /// The time of the failure.
     pub at: Moment,
     /// Failures in a row.
     pub failures: u32,
-    /// When to try again; `None`: not until something changes.
+    /// The time of the next attempt; `None` if it has to wait for a change.
     pub retry_at: Option<Moment>,
 }
 
@@ -29,8 +29,8 @@ impl ModelMachine {
     }
 }
 
-/// Whether a failure lasts until something changes: another digest, or somebody
-/// who asks for another try.
+/// Whether a failure lasts until something changes: another digest, or a request by an operator for
+/// another attempt.
 pub(crate) fn is_permanent(reason: Reason) -> bool {
     matches!(
         reason,

@@ -1,4 +1,4 @@
-//! What a tag is answered by, whatever the registry does.
+//! Tests of the digest that answers for a tag, under all answers of the registry.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Bench {
         bench
     }
 
-    /// A tag that serves `a`.
+    /// Creates a tag that serves `a`.
     fn serving(configured: bool) -> Self {
         let mut bench = Self::new(configured);
         assert_eq!(bench.resolved(Ok(digest("a"))), [Effect::Moved(digest("a"))]);
@@ -58,7 +58,7 @@ impl Bench {
         self.handle(Event::Resolved(attempt, result))
     }
 
-    /// Lets the poll come round, with that result.
+    /// Runs the next poll, with that result.
     fn polled(&mut self, result: Result<Digest, Failure>) -> Vec<Effect> {
         self.now = self.now + self.policy.poll_interval * 2;
         let effects = self.handle(Event::Tick);
@@ -130,7 +130,7 @@ fn a_tag_that_was_only_asked_for_is_followed_for_a_while() {
     assert_eq!(bench.handle(Event::Tick), []);
     assert_eq!(bench.pins(), []);
     assert_eq!(bench.machine.serving(), Some(digest("a")));
-    // Asked for again, what served is wanted at once, and the tag looked up.
+    // A new request wants the last serving digest at once, and has the tag looked up.
     assert!(matches!(bench.handle(Event::Ask)[..], [Effect::Resolve(_)]));
     assert_eq!(bench.pins(), [digest("a")]);
 }

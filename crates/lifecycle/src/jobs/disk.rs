@@ -1,4 +1,4 @@
-//! Work on the store's directories.
+//! Jobs on the store's directories.
 
 use std::{collections::BTreeSet, sync::Arc, time::SystemTime};
 
@@ -8,7 +8,7 @@ use crate::world::{World, blocking};
 
 /// Deletes the files of `digest`, which no servable uses any more.
 pub(crate) async fn delete(world: &Arc<World>, digest: Digest) {
-    // Unpublishing after the last unload may still be under way.
+    // The unpublication after the last unload may still be running.
     for (_, engine) in world.engines.iter() {
         engine.unpublish_image(digest).await;
     }
@@ -20,8 +20,8 @@ pub(crate) async fn delete(world: &Arc<World>, digest: Digest) {
     .await;
 }
 
-/// Deletes trees that no model is known of and that were not used for `retain`;
-/// notes of those in use that they are.
+/// Deletes trees that belong to no known model and were unused for `retain`. Records the current
+/// time as the last use of trees that are in use.
 pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>) {
     blocking(world, move |world| {
         let Ok(trees) = world.store.trees() else { return };
@@ -30,7 +30,7 @@ pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>) {
             let unused = now.duration_since(tree.last_used()).unwrap_or_default();
             let digest = *tree.digest();
             if world.uses(&digest) {
-                // A later process that finds it unused counts from here.
+                // A later process measures the unused time from here.
                 world.store.touch(&digest);
                 continue;
             }

@@ -1,4 +1,4 @@
-//! A version's passage through the gate.
+//! The job that passes a version through the gate.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use outrigger_core::{Attempt, Failure, ModelKey, Reason, ServableId, model::Faul
 use super::{Done, Prepared, prepare::prepare};
 use crate::{Gate, bind, metrics, world::World};
 
-/// Passes the version that the engine serves as `id` through the gate, and warms it
-/// up with requests that its model was asked before.
+/// Passes the version that the engine serves as `id` through the gate, and warms it up with recent
+/// requests of its model.
 pub(crate) async fn check(
     world: Arc<World>,
     key: ModelKey,

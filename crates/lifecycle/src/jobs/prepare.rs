@@ -1,4 +1,4 @@
-//! From files to a plan.
+//! The job that prepares a version: from its files to a plan.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -16,9 +16,9 @@ use crate::{
     world::{World, blocking},
 };
 
-/// What is known of a version from its files.
+/// A version's data read from its files.
 pub(crate) struct Prepared {
-    /// The engine that runs it, and its name.
+    /// The engine that runs it, with the engine's name.
     pub(crate) engine: (EngineId, Arc<dyn Engine>),
     /// The model's directory in the store.
     pub(crate) model: PathBuf,
@@ -28,13 +28,13 @@ pub(crate) struct Prepared {
     pub(crate) profile: Option<Arc<Profiled>>,
 }
 
-/// What of a version lies in the store.
+/// Facts about a version's files in the store.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) platform_digest: Digest,
-    /// Bytes on disk.
+    /// The size on disk in bytes.
     pub(crate) size: u64,
-    /// How it wants to be tried as a canary: its label.
+    /// The settings for its trial as a canary: the image's label.
     pub(crate) canary: Option<Arc<str>>,
 }
 
@@ -48,8 +48,8 @@ impl Kept {
     }
 }
 
-/// Makes sure that `key` is signed as it has to be, reads its metadata, its
-/// model's signature and golden cases, and checks them against each other.
+/// Verifies that `key` has the required signature, reads its metadata, its model's signature and
+/// golden cases, and checks them against each other.
 pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Prepared>, Fault> {
     let (digest, name) = (key.digest, key.name.clone());
     let verified = signatures::verify(world, key).await.map_err(Fault::Failed)?;

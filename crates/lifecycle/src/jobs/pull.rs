@@ -14,8 +14,8 @@ use crate::{
     world::{World, blocking},
 };
 
-/// Gets the files of `key` into the store, if it is signed as it has to be. The
-/// registry is not asked for what is there already. `span` is what is told of it.
+/// Pulls the files of `key` into the store, if it has the required signature. Files already in the
+/// store are not requested from the registry. `span` is the parent of the pull's trace spans.
 pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin, span: Parent) -> Done {
     let digest = key.digest;
     let verified = match signatures::verify(&world, &key).await {
@@ -65,7 +65,7 @@ async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept
 /// Looks a followed tag up, and logs if that fails.
 pub(crate) async fn look_up(world: &World, key: &TagKey) -> Result<Digest, Failure> {
     let result = resolve(world, &key.name, &key.tag).await;
-    // That a tag has no canary is normal.
+    // A missing canary tag is normal and not logged.
     let is_normal =
         |failure: &Failure| failure.reason == Reason::TagNotFound && key.tag.is_canary();
     if let Err(failure) = &result
@@ -80,7 +80,7 @@ pub(crate) async fn look_up(world: &World, key: &TagKey) -> Result<Digest, Failu
     result
 }
 
-/// The digest that a tag names now.
+/// Asks the registry for the digest of a tag.
 pub(crate) async fn resolve(
     world: &World,
     model: &ModelName,
@@ -94,7 +94,7 @@ pub(crate) async fn resolve(
         if failure.reason != Reason::ModelNotFound {
             return failure;
         }
-        // Which registry holds it is no business of whoever asks.
+        // The message does not name the registry, which callers need not know.
         Failure::new(Reason::ModelNotFound, format!("model {model}: there is no such image"))
     })
 }

@@ -1,5 +1,5 @@
-//! Registers series at 0 before anything has happened, so that `rate()` sees the first
-//! increment: outcomes that are no reason, and the reasons that alerts name.
+//! Registers series at 0 at the start, so that `rate()` sees the first increment: the outcomes
+//! without a reason, and the reasons used by alerts.
 
 use outrigger_core::{Reason, Stage};
 
@@ -22,7 +22,7 @@ const OUTCOMES: [(&str, &[&str]); 5] = [
     (SIGNATURES, &["found", "kept"]),
 ];
 
-/// Registers the series that are not of single models.
+/// Registers the series without a model label.
 pub(crate) fn begin() {
     metrics::counter!(SWITCHES).absolute(0);
     for (counter, outcomes) in OUTCOMES {
@@ -39,7 +39,7 @@ pub(crate) fn begin() {
         metrics::counter!(TRANSITIONS, "from" => from, "to" => to).absolute(0);
     }
     for stage in Stage::ALL {
-        // To be known is enough for a histogram.
+        // A histogram only needs to be registered.
         let _ = metrics::histogram!(TIME_IN_STATE, "state" => stage.as_str());
     }
 }

@@ -1,5 +1,5 @@
-//! The way of a version into service, as a trace: pull, prepare, publish, load and
-//! gate, each a part of the whole.
+//! Traces of versions on their way into service: pull, prepare, publish, load and gate, each as a
+//! child span.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use outrigger_core::{
 };
 use outrigger_trace::{Parent, Span, SpanKind, Tracer};
 
-/// Versions on their way.
+/// The traces of versions on their way.
 #[derive(Default)]
 pub(crate) struct BringUps(BTreeMap<ModelKey, BringUp>);
 
@@ -21,7 +21,7 @@ struct BringUp {
 }
 
 impl BringUps {
-    /// Follows the versions of models that have changed.
+    /// Updates the traces of models that have changed.
     pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, fleet: &Fleet, tracer: &Tracer) {
         if !tracer.is_on() {
             return;
@@ -34,7 +34,7 @@ impl BringUps {
         self.0.retain(|key, _| fleet.model(key).is_some());
     }
 
-    /// The step that a version is in now, as the parent of the work on it.
+    /// The span of the version's current step, as the parent of the work in it.
     pub(crate) fn step_of(&mut self, key: &ModelKey, fleet: &Fleet, tracer: &Tracer) -> Parent {
         if let (true, Some(model)) = (tracer.is_on(), fleet.model(key)) {
             self.follow_one(tracer, model);
@@ -67,8 +67,7 @@ impl BringUp {
         Self { step: "", part: Span::none(), whole }
     }
 
-    /// Ends the trace: the version serves, or its last step has failed, or nobody wants it
-    /// any more.
+    /// Ends the trace: the version serves, its last step failed, or it is not wanted any more.
     fn end(self, model: &ModelMachine) {
         let result = match (model.state(), model.trouble()) {
             (State::Serving { .. }, _) => Ok(()),
@@ -84,7 +83,7 @@ impl BringUp {
     }
 }
 
-/// The name of the work that is done in a state, on the way into service.
+/// The name of the work done in a state on the way into service.
 fn step(state: &State) -> Option<&'static str> {
     state.step().filter(|step| step.leads_up()).map(Step::as_str)
 }

@@ -21,7 +21,7 @@ use crate::{
     versions::VersionData,
 };
 
-/// The routing table, and what it was made from.
+/// The routing table, and the state it was built from.
 #[derive(Default)]
 pub(crate) struct Routing {
     pub(crate) routes: Arc<ArcSwap<Routes>>,
@@ -29,7 +29,7 @@ pub(crate) struct Routing {
     routed: watch::Sender<u64>,
     answers: BTreeMap<ModelName, Answers>,
     full: bool,
-    /// The answer to all requests that need an engine which is down.
+    /// The answers to requests for each engine that is down.
     outages: BTreeMap<EngineId, Answer>,
     asked: BTreeMap<(ModelName, Selector), Asked>,
 }
@@ -41,24 +41,23 @@ type Answers = BTreeMap<Selector, Routed>;
 #[derive(Debug, Clone, PartialEq)]
 struct Routed {
     answer: Answer,
-    /// The other version that the traffic is split with.
+    /// The two versions that share the traffic, if it is split.
     arms: Option<Arms>,
 }
 
-/// When something was last asked for, and up to when that was reported to the machines.
+/// The last use of a selector, and the time up to which uses were reported to the machines.
 struct Asked {
     at: Arc<LastAsked>,
     reported: Option<Moment>,
 }
 
 impl Routing {
-    /// Counts publications of the routing table.
+    /// Subscribes to the number of publications of the routing table.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.routed.subscribe()
     }
 
-    /// Takes the outages of the engines. Returns the models whose answers may change by
-    /// them.
+    /// Updates the outages of the engines. Returns the models whose answers they may change.
     pub(crate) fn set_outages(&mut self, fleet: &Fleet, now: Moment) -> Vec<ModelName> {
         let mut changed = Vec::new();
         for engine in fleet.engines().keys() {
@@ -77,7 +76,7 @@ impl Routing {
         changed
     }
 
-    /// Takes the uses by requests that were not taken yet.
+    /// Takes the uses by requests since the last call.
     pub(crate) fn take_used(&mut self, now: Moment) -> Vec<(ModelName, Selector, Moment)> {
         let mut used = Vec::new();
         for ((name, selector), asked) in &mut self.asked {
@@ -90,12 +89,12 @@ impl Routing {
         used
     }
 
-    /// The last use of a tag or digest that was taken.
+    /// The last reported use of a tag or digest.
     pub(crate) fn last_used(&self, name: &ModelName, selector: Selector) -> Option<Moment> {
         self.asked.get(&(name.clone(), selector))?.reported
     }
 
-    /// Publishes the routes of models whose answers have changed. Whether any have.
+    /// Publishes the routes of models whose answers have changed. Returns true if any have.
     pub(crate) fn publish(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) -> bool {
         let full = sources.fleet.is_full();
         let answers = changed.iter().map(|name| (name, answers(name, sources)));
@@ -157,7 +156,7 @@ impl Routing {
         self.routed.send_modify(|count| *count += 1);
     }
 
-    /// Lets go of every servable and refuses all requests.
+    /// Releases every servable and refuses all requests.
     pub(crate) fn close(&self) {
         let closed = Routes { closed: Some(stopping()), ..Routes::default() };
         self.store(closed);

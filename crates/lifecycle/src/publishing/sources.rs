@@ -1,4 +1,4 @@
-//! The state that is published.
+//! The state that the outside view is built from.
 
 use outrigger_core::{Moment, fleet::Fleet};
 use outrigger_trials::Trials;
@@ -6,7 +6,7 @@ use outrigger_trials::Trials;
 use crate::{trial_context::TrialContext, versions::VersionData, world::World};
 use outrigger_run::Clock;
 
-/// The state that is published, at one moment.
+/// The state that the outside view is built from, at one moment.
 pub(crate) struct Sources<'a> {
     pub(crate) world: &'a World,
     pub(crate) fleet: &'a Fleet,
@@ -17,7 +17,7 @@ pub(crate) struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// The same state, as the trials see it.
+    /// The same state, in the form that the trials read.
     pub(crate) fn trial_context(&self) -> TrialContext<'a> {
         TrialContext { fleet: self.fleet, versions: self.versions, now: self.now }
     }

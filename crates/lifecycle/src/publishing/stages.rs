@@ -1,4 +1,4 @@
-//! The stages that versions are in, with one log line and one count a transition.
+//! The stages of versions; each transition is logged and counted once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use outrigger_core::{Digest, ModelName, Moment, Stage, fleet::Fleet, model::Mode
 
 use crate::metrics;
 
-/// The stage of each version when it was last looked at.
+/// The last known stage of each version.
 #[derive(Default)]
 pub(crate) struct Stages(BTreeMap<ModelName, BTreeMap<Digest, Reached>>);
 
-/// The stage a version was last seen in, and since when.
+/// A version's last known stage, and the time since when it has been in it.
 #[derive(Debug, Clone, Copy)]
 struct Reached {
     stage: Stage,
@@ -18,7 +18,7 @@ struct Reached {
 }
 
 impl Stages {
-    /// Follows the versions of models that have changed.
+    /// Logs and counts the transitions of models that have changed.
     pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, fleet: &Fleet, now: Moment) {
         for name in changed {
             let before = self.0.remove(name).unwrap_or_default();

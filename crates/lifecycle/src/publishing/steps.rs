@@ -1,22 +1,22 @@
-//! How long versions have been in the step they are in without getting further.
+//! The time that versions have spent in their current step without progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use outrigger_core::{ModelKey, ModelName, Moment, Step, fleet::Fleet};
 
-/// Versions that something is being done with.
+/// Versions with a step under way.
 #[derive(Default)]
 pub(crate) struct Steps(BTreeMap<ModelKey, UnderWay>);
 
 struct UnderWay {
     step: Step,
     began: Moment,
-    /// Since when it has got no further: neither it, nor what it may wait for.
+    /// The time of the last progress, either of the version or of one that it may wait for.
     since: Moment,
 }
 
 impl Steps {
-    /// Follows the versions of models that have changed.
+    /// Updates the steps of models that have changed.
     pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, fleet: &Fleet, now: Moment) {
         for name in changed {
             for model in fleet.models_of(name) {
@@ -42,15 +42,16 @@ impl Steps {
         }
     }
 
-    /// Pulls and the engine's loads take turns: what began later may have waited for
-    /// this one. What began earlier has not, and may hang.
+    /// Restarts the time of versions that started the step after the one that ended: pulls and the
+    /// engine's loads take turns, so those may have waited for it. A version that started earlier
+    /// has not waited for it, and may hang.
     fn renew_behind(&mut self, ended: &UnderWay, now: Moment) {
         let behind = |it: &&mut UnderWay| it.step == ended.step && it.began >= ended.began;
         self.0.values_mut().filter(behind).for_each(|it| it.since = now);
     }
 
-    /// The moment since when the version that got no further for the longest time has been
-    /// in each step; without the steps that no version is in.
+    /// For each step, the time since when its slowest version has made no progress. Steps without
+    /// versions are left out.
     pub(crate) fn oldest(&self) -> BTreeMap<Step, Moment> {
         let mut oldest = BTreeMap::new();
         for UnderWay { step, since, .. } in self.0.values() {
@@ -87,7 +88,7 @@ mod tests {
         let mut steps = Steps::default();
         steps.enter(&version("0"), Some(Step::Load), minute(0));
         for at in 1..60 {
-            // Somebody is always loading, nobody longer than two minutes.
+            // In every minute some version is loading, but none for longer than two minutes.
             steps.enter(&version(&at.to_string()), Some(Step::Load), minute(at));
             steps.enter(&version(&(at - 1).to_string()), Some(Step::Gate), minute(at + 1));
             steps.enter(&version(&(at - 1).to_string()), None, minute(at + 1));

@@ -1,4 +1,4 @@
-//! Models and engines as others see them.
+//! The public views of models and engines.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) fn engines(fleet: &Fleet, engines: &Engines) -> BTreeMap<EngineId, En
     views.collect()
 }
 
-/// A model as others see it; `None` when nothing is known of it.
+/// The public view of a model; `None` if it is unknown.
 pub(super) fn model(
     name: &ModelName,
     sources: &Sources<'_>,
@@ -40,7 +40,7 @@ pub(super) fn model(
     let Sources { world, fleet, now, .. } = *sources;
     let versions = fleet.models_of(name);
     let versions = versions.map(|model| (model.key().digest, version(model, sources, routing)));
-    // That a tag has no canary is normal, and not worth a word.
+    // A missing canary tag is normal and not shown.
     let named = |(_, tag): &(&TagKey, &TagMachine)| {
         let nobody = tag.is_accompanying() && !tag.is_wanted(fleet.policy(), now);
         !nobody || tag.registry().or(tag.serving()).is_some()
@@ -77,7 +77,7 @@ fn version(model: &ModelMachine, sources: &Sources<'_>, routing: &Routing) -> Ve
     }
 }
 
-/// The last request by a tag that the version answers.
+/// The last request by a tag that refers to the version.
 fn tag_use(model: &ModelMachine, fleet: &Fleet, routing: &Routing) -> Option<Moment> {
     let key = model.key();
     let tags = fleet.tags_of(&key.name);

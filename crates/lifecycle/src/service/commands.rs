@@ -15,7 +15,7 @@ use crate::{
     jobs::{Done, Kept, Origin},
 };
 
-/// How long the end may take when nobody said so.
+/// The grace period of a stop without an explicit one.
 const GRACE: Duration = Duration::from_secs(5);
 
 impl Service {
@@ -28,7 +28,7 @@ impl Service {
             Some(Command::Ask { model, selector }) => self.apply(Event::Ask(model, selector)),
             Some(Command::Load { model, selector, done }) => {
                 self.apply(Event::Load(model, selector));
-                // The caller waits for the model by itself, or has gone.
+                // The caller waits for the model by other means, or has gone.
                 done.send(()).ok();
             }
             Some(Command::Decide { model, tag, act, by, done }) => {
@@ -125,7 +125,7 @@ impl Service {
         }
     }
 
-    /// A pull may have made room for itself.
+    /// Reports trees that are gone after a pull, which may have made room for itself.
     fn report_evictions(&mut self, trees: &BTreeSet<Digest>) {
         let lies_there = |model: &&model::ModelMachine| *model.state() == State::Downloaded;
         let digests = self.fleet.models().filter(lies_there).map(|model| model.key().digest);

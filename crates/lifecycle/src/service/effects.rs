@@ -1,4 +1,4 @@
-//! Effects of the machines, which become jobs and servables.
+//! Carries out the effects of the machines as jobs and servables.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Service {
             E::Route(id, route) => self.versions.route(key, id, route),
             E::Withdraw(_) => self.versions.withdraw(&key),
             E::Delete(attempt) => self.delete(key, attempt),
-            // The fleet sends these to the engine of the version.
+            // The fleet sends these as messages to the version's engine.
             E::Add(_) | E::Remove(_) => {}
         }
     }

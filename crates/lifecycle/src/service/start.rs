@@ -1,4 +1,4 @@
-//! The start: state is taken over from an earlier process.
+//! The start: takes over state from an earlier process.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,9 +17,9 @@ use crate::{Error, jobs::Kept, world::World};
 impl Service {
     /// Builds the machines from configuration and journal.
     ///
-    /// Versions that the journal says were in the engine are kept as they were:
-    /// an engine that still runs serves them on, and they only pass the gate
-    /// again; one that has restarted loads them under the same names.
+    /// Versions that were in the engine according to the journal keep their state: a still running
+    /// engine goes on serving them, and they only pass the gate again; a restarted engine loads
+    /// them under the same names.
     pub(super) async fn take_over(&mut self) -> Result<(), Error> {
         let world = Arc::clone(&self.world);
         let inherited = spawn_blocking(move || inherit(&world)).await;
@@ -67,7 +67,7 @@ struct Inherited {
     legacy: Legacy,
     canaries: CanaryRecord,
     kept: BTreeMap<ModelKey, Kept>,
-    /// Larger than any version that was ever used.
+    /// A version number above every number ever used.
     last: Version,
 }
 
@@ -79,7 +79,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     let last = journal.next_version().map_err(Error::Journal)?;
     let (mut legacy, mut kept) = (Legacy::default(), BTreeMap::new());
     for (name, tags) in record.tags {
-        // What is not allowed any more must not be served any more.
+        // A name that the configuration no longer allows must not be served.
         if world.names.image(&name).is_ok() {
             let key = |tag| TagKey { name: name.clone(), tag };
             legacy.tags.extend(tags.into_iter().map(|(tag, digest)| (key(tag), digest)));
@@ -109,7 +109,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     Ok(Inherited { legacy, canaries, kept, last })
 }
 
-/// Those of `candidates` that the engine takes over.
+/// The candidates that the engine takes over.
 fn adopted(engine: &dyn Engine, candidates: Vec<Desired>) -> Result<Vec<Desired>, Failure> {
     let loaded = candidates.iter().map(|desired| {
         let Desired { servable, key, .. } = desired;
@@ -119,7 +119,7 @@ fn adopted(engine: &dyn Engine, candidates: Vec<Desired>) -> Result<Vec<Desired>
     Ok(candidates.into_iter().filter(|desired| taken.contains(&desired.servable)).collect())
 }
 
-/// The values of tags, by their keys.
+/// Flattens the values of tags, with their keys.
 fn each_tag<T>(models: BTreeMap<ModelName, BTreeMap<Tag, T>>) -> impl Iterator<Item = (TagKey, T)> {
     models.into_iter().flat_map(|(name, tags)| {
         tags.into_iter().map(move |(tag, value)| (TagKey { name: name.clone(), tag }, value))

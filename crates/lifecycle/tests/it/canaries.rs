@@ -1,4 +1,4 @@
-//! Canaries: detected, tried, and acted upon.
+//! Tests of canaries: detection, trials and decisions.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::rig::{
     PATIENCE, Rig, acquire, canaries, decided, is_in, model, name, somebody, stage, tag, until,
 };
 
-/// Decides in seconds, from a few hundred requests.
+/// Settings that decide in seconds, from a few hundred requests.
 pub(crate) fn quick() -> Value {
     json!({
         "minimumTime": "0.1s", "minimumRequests": 100,
@@ -36,7 +36,7 @@ pub(crate) fn with(mut settings: Value, key: &str, value: Value) -> Value {
     settings
 }
 
-/// With `churn:latest` served, and canaries tried by `settings`.
+/// Starts a process with `churn:latest` served, and canaries tried by `settings`.
 pub(crate) async fn started(settings: &Value) -> (Rig, Handle, Digest) {
     let mut rig = Rig::new().await;
     rig.config.canary.defaults = Layer::from_json(settings).expect("a configuration");
@@ -46,7 +46,7 @@ pub(crate) async fn started(settings: &Value) -> (Rig, Handle, Digest) {
     (rig, handle, live)
 }
 
-/// Requests without a key, whose outcome is decided by the version that is asked.
+/// Sends requests without a key; the version that answers determines the outcome.
 pub(crate) fn traffic(
     handle: &Handle,
     outcome: impl Fn(&Lease) -> Outcome + Send + 'static,
@@ -54,7 +54,7 @@ pub(crate) fn traffic(
     traffic_of("churn", handle, outcome)
 }
 
-/// The same for any model.
+/// Sends such requests to any model.
 pub(crate) fn traffic_of(
     model: &'static str,
     handle: &Handle,
@@ -86,7 +86,7 @@ async fn serving(handle: &Handle) -> Digest {
     acquire(handle, "churn").await.expect("served").key.digest
 }
 
-/// The arms of many users, and how many of them a trial counts.
+/// The arms of many users, and how many of the users a trial counts.
 pub(crate) async fn arms(handle: &Handle) -> (BTreeMap<String, Arm>, usize) {
     let (mut arms, mut counted) = (BTreeMap::new(), 0);
     for number in 0..200 {
@@ -145,7 +145,7 @@ async fn what_was_promoted_does_not_come_back_in_place_of_what_comes_after_it() 
     let seen = canaries(&handle, is_in(CanaryPhase::Rejected)).await;
     assert_eq!((seen.canaries[0].live, seen.canaries[0].canary), (Some(next), canary));
     assert_eq!(seen.canaries[0].message, "it has been live before");
-    // Nor is it in the way of one by another name.
+    // The first canary does not keep another tag from being tried.
     let other = rig.push("churn", "canary", &model(4));
     let seen = canaries(&handle, is_in(CanaryPhase::Split)).await;
     assert_eq!(seen.canaries[0].canary, other);
@@ -181,7 +181,7 @@ async fn a_label_that_cannot_be_used_refuses_the_canary_and_leaves_live_alone() 
         assert!(seen.canaries[0].message.contains(part), "{}", seen.canaries[0].message);
     }
     assert_eq!(serving(&handle).await, live);
-    // The next one has a chance of its own.
+    // The next canary is tried independently.
     let label = r#"{"ramp": {"share": 0.25}}"#;
     rig.push_labelled("churn", "latest_canary", &model(3), label);
     let _traffic = traffic(&handle, well);

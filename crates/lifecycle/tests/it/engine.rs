@@ -1,4 +1,4 @@
-//! Engines that restart, hang and vanish.
+//! Tests of engines that restart, hang and vanish.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn after_an_engine_restart_serving_resumes_by_itself() {
     until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Available)).await;
     let lease = acquire(&handle, "churn").await.expect("served again");
     predict(&lease).await.expect("it answers");
-    // The engine has forgotten the version, so it may be the same one.
+    // The engine has forgotten the version, so the same version may be used again.
     assert_eq!(lease.id, before);
     assert_eq!(rig.engine.violations(), []);
 }

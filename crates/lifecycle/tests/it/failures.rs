@@ -1,4 +1,4 @@
-//! What cannot be served, and what callers are told.
+//! Tests of models that cannot be served, and of the answers to callers.
 
 use std::{
     sync::atomic::{AtomicI32, Ordering::Relaxed},
@@ -16,7 +16,7 @@ use tonic::Code;
 
 use crate::rig::{Rig, acquire, acquire_within, model, name, stage, until, version};
 
-/// A wait so long that it does not end in a test.
+/// A wait too long to end during a test.
 const LATER: Duration = Duration::from_secs(3600);
 
 async fn refused(handle: &outrigger_lifecycle::Handle, model: &str) -> Failure {
@@ -77,7 +77,7 @@ async fn a_model_that_fails_its_first_request_is_never_routed() {
     let failure = refused(&handle, "churn").await;
     assert_eq!(failure.reason, Reason::GoldenMismatch);
     assert!(failure.message.contains("Could not find variable"), "{failure}");
-    // It leaves the engine, and is not tried again.
+    // The version leaves the engine, and is not tried again.
     let digest = rig.registry.digest("team/churn", "latest").expect("pushed");
     let failed = |it: &outrigger_lifecycle::Snapshot| {
         version(it, "churn", digest).is_some_and(|it| it.activity == "failed")
@@ -94,7 +94,7 @@ async fn golden_cases_that_differ_are_refused_with_their_rows() {
     let golden = r#"{"request": {"user": {}, "treatments": [{"features": {"t0": 1, "t1": 2}}]}, "expected": {"scores": [17.5]}}"#;
     let layer = package_layer(good.metadata.to_string().as_bytes(), &good.encode());
     rig.push_layer("golden", "latest", layer.file("data/golden.jsonl", golden));
-    // The fake engine sums each treatment's features: 3.
+    // The fake engine sums each treatment's features, so its score is 3.
     let failure = refused(&handle, "golden").await;
     assert_eq!(failure.reason, Reason::GoldenMismatch);
     assert!(failure.message.contains("17.5"), "{failure}");
@@ -146,12 +146,13 @@ async fn a_load_that_fails_is_held_against_the_model_only_where_that_is_at_fault
         let failure = refused(&handle, model_name).await;
         assert_eq!(failure.reason, reason, "{failure}");
         assert!(failure.message.contains("no load"), "{failure}");
-        // Whoever waited until the deadline would be told to come back at once.
+        // The delay is that of the next attempt; a caller that had waited until the deadline would
+        // be advised to retry at once.
         let again = failure.retry_after.map(|it| it > LATER / 4);
         assert_eq!(again, (reason != Reason::ImageInvalid).then_some(true), "{failure:?}");
         let view = version(&handle.models(), model_name, digest).and_then(|it| it.failure);
         assert_eq!(view.map(|it| it.permanent), Some(reason == Reason::ImageInvalid));
-        // Who comes later hears the same.
+        // Later callers get the same answer.
         assert_eq!(refused(&handle, model_name).await.reason, reason);
     }
     assert_eq!(rig.engine.violations(), []);
@@ -195,7 +196,7 @@ async fn unknown_names_do_not_pile_up() {
 #[tokio::test]
 async fn what_happens_to_a_name_is_no_work_for_the_others() {
     let mut rig = Rig::new().await;
-    // What is looked up again is looked at again.
+    // Every look-up updates the view of its model, so look-ups are rare in this test.
     rig.config.images.poll_interval = LATER;
     let handle = rig.start();
     let ask = async |prefix: &str| {

@@ -1,4 +1,4 @@
-//! Versions that nobody uses.
+//! Tests of idle versions.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn an_idle_model_leaves_the_engine_and_later_the_disk() {
     let tree = rig.store_path().join("trees").join(digest.hex());
     assert!(!tree.exists());
     assert_eq!(rig.links(), 0);
-    // And back again, with a version of its own.
+    // The next request loads it again, under a new version number.
     let lease = acquire(&handle, "churn").await.expect("served");
     assert!(lease.id.version > id.version);
     predict(&lease).await.expect("it answers");
@@ -39,7 +39,7 @@ async fn a_model_in_use_is_never_idle() {
     let used_at = |it: &outrigger_lifecycle::Snapshot| {
         version(it, "churn", digest).and_then(|it| it.last_used_at)
     };
-    // The lease may be there before the snapshot tells.
+    // The lease may come before the snapshot shows the version.
     until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Available)).await;
     let long_after = std::time::SystemTime::now() + rig.config.idle_ttl * 5;
     until(&handle, |it| {

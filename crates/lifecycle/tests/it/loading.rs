@@ -1,4 +1,4 @@
-//! Models that requests ask for.
+//! Tests of models loaded on request.
 
 use std::{fs, time::Duration};
 
@@ -173,7 +173,8 @@ async fn demand_while_draining_brings_the_same_servable_back() {
     until(&handle, digest_gone).await;
 }
 
-/// Takes models from a layout directory; pushes what a directory named `data` holds.
+/// Pushes the contents of a directory named `data` into an image layout, from which models are then
+/// pulled.
 async fn push_to_layout(rig: &mut Rig, name: &str) {
     let layout = format!("oci:{}", rig.dir.path().join("images").display());
     let reference: outrigger_oci::Reference =
@@ -204,7 +205,7 @@ async fn a_models_batching_parameters_lie_where_the_engine_loads_it() {
     package_dir(&data, &model(1)).expect("written");
     fs::write(directory.join("batching_params.pbtxt"), PARAMETERS).expect("written");
     push_to_layout(&mut rig, "plain").await;
-    // As exporters write it.
+    // Exporters write such a numeric directory.
     fs::rename(&directory, data.join("7")).expect("moved");
     fs::create_dir(&directory).expect("made");
     fs::rename(data.join("7"), directory.join("7")).expect("moved");

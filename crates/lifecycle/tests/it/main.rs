@@ -1,5 +1,5 @@
-//! Lifecycle with a fake engine and a scripted registry: everything between
-//! them is real.
+//! Tests of the lifecycle with a fake engine and a scripted registry; everything between them is
+//! real.
 
 mod canaries;
 mod engine;

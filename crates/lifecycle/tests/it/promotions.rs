@@ -1,4 +1,4 @@
-//! Promotions that somebody aborts, or that the registry does not confirm.
+//! Tests of promotions that are aborted, or that the registry does not confirm.
 
 use outrigger_canary::Layer;
 use outrigger_core::{Digest, Failure, Reason};
@@ -11,8 +11,8 @@ use crate::rig::{Rig, acquire, canaries, decided, is_in, model, name, somebody};
 
 const LIVE: &str = "/manifests/latest";
 
-/// A control plane that tries a canary of `churn:latest` for ever by itself, and looks
-/// tags up only once.
+/// A control plane with a canary of `churn:latest` whose trial never ends by itself, and with a
+/// single look-up per tag.
 struct Trial {
     rig: Rig,
     handle: Handle,
@@ -83,7 +83,7 @@ async fn an_abort_before_the_tag_is_pushed_wins() {
     assert_eq!(seen.decisions[0].by, "bob");
     trial.rig.registry.forget_requests();
     gate.open();
-    // What the promotion does next.
+    // The next request of the promotion, if it makes one.
     let next = tokio::time::timeout(Duration::from_millis(500), trial.asked("PUT", LIVE));
     next.await.expect_err("it pushes all the same");
     assert_eq!(trial.tagged(), Some(trial.live));
@@ -129,7 +129,7 @@ async fn an_abort_wins_where_the_registry_refuses_the_push() {
 async fn where_nobody_knows_whether_the_tag_has_moved_an_abort_promises_nothing() {
     let trial = Trial::start(&json!({})).await;
     trial.rig.registry.script(Rule::on("PUT", LIVE).processed_but_answers(500));
-    // The look before the push is answered.
+    // The promotion looks the tag up before the push; this look-up is answered.
     trial.rig.registry.script(Rule::head(LIVE).times(1));
     trial.rig.registry.script(Rule::head(LIVE).status(503));
     trial.promote().await;
@@ -162,7 +162,7 @@ async fn an_abort_in_the_next_process_waits_for_what_the_last_one_has_pushed() {
     trial.promote().await;
     trial.asked("PUT", LIVE).await;
     trial.rig.stop().await;
-    // Neither the tag's look-up nor the promotion's says anything yet.
+    // Neither the look-up of the tag nor that of the promotion is answered yet.
     let gate = Gate::new();
     trial.rig.registry.script(Rule::head(LIVE).answered_after(&gate));
     let handle = trial.rig.start();
@@ -180,7 +180,7 @@ async fn an_abort_in_the_next_process_waits_for_what_the_last_one_has_pushed() {
 #[tokio::test]
 async fn a_canary_whose_live_tag_has_moved_elsewhere_can_be_aborted() {
     let trial = Trial::start(&json!({})).await;
-    // It cannot be served, so that the trial goes on.
+    // The new image cannot be served, so the trial goes on.
     let next = trial.rig.registry.push_image("team/churn", "latest", &[], "{}");
     trial.promote().await;
     canaries(&trial.handle, |it| {
@@ -202,12 +202,12 @@ async fn a_tag_that_is_moved_on_before_the_promotion_is_seen_ends_the_trial() {
         trial.promote().await;
         trial.asked("PUT", LIVE).await;
         registry.forget_requests();
-        // That the push has come through is the last that we hear of it.
+        // The confirmation of the push is the registry's last answer in this test.
         registry.script(Rule::head(LIVE).times(1).answered_after(&look));
         push.open();
         trial.asked("HEAD", LIVE).await;
         if elsewhere {
-            // It cannot be served, so that live goes on.
+            // The new image cannot be served, so live stays as it is.
             registry.push_image("team/churn", "latest", &[], "{}");
         } else {
             registry.tag("team/churn", "latest", trial.live);

@@ -1,4 +1,4 @@
-//! Canaries whose tag is taken out of the registry.
+//! Tests of canaries whose tag is removed from the registry.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const LIVE: &str = "/manifests/latest";
 const CANARY: &str = "/manifests/latest_canary";
 const GONE: &str = "the canary's tag was removed";
 
-/// With `churn:latest` served and its canary on trial, for ever by itself.
+/// Starts a process with `churn:latest` served, and a canary whose trial never ends by itself.
 async fn tried() -> (Rig, Handle, Digest, Digest) {
     let settings = with(quick(), "minimumTime", json!("3600s"));
     let (rig, handle, live) = started(&settings).await;
@@ -33,7 +33,7 @@ fn remove(rig: &Rig) {
     rig.registry.remove_tag("team/churn", "latest_canary");
 }
 
-/// Waits until the registry was asked that often for exactly that path's end.
+/// Waits for that number of requests to the registry whose path ends exactly so.
 async fn asked(rig: &Rig, method: &str, path: &str, times: usize) {
     let count = || {
         let requests = rig.registry.requests();
@@ -64,14 +64,14 @@ async fn a_trial_ends_with_the_canarys_tag() {
         assert_eq!(acquire(&handle, "churn").await.expect("served").key.digest, live);
     }
     until(&handle, |it| stage(it, "churn", canary) == Some(Stage::Downloaded)).await;
-    // A process that cannot ask the registry does not bring it back.
+    // A process that cannot reach the registry does not bring the canary back.
     drop((running, handle));
     rig.stop().await;
     rig.registry.script(Rule::any("/v2/").status(503));
     let handle = rig.start();
     assert_eq!(acquire(&handle, "churn").await.expect("served").key.digest, live);
     assert_eq!(handle.canaries().canaries, []);
-    // The same digest, pushed anew, is tried anew.
+    // The same digest, pushed again, gets a new trial.
     rig.registry.behave();
     rig.registry.tag("team/churn", "latest_canary", canary);
     let seen = canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
@@ -91,7 +91,7 @@ async fn a_trial_ends_with_the_whole_repository() {
 #[tokio::test]
 async fn what_is_no_certain_answer_ends_no_trial() {
     let (rig, handle, ..) = tried().await;
-    // Nor could the registry say more if it were asked.
+    // The tag is removed, so that a call to the registry could not find it either.
     remove(&rig);
     for status in [401, 403, 404, 429, 500, 503] {
         rig.registry.behave();
@@ -100,7 +100,7 @@ async fn what_is_no_certain_answer_ends_no_trial() {
         asked(&rig, "HEAD", CANARY, 3).await;
         assert!(is_in(CanaryPhase::WarmingUp)(&handle.canaries()), "{status}");
     }
-    // Certain, but nobody knows whether it has been promoted.
+    // The removal is certain, but not whether the canary was promoted.
     rig.registry.behave();
     rig.registry.script(Rule::any(CANARY));
     rig.registry.script(Rule::any(LIVE).status(503));
@@ -115,7 +115,7 @@ async fn what_is_no_certain_answer_ends_no_trial() {
 #[tokio::test]
 async fn a_canary_promoted_by_others_who_remove_its_tag_is_promoted() {
     let (rig, handle, _, canary) = tried().await;
-    // What we hear next of the live tag is from before it is moved.
+    // The next answer about the live tag was made before the tag is moved.
     let gate = Gate::new();
     rig.registry.script(Rule::any(CANARY));
     rig.registry.forget_requests();
@@ -123,7 +123,7 @@ async fn a_canary_promoted_by_others_who_remove_its_tag_is_promoted() {
     asked(&rig, "HEAD", LIVE, 1).await;
     rig.registry.tag("team/churn", "latest", canary);
     remove(&rig);
-    // Nothing but a look of its own can tell.
+    // Only a look-up by the trial itself can show the promotion.
     asked(&rig, "HEAD", LIVE, 2).await;
     gate.open();
     let seen = canaries(&handle, |it| !it.decisions.is_empty()).await;

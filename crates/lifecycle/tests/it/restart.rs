@@ -1,4 +1,4 @@
-//! What a new process takes over from the one before.
+//! Tests of the state that a new process takes over.
 
 use outrigger_core::Stage;
 use outrigger_testkit::{engine::Received, registry::Rule};
@@ -30,7 +30,7 @@ async fn a_new_process_adopts_what_the_engine_serves() {
 async fn after_a_crash_of_both_the_last_known_good_is_served_without_the_registry() {
     let (mut rig, handle) = Rig::started().await;
     let digest = acquire(&handle, "churn").await.expect("served").key.digest;
-    // The switch to this version is in the journal before it can be crashed.
+    // The switch to this version must be in the journal before the crash.
     until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Available)).await;
     drop(handle);
     rig.stop().await;

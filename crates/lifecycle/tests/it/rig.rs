@@ -1,4 +1,4 @@
-//! An engine, a registry, a store, and lifecycle between them.
+//! A rig for tests: an engine, a registry, a store, and the lifecycle between them.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -22,13 +22,13 @@ use outrigger_tfserving::{Engine, Settings, TENSORFLOW, machine};
 use tempfile::TempDir;
 use tokio::{task::JoinSet, time::Instant};
 
-/// Long enough for anything that happens at all, on a machine that does much else.
+/// A time limit long enough for every event on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long an engine is waited for that answers all it is asked.
+/// The patience with an engine that answers every call.
 const ANSWERING: Duration = Duration::from_secs(3);
 
-/// How long one is waited for that will not answer.
+/// The patience with an engine that will not answer.
 pub(crate) const SILENT: Duration = Duration::from_millis(300);
 
 /// Makes an engine and its name.
@@ -38,7 +38,7 @@ pub(crate) struct Rig {
     pub(crate) registry: Arc<Registry>,
     pub(crate) engine: FakeEngine,
     pub(crate) config: Config,
-    /// What a status or a reload of the engine may take.
+    /// The deadline of status calls and reloads.
     pub(crate) engine_timeout: Duration,
     /// Makes a second engine.
     pub(crate) beside_engine: Option<MakeEngine>,
@@ -54,14 +54,14 @@ pub(crate) fn tag(text: &str) -> Selector {
     Selector::Tag(text.parse::<Tag>().expect("a valid tag"))
 }
 
-/// A model of two features; other numbers give another digest.
+/// A model with two features; each bias gives another digest.
 pub(crate) fn model(bias: u16) -> Model {
     Linear { user: vec![1.0], treatment: vec![0.5, 2.0], bias: f32::from(bias) }.model()
 }
 
 impl Rig {
     pub(crate) async fn new() -> Self {
-        // A second installation is refused, and just as good.
+        // A second installation fails, which does no harm.
         rustls::crypto::ring::default_provider().install_default().ok();
         let registry = Arc::new(Registry::start().await);
         let repository = format!("{}/team", registry.host());
@@ -89,7 +89,7 @@ impl Rig {
         }
     }
 
-    /// Another engine, store and process with the same registry.
+    /// A second engine, store and process with the same registry.
     pub(crate) fn beside(&self) -> Self {
         Self {
             registry: Arc::clone(&self.registry),
@@ -102,12 +102,12 @@ impl Rig {
         }
     }
 
-    /// One that runs, with `churn:latest` in the registry.
+    /// A running rig, with `churn:latest` in the registry.
     pub(crate) async fn started() -> (Self, Handle) {
         Self::new().await.serving()
     }
 
-    /// The same with an engine that will not answer everything.
+    /// A running rig whose engine will not answer every call.
     pub(crate) async fn started_with_silent_engine() -> (Self, Handle) {
         Self { engine_timeout: SILENT, ..Self::new().await }.serving()
     }
@@ -160,7 +160,7 @@ impl Rig {
         handle
     }
 
-    /// Ends the process that runs, in good order.
+    /// Stops the running process in good order.
     pub(crate) async fn stop(&mut self) {
         let (handle, mut tasks) = self.running.take().expect("it runs");
         handle.shutdown(PATIENCE).await;
@@ -169,11 +169,11 @@ impl Rig {
         }
     }
 
-    /// Ends it as a crash does.
+    /// Ends the running process as a crash would.
     pub(crate) async fn crash(&mut self) {
         let (_, mut tasks) = self.running.take().expect("it runs");
         tasks.shutdown().await;
-        // A process that ends takes its blocking work along; here the work ends by itself.
+        // A crash also ends blocking work; in this test it has to end by itself.
         let mut looks = tokio::time::interval(Duration::from_millis(5));
         let config = outrigger_store::Config::new(self.store_path());
         while let Err(outrigger_store::Error::Locked(_)) = Store::open(config.clone()) {
@@ -185,7 +185,7 @@ impl Rig {
         self.dir.path().join("store")
     }
 
-    /// Puts a model into the registry; its digest.
+    /// Pushes a model to the registry; returns its digest.
     pub(crate) fn push(&self, name: &str, tag: &str, model: &Model) -> Digest {
         let metadata = model.metadata.to_string();
         self.push_layer(name, tag, package_layer(metadata.as_bytes(), &model.encode()))
@@ -201,7 +201,7 @@ impl Rig {
         self.registry.push_image(&format!("team/{name}"), tag, &[layer], "{}")
     }
 
-    /// The same with a label that says how it is tried.
+    /// Pushes a model with a label for its trial.
     pub(crate) fn push_labelled(
         &self,
         name: &str,
@@ -216,8 +216,7 @@ impl Rig {
         self.registry.push_image(&format!("team/{name}"), tag, &[layer], labels.to_string())
     }
 
-    /// The versions of a model that are in the store's `serving` directory,
-    /// placeholders not counted.
+    /// The number of versions in the store's `serving` directory, without placeholders.
     pub(crate) fn links(&self) -> usize {
         let links = |dir: &Path| {
             let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -276,12 +275,12 @@ pub(crate) async fn canaries(
     }
 }
 
-/// The last decision had that outcome.
+/// A condition: the last decision had that outcome.
 pub(crate) fn decided(outcome: CanaryOutcome) -> impl Fn(&Canaries) -> bool {
     move |it| it.decisions.front().is_some_and(|decision| decision.outcome == outcome)
 }
 
-/// The first canary is in that phase.
+/// A condition: the first canary is in that phase.
 pub(crate) fn is_in(phase: CanaryPhase) -> impl Fn(&Canaries) -> bool {
     move |it| it.canaries.first().is_some_and(|canary| canary.phase == phase)
 }

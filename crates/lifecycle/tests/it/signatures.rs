@@ -1,4 +1,4 @@
-//! Images that have to be signed.
+//! Tests of images that must be signed.
 
 use std::{
     fs,
@@ -14,8 +14,7 @@ use outrigger_testkit::{
 
 use crate::rig::{Rig, acquire, model, name, stage, until, version};
 
-/// With `churn:latest` in the registry, which has to be signed by the key of the
-/// file.
+/// A rig with `churn:latest` in the registry, which must be signed by the key in the file.
 async fn rig() -> (Rig, Signer, PathBuf, Digest) {
     let mut rig = Rig::new().await;
     let (signer, file) = (Signer::new(), rig.dir.path().join("cosign.pub"));
@@ -52,7 +51,7 @@ async fn strangers_and_signatures_of_other_images_are_refused_until_the_right_on
     rig.registry.sign("team/churn", digest, &Signer::new());
     let handle = rig.start();
     assert_eq!(refused(&handle).await.reason, Reason::SignatureInvalid);
-    // Another image's signature under this one's tag.
+    // The signature of another image is attached under this image's tag.
     let other = rig.push("churn", "other", &model(2));
     rig.registry.sign("team/churn", other, &signer);
     let tag = |digest: Digest| format!("sha256-{}.sig", digest.hex());
@@ -104,7 +103,7 @@ async fn a_model_from_before_the_policy_is_not_served_until_it_is_signed() {
     drop(handle);
     rig.stop().await;
 
-    // The engine still has it.
+    // The engine of the earlier process still has the version.
     let (signer, file) = (Signer::new(), rig.dir.path().join("cosign.pub"));
     fs::write(&file, signer.public_key()).expect("a file");
     require(&mut rig, &file);
@@ -158,7 +157,7 @@ async fn each_repository_is_verified_by_its_own_rule() {
         digest: None,
         engine: None,
     }];
-    // The same image in both.
+    // Both repositories hold the same image.
     let model = model(1);
     let layer = package_layer(model.metadata.to_string().as_bytes(), &model.encode());
     let layer = LayerBlob::tar(layer.build(LayerKind::Tar).bytes);
@@ -170,7 +169,7 @@ async fn each_repository_is_verified_by_its_own_rule() {
     let (free, churn) = tokio::join!(acquire(&handle, "free"), acquire(&handle, "churn"));
     assert_eq!(free.expect("nobody has to sign it").key.digest, digest);
     assert_eq!(churn.expect_err("not signed").reason, Reason::SignatureMissing);
-    // Its files are there now, and that changes nothing.
+    // The files are in the store by now, and the signature is still required.
     assert_eq!(refused(&handle).await.reason, Reason::SignatureMissing);
 }
 

@@ -1,4 +1,4 @@
-//! Tags that move.
+//! Tests of tags that move.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! When trials begin, wait, go on and give way to others.
+//! Tests of the start, pause, continuation and replacement of trials.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     rig::{PATIENCE, Rig, acquire, canaries, decided, is_in, model, name, somebody, stage, until},
 };
 
-/// With `churn:latest` served, which is idle after a second, and its canary judged.
+/// Starts a process with `churn:latest` served, idle after a second, and a judged canary.
 async fn tried() -> (Rig, Handle, [Digest; 2], VerdictView) {
     let mut rig = Rig::new().await;
     rig.config.idle_ttl = Duration::from_secs(1);
@@ -41,7 +41,7 @@ async fn idle(handle: &Handle, digests: [Digest; 2]) {
     waits_for_requests(handle).await;
 }
 
-/// The next process, in which the trial waits as well.
+/// Starts the next process, in which the trial is paused as well.
 async fn restart(rig: &mut Rig, handle: Handle) -> Handle {
     drop(handle);
     rig.stop().await;
@@ -50,7 +50,7 @@ async fn restart(rig: &mut Rig, handle: Handle) -> Handle {
     handle
 }
 
-/// Waits until the trial is shown to wait for somebody to ask for its tag.
+/// Waits until the trial is shown as waiting for a request for its tag.
 async fn waits_for_requests(handle: &Handle) {
     let why = "nobody asks for churn:latest: its trial goes on with the next request";
     let seen = canaries(handle, |it| it.canaries.first().is_some_and(|it| it.message == why)).await;
@@ -236,7 +236,7 @@ async fn a_canary_tag_that_moves_begins_a_trial_that_knows_nothing_of_the_last()
     let seen = canaries(&handle, judged_as(second)).await;
     assert_eq!(errors(&seen), 0.0, "that is what the first one did");
     assert!(arms(&handle).await.1 > 190, "none of the keys has counted");
-    // And back: to one that was not rejected, only left.
+    // The tag returns to a canary that was not rejected, only replaced.
     rig.registry.tag("team/churn", "latest_canary", first);
     let seen = canaries(&handle, judged_as(first)).await;
     assert!(errors(&seen) > 0.0);

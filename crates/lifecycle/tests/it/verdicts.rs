@@ -1,4 +1,4 @@
-//! Rollbacks that go from one control plane to the others, through the registry.
+//! Tests of rollbacks that control planes share through the registry.
 
 use outrigger_canary::Layer;
 use outrigger_core::Digest;
@@ -10,8 +10,8 @@ use crate::rig::{Rig, acquire, canaries, decided, is_in, model, name, somebody};
 
 const KIND: &str = "application/vnd.outrigger.canary-verdict.v1+json";
 
-/// A registry with `churn:latest` and its canary, and control planes that try it
-/// for ever by themselves.
+/// A registry with `churn:latest` and its canary, and settings for control planes whose trials
+/// never end by themselves.
 async fn rig(settings: Value) -> (Rig, Digest, Digest) {
     let mut rig = Rig::new().await;
     rig.config.canary.defaults = Layer::from_json(&settings).expect("a configuration");
@@ -35,7 +35,7 @@ fn list(digest: Digest) -> String {
     format!("sha256-{}", digest.hex())
 }
 
-/// Waits until something is attached to the canary.
+/// Waits until a verdict is attached to the canary.
 async fn told_of(rig: &Rig, canary: Digest) {
     while rig.registry.digest("team/churn", &list(canary)).is_none() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -60,13 +60,13 @@ async fn what_one_rolls_back_the_others_give_up() {
         assert_eq!(decision.outcome, CanaryOutcome::RolledBack);
         assert_eq!(decision.by, "registry");
         assert_eq!(decision.reason, "rolled back elsewhere by ada: a hunch");
-        // One that comes later does so as well, with neither of them.
+        // A control plane that starts later rolls back too, after both others have stopped.
         first.stop().await;
         second.stop().await;
         let three = started(&mut third).await;
         let seen = canaries(&three, is_in(CanaryPhase::Rejected)).await;
         assert_eq!(seen.canaries[0].message, "registry: rolled back elsewhere by ada: a hunch");
-        // Who only follows writes nothing.
+        // A control plane that only follows writes nothing.
         assert_eq!(first.registry.digest("team/churn", &list(canary)).is_none(), lists);
         let uploads = first.registry.count("POST", "/blobs/uploads/");
         assert!((1..=2).contains(&uploads), "{uploads}");
@@ -97,7 +97,8 @@ async fn what_one_promotes_others_follow_and_do_not_try_again() {
     decide(&one, Act::Promote).await;
     canaries(&one, decided(CanaryOutcome::Promoted)).await;
     told_of(&first, canary).await;
-    // What replaces it is not replaced by it, in a process that knows of nothing.
+    // In a new process without any state, the promoted version is not replaced by the image that
+    // replaces it.
     let next = first.push("churn", "latest", &model(3));
     let two = started(&mut second).await;
     let seen = canaries(&two, is_in(CanaryPhase::Rejected)).await;
@@ -113,7 +114,7 @@ async fn what_starves_in_one_is_left_to_the_others() {
     let (one, two) = (started(&mut first).await, started(&mut second).await);
     let seen = canaries(&one, decided(CanaryOutcome::RolledBack)).await;
     assert!(seen.decisions[0].reason.starts_with("it will not be decided in time"));
-    // Only the other one looks for verdicts now, as long as it finds none.
+    // Only the other control plane still looks for verdicts, as long as it finds none.
     let is_tried = || is_in(CanaryPhase::WarmingUp)(&two.canaries());
     first.registry.forget_requests();
     while is_tried() && first.registry.count("GET", "/referrers/") < 8 {
@@ -190,7 +191,7 @@ async fn what_is_no_verdict_on_this_trial_is_ignored() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     assert_eq!(handle.canaries().canaries[0].phase, CanaryPhase::WarmingUp);
-    // The right one is seen among all of them, with what it says made harmless.
+    // The valid verdict is found among all of them, and its text is sanitised.
     let said = changed("reason", json!(format!("\u{1b}[31m{}", "y".repeat(5000))));
     rig.registry.attach("team/churn", canary, KIND, said);
     let seen = canaries(&handle, is_in(CanaryPhase::Rejected)).await;

@@ -23,7 +23,7 @@ struct Events {
 }
 
 impl Events {
-    /// Counts in the order of the fields.
+    /// The counts, in the order of the fields.
     fn counts(&self) -> [usize; 5] {
         [&self.opened, &self.closed, &self.failed, &self.lost, &self.retried]
             .map(|count| count.load(Relaxed))
@@ -168,7 +168,7 @@ async fn a_dropped_connection_is_closed_but_not_lost() {
     let (calls, events) = calls(server.address, Settings { confirm: true, ..Settings::default() });
     calls.connected().await.expect("the server answers pings");
     drop(calls);
-    // The driver is dropped by the runtime, whose next turn it is.
+    // The runtime drops the driver in one of its next turns.
     while events.counts()[1] == 0 {
         tokio::task::yield_now().await;
     }
@@ -191,7 +191,7 @@ async fn a_server_that_is_not_there_fails_the_first_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_answers_no_ping_is_not_connected_to() {
-    // The system accepts for it; nobody ever reads.
+    // The system accepts connections to this listener, but nothing reads from them.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");
     let address = listener.local_addr().expect("an address");
     let (calls, events) = calls(address, Settings { confirm: true, ..Settings::default() });

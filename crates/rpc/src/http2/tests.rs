@@ -9,8 +9,7 @@ use tonic::body::Body;
 use super::*;
 use crate::Http2;
 
-/// A connection whose client is driven for as long as `server` works at the
-/// other end.
+/// Connects a client to `server`, and drives the client until `server` ends.
 async fn beside<S: Sender, T>(server: impl AsyncFnOnce(S, DuplexStream) -> T) -> T {
     let (ours, theirs) = duplex(1 << 20);
     let settings = Settings::default();
@@ -33,12 +32,12 @@ async fn the_server_is_told_how_much_it_may_send_at_once() {
         stream_window: Some(stream_window),
         connection_window,
         frame: Some(frame),
-        // Trailers may quote what was wrong with a request.
+        // No limit on headers: trailers may quote the faulty part of a request.
         headers: None,
         streams: None,
     };
     assert_eq!(announced::<Requests<Bytes>>().await, expected);
-    // Hyper's own choice.
+    // Hyper's default limit.
     let expected = Announced { headers: Some(16 << 10), ..expected };
     assert_eq!(announced::<http2::SendRequest<Body>>().await, expected);
 }

@@ -1,5 +1,5 @@
-//! Calls about models: what is loaded, what should be. Unlimited in number, but
-//! each has a deadline.
+//! Control calls: the signatures and versions that are loaded, and the configuration to load. They
+//! are not limited in number, but each has a deadline.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::{
     machine::EngineState, wire::DecodeError,
 };
 
-/// The metadata field a server has, and the key it answers under.
+/// The metadata field to request, which is also the key of its answer.
 const SIGNATURES: &str = "signature_def";
 
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Control {
     }
 }
 
-/// The answer's message, by `deadline`.
+/// Waits until `deadline` for the answer, and returns its message.
 async fn by<T>(
     deadline: Instant,
     answer: impl Future<Output = Result<Response<T>, Status>>,
@@ -143,7 +143,8 @@ fn version(status: ModelVersionStatus) -> VersionStatus {
     VersionStatus { version: Version(status.version), state, error }
 }
 
-/// What an engine could not take, or would wait for without end, is not sent.
+/// Builds the configuration of one model. Rejects configurations that an engine would refuse or
+/// wait for without end.
 fn model((name, served): (ServableName, ServedModel)) -> Result<ModelConfig, ReloadError> {
     let refused = |message| ReloadError::Refused { code: Code::InvalidArgument, message };
     let base_path = served.base_path.to_str().filter(|_| served.base_path.is_absolute());

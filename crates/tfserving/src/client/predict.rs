@@ -1,4 +1,4 @@
-//! The way of a prediction.
+//! The path of a prediction through the client.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::{
 
 const PATH: &str = "/tensorflow.serving.PredictionService/Predict";
 
-/// Bytes a request may have at most: a stream's body is sent as one piece, and
-/// HTTP/2 counts what it may send in 31 bits.
+/// The largest request in bytes: a stream's body is sent as one piece, and HTTP/2 counts its send
+/// window in 31 bits.
 const MOST: usize = i32::MAX as usize - PREFIX;
 
-/// Makes predictions, as many at once as configured.
+/// Makes predictions, up to the configured number at once.
 #[derive(Debug)]
 pub(super) struct Predictor {
     calls: Calls<Segments>,
@@ -56,8 +56,8 @@ impl Predictor {
         let _place = self.place(deadline).await?;
         let answer = timeout_at(deadline, self.predict(call)).await;
         match answer.unwrap_or(Err(Error::DeadlineExceeded)) {
-            // The engine was told the deadline, and may have given the call up by itself
-            // before anybody here looked.
+            // The request carried the deadline, so the engine may have cancelled the call before
+            // the client's own timer ran out.
             Err(Error::Cancelled { .. }) if deadline <= Instant::now() => {
                 Err(Error::DeadlineExceeded)
             }
@@ -65,9 +65,9 @@ impl Predictor {
         }
     }
 
-    /// A place among the calls in flight, first come, first served. Requests come
-    /// in bursts, and after a moment in which the machine did something else;
-    /// how many of them wait is bounded where they come in.
+    /// Waits for one of the permits for calls in flight, in order of arrival. Requests come in
+    /// bursts, also after a moment in which the machine did something else; the server's limits on
+    /// incoming requests bound the number that wait.
     async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Error> {
         let place = timeout_at(deadline, self.room.acquire()).await;
         Ok(place.map_err(|_| Error::Overloaded)?.expect("never closed"))

@@ -1,5 +1,5 @@
-//! gRPC statuses as errors. What a code means depends on where it comes from:
-//! the transport or the engine, a prediction or a control call.
+//! Maps gRPC statuses to errors. The meaning of a code depends on its source (the transport or the
+//! engine) and on the call (a prediction or a control call).
 
 use std::error::Error as _;
 
@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 
 use crate::{Error, ReloadError};
 
-/// The failure of a prediction.
+/// Maps the error of a prediction.
 pub(super) fn of_call_error(error: CallError, servable: &ServableId) -> Error {
     match error {
         CallError::Transport(error) => Error::Unavailable(error),
@@ -20,21 +20,21 @@ pub(super) fn of_call_error(error: CallError, servable: &ServableId) -> Error {
     }
 }
 
-/// The failure that the status of a prediction says.
+/// Maps the status of a prediction.
 fn of_predict(status: &Status, servable: &ServableId) -> Error {
     if let Some(error) = transport(status) {
         return Error::Unavailable(error);
     }
     match status.code() {
-        // The version is always named, so it is the version that is not there.
+        // The request always names the version, so NOT_FOUND means that the version is missing.
         Code::NotFound => Error::NotServed { servable: servable.clone() },
-        // An answer, so the engine is there: its batching queue is full.
+        // The status is an answer, so the engine runs: its batching queue is full.
         Code::Unavailable => Error::EngineOverloaded { message: message(status) },
         _ => of_call(status),
     }
 }
 
-/// The failure of a call about one servable.
+/// Maps the status of a metadata call for one servable.
 pub(super) fn of_metadata(status: &Status, servable: &ServableId) -> Error {
     match status.code() {
         Code::NotFound if transport(status).is_none() => {
@@ -44,7 +44,7 @@ pub(super) fn of_metadata(status: &Status, servable: &ServableId) -> Error {
     }
 }
 
-/// The failure of any other call.
+/// Maps the status of any other call.
 pub(super) fn of_call(status: &Status) -> Error {
     if let Some(error) = transport(status) {
         return Error::Unavailable(error);
@@ -59,7 +59,7 @@ pub(super) fn of_call(status: &Status) -> Error {
     }
 }
 
-/// The failure of a reload.
+/// Maps the status of a reload.
 pub(super) fn of_reload(status: &Status) -> ReloadError {
     match of_call(status) {
         Error::DeadlineExceeded | Error::Cancelled { .. } => ReloadError::Timeout,
@@ -68,7 +68,7 @@ pub(super) fn of_reload(status: &Status) -> ReloadError {
     }
 }
 
-/// The transport's error, where it is that, and not the engine, that failed.
+/// The transport's error, if the transport failed and not the engine.
 fn transport(status: &Status) -> Option<TransportError> {
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -84,7 +84,7 @@ fn message(status: &Status) -> String {
     cut(status.message())
 }
 
-/// The engine's words; some models put pages of them there.
+/// The engine's message, shortened: some models put pages of text there.
 pub(super) fn cut(message: &str) -> String {
     const MOST: usize = 2048;
     message.chars().take(MOST).collect()

@@ -1,4 +1,4 @@
-//! One version in the engine, as requests run it.
+//! Runs requests on one version in the engine.
 
 use std::{fmt, sync::Arc};
 
@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use crate::{Call, Client, Error, Target};
 
-/// Runs one version. A failure that hints at a restart of the engine rings `suspect`,
-/// so that the engine is probed at once.
+/// Runs one version. A failure that suggests a restart of the engine notifies `suspect`, so that
+/// the engine is probed at once.
 pub(super) struct Bound {
     client: Arc<Client>,
     target: Arc<Target>,

@@ -1,4 +1,4 @@
-//! The control calls that the engine's machine wants made.
+//! The control calls that the engine's machine requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Status calls in flight at a time.
 const CONCURRENCY: usize = 16;
 
-/// Sends the whole configuration.
+/// Sends the whole configuration to the engine.
 pub(super) async fn push(engine: &Engine, set: ServingSet) -> Result<(), ReloadError> {
     let served = |(name, versions)| {
         let base_path = engine.files.base_path(&name);
@@ -24,7 +24,7 @@ pub(super) async fn push(engine: &Engine, set: ServingSet) -> Result<(), ReloadE
     engine.client.reload(config).await
 }
 
-/// The meaning of a reload's answer for the machine.
+/// Converts the result of a reload for the machine.
 pub(super) fn outcome(result: Result<(), ReloadError>) -> PushOutcome {
     let Err(error) = result else { return PushOutcome::Taken(None) };
     tracing::warn!(error = %error, "the engine did not confirm the configuration");
@@ -37,8 +37,8 @@ pub(super) fn outcome(result: Result<(), ReloadError>) -> PushOutcome {
     }
 }
 
-/// The engine's status of `names`; of a name of no model when there is none, to see
-/// whether the engine answers.
+/// Asks the engine for the status of `names`. If `names` is empty it asks for a name without a
+/// model, to see whether the engine answers.
 pub(super) async fn probe(
     engine: &Engine,
     names: BTreeSet<ServableName>,

@@ -16,8 +16,8 @@ use crate::placeholder;
 #[derive(Debug, Clone)]
 pub(super) struct Files {
     store: Store,
-    /// Held while directories change. Hiding the last version of a name removes the
-    /// name's directory, which must not happen while another version is published.
+    /// Locked while directories change. Hiding the last version of a name removes the name's
+    /// directory, which must not happen while another version is published.
     changing: Arc<Mutex<()>>,
 }
 
@@ -26,12 +26,12 @@ impl Files {
         Self { store, changing: Arc::default() }
     }
 
-    /// Everything that is published. Blocks.
+    /// Lists all published versions. Blocks.
     pub(super) fn published(&self) -> Result<Vec<Published>, Failure> {
         self.store.published().map_err(|error| failure(&error))
     }
 
-    /// The directory of a name's versions, as the engine sees it.
+    /// The directory of a name's versions, in the engine's file system.
     pub(super) fn base_path(&self, name: &ServableName) -> std::path::PathBuf {
         self.store.base_path(name)
     }
@@ -57,14 +57,14 @@ impl Files {
         published.await.unwrap_or_else(Err)
     }
 
-    /// Hides `id` from the engine, which does not have it in its configuration.
+    /// Hides `id` from the engine. The engine must not have it in its configuration.
     pub(super) async fn unpublish(&self, id: ServableId) {
         // A version that cannot be hidden is removed at the next start.
         let hidden = self.blocking(move |files| log(&id, files.hide(&id)));
         hidden.await.ok();
     }
 
-    /// Hides everything of the image `digest`.
+    /// Hides every version published from the image `digest`.
     pub(super) async fn unpublish_image(&self, digest: Digest) {
         let hidden = self.blocking(move |files| {
             let published = files.store.published().unwrap_or_default();
@@ -89,8 +89,8 @@ impl Files {
         cleaned.await.ok();
     }
 
-    /// Hides `id`, and its name once nothing is published under the name: then the name
-    /// is in no configuration either.
+    /// Hides `id`, and also its name if nothing else is published under it: then the name is in no
+    /// configuration either.
     fn hide(&self, id: &ServableId) -> Result<(), Error> {
         self.alone(|store| {
             store.unpublish(id)?;
@@ -101,13 +101,13 @@ impl Files {
         })
     }
 
-    /// Changes directories while nobody else does.
+    /// Runs `change` under the lock on the directories.
     fn alone<T>(&self, change: impl FnOnce(&Store) -> T) -> T {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         change(&self.store)
     }
 
-    /// Runs `work` where it may block; the error is a panic of it.
+    /// Runs `work` on a thread where it may block; the error is a panic in it.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> T + Send + 'static,
@@ -121,7 +121,8 @@ impl Files {
 /// The latest placeholder of each name.
 pub(super) fn placeholders(published: &[Published]) -> BTreeMap<ServableName, ServableId> {
     let placeholders = published.iter().filter(|published| published.tree.is_none());
-    // They are in the order of their versions, so the latest stays.
+    // The list is ordered by version, so the latest placeholder of a name overwrites the earlier
+    // ones.
     placeholders.map(|it| (it.id.name.clone(), it.id.clone())).collect()
 }
 

@@ -10,7 +10,7 @@ use crate::machine::{EngineState, Event, PushOutcome, Seen, ServingSet};
 
 const RELOAD: &str = "tensorflow.serving.ModelService/HandleReloadConfigRequest";
 
-/// The reload that is under way, if one is and it is traced.
+/// The reload under way, if it is traced.
 #[derive(Default)]
 pub(super) struct Reloads(Option<Reload>);
 
@@ -22,7 +22,7 @@ struct Reload {
 }
 
 impl Reloads {
-    /// The engine is sent a configuration, in place of the last one.
+    /// Starts the trace of a new configuration, in place of the previous trace.
     pub(super) fn begin(&mut self, tracer: &Tracer, set: &ServingSet) {
         self.0 = None;
         if !tracer.is_on() {
@@ -50,7 +50,8 @@ impl Reloads {
 }
 
 impl Reload {
-    /// Whether the engine is, or may be, at work on it.
+    /// Handles the answer to a reload. Returns true while the engine is, or may be, still working
+    /// on it.
     fn answered(&mut self, outcome: &PushOutcome) -> bool {
         self.answered = true;
         match outcome {
@@ -66,7 +67,7 @@ impl Reload {
         true
     }
 
-    /// Whether there is more to wait for.
+    /// Handles a status. Returns true while versions are still to be loaded.
     fn seen(&mut self, seen: &BTreeMap<ServableName, Vec<Seen>>) -> bool {
         if !self.answered {
             return true;
@@ -87,7 +88,7 @@ impl Reload {
     }
 }
 
-/// What became of a version; `None`: nothing yet.
+/// The result of loading a version; `None` while it is not known.
 fn settled(seen: &[Seen], version: Version) -> Option<Result<(), &Failure>> {
     let seen = seen.iter().find(|seen| seen.version == version)?;
     match (&seen.failure, seen.state) {

@@ -27,13 +27,13 @@ pub(super) struct Task {
     engine: Arc<Engine>,
     start: Start,
     machine: ServingMachine,
-    /// Work that the machine wants done. Each ends with an event.
+    /// Jobs requested by the machine. Each ends with an event.
     jobs: JoinSet<Option<Event>>,
     reloads: Reloads,
     ticked_at: Moment,
     /// The condition as it was last reported.
     reported: Condition,
-    /// Versions up to this one belong to earlier processes.
+    /// Versions up to this one were assigned by earlier processes.
     inherited: Version,
 }
 
@@ -73,7 +73,7 @@ impl Task {
                     None => std::future::pending().await,
                 }
             };
-            // Ended work comes first: it may be the answer that the machine waits for.
+            // Finished jobs come first: the machine may be waiting for their results.
             let event = tokio::select! {
                 biased;
                 Some(done) = self.jobs.join_next() => ended(done),
@@ -170,7 +170,8 @@ impl Task {
         });
     }
 
-    /// Removes files of earlier processes, now that the engine's configuration is ours.
+    /// Removes files of earlier processes. Called after the engine has taken this process's
+    /// configuration.
     async fn settled(&mut self) {
         let (engine, last) = (Arc::clone(&self.engine), self.inherited);
         let keep = self.machine.mentioned();
@@ -181,7 +182,7 @@ impl Task {
         self.start.report(Report::Settled).await;
     }
 
-    /// Starts a job; `if_panicked` is its end if it panics.
+    /// Starts a job; if the job panics, `if_panicked` is its result.
     fn job(&mut self, if_panicked: Event, job: impl Future<Output = Event> + Send + 'static) {
         self.jobs.spawn(async move {
             let done = AssertUnwindSafe(job).catch_unwind().await;

@@ -6,52 +6,52 @@ use outrigger_core::{Attempt, Failure, Moment, Outcome, ServableId, ServableName
 
 use super::{Context, Effect, ServingMachine};
 
-/// A name that is, or is to be, configured.
+/// A name that is configured, or will be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     pub(super) stage: Stage,
     pub(super) versions: BTreeMap<Version, Told>,
-    /// The engine knows the name, or may: then it stays configured until the
-    /// engine ends, even without versions. A name that is taken out and comes
-    /// back is a new one to a reload, which then waits for what the old one left
-    /// behind, in the worst case for ever; a placeholder costs next to nothing.
+    /// The engine knows the name, or may know it: then the name stays configured until the engine
+    /// ends, even without versions. A reload treats a name that was removed and added again as new,
+    /// and then waits for the remains of the old one, in the worst case for ever; a placeholder
+    /// costs next to nothing.
     pub(super) kept: bool,
 }
 
-/// How far a name has come.
+/// The progress of a name in the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
-    /// It needs a placeholder, which is to be put in place then.
+    /// The name needs a placeholder, which is due to be published at this time.
     Bare(Moment),
-    /// Its placeholder is being put in place.
+    /// The placeholder is being published.
     Publishing(Attempt, Version),
-    /// The placeholder is in place; the engine may not know the name yet.
+    /// The placeholder is published; the engine may not know the name yet.
     Published(Version),
     /// The engine knows the name.
     Known(Version),
 }
 
-/// What is known, and was told, of a version.
+/// The last state of a version that was seen and reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Told {
-    /// The engine has not mentioned it yet.
+    /// The engine has not reported the version yet.
     Nothing,
-    /// The engine is at it.
+    /// The engine is loading it.
     Loading,
-    /// Told that it is up.
+    /// Reported as up.
     Up,
-    /// Told that it failed.
+    /// Reported as failed.
     Failed,
 }
 
 /// A version that is being dropped from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Leaving {
-    /// Nobody waits to hear of a placeholder.
+    /// The version is a placeholder: its end is not reported to anyone.
     pub(super) placeholder: bool,
-    /// The push of the first configuration without it.
+    /// The first push of a configuration without it.
     pub(super) push: Option<Attempt>,
-    /// Since when, after that push was taken, the engine has not mentioned it.
+    /// The time since which the engine, after it took that push, has not reported the version.
     pub(super) absent_since: Option<Moment>,
 }
 
@@ -66,12 +66,12 @@ impl Name {
         Self { stage: Stage::Bare(due), versions: BTreeMap::new(), kept: false }
     }
 
-    /// One that an earlier process had configured.
+    /// Creates a name that an earlier process had configured.
     pub(super) fn inherited(placeholder: Version) -> Self {
         Self { stage: Stage::Published(placeholder), versions: BTreeMap::new(), kept: true }
     }
 
-    /// Its placeholder, once that is in place.
+    /// The placeholder, once it is published.
     pub(super) fn placeholder(&self) -> Option<Version> {
         match self.stage {
             Stage::Published(version) | Stage::Known(version) => Some(version),
@@ -87,13 +87,13 @@ impl Name {
         matches!(self.stage, Stage::Known(_))
     }
 
-    /// Whether the engine still has to do something for it.
+    /// Whether the engine still has work to do for the name.
     pub(super) fn is_pending(&self) -> bool {
         let pending = |told: &Told| matches!(told, Told::Nothing | Told::Loading);
         !self.is_known() || self.versions.values().any(pending)
     }
 
-    /// The versions it should be configured with by now; `None`: not yet at all.
+    /// The versions to configure for the name now; `None` if the name is not configured yet.
     pub(super) fn configured(&self) -> Option<BTreeSet<Version>> {
         let placeholder = self.placeholder()?;
         let versions = self.versions.keys().copied().filter(|_| self.is_known());
@@ -134,7 +134,8 @@ impl ServingMachine {
         let name = self.names.get_mut(&id.name);
         let Some(name) = name.filter(|name| name.stage == Stage::Publishing(attempt, id.version))
         else {
-            // Nobody wants it any more, and it was never configured.
+            // The name was dropped before its placeholder was ever configured, so the placeholder
+            // can be removed.
             let stray = result.is_ok() && attempt <= self.last_placeholder && !self.mentions(&id);
             effects.extend(stray.then_some(Effect::Unpublish(id)));
             return Outcome::late(attempt, self.last_placeholder);
@@ -149,13 +150,13 @@ impl ServingMachine {
         Outcome::Handled
     }
 
-    /// Whether `id` is configured, was, or is about to be.
+    /// Whether `id` is configured, was configured, or is about to be.
     fn mentions(&self, id: &ServableId) -> bool {
         self.leaving.contains_key(id)
             || self.names.get(&id.name).is_some_and(|name| name.has(id.version))
     }
 
-    /// Brings names in and lets names go.
+    /// Adds names that need a placeholder, and removes names that are no longer needed.
     pub(super) fn settle_names(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
         for name in &self.expected {
             self.names.entry(name.clone()).or_insert_with(|| Name::bare(c.now));
@@ -179,7 +180,7 @@ impl ServingMachine {
         }
     }
 
-    /// When a placeholder is to be tried again.
+    /// The next time at which the publication of a placeholder is tried again.
     pub(super) fn names_wake_at(&self) -> Option<Moment> {
         let due = |name: &Name| match name.stage {
             Stage::Bare(due) => Some(due),
@@ -188,7 +189,7 @@ impl ServingMachine {
         self.names.values().filter_map(due).min()
     }
 
-    /// Replaces the placeholder of `servable`, which the engine could not load.
+    /// Publishes a new placeholder for `servable`, after the engine could not load the last one.
     pub(super) fn replace_placeholder(&mut self, c: &Context<'_>, servable: &ServableName) {
         let Some(name) = self.names.get_mut(servable) else { return };
         let Some(version) = name.placeholder() else { return };

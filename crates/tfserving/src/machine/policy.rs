@@ -1,28 +1,28 @@
-//! The times by which the engine's machine decides.
+//! The policy of the engine's machine: its times.
 
 use std::time::Duration;
 
 use outrigger_core::Backoff;
 
-/// The times by which the engine's machine decides.
+/// The policy of the engine's machine: its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Waits between attempts.
     pub backoff: Backoff,
-    /// Between probes of the engine while something is pending.
+    /// The interval between probes while something is pending.
     pub busy_probe: Duration,
-    /// Between probes of the engine while nothing is pending.
+    /// The interval between probes while nothing is pending.
     pub steady_probe: Duration,
-    /// An engine that does not answer for longer is probed at the steady pace.
+    /// An engine that has not answered for longer than this is probed at the steady interval.
     pub patience: Duration,
-    /// A reload that was not answered may be repeated after this time, when the
-    /// engine shows no sign of having finished it.
+    /// An unanswered reload may be repeated after this time, if the engine shows no sign of having
+    /// finished it.
     pub reload_limit: Duration,
-    /// A version that was dropped from the configuration and that the engine
-    /// never mentioned is taken to be gone after this time: longer than the
-    /// engine's file system poll (1 s) and a turn of its manager.
+    /// A version that was dropped from the configuration and is missing from the engine's status
+    /// counts as gone after this time. The time is longer than the engine's file system poll (1 s)
+    /// plus one pass of its manager.
     pub absent_grace: Duration,
-    /// A version that the engine does not mention for this long after it took the
+    /// A version that is missing from the engine's status for this long after the engine took the
     /// configuration causes one more push.
     pub stuck_after: Duration,
 }

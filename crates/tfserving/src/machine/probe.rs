@@ -1,4 +1,4 @@
-//! What the engine's status says, and what follows from it.
+//! The engine's status, and the conclusions from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,25 +12,25 @@ use super::{
     reload::Push,
 };
 
-/// A version as the engine sees it.
+/// A version in the engine's status.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// The version.
     pub version: Version,
-    /// Where it is in its life.
+    /// The version's state.
     pub state: EngineState,
-    /// Why it ended, when it did not end well.
+    /// The failure, if the version ended with one.
     pub failure: Option<Failure>,
 }
 
-/// Where a version is in its life in the engine.
+/// The state of a version in the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EngineState {
-    /// A state that is not known here.
+    /// A state that this code does not know.
     Unknown,
-    /// Seen, and waiting to be loaded.
+    /// Known to the engine, and waiting to be loaded.
     Start,
-    /// Being loaded, or waiting to be tried again.
+    /// Being loaded, or waiting for another attempt.
     Loading,
     /// Serving.
     Available,
@@ -78,8 +78,8 @@ impl ServingMachine {
         self.failure = Some(failure);
     }
 
-    /// A name or a version that was there and is unknown now: an engine forgets
-    /// only by ending.
+    /// Whether the engine has restarted: a name or a version that it once reported is now unknown,
+    /// and an engine forgets only by ending.
     fn has_restarted(&self, status: &Status) -> bool {
         self.names.iter().filter(|(_, name)| name.is_known()).any(|(servable, name)| {
             let Some(seen) = status.get(servable) else { return false };
@@ -108,8 +108,8 @@ impl ServingMachine {
             }
         }
         if matches!(self.push, Push::Running(_)) {
-            // It may have reached the new engine: it ends by itself, and until
-            // then what it mentions must stay.
+            // The push may have reached the restarted engine. It ends by itself, and until then the
+            // versions in it must stay on disk.
             self.leaving.values_mut().for_each(|leaving| leaving.push = None);
         } else {
             self.push = Push::Idle;
@@ -196,7 +196,7 @@ impl ServingMachine {
         }
     }
 
-    /// Whether the engine shows that it has done all that was sent last.
+    /// Whether the status shows that the engine has finished the configuration sent last.
     fn is_done(&self, status: &Status) -> bool {
         let Some(sent) = &self.sent else { return true };
         let state = |name: &ServableName, version: Version| {
@@ -218,7 +218,7 @@ impl ServingMachine {
             })
     }
 
-    /// Asks soon, but not with every request that fails.
+    /// Schedules an early probe, but not one for every request that fails.
     pub(super) fn suspect(&mut self, c: &Context<'_>) {
         let earliest = self.probed_at.map_or(c.now, |at| at + c.policy.busy_probe);
         self.probe_at = self.probe_at.min(earliest.max(c.now));
@@ -229,7 +229,7 @@ impl ServingMachine {
         if self.is_busy() && !long_down { c.policy.busy_probe } else { c.policy.steady_probe }
     }
 
-    /// Asks the engine if that is due.
+    /// Probes the engine if a probe is due.
     pub(super) fn settle_probe(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
         if self.probe.is_some() {
             return;

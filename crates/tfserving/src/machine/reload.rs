@@ -1,33 +1,33 @@
-//! When the configuration is sent, and what becomes of it.
+//! Pushes of the configuration, and their results.
 
 use outrigger_core::{Attempt, Failure, Moment, Outcome};
 
 use super::{Context, Effect, Policy, Sent, ServingMachine, names::Told};
 
-/// What goes on about the configuration.
+/// The state of the configuration push.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Push {
-    /// Nothing.
+    /// No push is under way.
     Idle,
-    /// A reload is on its way. Ends by `Pushed`, or a restart.
+    /// A reload is under way. Ends with `Pushed`, or a restart.
     Running(Attempt),
-    /// A reload got no answer: the engine may be working on it still. Ends when
-    /// the engine shows that it is done, by a restart, or then.
+    /// A reload got no answer: the engine may still be working on it. Ends when the engine shows
+    /// that it has finished, with a restart, or at this time.
     Unanswered(Moment),
-    /// The engine refused; again then.
+    /// The engine refused the configuration; the next attempt is at this time.
     Backoff(Moment),
 }
 
-/// How a reload ended.
+/// The result of a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PushOutcome {
-    /// The engine took the configuration; perhaps a model failed.
+    /// The engine took the configuration; the failure is that of a model, if one failed.
     Taken(Option<Failure>),
     /// The engine did not take the configuration.
     Refused(Failure),
-    /// No answer in time: the engine may be working on it.
+    /// The engine did not answer in time: it may still be working on the reload.
     TimedOut,
-    /// The connection broke, or there was none.
+    /// The connection broke, or could not be made.
     Lost(Failure),
 }
 
@@ -68,7 +68,7 @@ impl ServingMachine {
         Outcome::Handled
     }
 
-    /// The engine is done with what was sent last.
+    /// Records that the engine has finished the configuration sent last.
     pub(super) fn taken(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         self.push = Push::Idle;
         self.push_failures = 0;
@@ -80,7 +80,7 @@ impl ServingMachine {
         }
     }
 
-    /// What was sent last is not, or not for certain, what the engine has.
+    /// Records that the engine does not, or not for certain, have the configuration sent last.
     pub(super) fn not_taken(&mut self) {
         let Some(sent) = self.sent.take() else { return };
         for leaving in self.leaving.values_mut().filter(|it| it.push == Some(sent.push)) {
@@ -93,12 +93,12 @@ impl ServingMachine {
         match (push, &self.sent) {
             (None, _) => false,
             (Some(push), Some(sent)) if sent.push == push => sent.taken_at.is_some(),
-            // Only one at a time, and `not_taken` takes back the ones that failed.
+            // Only one push runs at a time, and `not_taken` resets those that failed.
             _ => true,
         }
     }
 
-    /// Sends the configuration if that is due.
+    /// Sends the configuration if a push is due.
     pub(super) fn settle_push(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
         match self.push {
             Push::Running(_) => return,
@@ -124,14 +124,14 @@ impl ServingMachine {
         effects.push(Effect::Push(push, set));
     }
 
-    /// Whether the engine took the configuration long ago and has not mentioned
-    /// something in it.
+    /// Whether the engine took the configuration long ago and still does not report something in
+    /// it.
     fn is_stuck(&self, c: &Context<'_>) -> bool {
         let taken_at = self.sent.as_ref().and_then(|sent| sent.taken_at);
         taken_at.is_some_and(|at| c.now.since(at) >= c.policy.stuck_after) && self.is_ignored()
     }
 
-    /// Whether something configured has not been mentioned by the engine.
+    /// Whether the engine does not report something that is configured.
     fn is_ignored(&self) -> bool {
         self.names.values().any(|name| {
             name.placeholder().is_some()

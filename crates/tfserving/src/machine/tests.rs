@@ -1,4 +1,4 @@
-//! The engine's machine against a small engine of its own.
+//! Tests of the engine's machine against a small simulated engine.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -63,7 +63,7 @@ impl Bench {
         self.handle(Event::Tick)
     }
 
-    /// The answer to the probe that is out, made out if none is.
+    /// Answers the outstanding probe, and starts one first if there is none.
     fn probed(&mut self, status: Status) -> Vec<Effect> {
         self.probe_ends(Ok(status))
     }
@@ -81,7 +81,7 @@ impl Bench {
         self.handle(Event::Pushed(attempt, outcome))
     }
 
-    /// An engine that has taken an empty configuration.
+    /// Creates a machine whose engine has taken an empty configuration.
     fn started() -> Self {
         let mut bench = Self::new();
         let pushes = bench.probed(Status::new());
@@ -91,7 +91,7 @@ impl Bench {
         bench
     }
 
-    /// One in which the engine knows `a` by its placeholder 1, and 5 is to be loaded.
+    /// Creates a machine whose engine knows `a` by placeholder 1 and has version 5 still to load.
     fn loading() -> Self {
         let mut bench = Self::started();
         let effects = bench.handle(Event::Add(id("a", 5)));
@@ -108,7 +108,7 @@ impl Bench {
         bench
     }
 
-    /// One that serves `a` 5.
+    /// Creates a machine whose engine serves version 5 of `a`.
     fn serving() -> Self {
         let mut bench = Self::loading();
         bench.pushed(PushOutcome::Taken(None));
@@ -209,7 +209,7 @@ fn a_removed_version_is_gone_when_it_has_ended_and_the_name_stays() {
     let mut bench = Bench::serving();
     let effects = bench.handle(Event::Remove(id("a", 5)));
     assert_eq!(pushed_set(&effects), Some(set(&[("a", &[1])])));
-    // Not before the reload was answered.
+    // The end counts only after the reload was answered.
     let ended = status(&[("a", &[seen(5, EngineState::End), seen(1, EngineState::Available)])]);
     assert_eq!(bench.probed(ended.clone()), []);
     bench.pushed(PushOutcome::Taken(None));

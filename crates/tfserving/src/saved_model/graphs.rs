@@ -1,5 +1,5 @@
-//! The few fields of saved_model.pb that matter, read without the graph: it may
-//! be hundreds of megabytes.
+//! Reads the few needed fields of saved_model.pb without decoding the graph, which may be hundreds
+//! of megabytes.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const META_GRAPHS: u32 = 2;
 const META_INFO: u32 = 1;
 const SIGNATURES: u32 = 5;
 
-/// One graph's tags, and its signatures still encoded.
+/// One graph's tags, and its encoded signatures.
 pub(super) struct Graph<'a> {
     pub(super) tags: Vec<String>,
     entries: Vec<&'a [u8]>,
@@ -57,7 +57,7 @@ fn graph(meta_graph: &[u8]) -> Result<Graph<'_>, SavedModelError> {
     Ok(graph)
 }
 
-/// The length-delimited fields of a message; the others are stepped over.
+/// The length-delimited fields of a message; other fields are skipped.
 fn messages(message: &[u8]) -> impl Iterator<Item = Result<(u32, &[u8]), SavedModelError>> {
     let malformed =
         |_| SavedModelError::Unreadable("it is cut short, or not a protobuf message".to_owned());

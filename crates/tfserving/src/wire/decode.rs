@@ -1,4 +1,4 @@
-//! Tensors from an encoded `tensorflow.serving.PredictResponse`.
+//! Decodes tensors from an encoded `tensorflow.serving.PredictResponse`.
 
 use std::sync::Arc;
 
@@ -8,30 +8,30 @@ use outrigger_proto::raw::read::{self, Fields, Reader, Value};
 
 use super::dtype::{Element, Encoding, element};
 
-/// Why an answer cannot be used.
+/// The reason why an answer cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Not a protobuf message, or not this one.
+    /// The bytes are not a protobuf message, or not this one.
     #[error("the message is malformed")]
     Malformed,
-    /// An element type nothing here can hold.
+    /// An element type without a counterpart in [`DType`].
     #[error("element type {0} is not supported")]
     DType(i32),
-    /// An unsigned value that int64 does not hold.
+    /// An unsigned value that does not fit into int64.
     #[error("the value {0} does not fit into int64")]
     ValueRange(u64),
     /// A negative size, or more elements than memory could hold.
     #[error("the shape {0:?} is not valid")]
     Shape(Vec<i64>),
-    /// The content is not as long as shape and type say.
+    /// The length of the content does not match its shape and type.
     #[error("a tensor has {actual} bytes of content, its shape and type make it {expected}")]
     Content {
-        /// Bytes there are.
+        /// The actual number of bytes.
         actual: usize,
-        /// Bytes there should be.
+        /// The expected number of bytes.
         expected: usize,
     },
-    /// Filled up to its shape, the tensor would be larger than a message may be.
+    /// The tensor, filled up to its shape, would be larger than the limit of a message.
     #[error("a tensor of {size} bytes is over the limit of {limit}")]
     TooLarge {
         /// Its size.
@@ -39,7 +39,7 @@ pub enum DecodeError {
         /// The limit.
         limit: usize,
     },
-    /// An output that was asked for is not there.
+    /// A requested output is missing.
     #[error("the output {0:?} is missing")]
     Missing(String),
 }
@@ -60,11 +60,11 @@ impl From<read::Malformed> for DecodeError {
     }
 }
 
-/// Reads the outputs named `wanted`, in that order; all, in the order of the
-/// wire, when it is empty. No tensor may take more than `limit` bytes.
+/// Reads the outputs named `wanted`, in that order; if `wanted` is empty, all outputs in
+/// the order of the message. No tensor may take more than `limit` bytes.
 ///
 /// # Errors
-/// [`DecodeError`]; nothing in `message` makes it panic.
+/// [`DecodeError`]; no content of `message` causes a panic.
 pub fn decode_response(
     message: Bytes,
     wanted: &[Arc<str>],
@@ -82,7 +82,7 @@ fn all(message: &Bytes, limit: usize) -> Result<Vec<Tensor>, DecodeError> {
     outputs.collect()
 }
 
-/// Of a name that comes twice, the last one counts.
+/// Reads the wanted outputs. If a name occurs twice, the last one counts.
 fn these(message: &Bytes, wanted: &[Arc<str>], limit: usize) -> Result<Vec<Tensor>, DecodeError> {
     let mut found: Vec<Option<Tensor>> = wanted.iter().map(|_| None).collect();
     for output in outputs(message) {
@@ -104,7 +104,7 @@ fn outputs(message: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), Decode
     })
 }
 
-/// A map's entry; the value may be left out, which makes it an empty message.
+/// Splits a map's entry into key and value. A missing value counts as an empty message.
 fn map_entry(entry: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
     let (mut key, mut value) = (&[][..], &[][..]);
     for field in Fields::of(entry) {
@@ -117,14 +117,14 @@ fn map_entry(entry: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
     Ok((key, value))
 }
 
-/// Reads one `TensorProto` by TensorFlow's rules: content before values, only
-/// the field of its type counts, too few values are filled up with the last
-/// one (none at all: with zeros or empty strings), surplus ones are dropped.
+/// Reads one `TensorProto` by TensorFlow's rules: content takes precedence over values,
+/// only the field of the tensor's type counts, missing values are filled with the last one
+/// (without any: with zeros or empty strings), and surplus values are dropped.
 ///
-/// Refused are the values of element types that hold no numbers or strings of ours:
-/// `scomplex_val` and `dcomplex_val` (complex numbers), `resource_handle_val` and
+/// It refuses the values of element types that hold neither numbers nor strings of a
+/// [`DType`]: `scomplex_val` and `dcomplex_val` (complex numbers), `resource_handle_val` and
 /// `variant_val` (objects within the engine), `float8_val`, and quantised and four-bit
-/// integers, which come in `int_val`. None of them is a score.
+/// integers, which are sent in `int_val`. None of them is a score.
 ///
 /// # Errors
 /// [`DecodeError`]; a tensor that would take more than `limit` bytes is one.
@@ -132,7 +132,7 @@ pub fn decode_tensor(name: &str, message: Bytes, limit: usize) -> Result<Tensor,
     tensor(name.into(), &message, &message, limit)
 }
 
-/// The tensor in `value`, a part of `whole`, whose bytes it shares.
+/// Reads the tensor in `value`, a part of `whole`, and shares its bytes.
 fn tensor(
     name: Arc<str>,
     whole: &Bytes,
@@ -161,7 +161,7 @@ fn tensor(
     Ok(Tensor { name, dtype: element.dtype, shape: header.shape, content })
 }
 
-/// All of a `TensorProto` but its values.
+/// The fields of a `TensorProto` other than its values.
 struct Header<'a> {
     dtype: i32,
     shape: Vec<i64>,
@@ -175,7 +175,7 @@ impl<'a> Header<'a> {
             match field? {
                 (1, Value::Varint(dtype)) => header.dtype = dtype as i32,
                 (2, Value::Bytes(shape)) => header.read_shape(shape)?,
-                // An empty field is the same as none.
+                // An empty field counts as a missing one.
                 (4, Value::Bytes(content)) if !content.is_empty() => header.content = Some(content),
                 _ => {}
             }
@@ -244,7 +244,7 @@ fn of_values(
             continue;
         }
         match value {
-            // A packed list of floats is laid out as content is: no copy.
+            // A packed list of floats has the layout of content, so it is not copied.
             Value::Bytes(packed) if element.encoding != Encoding::Varint => {
                 if out.is_empty() && packed.len() == out.wanted && element.content_is_ours() {
                     return Ok(share(packed));
@@ -266,7 +266,7 @@ fn of_values(
     Ok(out.finish())
 }
 
-/// Elements of ours being put together, up to as many as the shape says.
+/// Collects converted elements, up to the number given by the shape.
 struct Elements {
     element: Element,
     width: usize,
@@ -284,8 +284,8 @@ impl Elements {
         self.bytes.is_empty()
     }
 
-    /// Makes room for at most `count` more elements, and for no more than are wanted:
-    /// a shape alone must not take memory before there is anything to put there.
+    /// Reserves memory for at most `count` more elements, and never for more than the shape holds:
+    /// a shape without elements must not allocate memory.
     fn make_room(&mut self, count: usize) {
         let wanted = self.wanted - self.bytes.len();
         self.bytes.reserve(wanted.min(count.saturating_mul(self.width)));
@@ -313,7 +313,7 @@ impl Elements {
         Ok(())
     }
 
-    /// Fills up with the last element, or with zeros.
+    /// Fills the rest with the last element, or with zeros.
     fn finish(mut self) -> Bytes {
         let missing = (self.wanted - self.bytes.len()) / self.width;
         let mut last = [0; 8];
@@ -342,7 +342,7 @@ fn strings_of_values(message: &[u8], count: usize) -> Result<Vec<&[u8]>, DecodeE
     Ok(strings)
 }
 
-/// String content: the lengths of all as varints, then their bytes.
+/// Splits string content: the lengths of all strings as varints, then their bytes.
 fn strings_of_content(content: &[u8], count: usize) -> Result<Vec<&[u8]>, DecodeError> {
     let mut content = Reader::new(content);
     let lengths: Vec<u64> = (0..count).map(|_| content.varint()).collect::<Result<_, _>>()?;

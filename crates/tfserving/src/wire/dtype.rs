@@ -1,21 +1,21 @@
-//! The engine's element types, and ours that hold them.
+//! The engine's element types, and the types that hold them here.
 
 use outrigger_core::DType;
 use outrigger_proto::tensorflow::DataType;
 
 use super::DecodeError;
 
-/// How an element type travels, and what it becomes here.
+/// The encoding of an element type, and its type after decoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Element {
     kind: DataType,
-    /// What it becomes.
+    /// The type after decoding.
     pub(super) dtype: DType,
-    /// Bytes an element takes in `tensor_content`; 0 for strings.
+    /// The size of an element in `tensor_content`, in bytes; 0 for strings.
     pub(super) width: usize,
-    /// The field of `TensorProto` that lists its values.
+    /// The field of `TensorProto` that lists the values.
     pub(super) field: u32,
-    /// How that field's values are encoded.
+    /// The encoding of that field's values.
     pub(super) encoding: Encoding,
 }
 
@@ -27,12 +27,12 @@ pub(super) enum Encoding {
     Bytes,
 }
 
-/// Field and encoding per type are those of TensorFlow's `tensor.proto`. Types
-/// we have none for become the nearest that holds every value: small integers
-/// int32, unsigned 32 and 64 bits int64, half and bfloat16 float32.
+/// Field and encoding per type follow TensorFlow's `tensor.proto`. A type without a counterpart
+/// becomes the nearest type that holds every value: small integers int32, unsigned 32 and 64 bits
+/// int64, half and bfloat16 float32.
 pub(super) fn element(dtype: i32) -> Result<Element, DecodeError> {
     use Encoding::{Bytes, Fixed32, Fixed64, Varint};
-    // A TF1 variable's type is that of its value, plus 100.
+    // A TF1 variable has the type number of its value plus 100.
     let base = if dtype > 100 { dtype - 100 } else { dtype };
     let kind = DataType::try_from(base).map_err(|_| DecodeError::DType(dtype))?;
     let (dtype, width, field, encoding) = match kind {
@@ -53,14 +53,13 @@ pub(super) fn element(dtype: i32) -> Result<Element, DecodeError> {
 }
 
 impl Element {
-    /// Whether `tensor_content` is already what we would make of it.
+    /// Whether `tensor_content` already has the layout of the decoded type.
     pub(super) fn content_is_ours(self) -> bool {
         self.dtype.size() == Some(self.width) && self.kind != DataType::DtUint64
     }
 
-    /// Turns the bits of one element (little-endian, zero-extended, or as the
-    /// value field carries them) into the bits of ours. Excess bits are cut
-    /// off, as TensorFlow does.
+    /// Converts the bits of one element (little-endian, zero-extended, or as the value field
+    /// carries them) to the decoded type. Excess bits are cut off, as TensorFlow does.
     pub(super) fn convert(self, bits: u64) -> Result<u64, DecodeError> {
         let value = match self.kind {
             DataType::DtInt16 => bits as i16 as u64,
@@ -81,7 +80,7 @@ impl Element {
     }
 }
 
-/// The float32 bits of an IEEE 754 binary16: every one is exact.
+/// Converts an IEEE 754 binary16 to float32 bits; every conversion is exact.
 fn half_to_float(half: u16) -> u32 {
     let sign = u32::from(half & 0x8000) << 16;
     let exponent = u32::from(half >> 10 & 0x1f);

@@ -1,4 +1,4 @@
-//! `tensorflow.serving.PredictRequest` from a [`Call`].
+//! Encodes a [`Call`] as a `tensorflow.serving.PredictRequest`.
 
 use bytes::{BufMut, Bytes};
 use outrigger_core::{Content, Tensor};
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::Call;
 
-/// Bytes that [`encode_request`] will write.
+/// The number of bytes that [`encode_request`] will write.
 pub fn encoded_len(call: &Call) -> usize {
     let entry = |tensor| bytes_len(2, entry_len(tensor, tensor_len(tensor)));
     call.target.parts().spec().len()
@@ -28,21 +28,21 @@ pub fn encode_request(call: &Call, out: &mut impl BufMut) {
     out.put(encode(&mut call, writer));
 }
 
-/// `call`, whose request takes `size` bytes, as a gRPC message. Takes the
-/// tensors: those that are large become part of the message as they are.
+/// Encodes `call`, whose request has `size` bytes, as a gRPC message. Takes the tensors: large ones
+/// become part of the message without a copy.
 pub(crate) fn frame(call: &mut Call, size: usize) -> Segments {
     let mut writer = writer(call, PREFIX + size);
     writer.head.put_slice(&prefix(size));
     encode(call, writer)
 }
 
-/// What writes `size` bytes, those of the request among them.
+/// Creates a writer for a message of `size` bytes, including the request.
 fn writer(call: &Call, size: usize) -> Writer {
     let (bytes, payloads) = shared(call);
     Writer::with_room(size - bytes, payloads)
 }
 
-/// What `out` holds, and after it the request.
+/// Appends the request to `out` and returns the message.
 fn encode(call: &mut Call, mut out: Writer) -> Segments {
     let parts = call.target.parts();
     out.head.put_slice(parts.spec());
@@ -63,7 +63,7 @@ fn encode(call: &mut Call, mut out: Writer) -> Segments {
     out.finish()
 }
 
-/// The bytes and the number of the payloads that are not copied into the request.
+/// The total size and the number of the payloads that are not copied into the request.
 fn shared(call: &Call) -> (usize, usize) {
     let sum = |(bytes, payloads): (usize, usize), payload: &Bytes| match payload.len() {
         length if Writer::shares(length) => (bytes + length, payloads + 1),
@@ -75,12 +75,12 @@ fn shared(call: &Call) -> (usize, usize) {
     })
 }
 
-/// An entry of the map `inputs`: key, and value of `length` bytes.
+/// The length of an entry of the map `inputs`: the key, and a value of `length` bytes.
 fn entry_len(tensor: &Tensor, length: usize) -> usize {
     bytes_len(1, tensor.name.len()) + bytes_len(2, length)
 }
 
-/// `TensorProto`: dtype, shape, and the elements as content or as strings.
+/// Writes a `TensorProto`: dtype, shape, and the elements as content or as strings.
 fn put_tensor(tensor: Tensor, out: &mut Writer) {
     out.head.put_slice(&tensor_start(tensor.dtype));
     put_varint(shape_len(&tensor.shape) as u64, &mut out.head);

@@ -1,4 +1,4 @@
-//! What the requests of a servable have in common.
+//! The parts that all requests of a servable share.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use bytes::BufMut;
 use outrigger_core::{DType, ServableId};
 use outrigger_proto::raw::write::{self, bytes_len, int_len, put_bytes, put_header, put_int};
 
-/// The parts of a `PredictRequest` that depend on nothing but what is run, encoded:
-/// all but lengths, shapes and elements.
+/// The encoded parts of a `PredictRequest` that depend only on the target: everything except
+/// lengths, shapes and elements.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Parts {
     spec: Vec<u8>,
-    /// The keys of the inputs, by their names.
+    /// The encoded keys of the inputs, with their names.
     keys: Vec<(Arc<str>, Vec<u8>)>,
     outputs: Vec<Arc<str>>,
-    /// Asks for the outputs.
+    /// The encoded field that asks for the outputs.
     filter: Vec<u8>,
 }
 
 impl Parts {
-    /// Of requests that bring `inputs` and ask for `outputs`.
+    /// Encodes the parts of requests that bring `inputs` and ask for `outputs`.
     pub(crate) fn new(
         servable: &ServableId,
         signature: &str,
@@ -38,24 +38,25 @@ impl Parts {
         Self { spec: model_spec(servable, signature), keys, outputs, filter }
     }
 
-    /// Field `model_spec`.
+    /// The encoded field `model_spec`.
     pub(crate) fn spec(&self) -> &[u8] {
         &self.spec
     }
 
-    /// What [`put_key`] writes, if the input at that place is known by that name.
+    /// The encoded key of the input at that position, as [`put_key`] writes it, if the prepared
+    /// input has that name.
     pub(crate) fn key(&self, at: usize, name: &str) -> Option<&[u8]> {
         let (known, key) = self.keys.get(at)?;
         (**known == *name).then_some(key)
     }
 
-    /// What [`put_filter`] writes, if these are the outputs that are known.
+    /// The encoded output filter, as [`put_filter`] writes it, if `names` are the prepared outputs.
     pub(crate) fn filter(&self, names: &[Arc<str>]) -> Option<&[u8]> {
         (self.outputs == names).then_some(&self.filter)
     }
 }
 
-/// The request's field `model_spec`: name, version (wrapped), signature.
+/// Encodes the request's field `model_spec`: name, version (wrapped), signature.
 fn model_spec(servable: &ServableId, signature: &str) -> Vec<u8> {
     let (name, version) = (servable.name.as_str(), servable.version.0 as u64);
     let mut spec = Vec::new();
@@ -68,20 +69,20 @@ fn model_spec(servable: &ServableId, signature: &str) -> Vec<u8> {
     field
 }
 
-/// The key of an entry of the map `inputs`, and the tag of its value.
+/// Writes the key of an entry of the map `inputs`, and the tag of its value.
 pub(super) fn put_key(name: &str, out: &mut impl BufMut) {
     put_bytes(1, name.as_bytes(), out);
     write::put_key(2, out);
 }
 
-/// Field `output_filter`, a name after the other.
+/// Writes the field `output_filter`, one name after the other.
 pub(super) fn put_filter(names: &[Arc<str>], out: &mut impl BufMut) {
     for name in names {
         put_bytes(3, name.as_bytes(), out);
     }
 }
 
-/// What every `TensorProto` of a type begins with: the type, and the tag of the shape.
+/// The first bytes of every `TensorProto` of a type: the type, and the tag of the shape.
 pub(super) const fn tensor_start(dtype: DType) -> [u8; 3] {
     [1 << 3, dtype.tensorflow() as u8, 2 << 3 | 2]
 }

@@ -1,22 +1,22 @@
-//! Messages in pieces: what is large stays where it is.
+//! Messages in pieces: large payloads are not copied.
 
 use std::{io::IoSlice, iter, sync::Arc};
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Payloads from this size on are not copied. Below, one more piece costs more
+/// Payloads of at least this size, in bytes, are not copied. Below it, one more piece costs more
 /// than the copy: the kernel takes a message piece by piece.
 const SHARED: usize = 1024;
 
-/// Bytes in pieces, one after the other. A clone has the same pieces, which stay until
-/// the last clone is gone, and is read by itself.
+/// Bytes in pieces, one after the other. Clones share the pieces, which live until the last clone
+/// is dropped; each clone has its own read position.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Segments {
-    /// Behind the last one there may be empty ones.
+    /// The pieces; empty ones may follow the last.
     pieces: Arc<[Bytes]>,
-    /// The one that is read next.
+    /// The index of the piece to read next.
     next: usize,
-    /// What has been read of it.
+    /// The number of bytes of that piece already read.
     read: usize,
     remaining: usize,
 }
@@ -30,8 +30,7 @@ impl Buf for Segments {
         self.pieces.get(self.next).map_or(&[], |piece| &piece[self.read..])
     }
 
-    /// All pieces, as far as there is room: they are written without being put
-    /// together first.
+    /// Fills the slices with the pieces, so that they are written without being joined first.
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let others = self.pieces.iter().skip(self.next + 1).map(|piece| &piece[..]);
         let pieces = iter::once(self.chunk()).chain(others).take_while(|piece| !piece.is_empty());
@@ -41,7 +40,7 @@ impl Buf for Segments {
     }
 
     /// # Panics
-    /// When there is less than `count` left, as [`Buf`] has it.
+    /// If fewer than `count` bytes are left, as [`Buf`] specifies.
     fn advance(&mut self, count: usize) {
         assert!(count <= self.remaining, "{count} of {} bytes", self.remaining);
         self.remaining -= count;
@@ -55,30 +54,30 @@ impl Buf for Segments {
     }
 }
 
-/// Puts [`Segments`] together.
+/// Builds [`Segments`].
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// What has been written since the last piece.
+    /// The bytes written since the last piece.
     pub(super) head: BytesMut,
-    /// As many as there can be; those that are not there yet are empty.
+    /// The pieces, as many as the message can have; those not yet filled are empty.
     pieces: Arc<[Bytes]>,
     count: usize,
 }
 
 impl Writer {
-    /// Has room for `written` bytes and for `shared` payloads that become pieces.
+    /// Creates a writer with room for `written` bytes and `shared` payloads that become pieces.
     pub(super) fn with_room(written: usize, shared: usize) -> Self {
-        // Each may have something written before it, and the last one also after it.
+        // Written bytes may precede each shared payload, and also follow the last one.
         let pieces = iter::repeat_n(Bytes::new(), 2 * shared + 1).collect();
         Self { head: BytesMut::with_capacity(written), pieces, count: 0 }
     }
 
-    /// Whether a payload of that many bytes becomes a piece of its own.
+    /// Whether a payload of that length becomes a piece of its own.
     pub(super) fn shares(length: usize) -> bool {
         length >= SHARED
     }
 
-    /// The next bytes of the message.
+    /// Appends the next bytes of the message.
     pub(super) fn put(&mut self, payload: Bytes) {
         if Self::shares(payload.len()) {
             self.cut();

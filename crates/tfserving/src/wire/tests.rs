@@ -42,7 +42,8 @@ fn little_endian<const N: usize>(values: impl IntoIterator<Item = [u8; N]>) -> V
     values.into_iter().flatten().collect()
 }
 
-/// Up to four kilobytes of elements: some are copied into a request, some shared.
+/// Generates shapes of up to four kilobytes of elements: some payloads are copied into a request,
+/// some shared.
 fn shapes() -> impl Strategy<Value = Vec<i64>> {
     vec(0_i64..9, 0..4)
 }
@@ -87,7 +88,7 @@ fn target(model: &ModelName, version: i64, signature: &str) -> Arc<Target> {
     Arc::new(Target::new(id, signature, [], []))
 }
 
-/// Names that are known, in place of some of `names`.
+/// Replaces some of `names` with other names, for a prepared target.
 fn known(names: Vec<Arc<str>>) -> impl Strategy<Value = Vec<Arc<str>>> {
     let others = vec(option::of("[a-z_]{1,12}"), 0..names.len() + 2);
     others.prop_map(move |others| {
@@ -96,7 +97,7 @@ fn known(names: Vec<Arc<str>>) -> impl Strategy<Value = Vec<Arc<str>>> {
     })
 }
 
-/// A call, and the same one of a target that knows some of its names.
+/// Generates a call, and the same call with a target that has some of its names prepared.
 fn calls_prepared() -> impl Strategy<Value = (Call, Call)> {
     calls().prop_flat_map(|call| {
         let inputs = call.inputs.iter().map(|tensor| tensor.name.clone()).collect();
@@ -132,7 +133,7 @@ fn calls() -> impl Strategy<Value = Call> {
     )
 }
 
-/// The tensor with its values in the list of its type.
+/// Encodes the tensor with its values in the list of its type.
 fn listed(tensor: &Tensor) -> TensorProto {
     outrigger_testkit::engine::to_proto(tensor)
 }
@@ -159,7 +160,7 @@ proptest! {
         prop_assert_eq!(spec.signature_name, call.target.signature());
         prop_assert!(request.output_filter.iter().map(|name| name.as_str()).eq(
             call.outputs.iter().map(|name| &**name)));
-        // As in any map, the last of equal names is the one that counts.
+        // The last of equal names counts, as in any protobuf map.
         for (name, proto) in request.inputs {
             let sent = call.inputs.iter().rfind(|tensor| *tensor.name == *name).expect("sent");
             let read = decode_tensor(&name, proto.encode_to_vec().into(), LIMIT);
@@ -234,7 +235,7 @@ fn what_calls_usually_name_is_encoded_before() {
     let parts = target.parts();
     assert_eq!(parts.key(1, "treatment"), Some(&b"\x0a\x09treatment\x12"[..]));
     assert_eq!(parts.filter(&outputs), Some(&b"\x1a\x06scores\x1a\x07chances"[..]));
-    // Of others, and in another order, it has nothing.
+    // The target has no prepared key for other inputs, or for inputs in another order.
     assert_eq!([(0, "treatment"), (2, "user")].map(|(at, name)| parts.key(at, name)), [None; 2]);
     assert_eq!(parts.filter(&outputs[..1]), None);
 }

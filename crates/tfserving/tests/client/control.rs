@@ -71,7 +71,8 @@ async fn a_reload_that_hangs_times_out_and_status_goes_on() {
     assert!(!error.was_applied());
     harness.client.status(&id("m", 1).name).await.expect("answered");
     harness.assert_no_violations();
-    // The engine is at it still: one more is what a caller must not send.
+    // The engine is still working on the first reload; a second one is the violation that callers
+    // must avoid.
     harness.client.reload(ServingConfig::default()).await.expect_err("hangs");
     assert_eq!(harness.engine.violations(), [Violation::ConcurrentReload]);
     gate.open();

@@ -1,4 +1,4 @@
-//! Predictions frame by frame.
+//! Tests of predictions, frame by frame.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -46,7 +46,7 @@ fn in_pieces(bytes: &Bytes, size: usize) -> Vec<Bytes> {
     bytes.chunks(size).map(|piece| bytes.slice_ref(piece)).collect()
 }
 
-/// What a prediction gives that is answered so.
+/// The result of a prediction with this answer.
 async fn answered(answer: impl FnOnce(Arrived)) -> Result<Vec<Tensor>, Error> {
     let mut peer = Peer::start().await;
     let client = peer.client();
@@ -59,7 +59,7 @@ async fn answered(answer: impl FnOnce(Arrived)) -> Result<Vec<Tensor>, Error> {
 async fn a_request_is_what_the_flat_encoding_is() {
     let mut peer = Peer::start().await;
     let client = peer.client();
-    // Several windows of the peer, and many frames.
+    // A request that needs several of the peer's flow control windows, and many frames.
     let treatments: Vec<[f32; 2]> = (0..40_000_u16).map(|n| [f32::from(n), 0.5]).collect();
     for treatments in [&treatments[..], &treatments[..100], &[]] {
         let call = call(&id("m", 1), treatments, within(Duration::from_secs(600)));
@@ -177,7 +177,7 @@ async fn a_call_that_an_engine_does_not_take_is_made_again() {
     let mut message = Vec::with_capacity(encoded_len(&call));
     encode_request(&call, &mut message);
     let answered = async {
-        // The whole of it has gone out, or nothing but the head.
+        // Either the whole request has been sent, or only its head.
         let mut first = peer.next().await;
         first.body().await;
         first.refuse();
@@ -211,7 +211,7 @@ async fn a_call_that_an_engine_never_takes_is_given_up() {
 async fn a_call_that_is_dropped_is_cancelled() {
     let mut peer = Peer::start().await;
     let client = peer.client();
-    // Both before the request has gone out as a whole, and after.
+    // The answer comes before the whole request was sent, or after it.
     for count in [60_000, 1] {
         let treatments = vec![[0.0; 2]; count];
         let mut predict = Box::pin(client.predict(call(&id("m", 1), &treatments, patient())));
@@ -231,14 +231,14 @@ async fn an_engine_that_leaves_finishes_what_it_has_begun() {
     let (first, ()) = tokio::join!(client.predict(one()), async {
         let begun = peer.next().await;
         peer.leave();
-        // Whenever the client learns of it: from then on there is another connection.
+        // After the client has learned that the connection closes, it uses another one.
         while served(&client, &mut peer).await == begun.connection {}
         begun.answer(headers(StatusCode::OK), &[framed()], Some(status(0, "")));
     });
     first.expect("answered");
 }
 
-/// The connection on which a prediction is asked for and answered.
+/// Makes a prediction and answers it; returns the number of its connection.
 async fn served(client: &Client, peer: &mut Peer) -> usize {
     let answered = async {
         let arrived = peer.next().await;
@@ -256,7 +256,7 @@ async fn calls_that_an_engine_does_not_take_at_once_wait_for_their_turn() {
     http2.max_concurrent_streams(1);
     let mut peer = Peer::with(http2).await;
     let client = peer.client();
-    // From here on the client knows.
+    // After this prediction the client knows of the connection's end.
     served(&client, &mut peer).await;
     let calls = async { tokio::join!(client.predict(one()), client.predict(one())) };
     let ((first, second), ()) = tokio::join!(calls, async {
@@ -281,7 +281,8 @@ async fn an_engine_that_answers_pings_may_take_its_time() {
         let begun = peer.next().await;
         for _ in 0..8 {
             tokio::time::advance(Duration::from_secs(35)).await;
-            // What was sent before it is answered before it.
+            // Requests on one connection are answered in order, so everything sent before has been
+            // answered.
             served(&client, &mut peer).await;
         }
         begun.answer(headers(StatusCode::OK), &[framed()], Some(status(0, "")));
@@ -289,8 +290,8 @@ async fn an_engine_that_answers_pings_may_take_its_time() {
     result.expect("answered");
 }
 
-/// Paused time moves on by itself when all tasks wait, even for a socket, but not
-/// while something blocks.
+/// Stops tokio from advancing paused time. Paused time advances when all tasks wait, even for a
+/// socket, but not while a blocking task runs.
 struct Still {
     _end: std::sync::mpsc::Sender<()>,
 }
@@ -305,7 +306,7 @@ impl Still {
 
 #[tokio::test(start_paused = true)]
 async fn an_engine_that_does_not_answer_pings_is_gone() {
-    // The system accepts for it; nobody ever reads.
+    // The system accepts connections to this listener, but nothing reads from them.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");
     let address = listener.local_addr().expect("an address").to_string();
     let client = Client::connect(Config::new(address)).expect("valid");
@@ -319,7 +320,7 @@ async fn an_engine_that_does_not_answer_pings_is_gone() {
 #[tokio::test]
 async fn a_prediction_goes_out_on_its_own_runtimes_connection() {
     let mut peer = Peer::start().await;
-    // Nothing that is left to this one ever happens.
+    // This runtime is never run, so no task spawned on it makes progress.
     let other = tokio::runtime::Builder::new_current_thread().build().expect("starts");
     let runtimes = [tokio::runtime::Handle::current(), other.handle().clone()];
     let config = Config { connections: 4, ..Config::new(peer.address()) };

@@ -1,4 +1,4 @@
-//! An engine, a client of it, and a directory with models.
+//! A test harness: an engine, its client, and a directory of models.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -28,14 +28,14 @@ impl Harness {
         Self { dir, ..Self::of(engine, configure) }
     }
 
-    /// One of each kind.
+    /// Creates one harness for each kind of transport.
     pub(crate) fn both() -> [Self; 2] {
         [Self::tcp(|_| {}), Self::unix(|_| {})]
     }
 
     fn of(engine: FakeEngine, configure: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::new(engine.endpoint());
-        // Only a test that waits for an end in error gets there.
+        // Only a test that expects a timeout runs into this limit.
         config.status_timeout = Duration::from_secs(60);
         config.reload_timeout = Duration::from_secs(60);
         configure(&mut config);
@@ -43,13 +43,13 @@ impl Harness {
         Self { engine, client, dir: tempfile::tempdir().expect("a directory") }
     }
 
-    /// Writes a model's version.
+    /// Writes one version of a model.
     pub(crate) fn publish(&self, id: &ServableId) {
         let path = self.dir.path().join(id.name.as_str()).join(id.version.to_string());
         linear().model().write(&path).expect("written");
     }
 
-    /// The configuration of these versions.
+    /// Builds a configuration of these versions.
     pub(crate) fn config(&self, ids: &[ServableId]) -> ServingConfig {
         let mut models = BTreeMap::<_, ServedModel>::new();
         for id in ids {
@@ -62,7 +62,7 @@ impl Harness {
         ServingConfig { models }
     }
 
-    /// Publishes versions and waits until they serve.
+    /// Publishes versions and waits until they are served.
     pub(crate) async fn serve(&self, ids: &[ServableId]) {
         ids.iter().for_each(|id| self.publish(id));
         self.client.reload(self.config(ids)).await.expect("applied");
@@ -72,7 +72,7 @@ impl Harness {
         }
     }
 
-    /// Asserts that nothing was done to the engine that it does not stand.
+    /// Asserts that no call broke the engine's rules.
     pub(crate) fn assert_no_violations(&self) {
         assert_eq!(self.engine.violations(), []);
     }
@@ -91,12 +91,12 @@ pub(crate) fn within(limit: Duration) -> Instant {
     Instant::now() + limit
 }
 
-/// Long enough for any machine.
+/// A deadline that is long enough for any machine.
 pub(crate) fn patient() -> Instant {
     within(Duration::from_secs(60))
 }
 
-/// A call of [`linear`] for one user.
+/// Creates a call of [`linear`] for one user.
 pub(crate) fn call(id: &ServableId, treatments: &[[f32; 2]], deadline: Instant) -> Call {
     let count = treatments.len() as i64;
     Call {

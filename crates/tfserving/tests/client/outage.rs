@@ -26,8 +26,7 @@ async fn calls_wait_for_an_engine_that_comes_back_within_the_window() {
         let status = harness.client.status(&id.name);
         let (status, resumed) = tokio::join!(status, async { harness.engine.resume() });
         resumed.expect("listens again");
-        // Empty after its restart, and that is what it says: nobody got an error
-        // of the connection.
+        // The engine is empty after its restart and reports so: no call got a connection error.
         assert_eq!(status.expect("answered"), []);
         while let Some(answer) = waiting.join_next().await {
             let error = answer.expect("no panic").expect_err("no model");
@@ -38,8 +37,8 @@ async fn calls_wait_for_an_engine_that_comes_back_within_the_window() {
     }
 }
 
-/// Waits until the client knows on all its connections that the engine is gone:
-/// only what is sent before that can break on the way.
+/// Waits until all connections of the client have noticed that the engine is gone. Only a call sent
+/// before that can fail on its way.
 async fn noticed(harness: &Harness, id: &ServableId) {
     let soon = || within(Duration::from_millis(20));
     while !waits(&harness.client.predict(call(id, &[], soon())).await) {}
@@ -66,7 +65,7 @@ async fn an_engine_that_stays_away_is_unavailable() {
         let reload = harness.client.reload(ServingConfig::default()).await;
         assert!(matches!(reload, Err(ReloadError::Unavailable(_))));
         harness.engine.resume().expect("listens again");
-        // Whenever the next attempt to connect is: from then on it answers.
+        // The client answers after its next attempt to connect.
         while harness.client.status(&id.name).await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -135,7 +134,7 @@ async fn a_peer_that_does_not_speak_grpc_is_unavailable() {
     peer.spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.expect("accepts");
-            // Nobody has to read it.
+            // The client need not read the greeting, so a failed write is fine.
             drop(stream.write_all(b"220 mail.example ready\r\n").await);
         }
     });

@@ -1,4 +1,4 @@
-//! An engine as HTTP/2 shows it: requests as they come in, answers frame by frame.
+//! An engine at the level of HTTP/2: it shows requests as they arrive, and answers frame by frame.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ pub(crate) struct Peer {
     _running: JoinSet<()>,
 }
 
-/// A request, of which the head has come in.
+/// A request whose head has arrived.
 pub(crate) struct Arrived {
-    /// Which of the connections it came on, in the order they were made.
+    /// The index of its connection, in the order of connecting.
     pub(crate) connection: usize,
     pub(crate) request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
@@ -45,7 +45,7 @@ impl Peer {
         Self { address, arrived, leave, _running: running }
     }
 
-    /// A client of it with one connection.
+    /// Creates a client of this peer with one connection.
     pub(crate) fn client(&self) -> Client {
         let config = Config { connections: 1, ..Config::new(&self.address) };
         Client::connect(config).expect("valid")
@@ -55,7 +55,7 @@ impl Peer {
         &self.address
     }
 
-    /// The next request.
+    /// Waits for the next request.
     pub(crate) async fn next(&mut self) -> Arrived {
         self.arrived.recv().await.expect("the peer runs")
     }
@@ -96,13 +96,13 @@ async fn serve(
             }
         };
         let Some(Ok((request, respond))) = accepted else { return };
-        // The test may have ended.
+        // Sending fails if the test has ended.
         let _ = arrive.send(Arrived { connection: number, request, respond });
     }
 }
 
 impl Arrived {
-    /// The request's body.
+    /// Reads the request's body.
     pub(crate) async fn body(&mut self) -> Bytes {
         let (body, mut read) = (self.request.body_mut(), BytesMut::new());
         while let Some(data) = body.data().await {
@@ -113,7 +113,7 @@ impl Arrived {
         read.freeze()
     }
 
-    /// Answers with these frames and trailers; without either, with headers only.
+    /// Answers with these frames and trailers; without both, with headers only.
     pub(crate) fn answer(
         mut self,
         headers: Response<()>,
@@ -131,19 +131,19 @@ impl Arrived {
         }
     }
 
-    /// Begins to answer, and breaks off.
+    /// Begins an answer and breaks it off.
     pub(crate) fn break_off(mut self, frame: Bytes) {
         let mut stream = self.respond.send_response(Response::new(()), false).expect("open");
         stream.send_data(frame, false).expect("open");
         stream.send_reset(Reason::INTERNAL_ERROR);
     }
 
-    /// Says that nobody has looked at the request.
+    /// Refuses the request as not processed (REFUSED_STREAM).
     pub(crate) fn refuse(mut self) {
         self.respond.send_reset(Reason::REFUSED_STREAM);
     }
 
-    /// Waits until the caller gives the request up.
+    /// Waits until the caller cancels the request.
     pub(crate) async fn given_up(&mut self) -> Reason {
         let reset = std::future::poll_fn(|context| self.respond.poll_reset(context));
         reset.await.expect("the connection lives")
@@ -154,7 +154,7 @@ pub(crate) fn headers(status: StatusCode) -> Response<()> {
     Response::builder().status(status).body(()).expect("valid")
 }
 
-/// `grpc-status` and `grpc-message`.
+/// Trailers with `grpc-status` and `grpc-message`.
 pub(crate) fn status(code: u8, message: &'static str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert("grpc-status", HeaderValue::from(u16::from(code)));

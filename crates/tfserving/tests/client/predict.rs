@@ -137,7 +137,7 @@ async fn a_call_ends_at_its_deadline_and_makes_room() {
     harness.client.predict(call(&id, &[[1.0, 1.0]], patient())).await.expect("answered");
 }
 
-/// The engine knows the deadline too, and gives the call up by itself.
+/// The engine knows the deadline too, and cancels the call by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadline_that_the_engine_saw_first_is_one_all_the_same() {
     let harness = Harness::tcp(|_| {});
@@ -153,7 +153,8 @@ async fn a_deadline_that_the_engine_saw_first_is_one_all_the_same() {
         answer = &mut answer => panic!("it is held: {answer:?}"),
         () = harness.arrived(1) => {}
     }
-    // The thread that waits for the answer is busy, and looks when both have said so.
+    // The thread that waits for the answer is blocked until both the engine and the client have
+    // reached the deadline.
     std::thread::sleep(Duration::from_millis(500));
     let error = answer.await.expect_err("it is held");
     assert!(matches!(error, Error::DeadlineExceeded), "{error}");
@@ -226,7 +227,7 @@ async fn an_answer_that_cannot_be_read_is_an_error_of_that_call_only() {
 }
 
 impl Harness {
-    /// Waits until that many predictions are held in the engine.
+    /// Waits until the engine holds that many predictions.
     async fn arrived(&self, count: usize) {
         let predicts = || {
             let received = self.engine.received();

@@ -1,4 +1,4 @@
-//! An engine that does on its connections what HTTP/2 servers seldom do.
+//! An engine that does things on its connections that HTTP/2 servers seldom do.
 
 use std::{fmt::Debug, pin::pin};
 
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::frames::{framed, one, scores};
 
-/// Where connections come in.
+/// The listener for connections.
 struct Engine(TcpListener);
 
 impl Engine {
@@ -17,21 +17,21 @@ impl Engine {
         Self(TcpListener::bind("127.0.0.1:0").await.expect("listens"))
     }
 
-    /// A client of it with one connection, and `max_in_flight` calls on it.
+    /// Creates a client of this engine with one connection and up to `max_in_flight` calls.
     fn client(&self, max_in_flight: usize) -> Client {
         let address = self.0.local_addr().expect("an address").to_string();
         let config = Config { connections: 1, max_in_flight, ..Config::new(address) };
         Client::connect(config).expect("valid")
     }
 
-    /// The next connection.
+    /// Accepts the next connection.
     async fn connection(&self) -> Peer<TcpStream> {
         let (stream, _) = self.0.accept().await.expect("accepts");
         Peer::server(stream).await.expect("a client")
     }
 }
 
-/// The streams of the next `count` frames that are `wanted`.
+/// Reads frames until `count` of them are `wanted`; returns their streams.
 async fn streams(
     connection: &mut Peer<TcpStream>,
     count: usize,
@@ -51,7 +51,7 @@ async fn answer(connection: &mut Peer<TcpStream>, stream: u32) {
     connection.send(&answer).await.expect("the connection stays");
 }
 
-/// What `engine` gives while nobody has answered `calls`.
+/// Returns the result of `engine`, and fails if one of `calls` ends first.
 async fn beside<T>(
     calls: impl Future<Output: Debug> + Unpin,
     engine: impl Future<Output = T>,
@@ -64,7 +64,7 @@ async fn beside<T>(
 
 #[tokio::test]
 async fn answers_to_calls_given_up_may_come_late() {
-    // More than h2 has patience for.
+    // A number of late frames above the limit that h2 tolerates.
     const LATE: usize = 1500;
     let engine = Engine::start().await;
     let client = engine.client(LATE + 1);

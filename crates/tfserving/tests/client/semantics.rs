@@ -1,5 +1,5 @@
-//! What TensorFlow Serving does with configurations, as the client sees it.
-//! These hold the fake to the original's behaviour.
+//! TensorFlow Serving's behaviour on configurations, as the client sees it. These tests check that
+//! the fake behaves like the original.
 
 use outrigger_core::ServableId;
 use outrigger_testkit::engine::{Gate, Loading, Predicting, State as Engine, Violation, floats};
@@ -12,7 +12,7 @@ async fn states(harness: &Harness, id: &ServableId) -> Vec<(i64, EngineState)> {
     status.into_iter().map(|status| (status.version.0, status.state)).collect()
 }
 
-/// Holds the loads of one version.
+/// Blocks the loads of one version.
 fn hold(harness: &Harness, id: &ServableId) -> Gate {
     let gate = Gate::closed();
     let (held, version) = (gate.clone(), id.version.0);
@@ -98,7 +98,7 @@ async fn one_missing_base_path_stops_discovery_for_all_and_is_noticed() {
             tokio::task::yield_now().await;
         }
         assert_eq!(states(&harness, &good).await, []);
-        // The way out without a restart.
+        // Publishing the missing version resolves this without a restart.
         harness.publish(&missing);
     });
     reload.expect("applied");
@@ -123,7 +123,7 @@ async fn a_failed_version_is_not_tried_again() {
     let harness = Harness::unix(|_| {});
     let (good, bad) = (id("m", 1), id("m", 2));
     harness.serve(std::slice::from_ref(&good)).await;
-    // A directory without a model in it.
+    // The directory has no model in it.
     let path = harness.dir.path().join(bad.name.as_str()).join("2");
     std::fs::create_dir(&path).expect("created");
     let both = harness.config(&[good.clone(), bad.clone()]);

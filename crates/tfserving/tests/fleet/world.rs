@@ -1,4 +1,4 @@
-//! A world for the fleet: registry, disk, engine and requests.
+//! A simulated world for the fleet: registry, disk, engine and requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -18,7 +18,7 @@ use outrigger_tfserving::machine::{
     self, EngineState, PushOutcome, Seen, ServingMachine, ServingSet,
 };
 
-/// Something that happens.
+/// A random action on the world.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     AskTag(u8),
@@ -29,7 +29,7 @@ pub(crate) enum Step {
     Complete(u8),
     Fail(u8),
     Repeat(u8),
-    /// Messages between the machines arrive.
+    /// Deliver the messages between the machines.
     Deliver,
     EngineWorks,
     LoadFails(u8),
@@ -39,11 +39,11 @@ pub(crate) enum Step {
     Lease(u8),
     Release(u8),
     Evict(u8),
-    /// Tenths of a second.
+    /// Let time pass, in tenths of a second.
     Pass(u16),
 }
 
-/// Work that the fleet wants done and that has not ended.
+/// A job of the fleet that has not ended.
 #[derive(Debug, Clone)]
 enum Job {
     Resolve(TagKey, Attempt),
@@ -56,14 +56,14 @@ enum Job {
     Probe(Attempt, BTreeSet<outrigger_core::ServableName>),
 }
 
-/// An event of either machine.
+/// An event for the fleet or for the engine's machine.
 #[derive(Debug, Clone)]
 enum Past {
     Fleet(Event),
     Engine(machine::Event),
 }
 
-/// A reload that the engine has got.
+/// A reload that the engine has received.
 #[derive(Debug, Clone)]
 struct Reload {
     attempt: Attempt,
@@ -85,7 +85,7 @@ pub(crate) struct World {
     fleet: Fleet,
     machine: ServingMachine,
     versions: Versions,
-    /// Messages that have not arrived yet.
+    /// Messages not delivered yet.
     to_engine: VecDeque<ToEngine>,
     from_engine: VecDeque<FromEngine>,
     condition: Condition,
@@ -98,7 +98,7 @@ pub(crate) struct World {
     trees: BTreeSet<Digest>,
     links: BTreeSet<ServableId>,
     used: BTreeSet<ServableId>,
-    /// Routes by model: whether it is still published, and its leases.
+    /// Routes by model: the route, true while it is published, and the number of its leases.
     routes: BTreeMap<ModelKey, (u64, bool, usize)>,
 }
 
@@ -224,7 +224,7 @@ impl World {
         assert_eq!(checked, Ok(()));
     }
 
-    /// Hands over all messages between the machines, and those that follow.
+    /// Delivers all messages between the machines, and those that follow from them.
     fn deliver(&mut self) {
         loop {
             if let Some(message) = self.to_engine.pop_front() {
@@ -272,7 +272,7 @@ impl World {
             E::Route(id, route) => {
                 assert!(self.links.contains(&id));
                 let leases = match self.routes.get(&key) {
-                    // Leases of the route before are of the same servable.
+                    // Leases of the previous route use the same servable.
                     Some((_, _, leases)) if *leases > 0 => *leases,
                     _ => 0,
                 };
@@ -394,7 +394,7 @@ impl World {
         if self.past.is_empty() {
             return;
         }
-        // Completions are repeated; their truth may have passed.
+        // Repeats an earlier completion, which may no longer be true.
         match self.past[usize::from(n) % self.past.len()].clone() {
             Past::Fleet(Event::Model(_, model::Event::Drained(_))) => {}
             Past::Fleet(event @ (Event::Model(..) | Event::Tag(..) | Event::Engine(..))) => {
@@ -425,7 +425,7 @@ impl World {
         self.handle_engine(event);
     }
 
-    /// The engine gets one step further with everything.
+    /// Advances all the engine's work by one step.
     fn engine_works(&mut self, fails: Option<u8>) {
         if !self.engine.up {
             self.engine.up = true;
@@ -514,7 +514,7 @@ impl World {
 
     fn pass(&mut self, time: Duration) {
         let until = self.now + time;
-        // As the shell does: wake up whenever something is due.
+        // Wakes up whenever something is due, as the shell does.
         loop {
             let engine_at = self.machine.wakes_at(&machine_policy(), self.ticked_at);
             let at = [self.fleet.wakes_at(), engine_at].into_iter().flatten().min();
@@ -527,7 +527,7 @@ impl World {
         self.now = until;
     }
 
-    /// No more faults: everything that is wanted comes up, and stays.
+    /// Ends all faults, and checks that everything wanted becomes available and stays so.
     pub(crate) fn calm_down(&mut self) {
         self.reload.iter_mut().for_each(|reload| reload.hangs = false);
         for i in 0..3 {

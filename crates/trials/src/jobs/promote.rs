@@ -1,4 +1,4 @@
-//! Making a canary live in the registry.
+//! The job that makes a canary live in the registry.
 
 use std::sync::OnceLock;
 
@@ -7,16 +7,16 @@ use outrigger_core::{Digest, Failure, Reason, fleet::TagKey};
 use super::Registry;
 use crate::pair::Pair;
 
-/// How the promotion of a canary in the registry ended.
+/// The result of promoting a canary in the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Moved {
     /// The tag names the canary.
     Promoted,
-    /// The tag names neither the trial's live version nor the canary: it is left alone.
+    /// The tag names neither the trial's live version nor the canary, and was not changed.
     Elsewhere(Digest),
-    /// The tag names the live version: the push has failed.
+    /// The tag still names the live version: the push failed.
     Failed(Failure),
-    /// The tag names the live version: the push was cancelled before it began.
+    /// The tag still names the live version: the push was cancelled before it began.
     Cancelled,
 }
 
@@ -31,27 +31,27 @@ enum Fate {
 }
 
 impl Push {
-    /// Begins the push unless it is cancelled. Whether it has begun.
+    /// Begins the push unless it is cancelled. Returns true if it has begun.
     fn begin(&self) -> bool {
         *self.0.get_or_init(|| Fate::Begun) == Fate::Begun
     }
 
-    /// Cancels the push unless it has begun. Whether it is cancelled.
+    /// Cancels the push unless it has begun. Returns true if it is cancelled.
     pub(crate) fn cancel(&self) -> bool {
         *self.0.get_or_init(|| Fate::Cancelled) == Fate::Cancelled
     }
 
-    /// Whether it has begun.
+    /// Whether the push has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.0.get() == Some(&Fate::Begun)
     }
 }
 
-/// Moves the tag `key` from the pair's live version to its canary, unless the tag has
-/// moved or `push` is cancelled.
+/// Moves the tag `key` from the pair's live version to its canary, unless the tag has moved
+/// or `push` is cancelled.
 ///
 /// # Errors
-/// The registry's, where it does not say what the tag names.
+/// The registry's failure, if it does not report the digest of the tag.
 pub(crate) async fn promote(
     registry: &dyn Registry,
     key: &TagKey,

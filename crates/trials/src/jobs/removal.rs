@@ -1,17 +1,17 @@
-//! Checking whether a canary's tag is gone from the registry.
+//! The job that checks whether a canary's tag is gone from the registry.
 
 use outrigger_core::{Digest, Failure, Reason, fleet::TagKey};
 
 use super::Registry;
 
 /// The digest that the live tag names, once it is certain that the registry does not have
-/// the tag `canary` any more; `None`: the live tag names none.
+/// the tag `canary` any more; `None` if the live tag names none.
 ///
-/// The live tag is looked up last: a promotion by hand moves it first and removes the
-/// canary's tag then, and must not be mistaken for a canary that was given up.
+/// The live tag is looked up last: a promotion by hand moves it first and then removes the
+/// canary's tag, and must not be taken for an abandoned canary.
 ///
 /// # Errors
-/// It is not certain.
+/// If the removal is not certain.
 pub(crate) async fn look(
     registry: &dyn Registry,
     canary: &TagKey,
@@ -30,7 +30,7 @@ pub(crate) async fn look(
     }
 }
 
-/// Whether a look-up that failed for that reason may mean that the tag is not there.
+/// Whether a look-up that failed with this reason may mean that the tag does not exist.
 pub(crate) fn is_not_found(reason: Reason) -> bool {
     matches!(reason, Reason::TagNotFound | Reason::ModelNotFound)
 }

@@ -1,5 +1,4 @@
-//! Rollbacks and promotions that control planes share: documents that are attached to the
-//! canary's image.
+//! Rollbacks and promotions that control planes share, as documents attached to the canary's image.
 
 use std::{collections::BTreeMap, time::SystemTime};
 
@@ -11,9 +10,9 @@ use super::Registry;
 use crate::{metrics, pair::Pair, views::CanaryOutcome};
 
 const ARTIFACT_TYPE: &str = "application/vnd.outrigger.canary-verdict.v1+json";
-/// More than any verdict of ours has, bytes.
+/// The largest verdict that is read, in bytes; Outrigger writes smaller ones.
 const MAX_VERDICT: u64 = 16 << 10;
-/// Characters that are kept of a text: others may write verdicts as well.
+/// The number of characters kept of a text: other programs may write verdicts as well.
 const MAX_TEXT: usize = 1000;
 
 /// The decision about a canary, for every control plane that tries the same one.
@@ -34,8 +33,8 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Whether it ends a trial of that pair. A canary that was promoted once has been live,
-    /// and is not tried against a later version.
+    /// Whether the verdict ends a trial of that pair. A promoted canary has been live, so it is not
+    /// tried against a later version.
     fn ends(&self, tag: &Tag, Pair { live, canary }: Pair) -> bool {
         let against = match self.outcome {
             CanaryOutcome::RolledBack => self.live == live,
@@ -84,7 +83,7 @@ async fn attach(
     attached.map(drop).map_err(|error| error.failure())
 }
 
-/// A verdict by which the trial of that pair ends. Other attachments are ignored.
+/// Finds a verdict that ends the trial of that pair. Other attachments are ignored.
 pub(crate) async fn look(registry: &dyn Registry, key: &TagKey, pair: Pair) -> Option<Verdict> {
     let result = find(registry, key, pair).await;
     metrics::verdict_looked_for(&result);
@@ -116,7 +115,7 @@ async fn find(
     }))
 }
 
-/// A text that anybody may have written, for logs and pages.
+/// Sanitises a text from any author, for logs and pages.
 fn printable(text: &str) -> String {
     text.chars().filter(|it| !it.is_control()).take(MAX_TEXT).collect()
 }

@@ -1,5 +1,4 @@
-//! Registers series at 0 before anything has happened, so that `rate()` sees the first
-//! increment.
+//! Registers series at 0 at the start, so that `rate()` sees the first increment.
 
 use outrigger_canary::Share;
 use outrigger_core::{Arm, fleet::TagKey};
@@ -10,7 +9,7 @@ use super::{
 };
 use crate::views::CanaryOutcome;
 
-/// Registers the series that are not of single models.
+/// Registers the series without a model label.
 pub fn begin() {
     canaries(&[]);
     metrics::counter!(CANARY_LOST).absolute(0);
@@ -20,8 +19,8 @@ pub fn begin() {
     }
 }
 
-/// Registers the series of a tag whose canary is on trial and of its model, with the
-/// canary's share.
+/// Registers the series of a tag with a canary on trial and of its model, and sets the canary's
+/// share.
 pub(crate) fn trial_begins(key: &TagKey, of_traffic: Option<Share>) {
     let name = &key.name;
     share(key, of_traffic);

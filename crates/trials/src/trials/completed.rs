@@ -1,4 +1,4 @@
-//! Answers of the registry: look-ups of tags that have ended, and results of jobs.
+//! Results from the registry: ended look-ups of tags, and results of jobs.
 
 use outrigger_canary::Mode;
 use outrigger_core::{Digest, Failure, Moment, fleet::TagKey};
@@ -13,14 +13,14 @@ use crate::{
 };
 
 impl Trials {
-    /// Takes the end of a tag's look-up: the tag of a canary, or a live tag.
+    /// Handles the end of a look-up of a tag, which may be a canary tag or a live tag.
     pub fn looked_up(&mut self, key: &TagKey, cx: &dyn Context) {
         self.canary_looked_up(key, cx);
         self.live_looked_up(key, cx);
     }
 
-    /// After a canary's tag was looked up: asks for verdicts as well, and checks whether
-    /// the tag is gone if it was not found.
+    /// Handles the look-up of a canary tag: also asks for verdicts, and checks whether the tag is
+    /// gone if it was not found.
     fn canary_looked_up(&mut self, canary_tag: &TagKey, cx: &dyn Context) {
         self.set.check_removal(canary_tag, cx);
         let running = self.set.running.iter();
@@ -29,14 +29,14 @@ impl Trials {
         keys.iter().for_each(|key| self.set.look_for_verdict(key));
     }
 
-    /// After a live tag was looked up: if it does not name the canary that it was moved to,
-    /// somebody has moved it on.
+    /// Handles the look-up of a live tag: if the tag does not name the canary it was moved to, it
+    /// was moved again elsewhere.
     fn live_looked_up(&mut self, key: &TagKey, cx: &dyn Context) {
         let Some(running) = self.set.running.get_mut(key) else { return };
         let Some(tag) = cx.tag(key).filter(|tag| tag.trouble.is_none()) else { return };
         let moved_on = tag.registry != Some(running.pair.canary);
         match &mut running.promotion {
-            // Then the registry's tag is not moved.
+            // In this mode the registry's tag is not moved.
             _ if running.trial.settings().mode == Mode::Local => {}
             // This look-up may have begun before the tag was moved.
             Promotion::Moved { missed: missed @ false, .. } if moved_on => {
@@ -55,7 +55,7 @@ impl Trials {
         }
     }
 
-    /// Takes the result of a job. [`Self::show`] is to follow.
+    /// Handles the result of a job. Must be followed by [`Self::show`].
     pub fn completed(&mut self, completion: Completion, cx: &dyn Context) {
         match completion.0 {
             Completed::Nothing => {}
@@ -67,7 +67,7 @@ impl Trials {
         }
     }
 
-    /// Takes the end of a promotion in the registry, for the trial of that number.
+    /// Handles the result of a promotion in the registry, for the trial with that number.
     fn tag_moved(
         &mut self,
         key: &TagKey,
@@ -111,15 +111,14 @@ impl Trials {
         }
     }
 
-    /// Takes the decision of another control plane about the trial of that number.
+    /// Handles another control plane's decision about the trial with that number.
     fn verdict_found(&mut self, key: &TagKey, number: u64, verdict: Option<Verdict>) {
         let Some(running) = self.set.numbered(key, number) else { return };
         running.looking = false;
         let Some(verdict) = verdict else { return };
         let has_begun = running.promotion.has_begun();
         if verdict.outcome == CanaryOutcome::RolledBack {
-            // If it cannot be retracted, the verdict is found again once the promotion has
-            // failed.
+            // If the promotion cannot be retracted, the verdict is found again after it has failed.
             if running.promotion.retract() {
                 let why = format!("rolled back elsewhere by {}: {}", verdict.by, verdict.reason);
                 self.set.give_up(key, By::registry(why));
@@ -129,11 +128,11 @@ impl Trials {
         }
     }
 
-    /// Acts on a promotion of the canary by another control plane, against `live`.
+    /// Handles a promotion of the canary by another control plane, against `live`.
     fn promoted_elsewhere(&mut self, key: &TagKey, live: Digest) {
         let Some(running) = self.set.running.get(key) else { return };
         if live == running.pair.live && running.trial.share().is_some() {
-            // While it was tried here: the tag moves, if it has not moved already.
+            // The canary was on trial here: the tag moves, if it has not moved already.
             self.set.effects.push(Effect::LookUp(key.clone()));
         } else {
             let (canary_tag, canary) = (running.canary_tag.clone(), running.pair.canary);
@@ -141,8 +140,8 @@ impl Trials {
         }
     }
 
-    /// Takes the result of checking a canary's tag that was last found at `found_at`: the
-    /// digest that the live tag names, once it is certain that the canary's tag is gone.
+    /// Handles the result of checking a canary's tag that was last found at `found_at`: the digest
+    /// of the live tag, once it is certain that the canary's tag is gone.
     fn removal_checked(
         &mut self,
         canary_tag: &TagKey,
@@ -150,12 +149,13 @@ impl Trials {
         result: Result<Option<Digest>, Failure>,
         cx: &dyn Context,
     ) {
-        // It may have been found again meanwhile.
+        // The result is obsolete if the tag was found again meanwhile.
         let Some(tag) = cx.tag(canary_tag).filter(|it| it.checked_at == found_at) else { return };
         let (Some(canary), Some(live)) = (tag.canary, cx.live_tag(canary_tag)) else { return };
         match result {
             Ok(named) if named == Some(canary) && self.set.is_tried(&live, canary) => {
-                // Promoted, and then removed: the trial ends with the live tag's move.
+                // The canary was promoted and its tag then removed: the trial ends with the live
+                // tag's move.
                 self.set.effects.push(Effect::LookUp(live));
             }
             Ok(_) => self.set.end_removed(canary_tag, &live, canary),

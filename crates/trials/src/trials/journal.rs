@@ -1,4 +1,4 @@
-//! When the trials are written to the journal.
+//! Writes of the trials to the journal.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,21 +7,21 @@ use outrigger_core::{Moment, fleet::TagKey};
 use super::Trials;
 use crate::{effect::Effect, record::CanaryRecord, set::TrialSet};
 
-/// How often the time that trials have lasted is written.
+/// The interval between writes of the trials' elapsed times.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The last writing.
+/// The last write.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     at: Moment,
     shape: Shape,
 }
 
-/// State that is written at once when it changes.
+/// The state whose change causes an immediate write.
 type Shape = (Vec<(TagKey, u64, usize, bool)>, usize, Option<SystemTime>);
 
 impl Journal {
-    /// Whether the trials are to be written now, which is assumed to be done then.
+    /// Whether a write is due; if so, it is marked as done.
     fn is_due(&mut self, set: &TrialSet, now: Moment) -> bool {
         let shape = shape(set);
         let overdue = !shape.0.is_empty() && now.since(self.at) >= PERIOD;
@@ -42,7 +42,7 @@ fn shape(set: &TrialSet) -> Shape {
 }
 
 impl Trials {
-    /// Takes over the trials and decisions of an earlier process.
+    /// Restores the trials and decisions of an earlier process.
     pub fn restore(&mut self, record: CanaryRecord) {
         (self.set.paused, self.set.decisions.0) = record.into_parts();
     }
@@ -56,7 +56,7 @@ impl Trials {
         CanaryRecord::new(running.chain(paused), self.set.decisions.0.clone())
     }
 
-    /// Has trials and decisions written when they have changed, and every [`PERIOD`].
+    /// Writes trials and decisions when they have changed, and every [`PERIOD`].
     pub(super) fn save(&mut self, now: Moment) {
         if self.journal.is_due(&self.set, now) {
             let record = self.record(now);

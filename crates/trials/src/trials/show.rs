@@ -1,4 +1,4 @@
-//! Canaries as others see them.
+//! The public view of canaries.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,11 +22,11 @@ use crate::{
 };
 
 impl Trials {
-    /// Shows the canaries, and has written what has to survive a restart.
+    /// Publishes the canaries, and requests a write of the state that must survive a restart.
     pub fn show(&mut self, cx: &dyn Context) {
         let now = cx.now();
         let mut canaries = named(&self.set, cx);
-        // Without any, time changes nothing.
+        // Without any canary, time changes nothing.
         let nothing = self.set.running.is_empty() && canaries.is_empty();
         canaries.extend(paused(&self.set, cx));
         canaries.sort_by(|a, b| (&a.model, &a.tag).cmp(&(&b.model, &b.tag)));
@@ -46,12 +46,12 @@ impl Trials {
         self.save(now);
     }
 
-    /// The canaries as they are shown, now and after every change.
+    /// Subscribes to the canaries, now and after every change.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Canaries>> {
         self.shown.subscribe()
     }
 
-    /// A tag's canary as it was shown last, in short.
+    /// The last published short view of a tag's canary.
     pub fn canary_of(&self, key: &TagKey) -> Option<TagCanaryView> {
         let shown = self.shown.borrow();
         let mut canaries = shown.canaries.iter();
@@ -60,7 +60,7 @@ impl Trials {
     }
 }
 
-/// The models whose canaries look different in short.
+/// The models whose short views of canaries differ.
 fn changed(last: &Canaries, shown: &Canaries) -> Vec<ModelName> {
     let in_short = |of: &Canaries| -> BTreeSet<_> {
         let canaries = of.canaries.iter();
@@ -70,7 +70,7 @@ fn changed(last: &Canaries, shown: &Canaries) -> Vec<ModelName> {
     last.symmetric_difference(&shown).map(|(model, ..)| model.clone()).collect()
 }
 
-/// The canaries that are named by tags and not live.
+/// The canaries that tags name and that are not live.
 fn named(set: &TrialSet, cx: &dyn Context) -> Vec<CanaryView> {
     let views = cx.canaries().into_iter().filter_map(|(key, canary_tag, canary)| {
         let live = cx.tag(&key)?.serving;
@@ -111,7 +111,7 @@ fn named_view(
     }
 }
 
-/// Why a canary is not on trial.
+/// The reason why a canary is not on trial.
 fn untried(
     set: &TrialSet,
     key: &TagKey,
@@ -131,14 +131,14 @@ fn untried(
     (CanaryPhase::Waiting, message)
 }
 
-/// Why a trial that has begun gets no requests; `None`: it does.
+/// The reason why a running trial gets no requests; `None` if it gets them.
 fn standstill(running: &Running, cx: &dyn Context) -> Option<String> {
     let Pair { live, canary } = running.pair;
     let not_up = |which, digest| not_up(&running.key, which, digest, cx);
     not_up("live", live).or_else(|| not_up("the canary", canary))
 }
 
-/// Why a version of a model is not up; `None`: it is.
+/// The reason why a version of a model is not up; `None` if it is up.
 fn not_up(key: &TagKey, which: &str, digest: Digest, cx: &dyn Context) -> Option<String> {
     let version = ModelKey { name: key.name.clone(), digest };
     if cx.is_suspended(&version) {
@@ -153,7 +153,7 @@ fn not_up(key: &TagKey, which: &str, digest: Digest, cx: &dyn Context) -> Option
     }
 }
 
-/// The paused trials of tags that nobody asks for.
+/// The paused trials of tags without requests.
 fn paused(set: &TrialSet, cx: &dyn Context) -> Vec<CanaryView> {
     let paused = set.paused.iter();
     paused.filter_map(|(key, paused)| paused_view(key, paused, cx)).collect()

@@ -8,13 +8,13 @@ use serde_json::json;
 use super::*;
 use crate::{CanaryOutcome, CanaryPhase, Evidence, LocalJudge, PackageFacts, Profiled, TagState};
 
-/// Decides by a script.
+/// A judge that follows a script.
 #[derive(Clone)]
 struct Scripted(Arc<Mutex<Script>>);
 
 struct Script {
     decision: Decision,
-    /// The evidence of each decision: the tag, the canary, the requests of both arms.
+    /// The evidence of each call: the tag, the canary, and the requests of both arms.
     evidence: Vec<(TagKey, Digest, u64)>,
 }
 
@@ -60,7 +60,7 @@ fn canary() -> ModelKey {
     version("canary")
 }
 
-/// `latest` with a canary; both are up.
+/// A context with the tag `latest` and a canary, both up.
 struct Cx {
     now: Moment,
     tags: BTreeMap<TagKey, TagState>,
@@ -130,7 +130,7 @@ impl Context for Cx {
     }
 }
 
-/// A version that answers nothing.
+/// A version that never answers.
 #[derive(Debug)]
 struct Version(ModelKey, Arc<Plan>);
 
@@ -166,7 +166,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// With the canary on trial, live measured, and the traffic split.
+    /// Creates trials with the canary on trial, live measured, and the traffic split.
     fn split(judge: impl Judge + 'static) -> Self {
         let defaults = json!({
             "mode": "MODE_LOCAL", "minimumRequests": 100, "warmUp": {"requests": 100},
@@ -183,7 +183,7 @@ impl Rig {
         rig
     }
 
-    /// Requests that both arms answer alike.
+    /// Records requests that both arms answer alike.
     fn requests(&mut self, count: usize) {
         let answer = Answer::Ready(live(), 1);
         let arms = self.trials.arms(&key("latest"), &answer, &self.cx).expect("on trial");
@@ -196,7 +196,7 @@ impl Rig {
         }
     }
 
-    /// A second passes, and the trials are judged.
+    /// Lets a second pass and judges the trials.
     fn judge(&mut self) -> Vec<Effect> {
         self.cx.pass(1);
         self.trials.judge(&self.cx);

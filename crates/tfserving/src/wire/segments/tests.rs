@@ -2,7 +2,7 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 
 use super::*;
 
-/// What is put into a message, by turns written and shared.
+/// Generates the parts of a message, each either written or shared.
 fn parts() -> impl Strategy<Value = Vec<(Bytes, bool)>> {
     let length = prop_oneof![Just(0), 0..20_usize, SHARED - 1..SHARED + 2, Just(3 * SHARED)];
     vec((length, any::<u8>(), any::<bool>()), 0..8).prop_map(|parts| {
@@ -29,7 +29,7 @@ fn flat(parts: &[(Bytes, bool)]) -> Vec<u8> {
     parts.iter().flat_map(|(bytes, _)| bytes.clone()).collect()
 }
 
-/// What one vectored write with room for `room` slices would take.
+/// Returns the bytes that one vectored write with `room` slices would take.
 fn vectored(segments: &impl Buf, room: usize) -> Vec<u8> {
     let mut slices = vec![IoSlice::new(&[]); room];
     let filled = segments.chunks_vectored(&mut slices);
@@ -50,7 +50,7 @@ proptest! {
             prop_assert!(left.starts_with(segments.chunk()));
             prop_assert!(left.starts_with(&vectored(&segments, room)));
             let step = step.index(left.len() + 1);
-            // As h2 cuts a message into frames.
+            // Takes pieces as h2 does when it cuts a message into frames.
             let frame = segments.clone().take(step);
             prop_assert!(left[..step].starts_with(&vectored(&frame, room)));
             segments.advance(step);
