@@ -211,7 +211,7 @@ async fn a_call_that_an_engine_never_takes_is_given_up() {
 async fn a_call_that_is_dropped_is_cancelled() {
     let mut peer = Peer::start().await;
     let client = peer.client();
-    // The answer comes before the whole request was sent, or after it.
+    // The call is dropped before its whole request was sent (60,000 treatments), or after it (one).
     for count in [60_000, 1] {
         let treatments = vec![[0.0; 2]; count];
         let mut predict = Box::pin(client.predict(call(&id("m", 1), &treatments, patient())));
