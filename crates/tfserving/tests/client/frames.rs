@@ -281,7 +281,7 @@ async fn an_engine_that_answers_pings_may_take_its_time() {
         let begun = peer.next().await;
         for _ in 0..8 {
             tokio::time::advance(Duration::from_secs(35)).await;
-            // Requests on one connection are answered in order, so everything sent before has been
+            // The peer answers frames in order, so a ping sent before this request has been
             // answered.
             served(&client, &mut peer).await;
         }
