@@ -184,7 +184,8 @@ impl Fleet {
         for (key, serving) in legacy.tags {
             let configured = self.tags.contains_key(&key);
             self.changed.insert(key.name.clone());
-            // A version whose tag was idle stays idle: the store may already be deleting its files.
+            // A tag whose version was not loaded was idle, and stays so: the version's files may be
+            // about to be deleted.
             let version = ModelKey { name: key.name.clone(), digest: serving };
             let asked_at = legacy.loaded.contains_key(&version).then_some(now);
             let rejected = legacy.rejected.get(&key).copied();

@@ -109,8 +109,8 @@ impl TagMachine {
         Self { accompanies: true, asked_at: None, ..Self::new(false, last, now) }
     }
 
-    /// Creates a tag that was `serving` when the journal was written, and is in use or had no
-    /// request since.
+    /// Creates a tag that answered with `serving` when the journal was written. `asked_at` is
+    /// `None` if the tag was not in use at that time.
     pub fn adopted(
         configured: bool,
         serving: Digest,

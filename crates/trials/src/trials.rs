@@ -108,8 +108,8 @@ impl Trials {
         self.set.effects.extend(running.retry_move(now));
     }
 
-    /// Carries out a conclusion, unless a decision was made already. Proven harm is concluded again
-    /// each time, so also after a failed promotion.
+    /// Carries out a conclusion, unless a decision was made already. The judge concludes proven
+    /// harm in every round, so a rollback also follows a failed promotion.
     fn conclude(&mut self, key: &TagKey, conclusion: Conclusion) {
         let Some(running) = self.set.running.get_mut(key) else { return };
         let (Conclusion::Promote(cause) | Conclusion::Rollback(cause)) = conclusion;

@@ -85,7 +85,7 @@ impl Fleet {
         followed.chain(self.pinned.iter().cloned()).collect()
     }
 
-    /// Removes machines whose state can be rebuilt from the configuration and the registry.
+    /// Removes machines that can be dropped without loss of state.
     pub(super) fn forget(&mut self, turn: &mut Turn) {
         let context = Context {
             now: turn.now,

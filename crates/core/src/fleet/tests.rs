@@ -363,7 +363,7 @@ fn a_rejected_canary_that_somebody_asks_for_is_served() {
     bench.handle(Event::Tag(canary_of("a"), tags::Event::Reject(canary)));
     assert!(!bench.is_up(canary));
     bench.handle(Event::Ask(name("a"), Selector::Tag(canary_of("a").tag)));
-    // The version is unloaded before it is forgotten.
+    // The unload of the rejected version ends before its next load begins.
     bench.pass(Duration::from_secs(30));
     assert!(bench.is_up(canary));
 }

@@ -145,7 +145,7 @@ async fn what_was_promoted_does_not_come_back_in_place_of_what_comes_after_it() 
     let seen = canaries(&handle, is_in(CanaryPhase::Rejected)).await;
     assert_eq!((seen.canaries[0].live, seen.canaries[0].canary), (Some(next), canary));
     assert_eq!(seen.canaries[0].message, "it has been live before");
-    // The first canary does not keep another tag from being tried.
+    // The promoted canary does not keep a canary under another tag from being tried.
     let other = rig.push("churn", "canary", &model(4));
     let seen = canaries(&handle, is_in(CanaryPhase::Split)).await;
     assert_eq!(seen.canaries[0].canary, other);

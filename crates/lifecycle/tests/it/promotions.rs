@@ -202,7 +202,8 @@ async fn a_tag_that_is_moved_on_before_the_promotion_is_seen_ends_the_trial() {
         trial.promote().await;
         trial.asked("PUT", LIVE).await;
         registry.forget_requests();
-        // The confirmation of the push is the registry's last answer in this test.
+        // The push is confirmed, but the answer to the next look-up is held back until the tag was
+        // moved again.
         registry.script(Rule::head(LIVE).times(1).answered_after(&look));
         push.open();
         trial.asked("HEAD", LIVE).await;

@@ -134,8 +134,8 @@ impl ServingMachine {
         let name = self.names.get_mut(&id.name);
         let Some(name) = name.filter(|name| name.stage == Stage::Publishing(attempt, id.version))
         else {
-            // The name was dropped before its placeholder was ever configured, so the placeholder
-            // can be removed.
+            // The name was dropped while its placeholder was being published. The placeholder was
+            // never configured, so it can be removed.
             let stray = result.is_ok() && attempt <= self.last_placeholder && !self.mentions(&id);
             effects.extend(stray.then_some(Effect::Unpublish(id)));
             return Outcome::late(attempt, self.last_placeholder);

@@ -211,7 +211,7 @@ async fn a_call_that_an_engine_never_takes_is_given_up() {
 async fn a_call_that_is_dropped_is_cancelled() {
     let mut peer = Peer::start().await;
     let client = peer.client();
-    // The answer comes before the whole request was sent, or after it.
+    // The call is dropped before its whole request was sent (60,000 treatments), or after it (one).
     for count in [60_000, 1] {
         let treatments = vec![[0.0; 2]; count];
         let mut predict = Box::pin(client.predict(call(&id("m", 1), &treatments, patient())));
@@ -281,7 +281,7 @@ async fn an_engine_that_answers_pings_may_take_its_time() {
         let begun = peer.next().await;
         for _ in 0..8 {
             tokio::time::advance(Duration::from_secs(35)).await;
-            // Requests on one connection are answered in order, so everything sent before has been
+            // The peer answers frames in order, so a ping sent before this request has been
             // answered.
             served(&client, &mut peer).await;
         }

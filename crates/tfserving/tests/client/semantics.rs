@@ -98,7 +98,7 @@ async fn one_missing_base_path_stops_discovery_for_all_and_is_noticed() {
             tokio::task::yield_now().await;
         }
         assert_eq!(states(&harness, &good).await, []);
-        // Publishing the missing version resolves this without a restart.
+        // Publishing the missing version ends the wait without a restart.
         harness.publish(&missing);
     });
     reload.expect("applied");
