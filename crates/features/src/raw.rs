@@ -85,8 +85,8 @@ impl RawPlan {
     }
 }
 
-/// The number of bytes, or of strings, in a tensor of this type and shape; `None` if the
-/// size overflows.
+/// The number of bytes, or of strings, in a tensor of this type and shape; `None` if a
+/// size is negative or the product overflows.
 fn expected_size(tensor: &Tensor) -> Option<usize> {
     let mut sizes = tensor.shape.iter().map(|size| usize::try_from(*size).ok());
     let elements = sizes.try_fold(1, |product: usize, size| product.checked_mul(size?))?;
