@@ -1,6 +1,6 @@
-//! The transcoder against the plain way (prost, maps, packing) and against a
-//! copy of the bytes it reads. Both sides of a ratio run in turns, so that what
-//! else the machine does hits both.
+//! Compares the transcoder with the reference implementation (prost, maps, packing) and
+//! with a copy of the bytes that it reads. Both sides of a ratio run in turns, so that
+//! other load on the machine affects both.
 //!
 //! Prints `bench <name> <value> <unit>`, the median of the ratios; what they
 //! were made of stands in the lines that begin with `#`. With `--json` a line is
@@ -21,14 +21,14 @@ use outrigger_proto::outrigger::v1::{
 use prost::Message;
 use serde_json::json;
 
-/// Both sides allocate as what is shipped does.
+/// The allocator of the released binary, used by both sides.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const TREATMENTS: usize = 1000;
 const PAGE: usize = 4096;
-/// The fewest turns of a figure, and the least time that they are spread over:
-/// what shares the machine slows it for tenths of seconds.
+/// The minimum number of turns per figure, and the minimum time that they span: other
+/// load slows the machine for tenths of a second.
 const LEAST_TURNS: usize = 21;
 const LEAST_TIME: Duration = Duration::from_secs(2);
 const WORDS: [&str; 12] = [
@@ -186,7 +186,7 @@ fn head() -> Vec<u8> {
     PredictRequest { request_id: "r".into(), user, ..Default::default() }.encode_to_vec()
 }
 
-/// Columns in the model's order.
+/// A table whose columns are in the model's order.
 fn table(random: &mut Random, ids: bool) -> Vec<u8> {
     let values: Vec<_> = (0..20 * TREATMENTS).map(|_| random.number()).collect();
     let numbers = Matrix {
@@ -206,14 +206,14 @@ fn transcode(plan: &Plan, request: &[u8]) {
     black_box(plan.pack(&[black_box(request)], &Limits::default()).expect("packs"));
 }
 
-/// Which figures to measure, and how to tell them.
+/// The figures to measure, and the output format.
 struct Bench {
     names: Vec<String>,
     json: bool,
 }
 
 impl Bench {
-    /// Cargo adds a flag of its own, which says nothing here.
+    /// Parses the arguments; cargo adds a flag of its own, which is ignored.
     fn from_arguments() -> Self {
         let (flags, names): (Vec<_>, Vec<_>) =
             env::args().skip(1).partition(|argument| argument.starts_with("--"));
@@ -238,7 +238,8 @@ impl Bench {
         self.compare(name, request.len(), (|| transcode(plan, request), 40), (copy, 400));
     }
 
-    /// The time of `one` over the time of `other`, each called so many times a turn.
+    /// The ratio of the times of `one` and `other`, each called a fixed number of times
+    /// per turn.
     fn compare(
         &self,
         name: &str,
@@ -250,7 +251,8 @@ impl Bench {
             return;
         }
         let mut turn = |number: usize| {
-            // A machine that gets slower is not held against the same side each time.
+            // The order alternates, so that a machine that gets slower does not always
+            // slow the same side.
             if number.is_multiple_of(2) {
                 let one = time(&mut one, ones);
                 Turn { one, other: time(&mut other, others) }
@@ -293,7 +295,7 @@ fn print(name: &str, bytes: usize, mut turns: Vec<Turn>) {
     println!("bench {name} {:.2} x", median.ratio());
 }
 
-/// Every turn, in seconds.
+/// Prints every turn, in seconds.
 fn print_json(name: &str, bytes: usize, turns: &[Turn]) {
     let seconds = |side: fn(&Turn) -> Duration| {
         turns.iter().map(|turn| side(turn).as_secs_f64()).collect::<Vec<_>>()
@@ -302,7 +304,7 @@ fn print_json(name: &str, bytes: usize, turns: &[Turn]) {
     println!("{}", json!({"name": name, "bytes": bytes, "one": one, "other": other}));
 }
 
-/// The mean of so many calls.
+/// The mean time of `calls` calls.
 fn time(call: &mut impl FnMut(), calls: usize) -> Duration {
     let start = Instant::now();
     (0..calls).for_each(|_| call());

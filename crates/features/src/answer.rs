@@ -1,4 +1,4 @@
-//! The engine's outputs become responses: checked, trimmed, ranked, and written
+//! The engine's output tensors become responses: checked, trimmed, ranked, and written
 //! straight to the wire.
 //!
 //! A response is measured first and then written once, to a buffer of just its
@@ -26,7 +26,7 @@ pub use sample::Sample;
 /// The response to a call, ready to be written.
 #[derive(Debug)]
 pub struct Answer<'a> {
-    /// One a user, in the order of the requests.
+    /// One response per user, in the order of the requests.
     responses: Vec<Response<'a>>,
     /// The id of a batch.
     batch: Option<&'a str>,
@@ -34,9 +34,9 @@ pub struct Answer<'a> {
 
 impl Plan {
     /// Turns the engine's outputs for a call of one request into an
-    /// `outrigger.v1.PredictResponse`. `model` is what answers, an encoded
-    /// `ServedModel`. Outputs nobody asked for are ignored. Where
-    /// [`Packed::needs_engine`] is false, `outputs` may be empty.
+    /// `outrigger.v1.PredictResponse`. `model` is the encoded `ServedModel` that answers.
+    /// Outputs that no request asked for are ignored. `outputs` may be empty if
+    /// [`Packed::needs_engine`] is false.
     ///
     /// # Errors
     /// SCORES_INVALID: an output is missing, has the wrong shape or type, or a
@@ -54,8 +54,9 @@ impl Plan {
         Ok(Answer { responses, batch: None })
     }
 
-    /// Turns the engine's outputs into an `outrigger.v1.BatchPredictResponse`: a
-    /// response a user, in the order of the requests. Else as [`Self::answer`].
+    /// Turns the engine's outputs into an `outrigger.v1.BatchPredictResponse`: one
+    /// response per user, in the order of the requests. Everything else is as in
+    /// [`Self::answer`].
     ///
     /// # Errors
     /// SCORES_INVALID, as [`Self::answer`].
@@ -81,8 +82,8 @@ impl Plan {
         users.map(|(index, user)| Response::new(self, &outputs, index, user, model)).collect()
     }
 
-    /// As [`Self::answer`], for those who look at the response rather than send
-    /// it; its `model` is empty.
+    /// Builds the response as [`Self::answer`] does, for callers that inspect it rather
+    /// than send it; its `model` is empty.
     ///
     /// # Errors
     /// As [`Self::answer`].
@@ -97,8 +98,8 @@ impl Plan {
 }
 
 impl<'a> Answer<'a> {
-    /// The same, with the reason why it is not quite what was asked for: an
-    /// encoded `Degraded`.
+    /// Marks the response as degraded: `degraded` is an encoded `Degraded` with the
+    /// reason why the response differs from the one requested.
     #[must_use]
     pub fn degraded(mut self, degraded: &'a [u8]) -> Self {
         self.responses.iter_mut().for_each(|response| response.degraded = degraded);
@@ -107,7 +108,7 @@ impl<'a> Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Bytes of the encoded response.
+    /// The length of the encoded response in bytes.
     pub fn encoded_len(&self) -> usize {
         let lengths = self.responses.iter().map(Response::encoded_len);
         match self.batch {

@@ -1,19 +1,18 @@
-//! One call, and what may be kept of it.
+//! The settings of one call to pack, and the trace that Explain takes from it.
 
 use outrigger_proto::outrigger::v1::ResponseOptions;
 
 use crate::{limits::Limits, place::Place};
 
-/// What a call is packed with, beside its requests.
+/// The settings with which a call is packed, apart from its requests.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) limits: &'a Limits,
     /// Whether field paths begin with `requests[i].`.
     pub(crate) prefixed: bool,
-    /// The options of a batch, which hold for all its requests.
+    /// The options of a batch, which apply to all its requests.
     pub(crate) batch: Option<&'a ResponseOptions>,
-    /// Whether to keep the origin of every value and the names of unknown
-    /// features.
+    /// Whether to record the origin of every value and the names of unknown features.
     pub(crate) traced: bool,
 }
 
@@ -27,10 +26,10 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What only Explain wants to know of a packed call.
+/// The part of a packed call that only Explain needs.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
-    /// For each input, the `ValueOrigin`s of its rows; padded as the tensor is.
+    /// For each input, the `ValueOrigin`s of its rows; padded like the tensor.
     pub(crate) origins: Vec<Vec<i32>>,
     /// For each user, the names of unknown features, sorted.
     pub(crate) unknown: Vec<Vec<String>>,

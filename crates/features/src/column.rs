@@ -1,4 +1,4 @@
-//! One feature, compiled: raw values in, elements of its tensor out.
+//! One feature, compiled: encodes raw values as elements of its tensor.
 
 mod buffer;
 mod codec;
@@ -32,7 +32,7 @@ enum Absent {
     Nan,
 }
 
-/// Why a value cannot be encoded. The message never holds the value itself.
+/// The reason why a value cannot be encoded. The message never contains the value itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) reason: Reason,
@@ -57,9 +57,9 @@ impl Column {
         Self { feature: feature.name.clone(), length: feature.length, codec, absent }
     }
 
-    /// Appends the feature's `length` elements and says where they came from.
+    /// Appends the feature's `length` elements and returns the origin of the values.
     ///
-    /// On an error some of them may have been appended.
+    /// Some of the elements may already be appended when an error is returned.
     pub(crate) fn write<'a>(
         &self,
         value: Option<&impl Values<'a>>,
@@ -71,12 +71,12 @@ impl Column {
         }
     }
 
-    /// Whether a finite float32 becomes an element as it is.
+    /// Whether a finite float32 is written to the tensor unchanged.
     pub(crate) fn takes_floats(&self) -> bool {
         matches!(self.codec, Codec::Float32 { .. })
     }
 
-    /// Whether NaN and infinities are let through.
+    /// Whether NaN and infinity are accepted.
     pub(crate) fn takes_non_finite(&self) -> bool {
         matches!(
             self.codec,
@@ -84,9 +84,9 @@ impl Column {
         )
     }
 
-    /// Writes a value that nothing need be said about to the place `at`: one
-    /// that is valid and, where there is a vocabulary, in it. False if it is
-    /// not; the place may then have been written to.
+    /// Writes an unremarkable value at position `at`: a value that is valid and, if there
+    /// is a vocabulary, part of it. Returns false for any other value; the position may
+    /// then have been overwritten.
     #[inline]
     pub(crate) fn put(&self, scalar: Scalar<'_>, buffer: &mut Buffer, at: usize) -> bool {
         if let Some(value) = self.codec.known_integer(scalar) {

@@ -1,4 +1,4 @@
-//! The exact tensors of a call, and where each value in them came from.
+//! Explain: the exact tensors of a call, and the origin of each value in them.
 
 use std::ops::Range;
 
@@ -16,9 +16,9 @@ use crate::{
 };
 
 impl Plan {
-    /// Packs encoded requests as [`Plan::pack`] does and returns, for each, its
-    /// part of the tensors: `[1, …]` of what the engine would get as `[B, …]`,
-    /// padding included; of joined tensors its rows. `model` is left unset.
+    /// Packs encoded requests as [`Plan::pack`] does and returns each request's part of
+    /// the tensors: `[1, …]` of the engine's `[B, …]`, padding included; for joined
+    /// tensors, the request's rows. `model` is left unset.
     ///
     /// # Errors
     /// As [`Plan::pack`].
@@ -50,7 +50,7 @@ pub(crate) fn users(plan: &Plan, packed: &Packed, trace: &Trace) -> Vec<ExplainR
     (0..packed.users.len()).map(|user| plan.explain_user(user, packed, trace)).collect()
 }
 
-/// Which of a tensor's rows are a user's.
+/// The rows of a tensor that belong to one user.
 struct Share {
     before: usize,
     rows: usize,
@@ -67,7 +67,7 @@ impl Share {
         Self { before, rows, all: kept(&packed.users) }
     }
 
-    /// The user's share of what all rows have so many of.
+    /// The user's range among `parts` items that are divided evenly over all rows.
     fn range(&self, parts: usize) -> Range<usize> {
         let each = parts.checked_div(self.all).unwrap_or(0);
         self.before * each..(self.before + self.rows) * each

@@ -1,4 +1,4 @@
-//! From written rows to tensors: padded or joined, and shaped.
+//! The last step of packing: pads or joins the written rows and shapes the tensors.
 
 mod joined;
 
@@ -11,8 +11,8 @@ use crate::{
     plan::{InputPlan, Plan},
 };
 
-/// The tensors of users that kept so many treatments each, `treatments` at the
-/// most.
+/// Builds the tensors. `kept` is the number of packed treatments of each user, and
+/// `treatments` the largest of them.
 pub(crate) fn tensors(
     plan: &Plan,
     buffers: Vec<Buffer>,
@@ -26,8 +26,8 @@ pub(crate) fn tensors(
     inputs.map(|(input, buffer)| finish_tensor(input, buffer, kept, treatments)).collect()
 }
 
-/// The origins of all values, padded or joined as the tensors are; none of a call
-/// that is not traced.
+/// The origins of all values, padded or joined like the tensors; empty if the call is not
+/// traced.
 pub(crate) fn origins(
     plan: &Plan,
     origins: Vec<Vec<i32>>,
@@ -41,7 +41,8 @@ pub(crate) fn origins(
     inputs.map(|(input, origins)| finish_origins(input, origins, kept, treatments)).collect()
 }
 
-/// Whether some users have fewer rows of this input than others.
+/// Whether some users have fewer rows of this input than others, so that it needs
+/// padding.
 fn is_ragged(input: &InputPlan, kept: &[usize], treatments: usize) -> bool {
     input.entity == Entity::Treatment && kept.iter().any(|count| *count != treatments)
 }

@@ -1,4 +1,4 @@
-//! What the unit tests of several modules share.
+//! Plans and requests shared by the unit tests of several modules.
 
 use bytes::Bytes;
 use outrigger_core::{Content, DType, Failure, Tensor};
@@ -15,7 +15,7 @@ pub(crate) fn plan() -> Plan {
     Plan::compile(Metadata::parse(json).expect("valid"))
 }
 
-/// The plan of the example with everything in it.
+/// The plan of the example that uses every option of metadata.json.
 pub(crate) fn everything() -> Plan {
     let json = include_bytes!("../tests/metadata/good/everything.json");
     Plan::compile(Metadata::parse(json).expect("valid"))
@@ -49,8 +49,8 @@ pub(crate) fn embedding() -> Kind {
     Kind::Numbers(NumberList { values: vec![0.5, 1.0, 1.5, 2.0] })
 }
 
-/// A request for the architecture's example with these discounts, and an id
-/// `t<position>` for each.
+/// A request for the architecture's example with one treatment per discount, each with
+/// the id `t<position>`.
 pub(crate) fn request(discounts: &[f32]) -> PredictRequest {
     let treatment = |(index, discount): (usize, &f32)| {
         treatment(&format!("t{index}"), [("discount", number(*discount))])
@@ -63,7 +63,7 @@ pub(crate) fn request(discounts: &[f32]) -> PredictRequest {
     }
 }
 
-/// The request's bytes for as long as the tests run.
+/// The encoded request, leaked so that it lives as long as the tests.
 pub(crate) fn encoded(request: &PredictRequest) -> &'static [u8] {
     request.encode_to_vec().leak()
 }
@@ -73,7 +73,7 @@ pub(crate) fn pack(plan: &Plan, requests: &[PredictRequest]) -> Result<Packed, F
     plan.pack(&encoded, &Limits::default())
 }
 
-/// The fields a failure names.
+/// The field paths that a failure names.
 pub(crate) fn fields(failure: &Failure) -> Vec<&str> {
     failure.violations.iter().map(|violation| violation.field.as_str()).collect()
 }

@@ -1,6 +1,6 @@
-//! golden.jsonl: recorded requests and the scores they must get.
+//! golden.jsonl: recorded requests and the scores expected for them.
 //!
-//! One case a line:
+//! One case per line:
 //! `{"request": <JSON form>, "expected": {"scores": [0.1, 0.2]}, "rtol": 1e-4, "atol": 1e-5}`.
 //! `expected` has `scores`, or `score` for a `single` output, and may have
 //! `outputs`: further outputs by name, a number or a list each. Blank lines are
@@ -21,16 +21,16 @@ use crate::{
 };
 pub use compare::{Difference, Mismatch};
 
-/// The relative tolerance of a case that gives none.
+/// The relative tolerance of a case without `rtol`.
 pub const DEFAULT_RTOL: f64 = 1e-4;
 
-/// The absolute tolerance of a case that gives none.
+/// The absolute tolerance of a case without `atol`.
 pub const DEFAULT_ATOL: f64 = 1e-5;
 
-/// One recorded request and what must come of it.
+/// One recorded request with the expected response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GoldenCase {
-    /// Its line in the file, from 1 on.
+    /// The case's line in the file, counted from 1.
     pub line: usize,
     /// The request; `model` may be unset.
     pub request: PredictRequest,
@@ -40,33 +40,33 @@ pub struct GoldenCase {
     pub outputs: BTreeMap<String, Values>,
     /// Tolerance relative to the expected value.
     pub rtol: f64,
-    /// Tolerance on top of it.
+    /// Absolute tolerance, added to the relative one.
     pub atol: f64,
-    /// Whether values are compared, or only how many there are.
+    /// Whether values are compared; if not, only their number is.
     deterministic: bool,
 }
 
 /// The expected values of one output.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
-    /// One, of a `single` output.
+    /// The one value of a `single` output.
     One(f64),
-    /// One a treatment, in the order of the response.
+    /// One value per treatment, in the order of the response.
     Many(Vec<f64>),
 }
 
-/// What is wrong with a golden.jsonl, and where.
+/// An error in a golden.jsonl, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("golden.jsonl line {line}: {message}")]
 pub struct GoldenError {
-    /// The line, from 1 on.
+    /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong, with the JSON path where there is one.
+    /// The description of the error, with the JSON path if there is one.
     pub message: String,
 }
 
 impl GoldenError {
-    /// The stable reason.
+    /// The stable reason code of this error.
     pub fn reason(&self) -> Reason {
         Reason::ImageInvalid
     }
@@ -108,7 +108,7 @@ impl Plan {
     }
 }
 
-/// A case whose request is still JSON.
+/// A case whose request is not parsed yet.
 struct Expectation<'a> {
     request: Node<'a>,
     expected: Values,

@@ -1,4 +1,4 @@
-//! Holds metadata.json against what the model itself says.
+//! Comparison of metadata.json with the interface that the model itself declares.
 
 mod check;
 
@@ -10,26 +10,26 @@ use crate::metadata::Metadata;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: metadata.json says {file}; the model says {model}")]
 pub struct InterfaceError {
-    /// Where in metadata.json, such as `inputs[1].dtype`.
+    /// The path in metadata.json, such as `inputs[1].dtype`.
     pub path: String,
-    /// What the file says.
+    /// The declaration in metadata.json.
     pub file: String,
-    /// What the model says.
+    /// The declaration of the model.
     pub model: String,
 }
 
 impl InterfaceError {
-    /// The stable reason.
+    /// The stable reason code of this error.
     pub fn reason(&self) -> Reason {
         Reason::ImageInvalid
     }
 }
 
 impl Metadata {
-    /// Holds this file against the interface of the model it comes with.
+    /// Compares this file with the interface of the model that it belongs to.
     ///
     /// # Errors
-    /// The first contradiction: what the file says and what the model says.
+    /// The first contradiction, with the declarations of the file and of the model.
     pub fn check_interface(&self, interface: &Interface) -> Result<(), InterfaceError> {
         check::check(self, interface)
     }

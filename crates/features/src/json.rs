@@ -27,14 +27,14 @@ pub(crate) use request::read_request;
 pub use request::{encode_request, predict_request};
 pub use response::predict_response;
 
-/// What of a request is needed to find its model.
+/// The fields of a request that are needed to find its model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routing {
-    /// The model asked for.
+    /// The requested model.
     pub model: ModelSelector,
     /// The request's id; empty when there is none.
     pub request_id: String,
-    /// The key that decides on the arm; empty when there is none.
+    /// The key that decides the arm; empty when there is none.
     pub routing_key: String,
 }
 
@@ -48,13 +48,12 @@ struct Head {
     routing_key: Small,
 }
 
-/// Reads a request's model, id and routing key; nothing of the rest but whether
-/// it is JSON.
+/// Reads a request's model, id and routing key. The rest is only checked to be JSON.
 ///
 /// # Errors
 /// REQUEST_MALFORMED: not a JSON object, or no valid `model`.
 pub fn selector(body: &[u8]) -> Result<Routing, Failure> {
-    // serde takes an array for a struct as well.
+    // serde accepts an array for a struct as well.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(malformed(Node::root(&Value::Null).error("the body is not a JSON object")));
     }

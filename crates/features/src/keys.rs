@@ -1,8 +1,9 @@
-//! The names of a model's features, to be found by what stands on the wire.
+//! A hash table of a model's feature names, looked up by their bytes in the request.
 
 use std::sync::Arc;
 
-/// What tells most names apart without looking at all of them.
+/// The length and the outer bytes of a name, which distinguish most names without a full
+/// comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Probe {
     first: u64,
@@ -10,16 +11,16 @@ pub(crate) struct Probe {
     length: usize,
 }
 
-/// Names and their positions: an open table, built once a model and never
-/// changed, with the best of a few hash functions: for some forty names mostly
-/// one without collisions, for hundreds one with few. Requests only look up, so
-/// no choice of keys can make it slower than its longest run.
+/// Maps names to their positions: an open-addressing hash table, built once per model and
+/// never changed. Its hash function is the best of several: some forty names mostly have
+/// no collisions, hundreds have few. Requests only look up, so no choice of keys can make
+/// a look-up slower than the table's longest run.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     table: Vec<Option<Key>>,
     factor: u64,
     shift: u32,
-    /// Bytes of the longest name.
+    /// The length of the longest name in bytes.
     longest: usize,
 }
 
@@ -31,7 +32,7 @@ struct Key {
 }
 
 impl Probe {
-    /// The first and the last eight bytes, and the length.
+    /// Builds a probe of the first and the last eight bytes, and the length.
     #[inline]
     pub(crate) fn of(name: &[u8]) -> Self {
         let length = name.len();
@@ -46,13 +47,13 @@ impl Probe {
         Self { first: first.into(), last: last.into(), length }
     }
 
-    /// Whether the probe says everything about the name.
+    /// Whether the probe contains the whole name.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.length <= 16
     }
 
-    /// One number of the whole name, which a product is yet to spread.
+    /// A digest of the whole name; the hash function still multiplies it by a factor.
     #[inline]
     fn digest(&self, name: &[u8]) -> u64 {
         let ends = self.first ^ self.last.rotate_left(29) ^ self.length as u64;
@@ -60,8 +61,8 @@ impl Probe {
     }
 }
 
-/// A number of all bytes of a long name, so that names that differ only in the
-/// middle do not all meet in one place.
+/// A digest of all bytes of a long name, so that names that differ only in the middle do
+/// not all collide.
 #[inline(never)]
 fn middle(name: &[u8]) -> u64 {
     let (chunks, _) = name.as_chunks();
@@ -70,14 +71,14 @@ fn middle(name: &[u8]) -> u64 {
     })
 }
 
-/// Any odd number without a pattern: the golden ratio's fraction.
+/// The fraction of the golden ratio: an odd number without a pattern.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Up to so many names it is worth looking for a better factor, so often.
+/// Tables of at most `FEW` names try `TRIES` factors to avoid collisions.
 const FEW: usize = 512;
 const TRIES: u64 = 64;
 
 impl Keys {
-    /// A table of names, numbered in order. Each is there once.
+    /// Builds the table; a name's position is its index. The names are distinct.
     pub(crate) fn new<'n>(names: impl ExactSizeIterator<Item = &'n Arc<str>>) -> Self {
         let names: Vec<_> = names.collect();
         let tries = if names.len() <= FEW { TRIES } else { 1 };
@@ -95,7 +96,7 @@ impl Keys {
         best.map(|(_, keys)| keys).unwrap_or_default()
     }
 
-    /// The table by one hash function, and how many names are not in their place.
+    /// Builds the table with one hash factor; also returns the number of collisions.
     fn with_factor(names: &[&Arc<str>], factor: u64) -> (usize, Self) {
         let size = (names.len() * 4).next_power_of_two().max(4);
         let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
@@ -114,7 +115,7 @@ impl Keys {
         (collisions, keys)
     }
 
-    /// How many bytes the longest name has.
+    /// The length of the longest name in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.longest
     }
@@ -126,8 +127,8 @@ impl Keys {
         ((digest ^ digest >> 32).wrapping_mul(self.factor) >> self.shift) as usize
     }
 
-    /// The position of a name, whose probe this is. A name too long to be there is not
-    /// looked at.
+    /// The position of a name, given its probe. A name longer than all in the table is
+    /// rejected without a comparison.
     #[inline]
     pub(crate) fn find_probe(&self, probe: &Probe, name: &[u8]) -> Option<usize> {
         if probe.length > self.longest {
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(keys.find(b"a_long_name_3_of_many"), None);
     }
 
-    /// How many steps from its place a name is found.
+    /// The number of steps from a name's hash position to its entry.
     fn steps(keys: &Keys, name: &Arc<str>) -> usize {
         let start = keys.start(&Probe::of(name.as_bytes()), name.as_bytes());
         let table = keys.table.iter().cycle().skip(start).flat_map(|key| key.as_ref());

@@ -1,15 +1,14 @@
-//! Features to tensors, and outputs to scores. Sync, no I/O.
+//! Converts features to tensors, and outputs to scores. Synchronous, without I/O.
 //!
-//! A model says in metadata.json which features its tensors are made of
-//! ([`Metadata`]); [`Metadata::check_interface`] holds that against what the model
-//! itself says.
-//! [`Plan`], compiled once a model, turns encoded `outrigger.v1.PredictRequest`s
-//! into the engine's tensors ([`Plan::pack`]) and the engine's outputs into
-//! encoded responses ([`Plan::answer`]); [`Plan::explain`] shows the same tensors
-//! with the origin of every value. Where features of a user are looked up in a
-//! table ([`Lookup`]), [`Plan::keys`] comes first and [`Plan::pack_with`] takes what
-//! was found. [`golden`] replays recorded cases and [`json`]
-//! is the HTTP form of requests and responses.
+//! A model's metadata.json declares the features of its tensors ([`Metadata`]);
+//! [`Metadata::check_interface`] compares it with the interface that the model itself
+//! declares. [`Plan`], compiled once per model, converts encoded
+//! `outrigger.v1.PredictRequest`s to the engine's tensors ([`Plan::pack`]) and the
+//! engine's outputs to encoded responses ([`Plan::answer`]); [`Plan::explain`] returns
+//! the same tensors with the origin of every value. If features of a user are looked up
+//! in a table ([`Lookup`]), [`Plan::keys`] returns the keys and [`Plan::pack_with`] takes
+//! the values found. [`golden`] replays recorded cases and [`json`] is the HTTP form of
+//! requests and responses.
 //!
 //! Shapes, for B users, up to T treatments a user and `width` the sum of a
 //! tensor's feature lengths: user tensors `[B, width]`, treatment tensors

@@ -1,4 +1,4 @@
-//! How much a call may ask for.
+//! Limits on the size of a call.
 
 use outrigger_core::{DType, Failure, Reason};
 
@@ -8,19 +8,18 @@ use crate::{
     plan::{InputPlan, Join, Plan},
 };
 
-/// So many columns of a table may hold what the model does not name. Each takes
-/// some memory, even if there is nothing in it.
+/// The number of columns of a table that may be unknown to the model. Each column takes some
+/// memory, even if it is empty.
 const STRANGE_COLUMNS: usize = 4096;
 
-/// How much one call may ask for.
+/// The limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Treatments a user; 5000 by default.
+    /// Treatments per user; 5000 by default.
     pub max_treatments: usize,
-    /// Users a call; 64 by default.
+    /// Users per call; 64 by default.
     pub max_users: usize,
-    /// Bytes of all tensors of a call together, padding included; 256 MiB by
-    /// default.
+    /// Total bytes of all tensors of a call, padding included; 256 MiB by default.
     pub max_tensor_bytes: usize,
 }
 
@@ -30,7 +29,7 @@ impl Default for Limits {
     }
 }
 
-/// Refuses a call of no user, or of too many.
+/// Refuses a call without users or with too many.
 pub(crate) fn check_users(users: usize, limits: &Limits) -> Result<(), Failure> {
     let message = match users {
         0 => "no request in the batch".to_owned(),
@@ -42,7 +41,7 @@ pub(crate) fn check_users(users: usize, limits: &Limits) -> Result<(), Failure> 
     Err(Failure::new(Reason::RequestMalformed, &message).violation("requests", message))
 }
 
-/// Refuses a request of too many treatments.
+/// Refuses a request with too many treatments.
 pub(crate) fn refuse_too_many(
     count: usize,
     max: usize,
@@ -56,12 +55,13 @@ pub(crate) fn refuse_too_many(
     Err(place.failure(Reason::TooManyTreatments, path, message))
 }
 
-/// The most columns of a table for a model of so many features of treatments.
+/// The maximum number of table columns for a model with this number of treatment
+/// features.
 pub(crate) fn max_columns(features: usize) -> usize {
     features + STRANGE_COLUMNS
 }
 
-/// Refuses a table of too many columns.
+/// Refuses a table with too many columns.
 pub(crate) fn refuse_columns(count: usize, max: usize, place: &Place) -> Result<(), Failure> {
     if count <= max {
         return Ok(());
@@ -69,8 +69,8 @@ pub(crate) fn refuse_columns(count: usize, max: usize, place: &Place) -> Result<
     Err(place.malformed("treatment_table", format!("{count} columns, at most {max} are allowed")))
 }
 
-/// Refuses a call whose padded tensors would take too much memory, before
-/// anything is allocated for them.
+/// Refuses a call whose padded tensors would take too much memory, before they are
+/// allocated.
 pub(crate) fn check_size(
     plan: &Plan,
     counts: impl ExactSizeIterator<Item = usize>,

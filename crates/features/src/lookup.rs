@@ -1,5 +1,5 @@
-//! Packing in two phases: first the keys of what is looked up, then, when the
-//! values are there, the request with them.
+//! Packing in two phases: the first returns the keys to look up, the second packs the
+//! request with the values found.
 
 use std::slice;
 
@@ -15,7 +15,7 @@ use crate::{
     transcode::{self, Request},
 };
 
-/// What tables gave for a request.
+/// The rows that tables returned for a request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Values {
     /// Encoded `outrigger.v1.FeatureMap`s.
@@ -23,8 +23,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// Adds the row that was found for a look-up. Features that the look-up does
-    /// not name are left out.
+    /// Adds the row found for a look-up. Features that the look-up does not name are
+    /// dropped.
     pub fn add(&mut self, lookup: &Lookup, mut row: FeatureMap) {
         row.features.retain(|name, _| lookup.features.iter().any(|feature| **feature == **name));
         self.rows.push(row.encode_to_vec().into());
@@ -32,12 +32,11 @@ impl Values {
 }
 
 impl Plan {
-    /// For each of the plan's look-ups its key in a request; `None` where the
-    /// request does not send it, or sends an empty text.
+    /// The key of each of the plan's look-ups in a request; `None` if the request does
+    /// not send it, or sends an empty text.
     ///
     /// # Errors
-    /// REQUEST_MALFORMED, or FEATURE_TYPE or FEATURE_LENGTH of a key that is no
-    /// text.
+    /// REQUEST_MALFORMED, or FEATURE_TYPE or FEATURE_LENGTH for a key that is not a text.
     pub fn keys(&self, request: &Request<'_>) -> Result<Vec<Option<Bytes>>, Failure> {
         let Some(lookups) = &self.lookups else { return Ok(Vec::new()) };
         let user = request.user_only();
@@ -51,9 +50,9 @@ impl Plan {
         Ok(lookups.columns.iter().map(key).collect())
     }
 
-    /// [`Self::pack_request`] with what was looked up. What the request itself
-    /// sends, absence that it states included, goes before that; a value that a
-    /// feature cannot have is refused like one that was sent.
+    /// As [`Self::pack_request`], with the values looked up. Features that the request
+    /// itself sends, including explicit absence, take precedence; an invalid looked-up
+    /// value is refused like one in the request.
     ///
     /// # Errors
     /// As [`Self::pack`].

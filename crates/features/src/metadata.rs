@@ -1,5 +1,5 @@
-//! metadata.json: which features a model's tensors are made of, and what its
-//! outputs mean.
+//! metadata.json: the features that a model's tensors consist of, and the meaning of its
+//! outputs.
 
 mod feature;
 mod file;
@@ -13,22 +13,21 @@ use serde_json::{Map, Value};
 
 use crate::reader::{self, Node, Wrong};
 
-/// The only schema there is.
+/// The only supported schema.
 pub const SCHEMA: &str = "outrigger.dev/model/v1";
 
-/// The most values one feature may have.
+/// The maximum number of values of one feature.
 pub const MAX_LENGTH: usize = 1 << 20;
 
-/// The most values one row of an input may have: the sum of its features'
-/// lengths.
+/// The maximum number of values in one row of an input: the sum of its features' lengths.
 pub const MAX_WIDTH: usize = 1 << 24;
 
-/// A model's features and outputs, as metadata.json declares them. Every rule
-/// of the format holds for a value of this type.
+/// A model's features and outputs, as metadata.json declares them. A value of this type
+/// satisfies every rule of the format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metadata {
-    /// What the model was made with, such as `tensorflow`. Any name passes here:
-    /// the engine decides which it takes.
+    /// The framework that the model was made with, such as `tensorflow`. Parsing accepts
+    /// any name: the engine decides which frameworks it supports.
     pub framework: Arc<str>,
     /// The signature to call; `serving_default` unless the file says otherwise.
     pub signature: Arc<str>,
@@ -36,26 +35,26 @@ pub struct Metadata {
     pub inputs: Vec<Input>,
     /// The outputs to read, at least one; the first is the score.
     pub outputs: Vec<Output>,
-    /// False for models that draw: their values cannot be compared.
+    /// False for models that draw at random: their values cannot be compared.
     pub deterministic: bool,
-    /// Whatever the model's makers noted.
+    /// Free-form annotations of the model's authors.
     pub annotations: Map<String, Value>,
 }
 
-/// One tensor the model is fed with.
+/// One input tensor of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
-    /// The signature's name of it.
+    /// The tensor's name in the signature.
     pub tensor: Arc<str>,
-    /// What its rows stand for; this fixes its rank.
+    /// The entity that each row describes; it determines the rank.
     pub entity: Entity,
     /// Its element type.
     pub dtype: DType,
-    /// What its last dimension holds, in order; empty for counts and seeds.
+    /// The features in its last dimension, in order; empty for counts and seeds.
     pub features: Vec<Feature>,
 }
 
-/// What the rows of an input stand for.
+/// The entity that each row of an input describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entity {
     /// Users: `[B, width]`.
@@ -76,28 +75,28 @@ pub enum Entity {
 pub struct Feature {
     /// Its name in requests; unique within its entity.
     pub name: Arc<str>,
-    /// Whose it is, the user's or the treatment's.
+    /// The entity that the feature belongs to: the user or the treatment.
     pub entity: Entity,
-    /// How many values it has; 1 for a plain one.
+    /// The number of values; 1 for a scalar.
     pub length: usize,
-    /// How a value becomes an element.
+    /// The encoding of a value as an element.
     pub encoding: Encoding,
-    /// What happens when it is not sent.
+    /// The behaviour when a request does not send it.
     pub absence: Absence,
-    /// Whether NaN and infinities are let through; floats only.
+    /// Whether NaN and infinity are accepted; floats only.
     pub allow_non_finite: bool,
 }
 
-/// How a raw value becomes an element of the tensor.
+/// The encoding of a raw value as an element of the tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Encoding {
-    /// As it is.
+    /// The value itself.
     Plain,
     /// The value's position among the words.
     Vocabulary {
-        /// The words.
+        /// The words, in order of their indices.
         words: Words,
-        /// What stands for any other word.
+        /// The index of any other word.
         out_of_vocabulary: i64,
     },
     /// FarmHash64 (`fingerprint64`) of the text, modulo this: the same as
@@ -105,7 +104,7 @@ pub enum Encoding {
     HashBuckets(u64),
 }
 
-/// A vocabulary: all strings or all integers, each once.
+/// A vocabulary: distinct words, all strings or all integers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Words {
@@ -113,18 +112,18 @@ pub enum Words {
     Integers(Vec<i64>),
 }
 
-/// What the absence of a feature means.
+/// The behaviour when a feature is absent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Absence {
-    /// These raw values, `length` of them, encoded like any other.
+    /// Uses these raw values, `length` of them, encoded like any other.
     Default(Vec<Raw>),
-    /// An error: FEATURE_MISSING.
+    /// Refuses the row with FEATURE_MISSING.
     Required,
-    /// NaN in every position; floats only.
+    /// Writes NaN in every position; floats only.
     Nan,
 }
 
-/// A raw value as metadata.json writes it.
+/// A raw value as written in metadata.json.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub enum Raw {
@@ -137,41 +136,41 @@ pub enum Raw {
 /// One output of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// The signature's name of it.
+    /// The tensor's name in the signature.
     pub tensor: Arc<str>,
-    /// The name callers know it by.
+    /// The name in requests and responses.
     pub name: Arc<str>,
     /// Its shape and meaning.
     pub kind: OutputKind,
-    /// What it is for, beside being returned.
+    /// A special role, in addition to being returned.
     pub role: Option<Role>,
 }
 
-/// What an output's values belong to.
+/// The entity that an output has values for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputKind {
-    /// One value a treatment: `[B, T]` or `[B, T, 1]`; of a model with joined
-    /// inputs `[R]` or `[R, 1]`.
+    /// One value per treatment: `[B, T]` or `[B, T, 1]`; for a model with joined inputs
+    /// `[R]` or `[R, 1]`.
     PerTreatment,
-    /// One value a user: `[B]` or `[B, 1]`.
+    /// One value per user: `[B]` or `[B, 1]`.
     Single,
 }
 
-/// A special meaning of an output.
+/// A special role of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The probability with which the model drew what it chose.
+    /// The probability with which the model drew its choice.
     Propensity,
 }
 
-/// What is wrong with a metadata.json, and where.
+/// An error in a metadata.json, with its path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("metadata.json: {}{message}", at(path))]
 pub struct MetadataError {
-    /// The path of the value at fault, such as `inputs[0].features[2].default`;
-    /// empty when the file as a whole is not JSON.
+    /// The path of the faulty value, such as `inputs[0].features[2].default`; empty when
+    /// the file as a whole is not JSON.
     pub path: String,
-    /// What is wrong with it.
+    /// The description of the error.
     pub message: String,
 }
 
@@ -180,17 +179,17 @@ fn at(path: &str) -> String {
 }
 
 impl MetadataError {
-    /// The stable reason.
+    /// The stable reason code of this error.
     pub fn reason(&self) -> Reason {
         Reason::ImageInvalid
     }
 }
 
 impl Metadata {
-    /// Reads and checks a metadata.json.
+    /// Parses and validates a metadata.json.
     ///
     /// # Errors
-    /// The first rule broken, with the JSON path of the value that breaks it.
+    /// The first violated rule, with the JSON path of the value that violates it.
     pub fn parse(json: &[u8]) -> Result<Self, MetadataError> {
         let value = reader::parse(json).map_err(|error| MetadataError {
             path: String::new(),
@@ -200,10 +199,10 @@ impl Metadata {
             .map_err(|Wrong { path, message }| MetadataError { path, message })
     }
 
-    /// Refuses a model of any framework but these.
+    /// Refuses a model whose framework is not in `accepted`.
     ///
     /// # Errors
-    /// The file names another framework.
+    /// The file names a framework that is not accepted.
     pub fn check_framework(&self, accepted: &[&str]) -> Result<(), MetadataError> {
         if accepted.contains(&&*self.framework) {
             return Ok(());
@@ -213,15 +212,15 @@ impl Metadata {
         Err(MetadataError { path: "framework".to_owned(), message })
     }
 
-    /// The features of the user or of the treatment, each with its input, in
-    /// the order of the file.
+    /// The features of the user or of the treatment, each with its input, in the order of
+    /// the file.
     pub fn features_of(&self, entity: Entity) -> impl Iterator<Item = (&Input, &Feature)> {
         let all = self.inputs.iter();
         let all = all.flat_map(|input| input.features.iter().map(move |feature| (input, feature)));
         all.filter(move |(_, feature)| feature.entity == entity)
     }
 
-    /// Whether the tensors have a row a treatment, with its user's features.
+    /// Whether the tensors have one row per treatment, with the features of its user.
     pub fn is_joined(&self) -> bool {
         self.inputs.iter().any(|input| input.entity == Entity::Joined)
     }
@@ -246,7 +245,7 @@ impl Entity {
         }
     }
 
-    /// Whether its inputs are made of features.
+    /// Whether inputs of this entity consist of features.
     pub const fn has_features(self) -> bool {
         matches!(self, Self::User | Self::Treatment | Self::Joined)
     }
@@ -263,7 +262,7 @@ impl OutputKind {
 }
 
 impl Words {
-    /// How many words there are.
+    /// The number of words.
     pub fn len(&self) -> usize {
         match self {
             Self::Texts(words) => words.len(),
@@ -271,7 +270,7 @@ impl Words {
         }
     }
 
-    /// Never true of a parsed vocabulary.
+    /// Always false for a parsed vocabulary.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

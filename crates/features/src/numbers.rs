@@ -1,8 +1,8 @@
-//! Numbers that stand for integers.
+//! Conversions of numbers to integers.
 
 use outrigger_core::DType;
 
-/// The integer that a float stands for, if it is whole and in range.
+/// The integer equal to a float, if it is whole and in range.
 pub(crate) fn exact_integer(value: f64) -> Option<i64> {
     // 2^63 is exact as a float; i64::MAX is not.
     const END: f64 = 9_223_372_036_854_775_808.0;
@@ -10,7 +10,7 @@ pub(crate) fn exact_integer(value: f64) -> Option<i64> {
     whole.then_some(value as i64)
 }
 
-/// Whether an integer fits an element of `dtype`.
+/// Whether an integer fits in an element of `dtype`.
 pub(crate) fn fits(value: i64, dtype: DType) -> bool {
     dtype != DType::Int32 || i32::try_from(value).is_ok()
 }

@@ -5,12 +5,12 @@ use outrigger_proto::outrigger::v1::{OnTreatmentError, ResponseOptions};
 
 use crate::{metadata::OutputKind, place::Place, plan::Plan};
 
-/// What a response shall contain.
+/// The options of a response.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) top_k: usize,
     pub(crate) treatment_ids: bool,
-    /// Positions in metadata.json, the score's first.
+    /// The outputs to return, as positions in metadata.json; the score first.
     pub(crate) outputs: Vec<usize>,
     pub(crate) skip: bool,
 }
@@ -22,13 +22,14 @@ impl Options {
         self.outputs.iter().any(|index| outputs[*index].kind == OutputKind::Single)
     }
 
-    /// Where to put the ids of at most `count` treatments, if they are asked for.
+    /// An empty list with room for the ids of `count` treatments; `None` if the request
+    /// does not ask for ids.
     pub(crate) fn ids<'r>(&self, count: usize) -> Option<Vec<&'r [u8]>> {
         self.treatment_ids.then(|| Vec::with_capacity(count))
     }
 
-    /// The options that hold for a request: the batch's, else its own. A
-    /// request of a batch has neither options nor a model.
+    /// The options that apply to a request: the batch's, else its own. A request of a
+    /// batch must have neither options nor a model.
     pub(crate) fn read(
         own: Option<&ResponseOptions>,
         has_model: bool,

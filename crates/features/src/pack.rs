@@ -1,4 +1,4 @@
-//! Encoding: the rows of all requests of a call become the engine's tensors.
+//! Packing: encodes the rows of all requests of a call as the engine's tensors.
 
 use std::slice;
 
@@ -14,9 +14,8 @@ use crate::{
 };
 
 impl Plan {
-    /// Packs encoded `outrigger.v1.PredictRequest`s, one a user, each with its
-    /// own options. Field paths begin with `requests[i].` when there are
-    /// several.
+    /// Packs encoded `outrigger.v1.PredictRequest`s, one per user, each with its own
+    /// options. Field paths begin with `requests[i].` when there are several.
     ///
     /// # Errors
     /// INVALID_ARGUMENT reasons: REQUEST_MALFORMED, TOO_MANY_TREATMENTS,
@@ -26,7 +25,8 @@ impl Plan {
         pack_traced(self, requests, &call).map(|(packed, _)| packed)
     }
 
-    /// [`Self::pack`] for one request that has been taken apart, within its limits.
+    /// As [`Self::pack`], for one request that has already been split into parts within
+    /// its limits.
     ///
     /// # Errors
     /// As [`Self::pack`].

@@ -1,4 +1,4 @@
-//! What comes out of packing: tensors, and what is needed to answer.
+//! The result of packing: tensors, and the data needed to answer.
 
 mod ids;
 
@@ -7,11 +7,11 @@ use outrigger_proto::outrigger::v1::TreatmentError;
 
 pub use ids::Ids;
 
-/// How many values of a call were not simply sent and known. A vector counts
-/// once.
+/// The number of values of a call that were missing, unknown or out of vocabulary. A
+/// vector counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FeatureCounts {
-    /// Absent: filled with the default or NaN.
+    /// Absent: replaced by the default or NaN.
     pub missing: u64,
     /// Sent, but not named by the model.
     pub unknown: u64,
@@ -19,18 +19,18 @@ pub struct FeatureCounts {
     pub out_of_vocabulary: u64,
 }
 
-/// The tensors of a call, and what is needed to answer it. But for the numbers of a table,
-/// which may become a tensor where they stand, nothing of it is a part of the requests: half
-/// a megabyte of key-value maps may go once it has become 80 KB of tensors.
+/// The tensors of a call, and the data needed to answer it. It does not borrow from the
+/// requests, except that a table's numbers may become a tensor without a copy: half a
+/// megabyte of key-value maps can be freed once it has become 80 KB of tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Packed {
-    /// One tensor for each input of metadata.json, in its order.
+    /// One tensor per input of metadata.json, in its order.
     pub tensors: Vec<Tensor>,
     /// The users, in the order of the requests: B of them.
     pub users: Vec<UserRows>,
-    /// What there is to count.
+    /// The counts for the metrics.
     pub counts: FeatureCounts,
-    /// T: the most treatments that any user kept.
+    /// T: the largest number of treatments that any user kept.
     pub treatments: usize,
     pub(crate) single_wanted: bool,
 }
@@ -38,16 +38,15 @@ pub struct Packed {
 /// One user's share of a packed call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UserRows {
-    /// The request's id, to be echoed.
+    /// The request's id, echoed in the response.
     pub request_id: Box<str>,
-    /// How many treatments the request has.
+    /// The number of treatments in the request.
     pub requested: usize,
-    /// The treatments left out, in the order of the request; all others are
-    /// packed.
+    /// The treatments left out, in the order of the request; all others are packed.
     pub errors: Vec<TreatmentError>,
-    /// The ids of the treatments packed, if the response shall have them.
+    /// The ids of the packed treatments, if the response must contain them.
     pub ids: Option<Ids>,
-    /// How many of the best treatments to return; 0 for all.
+    /// The number of best treatments to return; 0 for all.
     pub top_k: usize,
     /// The outputs to return, as positions in metadata.json; the first is the
     /// score.
@@ -55,12 +54,12 @@ pub struct UserRows {
 }
 
 impl UserRows {
-    /// How many treatments were packed.
+    /// The number of packed treatments.
     pub fn kept(&self) -> usize {
         self.requested - self.errors.len()
     }
 
-    /// The positions in the request of the treatments packed, in order.
+    /// The packed treatments' positions in the request, in order.
     pub(crate) fn positions(&self) -> Vec<u32> {
         let mut left_out = self.errors.iter().map(|error| error.index).peekable();
         let all = 0..u32::try_from(self.requested).expect("treatments are limited");

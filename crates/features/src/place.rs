@@ -1,8 +1,8 @@
-//! Where in the whole call a request stands, and what is wrong with it there.
+//! The position of a request within a call, for the field paths of its failures.
 
 use outrigger_core::{Failure, Reason};
 
-/// Where in the whole call a request stands: what its field paths begin with.
+/// The position of a request within a call: the prefix of its field paths.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Place {
     prefix: String,
@@ -19,7 +19,7 @@ impl Place {
         format!("{}{path}", self.prefix)
     }
 
-    /// A failure about one of the request's fields.
+    /// A failure at one of the request's fields.
     pub(crate) fn failure(
         &self,
         reason: Reason,
@@ -39,7 +39,7 @@ impl Place {
         self.failure(Reason::RequestMalformed, path, message)
     }
 
-    /// REQUEST_MALFORMED: the bytes of the request are no such message.
+    /// REQUEST_MALFORMED: the request's bytes are not a valid message.
     pub(crate) fn undecodable(&self, error: impl std::fmt::Display) -> Failure {
         let message = match self.prefix.trim_end_matches('.') {
             "" => format!("the request cannot be decoded: {error}"),
@@ -49,8 +49,8 @@ impl Place {
     }
 }
 
-/// The failure of a user's feature that is there by two ways, as `{"a.b": 1}` and as
-/// `{"a": {"b": 2}}`: a map has no order that could decide.
+/// The failure for a user's feature that is given twice, as `{"a.b": 1}` and as `{"a":
+/// {"b": 2}}`: a map has no order that could decide between them.
 pub(crate) fn given_twice(feature: &str, place: &Place) -> Failure {
     place.malformed(format!("user[{feature:?}]"), "given twice")
 }

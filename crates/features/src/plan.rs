@@ -21,29 +21,29 @@ pub(crate) use join::Join;
 use lookups::Lookups;
 pub use lookups::{Lookup, LookupError};
 
-/// How a model's requests become tensors and its outputs responses. Compiled
-/// once a model; share it in an [`Arc`].
+/// A model's metadata, compiled to pack its requests and build its responses. Compile it
+/// once per model and share it in an [`Arc`].
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) metadata: Metadata,
-    /// What rows of users and of treatments are written to: the tensors, or the
-    /// parts that they are joined of.
+    /// The inputs that rows of users and of treatments are written to: the tensors, or
+    /// the parts that tensors are joined from.
     pub(crate) inputs: Vec<InputPlan>,
-    /// One a tensor of a model with joined inputs; empty for others.
+    /// One per tensor of a model with joined inputs; empty for other models.
     pub(crate) joins: Vec<Join>,
     pub(crate) fields: EntityFields,
-    /// None of most models.
+    /// The look-ups; `None` for most models.
     pub(crate) lookups: Option<Box<Lookups>>,
 }
 
-/// Where the features of either entity go.
+/// The fields of both entities.
 #[derive(Debug)]
 pub(crate) struct EntityFields {
     pub(crate) user: Fields,
     pub(crate) treatment: Fields,
 }
 
-/// One input, or the part of one that a single entity has, compiled.
+/// One input, compiled; or the features of a single entity in a joined input.
 #[derive(Debug)]
 pub(crate) struct InputPlan {
     pub(crate) tensor: Arc<str>,
@@ -70,7 +70,7 @@ impl Plan {
         Self { metadata, inputs, joins, fields, lookups: None }
     }
 
-    /// Compiles a model's metadata, held against the model's own interface.
+    /// Compiles a model's metadata after comparing it with the model's own interface.
     ///
     /// # Errors
     /// The two contradict each other.
@@ -79,7 +79,7 @@ impl Plan {
         Ok(Self::compile(metadata))
     }
 
-    /// What the plan was compiled from.
+    /// The metadata that the plan was compiled from.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -89,24 +89,25 @@ impl Plan {
         &self.metadata.signature
     }
 
-    /// False for a model that draws: its values cannot be compared.
+    /// False for a model that draws at random: its values cannot be compared.
     pub fn deterministic(&self) -> bool {
         self.metadata.deterministic
     }
 
-    /// The element type of the tensor that holds a feature, if the model names it.
+    /// The element type of the tensor with this feature; `None` if the model does not
+    /// name it.
     pub(crate) fn dtype_of(&self, entity: Entity, feature: &str) -> Option<DType> {
         let input = self.fields.of(entity)?.input_of(feature)?;
         Some(self.inputs[input].dtype)
     }
 
-    /// Bytes of the longest name of an entity's features.
+    /// The length in bytes of the longest feature name of an entity.
     pub(crate) fn longest_name(&self, entity: Entity) -> usize {
         self.fields.of(entity).map_or(0, Fields::longest_name)
     }
 
-    /// The tensors a packed call needs of the engine: its `output_filter`, in
-    /// the order of metadata.json.
+    /// The output tensors that a packed call needs from the engine (its `output_filter`),
+    /// in the order of metadata.json.
     pub fn output_names(&self, packed: &Packed) -> Vec<Arc<str>> {
         let wanted = |index: &usize| packed.users.iter().any(|user| user.outputs.contains(index));
         let outputs = self.metadata.outputs.iter().enumerate();
@@ -128,7 +129,7 @@ impl EntityFields {
 }
 
 impl InputPlan {
-    /// Compiles those features of an input that are `entity`'s.
+    /// Compiles the features of `entity` in an input.
     fn compile(input: &Input, entity: Entity) -> Self {
         let features = input.features.iter().filter(|feature| feature.entity == entity);
         let columns: Vec<_> =
@@ -138,13 +139,13 @@ impl InputPlan {
             tensor: input.tensor.clone(),
             entity,
             dtype: input.dtype,
-            // Counts and seeds are one value a row.
+            // Counts and seeds have one value per row.
             width: if entity.has_features() { width } else { 1 },
             columns,
         }
     }
 
-    /// The tensor's shape for `users` of up to `treatments` each.
+    /// The tensor's shape for this number of users and the largest number of treatments.
     pub(crate) fn shape(&self, users: usize, treatments: usize) -> Vec<i64> {
         let sizes = match self.entity {
             Entity::User => vec![users, self.width],

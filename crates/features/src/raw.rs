@@ -1,10 +1,10 @@
-//! Tensors given as they are, for models without features.
+//! Tensors sent by the caller unchanged, for models without features.
 
 use outrigger_core::{Content, ElementType, Failure, Interface, Tensor, TensorSpec};
 
 use crate::{interface::InterfaceError, place::Place};
 
-/// The plan of a model that is called with tensors, not with features: they are
+/// The plan of a model that is called with tensors instead of features: the tensors are
 /// only checked. Share it in an [`Arc`](std::sync::Arc).
 #[derive(Debug, Clone, PartialEq)]
 pub struct RawPlan {
@@ -12,11 +12,11 @@ pub struct RawPlan {
 }
 
 impl RawPlan {
-    /// A plan for a model with this interface.
+    /// Creates a plan for a model with this interface.
     ///
     /// # Errors
-    /// The model needs an input that no call can have: one of an element type
-    /// that is not known, or no dense tensor.
+    /// The model needs an input that no call can supply: its element type is unknown, or
+    /// it is not a dense tensor.
     pub fn new(interface: Interface) -> Result<Self, InterfaceError> {
         let unknown =
             |spec: &&TensorSpec| !spec.optional && !matches!(spec.dtype, ElementType::Known(_));
@@ -30,17 +30,18 @@ impl RawPlan {
         }
     }
 
-    /// The tensors the model takes and gives.
+    /// The input and output tensors of the model.
     pub fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// The tensors of a call, in the order given, if the model takes them.
+    /// Accepts the tensors of a call, in the order given, if they match the model's
+    /// inputs.
     ///
     /// # Errors
-    /// REQUEST_MALFORMED naming the tensor: the model has no such input, it was
-    /// given before, its type or shape is another, or its content is not as
-    /// large as its shape. Or an input is missing.
+    /// REQUEST_MALFORMED naming the tensor: the model has no such input, it is given
+    /// twice, its type or shape does not match, its content does not have the size of its
+    /// shape, or an input is missing.
     pub fn pack(&self, tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Failure> {
         for (index, tensor) in tensors.iter().enumerate() {
             let refused = |message: String| {
@@ -61,7 +62,7 @@ impl RawPlan {
         }
     }
 
-    /// Says what is wrong with a tensor by itself.
+    /// Checks a tensor on its own; the error describes what is wrong.
     fn check(&self, tensor: &Tensor) -> Result<(), String> {
         let Some(spec) = self.interface.input(&tensor.name) else {
             let known: Vec<_> = self.interface.inputs.iter().map(|spec| &*spec.name).collect();
@@ -84,15 +85,15 @@ impl RawPlan {
     }
 }
 
-/// The bytes, or the strings, that a tensor of this type and shape has; `None`
-/// for sizes that nothing can have.
+/// The number of bytes, or of strings, in a tensor of this type and shape; `None` if a
+/// size is negative or the product overflows.
 fn expected_size(tensor: &Tensor) -> Option<usize> {
     let mut sizes = tensor.shape.iter().map(|size| usize::try_from(*size).ok());
     let elements = sizes.try_fold(1, |product: usize, size| product.checked_mul(size?))?;
     elements.checked_mul(tensor.dtype.size().unwrap_or(1))
 }
 
-/// How large a content is, and whether it is strings.
+/// The size of a content, and whether it consists of strings.
 fn found_size(content: &Content) -> (usize, bool) {
     match content {
         Content::Bytes(bytes) => (bytes.len(), false),

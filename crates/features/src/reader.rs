@@ -1,4 +1,4 @@
-//! JSON values that know their path, so that every error can name it.
+//! JSON values that carry their path, so that every error can name it.
 
 mod strict;
 
@@ -8,21 +8,21 @@ pub(crate) use strict::{Small, parse, twice};
 
 type Result<T> = std::result::Result<T, Wrong>;
 
-/// What is wrong with a value, and where it stands.
+/// An error in a value, with the value's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) path: String,
     pub(crate) message: String,
 }
 
-/// A value and where it stands.
+/// A value with its path.
 #[derive(Debug, Clone)]
 pub(crate) struct Node<'a> {
     pub(crate) path: String,
     pub(crate) value: &'a Value,
 }
 
-/// An object and where it stands.
+/// An object with its path.
 #[derive(Debug, Clone)]
 pub(crate) struct Object<'a> {
     pub(crate) path: String,
@@ -83,7 +83,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// One of a few words, and what it stands for.
+    /// One of several words; returns the meaning of the word.
     pub(crate) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T> {
         let text = self.text()?;
         let found = choices.iter().find(|(word, _)| *word == text);
@@ -95,7 +95,7 @@ impl<'a> Node<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Refuses every key but these.
+    /// Refuses every key that is not in `keys`.
     pub(crate) fn only(&self, keys: &[&str]) -> Result<()> {
         match self.map.keys().find(|key| !keys.contains(&key.as_str())) {
             Some(key) => Err(self.at(key, &format!("unknown key; known are {}", keys.join(", ")))),

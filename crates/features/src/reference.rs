@@ -1,9 +1,9 @@
-//! The plain way to pack and to answer: requests decoded by prost, their maps
-//! looked up; responses built for prost to encode.
+//! A simple reference implementation of packing and answering: prost decodes the
+//! requests, maps are looked up, and prost encodes the responses.
 //!
-//! Not for production: tests hold the transcoder and what is written to it, and
-//! benchmarks measure against it. Encoding single values is shared; reading is
-//! not.
+//! Not for production: tests compare the transcoder and the response writer with it, and
+//! benchmarks measure against it. Both share the encoding of single values, but not the
+//! reading.
 
 mod answer;
 mod fields;
@@ -34,7 +34,7 @@ pub use packed::{Packed, UserRows};
 use packer::Packer;
 use view::View;
 
-/// A plan with what the plain way looks up.
+/// A plan with the name tables of the reference implementation.
 #[derive(Debug)]
 pub struct Reference<'p> {
     plan: &'p Plan,
@@ -42,7 +42,7 @@ pub struct Reference<'p> {
 }
 
 impl<'p> Reference<'p> {
-    /// Compiles what is looked up.
+    /// Builds the name tables of a plan.
     pub fn new(plan: &'p Plan) -> Self {
         Self { plan, names: Names::of(&plan.metadata) }
     }
@@ -92,7 +92,8 @@ impl<'p> Reference<'p> {
         let mut packer = Packer::new(self.plan, call.traced, counts.iter().copied());
         for (index, (message, count)) in messages.iter().zip(counts).enumerate() {
             let place = call.place(index);
-            // One at a time: rows take several times the room of their tensors.
+            // One request at a time: its rows take several times the memory of its
+            // tensors.
             let view = View::read(message, count, &self.names, call.traced, &place)?;
             let (own, has_model) = (message.options.as_ref(), message.model.is_some());
             let options = Options::read(own, has_model, call.batch, self.plan, &place)?;
@@ -122,9 +123,9 @@ fn decode(requests: &[&[u8]], call: &Call<'_>) -> Result<Vec<PredictRequest>, Fa
 /// `PredictRequest.treatments`.
 const TREATMENTS: u32 = 6;
 
-/// Counted before they are decoded: two bytes can make a treatment, which then
-/// takes some fifty times that. Stops where the bytes are no message; decoding
-/// tells why.
+/// Counts treatments before they are decoded: two bytes can encode a treatment, which
+/// takes some fifty times that when decoded. Stops where the bytes are invalid; decoding
+/// reports the error.
 fn count_treatments(bytes: &[u8]) -> usize {
     let mut count = 0;
     let _ = fields(bytes, |tag, _| {

@@ -1,4 +1,4 @@
-//! The values of features as a request has sent them.
+//! The feature values that a request has sent, decoded from its tensors.
 
 use outrigger_core::{Content, DType, Failure, Tensor};
 use outrigger_proto::outrigger::v1::ValueOrigin;
@@ -11,31 +11,31 @@ use crate::{
     plan::Plan,
 };
 
-/// Where a feature of a single value stands.
+/// The position of a scalar feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
     input: usize,
-    /// Which feature of the input.
+    /// The feature's position in the input.
     column: usize,
-    /// Which element of a row.
+    /// The element's position in a row.
     offset: usize,
 }
 
-/// A value as it was sent.
+/// A value that a request sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sent<'p> {
-    /// It was not.
+    /// The request did not send the value.
     Missing,
-    /// The model has no word for it.
+    /// The word is not in the vocabulary.
     OutOfVocabulary,
-    /// A number, or a flag as 0 or 1.
+    /// A number; flags become 0 or 1.
     Number(f64),
     /// A word of the vocabulary.
     Word(&'p str),
 }
 
 impl Plan {
-    /// Where the feature of that name stands; `None` if there is none, or its
+    /// The position of the feature of this name; `None` if it does not exist, or its
     /// values are neither numbers nor words of a vocabulary.
     pub fn slot(&self, entity: Entity, feature: &str) -> Option<Slot> {
         let inputs = self.metadata().inputs.iter().enumerate();
@@ -57,8 +57,8 @@ impl Plan {
         matches!(self.encoding(slot), Encoding::Vocabulary { words: Words::Texts(_), .. })
     }
 
-    /// What an encoded request of one user has sent at these places; of its
-    /// treatments, one that `random` draws. `None` if it has no treatments.
+    /// The values that an encoded request of one user has sent for these features; of its
+    /// treatments, `random` draws one. `None` if it has no treatments.
     ///
     /// # Errors
     /// As [`Plan::pack`].

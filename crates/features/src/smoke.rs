@@ -1,4 +1,4 @@
-//! A request made from metadata alone.
+//! A test request, generated from metadata alone.
 
 use std::collections::HashMap;
 
@@ -14,11 +14,11 @@ use crate::{
 };
 
 impl Plan {
-    /// A valid request for one user and one treatment: what is required is made
-    /// up (1 for floats, 0 for integers, the first word of a vocabulary), the
-    /// rest is left to its default. `model` is left unset.
+    /// A valid request for one user and one treatment: required features get a made-up
+    /// value (1 for floats, 0 for integers, the first word of a vocabulary), all others
+    /// are left to their default. `model` is left unset.
     ///
-    /// It shows whether a model answers at all, not whether it answers well.
+    /// It tests that a model answers at all, not that its scores are good.
     pub fn smoke_request(&self) -> PredictRequest {
         let treatment = Treatment { id: "smoke".into(), features: self.made_up(Entity::Treatment) };
         PredictRequest {

@@ -1,17 +1,18 @@
-//! From the bytes of requests to the bytes of tensors, with nothing in between.
+//! Packing without intermediate messages: from the bytes of requests to the bytes of
+//! tensors.
 //!
-//! A request is first taken apart ([`request`]), so that its size is known;
-//! then every value goes from where it stands on the wire to where it belongs
-//! in its tensor. Of the ways to do that the fastest that fits is taken:
+//! A request is first split into its parts ([`request`]), so that its size is known; then
+//! every value is copied from its place in the request to its place in the tensor, by the
+//! fastest method that applies:
 //!
-//! 1. A treatment with the keys of the one before, in its order: what comes is
-//!    known, numbers next to each other are compared as a whole ([`template`]).
-//! 2. Else its keys are expected in the order of the first one's ([`order`]),
-//! 3. or looked up ([`crate::keys`]).
-//! 4. Columns of numbers are copied as a block ([`columns`]).
+//! 1. A treatment with the same keys in the same order as the one before: its keys are
+//!    known, and neighbouring numbers are compared as a block ([`template`]).
+//! 2. Other treatments: the keys are predicted in the order of the first one ([`order`]),
+//! 3. or looked up in a hash table ([`crate::keys`]).
+//! 4. Tables: columns of numbers are copied as a block ([`columns`]).
 //!
-//! All of them give what decoding the message with prost would give; what is
-//! written in unusual ways is put together in general ([`merged`]).
+//! Every method gives the same result as decoding the message with prost; values in an
+//! unusual encoding are merged by a general method ([`merged`]).
 
 mod batch;
 mod columns;
@@ -70,7 +71,7 @@ pub(crate) fn pack(
     pack_requests(plan, &requests, call)
 }
 
-/// [`pack`] for requests that have been taken apart.
+/// As [`pack`], for requests that have already been split into parts.
 pub(crate) fn pack_requests(
     plan: &Plan,
     requests: &[Request<'_>],
@@ -81,7 +82,7 @@ pub(crate) fn pack_requests(
     packer.map(Packer::finish).map_err(|stop| refused(messages(), call, stop))
 }
 
-/// A packer that has all requests of a call.
+/// Reads all requests of a call into a packer.
 fn read_all<'p, 'r>(
     plan: &'p Plan,
     requests: &[Request<'r>],
@@ -92,7 +93,7 @@ fn read_all<'p, 'r>(
         parts.push(Part::read(request, plan, call.limits, &call.place(index))?);
     }
     check_size(plan, parts.iter().map(|part| part.count), call.limits)?;
-    // A table is mostly taken as a whole.
+    // A shared table usually becomes a tensor without a copy, so it needs no room.
     let copied = |part: &&Part<'_, '_>| part.request.shared.is_none() || part.table.is_none();
     let rows = parts.iter().filter(copied).map(|part| part.count).sum();
     let mut packer = Packer::new(plan, call, parts.len(), rows);

@@ -1,11 +1,11 @@
-//! Raw values, whichever form they were sent in.
+//! Raw values in any of the forms in which a request sends them.
 
 mod mixed;
 
 use crate::wire::Reader;
 pub(crate) use mixed::put_mixed;
 
-/// One feature's value as a vector, whatever holds it.
+/// One feature's value as a vector, independent of its representation.
 pub(crate) trait Values<'a> {
     /// The number of values.
     fn len(&self) -> usize;
@@ -27,7 +27,7 @@ pub(crate) enum Scalar<'a> {
     Flag(bool),
     /// UTF-8.
     Text(&'a [u8]),
-    /// Something no feature takes: a list in a list, an object, a null in a list.
+    /// A value that no feature takes: a list in a list, an object, a null in a list.
     Other,
 }
 
@@ -40,13 +40,14 @@ pub(crate) enum Value<'a> {
     /// Little-endian float64.
     PackedReals(&'a [u8]),
     Integers(&'a [i64]),
-    /// So many varints.
+    /// Varints and their number.
     PackedIntegers(&'a [u8], usize),
     /// Texts of a columnar request.
     Slices(&'a [&'a [u8]]),
-    /// So many texts, each behind a field key of one byte and its length.
+    /// Texts and their number; each follows a field key of one byte and its length.
     EncodedTexts(&'a [u8], usize),
-    /// So many values of an object's list, of any types, written by [`put_mixed`].
+    /// Values of an object's list and their number, of any types, written by
+    /// [`put_mixed`].
     Mixed(&'a [u8], usize),
 }
 
@@ -87,7 +88,7 @@ impl<'a> Values<'a> for Value<'a> {
 struct Scalars<'a> {
     value: Value<'a>,
     index: usize,
-    /// What has not been read yet of values whose length varies.
+    /// The unread bytes of values with a variable length.
     rest: Reader<'a>,
 }
 

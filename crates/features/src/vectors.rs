@@ -1,4 +1,5 @@
-//! The same code for the vectors of several generations of processors.
+//! Functions compiled several times, for the vector widths of several generations of
+//! processors.
 //!
 //! Releases run on every x86-64 processor, and the compiler may take for granted only
 //! what all of them have: vectors of 16 bytes. Where that costs much, a function is

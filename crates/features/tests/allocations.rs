@@ -1,5 +1,5 @@
-//! How often memory is allocated for a request: a number that does not grow with
-//! its treatments.
+//! The number of memory allocations per request, which must not grow with the number of
+//! treatments.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -18,14 +18,14 @@ use prost::Message;
 use serde_json::{Value as Json, json};
 
 const FEATURES: usize = 20;
-/// Of a model of several types: numbers, words of a vocabulary, hashed words and
-/// integers.
+/// The features of a model of several types: numbers, words of a vocabulary, hashed words
+/// and integers.
 const NUMBERS: usize = 12;
 const WORDS: usize = 3;
 const HASHED: usize = 3;
 const INTEGERS: usize = 2;
 
-/// The system's allocator, which counts what each thread asks of it.
+/// The system's allocator, counting the allocations of each thread.
 struct Counting;
 
 thread_local! {
@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What some work returns, and how many allocations it takes.
+/// Runs `work`; returns its result and the number of its allocations.
 fn counted<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = COUNT.get();
     let result = work();
@@ -66,7 +66,7 @@ fn name(index: usize) -> String {
     format!("feature_{index:02}")
 }
 
-/// The user's features, and those of treatments, in tensors of their own.
+/// A plan with the user's and the treatments' features in separate tensors.
 fn plan() -> Plan {
     compiled(&[input("treatment", "treatment", "float32", 0..FEATURES, json!({}))])
 }
@@ -83,7 +83,7 @@ fn mixed_plan() -> Plan {
     ])
 }
 
-/// An input of features that are required, and what else is said of them.
+/// An input of required features; `more` is merged into each.
 fn input(tensor: &str, entity: &str, dtype: &str, features: Range<usize>, more: Json) -> Json {
     let feature = |index| {
         let mut feature = json!({"name": name(index), "required": true});
@@ -157,7 +157,7 @@ fn ids(treatments: usize) -> Vec<String> {
     (0..treatments).map(|index| format!("treatment-{index}")).collect()
 }
 
-/// Of a vocabulary, or not.
+/// A word; only some of the words are in the vocabulary.
 fn word(index: usize) -> &'static str {
     ["one", "two", "many"][index % 3]
 }
@@ -204,7 +204,7 @@ fn with_treatments(
     [request(options).encode_to_vec(), Treatments { treatments }.encode_to_vec()].concat()
 }
 
-/// The allocations of packing a request, and of answering it.
+/// The number of allocations to pack a request, and to answer it.
 fn path(plan: &Plan, request: &[u8], treatments: usize) -> (usize, usize) {
     let content = Content::Bytes(vec![0; 4 * treatments].into());
     let shape = vec![1, treatments as i64];

@@ -1,4 +1,4 @@
-//! The parser and the published schema say the same about the same files.
+//! The parser and the published schema agree on the same files.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -26,8 +26,7 @@ fn schema() -> jsonschema::Validator {
     jsonschema::validator_for(&schema).expect("a schema that compiles")
 }
 
-/// For each bad file, the path of what is wrong and whether the rule is beyond a
-/// schema's reach.
+/// For each bad file, the path of the error and whether a schema cannot express the rule.
 fn expectations() -> BTreeMap<String, (String, bool)> {
     let list = fs::read_to_string(directory("bad.txt")).expect("the list of bad files");
     let lines = list.lines().filter(|line| !line.starts_with('#'));

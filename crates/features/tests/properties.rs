@@ -1,5 +1,5 @@
-//! What holds for any request: the form does not matter, nor the order of keys;
-//! users of a batch do not touch each other; garbage never panics.
+//! Properties of every request: the form and the order of keys do not matter, users of a
+//! batch do not affect each other, and invalid bytes never panic.
 
 #[cfg(target_arch = "x86_64")]
 #[path = "support/vectors.rs"]
@@ -201,7 +201,7 @@ fn bits(packed: &Packed) -> Vec<(Vec<i64>, Vec<Bytes>)> {
     packed.tensors.iter().map(|tensor| (tensor.shape.clone(), parts(tensor))).collect()
 }
 
-/// The elements of one user's rows, padding cut off or known to be zero.
+/// The elements of one user's rows; padding is cut off or checked to be zero.
 fn share(tensor: &Tensor, users: usize, user: usize) -> Vec<Bytes> {
     match &tensor.content {
         Content::Bytes(bytes) => {

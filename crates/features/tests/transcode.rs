@@ -1,5 +1,5 @@
-//! The transcoder and the plain way agree about everything: tensors, counts,
-//! rows kept, responses, refusals in every word, and what is no message at all.
+//! The transcoder and the reference implementation agree on tensors, counts, rows kept,
+//! responses, error messages, and on which bytes are invalid.
 
 #[cfg(target_arch = "x86_64")]
 #[path = "support/vectors.rs"]
@@ -41,7 +41,7 @@ proptest! {
     }
 }
 
-/// What fuzzing begins with.
+/// The corpus that fuzzing starts from.
 static RAW: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| corpus("raw"));
 
 #[test]
@@ -54,7 +54,7 @@ fn what_fuzzing_has_found_worth_keeping_is_done_as_by_the_plain_way() {
     }
 }
 
-/// The cases that are kept of a fuzz target, in no order.
+/// The stored cases of a fuzz target, in no particular order.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let files = fs::read_dir(&corpus).expect("the corpus is there");

@@ -1,11 +1,11 @@
-//! The treatment that a model puts first.
+//! The treatment with the highest score.
 
 use outrigger_core::{Failure, Tensor};
 
 use super::output::Outputs;
 use crate::{packed::Packed, plan::Plan};
 
-/// The treatment with the highest score; of several, the first.
+/// The treatment with the highest score; the first one on a tie.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Best {
     /// Its position in the request.
@@ -15,8 +15,8 @@ pub struct Best {
 }
 
 impl Plan {
-    /// The first user's best treatment; `None` if there are no treatments, or
-    /// nobody asked for the score.
+    /// Returns the first user's best treatment; `None` if there are no treatments, or the
+    /// request did not ask for the score.
     ///
     /// # Errors
     /// SCORES_INVALID, as [`Plan::answer`].
@@ -28,8 +28,8 @@ impl Plan {
         Ok(best)
     }
 
-    /// The score of the first user's treatment at that position of the request;
-    /// `None` if it has none.
+    /// The score of the first user's treatment at `position` in the request; `None` if
+    /// that treatment has no score.
     pub fn score_at(&self, packed: &Packed, outputs: &[Tensor], position: u32) -> Option<f32> {
         let scores = self.scores(packed, outputs).ok()?;
         scores.into_iter().find(|it| it.position == position).map(|it| it.score)

@@ -22,24 +22,25 @@ pub(super) struct Outputs<'t> {
 struct Checked<'t> {
     name: &'t str,
     dtype: DType,
-    /// Bytes an element.
+    /// Bytes per element.
     size: usize,
     bytes: &'t [u8],
     rows: Rows,
 }
 
-/// Where the values of a user stand.
+/// The rows of an output tensor that belong to each user.
 enum Rows {
-    /// One a user.
+    /// One row per user.
     Single,
-    /// So many a user, padding included.
+    /// This many rows per user, padding included.
     Padded(usize),
-    /// Of users one after the other, without padding: where those of each begin.
+    /// The rows of all users are concatenated without padding; holds the first row of
+    /// each user.
     Joined(Vec<usize>),
 }
 
 impl Rows {
-    /// Those of an output, and the shape that it must have.
+    /// The row layout of an output of this kind, and the shape that its tensor must have.
     fn of(kind: OutputKind, plan: &Plan, packed: &Packed) -> (Self, SmallVec<[usize; 2]>) {
         let (users, treatments) = (packed.users.len(), packed.treatments);
         match kind {
@@ -60,7 +61,7 @@ impl Rows {
 }
 
 impl<'t> Outputs<'t> {
-    /// Finds the outputs asked for and checks all but their values.
+    /// Finds the requested outputs and checks everything but their values.
     pub(super) fn check(
         plan: &'t Plan,
         packed: &Packed,
@@ -70,7 +71,8 @@ impl<'t> Outputs<'t> {
         Self::find(plan, packed, tensors, wanted)
     }
 
-    /// The same for some of the outputs, whoever wants them.
+    /// Finds and checks the outputs at these positions, as [`Self::check`] does, whether
+    /// or not a user asked for them.
     pub(super) fn find(
         plan: &'t Plan,
         packed: &Packed,
@@ -90,8 +92,8 @@ impl<'t> Outputs<'t> {
         Ok(Self { checked })
     }
 
-    /// The values of one user as little-endian float32: as many as it has
-    /// treatments, or one.
+    /// The values of one user as little-endian float32: one per packed treatment, or one
+    /// for a `single` output.
     ///
     /// # Errors
     /// SCORES_INVALID: one of them is not finite.
@@ -153,7 +155,7 @@ fn invalid(name: &str, message: &str) -> Failure {
     Failure::new(Reason::ScoresInvalid, format!("output {name:?}: {message}"))
 }
 
-/// Accepts the shape wanted, also with a last dimension of 1.
+/// Accepts the expected shape, also with a last dimension of 1.
 fn check_shape(name: &str, found: &[i64], wanted: &[usize]) -> Result<(), Failure> {
     let sizes = || wanted.iter().map(|size| i64::try_from(*size).unwrap_or(i64::MAX));
     if found.iter().copied().eq(sizes()) || found.iter().copied().eq(sizes().chain([1])) {
@@ -164,7 +166,7 @@ fn check_shape(name: &str, found: &[i64], wanted: &[usize]) -> Result<(), Failur
     Err(invalid(name, &message))
 }
 
-/// The bytes of `count` numbers, and how many each takes.
+/// The bytes of a tensor of `count` numbers, and the size of each number.
 fn check_content<'t>(
     name: &str,
     tensor: &'t Tensor,
@@ -188,7 +190,7 @@ fn check_content<'t>(
     }
 }
 
-/// Numbers of a type as the response's float32.
+/// Converts numbers of any accepted type to the float32 of the response.
 fn to_floats(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
     match dtype {
         DType::Float64 => cast(bytes, |element| f64::from_le_bytes(element) as f32),

@@ -1,4 +1,4 @@
-//! With which probability a model that draws has drawn what it chose.
+//! The propensity: the probability with which a model that draws has drawn its choice.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::{
 const SCORE: usize = 0;
 
 impl Plan {
-    /// The tensor of the propensities, if the model gives them.
+    /// The tensor of the propensities, if the model has one.
     pub fn propensity_tensor(&self) -> Option<&Arc<str>> {
         self.propensity_output().map(|index| &self.metadata.outputs[index].tensor)
     }
 
-    /// The propensity of what the model chose for the first user: of the treatment
-    /// with the highest score, or of the answer as a whole. `None` if the model
-    /// gives none, or gave none this time.
+    /// The propensity of the model's choice for the first user: of the treatment with the
+    /// highest score, or of the response as a whole. `None` if the model has no such
+    /// output, or this call did not return it.
     pub fn propensity(&self, packed: &Packed, outputs: &[Tensor]) -> Option<f32> {
         let propensity = self.propensity_output()?;
         let read = |output| {

@@ -1,4 +1,4 @@
-//! The best of many scores.
+//! Ranking: the rows with the highest scores.
 
 /// The rows of the `top_k` highest scores, best first; ties keep their order.
 /// Scores are little-endian float32, all of them finite.
@@ -15,10 +15,10 @@ pub(super) fn best(scores: &[u8], top_k: usize) -> Vec<u32> {
     keys.into_iter().map(|key| key as u32).collect()
 }
 
-/// A number that is lower for what comes first. No two rows have the same.
+/// A sort key that is lower for a row that ranks higher. No two rows have the same key.
 fn key(score: f32, row: u32) -> u64 {
     const SIGN: u32 = 1 << 31;
-    // Adding zero makes 0 of -0.
+    // Adding zero turns -0 into 0.
     let bits = (score + 0.0).to_bits();
     let from_best = if bits & SIGN == 0 { bits ^ !SIGN } else { bits };
     u64::from(from_best) << 32 | u64::from(row)

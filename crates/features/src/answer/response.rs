@@ -10,20 +10,21 @@ use smallvec::SmallVec;
 use super::{output::Outputs, rank, wire};
 use crate::{metadata::OutputKind, packed::UserRows, plan::Plan};
 
-/// What one user is answered.
+/// The response to one user.
 #[derive(Debug)]
 pub(super) struct Response<'a> {
     model: &'a [u8],
-    /// Why it is not quite what was asked for; empty if it is.
+    /// The encoded `Degraded`, which gives the reason why the response differs from the
+    /// one requested; empty if it does not.
     pub(super) degraded: &'a [u8],
     user: &'a UserRows,
     /// The outputs asked for, the score first.
     lists: SmallVec<[List<'a>; 1]>,
     /// The rows to return, best first; `None` for all of them as they stand.
     order: Option<Vec<u32>>,
-    /// The rows' positions in the request, where they are told.
+    /// The rows' positions in the request; empty if the response does not list them.
     indices: Vec<u32>,
-    /// Bytes of those.
+    /// Bytes of the encoded `indices`.
     indices_len: usize,
     /// Bytes of the `ScoreList` of a `per_treatment` output: the same for all.
     list_len: usize,
@@ -44,7 +45,8 @@ const WIDTH: &[u8] = &[4 << 3, 1];
 const SINGLE_LEN: usize = 6 + WIDTH.len();
 
 impl<'a> Response<'a> {
-    /// Checks the values of the user at `index`, ranks and measures.
+    /// Checks the values of the user at `index`, ranks the rows and measures the
+    /// response.
     ///
     /// # Errors
     /// SCORES_INVALID: a value is not finite.
@@ -71,7 +73,7 @@ impl<'a> Response<'a> {
         Ok(response)
     }
 
-    /// How many rows are returned.
+    /// The number of rows returned.
     fn count(&self) -> usize {
         self.order.as_ref().map_or(self.user.kept(), Vec::len)
     }
@@ -126,7 +128,7 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// The score, and the other outputs.
+    /// The score and the other outputs, apart.
     fn scores(&self) -> (&List<'a>, &[List<'a>]) {
         self.lists.split_first().expect("at least one output is chosen")
     }
@@ -167,7 +169,7 @@ impl<'a> Response<'a> {
         self.indices.iter().for_each(|index| wire::put_varint((*index).into(), out));
     }
 
-    /// The ids of the rows, where they are asked for.
+    /// Calls `visit` with the id of every returned row, if the request asks for ids.
     fn for_each_id(&self, mut visit: impl FnMut(&[u8])) {
         let Some(ids) = &self.user.ids else { return };
         match &self.order {

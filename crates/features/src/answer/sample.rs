@@ -1,24 +1,24 @@
-//! One score that stands for a call.
+//! A random score of a call, for statistics.
 
 use outrigger_core::{Failure, Tensor};
 
 use super::output::Outputs;
 use crate::{packed::Packed, plan::Plan};
 
-/// One score that stands for a call. The scores of one request hang together, so
-/// that for statistics they count as one.
+/// A sample of a call's scores for statistics. The scores of one request are correlated,
+/// so a request contributes a single one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sample {
-    /// The score of a treatment drawn at random, of the first user.
+    /// The score of a randomly drawn treatment of the first user.
     Score(f32),
     /// One of that user's scores is NaN or infinite.
     NotFinite,
-    /// It has no treatments, or did not ask for the score.
+    /// The first user has no treatments, or did not ask for the score.
     Nothing,
 }
 
 impl Plan {
-    /// Draws a score from the engine's outputs, by a random number.
+    /// Draws a score from the engine's outputs by the given random number.
     ///
     /// # Errors
     /// SCORES_INVALID: an output is missing, or has the wrong shape or type.
@@ -30,7 +30,7 @@ impl Plan {
     ) -> Result<Sample, Failure> {
         let checked = Outputs::check(self, packed, outputs)?;
         let Some(user) = packed.users.first() else { return Ok(Sample::Nothing) };
-        // What is checked fails only because of its values.
+        // The output's shape and type are checked already: only a value can fail here.
         let Ok(values) = checked.values(0, 0, user.kept()) else { return Ok(Sample::NotFinite) };
         let (scores, _) = values.as_chunks::<4>();
         let drawn = usize::try_from(random).unwrap_or(usize::MAX).checked_rem(scores.len());

@@ -31,7 +31,7 @@ fn with_options(discounts: &[f32], options: ResponseOptions) -> PredictRequest {
 #[test]
 fn scores_are_trimmed_to_each_users_treatments() {
     let requests = [request(&[0.1]), request(&[0.2, 0.3]), request(&[])];
-    // What the padding holds is nobody's business, not even when it is NaN.
+    // The content of the padding is ignored, even when it is NaN.
     let values = [1.0, f32::NAN, 2.0, 3.0, f32::INFINITY, f32::NAN];
     for shape in [&[3, 2][..], &[3, 2, 1]] {
         let responses = answer(&requests, output("scores", shape, &values)).expect("answers");

@@ -15,12 +15,12 @@ pub(crate) enum Element<'a> {
     Bool(bool),
     /// A text to be copied.
     Text(&'a [u8]),
-    /// A text that many elements share.
+    /// A text that many elements share, such as a default.
     Shared(Bytes),
 }
 
 impl Element<'_> {
-    /// The element apart from the value it was made of.
+    /// Detaches the element from the value that it was encoded from.
     pub(crate) fn into_shared(self) -> Element<'static> {
         match self {
             Self::Float32(value) => Element::Float32(value),
@@ -34,7 +34,7 @@ impl Element<'_> {
     }
 }
 
-/// Where encoded elements go, one after the other.
+/// A destination of encoded elements, which are written one after the other.
 pub(crate) trait Sink {
     /// Takes the next element, which must be of the tensor's type.
     fn push(&mut self, element: Element<'_>);
@@ -49,18 +49,19 @@ pub(crate) trait Sink {
 pub(crate) enum Buffer {
     /// Little-endian elements of `size` bytes each.
     Fixed { bytes: Vec<u8>, size: usize },
-    /// Strings; those sent lie in `arena`, so that none is allocated alone.
+    /// Strings. Those sent in requests are stored in `arena`, so that none is allocated
+    /// on its own.
     Strings { texts: Vec<Text>, arena: Vec<u8> },
-    /// All elements of a float32 tensor, as they stand in the request.
+    /// All elements of a float32 tensor, as a slice of the request's bytes.
     Shared(Bytes),
 }
 
 /// One string of a buffer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Text {
-    /// A part of the arena.
+    /// A string sent in a request, as a range of the arena.
     Sent(Range<usize>),
-    /// One of a default's.
+    /// A string shared by reference, such as a default.
     Shared(Bytes),
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct Cursor<'b> {
 }
 
 impl Buffer {
-    /// An empty buffer with room for `elements`.
+    /// Creates an empty buffer with room for `elements`.
     pub(crate) fn new(dtype: DType, elements: usize) -> Self {
         match dtype.size() {
             Some(size) => Self::Fixed { bytes: Vec::with_capacity(elements * size), size },
@@ -95,8 +96,8 @@ impl Buffer {
         }
     }
 
-    /// Shortens the buffer to `elements`, or lengthens it by zeros, false or
-    /// empty strings.
+    /// Truncates the buffer to `elements`, or extends it with zeros, false or empty
+    /// strings.
     pub(crate) fn resize(&mut self, elements: usize) {
         match self {
             Self::Fixed { bytes, size } => bytes.resize(elements * *size, 0),
@@ -109,7 +110,7 @@ impl Buffer {
         }
     }
 
-    /// Writes elements from position `at` on.
+    /// A cursor that writes elements from position `at` on.
     pub(crate) fn cursor(&mut self, at: usize) -> Cursor<'_> {
         Cursor { buffer: self, at }
     }
@@ -150,7 +151,7 @@ impl Buffer {
         }
     }
 
-    /// The elements from `start` on of a float32 tensor, so many.
+    /// The `count` elements of a float32 tensor from `start` on.
     #[inline]
     pub(crate) fn floats_mut(&mut self, start: usize, count: usize) -> &mut [[u8; 4]] {
         match self {
@@ -160,7 +161,7 @@ impl Buffer {
         }
     }
 
-    /// Replaces the element at `at` of an int32 or int64 tensor; false if the
+    /// Replaces the element at `at` of an int32 or int64 tensor; returns false if the
     /// value does not fit.
     #[inline]
     pub(crate) fn put_integer(&mut self, at: usize, value: i64) -> bool {

@@ -1,4 +1,4 @@
-//! How one raw value becomes one element.
+//! The encoding of one raw value as one element.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::{
     value::Scalar,
 };
 
-/// The rule for one feature's values.
+/// The encoding of one feature's values.
 #[derive(Debug)]
 pub(super) enum Codec {
     Float32 { allow_non_finite: bool },
@@ -32,7 +32,7 @@ pub(super) enum Width {
     Int64,
 }
 
-/// An encoded value, and whether the vocabulary knows it.
+/// An encoded value, marked if it is not in the vocabulary.
 #[derive(Debug, PartialEq)]
 pub(super) enum Encoded<'a> {
     Known(Element<'a>),
@@ -72,7 +72,7 @@ impl Codec {
         }
     }
 
-    /// NaN of a float codec's type.
+    /// NaN in the element type of a float codec.
     pub(super) fn nan(&self) -> Element<'static> {
         match self {
             Self::Float32 { .. } => Element::Float32(f32::NAN),
@@ -101,8 +101,8 @@ impl Codec {
         }
     }
 
-    /// The integer that a value of the right type becomes, if nothing need be
-    /// said about it.
+    /// The integer element for a value of the right type; `None` if the value is invalid
+    /// or out of vocabulary.
     #[inline]
     pub(super) fn known_integer(&self, value: Scalar<'_>) -> Option<i64> {
         match (self, value) {

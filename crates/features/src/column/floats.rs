@@ -1,38 +1,39 @@
-//! Many float32 at once, as little-endian bytes.
+//! Operations on many float32 at once, as little-endian bytes.
 
 use crate::vectors::widest;
 
 /// The bits that are all set in a NaN or an infinity, and in no other float32.
 pub(crate) const EXPONENT: u32 = 0x7f80_0000;
-/// The lowest of them: added to all of them, it carries into the sign.
+/// The lowest bit of the exponent: adding it to an exponent of all ones carries into the
+/// sign bit.
 pub(crate) const CARRY: u32 = 0x0080_0000;
-/// The bit that makes a NaN a quiet one.
+/// The bit that marks a NaN as quiet.
 const QUIET: u32 = 0x0040_0000;
 
-/// Whether the bits of a float32 are those of a finite number.
+/// Whether a float32 with these bits is finite.
 pub(crate) const fn is_finite(bits: u32) -> bool {
     bits & EXPONENT != EXPONENT
 }
 
-/// A number whose highest bit is set if the float32 is not finite; those of several
-/// are joined by "or", which costs less than to compare each.
+/// A number whose highest bit is set if the float32 is not finite. The results for
+/// several numbers are combined by bitwise or, which costs less than comparing each.
 pub(crate) const fn overflow(bits: u32) -> u32 {
     (bits & EXPONENT) + CARRY
 }
 
-/// Whether all are finite, of which this is joined.
+/// Whether all numbers are finite whose [`overflow`]s are combined in `overflows`.
 pub(crate) const fn are_finite(overflows: u32) -> bool {
     overflows >> 31 == 0
 }
 
 widest! {
-    /// Whether all of them are finite. `bytes` holds whole elements.
+    /// Whether all float32 in `bytes` are finite. `bytes` holds whole elements.
     pub(crate) fn all_finite(bytes: &[u8]) -> bool = every_finite;
 }
 
 #[inline(always)]
 fn every_finite(bytes: &[u8]) -> bool {
-    // Without a way out, the inner loop becomes vector instructions.
+    // The inner loop has no early exit, so that the compiler vectorizes it.
     let (elements, _) = bytes.as_chunks::<4>();
     elements.chunks(1024).all(|block| {
         let join = |found, element: &[u8; 4]| found | overflow(u32::from_le_bytes(*element));
@@ -40,7 +41,7 @@ fn every_finite(bytes: &[u8]) -> bool {
     })
 }
 
-/// Makes every NaN a quiet one, as arithmetic does.
+/// Makes every NaN quiet, as arithmetic does.
 pub(crate) fn quiet(bytes: &mut [u8]) {
     let (elements, _) = bytes.as_chunks_mut::<4>();
     for element in elements {

@@ -105,7 +105,8 @@ fn numbers_that_are_not_finite_are_refused_unless_allowed() {
         assert_eq!(reason(&strict, DType::Float32, value), Reason::FeatureNotFinite);
         assert!(write(&open, DType::Float32, Some(value)).is_ok());
     }
-    // Finite when sent, infinite when rounded: nobody meant that.
+    // The value is finite as sent and infinite when rounded to float32: it is refused
+    // even if the feature allows infinity.
     for column in [&strict, &open] {
         assert_eq!(
             reason(column, DType::Float32, one(Scalar::Real(1e39))),

@@ -1,4 +1,4 @@
-//! Joined tensors: a row a treatment, users one after the other, no padding.
+//! Joined tensors: one row per treatment, all users concatenated, no padding.
 
 use bytes::Bytes;
 use outrigger_core::{Content, Tensor};
@@ -9,18 +9,18 @@ use crate::{
     plan::{Join, Plan},
 };
 
-/// Some neighbouring elements of every row of a part.
+/// Neighbouring elements that are copied together from every row of a part.
 struct Piece<'p, T> {
     elements: &'p [T],
-    /// Whether the part has a row a user, not a row a treatment.
+    /// Whether the part has one row per user instead of one per treatment.
     of_user: bool,
-    /// Elements a row of the part.
+    /// Elements per row of the part.
     stride: usize,
     start: usize,
     end: usize,
 }
 
-/// The tensors of users that kept so many treatments each.
+/// Builds the joined tensors. `kept` is the number of packed treatments of each user.
 pub(super) fn tensors(plan: &Plan, buffers: Vec<Buffer>, kept: &[usize]) -> Vec<Tensor> {
     let parts: Vec<_> = buffers.into_iter().map(Buffer::into_content).collect();
     plan.joins.iter().map(|join| tensor(plan, join, &parts, kept)).collect()
@@ -56,7 +56,8 @@ fn tensor(plan: &Plan, join: &Join, parts: &[Content], kept: &[usize]) -> Tensor
     Tensor { name: join.tensor.clone(), dtype: join.dtype, shape, content }
 }
 
-/// The pieces of a tensor's rows, where an element is `size` items of its part.
+/// The pieces that a tensor's rows are joined from, where an element is `size` items of
+/// its part.
 fn pieces<'p, T>(
     plan: &Plan,
     join: &Join,

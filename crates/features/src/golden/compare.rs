@@ -1,4 +1,4 @@
-//! A response held against what was expected of it.
+//! Comparison of a response with the expected one.
 
 use std::fmt;
 
@@ -7,33 +7,33 @@ use outrigger_proto::outrigger::v1::{PredictResponse, predict_response::Output};
 
 use super::{GoldenCase, Values};
 
-/// How many differences a message names.
+/// The number of differences listed in a message.
 const NAMED: usize = 3;
 
-/// The values of a response that are not as expected.
+/// The values of a response that differ from the expected ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mismatch {
     /// The line of the case in golden.jsonl.
     pub line: usize,
-    /// How many values were compared.
+    /// The number of values compared.
     pub compared: usize,
-    /// What differs, in the order of the response.
+    /// The differences, in the order of the response.
     pub differences: Vec<Difference>,
 }
 
-/// One value that is not as expected.
+/// One value that differs from the expected one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
-    /// Where in the response: `score`, `scores[3]`, `outputs["risk"][3]`.
+    /// The value's path in the response: `score`, `scores[3]`, `outputs["risk"][3]`.
     pub place: String,
-    /// What was expected; `None` if nothing was.
+    /// The expected value; `None` if the response has a value too many.
     pub expected: Option<f64>,
-    /// What came; `None` if nothing did.
+    /// The value in the response; `None` if it is missing.
     pub actual: Option<f64>,
 }
 
 impl Mismatch {
-    /// The stable reason.
+    /// The stable reason code of this error.
     pub fn reason(&self) -> Reason {
         Reason::GoldenMismatch
     }
@@ -61,12 +61,12 @@ impl fmt::Display for Difference {
 }
 
 impl GoldenCase {
-    /// Compares a response: `|actual - expected| <= atol + rtol * |expected|` for
-    /// every value, and NaN equals nothing. Of a model that draws, only the
-    /// number of values is compared.
+    /// Compares a response with the expected one: `|actual - expected| <= atol + rtol *
+    /// |expected|` must hold for every value, and NaN equals nothing. For a model that
+    /// draws, only the number of values is compared.
     ///
     /// # Errors
-    /// What differs.
+    /// The values that differ.
     pub fn compare(&self, response: &PredictResponse) -> Result<(), Mismatch> {
         let mut comparison = Comparison { case: self, compared: 0, differences: Vec::new() };
         let (one, many) = match &response.output {

@@ -1,4 +1,4 @@
-//! metadata.json held against an interface.
+//! The checks that compare metadata.json with a model's interface.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use outrigger_core::{DType, ElementType, Interface, Shape, TensorSpec};
 use super::InterfaceError;
 use crate::metadata::{Entity, Input, Metadata, Output, OutputKind};
 
-/// A dimension of a shape: a size that must be met, or one that varies.
+/// A dimension of an expected shape: a fixed size, or a variable one.
 #[derive(Clone, Copy, PartialEq)]
 enum Dim {
     Free(&'static str),
@@ -16,7 +16,7 @@ enum Dim {
 
 const USERS: Dim = Dim::Free("B");
 const TREATMENTS: Dim = Dim::Free("T");
-/// The treatments of all users.
+/// The dimension of joined rows: the treatments of all users.
 const ROWS: Dim = Dim::Free("R");
 
 /// The types that scores may have.
@@ -128,8 +128,8 @@ fn meaning(input: &Input) -> String {
     }
 }
 
-/// Whether the model's shape can hold tensors of one of `shapes`. A dimension
-/// that varies must be unknown to the model: a fixed one would refuse requests.
+/// Whether the model's shape accepts tensors of one of `shapes`. A variable dimension
+/// must be unknown to the model: a fixed one would refuse requests.
 fn accepts(model: &Shape, shapes: &[&[Dim]]) -> bool {
     let Shape::Sizes(model) = model else { return true };
     shapes.iter().any(|shape| {

@@ -1,5 +1,5 @@
-//! A JSON request becomes an encoded `outrigger.v1.PredictRequest` while it is read:
-//! what it takes in memory is about what it is long, whatever is in it.
+//! Encodes a JSON request as an `outrigger.v1.PredictRequest` while it is parsed: memory
+//! use is proportional to the length of the body, whatever its content.
 
 use std::{collections::HashSet, fmt::Write as _};
 
@@ -30,29 +30,30 @@ const TREATMENT: &[&str] = &["id", "features"];
 const USER: u32 = 4;
 const TREATMENTS: u32 = 6;
 
-/// What has been read so far, and where.
+/// The state of the parser: the message encoded so far and the current position.
 struct Encoder<'p> {
     plan: &'p Plan,
-    /// Where the value stands that is being read.
+    /// The JSON path of the value being parsed.
     path: String,
-    /// Why reading ended, unless what is read is no JSON.
+    /// The failure that ended parsing; `None` if the cause is invalid JSON.
     failure: Option<Failure>,
     message: Vec<u8>,
-    /// The user or the treatment that is being read.
+    /// The encoded user or treatment being parsed.
     part: Vec<u8>,
-    /// The feature that is being read; one whose name is too long, without the end.
+    /// The name of the feature being parsed; a name that is too long is truncated.
     feature: String,
-    /// How many numbers are names of features in this part.
+    /// The number of unknown features in this part, which are encoded under a number
+    /// instead of their name.
     numbers: usize,
-    /// The features of this part, as far as the model has them.
+    /// The features of this part that the model names.
     given: HashSet<String>,
 }
 
-/// Encodes the request that stands at `path`.
+/// Encodes the request at `path`.
 ///
 /// # Errors
-/// REQUEST_MALFORMED with the path of what is wrong; FEATURE_TYPE and FEATURE_LENGTH for
-/// a list that the feature cannot take.
+/// REQUEST_MALFORMED with the path of the faulty value; FEATURE_TYPE and FEATURE_LENGTH
+/// for a list that the feature cannot take.
 pub(super) fn encode<'de, D>(plan: &Plan, path: &str, json: D) -> Result<Vec<u8>, Failure>
 where
     D: Deserializer<'de, Error = serde_json::Error>,
@@ -74,7 +75,7 @@ where
 }
 
 impl Encoder<'_> {
-    /// Ends the reading.
+    /// Ends parsing with this failure.
     fn fail<E: Error>(&mut self, failure: Failure) -> E {
         self.failure = Some(failure);
         E::custom("not a request")
@@ -85,7 +86,7 @@ impl Encoder<'_> {
         self.fail(malformed(Wrong { path, message }))
     }
 
-    /// Reads what stands at a key, or an index, of what is being read.
+    /// Parses the value at a key or an index of the current value.
     fn at<T, E>(
         &mut self,
         step: impl FnOnce(&mut String),
@@ -98,7 +99,7 @@ impl Encoder<'_> {
         Ok(value)
     }
 
-    /// Which of the `keys` one is, that must not have been there before.
+    /// Matches a key against `keys` and refuses one that is unknown or repeated.
     fn key<E: Error>(&mut self, keys: &[&str], given: &mut u8, key: &str) -> Result<(), E> {
         let Some(index) = keys.iter().position(|known| *known == key) else {
             push_key(&mut self.path, key);
@@ -111,7 +112,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Ends the user or a treatment.
+    /// Completes the user or a treatment and appends it to the message.
     fn put_part(&mut self, field: u32) {
         put_header(field, self.part.len(), &mut self.message);
         self.message.append(&mut self.part);
@@ -142,8 +143,9 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Adds a feature that the model does not name. It will only be counted: any value
-    /// does, and a number for a name, since paths of many features take much room.
+    /// Adds a feature that the model does not name. It is only counted, so any value will
+    /// do, and a number replaces its name: the paths of many nested features would take
+    /// much memory.
     fn put_unknown(&mut self, entity: Entity) {
         let name = loop {
             self.numbers += 1;
@@ -160,7 +162,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Where in a request a value stands.
+/// The kind of position at which a value is parsed.
 #[derive(Clone, Copy, PartialEq)]
 enum What {
     Request,
@@ -170,7 +172,7 @@ enum What {
     Treatment,
     TreatmentId,
     Features(Entity),
-    /// What a feature's name means, or the beginning of one.
+    /// The value of a feature, or an object whose keys continue the feature's name.
     Feature(Entity),
 }
 
@@ -185,7 +187,7 @@ impl What {
     }
 }
 
-/// Reads a value of a request.
+/// Parses a value at one position of a request.
 struct Part<'e, 'p> {
     encoder: &'e mut Encoder<'p>,
     what: What,
@@ -197,7 +199,7 @@ impl Part<'_, '_> {
         Err(self.encoder.wrong(format!("expected {expected}, found {found}")))
     }
 
-    /// A number or a flag, which only features are.
+    /// A number or a flag, which is only valid as the value of a feature.
     fn scalar<E: Error>(self, kind: Kind, found: &str) -> Result<(), E> {
         match self.what {
             What::Feature(entity) => self.encoder.put_feature(entity, kind),
@@ -322,7 +324,8 @@ fn model<E: Error>(encoder: &mut Encoder<'_>, Small(value): Small) -> Result<(),
     Ok(())
 }
 
-/// There are options also where none are given: the JSON form has other defaults.
+/// Writes options even if the request has none: the defaults of the JSON form differ from
+/// those of protobuf.
 fn put_options<E: Error>(encoder: &mut Encoder<'_>, options: Option<Small>) -> Result<(), E> {
     let mut path = encoder.path.clone();
     push_key(&mut path, "options");
@@ -334,7 +337,7 @@ fn put_options<E: Error>(encoder: &mut Encoder<'_>, options: Option<Small>) -> R
 }
 
 fn put(part: PredictRequest, encoder: &mut Encoder<'_>) {
-    // A long message need not double its room for a short part of it.
+    // Growth is exact: doubling a long message for a short part would waste memory.
     encoder.message.reserve_exact(part.encoded_len());
     part.encode(&mut encoder.message).expect("a vector grows");
 }
@@ -374,7 +377,7 @@ fn treatment<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// The features of an object, whose own objects are parts of their names.
+/// Parses the features of an object; the keys of nested objects are joined to the names.
 fn features<'de, A: MapAccess<'de>>(
     encoder: &mut Encoder<'_>,
     entity: Entity,
@@ -422,7 +425,7 @@ fn push_key(path: &mut String, key: &str) {
     path.push_str(key);
 }
 
-/// The field of an entity's map of features.
+/// The number of the protobuf field with an entity's map of features.
 fn features_field(entity: Entity) -> u32 {
     if entity == Entity::User { 1 } else { 2 }
 }

@@ -14,16 +14,16 @@ pub(super) enum Element {
     Integer(i64),
     Real(f64),
     Text(String),
-    /// What no list may hold, by its JSON type.
+    /// A value that no list may contain, as its JSON type.
     Other(&'static str),
 }
 
-/// The values so far, of one type; no more than any feature may have.
+/// The values parsed so far, all of one type; limited to the maximum length of a feature.
 #[derive(Default)]
 pub(super) struct List {
     values: Values,
     length: usize,
-    /// The types of the first ones, for a message.
+    /// The JSON types of the first values, for an error message.
     types: Vec<&'static str>,
 }
 
@@ -38,7 +38,7 @@ enum Values {
     Mixed,
 }
 
-/// How many types a message names.
+/// The number of types listed in a message.
 const NAMED: usize = 3;
 
 impl List {
@@ -82,7 +82,7 @@ impl List {
 }
 
 impl Values {
-    /// Whole numbers among others are numbers like those.
+    /// Adds an element; whole numbers in a list with fractions become floats.
     fn with(self, element: Element) -> Self {
         match (self, element) {
             (Self::None, Element::Integer(value)) => Self::Integers(vec![value]),

@@ -1,4 +1,4 @@
-//! A JSON request becomes an `outrigger.v1.PredictRequest`.
+//! Conversion of a JSON request to an `outrigger.v1.PredictRequest`.
 
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{
@@ -12,13 +12,13 @@ use crate::{
     reader::{Node, Object, Wrong},
 };
 
-/// The encoded `outrigger.v1.PredictRequest` that a request's JSON form stands for.
-/// Features that the model does not name are in it to be counted: by other names, and
-/// without their values.
+/// Encodes the JSON form of a request as an `outrigger.v1.PredictRequest`. Features that
+/// the model does not name are kept only to be counted: under other names, and without
+/// their values.
 ///
 /// # Errors
-/// REQUEST_MALFORMED with the path of what is wrong; FEATURE_TYPE or FEATURE_LENGTH for
-/// a list that its feature could not take.
+/// REQUEST_MALFORMED with the path of the faulty value; FEATURE_TYPE or FEATURE_LENGTH
+/// for a list that its feature cannot take.
 pub fn encode_request(plan: &Plan, body: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let encoded = encode(plan, "", &mut json)?;
@@ -26,15 +26,15 @@ pub fn encode_request(plan: &Plan, body: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(encoded)
 }
 
-/// [`encode_request`], decoded.
+/// As [`encode_request`], but returns the decoded message.
 ///
 /// # Errors
-/// The same.
+/// As [`encode_request`].
 pub fn predict_request(plan: &Plan, body: &[u8]) -> Result<PredictRequest, Failure> {
     encode_request(plan, body).map(|encoded| decode(&encoded))
 }
 
-/// The request that is a part of other JSON.
+/// Reads a request that is part of a larger JSON value.
 pub(crate) fn read_request(plan: &Plan, node: &Node<'_>) -> Result<PredictRequest, Failure> {
     encode(plan, &node.path, node.value).map(|encoded| decode(&encoded))
 }
@@ -43,12 +43,12 @@ fn decode(encoded: &[u8]) -> PredictRequest {
     PredictRequest::decode(encoded).expect("it has just been encoded")
 }
 
-/// A key's value unless it is absent or null.
+/// The value of a key; `None` if it is absent or null.
 fn given<'a>(object: &Object<'a>, key: &str) -> Option<Node<'a>> {
     object.optional(key).filter(|node| !node.value.is_null())
 }
 
-/// A string; null is the empty one.
+/// A string; null is read as the empty string.
 pub(super) fn read_text(node: &Node<'_>) -> Result<String, Wrong> {
     if node.value.is_null() { Ok(String::new()) } else { node.text().map(str::to_owned) }
 }

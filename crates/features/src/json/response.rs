@@ -1,4 +1,4 @@
-//! A `PredictResponse` becomes JSON.
+//! Conversion of a `PredictResponse` to JSON.
 
 use outrigger_proto::outrigger::v1::{
     Arm, PredictResponse, ScoreList, ServedModel, TreatmentError, predict_response::Output,
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{metadata::OutputKind, plan::Plan};
 
-/// A response in its JSON form: `scores` with a `score`, and where the response
-/// has them an `id` and an `index`, for each treatment, or one `score`; further
-/// `outputs` by name, numbers in the same order; `treatment_errors`, `degraded`.
-/// What is empty is left out.
+/// The JSON form of a response: either `scores`, with a `score` for each treatment and
+/// its `id` and `index` if the response has them, or a single `score`; further `outputs`
+/// by name, with their numbers in the same order; `treatment_errors`, `degraded`. Empty
+/// fields are omitted.
 pub fn predict_response(plan: &Plan, response: &PredictResponse) -> Value {
     let mut body = Map::new();
     if let Some(model) = &response.model {

@@ -39,7 +39,7 @@ fn lookup(key: &str, features: &[&str]) -> Lookup {
     Lookup { table: "users".into(), key: key.into(), features }
 }
 
-/// The architecture's example with everything but `channel` from a table.
+/// The architecture's example with every feature except `channel` looked up in a table.
 fn looking_up() -> Plan {
     let lookups = vec![lookup("id", &["recency_months", "embedding"])];
     plan().with_lookups(lookups).expect("features of the user")
@@ -49,7 +49,7 @@ fn sending(features: User) -> PredictRequest {
     PredictRequest { user: Some(features), ..request(&[0.5, 0.25]) }
 }
 
-/// Both phases, with the table in between.
+/// Runs both phases with a look-up in the table in between.
 fn pack(plan: &Plan, table: &Table, request: &PredictRequest) -> Result<Packed, Failure> {
     let message = Bytes::from(request.encode_to_vec());
     let request = Request::read(&message, &Limits::default())?;
@@ -70,7 +70,7 @@ fn a_row_of_the_table_is_as_good_as_one_that_is_sent() {
     let found = sending(user([("id", text("u7"))]));
     let packed = pack(&looking_up(), &Table::users(), &found).expect("packs");
     assert_eq!(packed.tensors, expected.tensors);
-    // The table's channel is not asked for, and does not count.
+    // The look-up does not name the table's `channel`, so it is not counted.
     assert_eq!(packed.counts.unknown, expected.counts.unknown + 1);
     assert_eq!(packed.counts.missing, expected.counts.missing);
 }

@@ -13,7 +13,7 @@ use crate::{
 
 type Result<T> = std::result::Result<T, Wrong>;
 
-/// The last one is only for the features of joined inputs.
+/// The keys that are accepted. The last one is only for the features of joined inputs.
 const KEYS: [&str; 10] = [
     "name",
     "length",
@@ -40,7 +40,7 @@ pub(super) fn read(object: &Object<'_>, of: Entity, dtype: DType) -> Result<Feat
     Ok(Feature { name, entity, length, encoding, absence, allow_non_finite })
 }
 
-/// Whose feature it is, of an input of that entity.
+/// The entity of a feature in an input of entity `of`.
 fn read_entity(object: &Object<'_>, of: Entity) -> Result<Entity> {
     if of == Entity::Joined {
         object.only(&KEYS)?;

@@ -1,4 +1,4 @@
-//! The file as a whole: what its parts must be to each other.
+//! The file as a whole: the rules between its parts.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -49,8 +49,8 @@ fn read_inputs(file: &Object<'_>, deterministic: bool) -> Result<Vec<Input>, Wro
     Ok(inputs)
 }
 
-/// A name may stand for a feature of the user and one of the treatment, since
-/// requests keep them apart.
+/// Refuses a repeated name within an entity. A user feature and a treatment feature may
+/// share a name, since requests keep the entities apart.
 fn refuse_repeated_features(
     object: &Object<'_>,
     input: &Input,

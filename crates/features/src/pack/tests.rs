@@ -200,7 +200,7 @@ fn a_table_may_have_columns_the_model_does_not_name_but_not_any_number() {
         integers: vec![IntegerColumn { name: "last".into(), ..Default::default() }],
         ..TreatmentTable::default()
     };
-    // Beside the two that it names.
+    // 4096 unknown columns are accepted in addition to the two that the model names.
     pack(&plan(), &[with_table(columns(4096))]).expect("packs");
     let request = with_table(columns(4097));
     let expected = Reference::new(&plan()).pack(&[encoded(&request)], &Limits::default());
@@ -430,7 +430,7 @@ fn limits_are_kept() {
 
 #[test]
 fn treatments_are_counted_before_they_are_decoded() {
-    // Empty treatments take two bytes each here, and a hundred when decoded.
+    // Each empty treatment takes two bytes here, and a hundred when decoded.
     let mut flood = b"\x32\x00".repeat(5001);
     flood.extend(b"\x32\x7f");
     let failure = plan().pack(&[&flood], &Limits::default()).expect_err("too many");
@@ -464,7 +464,7 @@ fn a_path_that_an_object_gives_twice_is_malformed() {
         let user = Some(User::UserObject(user));
         pack(&plan, &[PredictRequest { user, ..PredictRequest::default() }])
     };
-    // Whichever came last in the map would have been taken.
+    // Without the check, the last entry in the map would win.
     let failure = packed(ObjectKind::NumberValue(2.0)).expect_err("ambiguous");
     assert_eq!(failure.reason, Reason::RequestMalformed);
     assert_eq!(fields(&failure), [r#"user["a.b"]"#]);

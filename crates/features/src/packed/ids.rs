@@ -1,17 +1,17 @@
-//! The ids of a user's treatments, in memory of their own.
+//! The ids of a user's treatments, copied out of the request.
 
-/// Texts one behind the other. A request of which only these are still needed need not
-/// be kept, and may be ten times their size.
+/// Concatenated texts. The request, which may be ten times their size, can be freed when
+/// only these are still needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ids {
-    /// All of them, in UTF-8.
+    /// The texts concatenated, in UTF-8.
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each text in `bytes`.
     ends: Vec<usize>,
 }
 
 impl Ids {
-    /// A copy of these texts, in UTF-8.
+    /// Copies these texts, which must be UTF-8.
     pub(crate) fn copied<T: AsRef<[u8]>>(ids: &[T]) -> Self {
         let length = ids.iter().map(|id| id.as_ref().len()).sum();
         let (mut bytes, mut ends) = (Vec::with_capacity(length), Vec::with_capacity(ids.len()));

@@ -1,14 +1,14 @@
-//! A feature whose value is refused, and how that is reported.
+//! A feature whose value is refused, and the failures that report it.
 
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::TreatmentError;
 
 use crate::{column::Problem, place::Place};
 
-/// The most characters of a treatment's id that a message quotes.
+/// The maximum number of characters of a treatment's id in a message.
 const QUOTED: usize = 80;
 
-/// A feature that could not be packed, and why.
+/// A feature that could not be packed, with the reason.
 #[derive(Debug)]
 pub(crate) struct BadFeature<'p> {
     pub(crate) feature: &'p str,
@@ -22,7 +22,8 @@ impl BadFeature<'_> {
         place.failure(self.problem.reason, path, self.problem.message)
     }
 
-    /// The failure of a treatment; `path` is its feature's in the request.
+    /// The failure of a treatment's row; `path` is the path of the feature in the
+    /// request.
     pub(crate) fn of_treatment(
         self,
         index: usize,
@@ -36,7 +37,7 @@ impl BadFeature<'_> {
         place.failure(self.problem.reason, path, message)
     }
 
-    /// The note that a treatment was left out.
+    /// The entry of the response for a treatment that was left out.
     pub(crate) fn left_out(self, index: u32, id: &[u8]) -> TreatmentError {
         let reason: Reason = self.problem.reason;
         TreatmentError {

@@ -1,4 +1,4 @@
-//! Where the features of an entity's rows go.
+//! The positions of an entity's features in the tensors.
 
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
@@ -19,19 +19,19 @@ pub(crate) struct Fields {
     pub(crate) fields: Vec<Field>,
 }
 
-/// One feature's place.
+/// The position of one feature.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field {
-    /// Which input, and which of its columns.
+    /// The input's position in the plan, and the feature's position in the input.
     pub(crate) input: usize,
     pub(crate) column: usize,
-    /// The first of its elements within a row of the input.
+    /// The position of its first element within a row of the input.
     pub(crate) at: usize,
-    /// Elements a row of the input.
+    /// Elements per row of the input.
     pub(crate) width: usize,
-    /// Whether it is one value, not a vector.
+    /// Whether it is a scalar, not a vector.
     pub(crate) single: bool,
-    /// Whether it is one value that takes a finite float32 as it is.
+    /// Whether it is a scalar that takes a finite float32 unchanged.
     pub(crate) number: bool,
 }
 
@@ -47,17 +47,17 @@ impl Fields {
 }
 
 impl Fields {
-    /// How many there are.
+    /// The number of features.
     pub(crate) fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Which input has the feature of that name.
+    /// The input with the feature of this name.
     pub(crate) fn input_of(&self, feature: &str) -> Option<usize> {
         self.keys.find(feature.as_bytes()).map(|slot| self.fields[slot].input)
     }
 
-    /// Bytes of the longest name.
+    /// The length of the longest name in bytes.
     pub(crate) fn longest_name(&self) -> usize {
         self.keys.longest()
     }
@@ -68,11 +68,11 @@ impl Field {
         &inputs[self.input].columns[self.column]
     }
 
-    /// Writes a value, or what absence means, to a row of the buffer of its
-    /// input; says where it came from.
+    /// Writes a value, or the replacement of an absent one, to a row of the input's
+    /// buffer; returns the value's origin.
     ///
     /// # Errors
-    /// The feature cannot have that value.
+    /// The feature cannot take this value.
     #[inline]
     pub(crate) fn write<'p>(
         &self,

@@ -1,4 +1,4 @@
-//! Tensors whose rows are treatments, each with the features of its user.
+//! Joined tensors: each row is a treatment, with the features of its user.
 
 use std::sync::Arc;
 
@@ -7,31 +7,31 @@ use outrigger_core::DType;
 use super::InputPlan;
 use crate::metadata::{Entity, Input};
 
-/// How the rows of a joined tensor are made of the rows of its parts: the
-/// features of the user, and those of the treatment, packed apart.
+/// The composition of a joined tensor's rows: the features of the user and those of the
+/// treatment are packed as separate parts and then joined.
 #[derive(Debug)]
 pub(crate) struct Join {
     pub(crate) tensor: Arc<str>,
     pub(crate) dtype: DType,
     pub(crate) width: usize,
-    /// One a feature, in their order.
+    /// One source per feature, in the order of the features.
     pub(crate) sources: Vec<Source>,
 }
 
-/// Where a feature of a joined row stands in its part.
+/// The source of a joined row's feature in a part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {
     /// The part: a position in the plan's inputs.
     pub(crate) input: usize,
-    /// Which of the part's features it is.
+    /// The feature's position in the part.
     pub(crate) column: usize,
-    /// Its elements within a row of the part.
+    /// The position of its first element within a row of the part.
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
 impl Join {
-    /// Compiles a joined input; its parts are added to `inputs`.
+    /// Compiles a joined input and appends its parts to `inputs`.
     pub(super) fn compile(input: &Input, inputs: &mut Vec<InputPlan>) -> Self {
         let [user, treatment] = [Entity::User, Entity::Treatment].map(|entity| {
             let has_any = input.features.iter().any(|feature| feature.entity == entity);
@@ -39,7 +39,8 @@ impl Join {
             inputs.extend(part.map(|_| InputPlan::compile(input, entity)));
             part
         });
-        // How many features of each part, and elements of them, came before.
+        // The number of features of each part, and of their elements, before the current
+        // one.
         let (mut users, mut treatments) = ((0, 0), (0, 0));
         let sources = input.features.iter().filter_map(|feature| {
             let (part, (columns, elements)) = match feature.entity {
@@ -55,7 +56,7 @@ impl Join {
         Self { tensor, dtype, width, sources }
     }
 
-    /// The neighbouring elements that are taken from one part together.
+    /// The sources, with neighbours in the same part merged into one.
     pub(crate) fn runs(&self) -> Vec<Source> {
         let mut runs: Vec<Source> = Vec::new();
         for source in &self.sources {

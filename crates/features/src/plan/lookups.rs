@@ -1,4 +1,4 @@
-//! Features of users that are looked up where a request does not send them.
+//! Look-ups: user features read from a table if a request does not send them.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use crate::metadata::{
     Absence, Encoding, Entity, Feature, Input, Metadata, Output, OutputKind, Raw,
 };
 
-/// A row of a table, found by a text that the request sends, gives a user
-/// features.
+/// A look-up: the request sends a text, and the table's row with that key supplies
+/// features of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
     /// The table.
     pub table: Arc<str>,
-    /// The user's feature that names the row. The model need not know it.
+    /// The user's feature with the key of the row. The model need not name it.
     pub key: Arc<str>,
-    /// The features of the user that the row may give.
+    /// The features of the user that the row may supply.
     pub features: Vec<Arc<str>>,
 }
 
-/// Why a model cannot have a look-up.
+/// The reason why a plan cannot have a look-up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the look-up in {table:?}: {message}")]
 pub struct LookupError {
     /// The look-up's table.
     pub table: Arc<str>,
-    /// What is wrong.
+    /// The description of the error.
     pub message: String,
 }
 
@@ -35,20 +35,20 @@ pub struct LookupError {
 #[derive(Debug)]
 pub(crate) struct Lookups {
     all: Vec<Lookup>,
-    /// Packs the keys of a request to one row of texts.
+    /// The plan that packs the keys of a request into one row of texts.
     pub(crate) keys: Plan,
-    /// Which of those texts is the key of each look-up.
+    /// The position in that row of each look-up's key.
     pub(crate) columns: Vec<usize>,
 }
 
 impl Plan {
-    /// The plan with look-ups: [`Self::keys`] says what to look up for a request,
-    /// [`Self::pack_with`] packs it with what was found. The other ways to pack
-    /// do so as if nothing had been found.
+    /// Adds look-ups to the plan: [`Self::keys`] returns the keys to look up for a
+    /// request, and [`Self::pack_with`] packs it with the values found. The other packing
+    /// methods ignore look-ups.
     ///
     /// # Errors
-    /// A look-up gives a feature that the model's user does not have, or that
-    /// another one gives.
+    /// A look-up supplies a feature that the model does not have for the user, or that
+    /// another look-up supplies.
     pub fn with_lookups(self, all: Vec<Lookup>) -> Result<Self, LookupError> {
         let mut given: Vec<&Arc<str>> = Vec::new();
         for lookup in &all {
@@ -67,7 +67,7 @@ impl Plan {
         Ok(Self { lookups, ..self })
     }
 
-    /// What is looked up for a user; empty for most models.
+    /// The look-ups for a user; empty for most models.
     pub fn lookups(&self) -> &[Lookup] {
         self.lookups.as_ref().map_or(&[], |lookups| &lookups.all)
     }
@@ -88,7 +88,7 @@ impl Lookups {
     }
 }
 
-/// The metadata of a model that takes these texts of a user.
+/// The metadata of a model whose user features are these texts.
 fn keys(names: &[Arc<str>]) -> Metadata {
     let feature = |name: &Arc<str>| Feature {
         name: name.clone(),

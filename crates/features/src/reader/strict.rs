@@ -1,4 +1,4 @@
-//! JSON without repeated keys: whoever says something twice means neither.
+//! A JSON parser that refuses repeated keys: a repeated key is ambiguous.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 /// The most values of a [`Small`].
 const FEW: usize = 1000;
 
-/// Parses JSON; a key that stands twice in one object is an error.
+/// Parses JSON; a repeated key within an object is an error.
 pub(crate) fn parse(json: &[u8]) -> Result<Value, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(json);
     let value = Strict { left: &mut { usize::MAX } }.deserialize(&mut json)?;
@@ -16,8 +16,8 @@ pub(crate) fn parse(json: &[u8]) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
-/// A value that has few others in it: whoever sends more gets an error, and not
-/// the many times larger memory for them.
+/// A value with at most `FEW` values in it. Larger ones are an error, so that a body
+/// cannot make the parser use many times its own size in memory.
 #[derive(Default)]
 pub(crate) struct Small(pub(crate) Value);
 
@@ -27,7 +27,7 @@ impl<'de> Deserialize<'de> for Small {
     }
 }
 
-/// Reads a value, if so many are still allowed.
+/// Deserializes a value while the number of values stays within the limit.
 struct Strict<'a> {
     left: &'a mut usize,
 }
@@ -101,7 +101,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
-/// An object has a key more than once.
+/// The error for a key that an object has more than once.
 pub(crate) fn twice<E: Error>(key: &str) -> E {
     E::custom(format_args!("the key {key:?} stands here twice"))
 }

@@ -1,4 +1,4 @@
-//! The engine's outputs become messages.
+//! Builds response messages from the engine's outputs.
 
 use std::{cmp::Ordering, collections::HashMap};
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{metadata::OutputKind, plan::Plan};
 
-/// One response a user, in the order of the requests; else as [`Plan::answer`]
-/// and [`Plan::answer_batch`].
+/// One response per user, in the order of the requests; otherwise as [`Plan::answer`] and
+/// [`Plan::answer_batch`].
 ///
 /// # Errors
 /// As [`Plan::answer`].
@@ -31,7 +31,7 @@ pub fn answer(
     responses.collect()
 }
 
-/// The outputs asked for, by their positions in metadata.json.
+/// The requested outputs, by their positions in metadata.json.
 fn check_outputs<'t>(
     plan: &Plan,
     packed: &Packed,
@@ -87,8 +87,8 @@ fn answer_user(
     Ok(response)
 }
 
-/// The positions of the `top_k` highest scores, best first; ties keep their
-/// order. `None` if all scores are wanted as they stand.
+/// The positions of the `top_k` highest scores, best first; ties keep their order. `None`
+/// if all scores are returned in request order.
 fn rank(scores: &[f32], top_k: usize) -> Option<Vec<usize>> {
     if top_k == 0 {
         return None;
@@ -99,8 +99,7 @@ fn rank(scores: &[f32], top_k: usize) -> Option<Vec<usize>> {
     Some(order)
 }
 
-/// The values of a user's packed treatments as a list, in `order` if there is
-/// one.
+/// The values of a user's packed treatments as a list, in `order` if it is given.
 fn list(values: Vec<f32>, order: Option<&[usize]>, user: &UserRows) -> ScoreList {
     let indexed = order.is_some() || user.kept.len() < user.requested;
     let all: Vec<usize>;

@@ -1,13 +1,11 @@
-//! The fields of an encoded protobuf message, read without decoding what is in
-//! them.
+//! The fields of an encoded protobuf message, read without decoding their content.
 
 use prost::{
     DecodeError,
     encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field},
 };
 
-/// Calls `visit` for every length-delimited field of a message; steps over the
-/// others.
+/// Calls `visit` for every length-delimited field of a message and skips the others.
 pub(super) fn fields<'a>(
     mut message: &'a [u8],
     mut visit: impl FnMut(u32, &'a [u8]) -> Result<(), DecodeError>,

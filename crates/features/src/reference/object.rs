@@ -1,4 +1,4 @@
-//! A user given as a nested object, decoded.
+//! A user sent as a nested object, decoded.
 
 use outrigger_core::Failure;
 use prost_types::{Struct, value::Kind};
@@ -9,7 +9,7 @@ use super::plain::{Plain, scalar_of};
 /// Nesting is bounded by the decoder.
 ///
 /// # Errors
-/// The first one of `leaf`.
+/// The first error that `leaf` returns.
 pub(super) fn leaves<'a>(
     object: &'a Struct,
     leaf: &mut impl FnMut(&str, Plain<'a>) -> Result<(), Failure>,

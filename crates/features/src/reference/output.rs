@@ -11,15 +11,15 @@ pub(super) struct Checked<'t> {
     name: String,
     dtype: DType,
     bytes: &'t Bytes,
-    /// For each user, where its values begin.
+    /// For each user, the position of its first value.
     starts: Vec<usize>,
-    /// Whether the values have one dimension, and that there is one a user.
+    /// Whether the expected shape has a single dimension: `[B]` or `[R]`.
     flat: bool,
     single: bool,
 }
 
 impl<'t> Checked<'t> {
-    /// Finds an output among the engine's and checks all but its values.
+    /// Finds an output among the engine's and checks everything but its values.
     pub(super) fn find(
         output: &Output,
         joined: bool,
@@ -50,7 +50,7 @@ impl<'t> Checked<'t> {
         Ok(Self { name, dtype: tensor.dtype, bytes, starts, flat, single })
     }
 
-    /// The values of one user, as many as it has treatments, or one.
+    /// The values of one user: one per packed treatment, or one for a `single` output.
     pub(super) fn values(&self, user: usize, treatments: usize) -> Result<Vec<f32>, Failure> {
         let count = if self.single { 1 } else { treatments };
         (0..count).map(|row| self.finite(self.starts[user] + row, user, row)).collect()
@@ -70,7 +70,7 @@ fn invalid(name: &str, message: &str) -> Failure {
     Failure::new(Reason::ScoresInvalid, format!("output {name:?}: {message}"))
 }
 
-/// Accepts the shape wanted, also with a last dimension of 1.
+/// Accepts the expected shape, also with a last dimension of 1.
 fn check_shape(name: &str, found: &[i64], wanted: &[usize]) -> Result<(), Failure> {
     let sizes: Option<Vec<usize>> = found.iter().map(|size| (*size).try_into().ok()).collect();
     let sizes = sizes.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the plain way packs, in plain types.
+//! The packed call of the reference implementation, in plain types.
 
 use outrigger_core::Tensor;
 use outrigger_proto::outrigger::v1::TreatmentError;
@@ -12,9 +12,9 @@ pub struct Packed {
     pub tensors: Vec<Tensor>,
     /// The users, in the order of the requests.
     pub users: Vec<UserRows>,
-    /// What there is to count.
+    /// The counts for the metrics.
     pub counts: FeatureCounts,
-    /// The most treatments that any user kept.
+    /// The largest number of treatments that any user kept.
     pub treatments: usize,
     pub(super) single_wanted: bool,
 }
@@ -24,25 +24,25 @@ pub struct Packed {
 pub struct UserRows {
     /// The request's id.
     pub request_id: String,
-    /// How many treatments the request has.
+    /// The number of treatments in the request.
     pub requested: usize,
     /// The positions in the request of the treatments packed.
     pub kept: Vec<u32>,
-    /// The ids of those treatments, if the response shall have them.
+    /// The ids of those treatments, if the response must contain them.
     pub ids: Option<Vec<String>>,
     /// The treatments left out.
     pub errors: Vec<TreatmentError>,
-    /// How many of the best treatments to return; 0 for all.
+    /// The number of best treatments to return; 0 for all.
     pub top_k: usize,
     /// The outputs to return, the score first.
     pub outputs: Vec<usize>,
 }
 
 impl Packed {
-    /// The same, as the transcoder would have it.
+    /// Converts to the transcoder's type.
     ///
     /// # Panics
-    /// A user's treatments are not just those kept and those left out.
+    /// A user's treatments are not exactly those kept and those left out.
     pub fn transcoded(&self) -> crate::Packed {
         crate::Packed {
             tensors: self.tensors.clone(),

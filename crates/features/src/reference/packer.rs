@@ -1,4 +1,4 @@
-//! Rows in, tensors out.
+//! The packer of the reference implementation: turns rows into tensors.
 
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
@@ -19,10 +19,10 @@ use crate::{
     plan::{InputPlan, Plan},
 };
 
-/// The most characters of a treatment's id that a message quotes.
+/// The maximum number of characters of a treatment's id in a message.
 const QUOTED: usize = 80;
 
-/// Appends users one after the other; pads at the end, when T is known.
+/// Appends the rows of one user after the other; pads at the end, when T is known.
 pub(super) struct Packer<'p> {
     plan: &'p Plan,
     /// For each input, its elements.
@@ -30,14 +30,14 @@ pub(super) struct Packer<'p> {
     /// For each input, the origin of every feature of every row.
     origins: Option<Vec<Vec<i32>>>,
     users: Vec<UserRows>,
-    /// Treatments of all users so far.
+    /// The number of treatments of all users so far.
     treatment_rows: usize,
     unknown: Vec<Vec<String>>,
     counts: FeatureCounts,
     single_wanted: bool,
 }
 
-/// A feature that could not be packed, and why.
+/// A feature that could not be packed, with the reason.
 struct BadFeature<'p> {
     feature: &'p str,
     problem: Problem,
@@ -136,7 +136,7 @@ impl<'p> Packer<'p> {
         written
     }
 
-    /// Takes back what a failed row has appended.
+    /// Removes the elements that a failed row has appended.
     fn drop_partial_row(&mut self, entity: Entity) {
         let rows = match entity {
             Entity::Treatment => self.treatment_rows,

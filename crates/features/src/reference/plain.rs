@@ -1,4 +1,4 @@
-//! Values as prost has decoded them.
+//! Values as decoded by prost.
 
 use outrigger_proto::outrigger::v1::{self, value::Kind};
 use prost_types::value::Kind as ObjectKind;
@@ -66,7 +66,7 @@ pub(super) fn value_of(value: &v1::Value) -> Option<Plain<'_>> {
     })
 }
 
-/// A leaf of an object as a scalar.
+/// Converts a leaf of an object to a scalar.
 pub(super) fn scalar_of(value: &prost_types::Value) -> Scalar<'_> {
     match &value.kind {
         Some(ObjectKind::NumberValue(value)) => Scalar::Real(*value),

@@ -18,8 +18,8 @@ use crate::{
 
 type Rows<'a> = Vec<Option<Plain<'a>>>;
 
-/// The number of treatments a table says it has, for a model of so many features of
-/// treatments.
+/// The number of treatments that a table declares, for a model with this number of
+/// treatment features.
 pub(super) fn count(
     table: &TreatmentTable,
     features: usize,
@@ -77,7 +77,7 @@ struct Reader<'r, 'a> {
     seen: HashSet<&'a str>,
 }
 
-/// A column's place, its width as sent, and how many values it has.
+/// A column's position, its width as sent, and its number of values.
 struct Shape {
     path: String,
     width: u32,
@@ -181,7 +181,7 @@ impl<'a> Reader<'_, 'a> {
     }
 }
 
-/// The `width` float32 that begin at the element `start`.
+/// The `width` float32 from element `start` on.
 fn floats(values: &[u8], start: usize, width: usize) -> Plain<'_> {
     match width {
         1 => Plain::One(Scalar::Real(float_at(values, start).into())),
@@ -189,7 +189,7 @@ fn floats(values: &[u8], start: usize, width: usize) -> Plain<'_> {
     }
 }
 
-/// Whether a bit is set; an empty bitmap has all of them set.
+/// Whether a bit is set; in an empty bitmap every bit counts as set.
 fn is_valid(validity: &[u8], bit: usize) -> bool {
     validity.get(bit / 8).is_none_or(|byte| byte >> (bit % 8) & 1 == 1)
 }

@@ -1,4 +1,4 @@
-//! A request as rows: one value, or none, for every feature the model names.
+//! A request as rows: one optional value for every feature that the model names.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,7 +17,8 @@ use crate::{
     transcode::Unknown,
 };
 
-/// What a request says about the features the model names, and how much else.
+/// The values of a request for the features that the model names, and the count of all
+/// others.
 #[derive(Debug)]
 pub(super) struct View<'a> {
     /// The user's values, in the order of metadata.json.
@@ -26,11 +27,11 @@ pub(super) struct View<'a> {
     pub(super) count: usize,
     /// The treatments' values, row by row, each in the order of metadata.json.
     treatments: Vec<Option<Plain<'a>>>,
-    /// Values a row.
+    /// Values per row.
     width: usize,
     ids: Ids<'a>,
     columnar: bool,
-    /// What was sent but not asked for.
+    /// The values of features that the model does not name.
     pub(super) unknown: Unknown,
 }
 
@@ -41,7 +42,7 @@ enum Ids<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The number of a request's treatments, whichever form they have.
+    /// The number of a request's treatments, in either form.
     ///
     /// # Errors
     /// REQUEST_MALFORMED where the request contradicts itself,

@@ -10,8 +10,8 @@ use crate::{
 /// `BatchPredictRequest.requests`.
 const REQUESTS: u32 = 4;
 
-/// The requests of an encoded `outrigger.v1.BatchPredictRequest`, where they stand in
-/// it. They are not looked into.
+/// Splits an encoded `outrigger.v1.BatchPredictRequest` into its requests without copying
+/// or parsing them.
 ///
 /// # Errors
 /// REQUEST_MALFORMED when the bytes are no message, and when it has no request or more

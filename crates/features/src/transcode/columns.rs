@@ -1,5 +1,5 @@
-//! From a table's columns to rows of the tensors: whole blocks where numbers
-//! are taken as they are, else value by value.
+//! Copies a table's columns to rows of the tensors: as whole blocks if the numbers are
+//! taken unchanged, else value by value.
 
 use bytes::Bytes;
 
@@ -21,12 +21,12 @@ pub(super) struct Columns<'t, 'r, 'p> {
     pub(super) table: &'t Table<'r>,
     pub(super) sources: &'t [Option<Source>],
     pub(super) count: usize,
-    /// The only request, if tensors may hold on to its bytes.
+    /// The bytes of the only request, if tensors may share them.
     pub(super) shared: Option<&'r Bytes>,
 }
 
-/// `width` elements of every row of a matrix, and where they go in the row of a
-/// tensor.
+/// `width` neighbouring elements that are copied from every row of a matrix to the row of
+/// a tensor.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     from: usize,
@@ -35,8 +35,8 @@ struct Run {
 }
 
 impl<'p> Columns<'_, '_, 'p> {
-    /// Appends all rows at once, input by input. False if something must be
-    /// said about a row; some inputs may then have them.
+    /// Appends all rows at once, input by input. Returns false if a row needs a count or
+    /// an error; some inputs may then already have the rows.
     pub(super) fn append(&self, buffers: &mut [Buffer], tally: &mut Tally) -> bool {
         if tally.origins.is_some() {
             return false;
@@ -55,7 +55,8 @@ impl<'p> Columns<'_, '_, 'p> {
         true
     }
 
-    /// Appends the rows of one input, whose columns are `fields` from `slot` on.
+    /// Appends the rows of one input; its columns are `fields`, whose slots begin at
+    /// `slot`.
     fn append_input(
         &self,
         slot: usize,
@@ -70,8 +71,8 @@ impl<'p> Columns<'_, '_, 'p> {
         }
     }
 
-    /// How the rows of an input are made of those of the matrix, if all of it
-    /// are numbers of the matrix, taken as they are.
+    /// The runs that an input's rows are copied from; `None` unless all its features are
+    /// numbers of the matrix, taken unchanged.
     fn runs(&self, fields: &[Field], sources: &[Option<Source>]) -> Option<Vec<Run>> {
         if !self.table.matrix()?.is_full() {
             return None;
@@ -143,7 +144,7 @@ impl<'p> Columns<'_, '_, 'p> {
         })
     }
 
-    /// What the table has for a slot of a row; `None` is absence.
+    /// The table's value for a slot of a row; `None` is absence.
     fn value(&self, slot: usize, row: usize) -> Option<Value<'_>> {
         self.sources[slot].and_then(|source| self.table.value(source, row))
     }
@@ -151,8 +152,8 @@ impl<'p> Columns<'_, '_, 'p> {
     /// Writes one row of the table to the row numbered `to`.
     ///
     /// # Errors
-    /// The first feature, in the order of metadata.json, that has a value it
-    /// cannot have. `tally` is then as it was.
+    /// The first feature, in the order of metadata.json, with an invalid value. `tally`
+    /// is then restored.
     pub(super) fn write_row(
         &self,
         row: usize,
@@ -175,7 +176,7 @@ impl<'p> Columns<'_, '_, 'p> {
     }
 }
 
-/// Appends `count` rows made of runs of a matrix's rows.
+/// Appends `count` rows, each gathered from runs of a matrix's row.
 fn gather(matrix: &Matrix<'_>, runs: &[Run], count: usize, bytes: &mut Vec<u8>) {
     let width: usize = runs.iter().map(|run| run.width).sum();
     let start = bytes.len();

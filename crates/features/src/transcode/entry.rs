@@ -9,12 +9,12 @@ use crate::{
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 
-/// What may still nest within an entry: the request, the treatment (or the
-/// user's features) and the entry are three levels.
+/// The depth to which messages may still nest within an entry: the request, the treatment
+/// (or the user's features) and the entry are three levels.
 const DEPTH: u32 = MAX_DEPTH - 2;
 
-/// The key of an entry that is a key and a float32, and the float's bits: by far
-/// the most frequent entries. The key's text is not checked.
+/// Reads an entry with a key and a float32, by far the most frequent kind: the key and
+/// the float's bits. The key is not checked to be UTF-8.
 #[inline]
 pub(super) fn number(body: &[u8]) -> Option<(&[u8], u32)> {
     let (head, tail) = body.split_last_chunk::<7>()?;
@@ -23,18 +23,18 @@ pub(super) fn number(body: &[u8]) -> Option<(&[u8], u32)> {
     (usize::from(length) == key.len() && length < 0x80).then_some((key, u32::from_le_bytes(bits)))
 }
 
-/// The key and the value of an entry written as common libraries do; `None` if
-/// it is written in another way, or wrong. The key's text is not checked.
+/// Reads an entry encoded as common libraries do: the key and the value; `None` if its
+/// encoding is unusual or invalid. The key is not checked to be UTF-8.
 #[inline]
 pub(super) fn usual(body: &[u8]) -> Option<(&[u8], Option<Value<'_>>)> {
     let (key, rest) = split(body)?;
     Some((key, value(rest)?))
 }
 
-/// The key and the value of any entry.
+/// Reads the key and the value of any entry.
 ///
 /// # Errors
-/// It is no such message.
+/// The bytes are not a valid message.
 #[cold]
 pub(super) fn any(body: &[u8]) -> Result<(&[u8], Merged<'_>), Malformed> {
     schema::ENTRY.validate(body, DEPTH)?;
@@ -67,7 +67,7 @@ fn field<'r>(
     }))
 }
 
-/// The key of an entry that begins with it, and what follows.
+/// Splits an entry that begins with its key: the key, and the bytes after it.
 #[inline]
 pub(super) fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut rest = Reader::new(body);
@@ -75,7 +75,7 @@ pub(super) fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((key, rest.rest()))
 }
 
-/// The value in what follows a key, if it is that and nothing else, written as
+/// Reads the value after a key; `None` unless it is the only field left and encoded as
 /// common libraries do.
 #[inline]
 pub(super) fn value(rest: &[u8]) -> Option<Option<Value<'_>>> {
@@ -84,8 +84,8 @@ pub(super) fn value(rest: &[u8]) -> Option<Option<Value<'_>>> {
     if rest.is_empty() { read_value(value) } else { None }
 }
 
-/// A value that is one field and nothing else, or absence; `None` if it is
-/// written in another way, or wrong.
+/// Reads a value of a single field, or absence; `None` if its encoding is unusual or
+/// invalid.
 #[inline]
 fn read_value(body: &[u8]) -> Option<Option<Value<'_>>> {
     let Some((key, rest)) = body.split_first() else { return Some(None) };
@@ -111,7 +111,7 @@ fn read_value(body: &[u8]) -> Option<Option<Value<'_>>> {
     rest.is_empty().then_some(Some(value))
 }
 
-/// The packed elements of a list that has nothing else, of `size` bytes each.
+/// The packed elements, of `size` bytes each, of a list with no other field.
 fn packed(list: &[u8], size: usize) -> Option<&[u8]> {
     let mut rest = Reader::new(list);
     let elements = if rest.accept(0x0a) { rest.bytes().ok()? } else { &[] };

@@ -1,19 +1,19 @@
-//! What is sent under keys: of the same key, the last holds.
+//! Values sent under keys, where the last value of a repeated key wins.
 
 /// Something with a key.
 pub(super) trait Keyed: Copy {
     fn key(&self) -> &[u8];
 }
 
-/// What was sent, and mostly no more of it than holds.
+/// The values sent; repeated keys are dropped whenever they outnumber the distinct ones.
 #[derive(Debug)]
 pub(super) struct Lasts<T> {
     sent: Vec<T>,
-    /// How many there were when repeated ones were last dropped.
+    /// The number of distinct keys when repeated ones were last dropped.
     different: usize,
 }
 
-/// As many are kept without a look at which are repeated.
+/// This many values are stored before repeated keys are first dropped.
 const UNSORTED: usize = 1024;
 
 impl<T> Default for Lasts<T> {
@@ -34,19 +34,19 @@ impl<T: Keyed> Lasts<T> {
 
     pub(super) fn push(&mut self, sent: T) {
         self.sent.push(sent);
-        // One key, sent very often, must not fill the memory.
+        // A key that is repeated very often must not fill the memory.
         if self.sent.len() > UNSORTED.max(2 * self.different) {
             self.keep_last();
         }
     }
 
-    /// What holds, in the order of keys.
+    /// The last value of every key, in the order of keys.
     pub(super) fn sorted(&mut self) -> &[T] {
         self.keep_last();
         &self.sent
     }
 
-    /// What holds, in the order of keys.
+    /// The last value of every key, in the order of keys.
     pub(super) fn into_sorted(mut self) -> Vec<T> {
         self.keep_last();
         self.sent
@@ -54,7 +54,7 @@ impl<T: Keyed> Lasts<T> {
 
     fn keep_last(&mut self) {
         if self.sent.len() > 1 {
-            // Stable, so that the last stays last.
+            // The sort is stable, so the last value of a key stays the last.
             self.sent.sort_by(|one, other| one.key().cmp(other.key()));
             self.sent.dedup_by(|next, kept| {
                 let same = next.key() == kept.key();

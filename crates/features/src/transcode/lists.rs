@@ -1,5 +1,5 @@
-//! Lists put together from their parts, written as common libraries write them: so
-//! they take no more room than they did.
+//! Lists merged from their parts and encoded as common libraries do, so that they take no
+//! more memory than they did in the request.
 
 use outrigger_proto::raw::write::put_varint;
 
@@ -9,13 +9,13 @@ use crate::{
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 
-/// The lists of one row.
+/// The merged lists of one row.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     bytes: Vec<u8>,
 }
 
-/// Where a list stands.
+/// The position of a merged list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct List {
     kind: ListKind,
@@ -58,7 +58,7 @@ impl Lists {
     }
 }
 
-/// Writes the elements of one field; says how many.
+/// Writes the elements of one field and returns their number.
 fn elements(
     kind: ListKind,
     wire_type: WireType,
@@ -87,7 +87,7 @@ fn elements(
     Ok(1)
 }
 
-/// Writes a text behind the key of its field.
+/// Writes a text, preceded by the key of its field.
 fn put_text(key: u8, text: &[u8], to: &mut Vec<u8>) {
     to.push(key);
     put_varint(text.len() as u64, to);

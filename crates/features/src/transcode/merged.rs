@@ -1,5 +1,5 @@
-//! Values as the wire format means them, whichever way they are written: of a value
-//! sent several times the last holds, and the parts of a list make one list.
+//! Values by the rules of the wire format, for any valid encoding: the last of several
+//! values wins, and the parts of a list are merged into one list.
 
 use super::request::{Parts, add_part};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 
-/// What a value comes to when all is read that says something about it.
+/// A value after all its fields are merged.
 #[derive(Debug, Default)]
 pub(super) enum Merged<'r> {
     #[default]
@@ -18,7 +18,7 @@ pub(super) enum Merged<'r> {
     Object(Parts<'r>),
 }
 
-/// What one field says of a value.
+/// A single field of a value.
 pub(super) enum Piece<'r> {
     Null,
     One(Scalar<'r>),
@@ -26,7 +26,7 @@ pub(super) enum Piece<'r> {
     Object(&'r [u8]),
 }
 
-/// The messages that lists are.
+/// The kinds of list messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListKind {
     Numbers,
@@ -37,25 +37,24 @@ pub(super) enum ListKind {
     Values,
 }
 
-/// Reads a field of a value, whose number and wire type have been read; `None` if nobody
-/// knows it.
+/// Reads a field of a value, after its number and wire type; `None` for an unknown field.
 pub(super) type Field =
     for<'r> fn(u32, WireType, &mut Reader<'r>) -> Result<Option<Piece<'r>>, Malformed>;
 
 impl<'r> Merged<'r> {
-    /// A message that is a value.
+    /// Reads a value from a message.
     pub(super) fn of(message: &'r [u8], field: Field) -> Result<Self, Malformed> {
         let mut value = Self::default();
         value.merge(message, field)?;
         Ok(value)
     }
 
-    /// Whether there is a value at all.
+    /// Whether a value was sent.
     pub(super) fn is_sent(&self) -> bool {
         !matches!(self, Self::Absent)
     }
 
-    /// Takes in a message of which there may have been others before.
+    /// Merges a further part of a message into the value.
     fn merge(&mut self, message: &'r [u8], field: Field) -> Result<(), Malformed> {
         let mut rest = Reader::new(message);
         while !rest.is_empty() {
@@ -83,7 +82,7 @@ impl<'r> Merged<'r> {
     }
 }
 
-/// The key and the value of a map's entry that has been validated.
+/// Reads the key and the value of a map entry that has been validated.
 pub(super) fn entry(body: &[u8], field: Field) -> Result<(&[u8], Merged<'_>), Malformed> {
     let (mut rest, mut key, mut value) = (Reader::new(body), &[][..], Merged::default());
     while !rest.is_empty() {

@@ -1,5 +1,5 @@
-//! A user given as a nested object, read where it stands: the path to a leaf, joined by
-//! dots, is its feature's name; a list is a vector; null is absence.
+//! A user sent as a nested object, read without decoding: a feature's name is the path to
+//! its leaf, joined by dots; a list is a vector; null is absence.
 
 mod entries;
 mod path;
@@ -18,11 +18,11 @@ use crate::{
 use entries::entries;
 use path::Path;
 
-/// The features of an object that has been validated, by their slots. Those that the
-/// model does not name are counted.
+/// Finds the features of a validated object, by their slots. Features that the model does
+/// not name are counted.
 ///
 /// # Errors
-/// A feature is given by two ways.
+/// A feature is given twice, by different paths of keys.
 pub(super) fn features<'r>(
     object: &[&'r [u8]],
     fields: &Fields,
@@ -36,19 +36,19 @@ pub(super) fn features<'r>(
     Ok(walk.found)
 }
 
-/// The way through an object's leaves, in the order of keys.
+/// The traversal of an object's leaves, in the order of keys.
 struct Walk<'w, 'r> {
     fields: &'w Fields,
     unknown: &'w mut Unknown,
     place: &'w Place,
     path: Path,
-    /// For every slot, whether it has been found.
+    /// For every slot, whether its feature has been found.
     given: Vec<bool>,
     found: Vec<(usize, Merged<'r>)>,
 }
 
 impl<'r> Walk<'_, 'r> {
-    /// Nesting is bounded where objects are validated.
+    /// Recursion is bounded: validation limits the nesting of objects.
     fn descend(&mut self, object: &[&'r [u8]]) -> Result<(), Stop> {
         for entry in entries(object)? {
             let (key, value) = entry.read()?;

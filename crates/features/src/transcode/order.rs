@@ -1,26 +1,26 @@
-//! Which key comes next: callers send the keys of every treatment in the same
-//! order far more often than not.
+//! Prediction of the next key: callers nearly always send the keys of every treatment in
+//! the same order.
 
 use crate::{
     keys::{Keys, Probe},
     wire::Malformed,
 };
 
-/// Fewer misses than this decide nothing.
+/// The order is not judged by fewer misses than this.
 const FEW: u32 = 32;
 
-/// So many keys that the model does not name have a place in the order.
+/// The number of unknown keys that are part of the order.
 const STRANGERS: usize = 32;
 
-/// The order of keys, learned from the first row of a call, or of the request after one
-/// that had others.
+/// The order of keys, learned from the first row of a call, or of a later request whose
+/// order differed.
 #[derive(Debug)]
 pub(super) struct Order<'r> {
     learning: bool,
     pub(super) trusted: bool,
     expected: Vec<Expected<'r>>,
     next: usize,
-    /// For each slot, where it stands in the order.
+    /// The position of each slot in the order.
     places: Vec<usize>,
     pub(super) asked: u32,
     pub(super) missed: u32,
@@ -34,7 +34,7 @@ struct Expected<'r> {
 }
 
 impl<'r> Order<'r> {
-    /// For rows of `width` known keys.
+    /// Creates an order for rows of `width` known keys.
     pub(super) fn new(width: usize) -> Self {
         Self {
             learning: true,
@@ -47,8 +47,8 @@ impl<'r> Order<'r> {
         }
     }
 
-    /// Begins with the next request, which may keep to the order better or worse than the
-    /// one before. What has turned out wrong is learned anew.
+    /// Starts the next request, which may follow the order better or worse than the one
+    /// before. A wrong order is learned again.
     pub(super) fn begin_request(&mut self) {
         if !self.learning && !self.trusted {
             self.learning = true;
@@ -57,7 +57,7 @@ impl<'r> Order<'r> {
         (self.asked, self.missed) = (0, 0);
     }
 
-    /// Begins with the next row.
+    /// Starts the next row.
     pub(super) fn restart(&mut self) {
         self.next = 0;
         if self.learning && !self.expected.is_empty() {
@@ -103,7 +103,7 @@ impl<'r> Order<'r> {
     #[inline]
     fn note(&mut self, found: Expected<'r>) {
         if self.learning {
-            // A row may be as long as a message; its beginning is enough.
+            // The order is limited in length: a row may be as long as a message.
             if self.expected.len() == self.expected.capacity() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! The requests of a call, one after the other, into the engine's tensors.
+//! The packer: appends the requests of a call to the engine's tensors.
 
 use outrigger_core::Failure;
 use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
@@ -20,7 +20,7 @@ use crate::{
     wire::Malformed,
 };
 
-/// Appends users one after the other; pads at the end, when T is known.
+/// Appends the rows of one user after the other; pads at the end, when T is known.
 #[derive(Debug)]
 pub(super) struct Packer<'p, 'r> {
     plan: &'p Plan,
@@ -29,22 +29,22 @@ pub(super) struct Packer<'p, 'r> {
     buffers: Vec<Buffer>,
     tally: Tally,
     users: Vec<UserRows>,
-    /// Treatments of all users so far.
+    /// The number of treatments of all users so far.
     treatment_rows: usize,
     unknown: Vec<Vec<String>>,
     single_wanted: bool,
     user_rows: Rows<'p, 'r>,
-    /// Only once a treatment needs it.
+    /// Created when the first treatment needs it.
     pub(super) treatments: Option<Rows<'p, 'r>>,
     pub(super) template: Template<'p>,
 }
 
-/// The treatments of a user that were left out, and the ids of the others, if
-/// they are asked for.
+/// The treatments of a user that were left out, and the ids of the others if the request
+/// asks for them.
 type Outcome<'r> = (Vec<TreatmentError>, Option<Vec<&'r [u8]>>);
 
 impl<'p, 'r> Packer<'p, 'r> {
-    /// A packer with room for so many users and `treatments` altogether.
+    /// Creates a packer with room for `users` users and `treatments` treatments in total.
     pub(super) fn new(plan: &'p Plan, call: &Call<'p>, users: usize, treatments: usize) -> Self {
         let buffer = |input: &InputPlan| {
             let rows = match input.entity {
@@ -70,8 +70,8 @@ impl<'p, 'r> Packer<'p, 'r> {
         }
     }
 
-    /// Appends one user and its treatments. `unknown` has what is already known
-    /// of the request.
+    /// Appends one user and its treatments. `unknown` already holds the unknown features
+    /// found in the user's object and table.
     pub(super) fn add(
         &mut self,
         part: &mut Part<'_, 'r>,
@@ -103,7 +103,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         Ok(())
     }
 
-    /// One user's habits are not another's.
+    /// Resets what was learned from the previous user's request.
     fn begin_request(&mut self) {
         self.template.begin_request();
         for rows in self.treatments.iter_mut().chain([&mut self.user_rows]) {
@@ -170,7 +170,8 @@ impl<'p, 'r> Packer<'p, 'r> {
         Ok((errors, ids))
     }
 
-    /// Writes those treatments to the next rows that are like the one before; says how many.
+    /// Writes treatments to the next rows as long as they match the template; returns
+    /// their number.
     fn add_alike(
         &mut self,
         treatments: &[&'r [u8]],
@@ -183,7 +184,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         applied
     }
 
-    /// Writes one treatment to the next row; the row is only kept if it is good.
+    /// Writes one treatment to the next row; the row is kept only if it succeeds.
     fn add_treatment(
         &mut self,
         body: &'r [u8],
@@ -272,7 +273,7 @@ impl<'p, 'r> Packer<'p, 'r> {
     }
 }
 
-/// Gives the buffers of an entity room for so many rows, and no more.
+/// Resizes the buffers of an entity to exactly `rows` rows.
 fn resize(buffers: &mut [Buffer], plan: &Plan, entity: Entity, rows: usize) {
     for (buffer, input) in buffers.iter_mut().zip(&plan.inputs) {
         if input.entity == entity {

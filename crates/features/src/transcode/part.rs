@@ -1,4 +1,4 @@
-//! One request, looked into as far as its size and its names go.
+//! One request of a call, parsed as far as its size and its feature names.
 
 use super::{
     merged::Merged,
@@ -14,21 +14,21 @@ use crate::{
     plan::Plan,
 };
 
-/// One request of a call, its table and object taken apart as well.
+/// One request of a call, with its table and object split into parts as well.
 #[derive(Debug)]
 pub(super) struct Part<'q, 'a> {
     pub(super) request: &'q Request<'a>,
     /// The features of a user that is an object, by their slots.
     pub(super) object: Vec<(usize, Merged<'a>)>,
     pub(super) table: Option<Table<'a>>,
-    /// For every slot, its column of the table.
+    /// For every slot, its column in the table.
     pub(super) sources: Vec<Option<Source>>,
     /// Number of treatments.
     pub(super) count: usize,
 }
 
 impl<'q, 'a> Part<'q, 'a> {
-    /// Takes a request's table apart and counts its treatments.
+    /// Splits a request's table into its parts and counts the treatments.
     pub(super) fn read(
         request: &'q Request<'a>,
         plan: &Plan,
@@ -53,8 +53,8 @@ impl<'q, 'a> Part<'q, 'a> {
         Ok(Self { request, object, table: Some(table), sources, count })
     }
 
-    /// Finds the features of an object and of a table, whose names must be different,
-    /// and checks the sizes of a table's columns.
+    /// Matches the names in an object and a table, which must be unique, to slots, and
+    /// checks the sizes of the table's columns.
     pub(super) fn match_names(
         &mut self,
         plan: &Plan,

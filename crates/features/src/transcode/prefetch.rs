@@ -1,19 +1,20 @@
-//! Bytes that are brought into the cache before they are read.
+//! Prefetching: requests bytes from memory before they are read.
 
-/// Bytes that come into the cache together.
+/// Bytes of a cache line.
 const LINE: usize = 64;
-/// How far ahead is asked for. Half of it does as well, and so does all of a message.
+/// The distance in bytes to prefetch ahead. Half of it performs as well, and so does a
+/// whole message.
 const DISTANCE: usize = 1 << 10;
 
-/// Asks for the bytes of a message ahead of the place where it is read.
+/// Prefetches the bytes of a message ahead of the current position.
 ///
-/// Where a part of a message begins is known only when the one before it has been found:
-/// of half a megabyte that the kernel has just copied, more than the nearest caches
-/// hold, finding a thousand parts would wait for memory a thousand times. What has been
-/// asked for is near when the parts are packed, too.
+/// The start of a part is known only after the part before it has been read. A message of
+/// half a megabyte that the kernel has just copied exceeds the nearest caches, so finding
+/// a thousand parts would wait for memory a thousand times. The prefetched bytes are
+/// still cached when the parts are packed.
 pub(super) struct Prefetch<'a> {
     message: &'a [u8],
-    /// Where what has not been asked for begins.
+    /// The first position that has not been prefetched.
     next: usize,
 }
 
@@ -23,9 +24,9 @@ impl<'a> Prefetch<'a> {
         Self { message, next: 0 }
     }
 
-    /// Asks for what follows `place`, as far ahead as is of use. What was passed
-    /// over without having been asked for, as the middle of a long part, is left to the
-    /// processor, which sees by itself that it is read in a row.
+    /// Prefetches the bytes after `place`. Bytes skipped without a prefetch, such as the
+    /// middle of a long part, are left to the hardware prefetcher, which detects
+    /// sequential reads.
     #[inline]
     pub(super) fn ahead_of(&mut self, place: usize) {
         for line in self.lines(place) {
@@ -33,7 +34,7 @@ impl<'a> Prefetch<'a> {
         }
     }
 
-    /// The first bytes of lines to ask for.
+    /// The first byte of each line to prefetch.
     #[inline]
     fn lines(&mut self, place: usize) -> impl Iterator<Item = &'a u8> + use<'a> {
         let from = self.next.max(place);
@@ -50,7 +51,7 @@ fn ask_for(byte: &u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: this reads nothing, and any address would do.
+        // SAFETY: a prefetch reads nothing, and any address is valid for it.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
     }
 }

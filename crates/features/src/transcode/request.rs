@@ -1,4 +1,4 @@
-//! The parts of a request, found without reading what is in them.
+//! The parts of a request, located without parsing their content.
 
 use bytes::Bytes;
 use outrigger_core::Failure;
@@ -18,34 +18,35 @@ use crate::{
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 
-/// The parts of a message that may be sent in several: mostly one.
+/// The parts of a message field that may be sent several times; usually there is one.
 pub(super) type Parts<'a> = SmallVec<[&'a [u8]; 1]>;
 
-/// An encoded `outrigger.v1.PredictRequest` in parts: what decides where it goes has
-/// been read, the rest only found.
+/// An encoded `outrigger.v1.PredictRequest` in parts: the fields that decide its route
+/// are parsed, the others only located.
 #[derive(Debug, Default)]
 pub struct Request<'a> {
     pub(super) message: &'a [u8],
-    /// Within which it was taken apart.
+    /// The limits that were applied when the request was split.
     pub(crate) limits: Limits,
-    /// The message, if tensors may hold on to its bytes.
+    /// The message's bytes, if tensors may share them.
     pub(super) shared: Option<&'a Bytes>,
     pub(super) model: Option<ModelSelector>,
     pub(super) request_id: &'a str,
     pub(super) routing_key: &'a str,
     pub(super) user: User<'a>,
-    /// Features of the user that yield to those of the request: encoded maps.
+    /// Looked-up features of the user, as encoded maps; those of the request take
+    /// precedence.
     pub(super) looked_up: &'a [Bytes],
-    /// The treatments, at most as many as a call may have.
+    /// The treatments, up to the limit of a call.
     pub(super) treatments: Vec<&'a [u8]>,
-    /// How many there are.
+    /// The number of treatments sent.
     pub(super) sent: usize,
     /// The parts of the table.
     pub(super) table: Option<Parts<'a>>,
     pub(super) options: Option<ResponseOptions>,
 }
 
-/// The user's features, in whichever form.
+/// The user's features, in either form.
 #[derive(Debug)]
 pub(super) enum User<'a> {
     /// Parts of one map; none if there is no user.
@@ -69,8 +70,7 @@ impl Default for User<'_> {
     }
 }
 
-/// Adds a part of a message that was sent in several; there can be very many
-/// that are empty.
+/// Adds a part of a message; empty parts are dropped, because there can be very many.
 pub(super) fn add_part<'a>(parts: &mut Parts<'a>, part: &'a [u8]) {
     if !part.is_empty() {
         parts.push(part);
@@ -78,19 +78,19 @@ pub(super) fn add_part<'a>(parts: &mut Parts<'a>, part: &'a [u8]) {
 }
 
 impl<'a> Request<'a> {
-    /// Takes a request apart. Its bytes may become those of a tensor, which then keeps
-    /// them from being freed.
+    /// Splits a request into its parts. Tensors may share its bytes, which then stay
+    /// allocated as long as the tensor does.
     ///
     /// # Errors
-    /// REQUEST_MALFORMED, TOO_MANY_TREATMENTS: the bytes are no message. What is wrong
-    /// with a message's features is found when they are packed.
+    /// REQUEST_MALFORMED, TOO_MANY_TREATMENTS: the bytes are not a valid message, or have
+    /// too many treatments. Errors in features are found when they are packed.
     pub fn read(message: &'a Bytes, limits: &Limits) -> Result<Self, Failure> {
         let scanned = Self::scan(message, limits);
         let request = scanned.map_err(|error| refused([&**message], &Call::new(limits), error))?;
         Ok(Self { shared: Some(message), ..request })
     }
 
-    /// What decides where it goes.
+    /// The fields that decide the request's route.
     pub fn routing(&self) -> Routing<'_> {
         let Self { model, request_id, routing_key, .. } = self;
         Routing { model: model.as_ref(), request_id, routing_key }
@@ -120,8 +120,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Finds the parts of a request. Treatments, tables and the user's features
-    /// are not looked into.
+    /// Locates the parts of a request. Treatments, tables and the user's features are not
+    /// parsed.
     pub(super) fn scan(message: &'a [u8], limits: &Limits) -> Result<Self, Malformed> {
         let mut request = Self { message, limits: *limits, ..Self::default() };
         let (mut rest, mut prefetch) = (Reader::new(message), Prefetch::new(message));
@@ -145,7 +145,7 @@ impl<'a> Request<'a> {
     fn treatment(&mut self, wire_type: WireType, rest: &mut Reader<'a>) -> Result<(), Malformed> {
         let (body, max) = (rest.bytes_field(wire_type)?, self.limits.max_treatments);
         if self.sent == 0 {
-            // Most of what follows are others of about this size.
+            // The messages that follow are assumed to have about the same size.
             let others = rest.rest().len() / (body.len() + 2);
             self.treatments.reserve(max.min(1 + others));
         }
@@ -175,7 +175,8 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// One of two forms is in force, the last sent; parts of one form merge.
+    /// Adds features of the user's map. The form sent last wins; parts of the same form
+    /// are merged.
     fn features(&mut self, body: &'a [u8]) {
         match &mut self.user {
             User::Features(parts) => add_part(parts, body),
@@ -186,7 +187,7 @@ impl<'a> Request<'a> {
     fn object(&mut self, body: &'a [u8]) -> Result<(), Malformed> {
         OBJECT.validate(body, MAX_DEPTH - 1)?;
         if let User::Features(parts) = &self.user {
-            // Nobody will read them, but they must be well-formed.
+            // These parts are discarded, but must still be well-formed.
             parts.iter().try_for_each(|part| FEATURES.validate(part, MAX_DEPTH - 1))?;
         }
         match &mut self.user {

@@ -5,19 +5,19 @@ use outrigger_proto::outrigger::v1::ModelSelector;
 use super::Request;
 use crate::limits::Limits;
 
-/// What of a request decides where it goes.
+/// The fields of a request that decide its route.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Routing<'a> {
-    /// The model asked for.
+    /// The requested model.
     pub model: Option<&'a ModelSelector>,
     /// The request's id; empty when there is none.
     pub request_id: &'a str,
-    /// The key that decides on the arm; empty when there is none.
+    /// The key that decides the arm; empty when there is none.
     pub routing_key: &'a str,
 }
 
-/// The key that decides on the arm of an encoded `outrigger.v1.PredictRequest`, empty when
-/// there is none; `None` if the bytes are no message.
+/// The routing key of an encoded `outrigger.v1.PredictRequest`, empty when there is none;
+/// `None` if the bytes are not a valid message.
 pub fn routing_key(message: &[u8]) -> Option<&str> {
     let limits = Limits { max_treatments: 0, ..Limits::default() };
     Request::scan(message, &limits).ok().map(|request| request.routing_key)

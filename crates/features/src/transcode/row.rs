@@ -1,4 +1,4 @@
-//! One row of features: from map entries to elements of the tensors.
+//! One row of features: writes map entries to elements of the tensors.
 
 use super::{
     entry,
@@ -17,14 +17,14 @@ use crate::{
     wire::{MAX_DEPTH, Malformed, Reader},
 };
 
-/// What is known of a slot while its row is read.
+/// The state of a slot while its row is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Absent,
-    /// Its element stands in the tensor.
+    /// Its element is written to the tensor.
     Written,
-    /// Its value waits for the end of the row: values can be refused only in
-    /// the order of metadata.json, and be counted only once.
+    /// Its value is written at the end of the row: values must be refused in the order of
+    /// metadata.json and counted only once.
     Waiting,
 }
 
@@ -35,15 +35,15 @@ pub(super) struct Rows<'p, 'r> {
     fields: &'p Fields,
     pub(super) order: Order<'r>,
     states: Vec<State>,
-    /// Values of the slots that wait.
+    /// Values of the slots that are written at the end of the row.
     values: Vec<Waiting<'r>>,
-    /// Lists that are not taken as they stand.
+    /// Lists that had to be merged.
     lists: Lists,
     unknown: Lasts<Stranger<'r>>,
-    /// Whether values may be written before the end of the row; not if their
-    /// origins are of interest.
+    /// Whether values may be written before the end of the row; false if their origins
+    /// are recorded.
     early: bool,
-    /// The row's number in all its tensors.
+    /// The row's index in all its tensors.
     row: usize,
 }
 
@@ -69,7 +69,7 @@ impl<'p, 'r> Rows<'p, 'r> {
         }
     }
 
-    /// Begins the row numbered `row`, for which the buffers have room.
+    /// Starts the row with index `row`, for which the buffers have room.
     pub(super) fn begin(&mut self, row: usize) {
         self.row = row;
         self.order.restart();
@@ -78,12 +78,10 @@ impl<'p, 'r> Rows<'p, 'r> {
         self.unknown.clear();
     }
 
-    /// Reads a treatment, or a part of a user's features; says the treatment's
-    /// id, in UTF-8.
+    /// Reads a treatment, or a part of a user's features; returns the treatment's id, in
+    /// UTF-8.
     ///
-    /// # Errors
-    /// The bytes are no such message. They have been looked at to their end
-    /// otherwise.
+    /// The bytes are not a valid message. On success they have been read to their end.
     pub(super) fn read(
         &mut self,
         body: &'r [u8],
@@ -98,7 +96,7 @@ impl<'p, 'r> Rows<'p, 'r> {
                 continue;
             }
             match rest.key()? {
-                // As prost does: whatever the wire type says.
+                // prost ignores the wire type of a map entry, so any is accepted.
                 (number, _) if number == entry_number => self.entry(rest.bytes()?, buffers)?,
                 (1, wire_type) if treatment => id = rest.text_field(wire_type)?.as_bytes(),
                 (number, wire_type) => rest.skip(number, wire_type, MAX_DEPTH - 1)?,
@@ -129,7 +127,7 @@ impl<'p, 'r> Rows<'p, 'r> {
         Ok(())
     }
 
-    /// Notes a slot's value, in the place of one sent before.
+    /// Stores a slot's number, replacing one sent before.
     #[inline]
     fn set_number(&mut self, slot: usize, bits: u32, buffers: &mut [Buffer]) {
         let field = &self.fields.fields[slot];
@@ -159,7 +157,7 @@ impl<'p, 'r> Rows<'p, 'r> {
         };
     }
 
-    /// Notes a slot's value that may have been sent in parts.
+    /// Stores a slot's value that may have been merged from parts.
     pub(super) fn set_merged(
         &mut self,
         slot: usize,
@@ -172,7 +170,7 @@ impl<'p, 'r> Rows<'p, 'r> {
                 self.values[slot] = Waiting::List(self.lists.add(kind, &parts)?);
                 self.states[slot] = State::Waiting;
             }
-            // No feature is an object.
+            // No feature takes an object.
             Merged::Absent | Merged::Object(_) => self.set(slot, None, buffers),
         }
         Ok(())
@@ -185,11 +183,11 @@ impl<'p, 'r> Rows<'p, 'r> {
         }
     }
 
-    /// Writes what waits and what is absent.
+    /// Writes the waiting values and the replacements of absent ones.
     ///
     /// # Errors
-    /// The first feature, in the order of metadata.json, that has a value it
-    /// cannot have. `tally` is then as it was.
+    /// The first feature, in the order of metadata.json, with an invalid value. `tally`
+    /// is then restored.
     pub(super) fn finish(
         &mut self,
         buffers: &mut [Buffer],
@@ -217,7 +215,7 @@ impl<'p, 'r> Rows<'p, 'r> {
         Ok(())
     }
 
-    /// The value that a slot waits with; `None` is absence.
+    /// The waiting value of a slot; `None` is absence.
     fn value(&self, slot: usize) -> Option<Value<'_>> {
         match (self.states[slot], self.values[slot]) {
             (State::Waiting, Waiting::Value(value)) => Some(value),

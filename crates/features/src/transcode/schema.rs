@@ -1,12 +1,12 @@
-//! Whether bytes are a message of a kind, read without building it. What the
-//! transcoder does not read itself is held against this.
+//! Validation of encoded messages without decoding them, for the parts that the
+//! transcoder does not read itself.
 
 use crate::wire::{Malformed, Reader, WireType};
 
 /// The fields of a message, by number.
 pub(super) struct Schema(&'static [(u32, Kind)]);
 
-/// What a field holds.
+/// The type of a field.
 enum Kind {
     Varint,
     /// Repeated, packed or not.
@@ -81,8 +81,8 @@ static OBJECT_VALUE: Schema = Schema(&[
 static OBJECT_LIST: Schema = Schema(&[(1, Kind::Message(&OBJECT_VALUE))]);
 
 impl Schema {
-    /// Accepts exactly what prost would decode, in a place where messages may
-    /// still nest `depth` deep.
+    /// Accepts exactly the messages that prost would decode where `depth` more levels of
+    /// nesting are allowed.
     pub(super) fn validate(&self, message: &[u8], depth: u32) -> Result<(), Malformed> {
         let mut rest = Reader::new(message);
         while !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! Why packing stopped.
+//! The reasons for which packing stops.
 
 use outrigger_core::{Failure, Reason};
 
@@ -10,10 +10,11 @@ use crate::{
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 
-/// Why a call cannot be packed.
+/// The reason why a call cannot be packed.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// A request's bytes are no request. Which one, and why, is found out again.
+    /// A request's bytes are not a valid message. The request and the error are
+    /// determined by a second pass.
     Malformed(Malformed),
     Refused(Box<Failure>),
 }
@@ -30,8 +31,8 @@ impl From<Failure> for Stop {
     }
 }
 
-/// Why a call is refused. Work stopped somewhere: what comes after has not been looked
-/// at yet.
+/// The failure of a refused call. Packing stopped early, so later requests have not been
+/// checked.
 pub(super) fn refused<'r>(
     messages: impl IntoIterator<Item = &'r [u8]>,
     call: &Call<'_>,
@@ -45,14 +46,14 @@ pub(super) fn refused<'r>(
     })
 }
 
-/// Whether a request is a message, of no more treatments than are allowed.
+/// Checks that a request is a valid message within the limit of treatments.
 fn check(bytes: &[u8], call: &Call<'_>, place: &Place) -> Result<(), Failure> {
     let max = call.limits.max_treatments;
     refuse_too_many(count_treatments(bytes), max, "treatments", place)?;
     schema::REQUEST.validate(bytes, MAX_DEPTH).map_err(|error| place.undecodable(error))
 }
 
-/// How many treatments there are, up to where the bytes are no message.
+/// The number of treatments, up to the first invalid byte.
 fn count_treatments(message: &[u8]) -> usize {
     let (mut rest, mut count) = (Reader::new(message), 0);
     while let Ok((number, wire_type)) = rest.key() {

@@ -16,18 +16,18 @@ use column::{IntegerColumn, TextColumn, collect_varints};
 /// A table's columns, as sent.
 #[derive(Debug, Default)]
 pub(super) struct Table<'a> {
-    /// The ids of as many treatments as a call may have.
+    /// The ids of the treatments, up to the limit of a call.
     ids: Texts<'a>,
     count: u32,
     numbers: Option<Matrix<'a>>,
-    /// As many as a table may have, together with `integers`.
+    /// Together with `integers`, at most the maximum number of columns.
     texts: Vec<TextColumn<'a>>,
     integers: Vec<IntegerColumn<'a>>,
-    /// Columns of texts and integers that were sent.
+    /// The number of text and integer columns sent.
     sent: usize,
 }
 
-/// How much of a table is kept.
+/// The limits on the parts of a table that are stored.
 #[derive(Debug, Clone, Copy)]
 struct Most {
     treatments: usize,
@@ -41,7 +41,7 @@ pub(super) struct Matrix<'a> {
     pub(super) values: &'a [u8],
     widths: Vec<u32>,
     validity: &'a [u8],
-    /// Elements a row.
+    /// Elements per row.
     pub(super) stride: usize,
 }
 
@@ -110,12 +110,12 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// How many columns were sent.
+    /// The number of columns sent.
     pub(super) fn columns(&self) -> usize {
         self.sent + self.numbers.as_ref().map_or(0, |numbers| numbers.names.len())
     }
 
-    /// The number of treatments the table says it has.
+    /// The number of treatments that the table declares.
     pub(super) fn count(&self, place: &Place) -> Result<usize, Failure> {
         let (ids, count) = (self.ids.len(), self.count as usize);
         if ids > 0 && count > 0 && ids != count {
@@ -125,7 +125,7 @@ impl<'a> Table<'a> {
         Ok(ids.max(count))
     }
 
-    /// The ids of the treatments, in UTF-8; empty where there are none.
+    /// The ids of the treatments, in UTF-8; empty if the table has none.
     pub(super) fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
         self.ids.iter().chain(std::iter::repeat(&[][..]))
     }
@@ -135,7 +135,7 @@ impl<'a> Table<'a> {
         self.numbers.as_ref()
     }
 
-    /// What a source has for a row; `None` is absence.
+    /// The value of a source for a row; `None` is absence.
     pub(super) fn value(&self, source: Source, row: usize) -> Option<Value<'_>> {
         match source {
             Source::Number { column, offset, width } => {
@@ -182,7 +182,7 @@ impl<'a> Matrix<'a> {
         Ok(())
     }
 
-    /// Whether every value is there.
+    /// Whether no value is absent.
     pub(super) fn is_full(&self) -> bool {
         self.validity.is_empty()
     }
@@ -205,7 +205,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Whether a bit is set; an empty bitmap has all of them set.
+/// Whether a bit is set; in an empty bitmap every bit counts as set.
 fn is_valid(validity: &[u8], bit: usize) -> bool {
     validity.get(bit / 8).is_none_or(|byte| byte >> (bit % 8) & 1 == 1)
 }

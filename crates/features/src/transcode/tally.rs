@@ -1,4 +1,4 @@
-//! What is said about values beside the values.
+//! Counts and origins of values, recorded beside the values.
 
 use outrigger_proto::outrigger::v1::ValueOrigin;
 
@@ -8,15 +8,15 @@ use crate::{metadata::Entity, packed::FeatureCounts, plan::InputPlan};
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) counts: FeatureCounts,
-    /// For each input.
+    /// The origins for each input.
     pub(crate) origins: Option<Vec<Vec<i32>>>,
 }
 
-/// What a tally was before a row that may fail.
+/// The state of a tally before a row that may fail.
 #[derive(Debug)]
 pub(crate) struct Mark {
     counts: FeatureCounts,
-    /// The inputs of the row, and how many origins they had.
+    /// The inputs of the row, and the number of their origins.
     origins: Vec<(usize, usize)>,
 }
 

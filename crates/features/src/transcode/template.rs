@@ -1,5 +1,5 @@
-//! Treatments like the one before: where they have the same keys in the same
-//! order, nothing but their ids and their values need be looked at.
+//! The template: treatments with the same keys in the same order as the one before, so
+//! that only their ids and values need to be read.
 
 mod block;
 mod shape;
@@ -15,12 +15,13 @@ use crate::{
 use block::Block;
 use shape::Shape;
 
-/// So many treatments are written at once.
+/// The number of treatments written at once.
 const SEVERAL: usize = 4;
-/// As many misses are allowed before any hit.
+/// The number of misses allowed before the first hit.
 const FEW: u32 = 4;
 
-/// The template of a call's treatments, as long as there is use for one in a request.
+/// The template of a call's treatments; within a request it is used as long as it pays
+/// off.
 #[derive(Debug)]
 pub(super) struct Template<'p> {
     inputs: &'p [InputPlan],
@@ -33,20 +34,21 @@ pub(super) struct Template<'p> {
 }
 
 impl<'p> Template<'p> {
-    /// Only for calls that are not traced: nothing is said about origins.
+    /// Creates a template. It is only used for calls that are not traced, as it records
+    /// no origins.
     pub(super) fn new(inputs: &'p [InputPlan], fields: &'p Fields, traced: bool) -> Self {
         Self { inputs, fields, traced, shape: None, trusted: !traced, hits: 0, misses: 0 }
     }
 
-    /// Begins with the next request, which may keep to its order better or worse than the
-    /// one before.
+    /// Starts the next request, which may match the template better or worse than the one
+    /// before.
     pub(super) fn begin_request(&mut self) {
         (self.trusted, self.hits, self.misses) = (!self.traced, 0, 0);
     }
 
-    /// Writes treatments to the rows from `row` on, as long as they are like the one before;
-    /// says how many, and adds their ids, in UTF-8, to `ids`. It may have written anything to
-    /// the rows of those that are left.
+    /// Writes treatments to the rows from `row` on, as long as they match the template;
+    /// returns their number and appends their ids, in UTF-8, to `ids`. The rows of the
+    /// remaining treatments may have been overwritten.
     pub(super) fn apply<'r>(
         &mut self,
         treatments: &[&'r [u8]],
@@ -84,8 +86,8 @@ impl<'p> Template<'p> {
         applied
     }
 
-    /// Takes a treatment that has just been packed in another way, and without
-    /// complaint, as the next one's template.
+    /// Takes a treatment that was just packed by another method, without an error, as the
+    /// template of the next one.
     pub(super) fn learn(&mut self, body: &[u8]) {
         if !self.trusted {
             return;
@@ -100,8 +102,8 @@ impl<'p> Template<'p> {
     }
 }
 
-/// Writes one treatment, if it has that shape: its id, and how many of its features the
-/// model does not name.
+/// Writes one treatment if it has the template's shape; returns its id, and the number of
+/// its features that the model does not name.
 #[inline]
 fn write_one<'r>(
     shape: &Shape<'_>,
@@ -119,7 +121,8 @@ fn write_one<'r>(
     Some((id, strangers?))
 }
 
-/// Writes several treatments at once, if all have just those features: their ids.
+/// Writes several treatments at once if all have exactly these features; returns their
+/// ids.
 #[inline]
 fn write_several<'r, const N: usize>(
     block: &Block,
@@ -135,7 +138,7 @@ fn write_several<'r, const N: usize>(
     (are_texts && block.write_several(features, row, buffers)).then_some(ids)
 }
 
-/// The id of a treatment that begins with one, and its features.
+/// Splits a treatment that begins with its id: the id, and the features.
 #[inline]
 fn split(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut rest = Reader::new(body);

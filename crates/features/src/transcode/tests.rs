@@ -1,5 +1,5 @@
-//! By which way treatments are read. All ways give the same tensors: that a fast
-//! one is not taken shows nowhere else.
+//! The methods by which treatments are read. All methods give the same tensors, so only
+//! these tests show that a fast one is not used.
 
 use std::iter;
 
@@ -74,18 +74,17 @@ fn lacking() -> Vec<u8> {
     request(|treatment| (0..FEATURES).filter(|it| !lacks(treatment, *it)).collect())
 }
 
-/// How the treatments of the last request of a call were read.
+/// The methods by which the treatments of a call's last request were read.
 #[derive(Debug, PartialEq, Eq)]
 struct Ways {
-    /// By the template of the one before.
+    /// The number read by the template.
     templates: u32,
-    /// Whether a template was still in use at the end.
+    /// Whether the template was still in use at the end.
     templates_trusted: bool,
-    /// Keys of the other ones for which there was an expectation, and those of
-    /// them for which it was wrong.
+    /// The number of keys that were predicted, and of wrong predictions among them.
     foreseen: u32,
     missed: u32,
-    /// Whether keys were still foreseen at the end.
+    /// Whether keys were still predicted at the end.
     order_trusted: bool,
 }
 
@@ -123,7 +122,7 @@ fn treatments_with_the_keys_of_the_one_before_are_read_by_its_template() {
 #[test]
 fn keys_are_foreseen_where_each_treatment_lacks_another_one() {
     let others = TREATMENTS as u32 - 1;
-    // Nothing comes after the last key, so that it can be missing unnoticed.
+    // No key follows the last one, so its absence is not a wrong prediction.
     let lacks_last = (1..TREATMENTS).filter(|treatment| treatment % FEATURES == FEATURES - 1);
     let expected = Ways {
         templates: 0,

@@ -1,13 +1,14 @@
-//! The texts of a message's repeated field, left where they stand.
+//! The texts of a message's repeated field, as slices of the message.
 
 use smallvec::SmallVec;
 
 use crate::wire::{Malformed, Reader, is_text};
 
-/// The key of a first field.
+/// The encoded key of field 1.
 const FIRST: u8 = 0x0a;
 
-/// The texts of a first field, in order. There can be very many: only runs of them are noted.
+/// The texts of field 1, in order. There can be very many, so only runs of them are
+/// stored.
 #[derive(Debug, Default)]
 pub(super) struct Texts<'a> {
     /// Fields one right after the other, without the key of the first: mostly
@@ -79,7 +80,7 @@ pub(super) fn of_run(run: &[u8], key: u8) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
 
-    /// What is read of a message whose fields all have the key.
+    /// Reads a message that consists only of fields with the key `FIRST`.
     fn read(message: &[u8], max: usize) -> Result<(usize, Vec<&[u8]>), Malformed> {
         let (mut texts, mut rest) = (Texts::default(), Reader::new(message));
         while rest.accept(FIRST) {

@@ -1,19 +1,19 @@
-//! What was sent but not asked for.
+//! The features of a request that the model does not name.
 
 use std::collections::BTreeSet;
 
 use super::lasts::{Keyed, Lasts};
 
-/// As many names are kept, the first in their order, and as many bytes of each.
+/// The maximum number of names kept (the first in sort order), and of bytes of each.
 const NAMES: usize = 1000;
 pub(super) const NAME_BYTES: usize = 256;
 
 /// Features that the model does not name.
 #[derive(Debug, Default)]
 pub(crate) struct Unknown {
-    /// How many values.
+    /// The number of values.
     pub(crate) count: u64,
-    /// Their names, where somebody wants to see them.
+    /// Their names, if the call is traced.
     pub(crate) names: Option<BTreeSet<String>>,
 }
 
@@ -43,12 +43,12 @@ impl Unknown {
     }
 }
 
-/// A name, or its beginning if it is long.
+/// A name, truncated if it is long.
 fn kept(name: &[u8]) -> String {
     let Some(beginning) = name.get(..NAME_BYTES).filter(|it| it.len() < name.len()) else {
         return String::from_utf8_lossy(name).into_owned();
     };
-    // All of the beginning, but for a character that is cut in two.
+    // The whole prefix, except a character that is cut in two.
     let whole = beginning.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     format!("{whole}…")
 }

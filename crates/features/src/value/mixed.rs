@@ -1,5 +1,5 @@
-//! Values of several types one behind the other, each a key of one byte and what
-//! that says: the encoding of a `google.protobuf.Value` of one field.
+//! Concatenated values of several types, each encoded as a `google.protobuf.Value` with a
+//! single field: a key of one byte and its content.
 
 use prost::encoding::encode_varint;
 

@@ -6,10 +6,10 @@ use outrigger_features::{Limits, Metadata, Plan, json};
 
 use crate::most;
 
-/// How long the bodies are.
+/// The length of the bodies in bytes.
 const LENGTH: usize = 1 << 20;
 
-/// So many times its length a body may take.
+/// The maximum memory of a body, as a multiple of its length.
 const FACTOR: usize = 16;
 
 const METADATA: &[u8] = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
@@ -20,7 +20,7 @@ const METADATA: &[u8] = br#"{"schema": "outrigger.dev/model/v1", "framework": "t
         {"name": "y", "missing": "nan"}]}],
     "outputs": [{"tensor": "s", "name": "s", "kind": "per_treatment"}]}"#;
 
-/// What stands between `begin` and `end` again and again, as often as fits in.
+/// A body that repeats `item` between `begin` and `end` as often as fits.
 fn filled(begin: &str, item: fn(usize, &mut String), end: &str) -> String {
     let mut body = begin.to_owned();
     for index in 0.. {
@@ -34,12 +34,12 @@ fn filled(begin: &str, item: fn(usize, &mut String), end: &str) -> String {
     body + end
 }
 
-/// A feature of a name of its own.
+/// A feature with a unique name.
 fn feature(index: usize, body: &mut String) {
     write!(body, "\"{index:x}\":0").expect("a string grows");
 }
 
-/// The whole way from a body to tensors.
+/// Converts a body to tensors.
 fn pack(plan: &Plan, body: &[u8]) {
     if json::selector(body).is_ok()
         && let Ok(request) = json::encode_request(plan, body)
@@ -48,10 +48,10 @@ fn pack(plan: &Plan, body: &[u8]) {
     }
 }
 
-/// Beginning, what is repeated, and end.
+/// The beginning, the repeated item, and the end of a body.
 type Body = (&'static str, fn(usize, &mut String), &'static str);
 
-/// Bodies that want much.
+/// Bodies designed to use much memory.
 const BODIES: [Body; 15] = [
     (r#"{"model":{"name":"m"},"treatments":["#, |_, body| body.push_str("{}"), "]}"),
     (
@@ -91,7 +91,8 @@ fn no_body_takes_many_times_its_length() {
 
 #[test]
 fn no_name_is_written_for_every_feature_below_it() {
-    /// Short enough for a name that is written for every feature not to fill the memory.
+    /// The body is short, so that repeating its name for every feature does not fill the
+    /// memory.
     const LENGTH: usize = 1 << 15;
     let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
     let features: Vec<_> = (0..LENGTH / 14).map(|index| format!("\"{index:x}\":0")).collect();

@@ -1,5 +1,5 @@
-//! How much memory a request takes while it becomes tensors: a small multiple of its
-//! length, whatever its author thought of.
+//! The memory used to convert a request to tensors: a small multiple of the request's
+//! length, even if it is crafted to use much.
 
 mod json;
 mod wire;
@@ -9,7 +9,7 @@ use std::{
     cell::Cell,
 };
 
-/// The system's allocator, which knows what a thread holds, and has held at most.
+/// The system's allocator, recording the current and the peak memory of a thread.
 struct Counting;
 
 thread_local! {
@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What some work holds at most beyond what was held before, in bytes.
+/// The peak memory of `work` in bytes, beyond the memory in use before.
 fn most(work: impl FnOnce()) -> usize {
     let before = HELD.get();
     MOST.set(before);

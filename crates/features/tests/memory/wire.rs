@@ -6,15 +6,16 @@ use prost::encoding::bytes;
 
 use crate::most;
 
-/// How long the messages are: not where vectors that double are just full.
+/// The length of the messages: chosen so that vectors that double are not just full.
 const LENGTH: usize = 1_100_000;
 
-/// So many times its length a message may take: most are taken as they stand.
+/// The maximum memory of a message, as a multiple of its length: most parts are not
+/// copied.
 const FACTOR: usize = 10;
-/// The same where prost decodes: the names of outputs.
+/// The same for parts that prost decodes: the names of outputs.
 const DECODED: usize = 32;
-/// So many bytes it may take whatever its length: for the treatments and columns
-/// that are kept at all.
+/// Additional memory in bytes, independent of the length: for the treatments and columns
+/// up to their limits.
 const FIXED: usize = 512 << 10;
 
 const METADATA: &[u8] = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow",
@@ -27,7 +28,7 @@ const METADATA: &[u8] = br#"{"schema": "outrigger.dev/model/v1", "framework": "t
         {"name": "z", "default": ""}]}],
     "outputs": [{"tensor": "s", "name": "s", "kind": "per_treatment"}]}"#;
 
-/// In which fields, one within the other, something is repeated.
+/// The path of nested fields, and the field repeated within.
 type Message = (&'static [u32], fn(usize) -> Vec<u8>);
 
 /// A field that is a message.
@@ -47,7 +48,7 @@ fn entry(number: u32, index: usize) -> Vec<u8> {
     field(number, &field(1, &name(index)))
 }
 
-/// The same, written as nobody does.
+/// The same in a valid encoding that no library writes.
 fn odd_entry(number: u32, name: &[u8]) -> Vec<u8> {
     field(number, &[&field(2, b""), &field(1, name)[..]].concat())
 }
@@ -64,7 +65,7 @@ fn encoded(path: &[u32], repeated: fn(usize) -> Vec<u8>) -> Vec<u8> {
     path.iter().rev().fold(message, |body, number| field(*number, &body))
 }
 
-/// Requests that want much.
+/// Requests designed to use much memory.
 const REQUESTS: [Message; 35] = [
     // Treatments.
     (&[], |_| field(6, b"")),
@@ -107,12 +108,13 @@ const REQUESTS: [Message; 35] = [
     (&[5, 1, 2, 6], |_| field(1, &field(5, &field(1, b"")))),
 ];
 
-/// Those of which parts are decoded.
+/// Requests with parts that prost decodes.
 const WITH_DECODED: [Message; 1] = [(&[9], |_| field(3, b""))];
 
-/// A user whose features are all part of one whose name is half of the message.
+/// A user whose features all lie in an object whose name is half of the message.
 fn below_a_long_name() -> Vec<u8> {
-    /// Short enough for a name that is kept for every feature not to fill the memory.
+    /// The message is short, so that keeping its name for every feature does not fill the
+    /// memory.
     const LENGTH: usize = 1 << 15;
     let leaf = |index| field(1, &[&field(1, &name(index)), &field(2, b"\x20\x01")[..]].concat());
     let leaves = (0..LENGTH / 2 / leaf(0).len()).flat_map(leaf).collect::<Vec<_>>();
@@ -120,14 +122,16 @@ fn below_a_long_name() -> Vec<u8> {
     field(5, &field(1, &outer))
 }
 
-/// A user whose feature `v` has the value before its key: what nobody does.
+/// A user whose feature `v` has its value before its key, an encoding that no library
+/// writes.
 fn odd_value((path, repeated): Message) -> Vec<u8> {
     let (user, path) = path.split_first().expect("a user");
     let value = field(2, &encoded(path, repeated));
     field(*user, &field(1, &[value, field(1, b"v")].concat()))
 }
 
-/// How many times its length a message takes, if that is more than `factor` allows.
+/// The memory of a message as a multiple of its length; `None` if it does not exceed
+/// `factor`.
 fn excess(message: &[u8], factor: usize, work: impl FnOnce()) -> Option<f64> {
     let (length, most) = (message.len(), most(work));
     (most > factor * length + FIXED).then(|| most as f64 / length as f64)
@@ -185,7 +189,7 @@ fn no_name_is_kept_for_every_feature_below_it() {
 fn no_batch_takes_many_times_its_length() {
     let plan = Plan::compile(Metadata::parse(METADATA).expect("valid"));
     let (limits, options) = (Limits::default(), ResponseOptions::default());
-    // Requests beyond the limit are not kept at all.
+    // Requests beyond the limit are not stored.
     let batches: [(Message, usize); 3] = [
         ((&[], |_| field(4, b"")), 0),
         ((&[4], |_| field(6, b"")), FACTOR),

@@ -1,4 +1,4 @@
-//! Responses, written and built by prost, of whatever the engine may return.
+//! Responses written directly and built by prost, for any outputs of the engine.
 
 use outrigger_core::{Content, DType, Tensor};
 use outrigger_features::{Answer, Packed, Plan, metadata::OutputKind, reference};
@@ -7,7 +7,8 @@ use prost::Message;
 
 use super::entropy::Entropy;
 
-/// Answers a call, packed both ways, both ways as well, with outputs made of `entropy`.
+/// Answers a call by both implementations, from the tensors that each packed, with
+/// outputs drawn from `entropy`.
 pub(crate) fn both(
     plan: &Plan,
     packed: &Packed,
@@ -38,8 +39,7 @@ pub(crate) fn both(
     }
 }
 
-/// What was written is what prost would write, but for the order of a map's
-/// entries.
+/// The bytes written equal those of prost, except for the order of a map's entries.
 fn same<M: Message + Default + PartialEq + std::fmt::Debug>(
     written: &Answer<'_>,
     built: &M,
@@ -54,7 +54,7 @@ fn same<M: Message + Default + PartialEq + std::fmt::Debug>(
     }
 }
 
-/// The outputs of a model, mostly as metadata.json has them.
+/// The outputs of a model, mostly as declared in metadata.json.
 fn outputs(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) -> Vec<Tensor> {
     let (users, treatments) = (packed.users.len(), packed.treatments);
     let joined = plan.metadata().is_joined();
@@ -108,7 +108,7 @@ fn content(count: usize, entropy: &mut Entropy<'_>) -> (DType, Content) {
     (dtype, Content::Bytes((0..count).flat_map(element).collect()))
 }
 
-/// Makes an output one that is not as metadata.json has it.
+/// Changes an output so that it contradicts metadata.json.
 fn damage(output: &mut Tensor, entropy: &mut Entropy<'_>) {
     match entropy.below(5) {
         0 => output.name = "other".into(),

@@ -1,4 +1,5 @@
-//! Holds the transcoder and what is written to the plain way, for one case.
+//! Compares the transcoder and the response writer with the reference implementation, for
+//! one case.
 
 use std::sync::LazyLock;
 
@@ -13,8 +14,8 @@ use prost::Message;
 
 use super::{answers, entropy::Entropy, joined, models, requests};
 
-/// Makes a model, a call and the engine's outputs of `bytes`; packs and answers
-/// it both ways.
+/// Draws a model, a call and the engine's outputs from `bytes`; packs and answers the
+/// call by both implementations.
 pub(crate) fn generated(bytes: &[u8]) {
     let mut entropy = Entropy::new(bytes);
     let metadata = models::metadata(&mut entropy);
@@ -54,10 +55,10 @@ pub(crate) fn generated(bytes: &[u8]) {
     }
 }
 
-/// A call packed both ways, if it can be.
+/// A call packed by both implementations; `None` if it was refused.
 type Both = Option<(Packed, reference::Packed)>;
 
-/// Packs and explains a call both ways.
+/// Packs and explains a call by both implementations.
 fn both(plan: &Plan, requests: &[&[u8]], limits: &Limits) -> Both {
     agree(plan.explain(requests, limits), Reference::new(plan).explain(requests, limits));
     if let [request] = requests {
@@ -70,7 +71,7 @@ fn both(plan: &Plan, requests: &[&[u8]], limits: &Limits) -> Both {
     same_tensors(plan.pack(requests, limits), Reference::new(plan).pack(requests, limits))
 }
 
-/// The fields of a request that decide where it goes.
+/// The fields of a request that decide its route.
 #[derive(Clone, PartialEq, Message)]
 struct Head {
     #[prost(message, optional, tag = "1")]
@@ -81,7 +82,7 @@ struct Head {
     routing_key: String,
 }
 
-/// Holds where a request goes to what is read of it the plain way.
+/// Compares the route of a request with the one that prost decodes.
 fn same_routing(request: &[u8], found: Option<Routing<'_>>) {
     let Some(found) = found else {
         assert!(PredictRequest::decode(request).is_err());
@@ -101,8 +102,8 @@ fn same_tensors(
     found.ok().zip(expected.ok())
 }
 
-/// The same result, or the same refusal; only how bytes are no message may be
-/// said in other words.
+/// Both results or both failures are equal; only the message about invalid bytes may
+/// differ.
 fn agree<T: PartialEq + std::fmt::Debug>(found: Result<T, Failure>, expected: Result<T, Failure>) {
     const UNDECODABLE: &str = " cannot be decoded: ";
     match (found, expected) {
@@ -119,7 +120,7 @@ fn agree<T: PartialEq + std::fmt::Debug>(found: Result<T, Failure>, expected: Re
     }
 }
 
-/// Takes bytes as the request of a model that has everything.
+/// Packs bytes as a request of a model that uses every option.
 pub(crate) fn raw(bytes: &[u8]) {
     static PLAN: LazyLock<Plan> = LazyLock::new(|| {
         let json = include_bytes!("../metadata/good/everything.json");

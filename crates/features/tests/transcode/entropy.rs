@@ -1,5 +1,5 @@
-//! Choices drawn from bytes, so that whatever makes bytes (proptest, a fuzzer, a
-//! corpus) makes test cases.
+//! Choices drawn from bytes, so that any source of bytes (proptest, a fuzzer, a corpus)
+//! generates test cases.
 
 /// The bytes not yet drawn. When they run out, every choice is the first one.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl<'a> Entropy<'a> {
         usize::from(self.byte()) % end
     }
 
-    /// True about so many times of 256; false when the bytes have run out.
+    /// True with a probability of `of_256` / 256; false when the bytes have run out.
     pub(crate) fn chance(&mut self, of_256: u16) -> bool {
         u16::from(self.byte()) + of_256 > 255
     }

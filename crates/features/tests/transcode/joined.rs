@@ -1,5 +1,5 @@
-//! Joined tensors, put together element by element of those of a model that has
-//! the same features per entity.
+//! Joined tensors, compared element by element with those of a model that has the same
+//! features per entity.
 
 use outrigger_core::{Content, Tensor};
 use outrigger_features::{
@@ -21,7 +21,7 @@ pub(crate) fn apart(metadata: &Metadata) -> Plan {
     Plan::compile(Metadata { inputs: parts.collect(), ..metadata.clone() })
 }
 
-/// Holds a joined call to the same call, packed by the plan that [`apart`] gives.
+/// Compares a joined call with the same call packed by the plan of [`apart`].
 pub(crate) fn same(metadata: &Metadata, joined: &Packed, apart: &Packed) {
     for (index, input) in metadata.inputs.iter().enumerate() {
         let (tensor, parts) = (&joined.tensors[index], &apart.tensors[2 * index..2 * index + 2]);

@@ -1,4 +1,4 @@
-//! Test cases made of bytes; the fuzz targets share them.
+//! Test cases generated from bytes; the fuzz targets share them.
 
 mod answers;
 pub(crate) mod check;

@@ -28,17 +28,17 @@ const NAMES: [&str; 14] = [
 pub(crate) const WORDS: [&str; 6] =
     ["", "a", "web", "phone", "naïve", "a longer word, one of many, of more than 32 bytes"];
 
-/// What a request has to know of a feature to send it well.
+/// The properties of a feature that determine a valid value.
 #[derive(Debug, Clone)]
 pub(crate) struct Sent {
     pub(crate) name: String,
     pub(crate) length: usize,
     pub(crate) taste: Taste,
-    /// Whether NaN and infinities are welcome.
+    /// Whether NaN and infinity are accepted.
     pub(crate) any: bool,
 }
 
-/// The kind of value that a feature likes.
+/// The type of value that a feature accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taste {
     Number,
@@ -139,7 +139,7 @@ fn feature(name: &str, dtype: &str, entropy: &mut Entropy<'_>) -> Value {
     feature
 }
 
-/// Says how the feature is encoded; returns a default for it.
+/// Sets the encoding of a feature; returns a default for it.
 fn encoding(feature: &mut Value, dtype: &str, entropy: &mut Entropy<'_>) -> Value {
     match (dtype, entropy.below(4)) {
         ("int32" | "int64", 1) => {

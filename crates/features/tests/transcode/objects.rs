@@ -1,4 +1,4 @@
-//! Users' objects written by hand.
+//! Users sent as objects, encoded by hand.
 
 use prost_types::{ListValue, Struct, Value, value::Kind};
 
@@ -7,7 +7,7 @@ use super::{
     wire::{Style, bytes, field, key, noise},
 };
 
-/// An object, whose odd entries are written in whatever order and parts.
+/// Encodes an object; in the odd style its entries come in any order and number of parts.
 pub(crate) fn encoded(object: &Struct, style: Style, entropy: &mut Entropy<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut fields: Vec<_> = object.fields.iter().collect();
@@ -16,7 +16,7 @@ pub(crate) fn encoded(object: &Struct, style: Style, entropy: &mut Entropy<'_>) 
     }
     for (name, value) in fields {
         if style == Style::Odd && entropy.chance(20) {
-            // Another value, which does not hold.
+            // Another value for the same name, which the later one replaces.
             let other = entry(name, &Kind::BoolValue(true).into(), style, entropy);
             field(&mut out, 1, &other, style, entropy);
         }
@@ -55,7 +55,7 @@ fn entry(name: &str, value: &Value, style: Style, entropy: &mut Entropy<'_>) -> 
     out
 }
 
-/// What another value is before the one that holds.
+/// The values that come before the last one, which replaces them.
 const OTHERS: [Kind; 2] = [Kind::NullValue(0), Kind::NumberValue(7.0)];
 
 fn value(value: &Value, style: Style, entropy: &mut Entropy<'_>) -> Vec<u8> {

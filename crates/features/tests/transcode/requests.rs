@@ -1,4 +1,4 @@
-//! Requests of any shape, written by hand.
+//! Requests of any shape, encoded by hand.
 
 use outrigger_features::{Metadata, metadata::Entity};
 use outrigger_proto::outrigger::v1::{
@@ -102,7 +102,7 @@ fn object(features: &[Sent], entropy: &mut Entropy<'_>) -> Struct {
                 let inner = Value { kind: Some(Kind::StructValue(Struct { fields })) };
                 object.fields.insert(outer.to_owned(), inner);
                 if entropy.chance(8) {
-                    // By a second way, which is one too many.
+                    // Sends the feature a second time by another path, which is an error.
                     object.fields.insert(sent.name.clone(), leaf(sent.taste, entropy));
                 }
             }
@@ -114,7 +114,7 @@ fn object(features: &[Sent], entropy: &mut Entropy<'_>) -> Struct {
         let deep = (0..depth).fold(leaf(Taste::Number, entropy), |inner, _| Value {
             kind: Some(Kind::StructValue(Struct { fields: [("d".to_owned(), inner)].into() })),
         });
-        // Of a long name, only the beginning is told.
+        // A long name is truncated when it is reported.
         let name =
             if depth.is_multiple_of(2) { "deep".into() } else { format!("x{}", "é".repeat(140)) };
         object.fields.insert(name, deep);
@@ -188,7 +188,7 @@ fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<
     parts
 }
 
-/// Mostly short and plain; some take more bytes for their length.
+/// Usually short ids; some are long enough that their length takes more bytes.
 fn id(row: usize) -> String {
     match row {
         5 => String::new(),
@@ -221,7 +221,7 @@ fn numbers(table: &mut TreatmentTable, features: &[Sent], rows: usize, entropy: 
     });
 }
 
-/// Mostly no bitmap: everything is there.
+/// Usually no bitmap, which means that no value is absent.
 fn bitmap(bits: usize, entropy: &mut Entropy<'_>) -> Vec<u8> {
     if !entropy.chance(40) {
         return Vec::new();
@@ -229,7 +229,7 @@ fn bitmap(bits: usize, entropy: &mut Entropy<'_>) -> Vec<u8> {
     (0..bits.div_ceil(8)).map(|_| entropy.byte() | entropy.byte()).collect()
 }
 
-/// Bytes changed, inserted or cut off.
+/// Changes, inserts or removes bytes.
 pub(crate) fn damage(request: &mut Vec<u8>, entropy: &mut Entropy<'_>) {
     for _ in 0..1 + entropy.below(3) {
         let at = entropy.u64() as usize % (request.len() + 1);

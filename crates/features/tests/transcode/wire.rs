@@ -1,19 +1,19 @@
-//! Messages written by hand, in all the ways that a decoder must take, and some
-//! it must not.
+//! Messages encoded by hand, in every way that a decoder must accept, and some that it
+//! must refuse.
 
 use super::{
     entropy::Entropy,
     models::{Sent, Taste, WORDS},
 };
 
-/// How unusual the writing is.
+/// The style of the encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// As common libraries write; the same keys in the same order.
+    /// As common libraries encode; the same keys in the same order.
     Regular,
-    /// As common libraries write; keys come, go and change places.
+    /// As common libraries encode; keys may be added, removed or reordered.
     Free,
-    /// Whatever the wire format allows.
+    /// Anything that the wire format allows.
     Odd,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn field(
     out.extend_from_slice(body);
 }
 
-/// Now and then a field that nobody knows.
+/// Sometimes adds an unknown field.
 pub(crate) fn noise(out: &mut Vec<u8>, style: Style, entropy: &mut Entropy<'_>) {
     if style != Style::Odd || !entropy.chance(16) {
         return;
@@ -78,7 +78,7 @@ pub(crate) fn noise(out: &mut Vec<u8>, style: Style, entropy: &mut Entropy<'_>) 
             out.extend([1, 2, 3, 4]);
         }
         4 => group(out, number, entropy.below(4)),
-        // About as deep as is allowed, from any place in a request.
+        // About the maximum depth of nesting, from any place in a request.
         _ if entropy.chance(40) => group(out, number, 92 + entropy.below(10)),
         _ => group(out, number, entropy.below(50)),
     }
@@ -201,7 +201,7 @@ fn list(
     };
     let elements: Vec<_> = (0..length).map(|_| element(entropy)).collect();
     let odd = style == Style::Odd && entropy.chance(60);
-    // In parts: the list twice, which merges.
+    // Sends the list in two parts, which are merged.
     let parts = if odd { entropy.below(length + 1) } else { length };
     for elements in [&elements[..parts], &elements[parts..]] {
         let mut body = Vec::new();

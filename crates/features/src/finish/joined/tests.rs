@@ -18,7 +18,7 @@ fn vector(values: [f32; 2]) -> outrigger_proto::outrigger::v1::value::Kind {
     Kind::Numbers(NumberList { values: values.into() })
 }
 
-/// Two treatments, the second without its product.
+/// A request of two treatments, the second without its product.
 fn first() -> PredictRequest {
     PredictRequest {
         request_id: "a".into(),
@@ -35,7 +35,7 @@ fn first() -> PredictRequest {
     }
 }
 
-/// Three treatments, of which the middle one lacks what is required.
+/// A request of three treatments; the middle one lacks a required feature.
 fn second() -> PredictRequest {
     let skip = OnTreatmentError::Skip.into();
     let options = ResponseOptions { on_treatment_error: skip, ..ResponseOptions::default() };

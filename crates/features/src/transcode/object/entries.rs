@@ -9,14 +9,14 @@ use crate::{
     wire::{MAX_DEPTH, Malformed, Reader},
 };
 
-/// An entry, of which only the bytes are kept: there can be very many.
+/// An entry, stored as its bytes only: an object can have very many.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry<'r> {
     body: &'r [u8],
 }
 
 impl<'r> Entry<'r> {
-    /// The key and the value.
+    /// Reads the key and the value.
     pub(super) fn read(self) -> Result<(&'r [u8], Merged<'r>), Malformed> {
         merged::entry(self.body, field)
     }
@@ -35,19 +35,20 @@ impl<'r> Entry<'r> {
 
 impl Keyed for Entry<'_> {
     fn key(&self) -> &[u8] {
-        // It has been validated.
+        // The entry has been validated, so it cannot fail here.
         self.last_key().unwrap_or_default()
     }
 }
 
-/// The entries of an object that is sent in parts, in the order of their keys.
+/// The entries of an object that may be sent in several parts, in the order of their
+/// keys.
 pub(super) fn entries<'r>(object: &[&'r [u8]]) -> Result<Vec<Entry<'r>>, Malformed> {
     let mut entries = Lasts::default();
     for part in object {
         let mut rest = Reader::new(part);
         while !rest.is_empty() {
             match rest.key()? {
-                // As prost does: whatever the wire type says.
+                // prost ignores the wire type here, so any is accepted.
                 (1, _) => entries.push(Entry { body: rest.bytes()? }),
                 (number, wire_type) => rest.skip(number, wire_type, MAX_DEPTH)?,
             }

@@ -1,7 +1,7 @@
-//! The way to a leaf.
+//! The path to a leaf of an object.
 
-/// A path, no more of it than tells that it is too long to be of interest: an object may
-/// have very many leaves, and its own name may be very long.
+/// A path, truncated once it is longer than any feature's name: an object may have very
+/// many leaves, and its own key may be very long.
 #[derive(Debug)]
 pub(super) struct Path {
     bytes: Vec<u8>,
@@ -9,7 +9,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// An empty path, of which `longest` bytes and one more are kept.
+    /// Creates an empty path, of which at most `longest` bytes and one more are stored.
     pub(super) fn new(longest: usize) -> Self {
         Self { bytes: Vec::new(), longest }
     }
@@ -18,7 +18,7 @@ impl Path {
         &self.bytes
     }
 
-    /// Goes down to a key; says how long the path was.
+    /// Appends a key and returns the previous length.
     pub(super) fn push(&mut self, key: &[u8]) -> usize {
         let parent = self.bytes.len();
         let dot: &[u8] = if parent > 0 { b"." } else { b"" };
@@ -29,7 +29,7 @@ impl Path {
         parent
     }
 
-    /// Goes back up to where the path was so long.
+    /// Returns to the parent path of this length.
     pub(super) fn truncate(&mut self, parent: usize) {
         self.bytes.truncate(parent);
     }

@@ -1,5 +1,5 @@
-//! Columns of texts and of integers. Their values are kept: they take eight times
-//! what the shortest take on the wire, and that is the most.
+//! Text and integer columns. Their values are stored in memory, which takes at most eight
+//! times their size in the request; the shortest values take the most.
 
 use super::{super::texts, DEPTH};
 use crate::wire::{Malformed, Reader, WireType, expect};
@@ -78,7 +78,8 @@ pub(super) fn collect_varints<T>(
     rest.varints_field(wire_type, |varint| values.push(value(varint)))
 }
 
-/// Makes room for so many more values; for no others, unless they come in pieces.
+/// Reserves room for `more` values: exactly at first, and with spare room if the values
+/// come in pieces.
 fn make_room<T>(values: &mut Vec<T>, more: usize) {
     if values.capacity() - values.len() < more {
         values.reserve_exact(more.max(values.len() / 8));

@@ -1,4 +1,4 @@
-//! Which column of a table fills which slot, and whether there is enough of it.
+//! Matches a table's columns to slots and checks their sizes.
 
 use std::collections::HashSet;
 
@@ -84,7 +84,7 @@ impl<'a> Finder<'_, 'a> {
         Ok(())
     }
 
-    /// A column of `found` values, of a width, with a bitmap.
+    /// Checks the sizes of a column with `found` values and assigns it to its slot.
     fn column(
         &mut self,
         name: &'a [u8],

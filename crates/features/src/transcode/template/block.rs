@@ -1,5 +1,5 @@
-//! Numbers sent one after the other: all their bytes but those of the values
-//! repeat from treatment to treatment, and one comparison says so.
+//! Consecutive numbers: all bytes except the values repeat from treatment to treatment,
+//! and are checked by one comparison.
 
 use std::ops::Range;
 
@@ -10,49 +10,51 @@ use crate::{
     vectors::widest,
 };
 
-/// Bytes compared at once: enough for vector instructions.
+/// The number of bytes compared at once: enough for vector instructions.
 const STEP: usize = 32;
-/// The same in words, of which the compiler makes vectors more readily than of bytes.
+/// The same number in words: the compiler vectorizes words more readily than bytes.
 const LANES: usize = STEP / size_of::<u64>();
 
-/// Entries that are a key and a float32 each.
+/// Consecutive entries, each a key and a float32.
 #[derive(Debug)]
 pub(super) struct Block {
     bytes: Vec<u8>,
-    /// The slots that have a value here, and where it stands; in the end in the
-    /// order of slots, and then those of strangers.
+    /// The slots with a value here, and the position of the value; after `finish` in the
+    /// order of slots, followed by those of unknown keys.
     values: Vec<(usize, usize)>,
     runs: Vec<Run>,
     way: Way,
 }
 
-/// How entries are compared with the block's, and values copied.
+/// The method by which entries are compared with the block's, and their values copied.
 #[derive(Debug)]
 enum Way {
-    /// As a whole, then one by one. All bits are set where a byte must be the same.
+    /// Compares the entries as a whole, then copies the values one by one. All bits of
+    /// the mask are set where a byte must be equal.
     Masked(Vec<u8>),
-    /// By windows: all values are one run, in its order.
+    /// Compares and copies window by window: all values are one run, in its order.
     Windows(Windows),
 }
 
-/// The slot of values that the model does not name: after all others.
+/// The slot of values that the model does not name: sorts after all others.
 const STRANGER: usize = usize::MAX;
 
-/// Numbers that are neighbours in a row of a tensor.
+/// Numbers that are neighbours in the row of a tensor.
 #[derive(Debug)]
 struct Run {
     input: usize,
-    /// In elements: the first of them within its row, and the row.
+    /// The position of the first number in its row, and the length of the row, in
+    /// elements.
     to: usize,
     width: usize,
-    /// Whether they may be NaN or infinite.
+    /// Whether the numbers may be NaN or infinite.
     any: bool,
-    /// Which of the block's values they are.
+    /// The range of the run in the block's values.
     values: Range<usize>,
 }
 
 impl Block {
-    /// A block with room for so many bytes and values.
+    /// Creates a block with room for this many bytes and values.
     pub(super) fn new(bytes: usize, values: usize) -> Self {
         Self {
             bytes: Vec::with_capacity(bytes),
@@ -62,13 +64,14 @@ impl Block {
         }
     }
 
-    /// Adds an entry, which ends with its value; a stranger's is of no use.
+    /// Adds an entry, which ends with its value; the value is discarded if `slot` is
+    /// `None`.
     pub(super) fn push(&mut self, entry: &[u8], slot: Option<usize>) {
         self.bytes.extend_from_slice(entry);
         self.values.push((slot.unwrap_or(STRANGER), self.bytes.len() - 4));
     }
 
-    /// Finds out which values are neighbours, once all entries are there.
+    /// Groups the values into runs of neighbours, once all entries are added.
     pub(super) fn finish(&mut self, inputs: &[InputPlan], fields: &Fields) {
         self.values.sort_unstable();
         let named = self.values.iter().take_while(|(slot, _)| *slot != STRANGER);
@@ -102,9 +105,9 @@ impl Block {
         mask
     }
 
-    /// Writes the values of the entries that `features` begin with; says what
-    /// follows them. `None` if they are other entries, or a value is not finite
-    /// that has to be.
+    /// Writes the values of the entries that `features` begin with; returns the bytes
+    /// after them. `None` if the entries differ from the block's, or a value is not
+    /// finite but must be.
     #[inline]
     pub(super) fn write<'r>(
         &self,
@@ -121,8 +124,8 @@ impl Block {
     }
 
     /// Writes the values of several treatments to as many rows; false if one of them has
-    /// other entries, or more, or a value is not finite that has to be. The rows may then
-    /// have been written to.
+    /// other entries, or more, or a value that is not finite but must be. The rows may
+    /// then have been overwritten.
     #[inline]
     pub(super) fn write_several<const N: usize>(
         &self,
@@ -137,7 +140,7 @@ impl Block {
         }
     }
 
-    /// As [`take`], by windows.
+    /// As [`take`], window by window.
     #[inline]
     fn take_windows<const N: usize>(
         &self,
@@ -152,8 +155,8 @@ impl Block {
         finite.is_some_and(|finite| finite || run.let_through(rows))
     }
 
-    /// Whether entries, each of as many bytes as these, differ in nothing but their
-    /// values. What is expected is loaded once for all of them.
+    /// Whether entries, each of the block's length, differ from the block's only in their
+    /// values. The expected bytes are loaded once for all of them.
     #[inline(always)]
     fn matches<const N: usize>(&self, mask: &[u8], entries: [&[u8]; N]) -> bool {
         let length = self.bytes.len();
@@ -162,10 +165,11 @@ impl Block {
             let same = |entries: &[u8], at| (entries[at] ^ self.bytes[at]) & mask[at] == 0;
             return entries.iter().all(|entries| (0..length).all(|at| same(entries, at)));
         }
-        // Without a look at the result in between, this becomes vector instructions.
+        // The results are not inspected in between, so that the compiler vectorizes this
+        // loop.
         let mut found = [0; LANES];
         for at in (0..length).step_by(STEP) {
-            // The last step begins in the one before.
+            // The last step overlaps the one before.
             let at = at.min(length - STEP);
             let (expected, mask) = (step(&self.bytes, at), step(mask, at));
             let mut differs = [0; LANES];
@@ -182,8 +186,8 @@ impl Block {
         found == [0; LANES]
     }
 
-    /// Copies the values of entries, each of as many bytes as these; false if one of them
-    /// is not finite and has to be.
+    /// Copies the values of entries, each of the block's length; false if one of them is
+    /// not finite but must be.
     #[inline(always)]
     fn copy<const N: usize>(
         &self,
@@ -195,7 +199,8 @@ impl Block {
         for run in &self.runs {
             let (values, mut rows) = (&self.values[run.values.clone()], run.places(row, buffers));
             let to = rows.each_mut().map(|row| &mut **row);
-            // SAFETY: `push` notes nothing but where entries of this length have values.
+            // SAFETY: `push` records only positions of values within entries of this
+            // length.
             let finite = unsafe { copy_floats(entries, values, to) };
             if !finite && !run.let_through(rows) {
                 return false;
@@ -206,7 +211,7 @@ impl Block {
 }
 
 impl Run {
-    /// Where the numbers of the rows from `row` on go.
+    /// The destinations of the numbers in the rows from `row` on.
     #[inline(always)]
     fn places<'b, const N: usize>(
         &self,
@@ -219,7 +224,8 @@ impl Run {
         std::array::from_fn(|_| &mut rows.next().expect("N rows")[..count])
     }
 
-    /// Whether numbers, not all of which are finite, may be so.
+    /// Whether this run of features accepts NaN and infinity; if so, makes every NaN in
+    /// the rows quiet.
     fn let_through<const N: usize>(&self, rows: [&mut [[u8; 4]]; N]) -> bool {
         if self.any {
             rows.into_iter().for_each(|row| floats::quiet(row.as_flattened_mut()));
@@ -228,10 +234,11 @@ impl Run {
     }
 }
 
-/// Copies float32 from where they stand in each of `entries`; whether all are finite.
+/// Copies float32 from these positions in each of `entries`; returns whether all are
+/// finite.
 ///
 /// # Safety
-/// All of them end within `entries`. To check that for each takes as long as copying it.
+/// All values end within `entries`. A check of each would take as long as its copy.
 #[inline(always)]
 unsafe fn copy_floats<const N: usize>(
     entries: [&[u8]; N],
@@ -243,7 +250,7 @@ unsafe fn copy_floats<const N: usize>(
     for (index, &(_, from)) in values.iter().enumerate() {
         for at in 0..N {
             let to = &mut rows[at][index];
-            // SAFETY: the caller has seen to it.
+            // SAFETY: the caller guarantees that the range is within the entry.
             to.copy_from_slice(unsafe { entries[at].get_unchecked(from..from + 4) });
             found |= floats::overflow(u32::from_le_bytes(*to));
         }
@@ -252,8 +259,8 @@ unsafe fn copy_floats<const N: usize>(
 }
 
 widest! {
-    /// Writes the values of entries, each of as many bytes as the block's, to as many rows;
-    /// false if some are other entries, or a value is not finite that has to be.
+    /// Writes the values of entries, each of the block's length, to as many rows; false
+    /// if some are other entries, or a value is not finite but must be.
     fn take<const N: usize>(
         block: &Block,
         mask: &[u8],

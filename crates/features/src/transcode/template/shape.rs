@@ -1,4 +1,4 @@
-//! The features of a treatment without their values.
+//! The shape of a treatment: its features without their values.
 
 use super::{
     super::{entry, tally::Tally},
@@ -11,42 +11,41 @@ use crate::{
     wire::Reader,
 };
 
-/// A shape has room for so many keys that the model does not name.
+/// The maximum number of unknown keys in a shape.
 const STRANGERS: usize = 32;
-/// So many bytes of numbers are made room for at once.
+/// The maximum number of bytes reserved for numbers at once.
 const ROOM: usize = 4096;
 
-/// Which keys there are, and in which order.
+/// The keys of a treatment, in order.
 #[derive(Debug)]
 pub(super) struct Shape<'p> {
     inputs: &'p [InputPlan],
     fields: &'p Fields,
     pieces: Vec<Piece>,
-    /// Slots that no key is there for.
+    /// Slots without a key.
     absent: Vec<usize>,
-    /// Numbers that the model does not name.
+    /// The number of values that the model does not name.
     pub(super) strangers: u64,
 }
 
 #[derive(Debug)]
 enum Piece {
-    /// Numbers that are taken as they are.
+    /// Numbers that are copied unchanged.
     Numbers(Block),
     Other(Other),
 }
 
-/// An entry with any other value.
+/// An entry with a value of another type.
 #[derive(Debug)]
 struct Other {
-    /// What its body begins with: the key, encoded.
+    /// The encoded key that the entry's body begins with.
     key: Vec<u8>,
     /// `None` if the model does not name it.
     slot: Option<usize>,
 }
 
 impl<'p> Shape<'p> {
-    /// The shape of features, each of them sent once and written as common
-    /// libraries do.
+    /// The shape of features that are each sent once and encoded as common libraries do.
     pub(super) fn of(features: &[u8], inputs: &'p [InputPlan], fields: &'p Fields) -> Option<Self> {
         let (pieces, absent, strangers) = (Vec::new(), Vec::new(), 0);
         let mut shape = Self { inputs, fields, pieces, absent, strangers };
@@ -73,7 +72,7 @@ impl<'p> Shape<'p> {
         Some(shape.finish())
     }
 
-    /// Adds the next entry; it and those after it have `left` bytes.
+    /// Adds the next entry; `left` is the number of bytes from this entry to the end.
     fn add(&mut self, entry: &[u8], body: &[u8], slot: Option<usize>, left: usize) -> Option<()> {
         let plain = slot.is_none_or(|slot| self.fields.fields[slot].number);
         if !plain || entry::number(body).is_none() {
@@ -104,9 +103,9 @@ impl<'p> Shape<'p> {
         self
     }
 
-    /// Writes features of this shape to a row; says how many the model does not
-    /// name. `None` if they have another shape or a value that cannot be; part
-    /// of the row may then have been written and noted.
+    /// Writes features of this shape to a row; returns the number of values that the
+    /// model does not name. `None` if they have another shape or an invalid value; part
+    /// of the row may then have been written and recorded.
     #[inline]
     pub(super) fn write(
         &self,
@@ -138,7 +137,7 @@ impl<'p> Shape<'p> {
         Some(strangers)
     }
 
-    /// What the features of this shape are, if that is nothing but numbers to be copied.
+    /// The block of numbers, if the shape consists of nothing else.
     pub(super) fn block(&self) -> Option<&Block> {
         match self.pieces.as_slice() {
             [Piece::Numbers(block)] if self.absent.is_empty() => Some(block),
@@ -163,7 +162,8 @@ impl<'p> Shape<'p> {
 }
 
 impl Other {
-    /// The value of the entry that `features` begin with, and what follows it.
+    /// Reads the value of the entry that `features` begin with; returns it and the bytes
+    /// after it.
     #[inline]
     fn read<'r>(&self, features: &'r [u8]) -> Option<(Option<Value<'r>>, &'r [u8])> {
         let mut rest = Reader::new(features);

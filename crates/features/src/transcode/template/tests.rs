@@ -20,7 +20,7 @@ fn treatment(id: &str, name: &str, value: f32) -> Vec<u8> {
     v1::Treatment { id: id.into(), features }.encode_to_vec()
 }
 
-/// What the template makes of a treatment: its id, and the row's bytes.
+/// Applies the template to a treatment; returns its id and the values of its row.
 fn apply<'r>(template: &mut Template<'_>, body: &'r [u8]) -> Option<(&'r [u8], Vec<f32>)> {
     let mut buffers = [Buffer::new(DType::Float32, 3)];
     buffers[0].resize(3);

@@ -1,39 +1,39 @@
-//! Numbers that stand in the order of their tensor: a processor with AVX-512 and VBMI2
-//! moves the bytes of several by one instruction.
+//! Numbers in the order of their tensor: a processor with AVX-512 and VBMI2 moves the
+//! bytes of several values by one instruction.
 
-/// Bytes of a window: a vector.
+/// The number of bytes in a window: one vector.
 const WIDTH: usize = 64;
-/// Bytes of a value, a float32.
+/// The number of bytes in a value, a float32.
 const VALUE: usize = 4;
-/// So many values are taken from one window. More there are not: the shortest entry that
-/// ends with one has 11 bytes.
+/// The maximum number of values taken from one window. A window cannot hold more: the
+/// shortest entry that ends with a value has 11 bytes.
 const MOST: usize = 8;
 
-/// Entries, covered by windows that hold whole values. They overlap where a value would
-/// be cut in two.
+/// Entries, covered by windows that each hold whole values. Windows overlap where a value
+/// would be cut in two.
 #[derive(Debug)]
 pub(super) struct Windows {
     windows: Vec<Window>,
-    /// Bytes of the entries.
+    /// The length of the entries in bytes.
     length: usize,
-    /// How many values all windows have.
+    /// The number of values in all windows.
     values: usize,
 }
 
 #[derive(Debug)]
 #[repr(align(64))]
 struct Window {
-    /// What is expected there.
+    /// The expected bytes.
     bytes: [u8; WIDTH],
-    /// All bits set where a byte must be as expected.
+    /// All bits are set where a byte must equal the expected one.
     mask: [u8; WIDTH],
-    /// Where it begins, in bytes.
+    /// The position of the window, in bytes.
     at: usize,
-    /// The bytes of the values that are taken from it.
+    /// The bitmap of the bytes that belong to values.
     values: u64,
-    /// How many values these are.
+    /// The number of values taken from the window.
     count: usize,
-    /// As many bits.
+    /// A bitmap with `count` bits set: the values to store.
     stored: u8,
 }
 
@@ -53,7 +53,7 @@ impl Windows {
         let windows = Vec::with_capacity(1 + length / (WIDTH - VALUE));
         let mut these = Self { windows, length, values: 0 };
         let mut values = values.peekable();
-        // What is before `covered` is in a window.
+        // All bytes before `covered` are in a window.
         let mut covered = 0;
         while covered < length {
             let at = covered.min(length - WIDTH);
@@ -131,7 +131,7 @@ mod x86_64 {
         vectors::{self, Width},
     };
 
-    /// Whether the processor has what [`take`] is compiled for.
+    /// Whether the processor has the features that [`take`] is compiled for.
     pub(super) fn can_take() -> bool {
         static CAN: LazyLock<bool> =
             LazyLock::new(|| vectors::width() == Width::Of64 && has!("avx512vbmi2"));
