@@ -42,7 +42,7 @@ pub enum BuildError {
         /// The directory.
         directory: PathBuf,
     },
-    /// The SavedModel's directory is missing.
+    /// The model's directory is missing.
     #[error("{} is no model package: it has no directory tensorflow_serving_model/model", directory.display())]
     NoModel {
         /// The directory.

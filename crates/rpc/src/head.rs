@@ -25,7 +25,7 @@ impl Head {
         let mut parts = origin.into_parts();
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static(path));
         let mut headers = HeaderMap::with_capacity(3);
-        // This placeholder makes copies of the map large enough for the timeout.
+        // The empty value makes copies of the map large enough for the timeout.
         headers.insert(TIMEOUT, HeaderValue::from_static(""));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(header::TE, HeaderValue::from_static("trailers"));

@@ -19,7 +19,7 @@ use crate::{
 pub struct Published {
     /// The servable's name and version.
     pub id: ServableId,
-    /// The image that the model belongs to; `None` for a placeholder.
+    /// The image that the model belongs to; `None` for a file of the engine's own.
     pub tree: Option<Digest>,
 }
 
@@ -49,10 +49,9 @@ impl Store {
         })
     }
 
-    /// Publishes a placeholder: a directory with nothing but this `saved_model.pb`. It loads at
-    /// once and makes the servable's name known to the engine. Succeeds if a placeholder is already
-    /// published.
-    pub fn publish_placeholder(&self, id: &ServableId, saved_model_pb: &[u8]) -> Result<()> {
+    /// Publishes a directory that holds only `file`, with this content: a version that belongs to
+    /// the engine and to no image. Succeeds if such a directory is already published as `id`.
+    pub fn publish_file(&self, id: &ServableId, file: &str, content: &[u8]) -> Result<()> {
         let (dir, path) = places(&self.inner.layout, id)?;
         let _claims = self.inner.claims();
         match fs::symlink_metadata(&path) {
@@ -62,7 +61,7 @@ impl Store {
         }
         into_place(&dir, &path, |new| {
             disk::make_dir(new)?;
-            disk::write_new(&new.join("saved_model.pb"), saved_model_pb)?;
+            disk::write_new(&new.join(file), content)?;
             disk::sync_dir(new)
         })
     }

@@ -1,6 +1,10 @@
 //! Holds the direction of dependencies that docs/architecture.md section 2 lays down.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 
@@ -126,4 +130,57 @@ fn no_dependency_needs_a_later_rust_than_the_workspace() {
         .filter(|package| package.rust_version.as_ref().is_some_and(|needed| *needed > promised));
     let too_late: Vec<_> = too_late.map(|package| package.id.to_string()).collect();
     assert!(too_late.is_empty(), "these need more than Rust {promised}: {too_late:?}");
+}
+
+/// Words that only TensorFlow Serving's own crate, its local stand-in and the wire types know.
+const OF_ONE_ENGINE: &[&str] = &[
+    "ReloadConfig",
+    "GetModelStatus",
+    "SavedModel",
+    "saved_model",
+    "laceholder",
+    "SignatureDef",
+    "TfServing",
+];
+/// The crates that may know them, `wiring.rs` aside, which makes the engines.
+const ENGINES_OWN: &[&str] = &["tfserving", "engine", "testkit", "proto", "bench", "cli"];
+
+#[test]
+fn only_tfserving_knows_tensorflow_serving() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(crates).expect("the crates") {
+        let path = entry.expect("a crate").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        if path.is_dir() && !ENGINES_OWN.contains(&name.as_str()) {
+            sources(&path.join("src"), &mut found);
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "code that knows one engine belongs in its crate:\n{}",
+        found.join("\n")
+    );
+}
+
+/// Collects the lines of production code in `directory` that have a word of one engine.
+fn sources(directory: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).expect("a directory of sources") {
+        let path = entry.expect("a source").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        let is_test = name.ends_with("tests.rs") || name == "tests" || name == "testing.rs";
+        if is_test || name == "wiring.rs" {
+            continue;
+        }
+        if path.is_dir() {
+            sources(&path, found);
+        } else if name.ends_with(".rs") {
+            let text = fs::read_to_string(&path).expect("a source file in UTF-8");
+            let lines = text.lines().enumerate();
+            let knowing =
+                lines.filter(|(_, line)| OF_ONE_ENGINE.iter().any(|word| line.contains(word)));
+            found
+                .extend(knowing.map(|(at, line)| format!("{}:{}: {line}", path.display(), at + 1)));
+        }
+    }
 }

@@ -8,7 +8,7 @@ use outrigger_run::Framework;
 use crate::read_interface;
 
 /// The file that holds a model's graph and signatures.
-const FILE: &str = "saved_model.pb";
+pub(crate) const FILE: &str = "saved_model.pb";
 /// The largest size allowed for that file, in bytes.
 const MAX_FILE: u64 = 2 << 30;
 

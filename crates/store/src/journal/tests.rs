@@ -121,7 +121,7 @@ fn published_and_desired_versions_are_never_assigned_again() {
     // Far in the future, so that the version cannot come from the clock.
     let far = i64::MAX / 2;
     let published = Fixture::new();
-    published.store.publish_placeholder(&servable("churn", far), b"pb").expect("published");
+    published.store.publish_file(&servable("churn", far), "model", b"pb").expect("published");
     let desired = Fixture::new();
     let mut record = record();
     record.desired[0].servable.version = Version(far);

@@ -43,22 +43,22 @@ fn a_version_is_never_published_as_something_else() {
         .expect("another image");
     let (id, placeholder) = (servable("churn", 3), servable("churn", 1));
     fixture.store.publish(&id, &tree).expect("published");
-    fixture.store.publish_placeholder(&placeholder, b"pb").expect("published");
+    fixture.store.publish_file(&placeholder, "model", b"pb").expect("published");
     let taken = |result| matches!(result, Err(Error::VersionTaken(_)));
     assert!(taken(fixture.store.publish(&id, &other)));
     assert!(taken(fixture.store.publish(&placeholder, &tree)));
-    assert!(taken(fixture.store.publish_placeholder(&id, b"pb")));
+    assert!(taken(fixture.store.publish_file(&id, "model", b"pb")));
     let target = fs::read_link(link(&fixture, &id)).unwrap();
     assert_eq!(target, Path::new("../../trees").join(tree.digest().hex()).join(MODEL));
 }
 
 #[test]
-fn a_placeholder_is_a_directory_with_a_model() {
+fn a_version_of_the_engine_s_own_is_a_directory_with_one_file() {
     let (fixture, _) = fixture();
     let id = servable("churn", 1);
-    fixture.store.publish_placeholder(&id, b"pb").expect("published");
-    fixture.store.publish_placeholder(&id, b"pb").expect("published already");
-    assert_eq!(fs::read(link(&fixture, &id).join("saved_model.pb")).unwrap(), b"pb");
+    fixture.store.publish_file(&id, "model", b"pb").expect("published");
+    fixture.store.publish_file(&id, "model", b"pb").expect("published already");
+    assert_eq!(fs::read(link(&fixture, &id).join("model")).unwrap(), b"pb");
     let published = fixture.store.published().expect("readable");
     assert_eq!(published, [Published { id, tree: None }]);
 }
@@ -67,7 +67,7 @@ fn a_placeholder_is_a_directory_with_a_model() {
 fn unpublishing_leaves_the_base_path_for_the_engine() {
     let (fixture, tree) = fixture();
     let (one, two) = (servable("churn", 1), servable("churn", 2));
-    fixture.store.publish_placeholder(&one, b"pb").expect("published");
+    fixture.store.publish_file(&one, "model", b"pb").expect("published");
     fixture.store.publish(&two, &tree).expect("published");
     for id in [&one, &two, &two] {
         fixture.store.unpublish(id).expect("gone, once or twice");
@@ -100,7 +100,7 @@ fn names_from_a_file_cannot_lead_elsewhere() {
     for name in ["..", "../x", "a/b", "/a", "", ".", ".tmp-x"] {
         let name: ServableName = serde_json::from_value(name.into()).expect("any text");
         let id = ServableId { name, version: Version(1) };
-        assert!(fixture.store.publish_placeholder(&id, b"pb").is_err(), "{id}");
+        assert!(fixture.store.publish_file(&id, "model", b"pb").is_err(), "{id}");
         assert!(fixture.store.remove_servable(&id.name).is_err(), "{id}");
     }
 }

@@ -10,7 +10,7 @@ use outrigger_run::Failed;
 use outrigger_store::{Error, Published, Store};
 use tokio::task::spawn_blocking;
 
-use crate::placeholder;
+use crate::{framework::FILE, placeholder};
 
 /// The published versions of one engine. Clones share them.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ impl Files {
     /// Publishes a placeholder as `id`.
     pub(super) async fn publish_placeholder(&self, id: ServableId) -> Result<(), Failure> {
         let published = self.blocking(move |files| {
-            let published = files.alone(|store| store.publish_placeholder(&id, &placeholder()));
+            let published = files.alone(|store| store.publish_file(&id, FILE, &placeholder()));
             published.map_err(|error| failure(&error))
         });
         published.await.unwrap_or_else(Err)
