@@ -162,6 +162,14 @@ impl FakeEngine {
         view.wait_for(condition).await.expect("the engine keeps its own sender");
     }
 
+    /// Waits until a version of a servable is AVAILABLE.
+    pub async fn until_available(&self, name: &str, version: i64) {
+        // The condition reads the view that it is given: [`Self::available`] would lock it
+        // once more, which blocks for ever when a change waits for the lock.
+        let key = (name.to_owned(), version);
+        self.until(|view| view.get(&key) == Some(&State::Available)).await;
+    }
+
     /// The versions of a servable that are AVAILABLE.
     pub fn available(&self, name: &str) -> BTreeSet<i64> {
         let view = self.shared.view.borrow();

@@ -233,7 +233,7 @@ impl Engine {
         let models = BTreeMap::from([(name, served)]);
         self._runtime.block_on(async {
             self.client.reload(ServingConfig { models }).await.expect("applied");
-            self.engine.until(|_| self.engine.available(&self.name).contains(&VERSION)).await;
+            self.engine.until_available(&self.name, VERSION).await;
         });
     }
 

@@ -67,8 +67,7 @@ impl Harness {
         ids.iter().for_each(|id| self.publish(id));
         self.client.reload(self.config(ids)).await.expect("applied");
         for id in ids {
-            let version = id.version.0;
-            self.engine.until(|_| self.engine.available(id.name.as_str()).contains(&version)).await;
+            self.engine.until_available(id.name.as_str(), id.version.0).await;
         }
     }
 
