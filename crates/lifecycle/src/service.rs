@@ -2,6 +2,7 @@
 
 mod commands;
 mod effects;
+mod report;
 mod start;
 
 use std::{
@@ -11,7 +12,7 @@ use std::{
 };
 
 use outrigger_core::{
-    EngineId, Failure, ModelKey, Moment, Policy, Version, Versions,
+    EngineId, ModelKey, Moment, Policy, Version, Versions,
     fleet::{Event, Fleet},
     model, tags,
 };
@@ -402,31 +403,6 @@ impl Service {
 struct Stop {
     grace: Duration,
     done: Option<tokio::sync::oneshot::Sender<()>>,
-}
-
-/// Logs the warm-up of a version.
-fn report_replay(key: &ModelKey, replayed: &crate::Replayed) {
-    metrics::replayed(replayed);
-    if let Some(failure) = &replayed.failure {
-        tracing::warn!(
-            model.name = %key.name, model.digest = %key.digest,
-            failed = replayed.failed, answered = replayed.answered,
-            reason = %failure.reason, error = %failure.message,
-            "a version fails requests that its model was asked before"
-        );
-    }
-}
-
-/// Logs and counts a failure where it becomes known.
-fn report_failure(key: &ModelKey, doing: &'static str, failure: &Failure) {
-    metrics::failed(failure);
-    tracing::warn!(
-        model.name = %key.name,
-        model.digest = %key.digest,
-        reason = %failure.reason,
-        error = %failure.message,
-        "{doing} failed"
-    );
 }
 
 #[cfg(test)]

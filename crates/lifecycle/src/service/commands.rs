@@ -9,7 +9,7 @@ use outrigger_core::{
     tags,
 };
 
-use super::{Service, Stop, report_failure, report_replay};
+use super::{Service, Stop, report};
 use crate::{
     handle::Command,
     jobs::{Done, Kept, Origin},
@@ -72,14 +72,14 @@ impl Service {
             }
             Done::Verified(revoked) => {
                 for (key, failure) in revoked {
-                    report_failure(&key, "verifying it again", &failure);
+                    report::failure(&key, "verifying it again", &failure);
                     self.apply(Event::Model(key, model::Event::Revoked(failure)));
                 }
                 self.verify_later();
             }
             Done::Prepared { key, attempt, result } => {
                 if let Err(Fault::Failed(failure)) = &result {
-                    report_failure(&key, "preparing", failure);
+                    report::failure(&key, "preparing", failure);
                 }
                 let result = result.map(|prepared| {
                     let (engine, _) = prepared.engine.clone();
@@ -90,8 +90,8 @@ impl Service {
             }
             Done::Checked { key, attempt, prepared, result } => {
                 match &result {
-                    Ok(replayed) => report_replay(&key, replayed),
-                    Err(failure) => report_failure(&key, "the gate", failure),
+                    Ok(replayed) => report::replay(&key, replayed),
+                    Err(failure) => report::failure(&key, "the gate", failure),
                 }
                 if let Some(prepared) = prepared {
                     self.versions.prepared.insert(key.clone(), prepared);
@@ -116,7 +116,7 @@ impl Service {
         }
         for (key, attempt) in self.pulls.end(origin) {
             if let Err(failure) = &result {
-                report_failure(&key, "the pull", failure);
+                report::failure(&key, "the pull", failure);
             }
             let result = result.clone().map_err(Fault::Failed).map(|kept| {
                 self.versions.kept.insert(key.clone(), kept);

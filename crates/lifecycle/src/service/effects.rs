@@ -10,7 +10,7 @@ use outrigger_core::{
 };
 use outrigger_run::Failed;
 
-use super::{Service, report_failure};
+use super::{Service, report};
 use crate::{
     courier::Journal,
     jobs::{
@@ -33,7 +33,7 @@ impl Service {
                     "the tag is answered by another version"
                 );
             }
-            Effect::LoadFailed(key, failure) => report_failure(&key, "loading", &failure),
+            Effect::LoadFailed(key, failure) => report::failure(&key, "loading", &failure),
             Effect::Model(key, effect) => self.carry_out_model(key, effect),
             Effect::Engine(engine, message) => {
                 if let Some(courier) = self.couriers.get(&engine) {
