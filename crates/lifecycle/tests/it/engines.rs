@@ -2,13 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::rig::{Rig, acquire, acquire_within, model, name, predict, stage, until};
 use outrigger_core::{Content, EngineId, Failure, Reason, Stage};
 use outrigger_lifecycle::{Handle, Lease, ModelEntry};
-use outrigger_run::{Call, Engine};
+use outrigger_run::Engine;
 use outrigger_testkit::layers::LayerBuilder;
-use tokio::time::Instant;
-
-use crate::rig::{PATIENCE, Rig, acquire, acquire_within, model, name, predict, stage, until};
 
 fn in_process() -> (EngineId, Arc<dyn Engine>) {
     (EngineId::new("linear"), Arc::new(outrigger_linear::engine()))
@@ -41,15 +39,7 @@ async fn refused(handle: &Handle, model: &str) -> Failure {
 }
 
 async fn first_score(lease: &Lease) -> f32 {
-    let request = prost::Message::encode_to_vec(&lease.plan.smoke_request());
-    let packed = lease.plan.pack(&[&request], &Default::default()).expect("a valid request");
-    let call = Call {
-        outputs: lease.plan.output_names(&packed),
-        inputs: packed.tensors,
-        deadline: Instant::now() + PATIENCE,
-        headers: Default::default(),
-    };
-    let outputs = lease.run.run(call).await.expect("scores");
+    let outputs = predict(lease).await.expect("scores");
     let Content::Bytes(scores) = &outputs[0].content else { panic!("floats") };
     f32::from_le_bytes(scores[..4].try_into().expect("a score"))
 }

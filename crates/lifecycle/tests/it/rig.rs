@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use outrigger_core::{
-    Backoff, Digest, EngineId, Failure, LayerKind, ModelName, Selector, Stage, Tag,
+    Backoff, Digest, EngineId, Failure, LayerKind, ModelName, Selector, Stage, Tag, Tensor,
 };
 use outrigger_lifecycle::{
     By, Canaries, CanaryOutcome, CanaryPhase, Config, EngineView, Engines, Handle, Images, Lease,
@@ -290,7 +290,7 @@ pub(crate) fn somebody() -> By {
 }
 
 /// Predicts with the servable of `lease`, as a request would.
-pub(crate) async fn predict(lease: &Lease) -> Result<(), RunError> {
+pub(crate) async fn predict(lease: &Lease) -> Result<Vec<Tensor>, RunError> {
     let request = prost::Message::encode_to_vec(&lease.plan.smoke_request());
     let packed = lease.plan.pack(&[&request], &Default::default()).expect("a valid request");
     let call = Call {
@@ -299,5 +299,5 @@ pub(crate) async fn predict(lease: &Lease) -> Result<(), RunError> {
         deadline: Instant::now() + PATIENCE,
         headers: Default::default(),
     };
-    lease.run.run(call).await.map(drop)
+    lease.run.run(call).await
 }
