@@ -14,6 +14,7 @@ mod jobs;
 mod journal;
 mod lease;
 pub mod metrics;
+mod model_map;
 mod names;
 mod package;
 mod publishing;
@@ -38,6 +39,7 @@ pub use error::Error;
 pub use gate::{Gate, bind};
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
+pub use model_map::ModelMap;
 pub use outrigger_trials::{
     AUDIT, Act, Answered, ArmView, By, Canaries, CanaryDecision, CanaryDefaults, CanaryOutcome,
     CanaryPhase, CanaryView, DeviationView, FiguresView, FindingView, OTHER, Profiled,

@@ -2,7 +2,16 @@
 
 from functools import partial
 
-from outrigger_testenv.bench import allocations, canary, engine, page, path, process, transcode
+from outrigger_testenv.bench import (
+    allocations,
+    canary,
+    engine,
+    many,
+    page,
+    path,
+    process,
+    transcode,
+)
 from outrigger_testenv.bench.figure import FULL, Effort, Figure, Target, at_least, at_most
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE
 
@@ -231,6 +240,38 @@ FIGURES = (
         process.start_to_ready_both,
         None,
         lambda effort: _WARM + effort.repeats * 4,
+    ),
+    Figure(
+        "many-200-load",
+        "until 200 tiny models are loaded, 16 asked for at a time",
+        SECONDS,
+        partial(many.load_seconds, 200),
+        at_most(25),
+        partial(many.seconds, 200, 3),
+    ),
+    Figure(
+        "many-200-load-cpu",
+        "CPU of the control plane for that",
+        SECONDS,
+        partial(many.load_cpu, 200),
+        at_most(3),
+        partial(many.seconds, 200, 3),
+    ),
+    Figure(
+        "many-200-idle",
+        "CPU of the control plane with these, tags looked up every 10 s, no requests",
+        PERCENT,
+        partial(many.idle_cpu, 200),
+        at_most(2),
+        partial(many.seconds, 200, 3),
+    ),
+    Figure(
+        "many-1000-idle",
+        "the same with 1,000 tiny models",
+        PERCENT,
+        partial(many.idle_cpu, 1000),
+        at_most(10),
+        partial(many.seconds, 1000, 1),
     ),
     *_CANARY_FIGURES,
     _CANARY_PATH,
