@@ -16,5 +16,6 @@ mod rig;
 mod signatures;
 mod tags;
 mod trials;
+mod two_engines;
 mod verdicts;
 mod whole_life;
