@@ -12,7 +12,7 @@ from outrigger_testenv.bench import before, page
 from outrigger_testenv.bench.allocations import count
 from outrigger_testenv.bench.before import total
 from outrigger_testenv.bench.canary import value
-from outrigger_testenv.bench.figure import QUICK, Failed, Figure, Measurement, Skipped, at_least
+from outrigger_testenv.bench.figure import QUICK, Failed, Figure, Measurement, at_least
 from outrigger_testenv.bench.generator import (
     CLOSED_LOOP,
     Side,
@@ -146,7 +146,7 @@ def test_instructions_are_the_total_of_callgrinds_file():
 
 
 def test_without_a_commit_before_there_is_nothing_to_compare_with():
-    with Setup({}) as setup, pytest.raises(Skipped, match="BEFORE=commit"):
+    with Setup({}) as setup, pytest.raises(Failed, match="BEFORE=commit"):
         before.p99(setup, QUICK)
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from outrigger_testenv.bench.figure import FULL, QUICK, Effort, Figure, Skipped
-from outrigger_testenv.bench.figures import FIGURES, chosen
+from outrigger_testenv.bench.figures import COMPARISONS, FIGURES, chosen
 from outrigger_testenv.bench.machine import commit, load_average, machine
 from outrigger_testenv.bench.programs import build, build_commit
 from outrigger_testenv.bench.result import Result
@@ -32,14 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="shorter, for trying it out")
     parser.add_argument(
-        "--before", metavar="COMMIT", help="the commit that the figures before-* compare with"
+        "--before", metavar="COMMIT", help="compare with this commit: measures before-* only"
     )
     parser.add_argument("--strict", action="store_true", help="a missed target is a failure")
     parser.add_argument("--output", type=Path, required=True, help="directory of the JSON files")
     options = parser.parse_args(arguments)
-    figures = chosen(options.only)
+    known = COMPARISONS if options.before else FIGURES
+    figures = chosen(options.only, known)
     if not figures:
-        _say(f"no figure has the prefix {options.only}:", *(figure.name for figure in FIGURES))
+        _say(f"no figure has the prefix {options.only}:", *(figure.name for figure in known))
         return 64
     effort = QUICK if options.quick else FULL
     os.environ.update(TENSORFLOW)

@@ -17,7 +17,6 @@ from outrigger_testenv.bench.path import LATENCY
 from outrigger_testenv.bench.programs import TRANSCODE, needs, output_of
 from outrigger_testenv.bench.setup import COLUMNAR, Setup, through
 from outrigger_testenv.bench.spread import in_turns
-from outrigger_testenv.binary import outrigger
 
 # Pairs of runs; with less effort, as many as the effort repeats.
 PAIRS = 15
@@ -87,7 +86,7 @@ def transcode(name: str, setup: Setup, effort: Effort) -> Measurement:
 
 def idle_memory(setup: Setup, effort: Effort) -> Measurement:
     """Resident memory of this commit's idle control plane, divided by the earlier one's."""
-    binaries = _binaries(setup)
+    binaries = setup.binaries
     with process.warm() as stack:
 
         def idle(binary: Path) -> float:
@@ -102,7 +101,7 @@ def idle_memory(setup: Setup, effort: Effort) -> Measurement:
 
 def start_to_ready(setup: Setup, effort: Effort) -> Measurement:
     """Milliseconds by which this commit's start is longer than the earlier one's."""
-    binaries = _binaries(setup)
+    binaries = setup.binaries
     with process.warm() as stack:
 
         def start(binary: Path) -> float:
@@ -111,10 +110,6 @@ def start_to_ready(setup: Setup, effort: Effort) -> Measurement:
 
         turns = in_turns(pairs(effort), *(lambda binary=each: start(binary) for each in binaries))
     return Measurement([(now - before) * 1e3 for now, before in turns])
-
-
-def _binaries(setup: Setup) -> tuple[Path, Path]:
-    return outrigger(), setup.before.binary
 
 
 def instructions(form: str, setup: Setup, effort: Effort) -> Measurement:
@@ -131,7 +126,7 @@ def instructions(form: str, setup: Setup, effort: Effort) -> Measurement:
         )
         return (more - less) / (many - few)
 
-    now, before = (a_request(binary) for binary in _binaries(setup))
+    now, before = (a_request(binary) for binary in setup.binaries)
     return Measurement([now / before], {"now": now, "before": before})
 
 

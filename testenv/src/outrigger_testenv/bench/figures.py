@@ -1,5 +1,6 @@
 """All figures, in the order in which they are measured."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from outrigger_testenv.bench import (
@@ -165,7 +166,8 @@ def _before_transcode(name: str) -> Figure:
     )
 
 
-_BEFORE = (
+# Measured instead of the others where a commit to compare with is given.
+COMPARISONS = (
     *_before_form("table", COLUMNAR, "columnar"),
     *_before_form("kv", KEY_VALUE, "key-value"),
     Figure(
@@ -347,10 +349,9 @@ FIGURES = (
         at_most(150),
         _visits,
     ),
-    *_BEFORE,
 )
 
 
-def chosen(prefix: str) -> list[Figure]:
+def chosen(prefix: str, figures: Sequence[Figure] = FIGURES) -> list[Figure]:
     """The figures whose names have this prefix."""
-    return [figure for figure in FIGURES if figure.name.startswith(prefix)]
+    return [figure for figure in figures if figure.name.startswith(prefix)]

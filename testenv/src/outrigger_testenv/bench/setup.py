@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
-from outrigger_testenv.bench.figure import Skipped
+from outrigger_testenv.bench.figure import Failed
 from outrigger_testenv.bench.generator import CONTROL_PLANE, ENGINE, PROXY, Side
 from outrigger_testenv.bench.programs import ECHO_PROXY, Commit, Program
 from outrigger_testenv.binary import outrigger
@@ -77,15 +77,21 @@ class Setup:
 
     @property
     def before(self) -> Commit:
-        """The commit to compare with. Raises Skipped if none was given."""
+        """The commit to compare with. Raises Failed if none was given."""
         if self._before is None:
-            raise Skipped("no commit to compare with: BEFORE=commit")
+            raise Failed("no commit to compare with: BEFORE=commit")
         return self._before
+
+    @property
+    def binaries(self) -> tuple[Path, Path]:
+        """This commit's binary and that of the commit before."""
+        before = self.before.binary
+        return outrigger(), before
 
     @cached_property
     def both(self) -> tuple[Stack, Stack]:
         """This commit's control plane and that of the commit before, both serving the model."""
-        stacks = [self.stack_of(binary) for binary in (outrigger(), self.before.binary)]
+        stacks = [self.stack_of(binary) for binary in self.binaries]
         for stack in stacks:
             self._open.enter_context(stack)
             self.serve_model(stack)
