@@ -298,7 +298,7 @@ pub(crate) fn stopping() -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use outrigger_core::fleet::Event;
+    use outrigger_core::machines::Event;
 
     use super::*;
     use crate::rig::{churn, latest, service};

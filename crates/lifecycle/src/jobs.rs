@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use outrigger_core::{Attempt, Digest, Failure, ModelKey, fleet::Event, model::Fault};
+use outrigger_core::{Attempt, Digest, Failure, ModelKey, machines::Event, model::Fault};
 use outrigger_oci::Reference;
 use outrigger_trials::Completion;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};

@@ -13,7 +13,7 @@ use std::{
 
 use outrigger_core::{
     EngineId, ModelKey, Moment, Policy, Version, Versions,
-    fleet::{Event, Fleet},
+    machines::{Event, Machines},
     model, tags,
 };
 use outrigger_oci::Client;
@@ -53,7 +53,7 @@ const ENGINE_EVENTS: usize = 256;
 pub struct Service {
     world: Arc<World>,
     clock: Clock,
-    fleet: Fleet,
+    machines: Machines,
     jobs: Jobs,
     pulls: Pulls,
     versions: VersionData,
@@ -99,12 +99,12 @@ pub fn start(
     };
     let (engine_reports, engine_events) = mpsc::channel(ENGINE_EVENTS);
     let versions = Versions::after(Version(0));
-    let fleet = Fleet::new(policy(&config), versions, engines.keys().cloned());
+    let machines = Machines::new(policy(&config), versions, engines.keys().cloned());
     let engines = engines::Engines::new(engines);
     let service = Service {
         world: Arc::new(World::new(config, (names, signatures), client, store, engines)),
         clock,
-        fleet,
+        machines,
         jobs: Jobs::default(),
         pulls: Pulls::default(),
         versions: VersionData::default(),
@@ -171,7 +171,7 @@ impl Service {
     }
 
     fn wake_at(&mut self) -> tokio::time::Instant {
-        let times = [self.fleet.wakes_at(), self.fleet.patience_ends_at()];
+        let times = [self.machines.wakes_at(), self.machines.patience_ends_at()];
         self.clock.instant(self.schedule.set_wake(times))
     }
 
@@ -191,7 +191,7 @@ impl Service {
             tasks.spawn(Arc::clone(engine).run(run::Start {
                 engine: id.clone(),
                 clock: self.clock,
-                versions: self.fleet.versions().clone(),
+                versions: self.machines.versions().clone(),
                 events: self.engine_reports.clone(),
             }));
         }
@@ -228,7 +228,7 @@ impl Service {
 
     /// Verifies versions that are up once more: keys may have changed.
     fn verify(&mut self) {
-        let up = self.fleet.models().filter(|model| model.state().in_engine());
+        let up = self.machines.models().filter(|model| model.state().in_engine());
         let keys: Vec<_> = up.map(|model| model.key().clone()).collect();
         let world = Arc::clone(&self.world);
         self.jobs.start(Done::Verified(Vec::new()), async move {
@@ -261,8 +261,8 @@ impl Service {
     /// Runs a step of the trials and carries out its effects.
     fn try_canaries(&mut self, step: impl FnOnce(&mut Trials, &TrialContext<'_>)) {
         let now = self.clock.now();
-        let (fleet, versions) = (&self.fleet, &self.versions);
-        step(&mut self.trials, &TrialContext { fleet, versions, now });
+        let (machines, versions) = (&self.machines, &self.versions);
+        step(&mut self.trials, &TrialContext { machines, versions, now });
         for effect in self.trials.take_effects() {
             self.carry_out_trial(effect);
         }
@@ -302,18 +302,18 @@ impl Service {
     /// another.
     pub(crate) fn publish(&mut self) {
         let now = self.clock.now();
-        let mut changed = self.fleet.take_changed();
-        changed.extend(self.publishing.routing.set_outages(&self.fleet, now));
+        let mut changed = self.machines.take_changed();
+        changed.extend(self.publishing.routing.set_outages(&self.machines, now));
         self.try_canaries(|trials, cx| trials.renew(&changed, cx));
         changed.extend(self.trials.take_changed());
-        changed.extend(self.fleet.take_changed());
+        changed.extend(self.machines.take_changed());
         let (publishing, sources) = self.publishing(now);
         let is_routed = publishing.routing.publish(&changed, &sources);
         publishing.follow(&changed, &sources);
         if is_routed {
             self.versions.forget_drained();
         }
-        self.versions.forget_deleted(&self.fleet);
+        self.versions.forget_deleted(&self.machines);
         if !changed.is_empty() {
             self.show_canaries();
         }
@@ -325,7 +325,7 @@ impl Service {
     fn publishing(&mut self, now: Moment) -> (&mut Publishing, Sources<'_>) {
         let sources = Sources {
             world: &self.world,
-            fleet: &self.fleet,
+            machines: &self.machines,
             versions: &self.versions,
             trials: &self.trials,
             clock: self.clock,
@@ -336,7 +336,7 @@ impl Service {
 
     fn sweep(&mut self) {
         self.schedule.swept(self.clock.now());
-        let known: BTreeSet<_> = self.fleet.models().map(|model| model.key().digest).collect();
+        let known: BTreeSet<_> = self.machines.models().map(|model| model.key().digest).collect();
         let world = Arc::clone(&self.world);
         self.jobs.start(Done::Nothing, async move {
             crate::jobs::disk::sweep(&world, known).await;
@@ -356,8 +356,8 @@ impl Service {
     }
 
     fn apply_at(&mut self, now: Moment, event: Event) {
-        let effects = self.fleet.handle(now, rand::random(), event);
-        self.world.in_use.store(Arc::new(self.fleet.in_use(now)));
+        let effects = self.machines.handle(now, rand::random(), event);
+        self.world.in_use.store(Arc::new(self.machines.in_use(now)));
         self.save_machines();
         for effect in effects {
             self.carry_out(effect);
@@ -366,7 +366,7 @@ impl Service {
 
     /// Writes the journal if the state that must survive a restart has changed.
     fn save_machines(&mut self) {
-        if !self.journal.update(self.fleet.legacy()) {
+        if !self.journal.update(self.machines.legacy()) {
             return;
         }
         let (world, (number, legacy)) = (Arc::clone(&self.world), self.journal.machines());
@@ -426,7 +426,7 @@ mod tests {
         tokio::time::advance(moment).await;
         // The first event after the idle time need not be a tick: any event must report uses first.
         service.apply(Event::Condition(EngineId::default(), Condition::default()));
-        let (_, tag) = service.fleet.tags().next().expect("it was asked for");
-        assert!(tag.is_followed(service.fleet.policy(), service.clock.now()));
+        let (_, tag) = service.machines.tags().next().expect("it was asked for");
+        assert!(tag.is_followed(service.machines.policy(), service.clock.now()));
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use outrigger_core::{Digest, Failure, Reason, fleet::Legacy};
+use outrigger_core::{Digest, Failure, Reason, machines::Legacy};
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::{Desired, Promoted, Record, Store};
 use outrigger_trials::CanaryRecord;

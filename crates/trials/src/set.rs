@@ -6,7 +6,7 @@ use std::{
 };
 
 use outrigger_canary::Mode;
-use outrigger_core::{Digest, Failure, ModelName, Reason, fleet::TagKey};
+use outrigger_core::{Digest, Failure, ModelName, Reason, machines::TagKey};
 
 use crate::{
     config::CanaryDefaults,

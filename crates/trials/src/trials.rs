@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use outrigger_canary::{Cause, Conclusion, Mode, Share};
 use outrigger_core::{
     ModelKey, ModelName, Moment,
-    fleet::{Answer, TagKey},
+    machines::{Answer, TagKey},
 };
 use tokio::sync::watch;
 

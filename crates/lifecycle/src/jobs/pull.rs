@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag, fleet::TagKey};
+use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag, machines::TagKey};
 use outrigger_oci::Progress;
 use outrigger_trace::{Parent, SpanKind};
 

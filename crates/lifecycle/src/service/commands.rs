@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use outrigger_core::{
     Digest, Failure, ModelName, Reason, Selector,
-    fleet::{Event, Fleet, TagKey},
+    machines::{Event, Machines, TagKey},
     model::{self, Fault, State},
     tags,
 };
@@ -45,8 +45,8 @@ impl Service {
     }
 
     fn unload(&mut self, name: ModelName, selector: Selector, delete: bool) -> Result<(), Failure> {
-        if !self.fleet.is_known(&name, &selector) {
-            return Err(nothing_known(&self.fleet, &name, &selector));
+        if !self.machines.is_known(&name, &selector) {
+            return Err(nothing_known(&self.machines, &name, &selector));
         }
         self.apply(Event::Unload { name, selector, delete });
         Ok(())
@@ -128,7 +128,7 @@ impl Service {
     /// Reports trees that are gone after a pull, which may have made room for itself.
     fn report_evictions(&mut self, trees: &BTreeSet<Digest>) {
         let lies_there = |model: &&model::ModelMachine| *model.state() == State::Downloaded;
-        let digests = self.fleet.models().filter(lies_there).map(|model| model.key().digest);
+        let digests = self.machines.models().filter(lies_there).map(|model| model.key().digest);
         let gone: BTreeSet<_> = digests.filter(|digest| !trees.contains(digest)).collect();
         for digest in gone {
             tracing::info!(model.digest = %digest, "deleted to make room");
@@ -137,9 +137,9 @@ impl Service {
     }
 }
 
-fn nothing_known(fleet: &Fleet, name: &ModelName, selector: &Selector) -> Failure {
-    let known = fleet.models().any(|model| model.key().name == *name)
-        || fleet.tags().any(|(key, _)| key.name == *name);
+fn nothing_known(machines: &Machines, name: &ModelName, selector: &Selector) -> Failure {
+    let known = machines.models().any(|model| model.key().name == *name)
+        || machines.tags().any(|(key, _)| key.name == *name);
     let reason = match selector {
         _ if !known => Reason::ModelNotFound,
         Selector::Tag(_) => Reason::TagNotFound,
@@ -171,7 +171,7 @@ mod tests {
         let late = Failure::new(Reason::RegistryUnavailable, "the first one ended so");
         let origin = service.world.origin(&key);
         service.done(Done::Pulled { origin, result: Err(late), trees: None });
-        let model = service.fleet.model(&key).expect("it was asked for");
+        let model = service.machines.model(&key).expect("it was asked for");
         assert!(matches!(model.state(), State::Pulling { .. }), "{:?}", model.state());
         assert_eq!(model.trouble(), None);
     }

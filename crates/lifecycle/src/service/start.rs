@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use outrigger_core::{
     EngineId, Failure, ModelKey, ModelName, Moment, Selector, ServableName, Tag, Version, Versions,
-    fleet::{Fleet, Legacy, Loaded, TagKey},
+    machines::{Legacy, Loaded, Machines, TagKey},
 };
 use outrigger_run::{Adopted, Engine};
 use outrigger_store::Desired;
@@ -28,8 +28,8 @@ impl Service {
         })?;
         self.versions.kept = kept;
         self.trials.restore(canaries);
-        self.fleet =
-            build(&self.world, self.fleet.policy().clone(), legacy, last, self.clock.now());
+        self.machines =
+            build(&self.world, self.machines.policy().clone(), legacy, last, self.clock.now());
         Ok(())
     }
 }
@@ -40,26 +40,26 @@ fn build(
     legacy: Legacy,
     last: Version,
     now: Moment,
-) -> Fleet {
+) -> Machines {
     let engines = world.engines.iter().map(|(id, _)| id.clone());
-    let mut fleet = Fleet::new(policy, Versions::after(last), engines);
+    let mut machines = Machines::new(policy, Versions::after(last), engines);
     for (name, selector) in world.names.preloads() {
         match selector {
-            Selector::Tag(tag) => fleet.follow(TagKey { name, tag }, now),
-            Selector::Digest(digest) => fleet.pin(ModelKey { name, digest }),
+            Selector::Tag(tag) => machines.follow(TagKey { name, tag }, now),
+            Selector::Digest(digest) => machines.pin(ModelKey { name, digest }),
         }
     }
     if world.config.canary.enabled {
         let (default_tag, default_tags) = world.names.default_tags();
-        fleet.follow_canaries(default_tag, default_tags);
+        machines.follow_canaries(default_tag, default_tags);
     }
     tracing::info!(
         tags = legacy.tags.len(),
         versions = legacy.loaded.len(),
         "taking over what the journal tells"
     );
-    fleet.adopt(legacy, now);
-    fleet
+    machines.adopt(legacy, now);
+    machines
 }
 
 /// The valid contents of journal and store.

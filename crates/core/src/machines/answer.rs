@@ -1,6 +1,6 @@
 //! Answers to requests for a model.
 
-use super::{Fleet, TagKey};
+use super::{Machines, TagKey};
 use crate::{
     Digest, EngineId, Failure, ModelKey, ModelName, Moment, Reason,
     model::{ModelMachine, Trouble},
@@ -21,7 +21,7 @@ pub enum Answer {
     Refused(Failure),
 }
 
-impl Fleet {
+impl Machines {
     /// The answer to a request for exactly that version.
     pub fn answer_digest(&self, key: &ModelKey, now: Moment) -> Answer {
         match self.models.get(key) {

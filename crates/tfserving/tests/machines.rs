@@ -4,7 +4,7 @@
 //! checked after every event, and the world checks the files. After the faults have ended, every
 //! requested model must be served.
 
-#[path = "fleet/world.rs"]
+#[path = "machines/world.rs"]
 mod world;
 
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! All machines of one control plane. The fleet passes messages between machines and returns
+//! All machines of one control plane, as one value: it passes messages between machines and returns
 //! requests to the outside as effects.
 
 mod answer;
@@ -24,7 +24,7 @@ use crate::{
 
 /// All machines of one control plane, and the state of the engines as they reported it.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct Machines {
     policy: Policy,
     versions: Versions,
     models: BTreeMap<ModelKey, ModelMachine>,
@@ -67,7 +67,7 @@ pub struct Counts {
     pub unexpected: u64,
 }
 
-/// An event for the fleet.
+/// An event for the machines.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// Time has passed.
@@ -139,8 +139,8 @@ pub struct Loaded {
     pub id: ServableId,
 }
 
-impl Fleet {
-    /// Creates a fleet without models and with these engines. `versions` may be shared with the
+impl Machines {
+    /// Creates machines without models and with these engines. `versions` may be shared with the
     /// engines.
     pub fn new(
         policy: Policy,

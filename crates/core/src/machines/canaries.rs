@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Event, Fleet, TagKey, Turn};
+use super::{Event, Machines, TagKey, Turn};
 use crate::{
     Digest, ModelName, Tag,
     tags::{self, TagMachine},
@@ -32,8 +32,8 @@ impl Canaries {
     }
 }
 
-impl Fleet {
-    /// Makes the fleet follow the canary of each followed tag. `default_tags` lists the models
+impl Machines {
+    /// Makes the machines follow the canary of each followed tag. `default_tags` lists the models
     /// whose default tag is not `default_tag`. Must be called before any event.
     pub fn follow_canaries(&mut self, default_tag: Tag, default_tags: BTreeMap<ModelName, Tag>) {
         self.canaries = Some(Canaries { default_tag, default_tags, of: BTreeMap::new() });
