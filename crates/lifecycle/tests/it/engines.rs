@@ -69,7 +69,7 @@ async fn a_model_without_an_engine_is_refused_with_the_engines_there_are() {
 async fn an_engine_that_does_not_run_the_framework_cannot_be_named_for_it() {
     let mut rig = Kind::linear().rig().await;
     rig.push_layer("tree", "latest", tree());
-    rig.config.models = vec![ModelEntry {
+    rig.config.tunables.models = vec![ModelEntry {
         name: name("tree"),
         image: None,
         preload: false,

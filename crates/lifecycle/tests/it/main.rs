@@ -9,6 +9,7 @@ mod idle;
 mod kinds;
 mod loading;
 mod promotions;
+mod reconfigure;
 mod remote;
 mod removals;
 mod restart;

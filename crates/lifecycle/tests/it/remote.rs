@@ -31,7 +31,7 @@ impl Three {
     async fn start_with(kind: Kind) -> Self {
         let mut rig = kind.rig().await;
         rig.beside.push(Kind::linear().make());
-        rig.config.canary.defaults = Layer::from_json(&quick()).expect("a configuration");
+        rig.config.tunables.canary.defaults = Layer::from_json(&quick()).expect("a configuration");
         rig.push("churn", "latest", &model(1));
         rig.push_layer("vine", "latest", Kind::linear().package(Package::default()));
         let digest = push(&rig, &kind, "latest", Package::default());
@@ -181,7 +181,7 @@ async fn a_version_that_the_next_process_does_not_need_leaves_the_engine() {
     assert_eq!(kind.server().loaded().len(), 1);
     drop(handle);
     rig.stop().await;
-    rig.config.images.allowed = vec![format!("{}/other", rig.registry.host())];
+    rig.config.tunables.allowed = vec![format!("{}/other", rig.registry.host())];
     let handle = rig.start();
     // The first snapshot comes before the engines' first reports.
     until(&handle, |it| it.engines.get(&kind.id()).is_some_and(|it| it.reachable)).await;

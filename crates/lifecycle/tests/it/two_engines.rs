@@ -41,7 +41,7 @@ impl Tried {
         let mut rig = remote.rig().await;
         rig.config.engine = engine;
         rig.beside.push(Kind::linear().make());
-        rig.config.canary.defaults = Layer::from_json(settings).expect("a configuration");
+        rig.config.tunables.canary.defaults = Layer::from_json(settings).expect("a configuration");
         let (digest, engine) = match live {
             Live::TensorFlowServing => {
                 // The fake engine sums a treatment's features, whatever the model says.

@@ -51,7 +51,7 @@ pub(crate) fn only(digest: Digest) -> impl Fn(&Snapshot) -> bool {
 /// Starts a process with `tree:latest` served, and canaries tried by [`quick`] settings.
 async fn tried(kind: &Kind) -> (Rig, Handle, Digest) {
     let mut rig = kind.rig().await;
-    rig.config.canary.defaults = Layer::from_json(&quick()).expect("a configuration");
+    rig.config.tunables.canary.defaults = Layer::from_json(&quick()).expect("a configuration");
     let live = push(&rig, kind, "latest", Package::default());
     let handle = rig.start();
     acquire(&handle, "tree").await.expect("served");
@@ -125,7 +125,7 @@ async fn a_canary_with_the_same_scores_is_promoted(kind: Kind) {
 
 async fn it_leaves_its_engine_when_idle_and_comes_back_on_demand(kind: Kind) {
     let mut rig = kind.rig().await;
-    rig.config.idle_ttl = Duration::from_millis(300);
+    rig.config.tunables.idle_ttl = Duration::from_millis(300);
     let digest = push(&rig, &kind, "latest", Package::default());
     let handle = rig.start();
     let lease = acquire(&handle, "tree").await.expect("served");
