@@ -4,6 +4,7 @@
 mod access;
 mod check;
 mod dump;
+mod environment;
 pub(crate) mod kinds;
 mod layers;
 mod reference;
@@ -28,6 +29,7 @@ pub use self::{
 };
 
 use self::{
+    environment::add_environment,
     layers::Layers,
     section::{Section, section},
 };
@@ -371,48 +373,6 @@ fn one_of_both(origins: &BTreeMap<String, Origin>) -> Option<Problem> {
     let (key, origin) = origins.iter().find(|(key, _)| key.starts_with("engine."))?;
     let message = format!("{key} ({origin}) and engines ({engines}) are both set: only one may be");
     Some(Problem::new("engines", message))
-}
-
-/// OpenTelemetry's own variables, which are often set already. Later ones take precedence, and this
-/// server's settings take precedence over all of them.
-const OPENTELEMETRY: &[(&str, &str)] = &[
-    ("OTEL_EXPORTER_OTLP_ENDPOINT", "traces.endpoint"),
-    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "traces.endpoint"),
-    ("OTEL_TRACES_SAMPLER_ARG", "traces.ratio"),
-    ("OTEL_SERVICE_NAME", "traces.service"),
-    ("OTEL_RESOURCE_ATTRIBUTES", "traces.attributes"),
-];
-
-/// Adds `OUTRIGGER_SERVER_GRPC` as `server.grpc` and so on.
-///
-/// A variable that names no setting is not an error: Kubernetes sets some
-/// (`OUTRIGGER_SERVER_SERVICE_HOST`) for a Service called `outrigger-server`.
-fn add_environment(
-    layers: &mut Layers,
-    environment: impl IntoIterator<Item = (String, String)>,
-) -> Vec<String> {
-    let keys: BTreeMap<String, String> = key_paths().map(|path| (variable(&path), path)).collect();
-    let environment: BTreeMap<_, _> = environment.into_iter().collect();
-    for (name, path) in OPENTELEMETRY {
-        if let Some(value) = environment.get(*name) {
-            layers.add_text(path, Origin::Environment((*name).to_owned()), value);
-        }
-    }
-    let mut ignored = Vec::new();
-    for (name, value) in environment {
-        if let Some(path) = keys.get(&name) {
-            layers.add_text(path, Origin::Environment(name), &value);
-        } else if sections().any(|(section, ..)| name.starts_with(&(variable(section) + "_"))) {
-            ignored.push(name);
-        }
-    }
-    ignored.sort();
-    ignored
-}
-
-/// The environment variable of a key path.
-fn variable(path: &str) -> String {
-    format!("OUTRIGGER_{}", path.replace('.', "_").to_uppercase())
 }
 
 fn key_paths() -> impl Iterator<Item = String> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Key, sections, variable};
+use super::{Key, environment::variable, sections};
 
 const INTRODUCTION: &str = "\
 # Configuration

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use outrigger_linear::LINEAR;
 
-use super::*;
+use super::{environment::variable, *};
 
 const MINIMAL: &str = "images: {repository: registry.example/team}";
 
