@@ -84,7 +84,7 @@ impl TrialSet {
         let Some(running) = self.end(key) else { return };
         tracing::info!(
             model.name = %key.name, model.tag = %key.tag, model.digest = %running.pair.canary,
-            "nobody asks for the tag: its canary's trial waits until somebody does"
+            "the tag gets no requests: its canary's trial is paused until one arrives"
         );
         self.paused.insert(key.clone(), running.paused(cx.now()));
     }

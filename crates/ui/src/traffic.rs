@@ -17,7 +17,7 @@ const MOST: usize = 60;
 pub(crate) struct Traffic {
     samples: VecDeque<Sample>,
     /// The number of samples that have not been published.
-    untold: usize,
+    unpublished: usize,
     topic: Topic,
 }
 
@@ -70,15 +70,15 @@ impl Traffic {
         while self.samples.len() > MOST {
             self.samples.pop_front();
         }
-        self.untold += 1;
+        self.unpublished += 1;
     }
 
     /// The current revision of the topic `traffic`.
     pub(crate) fn topic(&mut self) -> Topic {
-        if self.untold > 0 || self.topic.is_new() {
-            let only = self.samples.back().filter(|_| self.untold == 1);
+        if self.unpublished > 0 || self.topic.is_new() {
+            let only = self.samples.back().filter(|_| self.unpublished == 1);
             self.topic = self.topic.next("traffic", &self.samples, only);
-            self.untold = 0;
+            self.unpublished = 0;
         }
         self.topic.clone()
     }
@@ -154,8 +154,8 @@ mod tests {
         let mut traffic = Traffic::default();
         let (before, now) = (figures([50.0, 50.0, 50.0], 1.0), figures([60.0, 70.0, 70.0], 3.0));
         traffic.add(7, 2.0, &before, &now);
-        let told = serde_json::to_string(traffic.samples.back().unwrap()).unwrap();
-        assert_eq!(told, r#"{"at":7,"models":{"churn":[10.0,1.0,10.0,91.0]}}"#);
+        let sample = serde_json::to_string(traffic.samples.back().unwrap()).unwrap();
+        assert_eq!(sample, r#"{"at":7,"models":{"churn":[10.0,1.0,10.0,91.0]}}"#);
     }
 
     #[test]

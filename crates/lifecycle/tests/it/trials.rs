@@ -52,7 +52,7 @@ async fn restart(rig: &mut Rig, handle: Handle) -> Handle {
 
 /// Waits until the trial is shown as waiting for a request for its tag.
 async fn waits_for_requests(handle: &Handle) {
-    let why = "nobody asks for churn:latest: its trial goes on with the next request";
+    let why = "no requests for churn:latest: its trial continues with the next one";
     let seen = canaries(handle, |it| it.canaries.first().is_some_and(|it| it.message == why)).await;
     let canary = &seen.canaries[0];
     assert_eq!((canary.phase, canary.share), (CanaryPhase::Waiting, 0.0));

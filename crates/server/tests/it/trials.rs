@@ -228,7 +228,7 @@ async fn a_trial_that_waited_for_its_model_shows_what_it_has_seen_before() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         seen = tried.list().await;
     }
-    let why = "nobody asks for trials/idle:latest: its trial goes on with the next request";
+    let why = "no requests for trials/idle:latest: its trial continues with the next one";
     assert_eq!(seen.canaries[0].message, why);
     assert!(seen.canaries[0].elapsed.is_some_and(|it| (it.seconds, it.nanos) > (0, 0)));
     let share = r#"outrigger_canary_share{model="MODEL",tag="latest"}"#;
