@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_which_nothing_is_known_are_told_as_none() {
+    fn unknown_bounds_are_shown_as_none() {
         assert_eq!(point(1.0, &finding(f64::MAX)), [Some(1.0), Some(0.0), None, None]);
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_about_what_answers_and_tells_what_stands_in_the_way() {
+    fn a_row_shows_the_answering_version_and_the_failure_of_the_next() {
         let old = version("old", State::Available, None);
         let new = version("new", State::Downloaded, Some("GOLDEN_MISMATCH"));
         let tag = Tag {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn only_rows_that_look_different_are_told_again() {
+    fn only_rows_with_visible_changes_are_sent_again() {
         let snapshot = |models: &[(&str, &Arc<ModelView>)]| {
             let model =
                 |&(name, view): &(&str, &Arc<ModelView>)| (name.parse().unwrap(), Arc::clone(view));

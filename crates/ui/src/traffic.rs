@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_is_what_happened_between_two_looks() {
+    fn a_point_covers_the_time_between_two_readings() {
         let mut traffic = Traffic::default();
         let (before, now) = (figures([50.0, 50.0, 50.0], 1.0), figures([60.0, 70.0, 70.0], 3.0));
         traffic.add(7, 2.0, &before, &now);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_nobody_asks_has_no_point() {
+    fn a_model_without_requests_has_no_point() {
         let mut traffic = Traffic::default();
         traffic.add(1, 1.0, &Figures::default(), &figures([0.0, 1.0, 1.0], 0.0));
         assert_eq!(traffic.samples.back().unwrap().models.len(), 1);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_longer_than_the_last_bound_is_told_as_that_bound() {
+    fn latencies_above_the_last_bound_are_shown_as_that_bound() {
         let buckets = [(0.01, 0.0), (0.1, 0.0), (f64::INFINITY, 4.0)];
         assert_eq!(quantile(&buckets, 2.0), 0.1);
         assert_eq!(quantile(&[], 2.0), 0.0);
