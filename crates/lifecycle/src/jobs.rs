@@ -54,7 +54,7 @@ pub(crate) struct Origin {
 impl World {
     /// The place to pull a version from.
     pub(crate) fn origin(&self, key: &ModelKey) -> Origin {
-        Origin { digest: key.digest, image: self.names.image(&key.name).ok() }
+        Origin { digest: key.digest, image: self.names.load().image(&key.name).ok() }
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use outrigger_core::{
     EngineId, ModelKey, Moment, Policy, Version, Versions,
     machines::{Event, Machines},
@@ -26,7 +27,7 @@ use tokio::{
 };
 
 use crate::{
-    Config, Engines, Error, Handle,
+    Config, Engines, Error, Handle, Tunables,
     courier::Courier,
     engines,
     handle::{Command, Shared},
@@ -81,12 +82,13 @@ pub fn start(
     store: Store,
     engines: Engines,
 ) -> Result<(Handle, Service), Error> {
-    let names = Arc::new(Names::new(&config)?);
+    let names = Names::new(&config.images, &config.tunables)?;
+    let names = Arc::new(ArcSwap::from_pointee(names));
     let signatures = signatures::policy(&config)?;
     let clock = Clock::start();
     let (sender, commands) = mpsc::channel(COMMANDS);
     let publishing = Publishing::default();
-    let (trials, worker) = Trials::new(config.canary.clone(), Box::new(LocalJudge));
+    let (trials, worker) = Trials::new(config.tunables.canary.clone(), Box::new(LocalJudge));
     let shared = Shared {
         clock,
         names: Arc::clone(&names),
@@ -99,7 +101,8 @@ pub fn start(
     };
     let (engine_reports, engine_events) = mpsc::channel(ENGINE_EVENTS);
     let versions = Versions::after(Version(0));
-    let machines = Machines::new(policy(&config), versions, engines.keys().cloned());
+    let machines =
+        Machines::new(policy(&config, &config.tunables), versions, engines.keys().cloned());
     let engines = engines::Engines::new(engines);
     let service = Service {
         world: Arc::new(World::new(config, (names, signatures), client, store, engines)),
@@ -121,10 +124,10 @@ pub fn start(
     Ok((Handle { shared: Arc::new(shared), is_counted: true }, service))
 }
 
-fn policy(config: &Config) -> Policy {
+fn policy(config: &Config, tunables: &Tunables) -> Policy {
     Policy {
-        idle_ttl: config.idle_ttl,
-        retain: config.retain,
+        idle_ttl: tunables.idle_ttl,
+        retain: tunables.retain,
         backoff: outrigger_core::Backoff { first: config.retry.first, most: config.retry.most },
         poll_interval: config.images.poll_interval,
         patience: config.engine.patience,
@@ -146,6 +149,8 @@ impl Service {
         let mut aside = JoinSet::new();
         self.worker.take().map(|worker| aside.spawn(worker.run()));
         self.start_engines(&mut aside);
+        let configured = self.world.names.load().begin(&self.world.config.tunables);
+        configured.into_iter().for_each(|event| self.apply(event));
         self.apply(Event::Tick);
         self.publish();
         let stop = loop {
@@ -337,9 +342,9 @@ impl Service {
     fn sweep(&mut self) {
         self.schedule.swept(self.clock.now());
         let known: BTreeSet<_> = self.machines.models().map(|model| model.key().digest).collect();
-        let world = Arc::clone(&self.world);
+        let (world, retain) = (Arc::clone(&self.world), self.machines.policy().retain);
         self.jobs.start(Done::Nothing, async move {
-            crate::jobs::disk::sweep(&world, known).await;
+            crate::jobs::disk::sweep(&world, known, retain).await;
             Done::Nothing
         });
     }
@@ -415,7 +420,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn use_is_reported_to_the_machines_before_anything_could_be_found_idle() {
         let config = Config::default();
-        let (idle_ttl, moment) = (config.idle_ttl, Duration::from_millis(1));
+        let (idle_ttl, moment) = (config.tunables.idle_ttl, Duration::from_millis(1));
         let (handle, mut service, _dir) = service(config);
         service.apply(Event::Ask(churn(), latest()));
         service.publish();

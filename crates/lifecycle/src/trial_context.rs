@@ -90,7 +90,7 @@ impl Registry for World {
     }
 
     fn image(&self, model: &ModelName) -> Result<Reference, Failure> {
-        self.names.image(model)
+        self.names.load().image(model)
     }
 
     fn resolve<'a>(&'a self, key: &'a TagKey) -> BoxFuture<'a, Result<Digest, Failure>> {

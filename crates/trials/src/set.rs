@@ -84,7 +84,7 @@ impl TrialSet {
         let Some(running) = self.end(key) else { return };
         tracing::info!(
             model.name = %key.name, model.tag = %key.tag, model.digest = %running.pair.canary,
-            "the tag gets no requests: its canary's trial is paused until one arrives"
+            "the canary's trial is paused: its tag has no requests, or canaries are off"
         );
         self.paused.insert(key.clone(), running.paused(cx.now()));
     }

@@ -67,6 +67,11 @@ impl Trials {
         (trials, worker)
     }
 
+    /// Sets the configuration of trials that begin from now on. Running trials keep theirs.
+    pub fn reconfigure(&mut self, config: CanaryDefaults) {
+        self.set.config = config;
+    }
+
     /// The time of the next judgement; `None` if there is no trial.
     pub fn judge_at(&self) -> Option<Moment> {
         self.judge_at
@@ -130,9 +135,6 @@ impl Trials {
 
     /// Starts and ends trials of models whose versions became available or whose tags have moved.
     pub fn renew(&mut self, changed: &BTreeSet<ModelName>, cx: &dyn Context) {
-        if !self.set.config.enabled {
-            return;
-        }
         for name in changed {
             let running = self.set.running.keys();
             let gone = running.filter(|key| key.name == *name && cx.tag(key).is_none());

@@ -2,7 +2,7 @@
 
 use super::{Machines, TagKey};
 use crate::{
-    Digest, EngineId, Failure, ModelKey, ModelName, Moment, Reason,
+    Digest, EngineId, Failure, ModelKey, ModelName, Moment, Reason, Selector,
     model::{ModelMachine, Trouble},
 };
 
@@ -56,6 +56,18 @@ impl Machines {
             (Some(answer), _) => answer,
             (None, None) => lookup(),
         }
+    }
+
+    /// Whether requests for `selector` of `name` are answered.
+    pub fn is_up(&self, name: &ModelName, selector: &Selector, now: Moment) -> bool {
+        let name = name.clone();
+        let answer = match selector {
+            Selector::Tag(tag) => self.answer_tag(&TagKey { name, tag: tag.clone() }, now),
+            Selector::Digest(digest) => {
+                self.answer_digest(&ModelKey { name, digest: *digest }, now)
+            }
+        };
+        matches!(answer, Answer::Ready(..))
     }
 
     fn answer_of(&self, model: &ModelMachine, now: Moment) -> Answer {

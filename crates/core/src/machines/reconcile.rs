@@ -184,6 +184,12 @@ impl Machines {
         self.tags.get(key)
     }
 
+    /// The names of all models.
+    pub fn names(&self) -> BTreeSet<ModelName> {
+        let models = self.models.keys().map(|key| &key.name);
+        models.chain(self.tags.keys().map(|key| &key.name)).cloned().collect()
+    }
+
     /// The machines of the versions of `name`.
     pub fn models_of<'a>(&'a self, name: &'a ModelName) -> impl Iterator<Item = &'a ModelMachine> {
         let first = ModelKey { name: name.clone(), digest: Digest::LEAST };

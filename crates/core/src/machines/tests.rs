@@ -174,7 +174,7 @@ fn an_outage_of_one_engine_is_no_outage_of_another() {
 fn an_engine_that_is_down_does_not_keep_the_preloads_of_another_from_settling() {
     let mut bench = Bench::serving(&["b"]);
     let other = EngineId::new("other");
-    bench.machines.follow(tag("c"), bench.now);
+    bench.machines.handle(bench.now, 0.5, Event::Follow(tag("c")));
     bench.machines.placed.insert(model("c"), other.clone());
     bench
         .machines
@@ -267,13 +267,12 @@ fn a_version_taken_down_comes_back_when_its_tag_moves_to_it() {
 }
 
 #[test]
-fn the_first_tick_starts_configured_models() {
+fn a_configured_tag_is_brought_up_without_requests() {
     let mut bench = Bench::new();
     bench.machines =
         Machines::new(Policy::default(), Versions::after(Version(0)), [EngineId::default()]);
-    bench.machines.follow(tag("a"), bench.now);
     bench.engine_does(Condition::up());
-    bench.handle(Event::Tick);
+    bench.handle(Event::Follow(tag("a")));
     bench.pass(Duration::from_secs(2));
     assert!(matches!(bench.answer("a"), Answer::Ready(..)));
 }
@@ -297,7 +296,9 @@ fn canary_of(text: &str) -> TagKey {
 /// A bench where `a` is available and its canary is looked up.
 fn with_canaries() -> Bench {
     let mut bench = Bench::new();
-    bench.machines.follow_canaries("latest".parse().expect("a valid tag"), BTreeMap::new());
+    let default_tag = "latest".parse().expect("a valid tag");
+    let tags = CanaryTags { default_tag, default_tags: BTreeMap::new() };
+    bench.handle(Event::Canaries(Some(tags)));
     bench.handle(Event::Ask(name("a"), latest()));
     bench.pass(Duration::from_secs(2));
     bench

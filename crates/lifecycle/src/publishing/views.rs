@@ -52,7 +52,7 @@ pub(super) fn model(
     if view.tags.is_empty() && view.versions.is_empty() {
         return None;
     }
-    view.image = world.names.image(name).map(|image| image.to_string()).unwrap_or_default();
+    view.image = world.names.load().image(name).map(|image| image.to_string()).unwrap_or_default();
     Some(view)
 }
 

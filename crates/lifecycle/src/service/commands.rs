@@ -1,6 +1,6 @@
 //! Commands of the handle, and results of jobs.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use outrigger_core::{
     Digest, Failure, ModelName, Reason, Selector,
@@ -11,8 +11,10 @@ use outrigger_core::{
 
 use super::{Service, Stop, report};
 use crate::{
+    Tunables,
     handle::Command,
     jobs::{Done, Kept, Origin},
+    names::Names,
 };
 
 /// The grace period of a stop without an explicit one.
@@ -36,12 +38,36 @@ impl Service {
                 self.try_canaries(|trials, cx| trials.decide(&key, act, by, done, cx));
                 self.show_canaries();
             }
+            Some(Command::Reconfigure { names, tunables, done }) => {
+                self.reconfigure(names, *tunables);
+                // The caller may have gone.
+                done.send(()).ok();
+            }
             Some(Command::Unload { model, selector, delete, done }) => {
                 let result = self.unload(model, selector, delete);
                 done.send(result).ok();
             }
         }
         None
+    }
+
+    /// Follows another configuration, and publishes what it changes.
+    fn reconfigure(&mut self, names: Arc<Names>, tunables: Tunables) {
+        let old = self.world.names.swap(Arc::clone(&names));
+        let known = self.machines.names();
+        let in_use = |(name, before): (&ModelName, &Selector)| {
+            let is_up = self.machines.is_up(name, before, self.clock.now());
+            is_up.then(|| Event::Ask(name.clone(), names.default_selector(name)))
+        };
+        // The old selector answers until the new one does, so something has to ask for the new one.
+        let asked: Vec<_> = names.before().iter().filter_map(in_use).collect();
+        let canaries = tunables.canary.enabled.then(|| names.canary_tags());
+        let policy = super::policy(&self.world.config, &tunables);
+        self.trials.reconfigure(tunables.canary);
+        let tuned = [Event::Policy(policy), Event::Canaries(canaries)];
+        let changes = names.changes(&old, known).into_iter().chain(asked).chain(tuned);
+        changes.for_each(|event| self.apply(event));
+        self.publish();
     }
 
     fn unload(&mut self, name: ModelName, selector: Selector, delete: bool) -> Result<(), Failure> {
@@ -81,9 +107,15 @@ impl Service {
                 if let Err(Fault::Failed(failure)) = &result {
                     report::failure(&key, "preparing", failure);
                 }
+                // A stale preparation may be that for another engine.
+                let model = self.machines.model(&key);
+                let is_current =
+                    model.is_some_and(|it| *it.state() == State::Preparing { attempt });
                 let result = result.map(|prepared| {
                     let (engine, _) = prepared.engine.clone();
-                    self.versions.prepared.insert(key.clone(), prepared);
+                    if is_current {
+                        self.versions.prepared.insert(key.clone(), prepared);
+                    }
                     engine
                 });
                 self.apply(Event::Model(key, model::Event::Prepared(attempt, result)));

@@ -47,7 +47,7 @@ impl Service {
         use model::Effect as E;
         match effect {
             E::Pull(attempt) => self.pull(key, attempt),
-            E::CancelPull(_) => self.pulls.cancel(&self.world.origin(&key), &key),
+            E::CancelPull(_) => self.pulls.cancel(&key),
             E::Prepare(attempt) => self.prepare(key, attempt),
             E::Publish(attempt, id) => self.publish_servable(key, attempt, id),
             E::Unpublish(id) => self.unpublish(&key, id),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use outrigger_core::{
-    EngineId, Failure, ModelKey, ModelName, Moment, Selector, ServableName, Tag, Version, Versions,
+    EngineId, Failure, ModelKey, ModelName, Moment, ServableName, Tag, Version, Versions,
     machines::{Legacy, Loaded, Machines, TagKey},
 };
 use outrigger_run::{Adopted, Engine};
@@ -43,16 +43,6 @@ fn build(
 ) -> Machines {
     let engines = world.engines.iter().map(|(id, _)| id.clone());
     let mut machines = Machines::new(policy, Versions::after(last), engines);
-    for (name, selector) in world.names.preloads() {
-        match selector {
-            Selector::Tag(tag) => machines.follow(TagKey { name, tag }, now),
-            Selector::Digest(digest) => machines.pin(ModelKey { name, digest }),
-        }
-    }
-    if world.config.canary.enabled {
-        let (default_tag, default_tags) = world.names.default_tags();
-        machines.follow_canaries(default_tag, default_tags);
-    }
     tracing::info!(
         tags = legacy.tags.len(),
         versions = legacy.loaded.len(),
@@ -80,7 +70,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     let (mut legacy, mut kept) = (Legacy::default(), BTreeMap::new());
     for (name, tags) in record.tags {
         // A name that the configuration no longer allows must not be served.
-        if world.names.image(&name).is_ok() {
+        if world.names.load().image(&name).is_ok() {
             let key = |tag| TagKey { name: name.clone(), tag };
             legacy.tags.extend(tags.into_iter().map(|(tag, digest)| (key(tag), digest)));
         }
@@ -90,7 +80,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     legacy.promoted.extend(promoted);
     let mut candidates = BTreeMap::<EngineId, Vec<Desired>>::new();
     for desired in record.desired {
-        let usable = world.names.image(&desired.key.name).is_ok()
+        let usable = world.names.load().image(&desired.key.name).is_ok()
             && world.is_verified(&desired.key)
             && desired.servable.name == ServableName::of(&desired.key.name);
         if usable {

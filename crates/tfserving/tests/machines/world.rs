@@ -10,7 +10,7 @@ use outrigger_core::{
     Selector, ServableId, Tag, Version, Versions,
     engine::{Condition, FromEngine, ToEngine},
     invariants,
-    machines::{Answer, Effect, Event, Machines, TagKey},
+    machines::{Answer, CanaryTags, Effect, Event, Machines, TagKey},
     model::{self, Fault},
     tags,
 };
@@ -26,6 +26,14 @@ pub(crate) enum Step {
     Load(u8),
     Unload(u8, bool),
     MoveTag(u8, u8),
+    Follow(u8, bool),
+    Pin(u8, u8, bool),
+    /// Set the idle time and the retention, in seconds.
+    Policy(u8, u8),
+    ImageChanged(u8, bool),
+    /// Take a model's versions out of their engine; they are prepared for the same one again.
+    EngineChanged(u8),
+    Canaries(bool),
     Complete(u8),
     Fail(u8),
     Repeat(u8),
@@ -114,6 +122,10 @@ fn tag_key(index: u8) -> TagKey {
     TagKey { name: name(index), tag: tag() }
 }
 
+fn model_key(index: u8, of: u8) -> ModelKey {
+    ModelKey { name: name(index), digest: digest(of) }
+}
+
 fn tag() -> Tag {
     "latest".parse().expect("valid")
 }
@@ -142,8 +154,7 @@ impl World {
     pub(crate) fn new() -> Self {
         let now = Moment::at(Duration::from_secs(1));
         let versions = Versions::after(Version(1000));
-        let mut machines = Machines::new(policy(), versions.clone(), [engine_id()]);
-        machines.follow(tag_key(0), now);
+        let machines = Machines::new(policy(), versions.clone(), [engine_id()]);
         let mut world = Self {
             now,
             machines,
@@ -163,7 +174,7 @@ impl World {
             used: BTreeSet::new(),
             routes: BTreeMap::new(),
         };
-        world.handle(Event::Tick);
+        world.handle(Event::Follow(tag_key(0)));
         world.handle_engine(machine::Event::Tick);
         world
     }
@@ -180,6 +191,25 @@ impl World {
                 self.handle(Event::Unload { name: name(i), selector, delete });
             }
             Step::MoveTag(i, d) => drop(self.tags.insert(i, d)),
+            Step::Follow(i, true) => self.handle(Event::Follow(tag_key(i))),
+            Step::Follow(i, false) => self.handle(Event::Unfollow(tag_key(i))),
+            Step::Pin(i, d, true) => self.handle(Event::Pin(model_key(i, d))),
+            Step::Pin(i, d, false) => self.handle(Event::Unpin(model_key(i, d))),
+            Step::Policy(idle, retain) => {
+                let seconds = |seconds: u8| Duration::from_secs(seconds.into());
+                let (idle_ttl, retain) = (seconds(idle), seconds(retain));
+                self.handle(Event::Policy(Policy { idle_ttl, retain, ..policy() }));
+            }
+            Step::ImageChanged(i, forget) => {
+                self.handle(Event::ImageChanged { name: name(i), forget });
+            }
+            Step::EngineChanged(i) => {
+                self.handle(Event::EngineChanged(name(i), Some(EngineId::new("other"))));
+            }
+            Step::Canaries(on) => {
+                let tags = CanaryTags { default_tag: tag(), default_tags: BTreeMap::new() };
+                self.handle(Event::Canaries(on.then_some(tags)));
+            }
             Step::Complete(n) => self.complete(n, true),
             Step::Fail(n) => self.complete(n, false),
             Step::Repeat(n) => self.repeat(n),
@@ -347,7 +377,11 @@ impl World {
                 let index = ["a", "b", "c"].iter().position(|text| *text == key.name.as_str());
                 let index = u8::try_from(index.expect("one of them")).expect("small");
                 let found = digest(self.tags[&index]);
-                let result = if well { Ok(found) } else { Err(failure()) };
+                let result = match well {
+                    true if key.tag.is_canary() => Ok(digest(index + 1)),
+                    true => Ok(found),
+                    false => Err(failure()),
+                };
                 Past::Machines(Event::Tag(key, tags::Event::Resolved(attempt, result)))
             }
             Job::Pull(key, attempt) => {
