@@ -141,7 +141,11 @@ impl Signals {
                 _ = self.terminate.recv() => "SIGTERM",
                 _ = self.interrupt.recv() => "SIGINT",
             };
-            tracing::info!(signal = name, at_once = stop.gently.is_cancelled(), "told to stop");
+            tracing::info!(
+                signal = name,
+                at_once = stop.gently.is_cancelled(),
+                "received a signal to stop"
+            );
             token.cancel();
         }
         std::future::pending().await

@@ -329,7 +329,7 @@ mod tests {
     /// Other crates have defaults for their own tests and for commands other than `serve`, such as
     /// `validate`. These commands must refuse whatever the server refuses.
     #[test]
-    fn parts_default_to_what_the_configuration_defaults_to() {
+    fn defaults_of_parts_equal_those_of_the_configuration() {
         let config = Config::default();
         assert_eq!(limits(&config), Limits::default());
         let (ours, theirs) = (store_config(&config, &Kinds::shipped()), store::Config::new("/tmp"));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_only_what_is_configured_may_be_pulled() {
+    fn without_an_allowed_list_only_configured_images_may_be_pulled() {
         let file = "images: {repository: r.example/team}\n\
                     models: [{name: a, image: s.example/x/a}, {name: b}]";
         let mut config =
