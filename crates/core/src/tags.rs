@@ -351,12 +351,14 @@ impl TagMachine {
     /// nor another tag's canary tag; besides, either no request asked for it during the time for
     /// which files are kept, or the tag does not exist and the callers have received that answer.
     pub fn is_forgettable(&self, c: &Context<'_>) -> bool {
-        let told = |trouble: &Trouble| {
+        let is_reported = |trouble: &Trouble| {
             trouble.retry_at.is_none() && c.now.since(trouble.at) >= c.policy.forget_after
         };
         let unused = match self.serving.or(self.registry) {
             Some(_) => self.unused_at(c.policy).is_some_and(|at| at <= c.now),
-            None => !self.is_followed(c.policy, c.now) || self.trouble.as_ref().is_some_and(told),
+            None => {
+                !self.is_followed(c.policy, c.now) || self.trouble.as_ref().is_some_and(is_reported)
+            }
         };
         !self.configured && !self.accompanies && unused
     }

@@ -1,21 +1,20 @@
-//! The price of tower layers before a handler: the same five steps (deadline, rights,
-//! admission, a net for panics, a count) in one function, in one layer, and in a layer
-//! each. The handler does nothing, so what is left is the price of the arrangement.
+//! Measures the cost of tower layers before a handler: the same five steps (deadline, rights,
+//! admission, a net for panics, a count) in one function, in one layer, and in a layer each. The
+//! handler does nothing, so the measured cost is that of the arrangement.
 //! docs/decisions/0001-one-guard.md has the figures.
 //!
-//! Prints `bench layers-<arrangement> <allocations> allocations <nanoseconds> ns` a call.
-//! With the name of an arrangement as its argument it runs only that one, for callgrind.
+//! Prints `bench layers-<arrangement> <allocations> allocations <nanoseconds> ns` a call. If an
+//! argument names an arrangement, only that one runs, for callgrind.
 
 #![allow(missing_docs)]
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
     convert::Infallible,
     panic::AssertUnwindSafe,
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -28,6 +27,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures::FutureExt as _;
+use outrigger_testkit::allocator::{self, Reporting, allocations};
 use tokio::{
     sync::Semaphore,
     time::{Instant as At, timeout_at},
@@ -37,25 +37,7 @@ use tower::{Service, ServiceBuilder, ServiceExt as _, service_fn, util::BoxClone
 const CALLS: u32 = 200_000;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Relaxed);
-        // SAFETY: the caller upholds the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract of `dealloc`.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
+static COUNTING: Reporting = allocator::COUNTING;
 
 /// The state that the steps share.
 #[derive(Clone)]
@@ -183,13 +165,13 @@ async fn measured(name: &str, mut call: impl AsyncFnMut()) {
     if std::env::args().skip(1).any(|wanted| !wanted.starts_with('-') && wanted != name) {
         return;
     }
-    let (before, start) = (COUNT.load(Relaxed), Instant::now());
+    let (before, start) = (allocations(), Instant::now());
     for _ in 0..CALLS {
         call().await;
     }
     let took = start.elapsed().as_nanos() / u128::from(CALLS);
     #[allow(clippy::cast_precision_loss)]
-    let allocations = (COUNT.load(Relaxed) - before) as f64 / f64::from(CALLS);
+    let allocations = (allocations() - before) as f64 / f64::from(CALLS);
     println!("bench layers-{name} {allocations:.2} allocations {took} ns");
 }
 

@@ -121,7 +121,7 @@ impl<S: Source> Live<S> {
                 tracing::info!(secret, "files have changed and are in force");
             }
             Err(error) => {
-                tracing::warn!(secret, %error, "files have changed and cannot be used: the old stay");
+                tracing::warn!(secret, %error, "changed files cannot be used; the previous ones stay in force");
             }
         }
     }

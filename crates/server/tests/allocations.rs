@@ -1,7 +1,6 @@
 //! Counts the allocations of a prediction on the serving threads.
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
@@ -10,7 +9,7 @@ use outrigger_proto::{
     outrigger::v1::{Matrix, PredictRequest, Treatment, TreatmentTable, predict_request::User},
     raw::outrigger::prediction_service_client::PredictionServiceClient as RawClient,
 };
-use outrigger_testkit::saved_model::Linear;
+use outrigger_testkit::{allocator::Reporting, saved_model::Linear};
 use prost::Message as _;
 
 // This test uses only a part of the module.
@@ -21,11 +20,9 @@ mod stack;
 use stack::{Stack, by_name, channel, features};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: Reporting = Reporting { allocated: count, freed: |_| {} };
 
-/// An allocator that counts the allocations of serving threads.
-struct Counting;
-
+/// The allocations of serving threads.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -45,35 +42,9 @@ fn serves() -> bool {
     SERVES.get()
 }
 
-fn count() {
+fn count(_: usize) {
     if serves() {
         COUNT.fetch_add(1, Relaxed);
-    }
-}
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller upholds the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller upholds the contract of `realloc`.
-        unsafe { System.realloc(old, layout, size) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract of `dealloc`.
-        unsafe { System.dealloc(old, layout) }
     }
 }
 
@@ -127,9 +98,10 @@ fn key_value() -> PredictRequest {
     PredictRequest { treatments: (0..TREATMENTS).map(treatment).collect(), ..request() }
 }
 
-/// The mean number of allocations of a request in the long run, rounded: some allocations serve
-/// many requests at once, at irregular times.
-async fn allocations(client: &mut RawClient<tonic::transport::Channel>, request: &[u8]) -> usize {
+/// The mean number of allocations of a request in the long run. It is not a whole number: some
+/// allocations serve many requests at once, at irregular times.
+#[allow(clippy::cast_precision_loss)]
+async fn allocations(client: &mut RawClient<tonic::transport::Channel>, request: &[u8]) -> f64 {
     let request = bytes::Bytes::copy_from_slice(request);
     let mut before = 0;
     for number in 0..2 * REQUESTS {
@@ -138,7 +110,7 @@ async fn allocations(client: &mut RawClient<tonic::transport::Channel>, request:
         }
         client.predict(request.clone()).await.expect("an answer");
     }
-    (COUNT.load(Relaxed) - before + REQUESTS / 2) / REQUESTS
+    (COUNT.load(Relaxed) - before) as f64 / REQUESTS as f64
 }
 
 #[tokio::test]
@@ -147,10 +119,10 @@ async fn a_prediction_allocates_a_few_dozen_times_however_many_treatments_it_has
     let mut client = RawClient::new(channel(stack.addresses.grpc));
     let columnar = allocations(&mut client, &columnar().encode_to_vec()).await;
     let key_value = allocations(&mut client, &key_value().encode_to_vec()).await;
-    println!("bench path-allocations {columnar} allocations");
-    println!("bench path-allocations-kv {key_value} allocations");
-    assert!(columnar <= 66, "{columnar} of a columnar request");
-    assert!(key_value <= 77, "{key_value} of a key-value request");
+    println!("bench path-allocations {columnar:.0} allocations");
+    println!("bench path-allocations-kv {key_value:.0} allocations");
+    assert!(columnar < 66.5, "{columnar} of a columnar request");
+    assert!(key_value < 77.5, "{key_value} of a key-value request");
 
     // The first server stops before the second starts, because all serving threads of the process
     // are counted.
@@ -160,5 +132,6 @@ async fn a_prediction_allocates_a_few_dozen_times_however_many_treatments_it_has
     let stack = self::stack(&unsampled).await;
     let mut client = RawClient::new(channel(stack.addresses.grpc));
     let traced = allocations(&mut client, &self::columnar().encode_to_vec()).await;
-    assert_eq!(traced, columnar, "a request that is not sampled costs nothing");
+    // One allocation for each request would be a difference of 1.
+    assert!(traced < columnar + 0.5, "not sampled: {traced} instead of {columnar}");
 }

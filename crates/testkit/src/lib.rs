@@ -1,5 +1,6 @@
-//! Fakes, builders and fixtures for tests; each module is a feature.
+//! Fakes, builders and fixtures for tests; each module with dependencies is a feature.
 
+pub mod allocator;
 #[cfg(feature = "engine")]
 pub mod engine;
 #[cfg(feature = "http2")]
@@ -8,6 +9,8 @@ pub mod http2;
 pub mod layers;
 #[cfg(feature = "registry")]
 pub mod registry;
+#[cfg(feature = "remote")]
+pub mod remote;
 #[cfg(feature = "saved-model")]
 pub mod saved_model;
 pub mod tools;

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from outrigger_testenv.bench.figure import FULL, QUICK, Figure, Measurement, at_least, at_most
-from outrigger_testenv.bench.figures import FIGURES, chosen
+from outrigger_testenv.bench.figures import COMPARISONS, FIGURES, chosen
 from outrigger_testenv.bench.result import Result, shown
 from outrigger_testenv.bench.spread import Spread, in_turns
 
@@ -126,7 +126,7 @@ def test_figures_are_chosen_by_how_they_begin():
 
 
 def test_no_two_figures_have_one_name():
-    names = [each.name for each in FIGURES]
+    names = [each.name for each in (*FIGURES, *COMPARISONS)]
     assert len(set(names)) == len(names)
 
 

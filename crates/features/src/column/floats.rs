@@ -41,7 +41,7 @@ fn every_finite(bytes: &[u8]) -> bool {
     })
 }
 
-/// Makes every NaN quiet, as arithmetic does.
+/// Sets the bit that marks a NaN as quiet in every NaN, as arithmetic does.
 pub(crate) fn quiet(bytes: &mut [u8]) {
     let (elements, _) = bytes.as_chunks_mut::<4>();
     for element in elements {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_vectors_find_what_the_narrowest_do() {
+    fn the_widest_vectors_give_the_result_of_the_narrowest() {
         for value in [0.0, -1.5, f32::MAX, f32::MIN_POSITIVE, f32::NAN, f32::NEG_INFINITY] {
             let bits = value.to_bits();
             assert_eq!(are_finite(overflow(bits)), value.is_finite());

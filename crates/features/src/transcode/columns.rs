@@ -35,8 +35,9 @@ struct Run {
 }
 
 impl<'p> Columns<'_, '_, 'p> {
-    /// Appends all rows at once, input by input. Returns false if a row needs a count or
-    /// an error; some inputs may then already have the rows.
+    /// Appends all rows at once, input by input. Returns false if a row has a value that must be
+    /// counted or refused, so that rows must be written one by one; some inputs may then already
+    /// have the rows.
     pub(super) fn append(&self, buffers: &mut [Buffer], tally: &mut Tally) -> bool {
         if tally.origins.is_some() {
             return false;
@@ -139,7 +140,7 @@ impl<'p> Columns<'_, '_, 'p> {
             fields.iter().zip(slot..).all(|(field, slot)| {
                 let value = self.value(slot, row);
                 let origin = field.write(value, start + row, self.inputs, buffer);
-                origin.map(|origin| tally.note(field.input, origin)).is_ok()
+                origin.map(|origin| tally.record(field.input, origin)).is_ok()
             })
         })
     }
@@ -165,7 +166,7 @@ impl<'p> Columns<'_, '_, 'p> {
         for (slot, field) in self.fields.fields.iter().enumerate() {
             let (value, buffer) = (self.value(slot, row), &mut buffers[field.input]);
             match field.write(value, to, self.inputs, buffer) {
-                Ok(origin) => tally.note(field.input, origin),
+                Ok(origin) => tally.record(field.input, origin),
                 Err(bad) => {
                     tally.reset(mark);
                     return Err(bad);

@@ -138,12 +138,7 @@ impl Service {
         None
     }
 
-    fn pulled(
-        &mut self,
-        origin: &Origin,
-        result: Result<Kept, Failure>,
-        evicted: Vec<Digest>,
-    ) {
+    fn pulled(&mut self, origin: &Origin, result: Result<Kept, Failure>, evicted: Vec<Digest>) {
         for digest in evicted {
             self.apply(Event::Evicted(digest));
         }

@@ -29,7 +29,7 @@ impl Service {
                 metrics::switched();
                 tracing::info!(
                     model.name = %key.name, model.tag = %key.tag, model.digest = %digest,
-                    "the tag is answered by another version"
+                    "the tag is served by another version"
                 );
             }
             Effect::LoadFailed(key, failure) => report::failure(&key, "loading", &failure),
@@ -75,7 +75,8 @@ impl Service {
         if self.pulls.join(&origin, &key, attempt) {
             return;
         }
-        let failed = Done::Pulled { origin: origin.clone(), result: Err(defect()), evicted: Vec::new() };
+        let failed =
+            Done::Pulled { origin: origin.clone(), result: Err(defect()), evicted: Vec::new() };
         let tracer = &self.world.config.tracer;
         let step = self.publishing.bring_ups.step_of(&key, &self.machines, tracer);
         let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone(), step);

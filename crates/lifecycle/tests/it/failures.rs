@@ -171,7 +171,7 @@ async fn a_registry_that_is_down_is_waited_for_and_named_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_registry_that_denies_is_told_at_once() {
+async fn a_registry_that_denies_is_reported_at_once() {
     let (rig, handle) = Rig::started().await;
     rig.registry.require_password("somebody", "else");
     assert_eq!(refused(&handle, "churn").await.reason, Reason::RegistryDenied);
@@ -194,7 +194,7 @@ async fn unknown_names_do_not_pile_up() {
 }
 
 #[tokio::test]
-async fn what_happens_to_a_name_is_no_work_for_the_others() {
+async fn events_of_one_name_cause_no_work_for_others() {
     let mut rig = Rig::new().await;
     // Every look-up updates the view of its model, so look-ups are rare in this test.
     rig.config.images.poll_interval = LATER;
@@ -219,7 +219,7 @@ async fn what_happens_to_a_name_is_no_work_for_the_others() {
 }
 
 #[tokio::test]
-async fn an_explicit_load_tries_again_what_failed_for_good() {
+async fn an_explicit_load_retries_a_permanent_failure() {
     let (rig, handle) = Rig::started().await;
     rig.engine.on_predict(|_| Predicting::Fails(Code::Internal, "broken".to_owned()));
     assert_eq!(refused(&handle, "churn").await.reason, Reason::GoldenMismatch);

@@ -6,7 +6,7 @@ use outrigger_testkit::{engine::Received, registry::Rule};
 use crate::rig::{Rig, acquire, predict, stage, until};
 
 #[tokio::test]
-async fn a_new_process_adopts_what_the_engine_serves() {
+async fn a_new_process_adopts_the_versions_in_the_engine() {
     let (mut rig, handle) = Rig::started().await;
     let before = acquire(&handle, "churn").await.expect("served").id.clone();
     drop(handle);
@@ -68,7 +68,7 @@ async fn a_crash_in_the_middle_of_loading_harms_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_any_more_is_not_taken_over() {
+async fn models_no_longer_allowed_are_not_taken_over() {
     let (mut rig, handle) = Rig::started().await;
     let before = acquire(&handle, "churn").await.expect("served").id.clone();
     drop(handle);

@@ -69,7 +69,7 @@ impl Events {
 }
 
 #[tokio::test]
-async fn the_page_is_there_with_what_keeps_it_safe() {
+async fn the_page_is_served_with_its_security_headers() {
     let stack = Stack::start().await;
     for (path, kind) in [
         ("/ui", "text/html"),
@@ -96,7 +96,7 @@ async fn the_page_is_there_with_what_keeps_it_safe() {
 }
 
 #[tokio::test]
-async fn what_a_browser_keeps_is_not_sent_again() {
+async fn assets_cached_by_the_browser_are_not_sent_again() {
     let stack = Stack::start().await;
     let tag = stack.page("/ui/app.js").await.headers()[header::ETAG].clone();
     let again = reqwest::Client::new()
@@ -109,7 +109,7 @@ async fn what_a_browser_keeps_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn the_stream_tells_everything_and_then_what_changes() {
+async fn the_stream_sends_the_full_state_and_then_changes() {
     let stack = Stack::start().await;
     let mut events = stack.watch().await;
     let mut first = Vec::new();
@@ -122,8 +122,9 @@ async fn the_stream_tells_everything_and_then_what_changes() {
     let step = events.until("models-step", is_up).await;
     assert_eq!(step["models"][0]["name"], MODEL);
     events.until("traffic-step", |sample| sample["models"][MODEL].is_array()).await;
-    let overview = events.until("overview", |it| it["engine"]["loaded"] == 1).await;
-    assert_eq!(overview["engine"]["reachable"], true);
+    let overview = events.until("overview", |it| it["engines"][0]["loaded"] == 1).await;
+    let engine = &overview["engines"][0];
+    assert_eq!((&engine["name"], &engine["reachable"]), (&"default".into(), &true.into()));
     assert!(overview["store"]["max_bytes"].as_f64() > Some(0.0));
 
     // A later viewer receives the full state first.

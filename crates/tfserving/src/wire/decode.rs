@@ -5,13 +5,14 @@ use std::sync::Arc;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_core::{Content, DType, Reason, Tensor};
 use outrigger_proto::raw::read::{self, Fields, Reader, Value};
+use outrigger_run::RunError;
 
 use super::dtype::{Element, Encoding, element};
 
 /// The reason why an answer cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The bytes are not a protobuf message, or not this one.
+    /// The bytes are not a protobuf message, or not one of the expected type.
     #[error("the message is malformed")]
     Malformed,
     /// An element type without a counterpart in [`DType`].
@@ -51,6 +52,12 @@ impl DecodeError {
             Self::DType(_) | Self::ValueRange(_) | Self::Missing(_) => Reason::ScoresInvalid,
             _ => Reason::EngineFailed,
         }
+    }
+}
+
+impl From<DecodeError> for RunError {
+    fn from(error: DecodeError) -> Self {
+        Self::Answer { reason: error.reason(), source: error.into() }
     }
 }
 
