@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Tag};
+use outrigger_features::Limits;
 use outrigger_trace::Tracer;
 use outrigger_trials::CanaryDefaults;
 
@@ -28,6 +29,8 @@ pub struct Config {
     pub retry: Retry,
     /// The time limits for engines.
     pub engine: Watch,
+    /// The limits of a request, which golden cases and warm-ups keep to as well.
+    pub limits: Limits,
     /// The defaults for canary trials.
     pub canary: CanaryDefaults,
     /// Traces versions on their way into service.
@@ -117,6 +120,7 @@ impl Default for Config {
             max_unproven: policy.max_unproven,
             retry: Retry::default(),
             engine: Watch::default(),
+            limits: Limits::default(),
             canary: CanaryDefaults::default(),
             tracer: Tracer::off(),
         }

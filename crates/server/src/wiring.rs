@@ -281,6 +281,7 @@ fn lifecycle_config(config: &Config, tracer: &Tracer) -> lifecycle::Config {
             defaults: config.canary.defaults.layer(),
             overrides: config.canary.overrides.layer(),
         },
+        limits: limits(config),
         tracer: tracer.clone(),
         ..lifecycle::Config::default()
     }

@@ -10,7 +10,7 @@ use outrigger_lifecycle::{
     Retry, Snapshot, VersionView, Watch, start,
 };
 use outrigger_linear::LINEAR;
-use outrigger_run::{self as run, Call, RunError};
+use outrigger_run as run;
 use outrigger_store::Store;
 use outrigger_testkit::{
     engine::FakeEngine,
@@ -290,14 +290,8 @@ pub(crate) fn somebody() -> By {
 }
 
 /// Predicts with the servable of `lease`, as a request would.
-pub(crate) async fn predict(lease: &Lease) -> Result<Vec<Tensor>, RunError> {
-    let request = prost::Message::encode_to_vec(&lease.plan.smoke_request());
-    let packed = lease.plan.pack(&[&request], &Default::default()).expect("a valid request");
-    let call = Call {
-        outputs: lease.plan.output_names(&packed),
-        inputs: packed.tensors,
-        deadline: Instant::now() + PATIENCE,
-        headers: Default::default(),
-    };
-    lease.run.run(call).await
+pub(crate) async fn predict(lease: &Lease) -> Result<Vec<Tensor>, Failure> {
+    let request = prost::Message::encode_to_vec(&lease.scorer.plan.smoke_request());
+    let mut packed = lease.scorer.pack(&request).expect("a valid request");
+    lease.scorer.score(&mut packed, Instant::now() + PATIENCE).await
 }
