@@ -2,11 +2,13 @@
 //! into typed values and checked as a whole.
 
 mod access;
+mod changes;
 mod check;
 mod dump;
 mod layers;
 mod reference;
 mod section;
+mod source;
 mod value;
 
 #[cfg(test)]
@@ -22,8 +24,11 @@ pub use self::{
     layers::{Origin, Problem},
     reference::reference_markdown,
     section::Key,
+    source::Source,
     value::{CanarySettings, LogFormat, Period, Ratio, Scheduling, Size},
 };
+
+pub(crate) use self::changes::Change;
 
 use self::{
     layers::Layers,
@@ -74,19 +79,19 @@ section! {
         /// The largest prediction request taken, over gRPC and HTTP.
         max_message: Size = "64MiB";
         /// The most treatments of one user.
-        max_treatments: u32 = "5000";
+        max_treatments: u32 = "5000" reloads;
         /// The most users of one BatchPredict.
-        max_users: u32 = "64";
+        max_users: u32 = "64" reloads;
         /// The most bytes of tensors that one request may become, padding included.
         max_tensors: Size = "256MiB";
         /// Predictions worked on at once; more are answered OVERLOADED.
-        max_in_flight: u32 = "1024";
+        max_in_flight: u32 = "1024" reloads;
         /// Predictions that wait for a model to come up, beside those worked on; more are answered
         /// OVERLOADED.
-        max_waiting: u32 = "1024";
+        max_waiting: u32 = "1024" reloads;
         /// The deadline of a prediction whose caller gives none. Over gRPC callers give it as usual,
         /// over HTTP in the header `x-request-timeout`, such as `250ms` or `2s`.
-        default_deadline: Period = "10s";
+        default_deadline: Period = "10s" reloads;
         /// How long to stay open after readiness is withdrawn, for load balancers to notice.
         shutdown_delay: Period = "3s";
         /// How long a stop may take altogether before what is left is cut off.
@@ -150,9 +155,9 @@ section! {
     Limits {
         /// Predictions of one caller at once; 0: no limit. Callers without a name are told apart by
         /// their address, over IPv6 by the first 64 bits of it.
-        per_caller: u32 = "0";
+        per_caller: u32 = "0" reloads;
         /// Predictions of one model at once, those that wait for it included; 0: no limit.
-        per_model: u32 = "0";
+        per_model: u32 = "0" reloads;
     }
 }
 

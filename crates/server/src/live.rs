@@ -19,7 +19,7 @@ use crate::metrics;
 
 /// The interval at which files are read. They are few and small, and reading them is reliable on
 /// every file system and through every symlink, unlike notifications.
-const EVERY: Duration = Duration::from_secs(1);
+pub(crate) const EVERY: Duration = Duration::from_secs(1);
 
 /// A file that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     call::Call,
     failure,
-    limits::Limit,
     metrics::{self, Stage},
     routing,
     trial::{Attempts, Terms},
+    tunables::Tunables,
 };
 
 /// The name of the spans for the engine's work.
@@ -57,26 +57,19 @@ pub(crate) struct Scored<'a> {
 #[derive(Clone)]
 pub(crate) struct Predictor {
     models: Handle,
-    limits: Limits,
-    /// The limit on concurrent calls of one model.
-    per_model: Limit<ModelName>,
+    tunables: Tunables,
     /// Cancelled when the server stops: from then on no model is loaded.
     closing: CancellationToken,
 }
 
 impl Predictor {
-    pub(crate) fn new(
-        models: Handle,
-        limits: Limits,
-        per_model: Limit<ModelName>,
-        closing: CancellationToken,
-    ) -> Self {
-        Self { models, limits, per_model, closing }
+    pub(crate) fn new(models: Handle, tunables: Tunables, closing: CancellationToken) -> Self {
+        Self { models, tunables, closing }
     }
 
     /// The limits on a request's tensors.
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
+    pub(crate) fn limits(&self) -> Limits {
+        self.tunables.limits()
     }
 
     /// A predictor for requests that do not count as the first exposure of a routing key.
@@ -109,7 +102,7 @@ impl Predictor {
         lease: &Lease,
         exchange: &mut E,
     ) -> Result<Packed, Failure> {
-        timed(call, Stage::Decode, || exchange.pack(lease, &self.limits))
+        timed(call, Stage::Decode, || exchange.pack(lease, &self.limits()))
     }
 
     /// Answers a request that was `packed` for the first of the `attempts`. If a canary fails, the
@@ -147,7 +140,7 @@ impl Predictor {
         call.asked_as(routing.request_id);
         let (model, selector) = routing::target(routing.model, &self.models)?;
         routing::agree(named, &model)?;
-        call.count_for_model(self.per_model.enter(|| model.clone())?);
+        call.count_for_model(self.tunables.per_model.enter(|| model.clone())?);
         self.acquire(call, &model, &selector, routing.routing_key).await
     }
 
@@ -191,7 +184,7 @@ impl Predictor {
         let scored = Scored { lease, terms, packed: &packed, outputs: &outputs };
         let answer = timed(call, Stage::Encode, || exchange.answer(&scored))?;
         if let Some(request) = exchange.request() {
-            let (limits, packed, outputs) = (&self.limits, &packed, &outputs);
+            let (limits, packed, outputs) = (&self.limits(), &packed, &outputs);
             lease.answered(&Answered { request, limits, packed, outputs });
         }
         Ok(answer)

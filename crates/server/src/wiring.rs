@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 use axum::Router;
 use bytesize::ByteSize;
 use outrigger_core::EngineId;
-use outrigger_features::Limits;
 use outrigger_lifecycle::{self as lifecycle, Engines, Handle};
 use outrigger_oci as oci;
 use outrigger_run::Framework;
@@ -17,21 +16,20 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::server::HealthReporter;
 
 use crate::{
-    Error,
-    admission::Admission,
-    auth,
+    Error, auth,
     config::{Config, Images},
     grpc::{self, Access, Canaries, Models, Serving},
     guard::Guard,
     health::{self, Readiness},
     http,
-    limits::Limit,
     listen::Listener,
     metrics::Exposition,
     page::{self, Shown},
     predict::Predictor,
+    reload::Reloads,
     runtimes::Runtimes,
     security::Security,
+    tunables::Tunables,
 };
 
 /// The default deadline on the admin listener: loads by hand include pulls, which take minutes.
@@ -89,6 +87,8 @@ impl Listeners {
 /// The parts of the surfaces, and the tokens that end them.
 pub(crate) struct Parts {
     pub(crate) models: Handle,
+    pub(crate) tunables: Tunables,
+    pub(crate) reloads: Reloads,
     pub(crate) readiness: Readiness,
     pub(crate) reporter: HealthReporter,
     pub(crate) exposition: Exposition,
@@ -125,12 +125,15 @@ pub(crate) fn connect(
         lifecycle::start(lifecycle_config(config, &tracer), client, store, engines)?
     };
     let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
-    let shown = Shown::new(models.clone(), readiness.clone(), exposition.clone());
+    let reloads = Reloads::default();
+    let shown = Shown::new(models.clone(), readiness.clone(), exposition.clone(), reloads.clone());
     let feed = ui::Feed::new(page::about(config), models.clone(), Arc::new(shown), end.clone());
     let parts = Parts {
         readiness,
         reporter: HealthReporter::new(),
         models,
+        tunables: Tunables::new(config),
+        reloads,
         exposition,
         security,
         feed,
@@ -152,46 +155,40 @@ pub(crate) struct Surfaces {
 
 impl Surfaces {
     pub(crate) fn new(config: &Config, parts: &Parts) -> Self {
-        let server = &config.server;
-        let admission = Admission::new(server.max_in_flight, server.max_waiting);
-        let per_caller = Limit::new(config.limits.per_caller, "one caller");
-        let per_model = Limit::new(config.limits.per_model, "one model");
         let rules = |front, default_deadline, stop: &CancellationToken| Guard {
             front,
             default_deadline,
             auth: parts.security.auth.clone(),
-            admission: admission.clone(),
-            per_caller: per_caller.clone(),
+            tunables: parts.tunables.clone(),
             tracer: parts.tracer.clone(),
             stop: stop.clone(),
         };
         let (models, closing) = (parts.models.clone(), parts.drain.clone());
-        let predictor = Predictor::new(models, limits(config), per_model, closing);
+        let predictor = Predictor::new(models, parts.tunables.clone(), closing);
         let told = |access| {
             let models = Models::new(parts.models.clone(), access, parts.drain.clone());
             (models, Canaries::new(parts.models.clone(), access))
         };
-        let most = server.max_message.bytes();
-        let deadline = server.default_deadline.0;
+        let most = config.server.max_message.bytes();
         Self {
             grpc: Serving::new(
                 predictor.clone(),
                 told(Access::Read),
                 &parts.reporter,
-                rules(&grpc::FRONT, deadline, &parts.drain),
+                rules(&grpc::FRONT, None, &parts.drain),
                 most,
             ),
             http: http::routes(
                 predictor,
                 parts.models.clone(),
-                rules(&http::FRONT, deadline, &parts.drain),
+                rules(&http::FRONT, None, &parts.drain),
                 most,
             ),
             health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
             admin: grpc::admin(
                 told(Access::Change),
                 &parts.reporter,
-                rules(&grpc::FRONT, ADMIN_DEADLINE, &parts.end),
+                rules(&grpc::FRONT, Some(ADMIN_DEADLINE), &parts.end),
             )
             .merge(auth::readers(ui::routes(parts.feed.clone()), &parts.security.auth)),
         }
@@ -215,14 +212,6 @@ fn traces(config: &Config, runtimes: &Runtimes) -> Result<(Tracer, Option<Export
     let (tracer, exporter) =
         Exporter::new(trace::Config { endpoint, ratio: traces.ratio.get(), resource })?;
     Ok((tracer, Some(exporter)))
-}
-
-fn limits(config: &Config) -> Limits {
-    Limits {
-        max_treatments: config.server.max_treatments as usize,
-        max_users: config.server.max_users as usize,
-        max_tensor_bytes: config.server.max_tensors.bytes(),
-    }
 }
 
 fn store_config(config: &Config) -> store::Config {
@@ -315,7 +304,10 @@ fn allowed(config: &Config) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use outrigger_features::Limits;
+
     use super::*;
+    use crate::tunables::limits;
 
     /// Other crates have defaults for their own tests and for commands other than `serve`, such as
     /// `validate`. These commands must refuse whatever the server refuses.

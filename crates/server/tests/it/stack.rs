@@ -1,6 +1,10 @@
 //! Test fixture: a server with a fake engine, and models in image layout directories.
 
-use std::path::Path;
+use std::{
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use outrigger_oci::{Client, Reference, build};
 use outrigger_proto::outrigger::v1::{
@@ -8,13 +12,13 @@ use outrigger_proto::outrigger::v1::{
     model_service_client::ModelServiceClient, predict_request::User,
     prediction_service_client::PredictionServiceClient, value::Kind,
 };
-use outrigger_server::{Addresses, Running, config};
+use outrigger_server::{Addresses, Reload, Running, config};
 use outrigger_testkit::{
     engine::{FakeEngine, Gate, Predicting, floats},
     saved_model::{Linear, Model, package_dir},
 };
 use tempfile::TempDir;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::{
     Status,
     transport::{Channel, Endpoint},
@@ -41,6 +45,11 @@ impl Stack {
     /// Starts a server with [`MODEL`] and further settings, in which `{root}` is the server's
     /// directory.
     pub(crate) async fn with(settings: &[(&str, &str)]) -> Self {
+        Self::with_file(None, settings).await
+    }
+
+    /// As [`Self::with`], with a configuration file of this text.
+    pub(crate) async fn with_file(text: Option<&str>, settings: &[(&str, &str)]) -> Self {
         // Another test of this process may have installed the provider already, so an error is
         // ignored.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -62,9 +71,28 @@ impl Stack {
         let flag =
             |(key, value): &(&str, &str)| ((*key).to_owned(), value.replace("{root}", &root));
         let flags: Vec<_> = usual.iter().chain(settings).map(flag).collect();
-        let loaded = config::load(None, [], &flags).expect("a valid configuration");
-        let server = outrigger_server::start(loaded.config).expect("a server");
+        let file = text.map(|text| write_config(directory.path(), text));
+        let source = config::Source::open(file, Vec::new(), flags).expect("a readable file");
+        let loaded = source.load().expect("a valid configuration");
+        let server = outrigger_server::start_reloading(loaded.config, source).expect("a server");
         Self { engine, addresses: server.addresses(), server, directory }
+    }
+
+    /// Replaces the configuration file as the kubelet does, and waits until that has taken effect
+    /// or was refused.
+    pub(crate) async fn configure(&self, text: &str) -> Reload {
+        let mut reloads = self.server.last_reload();
+        reloads.mark_unchanged();
+        write_config(self.directory.path(), text);
+        next(&mut reloads).await
+    }
+
+    /// Reloads the configuration file as SIGHUP does.
+    pub(crate) async fn reload(&self) -> Reload {
+        let mut reloads = self.server.last_reload();
+        reloads.mark_unchanged();
+        self.server.reload();
+        next(&mut reloads).await
     }
 
     /// Publishes a model under its default tag; returns the digest.
@@ -122,6 +150,23 @@ impl Stack {
         self.server.ended().await;
         self.server.join()
     }
+}
+
+async fn next(reloads: &mut watch::Receiver<Option<Reload>>) -> Reload {
+    let changed = tokio::time::timeout(Duration::from_secs(30), reloads.changed());
+    changed.await.expect("a reload in time").expect("a server that runs");
+    reloads.borrow().clone().expect("a reload")
+}
+
+/// Writes the configuration file to a new directory, which the link to the current one then points
+/// to. Returns the path of the file.
+fn write_config(root: &Path, text: &str) -> PathBuf {
+    let version = tempfile::tempdir_in(root).expect("a directory").keep();
+    let text = text.replace("{root}", &root.display().to_string());
+    std::fs::write(version.join("outrigger.yaml"), text).expect("a file");
+    symlink(version, root.join("next")).expect("a link");
+    std::fs::rename(root.join("next"), root.join("config")).expect("renamed");
+    root.join("config").join("outrigger.yaml")
 }
 
 /// A channel that connects when it is used.

@@ -2,7 +2,7 @@
 
 import { spark } from "./charts.js";
 import { byId, h } from "./dom.js";
-import { bytes, count, duration, latency, many, number } from "./format.js";
+import { ago, bytes, count, duration, exactly, latency, many, number } from "./format.js";
 
 const KINDS = { tree: "models", blob: "layers", partial: "in download" };
 
@@ -22,11 +22,13 @@ function tile(title, health, value, ...lines) {
     shown.map((line) => (typeof line === "string" ? h("p", { class: "quiet" }, line) : line)));
 }
 
-function server({ not_ready: why, in_flight: inFlight, versions }) {
+function server({ not_ready: why, in_flight: inFlight, last_reload: reload, versions }) {
   const [available, all] = [versions.available, Object.values(versions).reduce((sum, each) => sum + each, 0)];
   return tile("Server", why ? "bad" : "good", why ? "Not ready" : "Ready",
     why ?? `${count(available)} of ${many(all, "version")} available`,
-    `${many(inFlight, "request")} in flight`);
+    `${many(inFlight, "request")} in flight`,
+    reload && h("p", { class: reload.error ? "trouble" : "quiet", title: exactly(reload.at) },
+      `Configuration ${reload.error ? `not reloaded (${reload.outcome})` : reload.outcome === "ok" ? "reloaded" : "unchanged"} ${ago(reload.at)}${reload.error ? `: ${reload.error}` : ""}`));
 }
 
 function engine({ engine }) {
