@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     EngineId, ModelKey, Moment, ServableId,
-    fleet::{Effect, Fleet},
+    machines::{Effect, Machines},
     model::{self, ModelMachine, State},
 };
 
@@ -29,12 +29,12 @@ pub enum Violation {
 }
 
 /// Checks every invariant of the machines by themselves.
-pub fn check(fleet: &Fleet) -> Result<(), Violation> {
-    for model in fleet.models() {
+pub fn check(machines: &Machines) -> Result<(), Violation> {
+    for model in machines.models() {
         only_gated_versions_are_routed(model)?;
-        versions_in_an_engine_are_placed(fleet, model)?;
+        versions_in_an_engine_are_placed(machines, model)?;
     }
-    servables_belong_to_one_model(fleet)
+    servables_belong_to_one_model(machines)
 }
 
 /// The versions that an engine has, or may have, in its configuration.
@@ -47,24 +47,24 @@ pub trait EngineVersions {
 
 /// Checks every invariant of the machines together with one of their engines.
 pub fn check_engine(
-    fleet: &Fleet,
+    machines: &Machines,
     engine: &EngineId,
     versions: &impl EngineVersions,
 ) -> Result<(), Violation> {
     let mentioned = versions.mentioned();
-    let placed = |model: &&ModelMachine| fleet.engine_of(model.key()) == Some(engine);
-    for model in fleet.models().filter(placed) {
+    let placed = |model: &&ModelMachine| machines.engine_of(model.key()) == Some(engine);
+    for model in machines.models().filter(placed) {
         live_routes_stay_configured(versions, model)?;
-        configured_files_stay(fleet, model, &mentioned)?;
+        configured_files_stay(machines, model, &mentioned)?;
     }
-    versions_are_given_out_once(fleet, &mentioned)
+    versions_are_given_out_once(machines, &mentioned)
 }
 
 /// Checks that an effect breaks no invariant.
-pub fn check_effect(fleet: &Fleet, now: Moment, effect: &Effect) -> Result<(), Violation> {
+pub fn check_effect(machines: &Machines, now: Moment, effect: &Effect) -> Result<(), Violation> {
     match effect {
-        Effect::Model(key, model::Effect::Delete(_)) if fleet.held(now).contains(key) => {
-            let by_hand = fleet.model(key).is_some_and(ModelMachine::is_suspended);
+        Effect::Model(key, model::Effect::Delete(_)) if machines.held(now).contains(key) => {
+            let by_hand = machines.model(key).is_some_and(ModelMachine::is_suspended);
             if by_hand { Ok(()) } else { Err(Violation::DeletedWhileHeld(key.clone())) }
         }
         _ => Ok(()),
@@ -92,11 +92,11 @@ fn live_routes_stay_configured(
 
 /// Files of every version that may be in the engine's configuration are in use.
 fn configured_files_stay(
-    fleet: &Fleet,
+    machines: &Machines,
     model: &ModelMachine,
     mentioned: &BTreeSet<ServableId>,
 ) -> Result<(), Violation> {
-    let owned = |id: &&ServableId| fleet.owner(id) == Some(model.key());
+    let owned = |id: &&ServableId| machines.owner(id) == Some(model.key());
     match mentioned.iter().find(owned) {
         Some(id) if !model.state().in_engine() => Err(Violation::FilesInEngine(id.clone())),
         _ => Ok(()),
@@ -104,16 +104,19 @@ fn configured_files_stay(
 }
 
 /// The engine of every version that is in an engine is known.
-fn versions_in_an_engine_are_placed(fleet: &Fleet, model: &ModelMachine) -> Result<(), Violation> {
-    match (model.state().in_engine(), fleet.engine_of(model.key())) {
+fn versions_in_an_engine_are_placed(
+    machines: &Machines,
+    model: &ModelMachine,
+) -> Result<(), Violation> {
+    match (model.state().in_engine(), machines.engine_of(model.key())) {
         (true, None) => Err(Violation::Unplaced(model.key().clone())),
         _ => Ok(()),
     }
 }
 
-fn servables_belong_to_one_model(fleet: &Fleet) -> Result<(), Violation> {
+fn servables_belong_to_one_model(machines: &Machines) -> Result<(), Violation> {
     let mut owners = BTreeMap::new();
-    for model in fleet.models() {
+    for model in machines.models() {
         let Some(id) = model.state().servable() else { continue };
         if owners.insert(id.clone(), model.key()).is_some() {
             return Err(Violation::SharedServable(id.clone()));
@@ -123,10 +126,10 @@ fn servables_belong_to_one_model(fleet: &Fleet) -> Result<(), Violation> {
 }
 
 fn versions_are_given_out_once(
-    fleet: &Fleet,
+    machines: &Machines,
     mentioned: &BTreeSet<ServableId>,
 ) -> Result<(), Violation> {
-    let last = fleet.last_version();
+    let last = machines.last_version();
     match mentioned.iter().find(|id| id.version > last) {
         Some(id) => Err(Violation::UnknownVersion(id.clone())),
         None => Ok(()),

@@ -5,11 +5,11 @@
 mod arm;
 pub mod engine;
 mod failure;
-pub mod fleet;
 mod interface;
 pub mod invariants;
 mod layer;
 mod machine;
+pub mod machines;
 mod metric;
 pub mod model;
 mod moment;

@@ -36,6 +36,8 @@ pub struct ModelMachine {
     /// The route of which leases may still exist, whether published or not.
     route: Option<u64>,
     routes: u64,
+    /// The engine was changed while the version was being published for the one before.
+    is_misplaced: bool,
     /// The last time at which the version was wanted.
     wanted_at: Moment,
     history: VecDeque<Transition>,
@@ -63,6 +65,8 @@ pub enum Event {
     },
     /// The version must not be served any more, whatever asks for it, until its check passes again.
     Revoked(Failure),
+    /// The configuration names another engine: leave this one, and be prepared again.
+    Replace,
     /// The store deleted its files to make room.
     Evicted,
     /// [`Effect::Pull`] ended.
@@ -134,6 +138,7 @@ impl ModelMachine {
             trouble: None,
             route: None,
             routes: 0,
+            is_misplaced: false,
             wanted_at: now,
             history: VecDeque::new(),
         }
@@ -178,6 +183,7 @@ impl ModelMachine {
                 self.demand.delete = delete;
             }
             Event::Revoked(failure) => return self.revoked(c, failure, effects),
+            Event::Replace => self.replace(c, effects),
             Event::Evicted => return self.evicted(c),
             Event::Drained(route) => return self.drained(route),
             Event::Pulled(attempt, result) => return self.pulled(c, attempt, result),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The policy of the machines: their times and limits.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// A version without a request for this long leaves the engine.
     pub idle_ttl: Duration,
@@ -37,7 +37,7 @@ impl Default for Policy {
 }
 
 /// Exponential, jittered, capped waits between attempts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Backoff {
     /// The longest wait after the first failure.
     pub first: Duration,

@@ -53,6 +53,14 @@ pub enum Event {
     Used(Moment),
     /// Look the tag up now, whatever is known.
     Retry,
+    /// True: the configuration has the tag followed for ever. False: it does not any more.
+    Configure(bool),
+    /// The tag is that of another image now. With `forget`, nothing that is known of the old image
+    /// answers any more.
+    ImageChanged {
+        /// Whether to forget the digests of the old image.
+        forget: bool,
+    },
     /// True: this tag is the canary tag of a followed tag. False: it is none any more.
     Accompany(bool),
     /// That digest is rejected as a canary: the tag does not keep it up until the registry moves
@@ -111,13 +119,8 @@ impl TagMachine {
 
     /// Creates a tag that answered with `serving` when the journal was written. `asked_at` is
     /// `None` if the tag was not in use at that time.
-    pub fn adopted(
-        configured: bool,
-        serving: Digest,
-        asked_at: Option<Moment>,
-        now: Moment,
-    ) -> Self {
-        let new = Self::new(configured, Attempt::default(), now);
+    pub fn adopted(serving: Digest, asked_at: Option<Moment>, now: Moment) -> Self {
+        let new = Self::new(false, Attempt::default(), now);
         Self { serving: Some(serving), asked_at, ..new }
     }
 
@@ -140,6 +143,8 @@ impl TagMachine {
                     self.lookup = Lookup::Due(c.now);
                 }
             }
+            Event::Configure(configured) => self.configured = configured,
+            Event::ImageChanged { forget } => self.image_changed(c.now, forget),
             Event::Accompany(accompanies) => self.accompanies = accompanies,
             Event::Reject(digest) => self.rejected = Some(digest),
             Event::Promote(digest) => {
@@ -159,6 +164,16 @@ impl TagMachine {
         }
         self.settle(c, &mut effects);
         (effects, Outcome::Handled)
+    }
+
+    fn image_changed(&mut self, now: Moment, forget: bool) {
+        self.trouble = None;
+        // A look-up under way asks for the old image: its result is stale.
+        self.lookup = Lookup::Due(now);
+        if forget {
+            (self.registry, self.serving) = (None, None);
+            (self.rejected, self.promoted) = (None, None);
+        }
     }
 
     fn resolved(

@@ -11,12 +11,8 @@ use outrigger_trials::CanaryDefaults;
 pub struct Config {
     /// The source of images.
     pub images: Images,
-    /// Models with names of their own, preloads and pins.
-    pub models: Vec<ModelEntry>,
-    /// A version without a request for this long leaves the engine.
-    pub idle_ttl: Duration,
-    /// A version unused for this long is deleted from the store.
-    pub retain: Duration,
+    /// The part that can change at run time; here as it is at the start.
+    pub tunables: Tunables,
     /// The number of images pulled at the same time.
     pub pull_concurrency: usize,
     /// The number of layers of one image fetched at the same time.
@@ -28,10 +24,24 @@ pub struct Config {
     pub retry: Retry,
     /// The time limits for engines.
     pub engine: Watch,
-    /// The defaults for canary trials.
-    pub canary: CanaryDefaults,
     /// Traces versions on their way into service.
     pub tracer: Tracer,
+}
+
+/// The part of the configuration that [`Handle::reconfigure`](crate::Handle::reconfigure) changes
+/// at run time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tunables {
+    /// Models with names of their own, preloads and pins.
+    pub models: Vec<ModelEntry>,
+    /// Every reference must lie under one of these prefixes, compared by whole path segments.
+    pub allowed: Vec<String>,
+    /// A version without a request for this long leaves the engine.
+    pub idle_ttl: Duration,
+    /// A version unused for this long is deleted from the store.
+    pub retain: Duration,
+    /// The defaults for canary trials that begin from now on.
+    pub canary: CanaryDefaults,
 }
 
 /// The source of images.
@@ -40,8 +50,6 @@ pub struct Images {
     /// The prefix of references of names that `models` does not list: `repository/NAME`. `None`:
     /// only listed models exist.
     pub repository: Option<String>,
-    /// Every reference must lie under one of these prefixes, compared by whole path segments.
-    pub allowed: Vec<String>,
     /// The images that must be signed, and the keys. If several prefixes match a reference, the
     /// longest applies.
     pub signatures: Vec<Signed>,
@@ -104,22 +112,26 @@ impl Default for Config {
         Self {
             images: Images {
                 repository: None,
-                allowed: Vec::new(),
                 signatures: Vec::new(),
                 default_tag: "latest".parse().expect("a valid tag"),
                 poll_interval: policy.poll_interval,
             },
-            models: Vec::new(),
-            idle_ttl: policy.idle_ttl,
-            retain: policy.retain,
+            tunables: Tunables::default(),
             pull_concurrency: 4,
             layer_concurrency: 4,
             max_unproven: policy.max_unproven,
             retry: Retry::default(),
             engine: Watch::default(),
-            canary: CanaryDefaults::default(),
             tracer: Tracer::off(),
         }
+    }
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        let Policy { idle_ttl, retain, .. } = Policy::default();
+        let canary = CanaryDefaults::default();
+        Self { models: Vec::new(), allowed: Vec::new(), idle_ttl, retain, canary }
     }
 }
 

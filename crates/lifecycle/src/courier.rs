@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use outrigger_core::{engine::ToEngine, fleet::Legacy};
+use outrigger_core::{engine::ToEngine, machines::Legacy};
 use outrigger_run::Engine;
 use tokio::sync::mpsc;
 

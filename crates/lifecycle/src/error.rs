@@ -16,6 +16,9 @@ pub enum Error {
     /// A name in the configuration is not valid.
     #[error("models: {0}")]
     Name(#[from] InvalidName),
+    /// The service has stopped.
+    #[error("the service has stopped")]
+    Stopped,
     /// The journal could not be read or written.
     #[error("the store's journal failed")]
     Journal(#[source] outrigger_store::Error),

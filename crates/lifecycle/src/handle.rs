@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use crate::{
+    Error, Tunables,
     lease::{Lease, Using},
     names::Names,
     routes::{Entry, Route, Routes},
@@ -28,7 +29,7 @@ pub struct Handle {
 
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
-    pub(crate) names: Arc<Names>,
+    pub(crate) names: Arc<ArcSwap<Names>>,
     pub(crate) routes: Arc<ArcSwap<Routes>>,
     /// Counts publications of `routes`.
     pub(crate) routed: watch::Receiver<u64>,
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Unload { model: ModelName, selector: Selector, delete: bool, done: Reply },
     /// Decide about a canary.
     Decide { model: ModelName, tag: Tag, act: Act, by: By, done: Reply },
+    /// Follow another configuration.
+    Reconfigure { names: Arc<Names>, tunables: Box<Tunables>, done: oneshot::Sender<()> },
     /// Stop the service.
     Shutdown { grace: Duration, done: oneshot::Sender<()> },
 }
@@ -119,7 +122,37 @@ impl Handle {
 
     /// The selector of a request for `model` that names neither tag nor digest.
     pub fn default_selector(&self, model: &ModelName) -> Selector {
-        self.shared.names.default_selector(model)
+        let names = self.shared.names.load();
+        let selector = names.default_selector(model);
+        match names.before().get(model) {
+            Some(before) if !self.is_up(model, &selector) && self.is_up(model, before) => {
+                before.clone()
+            }
+            _ => selector,
+        }
+    }
+
+    fn is_up(&self, model: &ModelName, selector: &Selector) -> bool {
+        let routes = self.shared.routes.load();
+        let entry = routes.find(model, selector);
+        entry.is_some_and(|entry| matches!(entry.route, Route::Ready(_) | Route::Split(_)))
+    }
+
+    /// Replaces the part of the configuration that can change at run time. Returns when it is in
+    /// effect. A model that is not listed any more is answered like any model that was never
+    /// listed; requests under way end undisturbed. A model with another image, tag or digest is
+    /// answered by its old version until the new one is up. With another engine, requests wait
+    /// while the version is loaded there.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if it is not valid: then nothing changes. [`Error::Stopped`].
+    pub async fn reconfigure(&self, tunables: Tunables) -> Result<(), Error> {
+        let names = self.shared.names.load_full();
+        let names = Arc::new(names.with(&tunables, |model| self.default_selector(model))?);
+        let (done, reply) = oneshot::channel();
+        let command = Command::Reconfigure { names, tunables: Box::new(tunables), done };
+        self.send(command).await.map_err(|_| Error::Stopped)?;
+        reply.await.map_err(|_| Error::Stopped)
     }
 
     /// The current state of all models.
@@ -298,7 +331,7 @@ pub(crate) fn stopping() -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use outrigger_core::fleet::Event;
+    use outrigger_core::machines::Event;
 
     use super::*;
     use crate::rig::{churn, latest, service};
@@ -306,7 +339,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_waits_holds_its_demand() {
         let config = crate::Config::default();
-        let (idle_ttl, deadline) = (config.idle_ttl, Instant::now() + config.idle_ttl * 10);
+        let idle_ttl = config.tunables.idle_ttl;
+        let deadline = Instant::now() + idle_ttl * 10;
         let (handle, mut service, _dir) = service(config);
         service.apply(Event::Ask(churn(), latest()));
         service.publish();

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use outrigger_core::{Attempt, Digest, Failure, ModelKey, fleet::Event, model::Fault};
+use outrigger_core::{Attempt, Digest, Failure, ModelKey, machines::Event, model::Fault};
 use outrigger_oci::Reference;
 use outrigger_trials::Completion;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -54,7 +54,7 @@ pub(crate) struct Origin {
 impl World {
     /// The place to pull a version from.
     pub(crate) fn origin(&self, key: &ModelKey) -> Origin {
-        Origin { digest: key.digest, image: self.names.image(&key.name).ok() }
+        Origin { digest: key.digest, image: self.names.load().image(&key.name).ok() }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use outrigger_core::fleet::Legacy;
+use outrigger_core::machines::Legacy;
 use outrigger_trials::CanaryRecord;
 
 /// The last states.

@@ -32,7 +32,7 @@ mod trial_context;
 mod versions;
 mod world;
 
-pub use config::{Config, Images, ModelEntry, Retry, Signed, Watch};
+pub use config::{Config, Images, ModelEntry, Retry, Signed, Tunables, Watch};
 pub use engines::ByName as Engines;
 pub use error::Error;
 pub use gate::{Gate, bind};

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use outrigger_core::{
     Digest, EngineId, Failure, Metric, MetricKind, Reason, Stage, Tag, engine::Condition,
-    fleet::Counts,
+    machines::Counts,
 };
 
 pub(crate) use self::begin::begin;

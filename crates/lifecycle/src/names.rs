@@ -1,12 +1,18 @@
 //! The names of models in the configuration, and the images they refer to.
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    str::FromStr,
+};
 
-use outrigger_core::{EngineId, Failure, ModelKey, ModelName, Reason, Selector, Tag};
+use outrigger_core::{
+    EngineId, Failure, ModelKey, ModelName, Reason, Selector, Tag,
+    machines::{CanaryTags, Event, TagKey},
+};
 use outrigger_oci::{Prefix, Reference};
 
 use crate::{
-    config::{Config, ModelEntry},
+    config::{Images, ModelEntry, Tunables},
     error::Error,
 };
 
@@ -18,6 +24,9 @@ pub(crate) struct Names {
     repository: Option<String>,
     allowed: Vec<Prefix>,
     entries: BTreeMap<ModelName, Entry>,
+    /// The selectors of requests without tag and digest as they were before a change: each answers
+    /// until the new selector does.
+    before: BTreeMap<ModelName, Selector>,
 }
 
 #[derive(Debug)]
@@ -29,19 +38,47 @@ struct Entry {
 impl Names {
     /// # Errors
     /// If a reference or prefix cannot be parsed, or a name is listed twice.
-    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let allowed = config.images.allowed.iter().enumerate();
-        let allowed = allowed.map(|(i, text)| parse(&format!("images.allowed[{i}]"), text));
-        let mut names = Self {
-            default_tag: config.images.default_tag.clone(),
-            repository: config.images.repository.clone(),
-            allowed: allowed.collect::<Result<_, _>>()?,
-            entries: BTreeMap::new(),
-        };
-        if let Some(repository) = &names.repository {
+    pub(crate) fn new(images: &Images, tunables: &Tunables) -> Result<Self, Error> {
+        if let Some(repository) = &images.repository {
             parse::<Prefix>("images.repository", repository)?;
         }
-        for (i, entry) in config.models.iter().enumerate() {
+        let (default_tag, repository) = (images.default_tag.clone(), images.repository.clone());
+        Self::read(default_tag, repository, tunables)
+    }
+
+    /// The names of another configuration. `current` returns the selector that requests for a model
+    /// without tag and digest get now.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn with(
+        &self,
+        tunables: &Tunables,
+        current: impl Fn(&ModelName) -> Selector,
+    ) -> Result<Self, Error> {
+        let mut names = Self::read(self.default_tag.clone(), self.repository.clone(), tunables)?;
+        let all: BTreeSet<_> = self.entries.keys().chain(names.entries.keys()).cloned().collect();
+        let before = all.into_iter().map(|name| (current(&name), name));
+        let before = before.filter(|(before, name)| *before != names.default_selector(name));
+        names.before = before.map(|(before, name)| (name, before)).collect();
+        Ok(names)
+    }
+
+    fn read(
+        default_tag: Tag,
+        repository: Option<String>,
+        tunables: &Tunables,
+    ) -> Result<Self, Error> {
+        let allowed = tunables.allowed.iter().enumerate();
+        let allowed = allowed.map(|(i, text)| parse(&format!("images.allowed[{i}]"), text));
+        let mut names = Self {
+            default_tag,
+            repository,
+            allowed: allowed.collect::<Result<_, _>>()?,
+            entries: BTreeMap::new(),
+            before: BTreeMap::new(),
+        };
+        for (i, entry) in tunables.models.iter().enumerate() {
             let key = format!("models[{i}]");
             let image = entry.image.as_deref();
             let image = image.map(|text| parse(&format!("{key}.image"), text)).transpose()?;
@@ -68,21 +105,58 @@ impl Names {
         }
     }
 
-    /// The default tag, and the tags of models that have another default.
-    pub(crate) fn default_tags(&self) -> (Tag, BTreeMap<ModelName, Tag>) {
+    /// The selectors before the last change, where they differ.
+    pub(crate) fn before(&self) -> &BTreeMap<ModelName, Selector> {
+        &self.before
+    }
+
+    /// The rules that say which tags name canaries.
+    pub(crate) fn canary_tags(&self) -> CanaryTags {
         let own = |(name, entry): (&ModelName, &Entry)| {
             Some((name.clone(), entry.configured.tag.clone()?))
         };
-        (self.default_tag.clone(), self.entries.iter().filter_map(own).collect())
+        let default_tags = self.entries.iter().filter_map(own).collect();
+        CanaryTags { default_tag: self.default_tag.clone(), default_tags }
     }
 
     /// The models to load at the start and keep up.
-    pub(crate) fn preloads(&self) -> impl Iterator<Item = (ModelName, Selector)> {
+    fn preloads(&self) -> impl Iterator<Item = (ModelName, Selector)> {
         let preloaded = self.entries.values().filter(|entry| entry.configured.preload);
         preloaded.map(|entry| &entry.configured.name).map(|name| {
             let selector = self.default_selector(name);
             (name.clone(), selector)
         })
+    }
+
+    /// The events by which the machines follow this configuration from the start.
+    pub(crate) fn begin(&self, tunables: &Tunables) -> Vec<Event> {
+        let canaries = Event::Canaries(tunables.canary.enabled.then(|| self.canary_tags()));
+        [canaries].into_iter().chain(self.preloads().map(|it| want(it, true))).collect()
+    }
+
+    /// The events by which the machines follow this configuration in place of `old`. `known` lists
+    /// the models that they know.
+    pub(crate) fn changes(&self, old: &Self, mut known: BTreeSet<ModelName>) -> Vec<Event> {
+        let (before, after): (BTreeSet<_>, BTreeSet<_>) =
+            (old.preloads().collect(), self.preloads().collect());
+        let dropped = before.difference(&after).cloned().map(|it| want(it, false));
+        let mut events: Vec<_> = dropped.collect();
+        known.extend(self.entries.keys().chain(old.entries.keys()).cloned());
+        for name in known {
+            let image = self.image(&name).ok();
+            if image != old.image(&name).ok() {
+                let is_dropped =
+                    old.entries.contains_key(&name) && !self.entries.contains_key(&name);
+                let forget = image.is_none() || is_dropped;
+                events.push(Event::ImageChanged { name: name.clone(), forget });
+            }
+            if self.engine(&name) != old.engine(&name) {
+                let engine = self.engine(&name).cloned();
+                events.push(Event::EngineChanged(name, engine));
+            }
+        }
+        events.extend(after.difference(&before).cloned().map(|it| want(it, true)));
+        events
     }
 
     /// The image of `model`, without tag and digest.
@@ -106,6 +180,16 @@ impl Names {
     /// The image of one version.
     pub(crate) fn version(&self, key: &ModelKey) -> Result<Reference, Failure> {
         Ok(self.image(&key.name)?.with_digest(key.digest))
+    }
+}
+
+/// The event by which the configuration begins, or ceases, to keep a model up.
+fn want((name, selector): (ModelName, Selector), wanted: bool) -> Event {
+    match (selector, wanted) {
+        (Selector::Tag(tag), true) => Event::Follow(TagKey { name, tag }),
+        (Selector::Tag(tag), false) => Event::Unfollow(TagKey { name, tag }),
+        (Selector::Digest(digest), true) => Event::Pin(ModelKey { name, digest }),
+        (Selector::Digest(digest), false) => Event::Unpin(ModelKey { name, digest }),
     }
 }
 

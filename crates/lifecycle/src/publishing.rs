@@ -39,19 +39,19 @@ impl Publishing {
 
     /// Logs, counts and traces the changes of versions.
     pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) {
-        let Sources { world, fleet, now, .. } = *sources;
-        self.stages.follow(changed, fleet, now);
-        self.bring_ups.follow(changed, fleet, &world.config.tracer);
-        self.steps.follow(changed, fleet, now);
+        let Sources { world, machines, now, .. } = *sources;
+        self.stages.follow(changed, machines, now);
+        self.bring_ups.follow(changed, machines, &world.config.tracer);
+        self.steps.follow(changed, machines, now);
     }
 
     /// Publishes the snapshot if it has changed.
     pub(crate) fn show(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) {
-        let engines = views::engines(sources.fleet, &sources.world.engines);
+        let engines = views::engines(sources.machines, &sources.world.engines);
         let mut next = Snapshot { engines, ..Snapshot::default() };
         // The start is complete only when an engine answers.
         let answers = next.an_engine_answers();
-        self.preloaded |= answers && sources.fleet.preloads_settled(sources.now);
+        self.preloaded |= answers && sources.machines.preloads_settled(sources.now);
         next.ready = self.preloaded && answers;
         let last = self.snapshot.borrow().clone();
         let views = changed.iter().map(|name| (name, views::model(name, sources, &self.routing)));

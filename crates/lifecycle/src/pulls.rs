@@ -35,12 +35,19 @@ impl Pulls {
     }
 
     /// Removes `key` from the waiting versions. Cancels a pull that no version waits for.
-    pub(crate) fn cancel(&mut self, origin: &Origin, key: &ModelKey) {
-        let Some(pull) = self.0.get_mut(origin) else { return };
+    pub(crate) fn cancel(&mut self, key: &ModelKey) {
+        // The origin of the key may have changed since the pull began.
+        let first = Origin { digest: key.digest, image: None };
+        let pulls = self.0.range_mut(first..);
+        let mut pulls = pulls.take_while(|(origin, _)| origin.digest == key.digest);
+        let Some((origin, pull)) = pulls.find(|(_, pull)| pull.waiting.contains_key(key)) else {
+            return;
+        };
         pull.waiting.remove(key);
         if pull.waiting.is_empty() {
             pull.job.abort();
-            self.0.remove(origin);
+            let origin = origin.clone();
+            self.0.remove(&origin);
         }
     }
 

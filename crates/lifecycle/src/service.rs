@@ -11,9 +11,10 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use outrigger_core::{
     EngineId, ModelKey, Moment, Policy, Version, Versions,
-    fleet::{Event, Fleet},
+    machines::{Event, Machines},
     model, tags,
 };
 use outrigger_oci::Client;
@@ -26,7 +27,7 @@ use tokio::{
 };
 
 use crate::{
-    Config, Engines, Error, Handle,
+    Config, Engines, Error, Handle, Tunables,
     courier::Courier,
     engines,
     handle::{Command, Shared},
@@ -53,7 +54,7 @@ const ENGINE_EVENTS: usize = 256;
 pub struct Service {
     world: Arc<World>,
     clock: Clock,
-    fleet: Fleet,
+    machines: Machines,
     jobs: Jobs,
     pulls: Pulls,
     versions: VersionData,
@@ -81,12 +82,13 @@ pub fn start(
     store: Store,
     engines: Engines,
 ) -> Result<(Handle, Service), Error> {
-    let names = Arc::new(Names::new(&config)?);
+    let names = Names::new(&config.images, &config.tunables)?;
+    let names = Arc::new(ArcSwap::from_pointee(names));
     let signatures = signatures::policy(&config)?;
     let clock = Clock::start();
     let (sender, commands) = mpsc::channel(COMMANDS);
     let publishing = Publishing::default();
-    let (trials, worker) = Trials::new(config.canary.clone(), Box::new(LocalJudge));
+    let (trials, worker) = Trials::new(config.tunables.canary.clone(), Box::new(LocalJudge));
     let shared = Shared {
         clock,
         names: Arc::clone(&names),
@@ -99,12 +101,13 @@ pub fn start(
     };
     let (engine_reports, engine_events) = mpsc::channel(ENGINE_EVENTS);
     let versions = Versions::after(Version(0));
-    let fleet = Fleet::new(policy(&config), versions, engines.keys().cloned());
+    let machines =
+        Machines::new(policy(&config, &config.tunables), versions, engines.keys().cloned());
     let engines = engines::Engines::new(engines);
     let service = Service {
         world: Arc::new(World::new(config, (names, signatures), client, store, engines)),
         clock,
-        fleet,
+        machines,
         jobs: Jobs::default(),
         pulls: Pulls::default(),
         versions: VersionData::default(),
@@ -121,10 +124,10 @@ pub fn start(
     Ok((Handle { shared: Arc::new(shared), is_counted: true }, service))
 }
 
-fn policy(config: &Config) -> Policy {
+fn policy(config: &Config, tunables: &Tunables) -> Policy {
     Policy {
-        idle_ttl: config.idle_ttl,
-        retain: config.retain,
+        idle_ttl: tunables.idle_ttl,
+        retain: tunables.retain,
         backoff: outrigger_core::Backoff { first: config.retry.first, most: config.retry.most },
         poll_interval: config.images.poll_interval,
         patience: config.engine.patience,
@@ -146,6 +149,8 @@ impl Service {
         let mut aside = JoinSet::new();
         self.worker.take().map(|worker| aside.spawn(worker.run()));
         self.start_engines(&mut aside);
+        let configured = self.world.names.load().begin(&self.world.config.tunables);
+        configured.into_iter().for_each(|event| self.apply(event));
         self.apply(Event::Tick);
         self.publish();
         let stop = loop {
@@ -171,7 +176,7 @@ impl Service {
     }
 
     fn wake_at(&mut self) -> tokio::time::Instant {
-        let times = [self.fleet.wakes_at(), self.fleet.patience_ends_at()];
+        let times = [self.machines.wakes_at(), self.machines.patience_ends_at()];
         self.clock.instant(self.schedule.set_wake(times))
     }
 
@@ -191,7 +196,7 @@ impl Service {
             tasks.spawn(Arc::clone(engine).run(run::Start {
                 engine: id.clone(),
                 clock: self.clock,
-                versions: self.fleet.versions().clone(),
+                versions: self.machines.versions().clone(),
                 events: self.engine_reports.clone(),
             }));
         }
@@ -228,7 +233,7 @@ impl Service {
 
     /// Verifies versions that are up once more: keys may have changed.
     fn verify(&mut self) {
-        let up = self.fleet.models().filter(|model| model.state().in_engine());
+        let up = self.machines.models().filter(|model| model.state().in_engine());
         let keys: Vec<_> = up.map(|model| model.key().clone()).collect();
         let world = Arc::clone(&self.world);
         self.jobs.start(Done::Verified(Vec::new()), async move {
@@ -261,8 +266,8 @@ impl Service {
     /// Runs a step of the trials and carries out its effects.
     fn try_canaries(&mut self, step: impl FnOnce(&mut Trials, &TrialContext<'_>)) {
         let now = self.clock.now();
-        let (fleet, versions) = (&self.fleet, &self.versions);
-        step(&mut self.trials, &TrialContext { fleet, versions, now });
+        let (machines, versions) = (&self.machines, &self.versions);
+        step(&mut self.trials, &TrialContext { machines, versions, now });
         for effect in self.trials.take_effects() {
             self.carry_out_trial(effect);
         }
@@ -302,18 +307,18 @@ impl Service {
     /// another.
     pub(crate) fn publish(&mut self) {
         let now = self.clock.now();
-        let mut changed = self.fleet.take_changed();
-        changed.extend(self.publishing.routing.set_outages(&self.fleet, now));
+        let mut changed = self.machines.take_changed();
+        changed.extend(self.publishing.routing.set_outages(&self.machines, now));
         self.try_canaries(|trials, cx| trials.renew(&changed, cx));
         changed.extend(self.trials.take_changed());
-        changed.extend(self.fleet.take_changed());
+        changed.extend(self.machines.take_changed());
         let (publishing, sources) = self.publishing(now);
         let is_routed = publishing.routing.publish(&changed, &sources);
         publishing.follow(&changed, &sources);
         if is_routed {
             self.versions.forget_drained();
         }
-        self.versions.forget_deleted(&self.fleet);
+        self.versions.forget_deleted(&self.machines);
         if !changed.is_empty() {
             self.show_canaries();
         }
@@ -325,7 +330,7 @@ impl Service {
     fn publishing(&mut self, now: Moment) -> (&mut Publishing, Sources<'_>) {
         let sources = Sources {
             world: &self.world,
-            fleet: &self.fleet,
+            machines: &self.machines,
             versions: &self.versions,
             trials: &self.trials,
             clock: self.clock,
@@ -336,10 +341,10 @@ impl Service {
 
     fn sweep(&mut self) {
         self.schedule.swept(self.clock.now());
-        let known: BTreeSet<_> = self.fleet.models().map(|model| model.key().digest).collect();
-        let world = Arc::clone(&self.world);
+        let known: BTreeSet<_> = self.machines.models().map(|model| model.key().digest).collect();
+        let (world, retain) = (Arc::clone(&self.world), self.machines.policy().retain);
         self.jobs.start(Done::Nothing, async move {
-            crate::jobs::disk::sweep(&world, known).await;
+            crate::jobs::disk::sweep(&world, known, retain).await;
             Done::Nothing
         });
     }
@@ -356,8 +361,8 @@ impl Service {
     }
 
     fn apply_at(&mut self, now: Moment, event: Event) {
-        let effects = self.fleet.handle(now, rand::random(), event);
-        self.world.in_use.store(Arc::new(self.fleet.in_use(now)));
+        let effects = self.machines.handle(now, rand::random(), event);
+        self.world.in_use.store(Arc::new(self.machines.in_use(now)));
         self.save_machines();
         for effect in effects {
             self.carry_out(effect);
@@ -366,7 +371,7 @@ impl Service {
 
     /// Writes the journal if the state that must survive a restart has changed.
     fn save_machines(&mut self) {
-        if !self.journal.update(self.fleet.legacy()) {
+        if !self.journal.update(self.machines.legacy()) {
             return;
         }
         let (world, (number, legacy)) = (Arc::clone(&self.world), self.journal.machines());
@@ -415,7 +420,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn use_is_reported_to_the_machines_before_anything_could_be_found_idle() {
         let config = Config::default();
-        let (idle_ttl, moment) = (config.idle_ttl, Duration::from_millis(1));
+        let (idle_ttl, moment) = (config.tunables.idle_ttl, Duration::from_millis(1));
         let (handle, mut service, _dir) = service(config);
         service.apply(Event::Ask(churn(), latest()));
         service.publish();
@@ -426,7 +431,7 @@ mod tests {
         tokio::time::advance(moment).await;
         // The first event after the idle time need not be a tick: any event must report uses first.
         service.apply(Event::Condition(EngineId::default(), Condition::default()));
-        let (_, tag) = service.fleet.tags().next().expect("it was asked for");
-        assert!(tag.is_followed(service.fleet.policy(), service.clock.now()));
+        let (_, tag) = service.machines.tags().next().expect("it was asked for");
+        assert!(tag.is_followed(service.machines.policy(), service.clock.now()));
     }
 }

@@ -68,7 +68,7 @@ impl Verified {
 /// # Errors
 /// `SIGNATURE_MISSING`, `SIGNATURE_INVALID`, or the failure to ask the registry.
 pub(crate) async fn verify(world: &Arc<World>, key: &ModelKey) -> Result<Verified, Failure> {
-    let image = world.names.image(&key.name)?;
+    let image = world.names.load().image(&key.name)?;
     if world.signatures.rule(&image).is_none() {
         return Ok(Verified::Free);
     }
@@ -141,7 +141,7 @@ pub(crate) async fn revoked(world: &Arc<World>, keys: Vec<ModelKey>) -> Vec<(Mod
 impl World {
     /// Whether the signatures in the store are enough to serve `key`. Blocks.
     pub(crate) fn is_verified(&self, key: &ModelKey) -> bool {
-        let Ok(image) = self.names.image(&key.name) else { return false };
+        let Ok(image) = self.names.load().image(&key.name) else { return false };
         self.signatures.rule(&image).is_none()
             || self.kept_signatures(&image, key.digest).is_some_and(|result| result.is_ok())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{FutureExt as _, future::BoxFuture};
 use outrigger_core::{
     Digest, Failure, ModelKey, ModelName, Moment,
-    fleet::{Answer, Fleet, TagKey},
+    machines::{Answer, Machines, TagKey},
     model::ModelMachine,
 };
 use outrigger_oci::{Client, Reference};
@@ -15,7 +15,7 @@ use crate::{jobs::pull, versions::VersionData, world::World};
 
 /// Tags and versions at one moment.
 pub(crate) struct TrialContext<'a> {
-    pub(crate) fleet: &'a Fleet,
+    pub(crate) machines: &'a Machines,
     pub(crate) versions: &'a VersionData,
     pub(crate) now: Moment,
 }
@@ -26,11 +26,11 @@ impl Context for TrialContext<'_> {
     }
 
     fn tags_of(&self, model: &ModelName) -> Vec<TagKey> {
-        self.fleet.tags_of(model).map(|(key, _)| key.clone()).collect()
+        self.machines.tags_of(model).map(|(key, _)| key.clone()).collect()
     }
 
     fn tag(&self, key: &TagKey) -> Option<TagState> {
-        let tag = self.fleet.tag(key)?;
+        let tag = self.machines.tag(key)?;
         Some(TagState {
             serving: tag.serving(),
             registry: tag.registry(),
@@ -38,36 +38,36 @@ impl Context for TrialContext<'_> {
             rejected: tag.rejected(),
             checked_at: tag.checked_at(),
             trouble: tag.trouble().map(|trouble| trouble.failure.reason),
-            followed: tag.is_followed(self.fleet.policy(), self.now),
+            followed: tag.is_followed(self.machines.policy(), self.now),
         })
     }
 
     fn canaries(&self) -> Vec<(TagKey, TagKey, Digest)> {
-        let canaries = self.fleet.tags().filter_map(|(key, _)| {
-            let (canary_tag, canary) = self.fleet.canary(key)?;
+        let canaries = self.machines.tags().filter_map(|(key, _)| {
+            let (canary_tag, canary) = self.machines.canary(key)?;
             Some((key.clone(), canary_tag.clone(), canary))
         });
         canaries.collect()
     }
 
     fn canary(&self, live: &TagKey) -> Option<(TagKey, Digest)> {
-        self.fleet.canary(live).map(|(tag, digest)| (tag.clone(), digest))
+        self.machines.canary(live).map(|(tag, digest)| (tag.clone(), digest))
     }
 
     fn canary_tag(&self, live: &TagKey, canary: Digest) -> Option<TagKey> {
-        self.fleet.canary_tag(live, canary)
+        self.machines.canary_tag(live, canary)
     }
 
     fn live_tag(&self, canary_tag: &TagKey) -> Option<TagKey> {
-        self.fleet.accompanied(canary_tag).cloned()
+        self.machines.accompanied(canary_tag).cloned()
     }
 
     fn answer(&self, version: &ModelKey) -> Answer {
-        self.fleet.answer_digest(version, self.now)
+        self.machines.answer_digest(version, self.now)
     }
 
     fn is_suspended(&self, version: &ModelKey) -> bool {
-        self.fleet.model(version).is_some_and(ModelMachine::is_suspended)
+        self.machines.model(version).is_some_and(ModelMachine::is_suspended)
     }
 
     fn package(&self, version: &ModelKey) -> PackageFacts {
@@ -80,7 +80,7 @@ impl Context for TrialContext<'_> {
     }
 
     fn retry_delay(&self, failures: u32) -> Duration {
-        self.fleet.policy().backoff.delay(failures, rand::random(), None)
+        self.machines.policy().backoff.delay(failures, rand::random(), None)
     }
 }
 
@@ -90,7 +90,7 @@ impl Registry for World {
     }
 
     fn image(&self, model: &ModelName) -> Result<Reference, Failure> {
-        self.names.image(model)
+        self.names.load().image(model)
     }
 
     fn resolve<'a>(&'a self, key: &'a TagKey) -> BoxFuture<'a, Result<Digest, Failure>> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use outrigger_core::{ModelKey, ModelName, ServableId, Stage, fleet::Fleet};
+use outrigger_core::{ModelKey, ModelName, ServableId, Stage, machines::Machines};
 
 use crate::{
     drains::Drains,
@@ -77,9 +77,9 @@ impl VersionData {
     }
 
     /// Drops data about versions whose files are gone.
-    pub(crate) fn forget_deleted(&mut self, fleet: &Fleet) {
+    pub(crate) fn forget_deleted(&mut self, machines: &Machines) {
         let has_files =
-            |key: &ModelKey| fleet.model(key).is_some_and(|model| model.stage() > Stage::New);
+            |key: &ModelKey| machines.model(key).is_some_and(|model| model.stage() > Stage::New);
         self.prepared.retain(|key, _| has_files(key));
         self.kept.retain(|key, _| has_files(key));
         self.replayed.retain(|key, _| has_files(key));

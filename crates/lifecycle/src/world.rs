@@ -6,7 +6,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use outrigger_core::{Digest, Failure, Reason, fleet::Legacy};
+use outrigger_core::{Digest, Failure, Reason, machines::Legacy};
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::{Desired, Promoted, Record, Store};
 use outrigger_trials::CanaryRecord;
@@ -17,7 +17,7 @@ use crate::{blocking, config::Config, engines::Engines, names::Names};
 /// Everything outside the machines.
 pub(crate) struct World {
     pub(crate) config: Config,
-    pub(crate) names: Arc<Names>,
+    pub(crate) names: Arc<ArcSwap<Names>>,
     pub(crate) signatures: Policy,
     pub(crate) client: Client,
     pub(crate) store: Store,
@@ -32,7 +32,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(
         config: Config,
-        (names, signatures): (Arc<Names>, Policy),
+        (names, signatures): (Arc<ArcSwap<Names>>, Policy),
         client: Client,
         store: Store,
         engines: Engines,

@@ -257,12 +257,20 @@ fn lifecycle_config(config: &Config, tracer: &Tracer) -> lifecycle::Config {
     lifecycle::Config {
         images: lifecycle::Images {
             repository: images.repository.clone(),
-            allowed: allowed(config),
             signatures: images.signatures.iter().map(signed).collect(),
             default_tag: images.default_tag.clone(),
             poll_interval: images.poll_interval.0,
         },
+        tunables: tunables(config),
+        tracer: tracer.clone(),
+        ..lifecycle::Config::default()
+    }
+}
+
+fn tunables(config: &Config) -> lifecycle::Tunables {
+    lifecycle::Tunables {
         models: config.models.iter().map(entry).collect(),
+        allowed: allowed(config),
         idle_ttl: config.store.idle_ttl.0,
         retain: config.store.retain.0,
         canary: lifecycle::CanaryDefaults {
@@ -270,8 +278,6 @@ fn lifecycle_config(config: &Config, tracer: &Tracer) -> lifecycle::Config {
             defaults: config.canary.defaults.layer(),
             overrides: config.canary.overrides.layer(),
         },
-        tracer: tracer.clone(),
-        ..lifecycle::Config::default()
     }
 }
 
@@ -324,10 +330,9 @@ mod tests {
         assert_eq!(ours.max_in_flight, theirs.max_in_flight);
         let theirs = lifecycle::Config::default();
         let ours = lifecycle_config(&config, &Tracer::off());
-        assert_eq!((ours.idle_ttl, ours.retain), (theirs.idle_ttl, theirs.retain));
+        assert_eq!(ours.tunables, theirs.tunables);
         assert_eq!(ours.images.poll_interval, theirs.images.poll_interval);
         assert_eq!(ours.images.default_tag, theirs.images.default_tag);
-        assert_eq!(ours.canary, theirs.canary);
     }
 
     #[test]

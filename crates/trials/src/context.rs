@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use outrigger_core::{
     Digest, ModelKey, ModelName, Moment, Reason,
-    fleet::{Answer, TagKey},
+    machines::{Answer, TagKey},
 };
 
 use crate::profile::Profiled;

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::SystemTime};
 
-use outrigger_core::{Digest, fleet::TagKey};
+use outrigger_core::{Digest, machines::TagKey};
 
 use crate::{
     AUDIT, metrics,

@@ -1,6 +1,6 @@
 //! The effects of a step of the trials.
 
-use outrigger_core::{Digest, fleet::TagKey};
+use outrigger_core::{Digest, machines::TagKey};
 
 use crate::{jobs::Job, record::CanaryRecord};
 

@@ -7,7 +7,7 @@ pub(crate) mod verdicts;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use outrigger_core::{Digest, Failure, ModelName, Moment, fleet::TagKey};
+use outrigger_core::{Digest, Failure, ModelName, Moment, machines::TagKey};
 use outrigger_oci::{Client, Reference};
 
 use self::{

@@ -1,7 +1,7 @@
 //! The judge of a trial, which turns evidence into a verdict.
 
 use outrigger_canary::{Course, Decider, Statistics, Verdict};
-use outrigger_core::{Digest, fleet::TagKey};
+use outrigger_core::{Digest, machines::TagKey};
 
 /// The evidence of one trial.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use outrigger_core::{ModelName, fleet::TagKey};
+use outrigger_core::{ModelName, machines::TagKey};
 
 /// The label shared by models without one of their own.
 pub const OTHER: &str = "other";

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use metrics::SharedString;
 use outrigger_canary::{Observation, Outcome, Pair, Share};
-use outrigger_core::{Arm, Failure, Metric, MetricKind, ModelName, fleet::TagKey};
+use outrigger_core::{Arm, Failure, Metric, MetricKind, ModelName, machines::TagKey};
 
 pub use self::begin::begin;
 pub(crate) use self::begin::trial_begins;

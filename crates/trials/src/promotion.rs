@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use outrigger_core::{Failure, Moment, Reason, fleet::TagKey};
+use outrigger_core::{Failure, Moment, Reason, machines::TagKey};
 use tokio::sync::oneshot;
 
 use crate::{jobs::promote::Push, views::By};

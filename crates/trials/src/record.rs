@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use outrigger_canary::{Exposures, Progress};
-use outrigger_core::{Digest, ModelName, Tag, fleet::TagKey};
+use outrigger_core::{Digest, ModelName, Tag, machines::TagKey};
 use serde::{Deserialize, Serialize};
 
 use crate::{

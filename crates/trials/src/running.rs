@@ -6,7 +6,7 @@ use outrigger_canary::{
     Arm, Cause, Conclusion, Decision, Deviation, Mode, Settings, Share, Trial,
     statistics::Comparison,
 };
-use outrigger_core::{Failure, Moment, fleet::TagKey};
+use outrigger_core::{Failure, Moment, machines::TagKey};
 
 use crate::{
     effect::Effect,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use outrigger_canary::Mode;
-use outrigger_core::{Digest, Failure, ModelName, Reason, fleet::TagKey};
+use outrigger_core::{Digest, Failure, ModelName, Reason, machines::TagKey};
 
 use crate::{
     config::CanaryDefaults,
@@ -84,7 +84,7 @@ impl TrialSet {
         let Some(running) = self.end(key) else { return };
         tracing::info!(
             model.name = %key.name, model.tag = %key.tag, model.digest = %running.pair.canary,
-            "nobody asks for the tag: its canary's trial waits until somebody does"
+            "the canary's trial is paused: its tag has no requests, or canaries are off"
         );
         self.paused.insert(key.clone(), running.paused(cx.now()));
     }

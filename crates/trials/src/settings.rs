@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use outrigger_canary::{LABEL, Layer, Settings};
-use outrigger_core::{Failure, ModelKey, Reason, fleet::TagKey};
+use outrigger_core::{Failure, ModelKey, Reason, machines::TagKey};
 
 use crate::{
     config::CanaryDefaults,

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use outrigger_canary::{Cause, Conclusion, Mode, Share};
 use outrigger_core::{
     ModelKey, ModelName, Moment,
-    fleet::{Answer, TagKey},
+    machines::{Answer, TagKey},
 };
 use tokio::sync::watch;
 
@@ -65,6 +65,11 @@ impl Trials {
             aside,
         };
         (trials, worker)
+    }
+
+    /// Sets the configuration of trials that begin from now on. Running trials keep theirs.
+    pub fn reconfigure(&mut self, config: CanaryDefaults) {
+        self.set.config = config;
     }
 
     /// The time of the next judgement; `None` if there is no trial.
@@ -130,9 +135,6 @@ impl Trials {
 
     /// Starts and ends trials of models whose versions became available or whose tags have moved.
     pub fn renew(&mut self, changed: &BTreeSet<ModelName>, cx: &dyn Context) {
-        if !self.set.config.enabled {
-            return;
-        }
         for name in changed {
             let running = self.set.running.keys();
             let gone = running.filter(|key| key.name == *name && cx.tag(key).is_none());

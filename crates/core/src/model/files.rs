@@ -63,10 +63,11 @@ impl ModelMachine {
             return Outcome::late(attempt, self.last);
         }
         let id = id.clone();
+        let is_misplaced = std::mem::take(&mut self.is_misplaced);
         match result {
             Err(fault) => self.files_failed(c, fault),
-            Ok(()) if !self.wanted(c) => {
-                self.enter(c.now, State::Downloaded, "not wanted");
+            Ok(()) if is_misplaced || !self.wanted(c) => {
+                self.enter(c.now, State::Downloaded, "not wanted there");
                 effects.push(Effect::Unpublish(id));
             }
             Ok(()) => {

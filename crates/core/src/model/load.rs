@@ -118,6 +118,25 @@ impl ModelMachine {
         Outcome::Handled
     }
 
+    /// Takes the version out of its engine, so that it is prepared again for another one.
+    pub(super) fn replace(&mut self, c: &Context<'_>, effects: &mut Vec<Effect>) {
+        const CAUSE: &str = "another engine is configured";
+        match &self.state {
+            // The result of the preparation under way is stale from here on.
+            State::Preparing { .. } => self.enter(c.now, State::Downloaded, CAUSE),
+            State::Publishing { .. } => self.is_misplaced = true,
+            State::Loading { id }
+            | State::Checking { id, .. }
+            | State::Serving { id }
+            | State::Draining { id } => {
+                let id = id.clone();
+                self.withdraw(effects);
+                self.enter(c.now, State::Leaving { id }, CAUSE);
+            }
+            _ => {}
+        }
+    }
+
     pub(super) fn drained(&mut self, route: u64) -> Outcome {
         if self.route != Some(route) {
             return if route <= self.routes { Outcome::Stale } else { Outcome::Unexpected };

@@ -185,7 +185,7 @@ fn late_lookups_change_nothing() {
 #[test]
 fn what_served_before_a_restart_serves_before_the_registry_is_asked() {
     let now = Moment::at(Duration::from_secs(1));
-    let machine = TagMachine::adopted(true, digest("a"), None, now);
+    let machine = TagMachine::adopted(digest("a"), Some(now), now);
     assert_eq!(machine.serving(), Some(digest("a")));
     assert_eq!(machine.pins(&Policy::default(), now).collect::<Vec<_>>(), [digest("a")]);
 }

@@ -1,6 +1,10 @@
 //! Jobs on the store's directories.
 
-use std::{collections::BTreeSet, sync::Arc, time::SystemTime};
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use outrigger_core::Digest;
 
@@ -22,7 +26,7 @@ pub(crate) async fn delete(world: &Arc<World>, digest: Digest) {
 
 /// Deletes trees that belong to no known model and were unused for `retain`. Records the current
 /// time as the last use of trees that are in use.
-pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>) {
+pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>, retain: Duration) {
     blocking(world, move |world| {
         let Ok(trees) = world.store.trees() else { return };
         let now = SystemTime::now();
@@ -34,7 +38,7 @@ pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>) {
                 world.store.touch(&digest);
                 continue;
             }
-            if known.contains(&digest) || unused < world.config.retain {
+            if known.contains(&digest) || unused < retain {
                 continue;
             }
             tracing::info!(model.digest = %digest, "deleting files that nobody used for long");

@@ -57,7 +57,8 @@ pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Pr
     blocking(world, move |world| {
         let tree = world.store.tree(&digest).ok_or(Fault::FilesMissing)?;
         world.store.touch(&digest);
-        let named = world.names.engine(&name);
+        let names = world.names.load();
+        let named = names.engine(&name);
         read(&tree, &world.engines, named).map(Arc::new).map_err(Fault::Failed)
     })
     .await

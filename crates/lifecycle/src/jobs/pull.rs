@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag, fleet::TagKey};
+use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag, machines::TagKey};
 use outrigger_oci::Progress;
 use outrigger_trace::{Parent, SpanKind};
 
@@ -46,7 +46,7 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin, span:
 }
 
 async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept, Failure> {
-    let reference = world.names.version(key)?;
+    let reference = world.names.load().version(key)?;
     let _permit = world.pulls.acquire().await.expect("never closed");
     let resolve = span.child("resolve", SpanKind::Client);
     let image = world.client.image(&reference).await.map_err(|error| error.failure());
@@ -86,7 +86,7 @@ pub(crate) async fn resolve(
     model: &ModelName,
     tag: &Tag,
 ) -> Result<Digest, Failure> {
-    let reference = world.names.image(model)?.with_tag(tag.clone());
+    let reference = world.names.load().image(model)?.with_tag(tag.clone());
     let resolved = world.client.resolve(&reference).await;
     metrics::resolved(&resolved, tag);
     resolved.map_err(|error| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outrigger_core::{
     ModelKey, ModelName, Step,
-    fleet::Fleet,
+    machines::Machines,
     model::{ModelMachine, State},
 };
 use outrigger_trace::{Parent, Span, SpanKind, Tracer};
@@ -22,21 +22,31 @@ struct BringUp {
 
 impl BringUps {
     /// Updates the traces of models that have changed.
-    pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, fleet: &Fleet, tracer: &Tracer) {
+    pub(crate) fn follow(
+        &mut self,
+        changed: &BTreeSet<ModelName>,
+        machines: &Machines,
+        tracer: &Tracer,
+    ) {
         if !tracer.is_on() {
             return;
         }
         for name in changed {
-            for model in fleet.models_of(name) {
+            for model in machines.models_of(name) {
                 self.follow_one(tracer, model);
             }
         }
-        self.0.retain(|key, _| fleet.model(key).is_some());
+        self.0.retain(|key, _| machines.model(key).is_some());
     }
 
     /// The span of the version's current step, as the parent of the work in it.
-    pub(crate) fn step_of(&mut self, key: &ModelKey, fleet: &Fleet, tracer: &Tracer) -> Parent {
-        if let (true, Some(model)) = (tracer.is_on(), fleet.model(key)) {
+    pub(crate) fn step_of(
+        &mut self,
+        key: &ModelKey,
+        machines: &Machines,
+        tracer: &Tracer,
+    ) -> Parent {
+        if let (true, Some(model)) = (tracer.is_on(), machines.model(key)) {
             self.follow_one(tracer, model);
         }
         let step = self.0.get(key).map(|under_way| under_way.part.as_parent());

@@ -8,7 +8,7 @@ use std::{
 use arc_swap::ArcSwap;
 use outrigger_core::{
     EngineId, Failure, ModelName, Moment, Reason, Selector,
-    fleet::{Answer, Fleet, TagKey},
+    machines::{Answer, Machines, TagKey},
     model::ModelMachine,
 };
 use outrigger_trials::Arms;
@@ -58,15 +58,15 @@ impl Routing {
     }
 
     /// Updates the outages of the engines. Returns the models whose answers they may change.
-    pub(crate) fn set_outages(&mut self, fleet: &Fleet, now: Moment) -> Vec<ModelName> {
+    pub(crate) fn set_outages(&mut self, machines: &Machines, now: Moment) -> Vec<ModelName> {
         let mut changed = Vec::new();
-        for engine in fleet.engines().keys() {
-            let outage = fleet.outage(engine, now);
+        for engine in machines.engines().keys() {
+            let outage = machines.outage(engine, now);
             if outage.as_ref() == self.outages.get(engine) {
                 continue;
             }
-            let models = fleet.models().map(ModelMachine::key);
-            let placed = models.filter(|key| fleet.engine_of(key) == Some(engine));
+            let models = machines.models().map(ModelMachine::key);
+            let placed = models.filter(|key| machines.engine_of(key) == Some(engine));
             changed.extend(placed.map(|key| key.name.clone()));
             match outage {
                 Some(outage) => self.outages.insert(engine.clone(), outage),
@@ -96,7 +96,7 @@ impl Routing {
 
     /// Publishes the routes of models whose answers have changed. Returns true if any have.
     pub(crate) fn publish(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) -> bool {
-        let full = sources.fleet.is_full();
+        let full = sources.machines.is_full();
         let answers = changed.iter().map(|name| (name, answers(name, sources)));
         let none = Answers::new();
         let differs = |(name, answers): &(&ModelName, Answers)| {
@@ -164,15 +164,15 @@ impl Routing {
 }
 
 fn answers(name: &ModelName, sources: &Sources<'_>) -> Answers {
-    let Sources { fleet, trials, now, .. } = *sources;
-    let tags = fleet.tags_of(name).map(|(key, _)| {
-        let answer = fleet.answer_tag(key, now);
+    let Sources { machines, trials, now, .. } = *sources;
+    let tags = machines.tags_of(name).map(|(key, _)| {
+        let answer = machines.answer_tag(key, now);
         let arms = trials.arms(key, &answer, &sources.trial_context());
         (Selector::Tag(key.tag.clone()), Routed { answer, arms })
     });
-    let digests = fleet.models_of(name).map(|model| {
+    let digests = machines.models_of(name).map(|model| {
         let key = model.key();
-        let answer = fleet.answer_digest(key, now);
+        let answer = machines.answer_digest(key, now);
         (Selector::Digest(key.digest), Routed { answer, arms: None })
     });
     tags.chain(digests).collect()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outrigger_core::{Digest, ModelName, Moment, Stage, fleet::Fleet, model::ModelMachine};
+use outrigger_core::{Digest, ModelName, Moment, Stage, machines::Machines, model::ModelMachine};
 
 use crate::metrics;
 
@@ -19,11 +19,16 @@ struct Reached {
 
 impl Stages {
     /// Logs and counts the transitions of models that have changed.
-    pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, fleet: &Fleet, now: Moment) {
+    pub(crate) fn follow(
+        &mut self,
+        changed: &BTreeSet<ModelName>,
+        machines: &Machines,
+        now: Moment,
+    ) {
         for name in changed {
             let before = self.0.remove(name).unwrap_or_default();
             let mut reached = BTreeMap::new();
-            for model in fleet.models_of(name) {
+            for model in machines.models_of(name) {
                 let (digest, stage) = (model.key().digest, model.stage());
                 let before = before.get(&digest).copied();
                 let before = before.unwrap_or(Reached { stage: Stage::New, since: now });
@@ -42,8 +47,8 @@ impl Stages {
             *stages.entry(reached.stage).or_default() += 1;
         }
         metrics::state(&stages);
-        metrics::engines(fleet.engines());
-        metrics::dropped(fleet.counts());
+        metrics::engines(machines.engines());
+        metrics::dropped(machines.counts());
     }
 }
 

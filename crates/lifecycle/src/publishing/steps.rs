@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outrigger_core::{ModelKey, ModelName, Moment, Step, fleet::Fleet};
+use outrigger_core::{ModelKey, ModelName, Moment, Step, machines::Machines};
 
 /// Versions with a step under way.
 #[derive(Default)]
@@ -17,13 +17,18 @@ struct UnderWay {
 
 impl Steps {
     /// Updates the steps of models that have changed.
-    pub(crate) fn follow(&mut self, changed: &BTreeSet<ModelName>, fleet: &Fleet, now: Moment) {
+    pub(crate) fn follow(
+        &mut self,
+        changed: &BTreeSet<ModelName>,
+        machines: &Machines,
+        now: Moment,
+    ) {
         for name in changed {
-            for model in fleet.models_of(name) {
+            for model in machines.models_of(name) {
                 self.enter(model.key(), model.state().step(), now);
             }
         }
-        let known = |key: &ModelKey| fleet.model(key).is_some();
+        let known = |key: &ModelKey| machines.model(key).is_some();
         let forgotten: Vec<_> = self.0.keys().filter(|key| !known(key)).cloned().collect();
         for key in forgotten {
             self.enter(&key, None, now);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use outrigger_core::{
     EngineId, ModelName, Moment, Selector,
-    fleet::{Fleet, TagKey},
+    machines::{Machines, TagKey},
     model::{ModelMachine, Transition, Trouble},
     tags::TagMachine,
 };
@@ -16,8 +16,8 @@ use crate::{
 };
 use outrigger_run::{Clock, Location};
 
-pub(super) fn engines(fleet: &Fleet, engines: &Engines) -> BTreeMap<EngineId, EngineView> {
-    let views = fleet.engines().iter().map(|(id, condition)| {
+pub(super) fn engines(machines: &Machines, engines: &Engines) -> BTreeMap<EngineId, EngineView> {
+    let views = machines.engines().iter().map(|(id, condition)| {
         let location = engines.get(id).map(|engine| engine.location());
         let view = EngineView {
             in_process: location == Some(Location::InProcess),
@@ -37,22 +37,22 @@ pub(super) fn model(
     sources: &Sources<'_>,
     routing: &Routing,
 ) -> Option<ModelView> {
-    let Sources { world, fleet, now, .. } = *sources;
-    let versions = fleet.models_of(name);
+    let Sources { world, machines, now, .. } = *sources;
+    let versions = machines.models_of(name);
     let versions = versions.map(|model| (model.key().digest, version(model, sources, routing)));
     // A missing canary tag is normal and not shown.
     let named = |(_, tag): &(&TagKey, &TagMachine)| {
-        let nobody = tag.is_accompanying() && !tag.is_wanted(fleet.policy(), now);
+        let nobody = tag.is_accompanying() && !tag.is_wanted(machines.policy(), now);
         !nobody || tag.registry().or(tag.serving()).is_some()
     };
-    let tags = fleet.tags_of(name).filter(named);
+    let tags = machines.tags_of(name).filter(named);
     let tags = tags.map(|(key, machine)| (key.tag.clone(), tag(key, machine, sources)));
     let mut view =
         ModelView { image: String::new(), tags: tags.collect(), versions: versions.collect() };
     if view.tags.is_empty() && view.versions.is_empty() {
         return None;
     }
-    view.image = world.names.image(name).map(|image| image.to_string()).unwrap_or_default();
+    view.image = world.names.load().image(name).map(|image| image.to_string()).unwrap_or_default();
     Some(view)
 }
 
@@ -61,13 +61,13 @@ fn version(model: &ModelMachine, sources: &Sources<'_>, routing: &Routing) -> Ve
     let key = model.key();
     let kept = versions.kept.get(key);
     let used = routing.last_used(&key.name, Selector::Digest(key.digest));
-    let used = used.max(model.asked_at()).max(tag_use(model, sources.fleet, routing));
+    let used = used.max(model.asked_at()).max(tag_use(model, sources.machines, routing));
     VersionView {
         digest: key.digest,
         platform_digest: kept.map(|kept| kept.platform_digest),
         stage: model.stage(),
         activity: model.activity(),
-        engine: sources.fleet.engine_of(key).cloned(),
+        engine: sources.machines.engine_of(key).cloned(),
         servable: model.state().servable().cloned(),
         size_bytes: kept.map_or(0, |kept| kept.size),
         last_used_at: used.map(|at| clock.wall(at)),
@@ -78,9 +78,9 @@ fn version(model: &ModelMachine, sources: &Sources<'_>, routing: &Routing) -> Ve
 }
 
 /// The last request by a tag that refers to the version.
-fn tag_use(model: &ModelMachine, fleet: &Fleet, routing: &Routing) -> Option<Moment> {
+fn tag_use(model: &ModelMachine, machines: &Machines, routing: &Routing) -> Option<Moment> {
     let key = model.key();
-    let tags = fleet.tags_of(&key.name);
+    let tags = machines.tags_of(&key.name);
     let tags = tags.filter(|(_, machine)| machine.serving() == Some(key.digest));
     let used =
         tags.filter_map(|(tag, _)| routing.last_used(&tag.name, Selector::Tag(tag.tag.clone())));
@@ -88,11 +88,11 @@ fn tag_use(model: &ModelMachine, fleet: &Fleet, routing: &Routing) -> Option<Mom
 }
 
 fn tag(key: &TagKey, tag: &TagMachine, sources: &Sources<'_>) -> TagView {
-    let Sources { fleet, trials, clock, now, .. } = *sources;
+    let Sources { machines, trials, clock, now, .. } = *sources;
     TagView {
         serving: tag.serving(),
         registry: tag.registry(),
-        followed: tag.is_followed(fleet.policy(), now),
+        followed: tag.is_followed(machines.policy(), now),
         checked_at: tag.checked_at().map(|at| clock.wall(at)),
         failure: tag.trouble().map(|trouble| failure(trouble, clock)),
         canary: trials.canary_of(key),

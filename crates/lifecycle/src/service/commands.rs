@@ -1,18 +1,20 @@
 //! Commands of the handle, and results of jobs.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use outrigger_core::{
     Digest, Failure, ModelName, Reason, Selector,
-    fleet::{Event, Fleet, TagKey},
+    machines::{Event, Machines, TagKey},
     model::{self, Fault, State},
     tags,
 };
 
 use super::{Service, Stop, report};
 use crate::{
+    Tunables,
     handle::Command,
     jobs::{Done, Kept, Origin},
+    names::Names,
 };
 
 /// The grace period of a stop without an explicit one.
@@ -36,6 +38,11 @@ impl Service {
                 self.try_canaries(|trials, cx| trials.decide(&key, act, by, done, cx));
                 self.show_canaries();
             }
+            Some(Command::Reconfigure { names, tunables, done }) => {
+                self.reconfigure(names, *tunables);
+                // The caller may have gone.
+                done.send(()).ok();
+            }
             Some(Command::Unload { model, selector, delete, done }) => {
                 let result = self.unload(model, selector, delete);
                 done.send(result).ok();
@@ -44,9 +51,28 @@ impl Service {
         None
     }
 
+    /// Follows another configuration, and publishes what it changes.
+    fn reconfigure(&mut self, names: Arc<Names>, tunables: Tunables) {
+        let old = self.world.names.swap(Arc::clone(&names));
+        let known = self.machines.names();
+        let in_use = |(name, before): (&ModelName, &Selector)| {
+            let is_up = self.machines.is_up(name, before, self.clock.now());
+            is_up.then(|| Event::Ask(name.clone(), names.default_selector(name)))
+        };
+        // The old selector answers until the new one does, so something has to ask for the new one.
+        let asked: Vec<_> = names.before().iter().filter_map(in_use).collect();
+        let canaries = tunables.canary.enabled.then(|| names.canary_tags());
+        let policy = super::policy(&self.world.config, &tunables);
+        self.trials.reconfigure(tunables.canary);
+        let tuned = [Event::Policy(policy), Event::Canaries(canaries)];
+        let changes = names.changes(&old, known).into_iter().chain(asked).chain(tuned);
+        changes.for_each(|event| self.apply(event));
+        self.publish();
+    }
+
     fn unload(&mut self, name: ModelName, selector: Selector, delete: bool) -> Result<(), Failure> {
-        if !self.fleet.is_known(&name, &selector) {
-            return Err(nothing_known(&self.fleet, &name, &selector));
+        if !self.machines.is_known(&name, &selector) {
+            return Err(nothing_known(&self.machines, &name, &selector));
         }
         self.apply(Event::Unload { name, selector, delete });
         Ok(())
@@ -81,9 +107,15 @@ impl Service {
                 if let Err(Fault::Failed(failure)) = &result {
                     report::failure(&key, "preparing", failure);
                 }
+                // A stale preparation may be that for another engine.
+                let model = self.machines.model(&key);
+                let is_current =
+                    model.is_some_and(|it| *it.state() == State::Preparing { attempt });
                 let result = result.map(|prepared| {
                     let (engine, _) = prepared.engine.clone();
-                    self.versions.prepared.insert(key.clone(), prepared);
+                    if is_current {
+                        self.versions.prepared.insert(key.clone(), prepared);
+                    }
                     engine
                 });
                 self.apply(Event::Model(key, model::Event::Prepared(attempt, result)));
@@ -128,7 +160,7 @@ impl Service {
     /// Reports trees that are gone after a pull, which may have made room for itself.
     fn report_evictions(&mut self, trees: &BTreeSet<Digest>) {
         let lies_there = |model: &&model::ModelMachine| *model.state() == State::Downloaded;
-        let digests = self.fleet.models().filter(lies_there).map(|model| model.key().digest);
+        let digests = self.machines.models().filter(lies_there).map(|model| model.key().digest);
         let gone: BTreeSet<_> = digests.filter(|digest| !trees.contains(digest)).collect();
         for digest in gone {
             tracing::info!(model.digest = %digest, "deleted to make room");
@@ -137,9 +169,9 @@ impl Service {
     }
 }
 
-fn nothing_known(fleet: &Fleet, name: &ModelName, selector: &Selector) -> Failure {
-    let known = fleet.models().any(|model| model.key().name == *name)
-        || fleet.tags().any(|(key, _)| key.name == *name);
+fn nothing_known(machines: &Machines, name: &ModelName, selector: &Selector) -> Failure {
+    let known = machines.models().any(|model| model.key().name == *name)
+        || machines.tags().any(|(key, _)| key.name == *name);
     let reason = match selector {
         _ if !known => Reason::ModelNotFound,
         Selector::Tag(_) => Reason::TagNotFound,
@@ -171,7 +203,7 @@ mod tests {
         let late = Failure::new(Reason::RegistryUnavailable, "the first one ended so");
         let origin = service.world.origin(&key);
         service.done(Done::Pulled { origin, result: Err(late), trees: None });
-        let model = service.fleet.model(&key).expect("it was asked for");
+        let model = service.machines.model(&key).expect("it was asked for");
         assert!(matches!(model.state(), State::Pulling { .. }), "{:?}", model.state());
         assert_eq!(model.trouble(), None);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use outrigger_core::{
     Attempt, ModelKey, ServableId,
-    fleet::{Effect, Event, TagKey},
+    machines::{Effect, Event, TagKey},
     model::{self, Fault},
     tags,
 };
@@ -47,7 +47,7 @@ impl Service {
         use model::Effect as E;
         match effect {
             E::Pull(attempt) => self.pull(key, attempt),
-            E::CancelPull(_) => self.pulls.cancel(&self.world.origin(&key), &key),
+            E::CancelPull(_) => self.pulls.cancel(&key),
             E::Prepare(attempt) => self.prepare(key, attempt),
             E::Publish(attempt, id) => self.publish_servable(key, attempt, id),
             E::Unpublish(id) => self.unpublish(&key, id),
@@ -55,7 +55,7 @@ impl Service {
             E::Route(id, route) => self.versions.route(key, id, route),
             E::Withdraw(_) => self.versions.withdraw(&key),
             E::Delete(attempt) => self.delete(key, attempt),
-            // The fleet sends these as messages to the version's engine.
+            // The machines send these as messages to the version's engine.
             E::Add(_) | E::Remove(_) => {}
         }
     }
@@ -78,7 +78,7 @@ impl Service {
         }
         let failed = Done::Pulled { origin: origin.clone(), result: Err(defect()), trees: None };
         let tracer = &self.world.config.tracer;
-        let step = self.publishing.bring_ups.step_of(&key, &self.fleet, tracer);
+        let step = self.publishing.bring_ups.step_of(&key, &self.machines, tracer);
         let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone(), step);
         let job = self.jobs.start(failed, pull);
         self.pulls.begin(origin, key, attempt, job);
@@ -108,7 +108,7 @@ impl Service {
     }
 
     fn unpublish(&mut self, key: &ModelKey, id: ServableId) {
-        let engine = self.fleet.engine_of(key).and_then(|engine| self.world.engines.get(engine));
+        let engine = self.machines.engine_of(key).and_then(|engine| self.world.engines.get(engine));
         let Some(engine) = engine.cloned() else { return };
         self.jobs.start(Done::Nothing, async move {
             engine.unpublish(id).await;

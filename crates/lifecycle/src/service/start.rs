@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use outrigger_core::{
-    EngineId, Failure, ModelKey, ModelName, Moment, Selector, ServableName, Tag, Version, Versions,
-    fleet::{Fleet, Legacy, Loaded, TagKey},
+    EngineId, Failure, ModelKey, ModelName, Moment, ServableName, Tag, Version, Versions,
+    machines::{Legacy, Loaded, Machines, TagKey},
 };
 use outrigger_run::{Adopted, Engine};
 use outrigger_store::Desired;
@@ -28,8 +28,8 @@ impl Service {
         })?;
         self.versions.kept = kept;
         self.trials.restore(canaries);
-        self.fleet =
-            build(&self.world, self.fleet.policy().clone(), legacy, last, self.clock.now());
+        self.machines =
+            build(&self.world, self.machines.policy().clone(), legacy, last, self.clock.now());
         Ok(())
     }
 }
@@ -40,26 +40,16 @@ fn build(
     legacy: Legacy,
     last: Version,
     now: Moment,
-) -> Fleet {
+) -> Machines {
     let engines = world.engines.iter().map(|(id, _)| id.clone());
-    let mut fleet = Fleet::new(policy, Versions::after(last), engines);
-    for (name, selector) in world.names.preloads() {
-        match selector {
-            Selector::Tag(tag) => fleet.follow(TagKey { name, tag }, now),
-            Selector::Digest(digest) => fleet.pin(ModelKey { name, digest }),
-        }
-    }
-    if world.config.canary.enabled {
-        let (default_tag, default_tags) = world.names.default_tags();
-        fleet.follow_canaries(default_tag, default_tags);
-    }
+    let mut machines = Machines::new(policy, Versions::after(last), engines);
     tracing::info!(
         tags = legacy.tags.len(),
         versions = legacy.loaded.len(),
         "taking over what the journal tells"
     );
-    fleet.adopt(legacy, now);
-    fleet
+    machines.adopt(legacy, now);
+    machines
 }
 
 /// The valid contents of journal and store.
@@ -80,7 +70,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     let (mut legacy, mut kept) = (Legacy::default(), BTreeMap::new());
     for (name, tags) in record.tags {
         // A name that the configuration no longer allows must not be served.
-        if world.names.image(&name).is_ok() {
+        if world.names.load().image(&name).is_ok() {
             let key = |tag| TagKey { name: name.clone(), tag };
             legacy.tags.extend(tags.into_iter().map(|(tag, digest)| (key(tag), digest)));
         }
@@ -90,7 +80,7 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     legacy.promoted.extend(promoted);
     let mut candidates = BTreeMap::<EngineId, Vec<Desired>>::new();
     for desired in record.desired {
-        let usable = world.names.image(&desired.key.name).is_ok()
+        let usable = world.names.load().image(&desired.key.name).is_ok()
             && world.is_verified(&desired.key)
             && desired.servable.name == ServableName::of(&desired.key.name);
         if usable {

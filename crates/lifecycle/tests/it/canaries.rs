@@ -39,7 +39,7 @@ pub(crate) fn with(mut settings: Value, key: &str, value: Value) -> Value {
 /// Starts a process with `churn:latest` served, and canaries tried by `settings`.
 pub(crate) async fn started(settings: &Value) -> (Rig, Handle, Digest) {
     let mut rig = Rig::new().await;
-    rig.config.canary.defaults = Layer::from_json(settings).expect("a configuration");
+    rig.config.tunables.canary.defaults = Layer::from_json(settings).expect("a configuration");
     let live = rig.push("churn", "latest", &model(1));
     let handle = rig.start();
     acquire(&handle, "churn").await.expect("served");

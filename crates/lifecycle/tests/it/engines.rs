@@ -103,7 +103,7 @@ async fn an_engine_that_does_not_run_the_framework_cannot_be_named_for_it() {
     let mut rig = Rig::new().await;
     rig.beside_engine = Some(in_process);
     rig.push_layer("tree", "latest", package(1));
-    rig.config.models = vec![ModelEntry {
+    rig.config.tunables.models = vec![ModelEntry {
         name: name("tree"),
         image: None,
         preload: false,

@@ -27,7 +27,7 @@ async fn refused(handle: &outrigger_lifecycle::Handle, model: &str) -> Failure {
 async fn names_that_mean_nothing_are_refused_by_their_reasons() {
     let mut rig = Rig::new().await;
     rig.push("churn", "other", &model(1));
-    rig.config.models = vec![ModelEntry {
+    rig.config.tunables.models = vec![ModelEntry {
         name: name("evil"),
         image: Some(format!("{}/team-evil/churn", rig.registry.host())),
         preload: false,

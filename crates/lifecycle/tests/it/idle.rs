@@ -10,8 +10,8 @@ use crate::rig::{Rig, acquire, model, predict, stage, until, version};
 async fn an_idle_model_leaves_the_engine_and_later_the_disk() {
     let mut rig = Rig::new().await;
     let digest = rig.push("churn", "latest", &model(1));
-    rig.config.idle_ttl = Duration::from_millis(700);
-    rig.config.retain = Duration::from_millis(100);
+    rig.config.tunables.idle_ttl = Duration::from_millis(700);
+    rig.config.tunables.retain = Duration::from_millis(100);
     let handle = rig.start();
     let lease = acquire(&handle, "churn").await.expect("served");
     let id = lease.id.clone();
@@ -33,7 +33,7 @@ async fn an_idle_model_leaves_the_engine_and_later_the_disk() {
 async fn a_model_in_use_is_never_idle() {
     let mut rig = Rig::new().await;
     let digest = rig.push("churn", "latest", &model(1));
-    rig.config.idle_ttl = Duration::from_millis(100);
+    rig.config.tunables.idle_ttl = Duration::from_millis(100);
     let handle = rig.start();
     let lease = acquire(&handle, "churn").await.expect("served");
     let used_at = |it: &outrigger_lifecycle::Snapshot| {
@@ -41,7 +41,7 @@ async fn a_model_in_use_is_never_idle() {
     };
     // The lease may come before the snapshot shows the version.
     until(&handle, |it| stage(it, "churn", digest) == Some(Stage::Available)).await;
-    let long_after = std::time::SystemTime::now() + rig.config.idle_ttl * 5;
+    let long_after = std::time::SystemTime::now() + rig.config.tunables.idle_ttl * 5;
     until(&handle, |it| {
         assert_eq!(stage(it, "churn", digest), Some(Stage::Available));
         used_at(it) >= Some(long_after)

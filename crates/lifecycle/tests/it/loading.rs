@@ -39,7 +39,7 @@ async fn a_digest_is_served_as_pinned() {
 async fn preloaded_models_come_up_by_themselves_and_make_it_ready() {
     let mut rig = Rig::new().await;
     let digest = rig.push("churn", "stable", &model(1));
-    rig.config.models = vec![ModelEntry {
+    rig.config.tunables.models = vec![ModelEntry {
         name: name("c"),
         image: Some(format!("{}/team/churn", rig.registry.host())),
         preload: true,
@@ -130,7 +130,7 @@ async fn models_of_one_image_share_one_pull() {
         digest: None,
         engine: None,
     };
-    rig.config.models = vec![entry("a"), entry("b"), entry("c")];
+    rig.config.tunables.models = vec![entry("a"), entry("b"), entry("c")];
     let handle = rig.start();
     until(&handle, |snapshot| snapshot.ready).await;
     let blobs = rig.registry.requests();
@@ -184,7 +184,7 @@ async fn push_to_layout(rig: &mut Rig, name: &str) {
     let image = outrigger_oci::build::image_from_dir(&data, Default::default()).expect("built");
     client.push(&reference, &image).await.expect("pushed");
     rig.config.images.repository = Some(layout.clone());
-    rig.config.images.allowed = vec![layout];
+    rig.config.tunables.allowed = vec![layout];
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod failures;
 mod idle;
 mod loading;
 mod promotions;
+mod reconfigure;
 mod removals;
 mod restart;
 mod rig;

@@ -23,7 +23,7 @@ struct Trial {
 impl Trial {
     async fn start(settings: &Value) -> Self {
         let mut rig = Rig::new().await;
-        rig.config.canary.defaults = Layer::from_json(settings).expect("a configuration");
+        rig.config.tunables.canary.defaults = Layer::from_json(settings).expect("a configuration");
         rig.config.images.poll_interval = Duration::from_secs(3600);
         let live = rig.push("churn", "latest", &model(1));
         let canary = rig.push("churn", "latest_canary", &model(2));

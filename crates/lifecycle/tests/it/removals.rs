@@ -208,7 +208,7 @@ async fn who_asks_for_the_canary_by_name_is_answered() {
 #[tokio::test]
 async fn a_rejected_canary_is_not_shown_without_its_tag() {
     let mut rig = Rig::new().await;
-    rig.config.canary.defaults = Layer::from_json(&quick()).expect("a configuration");
+    rig.config.tunables.canary.defaults = Layer::from_json(&quick()).expect("a configuration");
     rig.push("churn", "latest", &model(1));
     rig.push_labelled("churn", "latest_canary", &model(2), r#"{"confidence": 7}"#);
     let handle = rig.start();

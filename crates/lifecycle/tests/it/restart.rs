@@ -73,7 +73,7 @@ async fn what_is_not_allowed_any_more_is_not_taken_over() {
     let before = acquire(&handle, "churn").await.expect("served").id.clone();
     drop(handle);
     rig.stop().await;
-    rig.config.images.allowed = vec![format!("{}/other", rig.registry.host())];
+    rig.config.tunables.allowed = vec![format!("{}/other", rig.registry.host())];
     let _handle = rig.start();
     let gone = (before.name.as_str().to_owned(), before.version.0);
     rig.engine.until(|view| view.get(&gone) == Some(&outrigger_testkit::engine::State::End)).await;

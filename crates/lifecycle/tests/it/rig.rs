@@ -7,7 +7,7 @@ use outrigger_core::{
 };
 use outrigger_lifecycle::{
     By, Canaries, CanaryOutcome, CanaryPhase, Config, EngineView, Engines, Handle, Images, Lease,
-    Retry, Snapshot, VersionView, Watch, start,
+    Retry, Snapshot, Tunables, VersionView, Watch, start,
 };
 use outrigger_linear::LINEAR;
 use outrigger_run::{self as run, Call, RunError};
@@ -67,11 +67,11 @@ impl Rig {
         let repository = format!("{}/team", registry.host());
         let config = Config {
             images: Images {
-                allowed: vec![repository.clone()],
-                repository: Some(repository),
+                repository: Some(repository.clone()),
                 poll_interval: Duration::from_millis(50),
                 ..Config::default().images
             },
+            tunables: Tunables { allowed: vec![repository], ..Tunables::default() },
             retry: Retry { first: Duration::from_millis(20), most: Duration::from_millis(200) },
             engine: Watch { gate_timeout: PATIENCE, ..Watch::default() },
             ..Config::default()

@@ -149,7 +149,7 @@ async fn each_repository_is_verified_by_its_own_rule() {
     let (mut rig, ..) = rig().await;
     let host = rig.registry.host().to_owned();
     rig.config.images.signatures.push(Signed { prefix: format!("{host}/team/free"), keys: vec![] });
-    rig.config.models = vec![ModelEntry {
+    rig.config.tunables.models = vec![ModelEntry {
         name: name("free"),
         image: Some(format!("{host}/team/free/churn")),
         preload: false,

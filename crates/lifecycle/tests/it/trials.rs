@@ -18,9 +18,9 @@ use crate::{
 /// Starts a process with `churn:latest` served, idle after a second, and a judged canary.
 async fn tried() -> (Rig, Handle, [Digest; 2], VerdictView) {
     let mut rig = Rig::new().await;
-    rig.config.idle_ttl = Duration::from_secs(1);
+    rig.config.tunables.idle_ttl = Duration::from_secs(1);
     let settings = with(quick(), "minimumTime", json!("3600s"));
-    rig.config.canary.defaults = Layer::from_json(&settings).expect("a configuration");
+    rig.config.tunables.canary.defaults = Layer::from_json(&settings).expect("a configuration");
     let live = rig.push("churn", "latest", &model(1));
     let canary = rig.push("churn", "latest_canary", &model(2));
     let handle = rig.start();
@@ -133,7 +133,7 @@ async fn a_trial_without_one_of_its_versions_says_so_and_goes_on() {
 async fn every_control_plane_gives_a_key_the_same_arm() {
     let mut first = Rig::new().await;
     let settings = with(quick(), "minimumTime", json!("3600s"));
-    first.config.canary.defaults = Layer::from_json(&settings).expect("a configuration");
+    first.config.tunables.canary.defaults = Layer::from_json(&settings).expect("a configuration");
     first.push("churn", "latest", &model(1));
     first.push("churn", "latest_canary", &model(2));
     let mut second = first.beside();

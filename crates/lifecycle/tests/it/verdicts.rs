@@ -14,7 +14,7 @@ const KIND: &str = "application/vnd.outrigger.canary-verdict.v1+json";
 /// never end by themselves.
 async fn rig(settings: Value) -> (Rig, Digest, Digest) {
     let mut rig = Rig::new().await;
-    rig.config.canary.defaults = Layer::from_json(&settings).expect("a configuration");
+    rig.config.tunables.canary.defaults = Layer::from_json(&settings).expect("a configuration");
     let live = rig.push("churn", "latest", &model(1));
     let canary = rig.push("churn", "latest_canary", &model(2));
     (rig, live, canary)
@@ -110,7 +110,7 @@ async fn what_one_promotes_others_follow_and_do_not_try_again() {
 async fn what_starves_in_one_is_left_to_the_others() {
     let (mut first, ..) = rig(json!({"minimumTime": "1s", "maximumTime": "1s"})).await;
     let mut second = first.beside();
-    second.config.canary.defaults = Layer::default();
+    second.config.tunables.canary.defaults = Layer::default();
     let (one, two) = (started(&mut first).await, started(&mut second).await);
     let seen = canaries(&one, decided(CanaryOutcome::RolledBack)).await;
     assert!(seen.decisions[0].reason.starts_with("it will not be decided in time"));

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use outrigger_core::{Digest, Failure, Reason, fleet::TagKey};
+use outrigger_core::{Digest, Failure, Reason, machines::TagKey};
 
 use super::Registry;
 use crate::pair::Pair;

@@ -1,6 +1,6 @@
 //! The job that checks whether a canary's tag is gone from the registry.
 
-use outrigger_core::{Digest, Failure, Reason, fleet::TagKey};
+use outrigger_core::{Digest, Failure, Reason, machines::TagKey};
 
 use super::Registry;
 

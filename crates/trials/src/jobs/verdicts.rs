@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use outrigger_core::{Digest, Failure, ModelName, Tag, fleet::TagKey};
+use outrigger_core::{Digest, Failure, ModelName, Tag, machines::TagKey};
 use outrigger_oci::Artifact;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Registers series at 0 at the start, so that `rate()` sees the first increment.
 
 use outrigger_canary::Share;
-use outrigger_core::{Arm, fleet::TagKey};
+use outrigger_core::{Arm, machines::TagKey};
 
 use super::{
     CANARY_DECISIONS, CANARY_LOST, CANARY_REQUESTS, CANARY_SHADOWS, CANARY_STARVED,

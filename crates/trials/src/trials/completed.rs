@@ -1,7 +1,7 @@
 //! Results from the registry: ended look-ups of tags, and results of jobs.
 
 use outrigger_canary::Mode;
-use outrigger_core::{Digest, Failure, Moment, fleet::TagKey};
+use outrigger_core::{Digest, Failure, Moment, machines::TagKey};
 
 use super::Trials;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use outrigger_core::{Moment, fleet::TagKey};
+use outrigger_core::{Moment, machines::TagKey};
 
 use super::Trials;
 use crate::{effect::Effect, record::CanaryRecord, set::TrialSet};

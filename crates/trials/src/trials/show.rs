@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use outrigger_canary::{Share, Trial};
 use outrigger_core::{
     Digest, ModelKey, ModelName,
-    fleet::{Answer, TagKey},
+    machines::{Answer, TagKey},
 };
 use tokio::sync::watch;
 

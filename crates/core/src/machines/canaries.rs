@@ -2,17 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Event, Fleet, TagKey, Turn};
+use super::{Event, Machines, TagKey, Turn};
 use crate::{
     Digest, ModelName, Tag,
     tags::{self, TagMachine},
 };
 
+/// The rules that say which tags name a canary.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CanaryTags {
+    /// The default tag, whose canary has a plain name besides its own.
+    pub default_tag: Tag,
+    /// The models with another default tag.
+    pub default_tags: BTreeMap<ModelName, Tag>,
+}
+
 /// The rules that say which tags name a canary, and the canary tags of each tag that was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Canaries {
-    default_tag: Tag,
-    default_tags: BTreeMap<ModelName, Tag>,
+    tags: CanaryTags,
     of: BTreeMap<TagKey, Vec<TagKey>>,
 }
 
@@ -26,17 +34,16 @@ impl Canaries {
     }
 
     fn named(&self, key: &TagKey) -> impl Iterator<Item = TagKey> {
-        let default_tag = self.default_tags.get(&key.name).unwrap_or(&self.default_tag);
+        let CanaryTags { default_tag, default_tags } = &self.tags;
+        let default_tag = default_tags.get(&key.name).unwrap_or(default_tag);
         let tags = key.tag.canaries(key.tag == *default_tag);
         tags.map(|tag| TagKey { name: key.name.clone(), tag })
     }
 }
 
-impl Fleet {
-    /// Makes the fleet follow the canary of each followed tag. `default_tags` lists the models
-    /// whose default tag is not `default_tag`. Must be called before any event.
-    pub fn follow_canaries(&mut self, default_tag: Tag, default_tags: BTreeMap<ModelName, Tag>) {
-        self.canaries = Some(Canaries { default_tag, default_tags, of: BTreeMap::new() });
+impl Machines {
+    pub(super) fn set_canary_tags(&mut self, tags: Option<CanaryTags>) {
+        self.canaries = tags.map(|tags| Canaries { tags, of: BTreeMap::new() });
     }
 
     /// The tag that names the canary of `key`, and the canary's digest. If several tags name one,
@@ -77,15 +84,16 @@ impl Fleet {
     /// Follows the canary tags of followed tags, and no other canary tags. A tag whose digest is
     /// not known yet needs no canary.
     pub(super) fn reconcile_canaries(&mut self, turn: &mut Turn) {
-        let Some(canaries) = &mut self.canaries else { return };
         let mut named = BTreeSet::new();
-        for (key, tag) in &self.tags {
-            let known = tag.serving().or(tag.registry()).is_some();
-            if known && tag.is_followed(&self.policy, turn.now) {
-                named.extend(canaries.of(key).iter().cloned());
+        if let Some(canaries) = &mut self.canaries {
+            for (key, tag) in &self.tags {
+                let known = tag.serving().or(tag.registry()).is_some();
+                if known && tag.is_followed(&self.policy, turn.now) {
+                    named.extend(canaries.of(key).iter().cloned());
+                }
             }
+            canaries.of.retain(|key, _| self.tags.contains_key(key));
         }
-        canaries.of.retain(|key, _| self.tags.contains_key(key));
         for (key, tag) in &self.tags {
             if tag.is_accompanying() != named.remove(key) {
                 let event = tags::Event::Accompany(!tag.is_accompanying());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Effect, Event, Fleet, TagKey, Turn};
+use super::{Effect, Event, Machines, TagKey, Turn};
 use crate::{
     Context, Digest, EngineId, ModelKey, ModelName, Moment, Selector, ServableId, ServableName,
     Tag,
@@ -11,7 +11,7 @@ use crate::{
     tags::{self, TagMachine},
 };
 
-impl Fleet {
+impl Machines {
     /// Brings pins, candidates and expected names in line with the states of the machines.
     pub(super) fn reconcile(&mut self, turn: &mut Turn) {
         self.reconcile_canaries(turn);
@@ -163,7 +163,7 @@ impl Fleet {
 }
 
 /// Read access.
-impl Fleet {
+impl Machines {
     /// The machines of all versions.
     pub fn models(&self) -> impl Iterator<Item = &ModelMachine> {
         self.models.values()
@@ -184,6 +184,12 @@ impl Fleet {
         self.tags.get(key)
     }
 
+    /// The names of all models.
+    pub fn names(&self) -> BTreeSet<ModelName> {
+        let models = self.models.keys().map(|key| &key.name);
+        models.chain(self.tags.keys().map(|key| &key.name)).cloned().collect()
+    }
+
     /// The machines of the versions of `name`.
     pub fn models_of<'a>(&'a self, name: &'a ModelName) -> impl Iterator<Item = &'a ModelMachine> {
         let first = ModelKey { name: name.clone(), digest: Digest::LEAST };
@@ -201,7 +207,7 @@ impl Fleet {
     }
 
     /// Names of models whose views may have changed since the last call; changes of
-    /// [`Fleet::outage`] are not included.
+    /// [`Machines::outage`] are not included.
     pub fn take_changed(&mut self) -> BTreeSet<ModelName> {
         std::mem::take(&mut self.changed)
     }

@@ -1,6 +1,6 @@
 //! Messages between the machines.
 
-use super::{Effect, Event, Fleet, TagKey, Turn};
+use super::{Effect, Event, Machines, TagKey, Turn};
 use crate::{
     EngineId, ModelKey, Outcome,
     engine::{FromEngine, ToEngine},
@@ -8,7 +8,7 @@ use crate::{
     tags,
 };
 
-impl Fleet {
+impl Machines {
     pub(super) fn model_event(&mut self, turn: &mut Turn, key: ModelKey, event: model::Event) {
         let demanded = matches!(event, model::Event::Ask | model::Event::Pin(true));
         if demanded && !self.models.contains_key(&key) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::*;
 use crate::{Failure, Reason, Version};
 
-/// Carries out the effects of the fleet at once; its engine loads every version.
+/// Carries out the effects of the machines at once; its engine loads every version.
 struct Bench {
-    fleet: Fleet,
+    machines: Machines,
     now: Moment,
     /// Digests of tags that differ from the digest of their model's name.
     canaries: BTreeMap<TagKey, Digest>,
@@ -37,8 +37,8 @@ impl Bench {
     fn new() -> Self {
         let now = Moment::at(Duration::from_secs(1));
         let versions = Versions::after(Version(0));
-        let fleet = Fleet::new(Policy::default(), versions, [EngineId::default()]);
-        let mut bench = Self { fleet, now, canaries: BTreeMap::new() };
+        let machines = Machines::new(Policy::default(), versions, [EngineId::default()]);
+        let mut bench = Self { machines, now, canaries: BTreeMap::new() };
         bench.engine_does(Condition::up());
         bench.handle(Event::Tick);
         bench
@@ -65,7 +65,7 @@ impl Bench {
         let mut events = VecDeque::from([event]);
         let mut all = Vec::new();
         while let Some(event) = events.pop_front() {
-            let effects = self.fleet.handle(self.now, 0.5, event);
+            let effects = self.machines.handle(self.now, 0.5, event);
             events.extend(effects.iter().filter_map(|effect| self.done(effect)));
             all.extend(effects);
         }
@@ -111,7 +111,7 @@ impl Bench {
 
     fn pass(&mut self, time: Duration) {
         let until = self.now + time;
-        while let Some(at) = self.fleet.wakes_at().filter(|at| *at <= until) {
+        while let Some(at) = self.machines.wakes_at().filter(|at| *at <= until) {
             self.now = at;
             self.handle(Event::Tick);
         }
@@ -119,7 +119,7 @@ impl Bench {
     }
 
     fn answer(&self, text: &str) -> Answer {
-        self.fleet.answer_tag(&tag(text), self.now)
+        self.machines.answer_tag(&tag(text), self.now)
     }
 
     fn used(&self, names: &[&str]) -> Event {
@@ -131,7 +131,7 @@ impl Bench {
 fn of_several_that_were_used_none_is_idle_before_all_are_told() {
     let mut bench = Bench::serving(&["a", "b", "c"]);
     // No use has been reported until now, so all models would count as idle.
-    bench.now = bench.now + bench.fleet.policy().idle_ttl;
+    bench.now = bench.now + bench.machines.policy().idle_ttl;
     let event = bench.used(&["a", "b", "c"]);
     let effects = bench.handle(event);
     let withdrawn = |it: &Effect| matches!(it, Effect::Model(_, model::Effect::Withdraw(_)));
@@ -150,7 +150,7 @@ fn while_the_engine_may_be_restarting_requests_wait_and_then_see_for_themselves(
     bench.engine_does(Condition { reachable: Some(false), down_since, failure, ..Condition::up() });
     bench.pass(Duration::from_secs(1));
     assert_eq!(bench.answer("a"), Answer::Waiting(Some(down())));
-    bench.pass(bench.fleet.policy().patience);
+    bench.pass(bench.machines.policy().patience);
     assert_eq!(bench.answer("a"), ready);
     bench.engine_does(Condition::up());
     assert_eq!(bench.answer("a"), ready);
@@ -160,40 +160,40 @@ fn while_the_engine_may_be_restarting_requests_wait_and_then_see_for_themselves(
 fn an_outage_of_one_engine_is_no_outage_of_another() {
     let mut bench = Bench::serving(&["a", "b"]);
     let other = EngineId::new("other");
-    bench.fleet.placed.insert(model("b"), other.clone());
+    bench.machines.placed.insert(model("b"), other.clone());
     bench.handle(Event::Condition(other.clone(), Condition::up()));
     let down_since = Some(bench.now);
     let failure = Some(down());
     bench.engine_does(Condition { reachable: Some(false), down_since, failure, ..Condition::up() });
     assert_eq!(bench.answer("a"), Answer::Waiting(Some(down())));
     assert!(matches!(bench.answer("b"), Answer::Ready(..)));
-    assert_eq!(bench.fleet.outage(&other, bench.now), None);
+    assert_eq!(bench.machines.outage(&other, bench.now), None);
 }
 
 #[test]
 fn an_engine_that_is_down_does_not_keep_the_preloads_of_another_from_settling() {
     let mut bench = Bench::serving(&["b"]);
     let other = EngineId::new("other");
-    bench.fleet.follow(tag("c"), bench.now);
-    bench.fleet.placed.insert(model("c"), other.clone());
+    bench.machines.handle(bench.now, 0.5, Event::Follow(tag("c")));
+    bench.machines.placed.insert(model("c"), other.clone());
     bench
-        .fleet
+        .machines
         .models
         .insert(model("c"), ModelMachine::new(model("c"), Attempt::default(), bench.now));
     bench.handle(Event::Condition(other.clone(), Condition::default()));
-    assert!(!bench.fleet.preloads_settled(bench.now), "its engine was not asked yet");
+    assert!(!bench.machines.preloads_settled(bench.now), "its engine was not asked yet");
     let down = Condition { reachable: Some(false), ..Condition::default() };
-    bench.fleet.engines.insert(other.clone(), down);
-    assert!(bench.fleet.preloads_settled(bench.now), "its engine does not answer");
-    bench.fleet.engines.insert(other, Condition::up());
-    assert!(!bench.fleet.preloads_settled(bench.now), "its engine answers");
+    bench.machines.engines.insert(other.clone(), down);
+    assert!(bench.machines.preloads_settled(bench.now), "its engine does not answer");
+    bench.machines.engines.insert(other, Condition::up());
+    assert!(!bench.machines.preloads_settled(bench.now), "its engine answers");
 }
 
 #[test]
 fn what_is_tried_again_later_says_when() {
     let mut bench = Bench::new();
     bench.handle(Event::Ask(name("a"), latest()));
-    let id = bench.fleet.model(&model("a")).and_then(|it| it.state().servable().cloned());
+    let id = bench.machines.model(&model("a")).and_then(|it| it.state().servable().cloned());
     let failure = Failure::new(Reason::MemoryFull, "no room");
     let failed = model::Event::LoadFailed(id.expect("published"), failure.clone());
     bench.handle(Event::Model(model("a"), failed));
@@ -205,28 +205,28 @@ fn what_is_tried_again_later_says_when() {
 #[test]
 fn unknown_names_change_nothing_about_known_ones() {
     let mut bench = Bench::serving(&["a"]);
-    bench.fleet.take_changed();
+    bench.machines.take_changed();
     for i in 0..20 {
         bench.handle(Event::Ask(name(&format!("nobody-{i}")), latest()));
     }
-    let changed = bench.fleet.take_changed();
+    let changed = bench.machines.take_changed();
     assert_eq!(changed.len(), 20);
     assert!(!changed.contains(&name("a")));
     // The passing of time does not change their views until they are forgotten.
-    bench.pass(bench.fleet.policy().forget_after / 2);
-    assert_eq!(bench.fleet.take_changed(), BTreeSet::new());
-    bench.pass(bench.fleet.policy().forget_after);
-    assert!(bench.fleet.take_changed().len() > 20);
-    assert_eq!(bench.fleet.tags().count(), 1);
+    bench.pass(bench.machines.policy().forget_after / 2);
+    assert_eq!(bench.machines.take_changed(), BTreeSet::new());
+    bench.pass(bench.machines.policy().forget_after);
+    assert!(bench.machines.take_changed().len() > 20);
+    assert_eq!(bench.machines.tags().count(), 1);
 }
 
 #[test]
 fn the_versions_and_tags_of_a_name_are_its_own() {
     let bench = Bench::serving(&["a", "ab", "b"]);
     let name = name("ab");
-    let keys: Vec<_> = bench.fleet.models_of(&name).map(|model| model.key().clone()).collect();
+    let keys: Vec<_> = bench.machines.models_of(&name).map(|model| model.key().clone()).collect();
     assert_eq!(keys, [model("ab")]);
-    let keys: Vec<_> = bench.fleet.tags_of(&name).map(|(key, _)| key.clone()).collect();
+    let keys: Vec<_> = bench.machines.tags_of(&name).map(|(key, _)| key.clone()).collect();
     assert_eq!(keys, [tag("ab")]);
 }
 
@@ -235,12 +235,12 @@ fn a_version_taken_down_comes_back_when_its_tag_moves_to_it() {
     let mut bench = Bench::serving(&["a"]);
     let moved = |bench: &mut Bench, to: Digest| {
         let due = bench
-            .fleet
+            .machines
             .tags()
             .next()
-            .and_then(|(_, tag)| tag.wakes_at(bench.fleet.policy(), bench.now));
+            .and_then(|(_, tag)| tag.wakes_at(bench.machines.policy(), bench.now));
         bench.now = due.expect("it is followed");
-        let effects = bench.fleet.handle(bench.now, 0.5, Event::Tick);
+        let effects = bench.machines.handle(bench.now, 0.5, Event::Tick);
         let attempt = effects.iter().find_map(|effect| match effect {
             Effect::Resolve(_, attempt) => Some(*attempt),
             _ => None,
@@ -261,18 +261,18 @@ fn a_version_taken_down_comes_back_when_its_tag_moves_to_it() {
         selector: Selector::Digest(first),
         delete: false,
     });
-    assert!(bench.fleet.model(&first_key).is_some_and(ModelMachine::is_suspended));
+    assert!(bench.machines.model(&first_key).is_some_and(ModelMachine::is_suspended));
     moved(&mut bench, first);
     assert!(matches!(bench.answer("a"), Answer::Ready(key, _) if key == first_key));
 }
 
 #[test]
-fn the_first_tick_begins_what_is_configured() {
+fn a_configured_tag_is_brought_up_without_requests() {
     let mut bench = Bench::new();
-    bench.fleet = Fleet::new(Policy::default(), Versions::after(Version(0)), [EngineId::default()]);
-    bench.fleet.follow(tag("a"), bench.now);
+    bench.machines =
+        Machines::new(Policy::default(), Versions::after(Version(0)), [EngineId::default()]);
     bench.engine_does(Condition::up());
-    bench.handle(Event::Tick);
+    bench.handle(Event::Follow(tag("a")));
     bench.pass(Duration::from_secs(2));
     assert!(matches!(bench.answer("a"), Answer::Ready(..)));
 }
@@ -281,9 +281,9 @@ fn the_first_tick_begins_what_is_configured() {
 fn what_was_idle_in_an_earlier_process_stays_down_until_it_is_asked_for() {
     let mut bench = Bench::new();
     let legacy = Legacy { tags: [(tag("a"), model("a").digest)].into(), ..Legacy::default() };
-    bench.fleet.adopt(legacy, bench.now);
+    bench.machines.adopt(legacy, bench.now);
     bench.pass(Duration::from_secs(60));
-    assert_eq!(bench.fleet.models().count(), 0);
+    assert_eq!(bench.machines.models().count(), 0);
     bench.handle(Event::Ask(name("a"), latest()));
     bench.pass(Duration::from_secs(2));
     assert!(matches!(bench.answer("a"), Answer::Ready(..)));
@@ -296,7 +296,9 @@ fn canary_of(text: &str) -> TagKey {
 /// A bench where `a` is available and its canary is looked up.
 fn with_canaries() -> Bench {
     let mut bench = Bench::new();
-    bench.fleet.follow_canaries("latest".parse().expect("a valid tag"), BTreeMap::new());
+    let default_tag = "latest".parse().expect("a valid tag");
+    let tags = CanaryTags { default_tag, default_tags: BTreeMap::new() };
+    bench.handle(Event::Canaries(Some(tags)));
     bench.handle(Event::Ask(name("a"), latest()));
     bench.pass(Duration::from_secs(2));
     bench
@@ -308,22 +310,22 @@ fn version(text: &str, digest: Digest) -> ModelKey {
 
 impl Bench {
     fn is_up(&self, digest: Digest) -> bool {
-        matches!(self.fleet.answer_digest(&version("a", digest), self.now), Answer::Ready(..))
+        matches!(self.machines.answer_digest(&version("a", digest), self.now), Answer::Ready(..))
     }
 
     fn canary_becomes(&mut self, digest: Digest) {
         self.canaries.insert(canary_of("a"), digest);
-        self.pass(self.fleet.policy().poll_interval.mul_f64(1.2));
+        self.pass(self.machines.policy().poll_interval.mul_f64(1.2));
     }
 }
 
 #[test]
 fn a_canary_comes_up_beside_the_live_version() {
     let mut bench = with_canaries();
-    assert_eq!(bench.fleet.canary(&tag("a")), None, "that there is none is normal");
+    assert_eq!(bench.machines.canary(&tag("a")), None, "that there is none is normal");
     let canary = Digest::of(b"canary");
     bench.canary_becomes(canary);
-    assert_eq!(bench.fleet.canary(&tag("a")), Some((&canary_of("a"), canary)));
+    assert_eq!(bench.machines.canary(&tag("a")), Some((&canary_of("a"), canary)));
     assert!(bench.is_up(canary));
     assert!(matches!(bench.answer("a"), Answer::Ready(key, _) if key == model("a")));
 }
@@ -333,10 +335,10 @@ fn the_default_tag_has_a_canary_by_its_plain_name() {
     let mut bench = with_canaries();
     let plain = TagKey { name: name("a"), tag: "canary".parse().expect("a valid tag") };
     bench.canaries.insert(plain.clone(), Digest::of(b"plain"));
-    bench.pass(bench.fleet.policy().poll_interval.mul_f64(1.2));
-    assert_eq!(bench.fleet.canary(&tag("a")), Some((&plain, Digest::of(b"plain"))));
+    bench.pass(bench.machines.policy().poll_interval.mul_f64(1.2));
+    assert_eq!(bench.machines.canary(&tag("a")), Some((&plain, Digest::of(b"plain"))));
     bench.canary_becomes(Digest::of(b"own"));
-    assert_eq!(bench.fleet.canary(&tag("a")), Some((&canary_of("a"), Digest::of(b"own"))));
+    assert_eq!(bench.machines.canary(&tag("a")), Some((&canary_of("a"), Digest::of(b"own"))));
 }
 
 #[test]
@@ -345,9 +347,9 @@ fn a_rejected_canary_goes_and_stays_away_until_its_tag_moves() {
     let (first, second) = (Digest::of(b"first"), Digest::of(b"second"));
     bench.canary_becomes(first);
     bench.handle(Event::Tag(canary_of("a"), tags::Event::Reject(first)));
-    bench.pass(bench.fleet.policy().poll_interval * 3);
+    bench.pass(bench.machines.policy().poll_interval * 3);
     assert!(!bench.is_up(first));
-    let legacy = bench.fleet.legacy();
+    let legacy = bench.machines.legacy();
     assert_eq!(legacy.rejected, [(canary_of("a"), first)].into());
     bench.canary_becomes(second);
     assert!(bench.is_up(second) && !bench.is_up(first));
@@ -374,15 +376,15 @@ fn a_canary_whose_tag_is_removed_goes_and_may_come_back() {
     let canary = Digest::of(b"canary");
     bench.canary_becomes(canary);
     bench.canaries.clear();
-    bench.pass(bench.fleet.policy().poll_interval * 3);
-    assert!(bench.fleet.canary(&tag("a")).is_some(), "not found is not gone");
+    bench.pass(bench.machines.policy().poll_interval * 3);
+    assert!(bench.machines.canary(&tag("a")).is_some(), "not found is not gone");
     bench.handle(Event::Tag(canary_of("a"), tags::Event::Removed));
-    assert_eq!(bench.fleet.canary(&tag("a")), None);
-    assert!(!bench.fleet.legacy().tags.contains_key(&canary_of("a")));
-    bench.pass(bench.fleet.policy().poll_interval * 3);
+    assert_eq!(bench.machines.canary(&tag("a")), None);
+    assert!(!bench.machines.legacy().tags.contains_key(&canary_of("a")));
+    bench.pass(bench.machines.policy().poll_interval * 3);
     assert!(!bench.is_up(canary));
     bench.canary_becomes(canary);
-    assert_eq!(bench.fleet.canary(&tag("a")), Some((&canary_of("a"), canary)));
+    assert_eq!(bench.machines.canary(&tag("a")), Some((&canary_of("a"), canary)));
     assert!(bench.is_up(canary));
 }
 
@@ -394,7 +396,7 @@ fn a_rejected_canary_is_forgotten_with_its_tag() {
     bench.handle(Event::Tag(canary_of("a"), tags::Event::Reject(canary)));
     bench.canaries.clear();
     bench.handle(Event::Tag(canary_of("a"), tags::Event::Removed));
-    assert_eq!(bench.fleet.legacy().rejected, BTreeMap::new());
+    assert_eq!(bench.machines.legacy().rejected, BTreeMap::new());
     bench.canary_becomes(canary);
     assert!(bench.is_up(canary), "it was pushed anew");
 }
@@ -407,10 +409,10 @@ fn a_removed_canary_is_served_to_those_who_ask_for_it() {
     bench.handle(Event::Ask(name("a"), Selector::Tag(canary_of("a").tag)));
     bench.canaries.clear();
     bench.handle(Event::Tag(canary_of("a"), tags::Event::Removed));
-    bench.pass(bench.fleet.policy().poll_interval * 3);
-    assert_eq!(bench.fleet.canary(&tag("a")), None);
+    bench.pass(bench.machines.policy().poll_interval * 3);
+    assert_eq!(bench.machines.canary(&tag("a")), None);
     assert!(bench.is_up(canary));
-    let idle_ttl = bench.fleet.policy().idle_ttl;
+    let idle_ttl = bench.machines.policy().idle_ttl;
     for _ in 0..4 {
         bench.pass(idle_ttl / 3);
         bench.handle(Event::Ask(name("a"), latest()));
@@ -424,23 +426,23 @@ fn what_was_promoted_here_answers_until_the_registry_names_another() {
     let canary = Digest::of(b"canary");
     bench.canary_becomes(canary);
     bench.handle(Event::Tag(tag("a"), tags::Event::Promote(canary)));
-    bench.pass(bench.fleet.policy().poll_interval * 3);
+    bench.pass(bench.machines.policy().poll_interval * 3);
     let by = |bench: &Bench| match bench.answer("a") {
         Answer::Ready(key, _) => key.digest,
         other => panic!("{other:?}"),
     };
     assert_eq!(by(&bench), canary);
-    assert_eq!(bench.fleet.legacy().promoted[&tag("a")], (model("a").digest, canary));
+    assert_eq!(bench.machines.legacy().promoted[&tag("a")], (model("a").digest, canary));
     bench.canaries.insert(tag("a"), Digest::of(b"next"));
-    bench.pass(bench.fleet.policy().poll_interval * 2);
+    bench.pass(bench.machines.policy().poll_interval * 2);
     assert_eq!(by(&bench), Digest::of(b"next"));
 }
 
 #[test]
 fn canaries_are_looked_for_only_as_long_as_their_tag_is_followed() {
     let mut bench = with_canaries();
-    let idle = bench.fleet.policy().idle_ttl + bench.fleet.policy().forget_after * 3;
+    let idle = bench.machines.policy().idle_ttl + bench.machines.policy().forget_after * 3;
     bench.pass(idle);
-    let left: Vec<_> = bench.fleet.tags().map(|(key, _)| key.clone()).collect();
+    let left: Vec<_> = bench.machines.tags().map(|(key, _)| key.clone()).collect();
     assert_eq!(left, [tag("a")]);
 }

@@ -1,4 +1,4 @@
-//! A simulated world for the fleet: registry, disk, engine and requests.
+//! A simulated world for the machines: registry, disk, engine and requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -9,8 +9,8 @@ use outrigger_core::{
     Attempt, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy, Reason,
     Selector, ServableId, Tag, Version, Versions,
     engine::{Condition, FromEngine, ToEngine},
-    fleet::{Answer, Effect, Event, Fleet, TagKey},
     invariants,
+    machines::{Answer, CanaryTags, Effect, Event, Machines, TagKey},
     model::{self, Fault},
     tags,
 };
@@ -26,6 +26,14 @@ pub(crate) enum Step {
     Load(u8),
     Unload(u8, bool),
     MoveTag(u8, u8),
+    Follow(u8, bool),
+    Pin(u8, u8, bool),
+    /// Set the idle time and the retention, in seconds.
+    Policy(u8, u8),
+    ImageChanged(u8, bool),
+    /// Take a model's versions out of their engine; they are prepared for the same one again.
+    EngineChanged(u8),
+    Canaries(bool),
     Complete(u8),
     Fail(u8),
     Repeat(u8),
@@ -43,7 +51,7 @@ pub(crate) enum Step {
     Pass(u16),
 }
 
-/// A job of the fleet that has not ended.
+/// A job of the machines that has not ended.
 #[derive(Debug, Clone)]
 enum Job {
     Resolve(TagKey, Attempt),
@@ -56,10 +64,10 @@ enum Job {
     Probe(Attempt, BTreeSet<outrigger_core::ServableName>),
 }
 
-/// An event for the fleet or for the engine's machine.
+/// An event for core's machines or for the engine's machine.
 #[derive(Debug, Clone)]
 enum Past {
-    Fleet(Event),
+    Machines(Event),
     Engine(machine::Event),
 }
 
@@ -82,7 +90,7 @@ struct Engine {
 
 pub(crate) struct World {
     now: Moment,
-    fleet: Fleet,
+    machines: Machines,
     machine: ServingMachine,
     versions: Versions,
     /// Messages not delivered yet.
@@ -114,6 +122,10 @@ fn tag_key(index: u8) -> TagKey {
     TagKey { name: name(index), tag: tag() }
 }
 
+fn model_key(index: u8, of: u8) -> ModelKey {
+    ModelKey { name: name(index), digest: digest(of) }
+}
+
 fn tag() -> Tag {
     "latest".parse().expect("valid")
 }
@@ -142,11 +154,10 @@ impl World {
     pub(crate) fn new() -> Self {
         let now = Moment::at(Duration::from_secs(1));
         let versions = Versions::after(Version(1000));
-        let mut fleet = Fleet::new(policy(), versions.clone(), [engine_id()]);
-        fleet.follow(tag_key(0), now);
+        let machines = Machines::new(policy(), versions.clone(), [engine_id()]);
         let mut world = Self {
             now,
-            fleet,
+            machines,
             machine: ServingMachine::new(now),
             versions,
             to_engine: VecDeque::new(),
@@ -163,7 +174,7 @@ impl World {
             used: BTreeSet::new(),
             routes: BTreeMap::new(),
         };
-        world.handle(Event::Tick);
+        world.handle(Event::Follow(tag_key(0)));
         world.handle_engine(machine::Event::Tick);
         world
     }
@@ -180,6 +191,25 @@ impl World {
                 self.handle(Event::Unload { name: name(i), selector, delete });
             }
             Step::MoveTag(i, d) => drop(self.tags.insert(i, d)),
+            Step::Follow(i, true) => self.handle(Event::Follow(tag_key(i))),
+            Step::Follow(i, false) => self.handle(Event::Unfollow(tag_key(i))),
+            Step::Pin(i, d, true) => self.handle(Event::Pin(model_key(i, d))),
+            Step::Pin(i, d, false) => self.handle(Event::Unpin(model_key(i, d))),
+            Step::Policy(idle, retain) => {
+                let seconds = |seconds: u8| Duration::from_secs(seconds.into());
+                let (idle_ttl, retain) = (seconds(idle), seconds(retain));
+                self.handle(Event::Policy(Policy { idle_ttl, retain, ..policy() }));
+            }
+            Step::ImageChanged(i, forget) => {
+                self.handle(Event::ImageChanged { name: name(i), forget });
+            }
+            Step::EngineChanged(i) => {
+                self.handle(Event::EngineChanged(name(i), Some(EngineId::new("other"))));
+            }
+            Step::Canaries(on) => {
+                let tags = CanaryTags { default_tag: tag(), default_tags: BTreeMap::new() };
+                self.handle(Event::Canaries(on.then_some(tags)));
+            }
             Step::Complete(n) => self.complete(n, true),
             Step::Fail(n) => self.complete(n, false),
             Step::Repeat(n) => self.repeat(n),
@@ -198,11 +228,11 @@ impl World {
 
     fn handle(&mut self, event: Event) {
         if self.past.len() < 500 {
-            self.past.push(Past::Fleet(event.clone()));
+            self.past.push(Past::Machines(event.clone()));
         }
-        let effects = self.fleet.handle(self.now, 0.5, event);
+        let effects = self.machines.handle(self.now, 0.5, event);
         effects.into_iter().for_each(|effect| self.carry_out(effect));
-        assert_eq!(self.fleet.counts().unexpected, 0);
+        assert_eq!(self.machines.counts().unexpected, 0);
         self.check();
     }
 
@@ -220,7 +250,7 @@ impl World {
     }
 
     fn check(&self) {
-        let checked = invariants::check_engine(&self.fleet, &engine_id(), &self.machine);
+        let checked = invariants::check_engine(&self.machines, &engine_id(), &self.machine);
         assert_eq!(checked, Ok(()));
     }
 
@@ -333,7 +363,7 @@ impl World {
         let index = usize::from(n) % self.jobs.len();
         let job = self.jobs.remove(index);
         match self.outcome(job, well) {
-            Past::Fleet(event) => self.handle(event),
+            Past::Machines(event) => self.handle(event),
             Past::Engine(event) => self.handle_engine(event),
         }
     }
@@ -341,14 +371,18 @@ impl World {
     fn outcome(&mut self, job: Job, well: bool) -> Past {
         let failure = || Failure::new(Reason::RegistryUnavailable, "not now");
         let result = |well: bool| if well { Ok(()) } else { Err(Fault::Failed(failure())) };
-        let on = |key: ModelKey, event| Past::Fleet(Event::Model(key, event));
+        let on = |key: ModelKey, event| Past::Machines(Event::Model(key, event));
         match job {
             Job::Resolve(key, attempt) => {
                 let index = ["a", "b", "c"].iter().position(|text| *text == key.name.as_str());
                 let index = u8::try_from(index.expect("one of them")).expect("small");
                 let found = digest(self.tags[&index]);
-                let result = if well { Ok(found) } else { Err(failure()) };
-                Past::Fleet(Event::Tag(key, tags::Event::Resolved(attempt, result)))
+                let result = match well {
+                    true if key.tag.is_canary() => Ok(digest(index + 1)),
+                    true => Ok(found),
+                    false => Err(failure()),
+                };
+                Past::Machines(Event::Tag(key, tags::Event::Resolved(attempt, result)))
             }
             Job::Pull(key, attempt) => {
                 self.trees.extend(well.then_some(key.digest));
@@ -396,12 +430,12 @@ impl World {
         }
         // Repeats an earlier completion, which may no longer be true.
         match self.past[usize::from(n) % self.past.len()].clone() {
-            Past::Fleet(Event::Model(_, model::Event::Drained(_))) => {}
-            Past::Fleet(event @ (Event::Model(..) | Event::Tag(..) | Event::Engine(..))) => {
+            Past::Machines(Event::Model(_, model::Event::Drained(_))) => {}
+            Past::Machines(event @ (Event::Model(..) | Event::Tag(..) | Event::Engine(..))) => {
                 self.handle(event);
             }
             Past::Engine(event) if is_completion(&event) => self.handle_engine(event),
-            Past::Fleet(_) | Past::Engine(_) => {}
+            Past::Machines(_) | Past::Engine(_) => {}
         }
     }
 
@@ -450,7 +484,7 @@ impl World {
                 (EngineState::Available, false) => {
                     let leased =
                         |(_, published, leases): &(u64, bool, usize)| *published || *leases > 0;
-                    let owner = self.fleet.owner(id);
+                    let owner = self.machines.owner(id);
                     let route = owner.and_then(|key| self.routes.get(key));
                     assert!(!route.is_some_and(leased), "{id} is unloaded in use");
                     EngineState::Unloading
@@ -474,7 +508,7 @@ impl World {
     }
 
     fn lease(&mut self, i: u8) {
-        let answer = self.fleet.answer_tag(&tag_key(i), self.now);
+        let answer = self.machines.answer_tag(&tag_key(i), self.now);
         if let Answer::Ready(key, route) = answer {
             let entry = self.routes.get_mut(&key).expect("it was routed");
             assert_eq!((entry.0, entry.1), (route, true));
@@ -501,9 +535,9 @@ impl World {
     }
 
     fn evict(&mut self, n: u8) {
-        let in_use = self.fleet.in_use(self.now);
+        let in_use = self.machines.in_use(self.now);
         let digest = digest(n);
-        let linked = self.fleet.models().any(|model| {
+        let linked = self.machines.models().any(|model| {
             model.key().digest == digest
                 && model.state().servable().is_some_and(|id| self.links.contains(id))
         });
@@ -517,7 +551,7 @@ impl World {
         // Wakes up whenever something is due, as the shell does.
         loop {
             let engine_at = self.machine.wakes_at(&machine_policy(), self.ticked_at);
-            let at = [self.fleet.wakes_at(), engine_at].into_iter().flatten().min();
+            let at = [self.machines.wakes_at(), engine_at].into_iter().flatten().min();
             let Some(at) = at.filter(|at| *at <= until) else { break };
             self.now = at.max(self.now);
             self.handle(Event::Tick);
@@ -554,14 +588,14 @@ impl World {
             }
         }
         let answers: Vec<_> =
-            (0..3).map(|i| self.fleet.answer_tag(&tag_key(i), self.now)).collect();
-        panic!("not everything came up: {answers:#?}\n{:#?}\n{:#?}", self.fleet, self.machine);
+            (0..3).map(|i| self.machines.answer_tag(&tag_key(i), self.now)).collect();
+        panic!("not everything came up: {answers:#?}\n{:#?}\n{:#?}", self.machines, self.machine);
     }
 
     fn all_served(&self) -> bool {
         (0..3).all(|i| {
             let wanted = ModelKey { name: name(i), digest: digest(self.tags[&i]) };
-            matches!(self.fleet.answer_tag(&tag_key(i), self.now),
+            matches!(self.machines.answer_tag(&tag_key(i), self.now),
                 Answer::Ready(key, _) if key == wanted)
         })
     }

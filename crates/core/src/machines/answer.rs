@@ -1,8 +1,8 @@
 //! Answers to requests for a model.
 
-use super::{Fleet, TagKey};
+use super::{Machines, TagKey};
 use crate::{
-    Digest, EngineId, Failure, ModelKey, ModelName, Moment, Reason,
+    Digest, EngineId, Failure, ModelKey, ModelName, Moment, Reason, Selector,
     model::{ModelMachine, Trouble},
 };
 
@@ -21,7 +21,7 @@ pub enum Answer {
     Refused(Failure),
 }
 
-impl Fleet {
+impl Machines {
     /// The answer to a request for exactly that version.
     pub fn answer_digest(&self, key: &ModelKey, now: Moment) -> Answer {
         match self.models.get(key) {
@@ -56,6 +56,18 @@ impl Fleet {
             (Some(answer), _) => answer,
             (None, None) => lookup(),
         }
+    }
+
+    /// Whether requests for `selector` of `name` are answered.
+    pub fn is_up(&self, name: &ModelName, selector: &Selector, now: Moment) -> bool {
+        let name = name.clone();
+        let answer = match selector {
+            Selector::Tag(tag) => self.answer_tag(&TagKey { name, tag: tag.clone() }, now),
+            Selector::Digest(digest) => {
+                self.answer_digest(&ModelKey { name, digest: *digest }, now)
+            }
+        };
+        matches!(answer, Answer::Ready(..))
     }
 
     fn answer_of(&self, model: &ModelMachine, now: Moment) -> Answer {

@@ -1,8 +1,9 @@
-//! All machines of one control plane. The fleet passes messages between machines and returns
+//! All machines of one control plane, as one value: it passes messages between machines and returns
 //! requests to the outside as effects.
 
 mod answer;
 mod canaries;
+mod configure;
 mod demand;
 mod exchange;
 mod reconcile;
@@ -12,6 +13,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use answer::Answer;
+pub use canaries::CanaryTags;
 
 use crate::{
     Attempt, Context, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy,
@@ -24,7 +26,7 @@ use crate::{
 
 /// All machines of one control plane, and the state of the engines as they reported it.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct Machines {
     policy: Policy,
     versions: Versions,
     models: BTreeMap<ModelKey, ModelMachine>,
@@ -67,7 +69,7 @@ pub struct Counts {
     pub unexpected: u64,
 }
 
-/// An event for the fleet.
+/// An event for the machines.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// Time has passed.
@@ -99,6 +101,29 @@ pub enum Event {
     Engine(EngineId, FromEngine),
     /// The condition of an engine has changed.
     Condition(EngineId, Condition),
+    /// From now on, the configuration has this tag followed for ever.
+    Follow(TagKey),
+    /// The configuration does not name the tag any more: it counts as one that requests named.
+    Unfollow(TagKey),
+    /// From now on, the configuration keeps this version up.
+    Pin(ModelKey),
+    /// The configuration does not keep this version up any more.
+    Unpin(ModelKey),
+    /// The times and limits have changed.
+    Policy(Policy),
+    /// The rules that say which tags name canaries have changed; `None`: canaries are off.
+    Canaries(Option<CanaryTags>),
+    /// The model's name refers to another image now: its tags are looked up again, and what failed
+    /// is tried again.
+    ImageChanged {
+        /// The model.
+        name: ModelName,
+        /// Whether versions of the old image stop answering now, and not only when a version of the
+        /// new one is up.
+        forget: bool,
+    },
+    /// The configuration names another engine for the model; `None`: any that accepts it.
+    EngineChanged(ModelName, Option<EngineId>),
 }
 
 /// An effect for the shell to carry out. The effects of one event are carried out in order.
@@ -139,8 +164,8 @@ pub struct Loaded {
     pub id: ServableId,
 }
 
-impl Fleet {
-    /// Creates a fleet without models and with these engines. `versions` may be shared with the
+impl Machines {
+    /// Creates machines without models and with these engines. `versions` may be shared with the
     /// engines.
     pub fn new(
         policy: Policy,
@@ -167,22 +192,9 @@ impl Fleet {
         }
     }
 
-    /// Follows a tag for ever. Must be called before any event.
-    pub fn follow(&mut self, key: TagKey, now: Moment) {
-        self.changed.insert(key.name.clone());
-        self.tags.insert(key, TagMachine::new(true, self.forgotten, now));
-    }
-
-    /// Keeps a version up for ever. Must be called before any event.
-    pub fn pin(&mut self, key: ModelKey) {
-        self.pinned.insert(key);
-    }
-
-    /// Takes over the state left by an earlier process. Must be called after `follow` and before
-    /// any event.
+    /// Takes over the state left by an earlier process. Must be called before any event.
     pub fn adopt(&mut self, legacy: Legacy, now: Moment) {
         for (key, serving) in legacy.tags {
-            let configured = self.tags.contains_key(&key);
             self.changed.insert(key.name.clone());
             // A tag whose version was not loaded was idle, and stays so: the version's files may be
             // about to be deleted.
@@ -190,7 +202,7 @@ impl Fleet {
             let asked_at = legacy.loaded.contains_key(&version).then_some(now);
             let rejected = legacy.rejected.get(&key).copied();
             let promoted = legacy.promoted.get(&key).copied();
-            let tag = TagMachine::adopted(configured, serving, asked_at, now);
+            let tag = TagMachine::adopted(serving, asked_at, now);
             self.tags.insert(key, tag.tried(rejected, promoted));
         }
         for (key, Loaded { engine, id }) in legacy.loaded {
@@ -236,6 +248,18 @@ impl Fleet {
             Event::Tag(key, event) => self.tag_event(turn, key, event),
             Event::Engine(_, message) => self.engine_event(turn, message),
             Event::Condition(engine, condition) => drop(self.engines.insert(engine, condition)),
+            Event::Follow(key) => self.follow(turn, key),
+            Event::Unfollow(key) => {
+                turn.events.push_back(Event::Tag(key, tags::Event::Configure(false)));
+            }
+            Event::Pin(key) => self.pin(turn, key),
+            Event::Unpin(key) => drop(self.pinned.remove(&key)),
+            Event::Policy(policy) => self.set_policy(turn, policy),
+            Event::Canaries(tags) => self.set_canary_tags(tags),
+            Event::ImageChanged { name, forget } => self.image_changed(turn, &name, forget),
+            Event::EngineChanged(name, engine) => {
+                self.engine_changed(turn, &name, engine.as_ref());
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! checked after every event, and the world checks the files. After the faults have ended, every
 //! requested model must be served.
 
-#[path = "fleet/world.rs"]
+#[path = "machines/world.rs"]
 mod world;
 
 use proptest::prelude::*;
@@ -17,6 +17,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_u8).prop_map(Step::Load),
         1 => (0..3_u8, any::<bool>()).prop_map(|(name, delete)| Step::Unload(name, delete)),
         3 => (0..3_u8, 0..4_u8).prop_map(|(name, digest)| Step::MoveTag(name, digest)),
+        3 => (0..3_u8, any::<bool>()).prop_map(|(name, follow)| Step::Follow(name, follow)),
+        2 => (0..3_u8, 0..4_u8, any::<bool>())
+            .prop_map(|(name, digest, pin)| Step::Pin(name, digest, pin)),
+        1 => (1..200_u8, 0..200_u8).prop_map(|(idle, retain)| Step::Policy(idle, retain)),
+        1 => (0..3_u8, any::<bool>()).prop_map(|(name, forget)| Step::ImageChanged(name, forget)),
+        1 => (0..3_u8).prop_map(Step::EngineChanged),
+        1 => any::<bool>().prop_map(Step::Canaries),
         12 => any::<u8>().prop_map(Step::Complete),
         3 => any::<u8>().prop_map(Step::Fail),
         2 => any::<u8>().prop_map(Step::Repeat),

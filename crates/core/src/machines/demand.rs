@@ -1,12 +1,12 @@
 //! Events of time, requests and the store, passed on to the machines.
 
-use super::{Event, Fleet, TagKey, Turn};
+use super::{Event, Machines, TagKey, Turn};
 use crate::{
     Digest, ModelKey, ModelName, Moment, Selector, model,
     tags::{self, TagMachine},
 };
 
-impl Fleet {
+impl Machines {
     pub(super) fn tick(&mut self, turn: &mut Turn) {
         let before = std::mem::replace(&mut self.ticked_at, turn.now);
         self.forget(turn);
