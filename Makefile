@@ -120,9 +120,10 @@ validate-model: venv build tools ## check a model directory before it ships: MOD
 
 .PHONY: bench
 bench: export CARGO := $(CARGO)
-bench: venv dist ## the figures of the request path; ONLY=prefix of their names, QUICK=1 to try
+bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STRICT=1 fails on a miss, BEFORE=commit compares
 	@$(PY) -m outrigger_testenv.bench --output $(TARGET)/bench \
-	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick)
+	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
+	  $(if $(STRICT),--strict) $(if $(BEFORE),--before '$(BEFORE)')
 
 .PHONY: fuzz
 fuzz: ## fuzz the transcoder; FUZZ_SECONDS=600 a target

@@ -40,6 +40,16 @@ pub enum Content {
     Strings(Vec<Bytes>),
 }
 
+impl Tensor {
+    /// The size of the elements in bytes.
+    pub fn size(&self) -> usize {
+        match &self.content {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::Strings(strings) => strings.iter().map(Bytes::len).sum(),
+        }
+    }
+}
+
 impl DType {
     /// All types.
     pub const ALL: [Self; 6] =

@@ -16,7 +16,6 @@ pub mod loader;
 mod malformed;
 pub mod manager;
 mod options;
-pub mod pace;
 pub mod reload;
 pub mod servable;
 mod server;

@@ -10,11 +10,11 @@ use outrigger_proto::{
     },
     tensorflow::{SignatureDef, TensorInfo},
 };
+use outrigger_run::Pace;
 use prost::Message as _;
 
 use crate::{
     malformed::Malformed,
-    pace::Pace,
     status::Status,
     tensorflow::{Endpoint, Runtime, Session, Threads},
 };

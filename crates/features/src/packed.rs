@@ -3,7 +3,7 @@
 mod ids;
 
 use outrigger_core::Tensor;
-use outrigger_proto::outrigger::v1::TreatmentError;
+use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
 
 pub use ids::Ids;
 
@@ -51,6 +51,17 @@ pub struct UserRows {
     /// The outputs to return, as positions in metadata.json; the first is the
     /// score.
     pub outputs: Vec<usize>,
+}
+
+impl FeatureCounts {
+    /// Counts a value with this origin.
+    pub(crate) fn add(&mut self, origin: ValueOrigin) {
+        match origin {
+            ValueOrigin::Default | ValueOrigin::Missing => self.missing += 1,
+            ValueOrigin::OutOfVocabulary => self.out_of_vocabulary += 1,
+            _ => {}
+        }
+    }
 }
 
 impl UserRows {

@@ -10,7 +10,6 @@ mod fields;
 mod names;
 mod object;
 mod output;
-mod packed;
 mod packer;
 mod plain;
 mod table;
@@ -25,12 +24,12 @@ use crate::{
     explain,
     limits::{Limits, check_size, check_users, refuse_too_many},
     options::Options,
+    packed::Packed,
     plan::Plan,
 };
 pub use answer::answer;
 use fields::fields;
 use names::Names;
-pub use packed::{Packed, UserRows};
 use packer::Packer;
 use view::View;
 
@@ -81,7 +80,7 @@ impl<'p> Reference<'p> {
     ) -> Result<Vec<ExplainResponse>, Failure> {
         let call = Call { prefixed: requests.len() > 1, traced: true, ..Call::new(limits) };
         let (packed, trace) = self.pack_traced(requests, &call)?;
-        Ok(explain::users(self.plan, &packed.transcoded(), &trace))
+        Ok(explain::users(self.plan, &packed, &trace))
     }
 
     fn pack_traced(&self, requests: &[&[u8]], call: &Call<'_>) -> Result<(Packed, Trace), Failure> {

@@ -1,12 +1,7 @@
 //! The number of memory allocations per request, which must not grow with the number of
 //! treatments.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    collections::BTreeMap,
-    ops::Range,
-};
+use std::{collections::BTreeMap, ops::Range};
 
 use outrigger_core::{Content, DType, Tensor};
 use outrigger_features::{Limits, Metadata, Plan};
@@ -14,6 +9,7 @@ use outrigger_proto::outrigger::v1::{
     FeatureMap, IntegerColumn, Matrix, PredictRequest, ResponseOptions, TextColumn, TreatmentTable,
     Value, predict_request::User, value::Kind,
 };
+use outrigger_testkit::allocator::{self, Reporting};
 use prost::Message;
 use serde_json::{Value as Json, json};
 
@@ -25,41 +21,14 @@ const WORDS: usize = 3;
 const HASHED: usize = 3;
 const INTEGERS: usize = 2;
 
-/// The system's allocator, counting the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller's promise is the one asked for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static COUNTING: Reporting = allocator::COUNTING;
 
 /// Runs `work`; returns its result and the number of its allocations.
 fn counted<T>(work: impl FnOnce() -> T) -> (T, usize) {
-    let before = COUNT.get();
+    let before = allocator::allocations();
     let result = work();
-    (result, COUNT.get() - before)
+    (result, allocator::allocations() - before)
 }
 
 fn name(index: usize) -> String {

@@ -15,17 +15,17 @@ use outrigger_core::{
 use tokio::{
     sync::mpsc,
     task::{JoinSet, spawn_blocking},
-    time::Instant,
+    time::{Instant, timeout_at},
 };
 
-use crate::{Call, Engine, Event, Failed, Framework, Location, Run, RunError, Start, Target};
+use crate::{Call, Engine, Event, Failed, Framework, Location, Pace, Run, RunError, Start, Target};
 
 /// A model loaded into this process.
 pub trait Model: Send + Sync + 'static {
     /// The inputs and outputs of the signature called `signature`, if the model has it.
     fn interface(&self, signature: &str) -> Option<Interface>;
 
-    /// Runs the model once, on the caller's thread. See [`Run::run`].
+    /// Runs the model once. Blocks. See [`Run::run`].
     ///
     /// # Errors
     /// [`RunError`].
@@ -35,8 +35,8 @@ pub trait Model: Send + Sync + 'static {
 /// Loads a model from its directory. Blocks.
 pub type Load = fn(&Path) -> Result<Arc<dyn Model>, Failure>;
 
-/// An engine in this process. Models are loaded into its memory, and a run takes place on the
-/// caller's thread.
+/// An engine in this process. Models are loaded into its memory. A run that is expected to be short
+/// takes place on the caller's thread, any other on a thread that may block.
 pub struct Local {
     frameworks: Vec<Framework>,
     load: Load,
@@ -188,7 +188,7 @@ impl Engine for Local {
     }
 
     fn bind(&self, target: Target) -> Arc<dyn Run> {
-        Arc::new(Bound { id: target.id, models: Arc::clone(&self.models) })
+        Arc::new(Bound { id: target.id, models: Arc::clone(&self.models), pace: Arc::default() })
     }
 
     fn interface<'a>(
@@ -224,6 +224,7 @@ impl Models {
 struct Bound {
     id: ServableId,
     models: Arc<Models>,
+    pace: Arc<Pace>,
 }
 
 impl Run for Bound {
@@ -232,11 +233,37 @@ impl Run for Bound {
             if call.deadline <= Instant::now() {
                 return Err(RunError::DeadlineExceeded);
             }
-            self.models.get(&self.id)?.run(call)
+            let (model, pace) = (self.models.get(&self.id)?, Arc::clone(&self.pace));
+            let bytes = call.inputs.iter().map(Tensor::size).sum();
+            if pace.is_short(bytes) {
+                return timed(&*model, call, bytes, &pace);
+            }
+            let deadline = call.deadline;
+            // A run cannot be interrupted, so it goes on after its caller has stopped waiting.
+            let run = spawn_blocking(move || timed(&*model, call, bytes, &pace));
+            let ended = timeout_at(deadline, run).await.map_err(|_| RunError::DeadlineExceeded)?;
+            let (code, message) = ("Internal".to_owned(), "the run panicked".to_owned());
+            ended.unwrap_or(Err(RunError::Failed { code, message }))
         })
     }
+}
+
+/// Runs the model on this thread, and records the time it took.
+fn timed(
+    model: &dyn Model,
+    call: Call,
+    bytes: usize,
+    pace: &Pace,
+) -> Result<Vec<Tensor>, RunError> {
+    let start = Instant::now();
+    let result = model.run(call);
+    pace.record(bytes, start.elapsed());
+    result
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,13 +9,12 @@
 #![allow(missing_docs)]
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
     convert::Infallible,
     panic::AssertUnwindSafe,
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -28,6 +27,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures::FutureExt as _;
+use outrigger_testkit::allocator::{self, Reporting, allocations};
 use tokio::{
     sync::Semaphore,
     time::{Instant as At, timeout_at},
@@ -37,25 +37,7 @@ use tower::{Service, ServiceBuilder, ServiceExt as _, service_fn, util::BoxClone
 const CALLS: u32 = 200_000;
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Relaxed);
-        // SAFETY: the caller upholds the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract of `dealloc`.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
+static COUNTING: Reporting = allocator::COUNTING;
 
 /// The state that the steps share.
 #[derive(Clone)]
@@ -183,13 +165,13 @@ async fn measured(name: &str, mut call: impl AsyncFnMut()) {
     if std::env::args().skip(1).any(|wanted| !wanted.starts_with('-') && wanted != name) {
         return;
     }
-    let (before, start) = (COUNT.load(Relaxed), Instant::now());
+    let (before, start) = (allocations(), Instant::now());
     for _ in 0..CALLS {
         call().await;
     }
     let took = start.elapsed().as_nanos() / u128::from(CALLS);
     #[allow(clippy::cast_precision_loss)]
-    let allocations = (COUNT.load(Relaxed) - before) as f64 / f64::from(CALLS);
+    let allocations = (allocations() - before) as f64 / f64::from(CALLS);
     println!("bench layers-{name} {allocations:.2} allocations {took} ns");
 }
 

@@ -41,7 +41,7 @@ pub enum Error {
     Registry(#[from] outrigger_oci::Error),
     /// The engine's client could not be made.
     #[error("the engine's client could not be made")]
-    Engine(#[from] outrigger_tfserving::Error),
+    Engine(#[from] outrigger_tfserving::InvalidConfig),
     /// The exporter of traces could not be made.
     #[error("traces cannot be exported")]
     Traces(#[from] outrigger_trace::Error),

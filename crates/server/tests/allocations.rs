@@ -1,7 +1,6 @@
 //! Counts the allocations of a prediction on the serving threads.
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
@@ -10,7 +9,7 @@ use outrigger_proto::{
     outrigger::v1::{Matrix, PredictRequest, Treatment, TreatmentTable, predict_request::User},
     raw::outrigger::prediction_service_client::PredictionServiceClient as RawClient,
 };
-use outrigger_testkit::saved_model::Linear;
+use outrigger_testkit::{allocator::Reporting, saved_model::Linear};
 use prost::Message as _;
 
 // This test uses only a part of the module.
@@ -21,11 +20,9 @@ mod stack;
 use stack::{Stack, by_name, channel, features};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: Reporting = Reporting { allocated: count, freed: |_| {} };
 
-/// An allocator that counts the allocations of serving threads.
-struct Counting;
-
+/// The allocations of serving threads.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -45,35 +42,9 @@ fn serves() -> bool {
     SERVES.get()
 }
 
-fn count() {
+fn count(_: usize) {
     if serves() {
         COUNT.fetch_add(1, Relaxed);
-    }
-}
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller upholds the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller upholds the contract of `realloc`.
-        unsafe { System.realloc(old, layout, size) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract of `dealloc`.
-        unsafe { System.dealloc(old, layout) }
     }
 }
 

@@ -1,14 +1,12 @@
 //! Measures the memory that predictions hold while the engine works on them.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicIsize, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
 use outrigger_proto::{
     outrigger::v1::{PredictRequest, Treatment, Value, value::Kind},
     raw::outrigger::prediction_service_client::PredictionServiceClient as RawClient,
 };
+use outrigger_testkit::allocator::Reporting;
 use prost::Message as _;
 
 // This test uses only a part of the module.
@@ -19,45 +17,16 @@ mod stack;
 use stack::{Stack, channel, hold, request};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: Reporting =
+    Reporting { allocated: |size| count(size, 1), freed: |size| count(size, -1) };
 
-/// An allocator that counts the blocks in use that are at least as large as a request.
-struct Counting;
-
+/// The blocks in use that are at least as large as a request.
 static LARGE: AtomicIsize = AtomicIsize::new(0);
 const LARGE_FROM: usize = 1 << 20;
 
 fn count(size: usize, blocks: isize) {
     if size >= LARGE_FROM {
         LARGE.fetch_add(blocks, Relaxed);
-    }
-}
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 1);
-        // SAFETY: the caller upholds the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(layout.size(), -1);
-        count(size, 1);
-        // SAFETY: the caller upholds the contract of `realloc`.
-        unsafe { System.realloc(old, layout, size) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 1);
-        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        count(layout.size(), -1);
-        // SAFETY: the caller upholds the contract of `dealloc`.
-        unsafe { System.dealloc(old, layout) }
     }
 }
 

@@ -1,5 +1,6 @@
-//! Fakes, builders and fixtures for tests; each module is a feature.
+//! Fakes, builders and fixtures for tests; each module with dependencies is a feature.
 
+pub mod allocator;
 #[cfg(feature = "engine")]
 pub mod engine;
 #[cfg(feature = "http2")]

@@ -43,7 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ui",
         ],
     ),
-    ("engine", &["proto", "net"]),
+    ("engine", &["proto", "net", "run"]),
     ("tools", &["proto", "core", "features", "canary", "oci", "store", "run", "lifecycle"]),
     ("bench", &["proto", "core", "features", "rpc", "tfserving"]),
     ("cli", &["server", "engine", "tools", "bench", "canary", "core", "run", "store", "tfserving"]),

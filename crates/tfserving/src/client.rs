@@ -8,12 +8,13 @@ use std::{sync::Arc, time::Duration};
 
 use outrigger_core::{Interface, ServableId, ServableName, Tensor};
 use outrigger_rpc::{Endpoint, HttpService, InvalidEndpoint, Settings};
+use outrigger_run::RunError;
 use tokio::{runtime::Handle, time::Instant};
 
 use self::{control::Control, predict::Predictor};
 use crate::{
-    Call, Error, ReloadError, ServingConfig, VersionStatus,
-    metrics::{Connections, Metrics},
+    Call, InvalidConfig, ReloadError, ServingConfig, VersionStatus,
+    metrics::{self, Connections, Metrics},
 };
 
 /// The engine's address and the limits of its client.
@@ -65,17 +66,17 @@ impl Config {
         }
     }
 
-    fn validate(&self) -> Result<Endpoint, Error> {
+    fn validate(&self) -> Result<Endpoint, InvalidConfig> {
         let endpoint = self.endpoint.parse();
         let endpoint =
-            endpoint.map_err(|error: InvalidEndpoint| Error::Config(error.to_string()))?;
+            endpoint.map_err(|error: InvalidEndpoint| InvalidConfig(error.to_string()))?;
         let positive = [
             ("connections", self.connections),
             ("max_in_flight", self.max_in_flight),
             ("max_message", self.max_message),
         ];
         match positive.into_iter().find(|&(_, value)| value == 0) {
-            Some((key, _)) => Err(Error::Config(format!("{key} must be at least 1"))),
+            Some((key, _)) => Err(InvalidConfig(format!("{key} must be at least 1"))),
             None => Ok(endpoint),
         }
     }
@@ -99,11 +100,11 @@ impl Client {
     /// the recorder that is installed at the time of this call.
     ///
     /// # Errors
-    /// [`Error::Config`].
+    /// [`InvalidConfig`].
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn connect(config: Config) -> Result<Self, Error> {
+    pub fn connect(config: Config) -> Result<Self, InvalidConfig> {
         Self::connect_on(config, &[Handle::current()])
     }
 
@@ -112,12 +113,12 @@ impl Client {
     /// calls use a connection on the first.
     ///
     /// # Errors
-    /// [`Error::Config`].
-    pub fn connect_on(config: Config, runtimes: &[Handle]) -> Result<Self, Error> {
+    /// [`InvalidConfig`].
+    pub fn connect_on(config: Config, runtimes: &[Handle]) -> Result<Self, InvalidConfig> {
         let endpoint = config.validate()?;
         let (first, _) = runtimes
             .split_at_checked(1)
-            .ok_or_else(|| Error::Config("there is no runtime for the connections".to_owned()))?;
+            .ok_or_else(|| InvalidConfig("there is no runtime for the connections".to_owned()))?;
         // Predictions and control calls share no connection, so predictions cannot delay control
         // calls.
         let observer = Arc::new(Connections::to(&endpoint));
@@ -142,9 +143,9 @@ impl Client {
 impl Client {
     /// Runs a model once. Returns the outputs that the call names, in that order; if it names none,
     /// all outputs of the signature in any order.
-    pub async fn predict(&self, call: Call) -> Result<Vec<Tensor>, Error> {
+    pub async fn predict(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
         let observed = self.metrics.predict.start();
-        observed.end(self.predictor.run(call).await, Error::outcome)
+        observed.end(self.predictor.run(call).await, metrics::outcome)
     }
 
     /// The interface of the signature called `signature` in the loaded model.
@@ -153,37 +154,37 @@ impl Client {
         servable: &ServableId,
         signature: &str,
         deadline: Instant,
-    ) -> Result<Interface, Error> {
+    ) -> Result<Interface, RunError> {
         let observed = self.metrics.signature.start();
         let result = self.control.signature(servable, signature, deadline).await;
-        observed.end(result, Error::outcome)
+        observed.end(result, metrics::outcome)
     }
 
     /// The status of every version that the engine has ever seen under `name`, including ended
     /// ones, highest first; empty if the engine does not know the name.
-    pub async fn status(&self, name: &ServableName) -> Result<Vec<VersionStatus>, Error> {
+    pub async fn status(&self, name: &ServableName) -> Result<Vec<VersionStatus>, RunError> {
         let observed = self.metrics.status.start();
-        observed.end(self.control.status(name).await, Error::outcome)
+        observed.end(self.control.status(name).await, metrics::outcome)
     }
 
     /// Replaces the engine's whole configuration. `Ok` means only that the engine took it;
     /// [`Self::status`] reports the loaded versions.
     pub async fn reload(&self, config: ServingConfig) -> Result<(), ReloadError> {
         let observed = self.metrics.reload.start();
-        observed.end(self.control.reload(config).await, ReloadError::outcome)
+        observed.end(self.control.reload(config).await, metrics::reload_outcome)
     }
 }
 
 /// The time left until `deadline`, or an error after it.
-fn remaining(deadline: Instant) -> Result<Duration, Error> {
+fn remaining(deadline: Instant) -> Result<Duration, RunError> {
     match deadline.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(Error::DeadlineExceeded),
+        Duration::ZERO => Err(RunError::DeadlineExceeded),
         left => Ok(left),
     }
 }
 
 /// Creates a request with a timeout, so that the engine knows when the caller stops waiting.
-fn request<T>(message: T, deadline: Instant) -> Result<tonic::Request<T>, Error> {
+fn request<T>(message: T, deadline: Instant) -> Result<tonic::Request<T>, RunError> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(remaining(deadline)?);
     Ok(request)

@@ -136,7 +136,7 @@ impl run::Engine for Engine {
         signature: &'a str,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Interface, RunError>> {
-        Box::pin(async move { Ok(self.client.signature(id, signature, deadline).await?) })
+        Box::pin(self.client.signature(id, signature, deadline))
     }
 }
 

@@ -18,7 +18,7 @@ pub mod wire;
 pub use calls::{Call, ServedModel, ServingConfig, VersionStatus};
 pub use client::{Client, Config};
 pub use engine::{Engine, Settings};
-pub use error::{Error, ReloadError};
+pub use error::{InvalidConfig, ReloadError};
 pub use framework::TENSORFLOW;
 pub use interface::interface;
 pub use load_error::LoadError;

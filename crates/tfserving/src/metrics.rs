@@ -3,7 +3,10 @@
 use metrics::{Counter, Gauge, Histogram};
 use outrigger_core::{Metric, MetricKind};
 use outrigger_rpc::{Endpoint, Observer, TransportError};
+use outrigger_run::RunError;
 use tokio::time::Instant;
+
+use crate::ReloadError;
 
 const CALLS: &str = "outrigger_engine_calls_total";
 const DURATION: &str = "outrigger_engine_call_duration_seconds";
@@ -15,7 +18,7 @@ const OPEN: &str = "outrigger_engine_connections";
 
 /// The outcome label of an answered call, and of a successful attempt to connect.
 const OK: &str = "ok";
-/// The outcome label of a failed attempt to connect.
+/// The outcome label of a failed attempt to connect, and of a call that failed in the engine.
 const FAILED: &str = "failed";
 
 /// Every metric of this crate.
@@ -121,6 +124,30 @@ impl Calls {
 
 fn ended(method: &'static str, outcome: &'static str) -> Counter {
     metrics::counter!(CALLS, "method" => method, "outcome" => outcome)
+}
+
+/// The outcome label of a failed call.
+pub(crate) fn outcome(error: &RunError) -> &'static str {
+    match error {
+        RunError::Unavailable(_) | RunError::NotReady { .. } => "unavailable",
+        RunError::Overloaded => "shed",
+        RunError::EngineOverloaded { .. } => "overloaded",
+        RunError::DeadlineExceeded => "deadline",
+        RunError::Cancelled { .. } => "cancelled",
+        RunError::NotServed { .. } => "not_served",
+        RunError::TooLarge { .. } => "too_large",
+        RunError::Answer { .. } => "invalid_answer",
+        _ => FAILED,
+    }
+}
+
+/// The outcome label of a failed reload.
+pub(crate) fn reload_outcome(error: &ReloadError) -> &'static str {
+    match error {
+        ReloadError::Timeout => "deadline",
+        ReloadError::Refused { .. } => FAILED,
+        ReloadError::Unavailable(error) => outcome(error),
+    }
 }
 
 /// A call in flight. It is counted once, even if its future is dropped.

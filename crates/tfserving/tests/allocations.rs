@@ -1,8 +1,6 @@
 //! Counts the allocations of a prediction on its way to the engine and back.
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
@@ -18,7 +16,10 @@ use outrigger_proto::{
         DataType, TensorProto, TensorShapeProto, serving::PredictResponse, tensor_shape_proto::Dim,
     },
 };
-use outrigger_testkit::engine::{floats, to_proto};
+use outrigger_testkit::{
+    allocator::{self, Reporting, allocations},
+    engine::{floats, to_proto},
+};
 use outrigger_tfserving::{Call, Client, Config, Target, wire::decode_tensor};
 use prost::Message as _;
 use tokio::{
@@ -36,29 +37,8 @@ const MOST: f64 = 15.5;
 
 const CALLS: usize = 200;
 
-thread_local! {
-    static ALLOCATED: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Counts the allocations of each thread.
-struct Counting;
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-// SAFETY: every call is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.set(ALLOCATED.get() + 1);
-        // SAFETY: the caller upholds the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract of `dealloc`.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
+static COUNTING: Reporting = allocator::COUNTING;
 
 fn main() {
     predictions();
@@ -78,9 +58,9 @@ fn lists_of_varints() {
             ..TensorProto::default()
         };
         let message = Bytes::from(values.encode_to_vec());
-        let before = ALLOCATED.get();
+        let before = allocations();
         decode_tensor("scores", message, 1 << 20).expect("a tensor");
-        ALLOCATED.get() - before
+        allocations() - before
     });
     assert_eq!(few, many, "allocations for a short and for a long list");
 }
@@ -92,9 +72,9 @@ fn predictions() {
         let client = Client::connect(Config::new(address)).expect("valid");
         // The first predictions allocate connections, buffers and tables.
         predict(&client).await;
-        let before = ALLOCATED.get();
+        let before = allocations();
         let built = predict(&client).await;
-        (ALLOCATED.get() - before - built) as f64 / CALLS as f64
+        (allocations() - before - built) as f64 / CALLS as f64
     });
     assert!(each <= MOST, "{each} allocations a prediction; at most {MOST} are expected");
 }
@@ -106,9 +86,9 @@ async fn predict(client: &Client) -> usize {
         version: Version(1),
     };
     let target = Arc::new(Target::new(id, "serving_default", [], []));
-    let before = ALLOCATED.get();
+    let before = allocations();
     let calls: Vec<Call> = (0..CALLS).map(|_| call(&target)).collect();
-    let built = ALLOCATED.get() - before;
+    let built = allocations() - before;
     for call in calls {
         client.predict(call).await.expect("answered");
     }

@@ -1,47 +1,22 @@
 //! Counts the allocations that tracing costs a request that is not recorded.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
-
 use http::{HeaderMap, HeaderValue};
+use outrigger_testkit::allocator::{self, Reporting};
 use outrigger_trace::{Config, Exporter, SpanKind, Tracer};
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// An allocator that counts the allocations of this thread.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: passes every call on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `GlobalAlloc`.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
+static COUNTING: Reporting = allocator::COUNTING;
 
 /// The allocations for tracing a request with its stages, and for the trace headers of its call to
 /// the engine.
 fn allocations(tracer: &Tracer, headers: &HeaderMap) -> usize {
     let mut injected = HeaderMap::with_capacity(8);
-    let before = COUNT.get();
+    let before = allocator::allocations();
     let span = tracer.request("Predict", headers);
     drop([0; 3].map(|_| span.child("stage", SpanKind::Internal)));
     span.child("engine", SpanKind::Client).inject(&mut injected);
     drop(span);
-    COUNT.get() - before
+    allocator::allocations() - before
 }
 
 #[tokio::test]

@@ -8,8 +8,9 @@ import pytest
 
 from outrigger_testenv import browser
 from outrigger_testenv.bench import __main__ as command
-from outrigger_testenv.bench import page
+from outrigger_testenv.bench import before, page
 from outrigger_testenv.bench.allocations import count
+from outrigger_testenv.bench.before import total
 from outrigger_testenv.bench.canary import value
 from outrigger_testenv.bench.figure import QUICK, Failed, Figure, Measurement, at_least
 from outrigger_testenv.bench.generator import (
@@ -22,6 +23,8 @@ from outrigger_testenv.bench.generator import (
 )
 from outrigger_testenv.bench.machine import cpu_model
 from outrigger_testenv.bench.programs import Program, executables
+from outrigger_testenv.bench.setup import Setup
+from outrigger_testenv.bench.system_calls import calls
 
 SIDE = Side("engine", ["--direct", "unix:/engine.sock"], {"engine": 7})
 
@@ -121,6 +124,32 @@ def test_a_count_is_found_behind_what_the_test_runner_prints():
         count("path-other", output)
 
 
+def test_system_calls_are_the_total_of_straces_table():
+    table = (
+        "% time     seconds  usecs/call     calls    errors syscall\n"
+        "------ ----------- ----------- --------- --------- ----------------\n"
+        " 60.00    0.006000           2      3000        12 recvfrom\n"
+        " 40.00    0.004000           1      4090           sendto\n"
+        "------ ----------- ----------- --------- --------- ----------------\n"
+        "100.00    0.010000           1      7090{errors} total\n"
+    )
+    assert calls(table.format(errors="        12")) == 7090
+    assert calls(table.format(errors="          ")) == 7090
+    with pytest.raises(Failed, match="no total"):
+        calls("strace: Process 7 detached\n")
+
+
+def test_instructions_are_the_total_of_callgrinds_file():
+    assert total("events: Ir\nsummary: 12345678\n\nfn=(0)\n") == 12345678
+    with pytest.raises(Failed, match="no total"):
+        total("events: Ir\n")
+
+
+def test_without_a_commit_before_there_is_nothing_to_compare_with():
+    with Setup({}) as setup, pytest.raises(Failed, match="BEFORE=commit"):
+        before.p99(setup, QUICK)
+
+
 def test_a_value_is_found_among_the_lines_of_a_benchmark():
     output = (
         "bench canary-nan-median 347.000 requests\nbench canary-nan-median-other 1.500 requests\n"
@@ -177,6 +206,7 @@ def figures(*measures):
 
 def test_a_missed_target_is_reported_and_no_failure(tmp_path, capsys, no_circumstances):
     missed = figures(lambda *_: Measurement([1.0]))
+    assert command.measure_all(missed, None, QUICK, tmp_path, strict=True) == 1
     assert command.measure_all(missed, None, QUICK, tmp_path) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-1] == "bench figure-0 1.00 x"

@@ -13,10 +13,18 @@ SCRIPT = repository() / "scripts" / "build-commit"
 # Writes a binary whose content is the commit's own file, and fails where it must not run.
 CARGO = """#!/bin/sh
 [ ! -e "$FAKE_CARGO_MUST_NOT_RUN" ] || exit 1
-mkdir -p "$CARGO_TARGET_DIR/release"
+built=release/outrigger
+[ "$1" = build ] || built=release/deps/transcode-0123
+mkdir -p "$CARGO_TARGET_DIR/release/deps"
 for last; do :; done
-cp "$(dirname "$last")/main" "$CARGO_TARGET_DIR/release/outrigger"
-chmod +x "$CARGO_TARGET_DIR/release/outrigger"
+cp "$(dirname "$last")/main" "$CARGO_TARGET_DIR/$built"
+chmod +x "$CARGO_TARGET_DIR/$built"
+"""
+# The commit's own build of what it ships.
+SHIP = """#!/bin/sh
+mkdir -p "$CARGO_TARGET_DIR/dist"
+echo "shipped: $(cat "$(dirname "$0")/../../main") $*" > "$CARGO_TARGET_DIR/dist/outrigger"
+chmod +x "$CARGO_TARGET_DIR/dist/outrigger"
 """
 
 
@@ -27,6 +35,9 @@ def checkout(tmp_path):
     (root / "scripts").mkdir(parents=True)
     shutil.copy(SCRIPT, root / "scripts")
     git(root, "init", "--quiet")
+    (root / "deploy" / "image").mkdir(parents=True)
+    (root / "deploy" / "image" / "build").write_text(SHIP)
+    (root / "deploy" / "image" / "build").chmod(0o755)
     for content in ("old", "new"):
         (root / "main").write_text(content)
         git(root, "add", ".")
@@ -44,11 +55,11 @@ def build(checkout, tmp_path):
     cargo.write_text(CARGO)
     cargo.chmod(cargo.stat().st_mode | stat.S_IXUSR)
 
-    def run(commit, **variables):
+    def run(*arguments, **variables):
         own = {name: value for name, value in os.environ.items() if name != "CARGO_TARGET_DIR"}
         own |= {"CARGO": str(cargo), "XDG_CACHE_HOME": str(tmp_path / "cache")}
         own |= {"FAKE_CARGO_MUST_NOT_RUN": "/nothing"}
-        command = [checkout / "scripts" / "build-commit", commit]
+        command = [checkout / "scripts" / "build-commit", *arguments]
         return subprocess.run(
             command, capture_output=True, text=True, check=False, env={**own, **variables}
         )
@@ -73,6 +84,18 @@ def test_the_commit_is_built_once_and_the_working_trees_binary_stays(build, chec
     assert (directory / "source" / "main").read_text() == "old"
     assert (checkout / "target" / "release" / "outrigger").read_text() == "new"
     assert list((checkout / "target" / "commits").iterdir()) == []
+
+
+def test_a_commit_is_built_as_it_is_shipped_by_its_own_script(build, checkout, tmp_path):
+    commit = git(checkout, "rev-parse", "HEAD~1")
+    assert build(commit).returncode == 0
+    done = build("--shipped", commit)
+    assert done.returncode == 0, done.stderr
+    directory = tmp_path / "cache" / "outrigger" / "commits" / f"{commit}-shipped"
+    assert done.stdout.strip() == str(directory)
+    assert (directory / "outrigger").read_text() == "shipped: old --locked\n"
+    assert (directory / "transcode").read_text() == "old"
+    assert build("--shipped", commit, FAKE_CARGO_MUST_NOT_RUN=str(checkout)).returncode == 0
 
 
 def test_a_commit_that_is_not_in_the_history_cannot_be_built(build):

@@ -8,7 +8,7 @@ from outrigger_testenv.binary import repository
 
 DOCS = repository() / "docs"
 SOURCES = ("crates/**/*.rs", "testenv/tests/**/*.py")
-PAGES = [repository() / "README.md", repository() / "testenv" / "README.md", *DOCS.glob("*.md")]
+PAGES = [repository() / "README.md", repository() / "testenv" / "README.md", *DOCS.rglob("*.md")]
 
 
 def rows(page):

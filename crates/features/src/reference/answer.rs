@@ -5,11 +5,12 @@ use std::{cmp::Ordering, collections::HashMap};
 use outrigger_core::{Failure, Tensor};
 use outrigger_proto::outrigger::v1::{PredictResponse, ScoreList, ServedModel, predict_response};
 
-use super::{
-    output::Checked,
+use super::output::Checked;
+use crate::{
+    metadata::OutputKind,
     packed::{Packed, UserRows},
+    plan::Plan,
 };
-use crate::{metadata::OutputKind, plan::Plan};
 
 /// One response per user, in the order of the requests; otherwise as [`Plan::answer`] and
 /// [`Plan::answer_batch`].
@@ -38,7 +39,7 @@ fn check_outputs<'t>(
     outputs: &'t [Tensor],
 ) -> Result<HashMap<usize, Checked<'t>>, Failure> {
     let mut checked = HashMap::new();
-    if !packed.transcoded().needs_engine() {
+    if !packed.needs_engine() {
         return Ok(checked);
     }
     for index in packed.users.iter().flat_map(|user| &user.outputs) {
@@ -58,11 +59,11 @@ fn answer_user(
     outputs: &HashMap<usize, Checked<'_>>,
 ) -> Result<PredictResponse, Failure> {
     let values = |output: &usize| match outputs.get(output) {
-        Some(checked) => checked.values(index, user.kept.len()),
+        Some(checked) => checked.values(index, user.kept()),
         None => Ok(Vec::new()),
     };
     let mut response = PredictResponse {
-        request_id: user.request_id.clone(),
+        request_id: user.request_id.to_string(),
         treatment_errors: user.errors.clone(),
         ..PredictResponse::default()
     };
@@ -101,7 +102,7 @@ fn rank(scores: &[f32], top_k: usize) -> Option<Vec<usize>> {
 
 /// The values of a user's packed treatments as a list, in `order` if it is given.
 fn list(values: Vec<f32>, order: Option<&[usize]>, user: &UserRows) -> ScoreList {
-    let indexed = order.is_some() || user.kept.len() < user.requested;
+    let indexed = order.is_some() || user.kept() < user.requested;
     let all: Vec<usize>;
     let order = match order {
         Some(order) => order,
@@ -110,11 +111,13 @@ fn list(values: Vec<f32>, order: Option<&[usize]>, user: &UserRows) -> ScoreList
             &all
         }
     };
-    let ids = user.ids.as_deref().unwrap_or_default();
+    let positions = user.positions();
+    let id =
+        |row: &usize| String::from_utf8_lossy(user.ids.as_ref()?.get(*row)).into_owned().into();
     ScoreList {
         values: order.iter().map(|row| values[*row]).collect(),
-        treatment_ids: order.iter().filter_map(|row| ids.get(*row).cloned()).collect(),
-        indices: order.iter().filter(|_| indexed).map(|row| user.kept[*row]).collect(),
+        treatment_ids: order.iter().filter_map(id).collect(),
+        indices: order.iter().filter(|_| indexed).map(|row| positions[*row]).collect(),
         width: 1,
     }
 }

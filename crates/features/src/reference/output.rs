@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use outrigger_core::{Content, DType, Failure, Reason, Tensor};
 
-use super::packed::{Packed, UserRows};
-use crate::metadata::{Output, OutputKind};
+use crate::{
+    metadata::{Output, OutputKind},
+    packed::{Packed, UserRows},
+};
 
 /// An output of the right shape, type and size.
 pub(super) struct Checked<'t> {
@@ -31,7 +33,7 @@ impl<'t> Checked<'t> {
             return Err(invalid(&name, "the engine did not return it"));
         };
         let (users, treatments) = (packed.users.len(), packed.treatments);
-        let kept = |users: &[UserRows]| users.iter().map(|user| user.kept.len()).sum();
+        let kept = |users: &[UserRows]| users.iter().map(UserRows::kept).sum();
         let single = output.kind == OutputKind::Single;
         let shape = match (single, joined) {
             (true, _) => vec![users],

@@ -3,18 +3,14 @@
 use outrigger_core::{Failure, Reason};
 use outrigger_proto::outrigger::v1::{TreatmentError, ValueOrigin};
 
-use super::{
-    packed::{Packed, UserRows},
-    plain::Plain,
-    view::View,
-};
+use super::{plain::Plain, view::View};
 use crate::{
     call::Trace,
     column::{Buffer, Problem},
     finish,
     metadata::Entity,
     options::Options,
-    packed::FeatureCounts,
+    packed::{FeatureCounts, Ids, Packed, UserRows},
     place::Place,
     plan::{InputPlan, Plan},
 };
@@ -86,16 +82,17 @@ impl<'p> Packer<'p> {
         self.counts.unknown += view.unknown.count;
         self.unknown.push(view.unknown.names.iter().flatten().cloned().collect());
         self.single_wanted |= options.any_single(self.plan);
-        let id = |index: &u32| view.id(*index as usize).to_owned();
-        self.users.push(UserRows {
-            request_id: request_id.to_owned(),
+        let ids: Vec<_> = kept.iter().map(|index| view.id(*index as usize)).collect();
+        let user = UserRows {
+            request_id: request_id.into(),
             requested: view.count,
-            ids: options.treatment_ids.then(|| kept.iter().map(id).collect()),
-            kept,
+            ids: options.treatment_ids.then(|| Ids::copied(&ids)),
             errors,
             top_k: options.top_k,
             outputs: options.outputs,
-        });
+        };
+        assert_eq!(user.positions(), kept, "a treatment is either packed or left out");
+        self.users.push(user);
         Ok(())
     }
 
@@ -170,18 +167,14 @@ impl<'p> Packer<'p> {
                 let written = column.write(value.as_ref(), &mut self.buffers[index]);
                 let origin =
                     written.map_err(|problem| BadFeature { feature: &column.feature, problem })?;
-                self.note(index, origin);
+                self.record(index, origin);
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, input: usize, origin: ValueOrigin) {
-        match origin {
-            ValueOrigin::Default | ValueOrigin::Missing => self.counts.missing += 1,
-            ValueOrigin::OutOfVocabulary => self.counts.out_of_vocabulary += 1,
-            _ => {}
-        }
+    fn record(&mut self, input: usize, origin: ValueOrigin) {
+        self.counts.add(origin);
         if let Some(origins) = &mut self.origins {
             origins[input].push(origin.into());
         }
@@ -198,13 +191,13 @@ impl<'p> Packer<'p> {
                 Entity::Seed => seed,
             };
             self.buffers[index].push_integer(value);
-            self.note(index, ValueOrigin::Computed);
+            self.record(index, ValueOrigin::Computed);
         }
     }
 
     /// Pads and shapes the tensors.
     pub(super) fn finish(self) -> (Packed, Trace) {
-        let kept: Vec<_> = self.users.iter().map(|user| user.kept.len()).collect();
+        let kept: Vec<_> = self.users.iter().map(UserRows::kept).collect();
         let treatments = kept.iter().copied().max().unwrap_or(0);
         let tensors = finish::tensors(self.plan, self.buffers, &kept, treatments);
         let origins = self.origins.unwrap_or_default();

@@ -139,7 +139,7 @@ impl<'p> Columns<'_, '_, 'p> {
             fields.iter().zip(slot..).all(|(field, slot)| {
                 let value = self.value(slot, row);
                 let origin = field.write(value, start + row, self.inputs, buffer);
-                origin.map(|origin| tally.note(field.input, origin)).is_ok()
+                origin.map(|origin| tally.record(field.input, origin)).is_ok()
             })
         })
     }
@@ -165,7 +165,7 @@ impl<'p> Columns<'_, '_, 'p> {
         for (slot, field) in self.fields.fields.iter().enumerate() {
             let (value, buffer) = (self.value(slot, row), &mut buffers[field.input]);
             match field.write(value, to, self.inputs, buffer) {
-                Ok(origin) => tally.note(field.input, origin),
+                Ok(origin) => tally.record(field.input, origin),
                 Err(bad) => {
                     tally.reset(mark);
                     return Err(bad);

@@ -89,7 +89,7 @@ impl<'r> Order<'r> {
         if slot.is_none() {
             std::str::from_utf8(key).map_err(|_| Malformed::Text)?;
         }
-        self.note(Expected { probe, key, slot });
+        self.record(Expected { probe, key, slot });
         Ok(slot)
     }
 
@@ -101,7 +101,7 @@ impl<'r> Order<'r> {
     }
 
     #[inline]
-    fn note(&mut self, found: Expected<'r>) {
+    fn record(&mut self, found: Expected<'r>) {
         if self.learning {
             // The order is limited in length: a row may be as long as a message.
             if self.expected.len() == self.expected.capacity() {

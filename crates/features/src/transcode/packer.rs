@@ -257,7 +257,7 @@ impl<'p, 'r> Packer<'p, 'r> {
                 Entity::Seed => seed,
             };
             self.buffers[index].push_integer(value);
-            self.tally.note(index, ValueOrigin::Computed);
+            self.tally.record(index, ValueOrigin::Computed);
         }
     }
 

@@ -209,7 +209,7 @@ impl<'p, 'r> Rows<'p, 'r> {
             if self.states[slot] != State::Written {
                 let (value, buffer) = (self.value(slot), &mut buffers[field.input]);
                 let origin = field.write(value, self.row, self.inputs, buffer)?;
-                tally.note(field.input, origin);
+                tally.record(field.input, origin);
             }
         }
         Ok(())

@@ -26,12 +26,8 @@ impl Tally {
         Self { counts: FeatureCounts::default(), origins }
     }
 
-    pub(crate) fn note(&mut self, input: usize, origin: ValueOrigin) {
-        match origin {
-            ValueOrigin::Default | ValueOrigin::Missing => self.counts.missing += 1,
-            ValueOrigin::OutOfVocabulary => self.counts.out_of_vocabulary += 1,
-            _ => {}
-        }
+    pub(crate) fn record(&mut self, input: usize, origin: ValueOrigin) {
+        self.counts.add(origin);
         if let Some(origins) = &mut self.origins {
             origins[input].push(origin.into());
         }

@@ -4,52 +4,28 @@
 mod json;
 mod wire;
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
+use std::cell::Cell;
 
-/// The system's allocator, recording the current and the peak memory of a thread.
-struct Counting;
+use outrigger_testkit::allocator::Reporting;
 
 thread_local! {
+    /// The memory in use that this thread allocated, in bytes.
     static HELD: Cell<usize> = const { Cell::new(0) };
+    /// The peak of `HELD`.
     static MOST: Cell<usize> = const { Cell::new(0) };
 }
 
-fn took(bytes: usize) {
+fn allocated(bytes: usize) {
     HELD.set(HELD.get().wrapping_add(bytes));
     MOST.set(MOST.get().max(HELD.get()));
 }
 
-fn gave(bytes: usize) {
+fn freed(bytes: usize) {
     HELD.set(HELD.get().wrapping_sub(bytes));
 }
 
-// SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
-        // SAFETY: the caller's promise is the one asked for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        gave(layout.size());
-        // SAFETY: as above.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        gave(layout.size());
-        took(size);
-        // SAFETY: as above.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static MEASURING: Reporting = Reporting { allocated, freed };
 
 /// The peak memory of `work` in bytes, beyond the memory in use before.
 fn most(work: impl FnOnce()) -> usize {

@@ -5,10 +5,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use outrigger_core::Failure;
-use outrigger_features::{
-    Limits, Metadata, Packed, Plan, Request, Routing,
-    reference::{self, Reference},
-};
+use outrigger_features::{Limits, Metadata, Packed, Plan, Request, Routing, reference::Reference};
 use outrigger_proto::outrigger::v1::{ModelSelector, PredictRequest};
 use prost::Message;
 
@@ -39,7 +36,7 @@ pub(crate) fn generated(bytes: &[u8]) {
         let expected = Reference::new(&plan).pack_batch(&requests, options, &limits);
         packed = same_tensors(plan.pack_batch(&requests, options, &limits), expected);
     }
-    if let Some((packed, _)) = &packed
+    if let Some(packed) = &packed
         && plan.metadata().is_joined()
     {
         let limits = Limits { max_tensor_bytes: usize::MAX, ..limits };
@@ -50,16 +47,13 @@ pub(crate) fn generated(bytes: &[u8]) {
         };
         joined::same(plan.metadata(), packed, &apart.expect("packs as well"));
     }
-    if let Some((packed, expected)) = packed {
-        answers::both(&plan, &packed, &expected, &mut entropy);
+    if let Some(packed) = packed {
+        answers::both(&plan, &packed, &mut entropy);
     }
 }
 
-/// A call packed by both implementations; `None` if it was refused.
-type Both = Option<(Packed, reference::Packed)>;
-
-/// Packs and explains a call by both implementations.
-fn both(plan: &Plan, requests: &[&[u8]], limits: &Limits) -> Both {
+/// Packs and explains a call by both implementations; `None` if it is refused.
+fn both(plan: &Plan, requests: &[&[u8]], limits: &Limits) -> Option<Packed> {
     agree(plan.explain(requests, limits), Reference::new(plan).explain(requests, limits));
     if let [request] = requests {
         let shared = Bytes::copy_from_slice(request);
@@ -95,11 +89,10 @@ fn same_routing(request: &[u8], found: Option<Routing<'_>>) {
 
 fn same_tensors(
     found: Result<Packed, Failure>,
-    expected: Result<reference::Packed, Failure>,
-) -> Both {
-    let transcoded = expected.as_ref().map(reference::Packed::transcoded);
-    agree(found.clone(), transcoded.map_err(Failure::clone));
-    found.ok().zip(expected.ok())
+    expected: Result<Packed, Failure>,
+) -> Option<Packed> {
+    agree(found.clone(), expected);
+    found.ok()
 }
 
 /// Both results or both failures are equal; only the message about invalid bytes may

@@ -18,13 +18,14 @@ use outrigger_proto::tensorflow::{
     },
 };
 use outrigger_rpc::HttpService;
+use outrigger_run::RunError;
 use prost::Message as _;
 use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Response, Status};
 
 use super::{Config, request, status};
 use crate::{
-    Error, LoadError, ReloadError, ServedModel, ServingConfig, VersionStatus, interface::interface,
+    LoadError, ReloadError, ServedModel, ServingConfig, VersionStatus, interface::interface,
     machine::EngineState, wire::DecodeError,
 };
 
@@ -57,7 +58,7 @@ impl Control {
         servable: &ServableId,
         signature: &str,
         deadline: Instant,
-    ) -> Result<Interface, Error> {
+    ) -> Result<Interface, RunError> {
         let message = GetModelMetadataRequest {
             model_spec: Some(spec(&servable.name, Some(servable.version))),
             metadata_field: vec![SIGNATURES.to_owned()],
@@ -71,17 +72,15 @@ impl Control {
         select(map.signature_def, signature).map(|signature| interface(&signature))
     }
 
-    pub(super) async fn status(&self, name: &ServableName) -> Result<Vec<VersionStatus>, Error> {
+    pub(super) async fn status(&self, name: &ServableName) -> Result<Vec<VersionStatus>, RunError> {
         let deadline = Instant::now() + self.status_timeout;
         let message = GetModelStatusRequest { model_spec: Some(spec(name, None)) };
         let mut client = self.models.clone();
         let answer = client.get_model_status(request(message, deadline)?);
         match by(deadline, answer).await? {
             Ok(answer) => Ok(answer.model_version_status.into_iter().map(version).collect()),
-            Err(status) => match status::of_call(&status) {
-                Error::Failed { code: Code::NotFound, .. } => Ok(Vec::new()),
-                error => Err(error),
-            },
+            Err(status) if status.code() == Code::NotFound => Ok(Vec::new()),
+            Err(status) => Err(status::of_call(&status)),
         }
     }
 
@@ -105,8 +104,8 @@ impl Control {
 async fn by<T>(
     deadline: Instant,
     answer: impl Future<Output = Result<Response<T>, Status>>,
-) -> Result<Result<T, Status>, Error> {
-    let answer = timeout_at(deadline, answer).await.map_err(|_| Error::DeadlineExceeded)?;
+) -> Result<Result<T, Status>, RunError> {
+    let answer = timeout_at(deadline, answer).await.map_err(|_| RunError::DeadlineExceeded)?;
     Ok(answer.map(Response::into_inner))
 }
 
@@ -118,11 +117,11 @@ fn spec(name: &ServableName, version: Option<Version>) -> ModelSpec {
     }
 }
 
-fn select(mut map: HashMap<String, SignatureDef>, name: &str) -> Result<SignatureDef, Error> {
+fn select(mut map: HashMap<String, SignatureDef>, name: &str) -> Result<SignatureDef, RunError> {
     map.remove(name).ok_or_else(|| {
         let mut known: Vec<String> = map.into_keys().collect();
         known.sort_unstable();
-        Error::NoSignature { signature: name.to_owned(), known }
+        RunError::NoSignature { signature: name.to_owned(), known }
     })
 }
 

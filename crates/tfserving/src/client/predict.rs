@@ -6,6 +6,7 @@ use http::Request;
 use outrigger_core::Tensor;
 use outrigger_proto::raw::unary::PREFIX;
 use outrigger_rpc::{Calls, Endpoint, Head, Settings};
+use outrigger_run::RunError;
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, SemaphorePermit},
@@ -14,7 +15,7 @@ use tokio::{
 
 use super::{Config, remaining, status};
 use crate::{
-    Call, Error,
+    Call,
     metrics::Connections,
     wire::{Segments, decode_response, encoded_len, frame},
 };
@@ -51,15 +52,15 @@ impl Predictor {
     }
 
     /// Makes one prediction.
-    pub(super) async fn run(&self, call: Call) -> Result<Vec<Tensor>, Error> {
+    pub(super) async fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
         let deadline = call.deadline;
         let _place = self.place(deadline).await?;
         let answer = timeout_at(deadline, self.predict(call)).await;
-        match answer.unwrap_or(Err(Error::DeadlineExceeded)) {
+        match answer.unwrap_or(Err(RunError::DeadlineExceeded)) {
             // The request carried the deadline, so the engine may have cancelled the call before
             // the client's own timer ran out.
-            Err(Error::Cancelled { .. }) if deadline <= Instant::now() => {
-                Err(Error::DeadlineExceeded)
+            Err(RunError::Cancelled { .. }) if deadline <= Instant::now() => {
+                Err(RunError::DeadlineExceeded)
             }
             answer => answer,
         }
@@ -68,15 +69,15 @@ impl Predictor {
     /// Waits for one of the permits for calls in flight, in order of arrival. Requests come in
     /// bursts, also after a moment in which the machine did something else; the server's limits on
     /// incoming requests bound the number that wait.
-    async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Error> {
+    async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, RunError> {
         let place = timeout_at(deadline, self.room.acquire()).await;
-        Ok(place.map_err(|_| Error::Overloaded)?.expect("never closed"))
+        Ok(place.map_err(|_| RunError::Overloaded)?.expect("never closed"))
     }
 
-    async fn predict(&self, mut call: Call) -> Result<Vec<Tensor>, Error> {
+    async fn predict(&self, mut call: Call) -> Result<Vec<Tensor>, RunError> {
         let (size, limit) = (encoded_len(&call), self.max_message);
         if size > limit {
-            return Err(Error::TooLarge { size, limit });
+            return Err(RunError::TooLarge { size, limit });
         }
         let request = frame(&mut call, size);
         let answer = self.calls.call(request, limit, || self.head(&call)).await;

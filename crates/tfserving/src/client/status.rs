@@ -3,67 +3,70 @@
 
 use std::error::Error as _;
 
-use outrigger_core::ServableId;
+use outrigger_core::{Reason, ServableId};
 use outrigger_rpc::{CallError, TransportError, status_of_http};
+use outrigger_run::RunError;
 use tonic::{Code, Status};
 
-use crate::{Error, ReloadError};
+use crate::ReloadError;
 
 /// Maps the error of a prediction.
-pub(super) fn of_call_error(error: CallError, servable: &ServableId) -> Error {
+pub(super) fn of_call_error(error: CallError, servable: &ServableId) -> RunError {
     match error {
-        CallError::Transport(error) => Error::Unavailable(error),
+        CallError::Transport(error) => RunError::Unavailable(error.into()),
         CallError::Status(status) => of_predict(&status, servable),
         CallError::NoStatus(status) => of_predict(&status_of_http(status), servable),
-        CallError::Framing(error) => Error::Framing(error),
-        CallError::Deadline => Error::DeadlineExceeded,
+        CallError::Framing(error) => {
+            RunError::Answer { reason: Reason::EngineFailed, source: error.into() }
+        }
+        CallError::Deadline => RunError::DeadlineExceeded,
     }
 }
 
 /// Maps the status of a prediction.
-fn of_predict(status: &Status, servable: &ServableId) -> Error {
+fn of_predict(status: &Status, servable: &ServableId) -> RunError {
     if let Some(error) = transport(status) {
-        return Error::Unavailable(error);
+        return RunError::Unavailable(error.into());
     }
     match status.code() {
         // The request always names the version, so NOT_FOUND means that the version is missing.
-        Code::NotFound => Error::NotServed { servable: servable.clone() },
+        Code::NotFound => RunError::NotServed { servable: servable.clone() },
         // The status is an answer, so the engine runs: its batching queue is full.
-        Code::Unavailable => Error::EngineOverloaded { message: message(status) },
+        Code::Unavailable => RunError::EngineOverloaded { message: message(status) },
         _ => of_call(status),
     }
 }
 
 /// Maps the status of a metadata call for one servable.
-pub(super) fn of_metadata(status: &Status, servable: &ServableId) -> Error {
+pub(super) fn of_metadata(status: &Status, servable: &ServableId) -> RunError {
     match status.code() {
         Code::NotFound if transport(status).is_none() => {
-            Error::NotServed { servable: servable.clone() }
+            RunError::NotServed { servable: servable.clone() }
         }
         _ => of_call(status),
     }
 }
 
 /// Maps the status of any other call.
-pub(super) fn of_call(status: &Status) -> Error {
+pub(super) fn of_call(status: &Status) -> RunError {
     if let Some(error) = transport(status) {
-        return Error::Unavailable(error);
+        return RunError::Unavailable(error.into());
     }
     let message = message(status);
     match status.code() {
-        Code::Unavailable => Error::NotReady { message },
-        Code::ResourceExhausted => Error::EngineOverloaded { message },
-        Code::DeadlineExceeded => Error::DeadlineExceeded,
-        Code::Cancelled => Error::Cancelled { message },
-        code => Error::Failed { code, message },
+        Code::Unavailable => RunError::NotReady { message },
+        Code::ResourceExhausted => RunError::EngineOverloaded { message },
+        Code::DeadlineExceeded => RunError::DeadlineExceeded,
+        Code::Cancelled => RunError::Cancelled { message },
+        code => RunError::Failed { code: format!("{code:?}"), message },
     }
 }
 
 /// Maps the status of a reload.
 pub(super) fn of_reload(status: &Status) -> ReloadError {
     match of_call(status) {
-        Error::DeadlineExceeded | Error::Cancelled { .. } => ReloadError::Timeout,
-        Error::Failed { code, message } => ReloadError::Refused { code, message },
+        RunError::DeadlineExceeded | RunError::Cancelled { .. } => ReloadError::Timeout,
+        RunError::Failed { message, .. } => ReloadError::Refused { code: status.code(), message },
         error => ReloadError::Unavailable(error),
     }
 }

@@ -7,7 +7,7 @@ use outrigger_core::Tensor;
 use outrigger_run::{self as run, Run, RunError};
 use tokio::sync::Notify;
 
-use crate::{Call, Client, Error, Target};
+use crate::{Call, Client, Target};
 
 /// Runs one version. A failure that suggests a restart of the engine notifies `suspect`, so that
 /// the engine is probed at once.
@@ -30,11 +30,10 @@ impl Run for Bound {
         let target = Arc::clone(&self.target);
         let answer = self.client.predict(Call { target, inputs, outputs, deadline, metadata });
         answer
-            .map(|result| {
-                if let Err(Error::Unavailable(_) | Error::NotServed { .. }) = result {
+            .inspect(|result| {
+                if let Err(RunError::Unavailable(_) | RunError::NotServed { .. }) = result {
                     self.suspect.notify_one();
                 }
-                result.map_err(RunError::from)
             })
             .boxed()
     }

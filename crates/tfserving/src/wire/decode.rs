@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_core::{Content, DType, Reason, Tensor};
 use outrigger_proto::raw::read::{self, Fields, Reader, Value};
+use outrigger_run::RunError;
 
 use super::dtype::{Element, Encoding, element};
 
@@ -51,6 +52,12 @@ impl DecodeError {
             Self::DType(_) | Self::ValueRange(_) | Self::Missing(_) => Reason::ScoresInvalid,
             _ => Reason::EngineFailed,
         }
+    }
+}
+
+impl From<DecodeError> for RunError {
+    fn from(error: DecodeError) -> Self {
+        Self::Answer { reason: error.reason(), source: error.into() }
     }
 }
 

@@ -1,8 +1,9 @@
 use std::{sync::Arc, time::Duration};
 
 use outrigger_core::{Reason, ServableId};
+use outrigger_run::RunError;
 use outrigger_testkit::engine::{Gate, Predicting, Received, Reloading};
-use outrigger_tfserving::{Client, Config, Error, ReloadError, ServingConfig};
+use outrigger_tfserving::{Client, Config, ReloadError, ServingConfig};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::harness::{Harness, call, id, patient, within};
@@ -30,7 +31,7 @@ async fn calls_wait_for_an_engine_that_comes_back_within_the_window() {
         assert_eq!(status.expect("answered"), []);
         while let Some(answer) = waiting.join_next().await {
             let error = answer.expect("no panic").expect_err("no model");
-            assert!(matches!(error, Error::NotServed { .. }), "{error}");
+            assert!(matches!(error, RunError::NotServed { .. }), "{error}");
         }
         harness.serve(std::slice::from_ref(&id)).await;
         harness.client.predict(call(&id, &[[1.0, 1.0]], patient())).await.expect("answered");
@@ -45,8 +46,8 @@ async fn noticed(harness: &Harness, id: &ServableId) {
     while !waits(&harness.client.signature(id, "serving_default", soon()).await) {}
 }
 
-fn waits<T>(answer: &Result<T, Error>) -> bool {
-    matches!(answer, Err(Error::DeadlineExceeded))
+fn waits<T>(answer: &Result<T, RunError>) -> bool {
+    matches!(answer, Err(RunError::DeadlineExceeded))
 }
 
 #[tokio::test]
@@ -58,10 +59,10 @@ async fn an_engine_that_stays_away_is_unavailable() {
         harness.engine.stop().await;
         for _ in 0..3 {
             let error = harness.client.predict(call(&id, &[], patient())).await.expect_err("down");
-            assert!(matches!(error, Error::Unavailable(_)), "{error}");
+            assert!(matches!(error, RunError::Unavailable(_)), "{error}");
             assert_eq!(error.reason(), Reason::EngineUnavailable);
         }
-        assert!(matches!(harness.client.status(&id.name).await, Err(Error::Unavailable(_))));
+        assert!(matches!(harness.client.status(&id.name).await, Err(RunError::Unavailable(_))));
         let reload = harness.client.reload(ServingConfig::default()).await;
         assert!(matches!(reload, Err(ReloadError::Unavailable(_))));
         harness.engine.resume().expect("listens again");
@@ -105,7 +106,7 @@ async fn calls_under_way_when_the_engine_dies_are_unavailable() {
             harness.engine.stop().await;
         });
         let error = answer.expect_err("died");
-        assert!(matches!(error, Error::Unavailable(_)), "{error}");
+        assert!(matches!(error, RunError::Unavailable(_)), "{error}");
     }
 }
 
@@ -142,7 +143,7 @@ async fn a_peer_that_does_not_speak_grpc_is_unavailable() {
     config.status_timeout = LONG;
     let client = Client::connect(config).expect("valid");
     let status = client.status(&id("m", 1).name).await;
-    assert!(matches!(status, Err(Error::Unavailable(_))), "{status:?}");
+    assert!(matches!(status, Err(RunError::Unavailable(_))), "{status:?}");
     let answer = client.predict(call(&id("m", 1), &[], patient())).await;
-    assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+    assert!(matches!(answer, Err(RunError::Unavailable(_))), "{answer:?}");
 }

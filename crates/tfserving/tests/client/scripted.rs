@@ -3,8 +3,9 @@
 use std::{fmt::Debug, pin::pin};
 
 use futures::future::{Either, join, join_all, select};
+use outrigger_run::RunError;
 use outrigger_testkit::http2::{Frame, Peer};
-use outrigger_tfserving::{Client, Config, Error};
+use outrigger_tfserving::{Client, Config};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::frames::{framed, one, scores};
@@ -111,5 +112,5 @@ async fn a_call_that_an_engines_farewell_includes_is_not_made_again() {
         connection.send(&[Frame::farewell(begun[0])]).await.expect("the connection stays");
     });
     let error = result.expect_err("it may have been worked on");
-    assert!(matches!(error, Error::Unavailable(_)), "{error}");
+    assert!(matches!(error, RunError::Unavailable(_)), "{error}");
 }

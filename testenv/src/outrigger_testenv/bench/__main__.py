@@ -2,8 +2,8 @@
 
 A figure is printed as a line `bench <name> <value> <unit>` on standard output, below a comment with
 its spread, and written to a file with every sample. Plan, progress, and a summary with the targets
-go to standard error. A missed target is reported but is no failure, nor is a figure that needs
-something this machine does not have. A figure that could not be measured is a failure.
+go to standard error. A missed target is reported but is a failure with --strict only. A figure that
+needs something this machine does not have is no failure; one that could not be measured is.
 """
 
 import argparse
@@ -15,34 +15,44 @@ from dataclasses import asdict
 from pathlib import Path
 
 from outrigger_testenv.bench.figure import FULL, QUICK, Effort, Figure, Skipped
-from outrigger_testenv.bench.figures import FIGURES, chosen
+from outrigger_testenv.bench.figures import COMPARISONS, FIGURES, chosen
 from outrigger_testenv.bench.machine import commit, load_average, machine
-from outrigger_testenv.bench.programs import build
+from outrigger_testenv.bench.programs import build, build_commit
 from outrigger_testenv.bench.result import Result
 from outrigger_testenv.bench.setup import TENSORFLOW, Setup
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if every figure was measured, 1 if one could not be, 64 if no figure matches."""
+    """Returns 0 if every figure was measured, 1 if one could not be or, with --strict, missed its
+    target, 64 if no figure matches.
+    """
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
         "--only", default="", metavar="PREFIX", help="figures whose names have this prefix"
     )
     parser.add_argument("--quick", action="store_true", help="shorter, for trying it out")
+    parser.add_argument(
+        "--before", metavar="COMMIT", help="compare with this commit: measures before-* only"
+    )
+    parser.add_argument("--strict", action="store_true", help="a missed target is a failure")
     parser.add_argument("--output", type=Path, required=True, help="directory of the JSON files")
     options = parser.parse_args(arguments)
-    figures = chosen(options.only)
+    known = COMPARISONS if options.before else FIGURES
+    figures = chosen(options.only, known)
     if not figures:
-        _say(f"no figure has the prefix {options.only}:", *(figure.name for figure in FIGURES))
+        _say(f"no figure has the prefix {options.only}:", *(figure.name for figure in known))
         return 64
     effort = QUICK if options.quick else FULL
     os.environ.update(TENSORFLOW)
     # Built first, because compiling would disturb the measurements.
-    with Setup(build()) as setup:
-        return measure_all(figures, setup, effort, options.output)
+    before = build_commit(options.before) if options.before else None
+    with Setup(build(), before) as setup:
+        return measure_all(figures, setup, effort, options.output, options.strict)
 
 
-def measure_all(figures: Sequence[Figure], setup: Setup, effort: Effort, output: Path) -> int:
+def measure_all(
+    figures: Sequence[Figure], setup: Setup, effort: Effort, output: Path, strict: bool = False
+) -> int:
     """Measures the figures one by one and prints a summary; returns the exit code."""
     began, average = time.monotonic(), load_average()
     expected = sum(figure.seconds(effort) for figure in figures)
@@ -71,6 +81,7 @@ def measure_all(figures: Sequence[Figure], setup: Setup, effort: Effort, output:
             result.write(figure.file(output), circumstances)
             print(result.comment(), result.line(), sep="\n", flush=True)
             summary.append(f"{result.line()} ({result.verdict})")
+            failures += strict and not result.met
     _say(f"\nmeasured in {_clock(time.monotonic() - began)}; every sample is in {output}")
     _say("\n".join(summary))
     return min(failures, 1)

@@ -1,8 +1,19 @@
 """All figures, in the order in which they are measured."""
 
+from collections.abc import Sequence
 from functools import partial
 
-from outrigger_testenv.bench import allocations, canary, engine, page, path, process, transcode
+from outrigger_testenv.bench import (
+    allocations,
+    before,
+    canary,
+    engine,
+    page,
+    path,
+    process,
+    system_calls,
+    transcode,
+)
 from outrigger_testenv.bench.figure import FULL, Effort, Figure, Target, at_least, at_most
 from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE
 
@@ -115,6 +126,86 @@ _CANARY_PATH = Figure(
     lambda _: 50,
 )
 
+# Each within 3 % of the earlier commit.
+_NOT_LESS = at_least(0.97)
+
+
+def _compared(effort: Effort) -> float:
+    return before.pairs(effort) / effort.repeats * _pairs(effort)
+
+
+def _before_form(name: str, form: str, about: str) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            f"before-{name}-throughput",
+            f"throughput through the control plane over that of the commit before, {about}",
+            RATIO,
+            partial(before.throughput, form),
+            _NOT_LESS,
+            _compared,
+        ),
+        Figure(
+            f"before-{name}-instructions",
+            f"user instructions of the control plane over the commit before's, {about}",
+            RATIO,
+            partial(before.instructions, form),
+            at_most(1.03),
+            lambda _: 120,
+        ),
+    )
+
+
+def _before_transcode(name: str) -> Figure:
+    return Figure(
+        f"before-{name}",
+        f"the transcoder's time in {name}: the commit before's over this one's",
+        RATIO,
+        partial(before.transcode, name),
+        _NOT_LESS,
+        lambda effort: before.pairs(effort) * 6,
+    )
+
+
+# Measured instead of the others where a commit to compare with is given.
+COMPARISONS = (
+    *_before_form("table", COLUMNAR, "columnar"),
+    *_before_form("kv", KEY_VALUE, "key-value"),
+    Figure(
+        "before-added-p99",
+        "99th percentile minus that of the commit before, columnar, 800/s",
+        MILLISECONDS,
+        before.p99,
+        at_most(0.1),
+        _compared,
+    ),
+    *(
+        _before_transcode(f"transcode-{name}")
+        for name in (
+            "kv-speedup",
+            "shuffled-speedup",
+            "mixed-speedup",
+            "table",
+            "table-ids",
+        )
+    ),
+    Figure(
+        "before-idle-memory",
+        "resident memory with four models and no requests, over the commit before's",
+        RATIO,
+        before.idle_memory,
+        at_most(1.05),
+        lambda effort: _WARM + 2 * process.idle_repeats(effort) * process.SETTLED,
+    ),
+    Figure(
+        "before-start-to-ready",
+        "from the start to /readyz, minus that of the commit before",
+        MILLISECONDS,
+        before.start_to_ready,
+        at_most(20),
+        lambda effort: _WARM + 2 * before.pairs(effort) * _START,
+    ),
+)
+
 FIGURES = (
     _transcode(
         "transcode-kv-speedup",
@@ -206,6 +297,14 @@ FIGURES = (
         at_least(2200),
         _search,
     ),
+    Figure(
+        "path-system-calls",
+        "system calls of the control plane, a columnar request at 400/s",
+        "calls",
+        system_calls.a_request,
+        at_most(7.2),
+        _runs,
+    ),
     _allocations("path-allocations", "on the threads that serve, a columnar request"),
     _allocations("path-allocations-kv", "the same, a key-value request"),
     Figure(
@@ -253,6 +352,6 @@ FIGURES = (
 )
 
 
-def chosen(prefix: str) -> list[Figure]:
+def chosen(prefix: str, figures: Sequence[Figure] = FIGURES) -> list[Figure]:
     """The figures whose names have this prefix."""
-    return [figure for figure in FIGURES if figure.name.startswith(prefix)]
+    return [figure for figure in figures if figure.name.startswith(prefix)]

@@ -20,7 +20,7 @@ from outrigger_testenv.bench.setup import COLUMNAR, Setup
 # batching.
 _MODERATE = 1000
 # The rate for measuring added latency: low enough that no side has a queue.
-_LATENCY = 800
+LATENCY = 800
 _HEADLINE = 6000
 # The limit in milliseconds for the 99th percentile while a rate counts as held.
 _P99 = 100
@@ -50,7 +50,7 @@ def added_p99(setup: Setup, effort: Effort) -> Measurement:
     def added(through: Report, direct: Report) -> float:
         return through.p99 - direct.p99
 
-    return compare(setup.through(COLUMNAR), setup.direct(), rate(_LATENCY), effort, added)
+    return compare(setup.through(COLUMNAR), setup.direct(), rate(LATENCY), effort, added)
 
 
 def cores(setup: Setup, effort: Effort) -> Measurement:

@@ -18,8 +18,8 @@ SETTLED = 12
 
 def idle_memory(_: Setup, effort: Effort) -> Measurement:
     """Resident memory in megabytes, with models loaded and no requests."""
-    with _warm() as stack:
-        return Measurement([_idle(stack) for _ in range(idle_repeats(effort))], _CONDITIONS)
+    with warm() as stack:
+        return Measurement([idle(stack) for _ in range(idle_repeats(effort))], _CONDITIONS)
 
 
 def idle_repeats(effort: Effort) -> int:
@@ -31,8 +31,8 @@ def start_to_ready(_: Setup, effort: Effort) -> Measurement:
     """Seconds from the process's start to /readyz, with an engine that already has the models
     loaded.
     """
-    with _warm() as stack:
-        return Measurement([_restart(stack) for _ in range(effort.repeats)], _CONDITIONS)
+    with warm() as stack:
+        return Measurement([restart(stack) for _ in range(effort.repeats)], _CONDITIONS)
 
 
 def start_to_ready_both(_: Setup, effort: Effort) -> Measurement:
@@ -41,9 +41,9 @@ def start_to_ready_both(_: Setup, effort: Effort) -> Measurement:
     def both(stack: Stack) -> float:
         stack.engine.process.kill()
         stack.engine.start()
-        return _restart(stack)
+        return restart(stack)
 
-    with _warm() as stack:
+    with warm() as stack:
         return Measurement([both(stack) for _ in range(effort.repeats)], _CONDITIONS)
 
 
@@ -58,7 +58,7 @@ _CONDITIONS = {"models": _MODELS}
 
 
 @contextmanager
-def _warm() -> Iterator[Stack]:
+def warm() -> Iterator[Stack]:
     """A stack whose store holds all its models, which are preloaded."""
     # Imported here because importing TensorFlow takes seconds.
     from outrigger_testenv import variants
@@ -79,14 +79,16 @@ def _warm() -> Iterator[Stack]:
         yield stack
 
 
-def _restart(stack: Stack) -> float:
+def restart(stack: Stack) -> float:
+    """Restarts the control plane; seconds until it is ready."""
     stack.serve.process.stop()
     began = time.monotonic()
     stack.serve.start()
     return time.monotonic() - began
 
 
-def _idle(stack: Stack) -> float:
-    _restart(stack)
+def idle(stack: Stack) -> float:
+    """Resident memory of the control plane in megabytes, restarted and settled."""
+    restart(stack)
     time.sleep(SETTLED)
     return resident(stack.serve.process)

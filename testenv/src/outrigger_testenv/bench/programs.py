@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from outrigger_testenv.bench.figure import Skipped
 from outrigger_testenv.binary import repository
 from outrigger_testenv.stack import library
 
@@ -18,6 +20,23 @@ class Program:
     package: str
     kind: str
     name: str
+
+
+@dataclass(frozen=True)
+class Commit:
+    """An earlier commit, as `scripts/build-commit --shipped` has built it."""
+
+    directory: Path
+
+    @property
+    def binary(self) -> Path:
+        """The binary that it shipped."""
+        return self.directory / "outrigger"
+
+    @property
+    def transcode(self) -> Path:
+        """Its benchmark of the transcoder."""
+        return self.directory / "transcode"
 
 
 TRANSCODE = Program("outrigger-features", "bench", "transcode")
@@ -44,6 +63,19 @@ def build() -> dict[Program, Path]:
     built = executables(done.stdout.splitlines())
     # Other packages may have a target of the same name, so the package is part of the key.
     return {program: built[program] for program in programs}
+
+
+def build_commit(name: str) -> Commit:
+    """Builds an earlier commit as it is shipped, or finds it built. Raises CalledProcessError."""
+    command = [repository() / "scripts" / "build-commit", "--shipped", name]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return Commit(Path(done.stdout.strip()))
+
+
+def needs(program: str) -> None:
+    """Raises Skipped if a program is not installed."""
+    if shutil.which(program) is None:
+        raise Skipped(f"{program} is not installed")
 
 
 def output_of(program: Path, *arguments: str, **variables: str) -> str:

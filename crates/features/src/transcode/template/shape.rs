@@ -156,7 +156,7 @@ impl<'p> Shape<'p> {
     ) -> Option<()> {
         let field = &self.fields.fields[slot];
         let origin = field.write(value, row, self.inputs, &mut buffers[field.input]).ok()?;
-        tally.note(field.input, origin);
+        tally.record(field.input, origin);
         Some(())
     }
 }

@@ -1,4 +1,6 @@
-//! Predicts whether the next run of a model will be short.
+//! Predicts whether the next run of a model will be short. A short run takes place on the thread
+//! that serves the request; a long one on a thread that may block, so that it does not delay other
+//! requests.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
@@ -16,7 +18,7 @@ const MOST: u32 = 4 * TRUSTED;
 /// frequent ones must not be trusted.
 const PENALTY: u32 = 4;
 
-/// Run times of one signature.
+/// An estimate from the run times of one signature of a model.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Rises with short runs, falls with long ones.

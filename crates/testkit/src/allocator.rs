@@ -1,0 +1,59 @@
+//! A global allocator for tests that measure what a program allocates.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+/// The system's allocator. It reports the size in bytes of every block that it allocates or frees
+/// to functions, which must not allocate memory themselves. A block that is resized counts as freed
+/// and allocated.
+#[derive(Debug)]
+pub struct Reporting {
+    /// Called with the size of an allocated block.
+    pub allocated: fn(usize),
+    /// Called with the size of a freed block.
+    pub freed: fn(usize),
+}
+
+/// The global allocator for [`allocations`].
+pub const COUNTING: Reporting =
+    Reporting { allocated: |_| COUNT.set(COUNT.get() + 1), freed: |_| {} };
+
+thread_local! {
+    static COUNT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The number of blocks that this thread has allocated so far, if [`COUNTING`] is the global
+/// allocator.
+pub fn allocations() -> usize {
+    COUNT.get()
+}
+
+// SAFETY: passes every call on to the system's allocator.
+unsafe impl GlobalAlloc for Reporting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        (self.allocated)(layout.size());
+        // SAFETY: the caller upholds the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        (self.allocated)(layout.size());
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        (self.freed)(layout.size());
+        (self.allocated)(size);
+        // SAFETY: the caller upholds the contract of `realloc`.
+        unsafe { System.realloc(old, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        (self.freed)(layout.size());
+        // SAFETY: the caller upholds the contract of `dealloc`.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
