@@ -25,7 +25,7 @@ pub use self::{
     reference::reference_markdown,
     section::Key,
     source::Source,
-    value::{CanarySettings, LogFormat, Period, Ratio, Scheduling, Size},
+    value::{CanarySettings, LogFormat, Period, Ratio, Scheduling, SignatureRule, Size},
 };
 
 pub(crate) use self::changes::Change;
@@ -184,9 +184,9 @@ section! {
         /// What the store may take on disk; models not in use go first when it is full.
         max_size: Size = "20GiB";
         /// A model nobody has used for this long leaves the engine.
-        idle_ttl: Period = "30m";
+        idle_ttl: Period = "30m" reloads;
         /// A model nobody has used for this long leaves the disk.
-        retain: Period = "7d";
+        retain: Period = "7d" reloads;
         /// The most bytes one image may unpack to.
         max_unpacked: Size = "20GiB";
         /// The most files and directories one image may hold.
@@ -202,7 +202,7 @@ section! {
         repository: Option<String> = "";
         /// References that may be pulled: each admits what lies under it, by whole path segments.
         /// Empty: whatever `repository` and `models` name.
-        allowed: Vec<String> = "[]";
+        allowed: Vec<String> = "[]" reloads;
         /// Images that must be signed with cosign, and whose keys count (docs/security.md): a list
         /// of `prefix` (as in `allowed`) and `keys` (files with public keys in PEM). Of several
         /// prefixes the longest holds; one without keys asks for no signature.
@@ -227,11 +227,11 @@ section! {
     /// How new versions earn their traffic: docs/canary.md.
     Canary {
         /// Whether canary tags are looked for at all.
-        enabled: bool = "true";
+        enabled: bool = "true" reloads;
         /// What holds where the label `dev.outrigger.canary` of a canary's image says nothing.
-        defaults: CanarySettings = "{}";
+        defaults: CanarySettings = "{}" reloads;
         /// What holds whatever the label says.
-        overrides: CanarySettings = "{}";
+        overrides: CanarySettings = "{}" reloads;
     }
 }
 
@@ -243,17 +243,6 @@ section! {
         /// What is logged, as in `info` or `info,outrigger_lifecycle=debug`. Releases have no more than `debug`.
         level: String = "info";
     }
-}
-
-/// A rule for images that must be signed, with the keys that are accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SignatureRule {
-    /// The prefix of the images' repositories, as in `images.allowed`.
-    pub prefix: String,
-    /// Files with public keys in PEM; a signature by one of them is required.
-    #[serde(default)]
-    pub keys: Vec<PathBuf>,
 }
 
 section! {

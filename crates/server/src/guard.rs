@@ -31,7 +31,7 @@ use crate::{
     failure,
     front::{Front, Method, Route, Timeout},
     metrics,
-    tunables::Tunables,
+    request_limits::RequestLimits,
 };
 
 /// The longest deadline. The bound keeps the addition to the clock from overflowing.
@@ -46,7 +46,7 @@ pub(crate) struct Guard {
     /// The rights of callers.
     pub(crate) auth: Auth,
     /// The limits of requests, shared by all listeners.
-    pub(crate) tunables: Tunables,
+    pub(crate) limits: RequestLimits,
     /// Decides whether a call is traced.
     pub(crate) tracer: Tracer,
     /// Cancelled when the server stops; ends streams.
@@ -119,8 +119,8 @@ impl Guard {
         let method = route.method;
         let caller = self.admit(route, peer, request.headers())?;
         if method.computes() {
-            let share = self.tunables.per_caller.enter(|| caller.party())?;
-            call.seat(self.tunables.admission.enter()?, share);
+            let share = self.limits.per_caller.enter(|| caller.party())?;
+            call.seat(self.limits.admission.enter()?, share);
         }
         call.made_by(caller);
         let _counted = metrics::in_flight(method);
@@ -155,7 +155,7 @@ impl Guard {
     }
 
     fn default_deadline(&self) -> Duration {
-        self.default_deadline.unwrap_or_else(|| self.tunables.default_deadline())
+        self.default_deadline.unwrap_or_else(|| self.limits.default_deadline())
     }
 
     /// The time that the caller waits, or the default.

@@ -16,9 +16,9 @@ use crate::{
     call::Call,
     failure,
     metrics::{self, Stage},
+    request_limits::RequestLimits,
     routing,
     trial::{Attempts, Terms},
-    tunables::Tunables,
 };
 
 /// The name of the spans for the engine's work.
@@ -57,19 +57,19 @@ pub(crate) struct Scored<'a> {
 #[derive(Clone)]
 pub(crate) struct Predictor {
     models: Handle,
-    tunables: Tunables,
+    limits: RequestLimits,
     /// Cancelled when the server stops: from then on no model is loaded.
     closing: CancellationToken,
 }
 
 impl Predictor {
-    pub(crate) fn new(models: Handle, tunables: Tunables, closing: CancellationToken) -> Self {
-        Self { models, tunables, closing }
+    pub(crate) fn new(models: Handle, limits: RequestLimits, closing: CancellationToken) -> Self {
+        Self { models, limits, closing }
     }
 
     /// The limits on a request's tensors.
     pub(crate) fn limits(&self) -> Limits {
-        self.tunables.limits()
+        self.limits.tensors()
     }
 
     /// A predictor for requests that do not count as the first exposure of a routing key.
@@ -140,7 +140,7 @@ impl Predictor {
         call.asked_as(routing.request_id);
         let (model, selector) = routing::target(routing.model, &self.models)?;
         routing::agree(named, &model)?;
-        call.count_for_model(self.tunables.per_model.enter(|| model.clone())?);
+        call.count_for_model(self.limits.per_model.enter(|| model.clone())?);
         self.acquire(call, &model, &selector, routing.routing_key).await
     }
 

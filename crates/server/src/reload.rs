@@ -1,46 +1,28 @@
 //! Reloading of the configuration at run time: all of a change comes into force, or nothing.
 
+mod reloads;
+
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
+use outrigger_lifecycle::{self as lifecycle, Handle};
 use outrigger_ui::Reload;
 use tokio::{
-    sync::{Notify, watch},
     task::{JoinError, spawn_blocking},
     time::{MissedTickBehavior, interval},
 };
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::reloads::Reloads;
 use crate::{
     config::{Change, Config, Invalid, Source},
     live::{self, FileError},
     metrics::{self, ReloadOutcome as Outcome},
-    tunables::Tunables,
+    request_limits::RequestLimits,
+    wiring,
 };
-
-/// Requests reloads, and has the result of the last one. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Reloads(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    requested: Notify,
-    last: watch::Sender<Option<Reload>>,
-}
-
-impl Reloads {
-    /// Requests a reload, even if the file has not changed.
-    pub(crate) fn request(&self) {
-        self.0.requested.notify_one();
-    }
-
-    /// The last reload, now and after every change; `None` before the first.
-    pub(crate) fn last(&self) -> watch::Receiver<Option<Reload>> {
-        self.0.last.subscribe()
-    }
-}
 
 /// The reason why a changed configuration does not come into force.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +33,26 @@ enum Error {
     Invalid(#[from] Invalid),
     #[error("a restart is needed for {0}")]
     Fixed(Fixed),
+    #[error(transparent)]
+    Models(#[from] lifecycle::Error),
+}
+
+/// The part of the server that takes other models, and other settings of them, at run time.
+pub(crate) trait Models: Send + 'static {
+    /// Replaces the models and their settings: all of them, or nothing.
+    fn reconfigure(
+        &self,
+        tunables: lifecycle::Tunables,
+    ) -> impl Future<Output = Result<(), lifecycle::Error>> + Send;
+}
+
+impl Models for Handle {
+    fn reconfigure(
+        &self,
+        tunables: lifecycle::Tunables,
+    ) -> impl Future<Output = Result<(), lifecycle::Error>> + Send {
+        self.reconfigure(tunables)
+    }
 }
 
 /// Changed settings that do not reload.
@@ -68,11 +70,12 @@ impl fmt::Display for Fixed {
 type Look = Result<Option<String>, FileError>;
 
 /// Reloads the configuration.
-pub(crate) struct Reloader {
+pub(crate) struct Reloader<M> {
     source: Source,
     /// The configuration in force.
     config: Config,
-    tunables: Tunables,
+    models: M,
+    limits: RequestLimits,
     reloads: Reloads,
     /// The state of the file that was tried last.
     tried: Look,
@@ -80,17 +83,18 @@ pub(crate) struct Reloader {
     seen: Look,
 }
 
-impl Reloader {
+impl<M: Models> Reloader<M> {
     /// A reloader of the configuration in force, which `source` has given.
     pub(crate) fn new(
         source: Source,
         config: Config,
-        tunables: Tunables,
+        models: M,
+        limits: RequestLimits,
         reloads: Reloads,
     ) -> Self {
         let text = Ok(source.text().map(ToOwned::to_owned));
         metrics::config_reloads_begin();
-        Self { source, config, tunables, reloads, tried: text.clone(), seen: text }
+        Self { source, config, models, limits, reloads, tried: text.clone(), seen: text }
     }
 
     /// Reloads when the file has changed or a reload is requested, until `end`.
@@ -104,13 +108,13 @@ impl Reloader {
             let is_requested = tokio::select! {
                 biased;
                 () = end.cancelled() => return Ok(()),
-                () = reloads.0.requested.notified() => true,
+                () = reloads.requested() => true,
                 _ = ticks.tick() => false,
             };
             let source = self.source.clone();
             let look = spawn_blocking(move || source.read()).await?;
             if self.has_changed(&look) || is_requested {
-                self.reload(look);
+                self.reload(look).await;
             }
         }
     }
@@ -123,13 +127,13 @@ impl Reloader {
         is_at_rest && self.tried != *look
     }
 
-    fn reload(&mut self, look: Look) {
+    async fn reload(&mut self, look: Look) {
         self.tried.clone_from(&look);
-        let result = self.attempt(look);
+        let result = self.attempt(look).await;
         let outcome = match &result {
             Ok(changes) if changes.is_empty() => Outcome::Unchanged,
             Ok(_) => Outcome::Ok,
-            Err(Error::Fixed(_)) => Outcome::Refused,
+            Err(Error::Fixed(_) | Error::Models(_)) => Outcome::Refused,
             Err(Error::File(_) | Error::Invalid(_)) => Outcome::Invalid,
         };
         match &result {
@@ -145,18 +149,23 @@ impl Reloader {
         }
         metrics::config_reloaded(outcome);
         let error = result.err().map(|error| error.to_string());
-        self.reloads.0.last.send_replace(Some(Reload::new(outcome.as_str(), error)));
+        self.reloads.set_last(Reload::new(outcome.as_str(), error));
     }
 
     /// Brings the configuration with this text into force; returns the changes.
-    fn attempt(&mut self, look: Look) -> Result<Vec<Change>, Error> {
+    async fn attempt(&mut self, look: Look) -> Result<Vec<Change>, Error> {
         let config = self.source.parse(look?.as_deref())?.config;
         let changes = self.config.changes(&config);
         let fixed: Vec<_> = changes.iter().filter(|change| !change.reloads).cloned().collect();
         if !fixed.is_empty() {
             return Err(Error::Fixed(Fixed(fixed)));
         }
-        self.tunables.apply(&config);
+        // The lifecycle comes first, because only it may still refuse.
+        let tunables = wiring::tunables(&config);
+        if tunables != wiring::tunables(&self.config) {
+            self.models.reconfigure(tunables).await?;
+        }
+        self.limits.apply(&config);
         self.config = config;
         Ok(changes)
     }

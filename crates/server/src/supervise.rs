@@ -69,9 +69,9 @@ pub(crate) async fn supervise(
         live::follow(parts.security.watched(), parts.end.clone())
     });
     if let Some(source) = source {
-        let (tunables, reloads) = (parts.tunables.clone(), parts.reloads.clone());
-        let reloader = Reloader::new(source, config.clone(), tunables, reloads);
-        keep(&mut telling, "configuration", lifecycle, reloader.run(parts.end.clone()));
+        let (models, limits) = (parts.models.clone(), parts.limits.clone());
+        let reloader = Reloader::new(source, config.clone(), models, limits, parts.reloads.clone());
+        keep(&mut telling, "configuration", control, reloader.run(parts.end.clone()));
     }
     keep(&mut telling, "page", control, parts.feed.clone().run());
     if let Some(exporter) = parts.exporter.take() {

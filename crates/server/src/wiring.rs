@@ -27,9 +27,9 @@ use crate::{
     page::{self, Shown},
     predict::Predictor,
     reload::Reloads,
+    request_limits::RequestLimits,
     runtimes::Runtimes,
     security::Security,
-    tunables::Tunables,
 };
 
 /// The default deadline on the admin listener: loads by hand include pulls, which take minutes.
@@ -87,7 +87,7 @@ impl Listeners {
 /// The parts of the surfaces, and the tokens that end them.
 pub(crate) struct Parts {
     pub(crate) models: Handle,
-    pub(crate) tunables: Tunables,
+    pub(crate) limits: RequestLimits,
     pub(crate) reloads: Reloads,
     pub(crate) readiness: Readiness,
     pub(crate) reporter: HealthReporter,
@@ -132,7 +132,7 @@ pub(crate) fn connect(
         readiness,
         reporter: HealthReporter::new(),
         models,
-        tunables: Tunables::new(config),
+        limits: RequestLimits::new(config),
         reloads,
         exposition,
         security,
@@ -159,12 +159,12 @@ impl Surfaces {
             front,
             default_deadline,
             auth: parts.security.auth.clone(),
-            tunables: parts.tunables.clone(),
+            limits: parts.limits.clone(),
             tracer: parts.tracer.clone(),
             stop: stop.clone(),
         };
         let (models, closing) = (parts.models.clone(), parts.drain.clone());
-        let predictor = Predictor::new(models, parts.tunables.clone(), closing);
+        let predictor = Predictor::new(models, parts.limits.clone(), closing);
         let told = |access| {
             let models = Models::new(parts.models.clone(), access, parts.drain.clone());
             (models, Canaries::new(parts.models.clone(), access))
@@ -267,7 +267,8 @@ fn lifecycle_config(config: &Config, tracer: &Tracer) -> lifecycle::Config {
     }
 }
 
-fn tunables(config: &Config) -> lifecycle::Tunables {
+/// The models and their settings, which the lifecycle takes at the start and again at run time.
+pub(crate) fn tunables(config: &Config) -> lifecycle::Tunables {
     lifecycle::Tunables {
         models: config.models.iter().map(entry).collect(),
         allowed: allowed(config),
@@ -313,14 +314,14 @@ mod tests {
     use outrigger_features::Limits;
 
     use super::*;
-    use crate::tunables::limits;
+    use crate::request_limits::tensors;
 
     /// Other crates have defaults for their own tests and for commands other than `serve`, such as
     /// `validate`. These commands must refuse whatever the server refuses.
     #[test]
     fn parts_default_to_what_the_configuration_defaults_to() {
         let config = Config::default();
-        assert_eq!(limits(&config), Limits::default());
+        assert_eq!(tensors(&config), Limits::default());
         let (ours, theirs) = (store_config(&config), store::Config::new("/tmp"));
         assert_eq!((ours.limits, ours.max_size), (theirs.limits, theirs.max_size));
         let idle = oci_config(&config.images).timeouts.idle;

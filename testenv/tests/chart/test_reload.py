@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import yaml
 
 from outrigger_testenv.binary import repository
 from outrigger_testenv.chart.cases import CASES
@@ -56,6 +57,15 @@ def test_a_setting_makes_new_pods_unless_it_reloads(section, key, value, reloads
     new = changed({"config": {section: {key: value}}})
     assert new.config != BEFORE.config
     assert (new.workload == BEFORE.workload) == reloads
+
+
+def test_a_change_of_models_alone_restarts_no_pod():
+    models = [{"name": "churn", "image": "registry.example/other/churn", "preload": True}]
+    new = changed({"config": {"models": models}})
+    assert yaml.safe_load(new.config["outrigger.yaml"])["models"] == models
+    assert new.workload == BEFORE.workload
+    others = [each for each in new.objects if each not in BEFORE.objects]
+    assert [each["kind"] for each in others] == ["ConfigMap"]
 
 
 def test_the_engines_files_make_new_pods():

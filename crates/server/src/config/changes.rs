@@ -61,9 +61,53 @@ fn value<'a>(tree: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{request_limits::RequestLimits, wiring};
 
     fn change(key: &str, reloads: bool, kind: &'static str) -> Change {
         Change { key: key.to_owned(), reloads, kind }
+    }
+
+    /// A value for every setting that reloads, other than its default.
+    const OTHER: &[(&str, &str)] = &[
+        ("canary.defaults", "{ramp: {share: 0.07}}"),
+        ("canary.enabled", "false"),
+        ("canary.overrides", "{mode: MODE_RECOMMEND}"),
+        ("images.allowed", "[r.example]"),
+        ("limits.per_caller", "3"),
+        ("limits.per_model", "4"),
+        ("models", "[{name: a, preload: true}]"),
+        ("server.default_deadline", "5s"),
+        ("server.max_in_flight", "6"),
+        ("server.max_treatments", "7"),
+        ("server.max_users", "8"),
+        ("server.max_waiting", "9"),
+        ("store.idle_ttl", "10m"),
+        ("store.retain", "11d"),
+    ];
+
+    #[tokio::test]
+    async fn every_setting_that_reloads_is_applied() {
+        let config = |other: &[(&str, &str)]| {
+            let flag = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            let flags: Vec<_> = other.iter().map(flag).collect();
+            let file = "images: {repository: r.example/team}";
+            crate::config::load(Some(file), [], &flags).unwrap().config
+        };
+        let usual = config(&[]);
+        let mut reloading: Vec<_> = tree(&usual).keys().flat_map(|section| keys(section)).collect();
+        reloading.retain(|(_, reloads)| *reloads);
+        reloading.sort();
+        let listed: Vec<_> = OTHER.iter().map(|(key, _)| ((*key).to_owned(), true)).collect();
+        assert_eq!(reloading, listed);
+        for setting in OTHER {
+            let other = config(&[*setting]);
+            let limits = RequestLimits::new(&usual);
+            let before = format!("{limits:?} {:?}", wiring::tunables(&usual));
+            limits.apply(&other);
+            let after = format!("{limits:?} {:?}", wiring::tunables(&other));
+            assert_ne!(before, after, "{setting:?}");
+            assert_eq!(format!("{limits:?}"), format!("{:?}", RequestLimits::new(&other)));
+        }
     }
 
     #[test]

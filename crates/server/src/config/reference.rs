@@ -30,6 +30,7 @@ const MODELS: &str = "
 ## models
 
 A list of models known by name before anybody asks for them. Environment: `OUTRIGGER_MODELS`.
+It reloads: models come and go at run time.
 
 ```yaml
 models:

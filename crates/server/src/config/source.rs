@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use super::{Invalid, Loaded, load};
-use crate::live::FileError;
+use crate::file_error::FileError;
 
 /// The sources of a configuration: its file, and the environment and flags of the start.
 #[derive(Debug, Clone)]

@@ -11,10 +11,10 @@ use crate::{grpc, http};
 
 const PREDICT: &str = "/outrigger.v1.PredictionService/Predict";
 
-fn tunables(places: u32) -> Tunables {
+fn limits(places: u32) -> RequestLimits {
     let mut config = crate::Config::default();
     (config.server.max_in_flight, config.server.max_waiting) = (places, 1);
-    Tunables::new(&config)
+    RequestLimits::new(&config)
 }
 
 fn rules(front: &'static Front, places: u32) -> Guard {
@@ -22,7 +22,7 @@ fn rules(front: &'static Front, places: u32) -> Guard {
         front,
         default_deadline: Some(Duration::from_secs(5)),
         auth: Auth::new(&crate::config::Auth::default(), None),
-        tunables: tunables(places),
+        limits: limits(places),
         tracer: Tracer::off(),
         stop: CancellationToken::new(),
     }

@@ -1,6 +1,24 @@
 //! The configuration is reloaded at run time, all of a change or nothing.
 
-use crate::stack::{Stack, hold, reason, request};
+use outrigger_proto::outrigger::v1::PredictRequest;
+
+use crate::stack::{Stack, by_name, hold, reason, request};
+
+#[tokio::test]
+async fn models_come_and_go() {
+    let stack = Stack::with_file(Some("models: []"), &[]).await;
+    let mut client = stack.predictions();
+    let ask = || PredictRequest { model: Some(by_name("alias")), ..request(&[(1.0, 2.0)]) };
+    let unknown = reason(&client.predict(ask()).await.unwrap_err());
+    let listed = "models: [{name: alias, image: 'oci:{root}/models/offers/spring', preload: true}]";
+    for _ in 0..2 {
+        assert_eq!(stack.configure(listed).await.outcome, "ok");
+        client.predict(ask()).await.expect("it is known");
+        assert_eq!(stack.configure("models: []").await.outcome, "ok");
+        assert_eq!(reason(&client.predict(ask()).await.unwrap_err()), unknown);
+    }
+    client.predict(request(&[(1.0, 2.0)])).await.expect("its own name is another matter");
+}
 
 #[tokio::test]
 async fn a_lowered_limit_lets_requests_in_progress_finish() {

@@ -27,8 +27,13 @@ function server({ not_ready: why, in_flight: inFlight, last_reload: reload, vers
   return tile("Server", why ? "bad" : "good", why ? "Not ready" : "Ready",
     why ?? `${count(available)} of ${many(all, "version")} available`,
     `${many(inFlight, "request")} in flight`,
-    reload && h("p", { class: reload.error ? "trouble" : "quiet", title: exactly(reload.at) },
-      `Configuration ${reload.error ? `not reloaded (${reload.outcome})` : reload.outcome === "ok" ? "reloaded" : "unchanged"} ${ago(reload.at)}${reload.error ? `: ${reload.error}` : ""}`));
+    reload && configuration(reload));
+}
+
+function configuration({ at, outcome, error }) {
+  const done = error ? `not reloaded (${outcome})` : outcome === "ok" ? "reloaded" : "unchanged";
+  return h("p", { class: error ? "trouble" : "quiet", title: exactly(at) },
+    `Configuration ${done} ${ago(at)}${error ? `: ${error}` : ""}`);
 }
 
 function engine({ engine }) {

