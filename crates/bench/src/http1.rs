@@ -47,7 +47,7 @@ impl Pool {
         }
     }
 
-    /// Takes an idle connection that is still open as far as is known, or opens one.
+    /// Takes an idle connection that is not known to be closed, or opens one.
     async fn take(&self) -> Result<Connection, Failure> {
         loop {
             let idle = self.lock().pop();

@@ -27,9 +27,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const TREATMENTS: usize = 1000;
 const PAGE: usize = 4096;
-/// The minimum number of turns per figure, and the minimum time that they span: other
-/// load slows the machine for tenths of a second.
+/// The minimum number of turns per figure.
 const LEAST_TURNS: usize = 21;
+/// The minimum time that the turns of a figure span: other load slows the machine for tenths of a
+/// second.
 const LEAST_TIME: Duration = Duration::from_secs(2);
 const WORDS: [&str; 12] = [
     "phone",

@@ -83,7 +83,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// One of several words; returns the meaning of the word.
+    /// Reads a word that must be one of `choices`; returns the choice's value.
     pub(crate) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T> {
         let text = self.text()?;
         let found = choices.iter().find(|(word, _)| *word == text);

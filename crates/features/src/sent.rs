@@ -57,8 +57,9 @@ impl Plan {
         matches!(self.encoding(slot), Encoding::Vocabulary { words: Words::Texts(_), .. })
     }
 
-    /// The values that an encoded request of one user has sent for these features; of its
-    /// treatments, `random` draws one. `None` if it has no treatments.
+    /// The values that an encoded request of one user sent for these features. For features of
+    /// treatments, they come from one treatment, which `random` selects. `None` if the request has
+    /// no treatments.
     ///
     /// # Errors
     /// As [`Plan::pack`].

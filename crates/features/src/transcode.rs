@@ -58,8 +58,8 @@ pub(crate) use unknown::Unknown;
 /// Packs a call; the trace is empty unless the call is traced.
 ///
 /// # Errors
-/// As [`Plan::pack`]. A request that is too long or cannot be read comes before
-/// anything else that is wrong with any of them.
+/// As [`Plan::pack`]. A request that is too large or not a valid message takes precedence over any
+/// other error of the call.
 pub(crate) fn pack(
     plan: &Plan,
     messages: &[&[u8]],

@@ -13,7 +13,7 @@ pub(crate) trait Values<'a> {
     /// The values in order; [`Self::len`] of them.
     fn scalars(&self) -> impl Iterator<Item = Scalar<'a>>;
 
-    /// The values as little-endian float32, where they are held so.
+    /// The values as little-endian float32, if that is how they are stored.
     fn floats(&self) -> Option<&'a [u8]> {
         None
     }
@@ -27,7 +27,7 @@ pub(crate) enum Scalar<'a> {
     Flag(bool),
     /// UTF-8.
     Text(&'a [u8]),
-    /// A value that no feature takes: a list in a list, an object, a null in a list.
+    /// A value that no feature accepts: a list within a list, an object, or a null within a list.
     Other,
 }
 

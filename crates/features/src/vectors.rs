@@ -1,15 +1,15 @@
 //! Functions compiled several times, for the vector widths of several generations of
 //! processors.
 //!
-//! Releases run on every x86-64 processor, and the compiler may take for granted only
-//! what all of them have: vectors of 16 bytes. Where that costs much, a function is
-//! compiled again for those of 32 and of 64 bytes, and takes the widest there are.
+//! Releases run on every x86-64 processor, so the compiler uses only vectors of 16 bytes, which all
+//! of them have. Functions for which that is slow are compiled again for vectors of 32 and of 64
+//! bytes, and the widest that the processor has are used at run time.
 //!
-//! `OUTRIGGER_VECTORS=32` or `=16` forces narrower ones, so that a machine with AVX-512
-//! tests the code for processors without it too.
+//! `OUTRIGGER_VECTORS=32` or `=16` forces narrower vectors, so that a machine with AVX-512 tests
+//! the code for processors without it too.
 
-/// Defines functions that do what another one of the same arguments does, compiled for
-/// the widest vectors there are. That other one must be `#[inline(always)]`.
+/// Defines functions that call another function with the same arguments, compiled for each vector
+/// width. The called function must be `#[inline(always)]`, so that it is compiled for that width.
 macro_rules! widest {
     ($(
         $(#[$attribute:meta])*
@@ -31,7 +31,7 @@ macro_rules! widest {
                     $body($($argument),*)
                 }
                 match $crate::vectors::width() {
-                    // SAFETY: the processor has what this is compiled for.
+                    // SAFETY: the processor has vectors of this width.
                     $crate::vectors::Width::Of64 => return unsafe { of_64($($argument),*) },
                     // SAFETY: as above.
                     $crate::vectors::Width::Of32 => return unsafe { of_32($($argument),*) },
@@ -51,7 +51,7 @@ pub(crate) use x86_64::{Width, width};
 mod x86_64 {
     use std::{arch::is_x86_feature_detected as has, env, sync::LazyLock};
 
-    /// How many bytes the widest vectors have.
+    /// The width of the widest vectors, in bytes.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) enum Width {
         Of16,
@@ -61,7 +61,7 @@ mod x86_64 {
         Of64,
     }
 
-    /// Those of this processor, or narrower ones if the environment says so.
+    /// The width of this processor's vectors, or the narrower one that `OUTRIGGER_VECTORS` sets.
     #[inline]
     pub(crate) fn width() -> Width {
         static WIDTH: LazyLock<Width> = LazyLock::new(|| detect().min(limit()));

@@ -72,7 +72,8 @@ fn floats(tensor: &Tensor) -> Result<Vec<f32>, RunError> {
     Ok(bytes.chunks_exact(4).map(value).collect())
 }
 
-/// Splits `values` into rows of `width`; rows without values are not told apart.
+/// Splits `values` into rows of `width`. For a width of zero the number of rows is unknown, and
+/// none are returned.
 fn rows<T>(values: &[T], width: usize) -> impl Iterator<Item = &[T]> {
     values.chunks_exact(width.max(1))
 }

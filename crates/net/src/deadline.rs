@@ -1,11 +1,11 @@
 //! Deadlines that need no system call.
 //!
 //! A runtime of tokio sleeps until its next timer. Setting an earlier one wakes it through its
-//! eventfd, even from its own thread: a write, and one more `epoll_wait` that returns at once.
-//! A request sets timers that are always earlier than what else there is (pings, after half a
-//! minute), and drops them when it is answered: at a moderate rate each request pays for that.
-//! A timer that stays armed when its request is answered covers all later deadlines: the
-//! runtime wakes up once for each time that requests have, and not for each request.
+//! eventfd, even from its own thread: a write, and one more `epoll_wait` that returns at once. A
+//! request's timers are earlier than all others (pings fire after half a minute) and are dropped
+//! when it is answered, so at a moderate rate every request pays for the wake-up. Here the timer
+//! stays armed after its request is answered and covers all later deadlines: the runtime is woken
+//! once per distinct timeout, not once per request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,14 +31,14 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 /// The armed timer of a thread.
 #[derive(Debug, Default)]
 struct Alarm {
-    /// When it fires; `None`: there is none.
+    /// The time at which it fires; `None` if it is not armed.
     at: Mutex<Option<Instant>>,
-    /// Tells its task that it has to fire earlier.
+    /// Notifies the timer's task that it must fire earlier.
     earlier: Notify,
 }
 
 impl Alarm {
-    /// Has the timer fire at `deadline` or before.
+    /// Makes the timer fire at `deadline` or earlier.
     fn cover(self: &Arc<Self>, deadline: Instant) {
         let mut at = self.at();
         match *at {
@@ -50,7 +50,7 @@ impl Alarm {
     }
 
     fn at(&self) -> MutexGuard<'_, Option<Instant>> {
-        // It is whole whatever happened to who held it.
+        // A poisoned lock is used: a panic of its holder cannot leave the time inconsistent.
         self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -129,7 +129,7 @@ mod tests {
         let disarm = || ALARM.with(|alarm| alarm.at().take());
         let ours = ours.await;
         assert!(disarm().is_some());
-        // A task that finds nothing to fire ends, and takes its timer along.
+        // A task without deadlines ends and drops its timer.
         ALARM.with(|alarm| alarm.earlier.notify_one());
         let theirs = theirs.await;
         assert!(ours < 10 && theirs > ours + 10, "{ours} writes, {theirs} without the timer");

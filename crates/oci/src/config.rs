@@ -91,7 +91,8 @@ impl Default for Config {
 }
 
 impl Default for Credentials {
-    /// Docker's own path: `$DOCKER_CONFIG/config.json`, or else `~/.docker/config.json`.
+    /// Docker's default path: `$DOCKER_CONFIG/config.json`, or `~/.docker/config.json` without that
+    /// variable.
     fn default() -> Self {
         let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
         let directory = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from).or_else(home);

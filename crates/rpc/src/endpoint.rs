@@ -7,7 +7,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 pub enum Endpoint {
     /// A unix socket, by absolute path.
     Unix(PathBuf),
-    /// A TCP address; a name is resolved anew for every connection.
+    /// A TCP address; a host name is resolved again for every connection.
     Tcp {
         /// Name or address; IPv6 in brackets.
         host: String,

@@ -32,8 +32,9 @@ type Client = RawClient<Channel>;
 
 /// A model without a trial.
 const ALONE: &str = "offers/alone";
-/// Requests in a round, and how many of them at a time.
+/// Requests per round.
 const REQUESTS: usize = 50;
+/// Requests in flight at the same time.
 const AT_A_TIME: usize = 16;
 /// Rounds of each model in a turn. A round is shorter than a change of the machine's speed.
 const ROUNDS: usize = 20;

@@ -1,10 +1,10 @@
-//! The price of tower layers before a handler: the same five steps (deadline, rights,
-//! admission, a net for panics, a count) in one function, in one layer, and in a layer
-//! each. The handler does nothing, so what is left is the price of the arrangement.
+//! Measures the cost of tower layers before a handler: the same five steps (deadline, rights,
+//! admission, a net for panics, a count) in one function, in one layer, and in a layer each. The
+//! handler does nothing, so the measured cost is that of the arrangement.
 //! docs/decisions/0001-one-guard.md has the figures.
 //!
-//! Prints `bench layers-<arrangement> <allocations> allocations <nanoseconds> ns` a call.
-//! With the name of an arrangement as its argument it runs only that one, for callgrind.
+//! Prints `bench layers-<arrangement> <allocations> allocations <nanoseconds> ns` a call. If an
+//! argument names an arrangement, only that one runs, for callgrind.
 
 #![allow(missing_docs)]
 

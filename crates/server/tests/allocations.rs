@@ -98,9 +98,10 @@ fn key_value() -> PredictRequest {
     PredictRequest { treatments: (0..TREATMENTS).map(treatment).collect(), ..request() }
 }
 
-/// The mean number of allocations of a request in the long run, rounded: some allocations serve
-/// many requests at once, at irregular times.
-async fn allocations(client: &mut RawClient<tonic::transport::Channel>, request: &[u8]) -> usize {
+/// The mean number of allocations of a request in the long run. It is not a whole number: some
+/// allocations serve many requests at once, at irregular times.
+#[allow(clippy::cast_precision_loss)]
+async fn allocations(client: &mut RawClient<tonic::transport::Channel>, request: &[u8]) -> f64 {
     let request = bytes::Bytes::copy_from_slice(request);
     let mut before = 0;
     for number in 0..2 * REQUESTS {
@@ -109,7 +110,7 @@ async fn allocations(client: &mut RawClient<tonic::transport::Channel>, request:
         }
         client.predict(request.clone()).await.expect("an answer");
     }
-    (COUNT.load(Relaxed) - before + REQUESTS / 2) / REQUESTS
+    (COUNT.load(Relaxed) - before) as f64 / REQUESTS as f64
 }
 
 #[tokio::test]
@@ -118,10 +119,10 @@ async fn a_prediction_allocates_a_few_dozen_times_however_many_treatments_it_has
     let mut client = RawClient::new(channel(stack.addresses.grpc));
     let columnar = allocations(&mut client, &columnar().encode_to_vec()).await;
     let key_value = allocations(&mut client, &key_value().encode_to_vec()).await;
-    println!("bench path-allocations {columnar} allocations");
-    println!("bench path-allocations-kv {key_value} allocations");
-    assert!(columnar <= 66, "{columnar} of a columnar request");
-    assert!(key_value <= 77, "{key_value} of a key-value request");
+    println!("bench path-allocations {columnar:.0} allocations");
+    println!("bench path-allocations-kv {key_value:.0} allocations");
+    assert!(columnar < 66.5, "{columnar} of a columnar request");
+    assert!(key_value < 77.5, "{key_value} of a key-value request");
 
     // The first server stops before the second starts, because all serving threads of the process
     // are counted.
@@ -131,5 +132,6 @@ async fn a_prediction_allocates_a_few_dozen_times_however_many_treatments_it_has
     let stack = self::stack(&unsampled).await;
     let mut client = RawClient::new(channel(stack.addresses.grpc));
     let traced = allocations(&mut client, &self::columnar().encode_to_vec()).await;
-    assert_eq!(traced, columnar, "a request that is not sampled costs nothing");
+    // One allocation for each request would be a difference of 1.
+    assert!(traced < columnar + 0.5, "not sampled: {traced} instead of {columnar}");
 }

@@ -2,8 +2,8 @@
 
 use std::{env, io};
 
-/// The result of running a program; `None` if it is not installed, which is printed, and the test
-/// is to skip its work.
+/// The result of running a program; `None` if it is not installed. In that case a message is
+/// printed, and the test must skip the work that needs the program.
 ///
 /// # Panics
 /// The program is not installed and `CI` is set: CI installs all of them.

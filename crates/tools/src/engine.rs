@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::Error;
 
-/// How often the process is looked at.
+/// The interval at which the process is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The engine program that serves models for one command: tensorflow_model_server, or
@@ -32,7 +32,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub struct Program {
     /// The binary.
     pub binary: PathBuf,
-    /// The arguments that stand before the flags.
+    /// The arguments before the flags.
     pub arguments: Vec<String>,
     /// Makes the engine that listens at an endpoint and finds its files in a store. Called
     /// in a tokio runtime, which drives its connections.

@@ -1,4 +1,4 @@
-//! Requests that ask for fewer scores than they have treatments.
+//! Tests of requests that ask for fewer scores than they have treatments.
 
 use std::net::SocketAddr;
 

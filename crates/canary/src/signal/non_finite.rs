@@ -1,4 +1,4 @@
-//! Answers with NaN or an infinity, where live's rate of them is known.
+//! Compares the arms' rates of answers with NaN or an infinity, given live's known rate.
 
 use super::{Difference, Needed, Test, rate::Rate};
 use crate::{

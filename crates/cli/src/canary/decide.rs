@@ -48,7 +48,7 @@ pub(crate) struct Decide {
     /// Reason, for the record.
     #[arg(long)]
     reason: String,
-    /// Person who decides, for the record.
+    /// Name of the person who decides, for the record of changes.
     #[arg(long, env = "USER")]
     by: String,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The propensity: the probability with which a model that draws has drawn its choice.
+//! The propensity: the probability with which a model that draws at random chose its answer.
 
 use std::sync::Arc;
 

@@ -41,7 +41,7 @@ fn every_finite(bytes: &[u8]) -> bool {
     })
 }
 
-/// Makes every NaN quiet, as arithmetic does.
+/// Sets the bit that marks a NaN as quiet in every NaN, as arithmetic does.
 pub(crate) fn quiet(bytes: &mut [u8]) {
     let (elements, _) = bytes.as_chunks_mut::<4>();
     for element in elements {

@@ -56,7 +56,7 @@ impl List {
     /// The values of a feature whose tensor has elements of `dtype`.
     ///
     /// # Errors
-    /// No feature of that type has such values.
+    /// A feature of that type cannot have these values.
     pub(super) fn kind(self, dtype: DType) -> Result<Kind, (Reason, String)> {
         if self.length > MAX_LENGTH {
             let message = format!("expected at most {MAX_LENGTH} values, found {}", self.length);

@@ -1,4 +1,4 @@
-//! One entry of an input's `features`.
+//! Reads one entry of an input's `features` in metadata.json.
 
 use std::{collections::HashSet, hash::Hash, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The file as a whole: the rules between its parts.
+//! Reads metadata.json as a whole and checks the rules between its parts.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! One entry of `inputs`.
+//! Reads one entry of `inputs` in metadata.json.
 
 use outrigger_core::DType;
 

@@ -1,4 +1,4 @@
-//! One entry of `outputs`.
+//! Reads one entry of `outputs` in metadata.json.
 
 use super::{Output, OutputKind, Role};
 use crate::reader::{Object, Wrong};

@@ -14,8 +14,9 @@ const REQUESTS: u32 = 4;
 /// or parsing them.
 ///
 /// # Errors
-/// REQUEST_MALFORMED when the bytes are no message, and when it has no request or more
-/// than a call may have. Those are only counted: two bytes can make a request.
+/// REQUEST_MALFORMED: the bytes are not a valid message, or it has no request, or more than a call
+/// may have. Requests beyond the limit are counted but not stored, because two bytes can encode a
+/// request.
 pub fn requests<'r>(message: &'r [u8], limits: &Limits) -> Result<Vec<&'r [u8]>, Failure> {
     let (requests, sent) = scan(message, limits.max_users).map_err(|error| {
         Failure::new(Reason::RequestMalformed, format!("the message cannot be read: {error}"))
@@ -24,7 +25,7 @@ pub fn requests<'r>(message: &'r [u8], limits: &Limits) -> Result<Vec<&'r [u8]>,
     Ok(requests)
 }
 
-/// The first `max` requests, and how many there are.
+/// The first `max` requests, and the number of all.
 fn scan(message: &[u8], max: usize) -> Result<(Vec<&[u8]>, usize), Malformed> {
     let (mut rest, mut requests, mut sent) = (Reader::new(message), Vec::new(), 0);
     while !rest.is_empty() {

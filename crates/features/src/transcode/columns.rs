@@ -35,8 +35,9 @@ struct Run {
 }
 
 impl<'p> Columns<'_, '_, 'p> {
-    /// Appends all rows at once, input by input. Returns false if a row needs a count or
-    /// an error; some inputs may then already have the rows.
+    /// Appends all rows at once, input by input. Returns false if a row has a value that must be
+    /// counted or refused, so that rows must be written one by one; some inputs may then already
+    /// have the rows.
     pub(super) fn append(&self, buffers: &mut [Buffer], tally: &mut Tally) -> bool {
         if tally.origins.is_some() {
             return false;

@@ -1,6 +1,6 @@
 //! Values sent under keys, where the last value of a repeated key wins.
 
-/// Something with a key.
+/// An item that was sent under a key.
 pub(super) trait Keyed: Copy {
     fn key(&self) -> &[u8];
 }
@@ -13,7 +13,7 @@ pub(super) struct Lasts<T> {
     different: usize,
 }
 
-/// This many values are stored before repeated keys are first dropped.
+/// The number of values that are stored before repeated keys are dropped for the first time.
 const UNSORTED: usize = 1024;
 
 impl<T> Default for Lasts<T> {

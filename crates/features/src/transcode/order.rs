@@ -6,7 +6,7 @@ use crate::{
     wire::Malformed,
 };
 
-/// The order is not judged by fewer misses than this.
+/// The number of wrong predictions that is tolerated before the order can be given up.
 const FEW: u32 = 32;
 
 /// The number of unknown keys that are part of the order.
@@ -70,7 +70,7 @@ impl<'r> Order<'r> {
     /// it.
     ///
     /// # Errors
-    /// An unknown key that is no text.
+    /// An unknown key is not valid UTF-8.
     #[inline]
     pub(super) fn find(&mut self, key: &'r [u8], keys: &Keys) -> Result<Option<usize>, Malformed> {
         let probe = Probe::of(key);

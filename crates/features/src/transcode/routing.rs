@@ -1,4 +1,4 @@
-//! The fields of a request that decide where it goes.
+//! The fields of a request that decide its route: model, request id and routing key.
 
 use outrigger_proto::outrigger::v1::ModelSelector;
 

@@ -18,7 +18,7 @@ enum Kind {
     Text,
     Bytes,
     Message(&'static Schema),
-    /// A map's entry, of which prost does not check the wire type.
+    /// A map's entry; prost does not check its wire type.
     Entry(&'static Schema),
 }
 
@@ -81,8 +81,8 @@ static OBJECT_VALUE: Schema = Schema(&[
 static OBJECT_LIST: Schema = Schema(&[(1, Kind::Message(&OBJECT_VALUE))]);
 
 impl Schema {
-    /// Accepts exactly the messages that prost would decode where `depth` more levels of
-    /// nesting are allowed.
+    /// Accepts exactly the messages that prost would decode with `depth` more levels of nesting
+    /// allowed.
     pub(super) fn validate(&self, message: &[u8], depth: u32) -> Result<(), Malformed> {
         let mut rest = Reader::new(message);
         while !rest.is_empty() {

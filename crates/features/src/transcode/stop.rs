@@ -31,8 +31,8 @@ impl From<Failure> for Stop {
     }
 }
 
-/// The failure of a refused call. Packing stopped early, so later requests have not been
-/// checked.
+/// The failure of a refused call. Packing stopped at the first error, so the requests are checked
+/// again for an invalid message or too many treatments, which take precedence.
 pub(super) fn refused<'r>(
     messages: impl IntoIterator<Item = &'r [u8]>,
     call: &Call<'_>,

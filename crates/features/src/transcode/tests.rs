@@ -37,7 +37,7 @@ fn plan() -> Plan {
     Plan::compile(Metadata::parse(metadata.to_string().as_bytes()).expect("valid"))
 }
 
-/// A treatment of no more than one feature.
+/// A treatment with a single feature.
 fn entry(feature: usize, treatment: usize) -> Vec<u8> {
     let kind = match feature < NUMBERS {
         true => Kind::Number(treatment as f32),
@@ -68,7 +68,7 @@ fn shuffled() -> Vec<u8> {
     })
 }
 
-/// A request of whose treatments each lacks another feature, but for the first.
+/// A request whose treatments each lack one feature, a different one in turn; the first has all.
 fn lacking() -> Vec<u8> {
     let lacks = |treatment: usize, feature| treatment > 0 && feature == treatment % FEATURES;
     request(|treatment| (0..FEATURES).filter(|it| !lacks(treatment, *it)).collect())

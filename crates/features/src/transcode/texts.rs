@@ -11,15 +11,14 @@ const FIRST: u8 = 0x0a;
 /// stored.
 #[derive(Debug, Default)]
 pub(super) struct Texts<'a> {
-    /// Fields one right after the other, without the key of the first: mostly
-    /// all of them.
+    /// Runs of adjacent fields, without the key of the first field. Usually there is one run.
     runs: SmallVec<[&'a [u8]; 1]>,
     len: usize,
 }
 
 impl<'a> Texts<'a> {
-    /// Reads a field whose key has just been read, and more of them if they
-    /// follow. Beyond `max` texts they are only counted.
+    /// Reads a field whose key has just been read, and the fields of the same key that follow it.
+    /// Texts beyond the first `max` are counted but not kept.
     ///
     /// # Errors
     /// The bytes are cut short, or no text.
@@ -37,14 +36,14 @@ impl<'a> Texts<'a> {
         self.len
     }
 
-    /// The texts, in UTF-8; at most as many as [`Self::read`] was to keep.
+    /// The kept texts, in UTF-8.
     pub(super) fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
         self.runs.iter().flat_map(|run| of_run(run, FIRST))
     }
 }
 
-/// Reads a text whose `key` has just been read, and more of them if they follow: all
-/// their bytes without the first key, and how many they are.
+/// Reads a text whose `key` has just been read, and the texts of the same key that follow it.
+/// Returns all their bytes without the first key, and their number.
 ///
 /// # Errors
 /// The bytes are cut short, or no text.
@@ -58,7 +57,7 @@ pub(super) fn run<'a>(rest: &mut Reader<'a>, key: u8) -> Result<(&'a [u8], usize
         }
     }
     let run = &start[..start.len() - rest.rest().len()];
-    // Mostly all of it is ASCII, keys and lengths included.
+    // Usually the whole run is ASCII, keys and lengths included, and one check suffices.
     if !run.is_ascii() && !of_run(run, key).all(is_text) {
         return Err(Malformed::Text);
     }
@@ -70,7 +69,7 @@ pub(super) fn of_run(run: &[u8], key: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Reader::new(run);
     std::iter::from_fn(move || {
         let text = rest.bytes().ok()?;
-        // Nothing follows the last one.
+        // The last text is not followed by a key.
         rest.accept(key);
         Some(text)
     })
@@ -120,7 +119,7 @@ mod tests {
     #[test]
     fn what_is_no_text_is_refused_wherever_it_stands() {
         assert_eq!(read(&fields(&[b"a", b"\xff", b"b"]), 4), Err(Malformed::Text));
-        // Halves of one character in two texts.
+        // The two bytes of one character, in two texts.
         assert_eq!(read(&fields(&[b"\xc3", b"\xa9"]), 4), Err(Malformed::Text));
         assert_eq!(read(b"\x0a\x05abc", 4), Err(Malformed::Truncated));
     }

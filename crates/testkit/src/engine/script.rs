@@ -107,7 +107,7 @@ pub enum Received {
 /// A client's mistake that would make a real engine hang or serve the wrong version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// A reload was sent while another one was unanswered.
+    /// A reload was sent before the previous one was answered.
     ConcurrentReload,
     /// A base path does not exist, which stops discovery for every model.
     MissingBasePath(PathBuf),

@@ -1,5 +1,5 @@
-//! Single frames, sent in any order and at any moment: client libraries never send some of them, or
-//! not together.
+//! Single frames, sent in any order and at any time: client libraries never send some of these
+//! frames, or never in these combinations.
 
 use std::io;
 

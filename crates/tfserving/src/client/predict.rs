@@ -67,8 +67,8 @@ impl Predictor {
     }
 
     /// Waits for one of the permits for calls in flight, in order of arrival. Requests come in
-    /// bursts, also after a moment in which the machine did something else; the server's limits on
-    /// incoming requests bound the number that wait.
+    /// bursts, so they wait instead of failing at once; the server's limits on incoming requests
+    /// bound the number that wait.
     async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, RunError> {
         let place = timeout_at(deadline, self.room.acquire()).await;
         Ok(place.map_err(|_| RunError::Overloaded)?.expect("never closed"))

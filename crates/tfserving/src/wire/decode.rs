@@ -12,7 +12,7 @@ use super::dtype::{Element, Encoding, element};
 /// The reason why an answer cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The bytes are not a protobuf message, or not this one.
+    /// The bytes are not a protobuf message, or not one of the expected type.
     #[error("the message is malformed")]
     Malformed,
     /// An element type without a counterpart in [`DType`].

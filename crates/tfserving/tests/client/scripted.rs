@@ -1,4 +1,4 @@
-//! An engine that does things on its connections that HTTP/2 servers seldom do.
+//! An engine that sends frames on its connections that HTTP/2 servers seldom send.
 
 use std::{fmt::Debug, pin::pin};
 

@@ -71,7 +71,7 @@ pub(super) fn collect_varints<T>(
 ) -> Result<(), Malformed> {
     if wire_type == WireType::Bytes {
         let mut packed = *rest;
-        // Each ends with its only byte whose high bit is not set.
+        // The last byte of a varint is the only one whose high bit is not set.
         let ends = packed.bytes()?.iter().filter(|byte| **byte < 0x80);
         make_room(values, ends.count());
     }

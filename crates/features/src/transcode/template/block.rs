@@ -152,7 +152,7 @@ impl Block {
         let run = &self.runs[0];
         let mut rows = run.places(row, buffers);
         let finite = windows.take(entries, rows.each_mut().map(|row| &mut **row));
-        finite.is_some_and(|finite| finite || run.let_through(rows))
+        finite.is_some_and(|finite| finite || run.accepts_non_finite(rows))
     }
 
     /// Whether entries, each of the block's length, differ from the block's only in their
@@ -202,7 +202,7 @@ impl Block {
             // SAFETY: `push` records only positions of values within entries of this
             // length.
             let finite = unsafe { copy_floats(entries, values, to) };
-            if !finite && !run.let_through(rows) {
+            if !finite && !run.accepts_non_finite(rows) {
                 return false;
             }
         }
@@ -226,7 +226,7 @@ impl Run {
 
     /// Whether this run of features accepts NaN and infinity; if so, makes every NaN in
     /// the rows quiet.
-    fn let_through<const N: usize>(&self, rows: [&mut [[u8; 4]]; N]) -> bool {
+    fn accepts_non_finite<const N: usize>(&self, rows: [&mut [[u8; 4]]; N]) -> bool {
         if self.any {
             rows.into_iter().for_each(|row| floats::quiet(row.as_flattened_mut()));
         }
@@ -234,7 +234,7 @@ impl Run {
     }
 }
 
-/// Copies float32 from these positions in each of `entries`; returns whether all are
+/// Copies the float32 at these positions of each of `entries` to rows; returns whether all are
 /// finite.
 ///
 /// # Safety

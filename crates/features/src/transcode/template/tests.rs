@@ -101,14 +101,14 @@ fn keys_that_the_model_does_not_name_are_counted_each_time() {
 const LONG: [&str; 4] =
     ["the first feature", "the second feature", "a stranger", "the third feature"];
 
-/// A treatment of these keys with as many numbers.
+/// A treatment with these keys, one for each of `numbers`.
 fn numbered(id: &[u8], keys: &[&str], numbers: &[f32]) -> Vec<u8> {
     let entries = keys.iter().zip(numbers).map(|(key, number)| treatment("", key, *number));
     let id = [&[0x0a, id.len() as u8], id].concat();
     std::iter::once(id).chain(entries).collect::<Vec<_>>().concat()
 }
 
-/// A plan of tensors, each of some of these keys by their places.
+/// A plan whose tensors each consist of some of `keys`, given by their positions.
 fn tensors(keys: &[&str], tensors: &[&[usize]]) -> Plan {
     let feature = |at: &usize| serde_json::json!({"name": keys[*at], "required": true});
     let tensor = |(name, places): (usize, &&[usize])| {
@@ -122,8 +122,8 @@ fn tensors(keys: &[&str], tensors: &[&[usize]]) -> Plan {
     Plan::compile(Metadata::parse(json.to_string().as_bytes()).expect("valid"))
 }
 
-/// Has treatments of these keys written to such tensors, with one among them that is
-/// not like the others.
+/// Applies a template to treatments with these keys, one of which differs from the others; `places`
+/// are the keys of each tensor, by position.
 fn end_with_the_odd_one(keys: &[&str], places: &[&[usize]]) {
     const COUNT: usize = 11;
     let plan = tensors(keys, places);
@@ -178,8 +178,8 @@ fn end_with_the_odd_one(keys: &[&str], places: &[&[usize]]) {
 
 #[test]
 fn however_many_are_alike_the_first_that_is_not_ends_them() {
-    // In the order of their tensor, in another one, and few enough to be shorter than what
-    // is compared at once.
+    // The keys are in the order of their tensor, in another order, and so few that they are shorter
+    // than the bytes compared at once.
     end_with_the_odd_one(&LONG, &[&[0, 1, 3]]);
     end_with_the_odd_one(&LONG, &[&[3, 0], &[1]]);
     end_with_the_odd_one(&["a", "b"], &[&[0, 1]]);
@@ -202,7 +202,7 @@ fn several_may_have_values_that_are_not_finite_where_one_may() {
     let mut buffers = [Buffer::new(DType::Float32, 28)];
     buffers[0].resize(28);
     let (mut tally, mut unknown) = (Tally::new(1, false), Unknown::new(false));
-    // The first two rows are somebody else's.
+    // The first two rows belong to another user.
     let applied = template.apply(&bodies, 2, &mut buffers, &mut tally, &mut unknown, None);
     assert_eq!(applied, 5);
     let bits = |number: &[u8; 4]| u32::from_le_bytes(*number);
@@ -223,7 +223,7 @@ fn there_is_no_template_any_more_when_none_fits() {
     assert!(!template.trusted && template.shape.is_none());
 }
 
-/// A plan of numbers, a word and an integer.
+/// A plan with numbers, a word of a vocabulary and an integer.
 fn mixed() -> Plan {
     let json = br#"{"schema": "outrigger.dev/model/v1", "framework": "tensorflow", "inputs": [
         {"tensor": "n", "entity": "treatment", "dtype": "float32", "features": [
@@ -249,8 +249,8 @@ fn ordered(keys: [&str; 4], word: &str, stock: i64) -> Vec<u8> {
     keys.map(entry).concat()
 }
 
-/// The word, the stock and what was counted of a treatment, if the template of
-/// another fits it.
+/// Applies the template learned from one treatment to another: the word and the stock it wrote, if
+/// it fits, and the counts.
 fn apply_mixed(learned: &[u8], body: &[u8]) -> (Option<(i64, i64)>, FeatureCounts) {
     let plan = mixed();
     let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);

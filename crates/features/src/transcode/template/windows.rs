@@ -1,5 +1,5 @@
-//! Numbers in the order of their tensor: a processor with AVX-512 and VBMI2 moves the
-//! bytes of several values by one instruction.
+//! Copies numbers that a treatment sends in the order of their tensor: with AVX-512 and VBMI2, one
+//! instruction moves the bytes of several values.
 
 /// The number of bytes in a window: one vector.
 const WIDTH: usize = 64;
@@ -9,8 +9,8 @@ const VALUE: usize = 4;
 /// shortest entry that ends with a value has 11 bytes.
 const MOST: usize = 8;
 
-/// Entries, covered by windows that each hold whole values. Windows overlap where a value
-/// would be cut in two.
+/// Windows that cover the encoded entries of a treatment. Each window holds whole values; two
+/// windows overlap where a value would be cut in two.
 #[derive(Debug)]
 pub(super) struct Windows {
     windows: Vec<Window>,
@@ -38,9 +38,9 @@ struct Window {
 }
 
 impl Windows {
-    /// Windows on entries that differ from `bytes` in nothing but values: those that are
-    /// copied, and `others`, which begin at these positions. `None` where the processor
-    /// cannot use them, or they do not fit: the copied ones must ascend.
+    /// Builds windows for entries that equal `bytes` except in their values. `values` are the
+    /// positions of the values to copy, `others` those of values to ignore. `None` if the processor
+    /// lacks the instructions, the entries are shorter than a window, or `values` do not ascend.
     pub(super) fn new(
         bytes: &[u8],
         values: impl Iterator<Item = usize> + Clone,
@@ -78,12 +78,12 @@ impl Windows {
         Some(these)
     }
 
-    /// Copies the values of several treatments' entries, each to its row, and says whether
-    /// all of them are finite; `None` if a byte differs that must not. What is expected is
-    /// loaded once for all of them.
+    /// Copies the values of several treatments' entries, each to its row, and returns whether all
+    /// of them are finite; `None` if the entries differ from the expected bytes outside their
+    /// values. The expected bytes are loaded once for all treatments.
     ///
     /// # Panics
-    /// If there are not as many bytes and values as the windows were made for.
+    /// If entries or rows do not have the length that the windows were built for.
     #[inline]
     pub(super) fn take<const N: usize>(
         &self,
@@ -93,15 +93,15 @@ impl Windows {
         assert!(entries.iter().all(|entries| entries.len() == self.length));
         assert!(to.iter().all(|to| to.len() == self.values));
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: there are no windows where the processor lacks what this is compiled
-        // for, and all of them are within what was just measured.
+        // SAFETY: windows exist only if the processor has the instructions, and the assertions
+        // above ensure that every window is within its entries and row.
         return unsafe { x86_64::take(&self.windows, entries, to) };
         #[cfg(not(target_arch = "x86_64"))]
         unreachable!("there are no windows")
     }
 }
 
-/// The mask of the window at `at`, among values that begin at these positions.
+/// The mask of the window that begins at `at`: zero for the bytes of `values`, which are positions.
 fn mask(at: usize, values: impl Iterator<Item = usize>) -> [u8; WIDTH] {
     let mut mask = [0xff; WIDTH];
     for value in values.filter(|value| value + VALUE > at && *value < at + WIDTH) {
@@ -141,8 +141,8 @@ mod x86_64 {
     /// As [`super::Windows::take`].
     ///
     /// # Safety
-    /// Every window is within all entries, and has at most [`super::MOST`] values; each of
-    /// `to` has room for those of all.
+    /// Every window is within all entries and has at most [`super::MOST`] values; each row of `to`
+    /// has room for the values of all windows.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi2")]
     pub(super) unsafe fn take<const N: usize>(
         windows: &[Window],
@@ -155,7 +155,7 @@ mod x86_64 {
         let (entries, mut to) = (entries.map(<[u8]>::as_ptr), to.map(<[_]>::as_mut_ptr));
         for window in windows {
             let Window { bytes, mask, at, values, count, stored } = window;
-            // SAFETY: both are as long as a vector.
+            // SAFETY: both arrays are as long as a vector.
             let [expected, mask] =
                 unsafe { [bytes, mask].map(|bytes| _mm512_loadu_si512(bytes.as_ptr().cast())) };
             for (entries, to) in entries.iter().zip(&mut to) {
@@ -166,7 +166,8 @@ mod x86_64 {
                 let packed = _mm512_castsi512_si256(_mm512_maskz_compress_epi8(*values, found));
                 let overflow = _mm256_add_epi32(_mm256_and_si256(packed, exponent), carry);
                 overflows = _mm256_or_si256(overflows, overflow);
-                // SAFETY: so many are stored and no more, and there is room for those of all.
+                // SAFETY: `stored` has `count` bits set, so `count` values are written, and the row
+                // has room for the values of all windows.
                 *to = unsafe {
                     _mm256_mask_storeu_epi32(to.cast(), *stored, packed);
                     to.add(*count)
@@ -184,7 +185,8 @@ mod tests {
 
     use super::*;
 
-    /// Entries of these lengths, each ending with a value, and what must be the same.
+    /// Encoded entries of these lengths, each ending with a value, and a mask of the bytes that are
+    /// not values.
     fn entries(lengths: &[usize], bits: impl Fn(usize) -> u32) -> (Vec<u8>, Vec<u8>) {
         let (mut bytes, mut mask) = (Vec::new(), Vec::new());
         for (index, length) in lengths.iter().enumerate() {
@@ -208,7 +210,7 @@ mod tests {
         }
     }
 
-    // Without AVX-512 there are no windows, and nothing of them to test.
+    // Without AVX-512 no windows are built, and the test checks only that.
     proptest! {
         #[test]
         fn values_are_copied_and_what_is_not_finite_or_differs_is_found(
