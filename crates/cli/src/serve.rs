@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use outrigger_server::{
-    Error, causes,
+    Error, Kinds, causes,
     config::{self, Invalid, Source},
 };
 
@@ -135,8 +135,9 @@ fn source(arguments: &Arguments) -> Result<Source, Exit> {
     // Ignores variables that are not UTF-8, since no setting is.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let overrides = arguments.common.overrides().chain(arguments.set.iter().cloned());
-    Source::open(arguments.config.clone(), environment.collect(), overrides.collect())
+    let overrides = arguments.common.overrides().chain(arguments.set.iter().cloned()).collect();
+    let (file, environment) = (arguments.config.clone(), environment.collect());
+    Source::open(Kinds::shipped(), file, environment, overrides)
         .map_err(|error| Exit::Usage(format!("cannot read {error}")))
 }
 

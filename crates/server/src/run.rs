@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error,
-    config::{Config, Source},
+    config::{Config, Kinds, Source},
     logs,
     metrics::{self, Exposition},
     reload::Reloads,
@@ -51,13 +51,13 @@ pub fn run(config: Config, source: Source) -> Result<(), Error> {
     running.join()
 }
 
-/// Starts a server. Returns once its addresses are bound and its parts are connected; models come
+/// Starts a server with engines of `kinds`. Returns once its addresses are bound and its parts are connected; models come
 /// up afterwards.
 ///
 /// # Errors
 /// An address, the store or the threads cannot be had.
-pub fn start(config: Config) -> Result<Running, Error> {
-    start_from(config, None)
+pub fn start(config: Config, kinds: &Kinds) -> Result<Running, Error> {
+    start_from(config, kinds, None)
 }
 
 /// Starts a server as [`start`] does. Its configuration, which `source` has given, is reloaded when
@@ -66,18 +66,19 @@ pub fn start(config: Config) -> Result<Running, Error> {
 /// # Errors
 /// Those of [`start`].
 pub fn start_reloading(config: Config, source: Source) -> Result<Running, Error> {
-    start_from(config, Some(source))
+    let kinds = source.kinds().clone();
+    start_from(config, &kinds, Some(source))
 }
 
-fn start_from(config: Config, source: Option<Source>) -> Result<Running, Error> {
-    config.validate()?;
+fn start_from(config: Config, kinds: &Kinds, source: Option<Source>) -> Result<Running, Error> {
+    config.validate(kinds)?;
     let exposition = Exposition::install()?;
     outrigger_lifecycle::limit_models(config.metrics.max_models as usize);
     let security = Security::open(&config)?;
     let listeners = Listeners::bind(&config, &security)?;
     let addresses = listeners.addresses()?;
     let runtimes = Runtimes::build(&config.server)?;
-    let (parts, service) = match wiring::connect(&config, &runtimes, exposition, security) {
+    let (parts, service) = match wiring::connect(&config, kinds, &runtimes, exposition, security) {
         Ok(parts) => parts,
         Err(error) => {
             runtimes.abandon();

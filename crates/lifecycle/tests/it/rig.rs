@@ -148,8 +148,9 @@ impl Rig {
             ..machine::Policy::default()
         };
         let settings = Settings { policy, ..Settings::default() };
+        let serving = store.serving(&EngineId::default(), None).expect("a directory");
         let engine =
-            Engine::new(client_of_engine.expect("a valid configuration"), store.clone(), settings);
+            Engine::new(client_of_engine.expect("a valid configuration"), serving, settings);
         let mut engines = Engines::from([(EngineId::default(), Arc::new(engine) as Arc<_>)]);
         engines.extend(self.beside_engine.map(|make| make()));
         let (handle, service) =

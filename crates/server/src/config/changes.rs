@@ -61,7 +61,7 @@ fn value<'a>(tree: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{request_limits::RequestLimits, wiring};
+    use crate::{config::Kinds, request_limits::RequestLimits, wiring};
 
     fn change(key: &str, reloads: bool, kind: &'static str) -> Change {
         Change { key: key.to_owned(), reloads, kind }
@@ -91,7 +91,7 @@ mod tests {
             let flag = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
             let flags: Vec<_> = other.iter().map(flag).collect();
             let file = "images: {repository: r.example/team}";
-            crate::config::load(Some(file), [], &flags).unwrap().config
+            crate::config::load(&Kinds::shipped(), Some(file), [], &flags).unwrap().config
         };
         let usual = config(&[]);
         let mut reloading: Vec<_> = tree(&usual).keys().flat_map(|section| keys(section)).collect();
@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn each_changed_setting_is_named_without_its_value() {
-        let load = |text| crate::config::load(Some(text), [], &[]).unwrap().config;
+        let load =
+            |text| crate::config::load(&Kinds::shipped(), Some(text), [], &[]).unwrap().config;
         let old = load(
             "server: {max_users: 3, grpc: '127.0.0.1:1'}\nlimits: {per_model: 5}\n\
              images: {repository: r.example/team}\nlog: {level: debug}\nmodels: [{name: a}]",

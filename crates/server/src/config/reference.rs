@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Key, sections, variable};
+use super::{Key, environment::variable, sections};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -24,6 +24,28 @@ A key whose column `reloads` says yes changes at run time, when the file changes
 docs/operations.md, Reloading the configuration. Any other key needs a restart.
 
 Sizes are written `512MiB` or `20GiB`, durations `250ms`, `30s`, `10m` or `7d`.
+";
+
+const ENGINES: &str = "
+## engines
+
+The engines by name, for more than one, each with its `kind` and the keys of that kind. Names are
+of `a-z`, `0-9`, `.`, `_` and `-`, and start with a letter or digit. Environment: `OUTRIGGER_ENGINES`.
+The map replaces the section `engine`; only one of the two may be set.
+
+```yaml
+engines:
+  default: {kind: tfserving, endpoint: 'unix:/run/outrigger/engine.sock'}
+  large: {kind: tfserving, endpoint: '10.0.0.7:8500', store_path: /models, max_in_flight: 16}
+```
+
+| kind | keys |
+|---|---|
+| `tfserving` | those of `engine`: TensorFlow Serving, or `outrigger engine` |
+
+Each engine of the kind `tfserving` has a directory of its own in the store: `serving` for
+`default`, else `serving-NAME`. The directory of an engine that is not configured any more is
+removed at the start.
 ";
 
 const MODELS: &str = "
@@ -77,6 +99,13 @@ const MODEL_KEYS: &[Key] = &[
         about: " Pins requests that name no version to this digest.",
         reloads: true,
     },
+    Key {
+        name: "engine",
+        kind: "engine",
+        default: Some(""),
+        about: " The engine that runs it; otherwise the only one that runs models of its framework.",
+        reloads: true,
+    },
 ];
 
 /// The reference page of the configuration, Markdown.
@@ -94,6 +123,7 @@ pub fn reference_markdown() -> String {
             row(&mut page, key, Some(&variable));
         }
     }
+    page.push_str(ENGINES);
     page.push_str(MODELS);
     for key in MODEL_KEYS {
         row(&mut page, key, None);
@@ -125,7 +155,7 @@ mod tests {
     fn every_key_of_a_model_is_on_the_page() {
         let digest = format!("sha256:{}", "0".repeat(64));
         let model = serde_json::json!(
-            {"name": "a", "image": "r.example/a", "tag": "live", "digest": digest});
+            {"name": "a", "image": "r.example/a", "tag": "live", "digest": digest, "engine": "large"});
         let model: Model = serde_json::from_value(model).unwrap();
         let tree = serde_json::to_value(&model).unwrap();
         let mut keys: Vec<_> = tree.as_object().unwrap().keys().map(String::as_str).collect();

@@ -2,12 +2,13 @@
 
 use std::{fs, path::PathBuf};
 
-use super::{Invalid, Loaded, load};
+use super::{Invalid, Kinds, Loaded, load};
 use crate::file_error::FileError;
 
 /// The sources of a configuration: its file, and the environment and flags of the start.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Source {
+    kinds: Kinds,
     file: Option<PathBuf>,
     environment: Vec<(String, String)>,
     overrides: Vec<(String, String)>,
@@ -15,16 +16,17 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads the file, if there is one. `environment` and `overrides` are as for [`load`].
+    /// Reads the file, if there is one. `kinds`, `environment` and `overrides` are as for [`load`].
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn open(
+        kinds: Kinds,
         file: Option<PathBuf>,
         environment: Vec<(String, String)>,
         overrides: Vec<(String, String)>,
     ) -> Result<Self, FileError> {
-        let mut source = Self { file, environment, overrides, text: None };
+        let mut source = Self { kinds, file, environment, overrides, text: None };
         source.text = source.read()?;
         Ok(source)
     }
@@ -42,7 +44,12 @@ impl Source {
     /// # Errors
     /// As for [`load`].
     pub(crate) fn parse(&self, text: Option<&str>) -> Result<Loaded, Invalid> {
-        load(text, self.environment.iter().cloned(), &self.overrides)
+        load(&self.kinds, text, self.environment.iter().cloned(), &self.overrides)
+    }
+
+    /// The kinds of engines that there are.
+    pub(crate) fn kinds(&self) -> &Kinds {
+        &self.kinds
     }
 
     /// The text that the file had when it was opened.

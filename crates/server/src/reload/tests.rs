@@ -1,6 +1,7 @@
 use std::{fs, os::unix::fs::symlink, path::Path, sync::Mutex, time::Duration};
 
 use super::*;
+use crate::config::Kinds;
 
 const FILE: &str =
     "images: {repository: r.example/team}\nserver: {max_in_flight: 3, max_users: 7}\n";
@@ -33,7 +34,7 @@ impl Rig {
         let path = directory.path().join("outrigger.yaml");
         fs::write(&path, FILE).unwrap();
         let flags = vec![("limits.per_caller".to_owned(), "5".to_owned())];
-        let source = Source::open(Some(path), Vec::new(), flags).unwrap();
+        let source = Source::open(Kinds::shipped(), Some(path), Vec::new(), flags).unwrap();
         let config = source.load().unwrap().config;
         let limits = RequestLimits::new(&config);
         let (models, reloads) = (Recorder::default(), Reloads::default());

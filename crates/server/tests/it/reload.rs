@@ -6,7 +6,7 @@ use crate::stack::{Stack, by_name, hold, reason, request};
 
 #[tokio::test]
 async fn models_come_and_go() {
-    let stack = Stack::with_file(Some("models: []"), &[]).await;
+    let stack = Stack::with_file("models: []", &[]).await;
     let mut client = stack.predictions();
     let ask = || PredictRequest { model: Some(by_name("alias")), ..request(&[(1.0, 2.0)]) };
     let unknown = reason(&client.predict(ask()).await.unwrap_err());
@@ -22,7 +22,7 @@ async fn models_come_and_go() {
 
 #[tokio::test]
 async fn a_lowered_limit_lets_requests_in_progress_finish() {
-    let stack = Stack::with_file(Some("server: {max_in_flight: 2}"), &[]).await;
+    let stack = Stack::with_file("server: {max_in_flight: 2}", &[]).await;
     let client = stack.predictions();
     client.clone().predict(request(&[(1.0, 1.0)])).await.unwrap();
     let (gate, mut arrivals) = hold(&stack);
@@ -51,7 +51,7 @@ async fn a_lowered_limit_lets_requests_in_progress_finish() {
 
 #[tokio::test]
 async fn a_change_that_needs_a_restart_is_refused_by_name_and_shown() {
-    let stack = Stack::with_file(Some("server: {max_users: 1}"), &[]).await;
+    let stack = Stack::with_file("server: {max_users: 1}", &[]).await;
     let mut events = stack.watch().await;
     let before = events.until("overview", |_| true).await;
     assert!(before["last_reload"].is_null());

@@ -12,7 +12,7 @@ use outrigger_proto::outrigger::v1::{
     model_service_client::ModelServiceClient, predict_request::User,
     prediction_service_client::PredictionServiceClient, value::Kind,
 };
-use outrigger_server::{Addresses, Reload, Running, config};
+use outrigger_server::{Addresses, Kinds, Reload, Running, config::Source};
 use outrigger_testkit::{
     engine::{FakeEngine, Gate, Predicting, floats},
     saved_model::{Linear, Model, package_dir},
@@ -32,6 +32,8 @@ pub(crate) const MODEL: &str = "offers/spring";
 pub(crate) struct Stack {
     pub(crate) engine: FakeEngine,
     pub(crate) addresses: Addresses,
+    kinds: Kinds,
+    flags: Vec<(String, String)>,
     server: Running,
     directory: TempDir,
 }
@@ -43,13 +45,22 @@ impl Stack {
     }
 
     /// Starts a server with [`MODEL`] and further settings, in which `{root}` is the server's
-    /// directory.
+    /// directory and `{engine}` the engine's endpoint.
     pub(crate) async fn with(settings: &[(&str, &str)]) -> Self {
-        Self::with_file(None, settings).await
+        Self::of(Kinds::shipped(), settings).await
     }
 
-    /// As [`Self::with`], with a configuration file of this text.
-    pub(crate) async fn with_file(text: Option<&str>, settings: &[(&str, &str)]) -> Self {
+    /// Like [`Self::with`], with engines of `kinds`.
+    pub(crate) async fn of(kinds: Kinds, settings: &[(&str, &str)]) -> Self {
+        Self::made(kinds, None, settings).await
+    }
+
+    /// Like [`Self::with`], with a configuration file of this text.
+    pub(crate) async fn with_file(text: &str, settings: &[(&str, &str)]) -> Self {
+        Self::made(Kinds::shipped(), Some(text), settings).await
+    }
+
+    async fn made(kinds: Kinds, text: Option<&str>, settings: &[(&str, &str)]) -> Self {
         // Another test of this process may have installed the provider already, so an error is
         // ignored.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -64,18 +75,38 @@ impl Stack {
             ("server.health", "127.0.0.1:0"),
             ("server.admin", "127.0.0.1:0"),
             ("server.shutdown_delay", "1ms"),
-            ("engine.endpoint", &endpoint),
+            ("engine.endpoint", "{engine}"),
             ("store.path", "{root}/store"),
             ("images.repository", "oci:{root}/models"),
         ];
-        let flag =
-            |(key, value): &(&str, &str)| ((*key).to_owned(), value.replace("{root}", &root));
-        let flags: Vec<_> = usual.iter().chain(settings).map(flag).collect();
+        let flag = |(key, value): &(&str, &str)| {
+            let value = value.replace("{root}", &root).replace("{engine}", &endpoint);
+            ((*key).to_owned(), value)
+        };
+        let named = settings.iter().any(|(key, _)| *key == "engines");
+        let usual = usual.iter().filter(|(key, _)| !(named && *key == "engine.endpoint"));
+        let flags: Vec<_> = usual.chain(settings).map(flag).collect();
         let file = text.map(|text| write_config(directory.path(), text));
-        let source = config::Source::open(file, Vec::new(), flags).expect("a readable file");
-        let loaded = source.load().expect("a valid configuration");
-        let server = outrigger_server::start_reloading(loaded.config, source).expect("a server");
-        Self { engine, addresses: server.addresses(), server, directory }
+        let server = start(&kinds, file, &flags);
+        Self { engine, addresses: server.addresses(), kinds, flags, server, directory }
+    }
+
+    /// Stops the server and starts another one on the same store, without a configuration file.
+    pub(crate) async fn restart(&mut self) {
+        self.server.stop();
+        self.server.ended().await;
+        self.server = start(&self.kinds, None, &self.flags);
+        self.addresses = self.server.addresses();
+    }
+
+    /// The names in a directory of the store, sorted.
+    pub(crate) fn stored(&self, directory: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.directory.path().join("store").join(directory));
+        let entries = entries.expect("a directory").flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
     }
 
     /// Replaces the configuration file as the kubelet does, and waits until that has taken effect
@@ -169,6 +200,13 @@ fn write_config(root: &Path, text: &str) -> PathBuf {
     root.join("config").join("outrigger.yaml")
 }
 
+fn start(kinds: &Kinds, file: Option<PathBuf>, flags: &[(String, String)]) -> Running {
+    let source = Source::open(kinds.clone(), file, Vec::new(), flags.to_vec());
+    let source = source.expect("a readable file");
+    let loaded = source.load().expect("a valid configuration");
+    outrigger_server::start_reloading(loaded.config, source).expect("a server")
+}
+
 /// A channel that connects when it is used.
 pub(crate) fn channel(address: std::net::SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).expect("an address").connect_lazy()
@@ -227,8 +265,13 @@ pub(crate) fn by_digest(name: &str, digest: &str) -> ModelSelector {
 
 /// A request for [`MODEL`] with a treatment for each pair of features.
 pub(crate) fn request(treatments: &[(f32, f32)]) -> PredictRequest {
+    request_for(MODEL, treatments)
+}
+
+/// A request for the model called `name` with a treatment for each pair of features.
+pub(crate) fn request_for(name: &str, treatments: &[(f32, f32)]) -> PredictRequest {
     PredictRequest {
-        model: Some(by_name(MODEL)),
+        model: Some(by_name(name)),
         request_id: "r1".to_owned(),
         user: Some(User::UserFeatures(features(&[("u0", 0.5)]))),
         treatments: treatments.iter().zip(0..).map(treatment).collect(),
