@@ -112,7 +112,7 @@ async fn models_come_go_and_change_under_load_without_a_failure() {
     let tunables = rig.listing(&[churn.clone(), named(&rig, "offer")]);
     reconfigure(&handle, tunables).await;
     acquire(&handle, "offer").await.expect("it is listed");
-    reconfigure(&handle, rig.listing(&[churn.clone()])).await;
+    reconfigure(&handle, rig.listing(std::slice::from_ref(&churn))).await;
     let gone = acquire(&handle, "offer").await.expect_err("it is not listed any more");
     assert_eq!(gone.reason, Reason::ModelNotFound);
     let moved = ModelEntry { image: rig.image("team/other"), ..churn };
@@ -247,13 +247,13 @@ async fn a_process_that_follows_takes_over_what_was_changed() {
     rig.config.tunables = rig.listing(&[v2]);
     reconfigure(&handle, rig.config.tunables.clone()).await;
     let lease = handle.acquire(&name("offer"), &tag("v2"), "", Instant::now() + PATIENCE).await;
-    let before = lease.expect("served").id.clone();
+    let before = lease.expect("served").scorer.id.clone();
     drop(handle);
     rig.stop().await;
     let handle = rig.start();
     let lease = handle.acquire(&name("offer"), &tag("v2"), "", Instant::now() + PATIENCE).await;
     let lease = lease.expect("adopted");
-    assert_eq!((lease.id.clone(), lease.key.digest), (before, digest));
+    assert_eq!((lease.scorer.id.clone(), lease.key.digest), (before, digest));
     assert_eq!(rig.engine.violations(), []);
 }
 
