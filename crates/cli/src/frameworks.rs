@@ -1,18 +1,22 @@
 //! The frameworks whose packages the commands read, and the engine that scores them.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use outrigger_core::Failure;
+use outrigger_core::{EngineId, Failure};
 use outrigger_run::{Engine, Framework};
+use outrigger_server::Kinds;
 use outrigger_store::Store;
-use outrigger_tfserving::{Client, Config, Settings, TENSORFLOW};
+use outrigger_tfserving::{Client, Config, Settings};
 
-/// Every framework of the shipped engines.
-pub(crate) const KNOWN: [Framework; 1] = [TENSORFLOW];
+/// Every framework of the kinds of engines that `serve` has.
+pub(crate) static KNOWN: LazyLock<Vec<Framework>> = LazyLock::new(|| Kinds::shipped().frameworks());
 
 /// The engine that listens at `endpoint`, with its files in `store`.
 pub(crate) fn connect(endpoint: String, store: Store) -> Result<Arc<dyn Engine>, Failure> {
     let client = Client::connect(Config::new(endpoint))
         .map_err(|error| Failure::because(error.reason(), &error))?;
-    Ok(Arc::new(outrigger_tfserving::Engine::new(client, store, Settings::default())))
+    let serving = store
+        .serving(&EngineId::default(), None)
+        .map_err(|error| Failure::because(error.reason(), &error))?;
+    Ok(Arc::new(outrigger_tfserving::Engine::new(client, serving, Settings::default())))
 }

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use outrigger_server::{
-    Error, causes,
+    Error, Kinds, causes,
     config::{self, Loaded},
 };
 
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     if arguments.check_config {
         return exit::print("the configuration is valid\n");
     }
-    outrigger_server::run(loaded.config).map_err(failed)
+    outrigger_server::run(loaded.config, &Kinds::shipped()).map_err(failed)
 }
 
 fn reference(page: Page) -> String {
@@ -143,7 +143,7 @@ fn load(arguments: &Arguments) -> Result<Loaded, Exit> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let overrides: Vec<_> =
         arguments.common.overrides().chain(arguments.set.iter().cloned()).collect();
-    config::load(file.as_deref(), environment, &overrides)
+    config::load(&Kinds::shipped(), file.as_deref(), environment, &overrides)
         .map_err(|invalid| Exit::Usage(format!("the configuration is not valid\n{invalid}")))
 }
 

@@ -13,15 +13,16 @@
 //!
 //! How an engine does as a whole is its [`Condition`].
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Failure, Moment, ServableId, ServableName};
+use crate::{Failure, InvalidName, Moment, ServableId, ServableName, name::text_conversions};
 
-/// The name of an engine in the configuration.
+/// The name of an engine in the configuration: `[a-z0-9][a-z0-9._-]{0,62}`. It is also
+/// part of a directory's name in the store.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "String", into = "String")]
 pub struct EngineId(Arc<str>);
 
 /// A message to an engine.
@@ -68,9 +69,12 @@ impl EngineId {
     /// The only engine of a configuration that does not name engines.
     pub const DEFAULT: &'static str = "default";
 
-    /// Creates the name of an engine.
-    pub fn new(name: &str) -> Self {
-        Self(name.into())
+    /// The valid name `name`.
+    ///
+    /// # Panics
+    /// If it is not valid.
+    pub fn new(name: &'static str) -> Self {
+        name.parse().expect("a valid name of an engine")
     }
 
     /// The name as text.
@@ -111,14 +115,32 @@ impl FromEngine {
     }
 }
 
-impl fmt::Display for EngineId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+impl FromStr for EngineId {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        const RULE: &str = "1 to 63 of a-z, 0-9, '.', '_' and '-', starting with a-z or 0-9";
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let ok = text.len() <= 63
+            && text.bytes().all(|b| plain(b) || b"._-".contains(&b))
+            && text.bytes().next().is_some_and(plain);
+        if ok { Ok(Self(text.into())) } else { Err(InvalidName::new("engine", text, RULE)) }
     }
 }
 
-impl fmt::Debug for EngineId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+text_conversions!(EngineId);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_engines_are_safe_as_part_of_a_path() {
+        for good in ["default", "tf-2.19_a", "0"] {
+            assert_eq!(good.parse::<EngineId>().map(|id| id.to_string()), Ok(good.to_owned()));
+        }
+        for bad in ["", ".", "..", "a/b", "A", "-a", "_a", "a b", &"x".repeat(64)] {
+            assert!(bad.parse::<EngineId>().is_err(), "{bad:?}");
+        }
     }
 }

@@ -14,7 +14,7 @@ pub struct InvalidName {
 }
 
 impl InvalidName {
-    fn new(what: &'static str, value: &str, rule: &'static str) -> Self {
+    pub(crate) fn new(what: &'static str, value: &str, rule: &'static str) -> Self {
         let value = value.chars().take(160).collect();
         Self { what, value, rule }
     }
@@ -234,6 +234,7 @@ macro_rules! text_conversions {
     )*};
 }
 
+pub(crate) use text_conversions;
 text_conversions!(ModelName, Tag);
 
 impl fmt::Display for ModelKey {

@@ -19,7 +19,8 @@ pub(crate) fn service(config: Config) -> (Handle, Service, TempDir) {
     let engine = outrigger_tfserving::Config::new("127.0.0.1:1");
     let client = outrigger_tfserving::Client::connect(engine).expect("a valid configuration");
     let store = Store::open(outrigger_store::Config::new(dir.path())).expect("a store");
-    let engine = outrigger_tfserving::Engine::new(client, store.clone(), Settings::default());
+    let serving = store.serving(&EngineId::default(), None).expect("a directory");
+    let engine = outrigger_tfserving::Engine::new(client, serving, Settings::default());
     let engines = Engines::from([(EngineId::default(), Arc::new(engine) as Arc<_>)]);
     let client = Client::new(Default::default()).expect("a valid configuration");
     let (handle, service) = start(config, client, store, engines).expect("a valid configuration");

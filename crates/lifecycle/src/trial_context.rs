@@ -63,7 +63,11 @@ impl Context for TrialContext<'_> {
     }
 
     fn answer(&self, version: &ModelKey) -> Answer {
-        self.machines.answer_digest(version, self.now)
+        // The arms of a trial may run on two engines, so an outage must not count against the
+        // version. Requests still try a version after a long outage; a trial does not.
+        let engine = self.machines.engine_of(version);
+        let outage = engine.and_then(|engine| self.machines.outage(engine, self.now));
+        outage.unwrap_or_else(|| self.machines.answer_digest(version, self.now))
     }
 
     fn is_suspended(&self, version: &ModelKey) -> bool {

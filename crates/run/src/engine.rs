@@ -89,6 +89,8 @@ pub struct Adopted {
     pub id: ServableId,
     /// The image of the version.
     pub digest: Digest,
+    /// The model's directory in the store.
+    pub model: PathBuf,
 }
 
 /// The surroundings of an engine's task.

@@ -4,6 +4,8 @@
 mod access;
 mod check;
 mod dump;
+mod environment;
+pub(crate) mod kinds;
 mod layers;
 mod reference;
 mod section;
@@ -14,11 +16,12 @@ mod tests;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
-use outrigger_core::{Digest, ModelName, Tag};
+use outrigger_core::{Digest, EngineId, ModelName, Tag};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
     access::{CallerName, Callers, Right, Rights, Transport},
+    kinds::{Entry, Kind, Kinds},
     layers::{Origin, Problem},
     reference::reference_markdown,
     section::Key,
@@ -26,6 +29,7 @@ pub use self::{
 };
 
 use self::{
+    environment::add_environment,
     layers::Layers,
     section::{Section, section},
 };
@@ -41,8 +45,10 @@ pub struct Config {
     pub auth: Auth,
     /// Limits for each caller and each model.
     pub limits: Limits,
-    /// The engine that runs the models.
+    /// The engine that runs the models, if there are no `engines`.
     pub engine: Engine,
+    /// The engines by name; `None`: the one of `engine`.
+    pub engines: Option<BTreeMap<EngineId, Entry>>,
     /// The model store on disk.
     pub store: Store,
     /// The sources of models.
@@ -157,7 +163,8 @@ section! {
 }
 
 section! {
-    /// The engine that computes scores: TensorFlow Serving, or `outrigger engine`.
+    /// The engine that computes scores: TensorFlow Serving, or `outrigger engine`. The short form of
+    /// `engines` for one engine: it is called `default`. Only one of the two may be set.
     Engine {
         /// Its gRPC address: `host:port`, or `unix:/path/of/socket`.
         endpoint: String = "unix:/run/outrigger/engine.sock";
@@ -297,6 +304,10 @@ pub struct Model {
     /// Pins requests that name no version to this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// The engine that runs the model; the default is the only engine that runs models of its
+    /// framework.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineId>,
 }
 
 /// A configuration with the origin of each value that is not a default.
@@ -322,12 +333,14 @@ fn lines(problems: &[Problem]) -> String {
 
 /// Reads and checks a configuration.
 ///
-/// `file` is the text of the configuration file, `environment` all variables of
-/// the process, `overrides` pairs of key path and value from the command line.
+/// `kinds` are the kinds of engines that there are, `file` is the text of the configuration file,
+/// `environment` all variables of the process, `overrides` pairs of key path and value from the
+/// command line.
 ///
 /// # Errors
 /// All problems of all layers, each with the path of its key.
 pub fn load(
+    kinds: &Kinds,
     file: Option<&str>,
     environment: impl IntoIterator<Item = (String, String)>,
     overrides: &[(String, String)],
@@ -343,9 +356,10 @@ pub fn load(
     let origins = layers.origins();
     let config = Config::read(&mut layers);
     let mut problems = layers.problems;
+    problems.extend(one_of_both(&origins));
     // A value that did not parse was replaced by its default, which is valid. So this check reports
     // only real problems.
-    problems.extend(config.validate().err().map(|invalid| invalid.0).unwrap_or_default());
+    problems.extend(config.validate(kinds).err().map(|invalid| invalid.0).unwrap_or_default());
     if problems.is_empty() {
         Ok(Loaded { config, origins, ignored })
     } else {
@@ -353,46 +367,12 @@ pub fn load(
     }
 }
 
-/// OpenTelemetry's own variables, which are often set already. Later ones take precedence, and this
-/// server's settings take precedence over all of them.
-const OPENTELEMETRY: &[(&str, &str)] = &[
-    ("OTEL_EXPORTER_OTLP_ENDPOINT", "traces.endpoint"),
-    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "traces.endpoint"),
-    ("OTEL_TRACES_SAMPLER_ARG", "traces.ratio"),
-    ("OTEL_SERVICE_NAME", "traces.service"),
-    ("OTEL_RESOURCE_ATTRIBUTES", "traces.attributes"),
-];
-
-/// Adds `OUTRIGGER_SERVER_GRPC` as `server.grpc` and so on.
-///
-/// A variable that names no setting is not an error: Kubernetes sets some
-/// (`OUTRIGGER_SERVER_SERVICE_HOST`) for a Service called `outrigger-server`.
-fn add_environment(
-    layers: &mut Layers,
-    environment: impl IntoIterator<Item = (String, String)>,
-) -> Vec<String> {
-    let keys: BTreeMap<String, String> = key_paths().map(|path| (variable(&path), path)).collect();
-    let environment: BTreeMap<_, _> = environment.into_iter().collect();
-    for (name, path) in OPENTELEMETRY {
-        if let Some(value) = environment.get(*name) {
-            layers.add_text(path, Origin::Environment((*name).to_owned()), value);
-        }
-    }
-    let mut ignored = Vec::new();
-    for (name, value) in environment {
-        if let Some(path) = keys.get(&name) {
-            layers.add_text(path, Origin::Environment(name), &value);
-        } else if sections().any(|(section, ..)| name.starts_with(&(variable(section) + "_"))) {
-            ignored.push(name);
-        }
-    }
-    ignored.sort();
-    ignored
-}
-
-/// The environment variable of a key path.
-fn variable(path: &str) -> String {
-    format!("OUTRIGGER_{}", path.replace('.', "_").to_uppercase())
+/// The problem of a configuration that sets both `engine` and `engines`.
+fn one_of_both(origins: &BTreeMap<String, Origin>) -> Option<Problem> {
+    let engines = origins.get("engines")?;
+    let (key, origin) = origins.iter().find(|(key, _)| key.starts_with("engine."))?;
+    let message = format!("{key} ({origin}) and engines ({engines}) are both set: only one may be");
+    Some(Problem::new("engines", message))
 }
 
 fn key_paths() -> impl Iterator<Item = String> {
@@ -400,7 +380,7 @@ fn key_paths() -> impl Iterator<Item = String> {
         .flat_map(|(section, _, keys)| {
             keys.iter().map(move |key| format!("{section}.{}", key.name))
         })
-        .chain(["models".to_owned()])
+        .chain(["engines".to_owned(), "models".to_owned()])
 }
 
 /// Name, description and keys of every section.
@@ -435,6 +415,7 @@ impl Config {
             log: Log::read(layers, "log"),
             metrics: Metrics::read(layers, "metrics"),
             traces: Traces::read(layers, "traces"),
+            engines: layers.take("", "engines", None),
             models: layers.take("", "models", Vec::new()),
         };
         layers.refuse_the_rest();
@@ -446,8 +427,8 @@ impl Config {
     ///
     /// # Errors
     /// All problems, each with the path of its key.
-    pub fn validate(&self) -> Result<(), Invalid> {
-        let problems = check::problems(self);
+    pub fn validate(&self, kinds: &Kinds) -> Result<(), Invalid> {
+        let problems = check::problems(self, kinds);
         if problems.is_empty() { Ok(()) } else { Err(Invalid(problems)) }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use outrigger_core::Reason;
+use outrigger_core::{EngineId, Failure, Reason};
 
 use crate::{listen::BindError, live::FileError, logs, metrics::ExpositionError};
 
@@ -39,9 +39,14 @@ pub enum Error {
     /// The client of registries could not be made.
     #[error("the registry client could not be made")]
     Registry(#[from] outrigger_oci::Error),
-    /// The engine's client could not be made.
-    #[error("the engine's client could not be made")]
-    Engine(#[from] outrigger_tfserving::InvalidConfig),
+    /// An engine could not be made.
+    #[error("engine {engine} cannot be used")]
+    Engine {
+        /// The engine's name.
+        engine: EngineId,
+        /// The cause.
+        source: Failure,
+    },
     /// The exporter of traces could not be made.
     #[error("traces cannot be exported")]
     Traces(#[from] outrigger_trace::Error),
@@ -62,7 +67,7 @@ impl Error {
         match self {
             Self::Store(error) => error.reason(),
             Self::Registry(error) => error.reason(),
-            Self::Engine(error) => error.reason(),
+            Self::Engine { source, .. } => source.reason,
             Self::Lifecycle(error) => error.reason(),
             Self::Config(_) => Reason::RequestMalformed,
             Self::Logs(_)

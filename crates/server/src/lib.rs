@@ -36,7 +36,10 @@ mod trial;
 mod views;
 mod wiring;
 
-pub use config::Config;
+pub use config::{
+    Config, Kind, Kinds,
+    kinds::{Context, Make, Settings},
+};
 pub use error::Error;
 pub use failure::{DOMAIN, reference_markdown as errors_markdown};
 pub use live::FileError;

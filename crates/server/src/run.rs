@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error,
-    config::Config,
+    config::{Config, Kinds},
     logs,
     metrics::{self, Exposition},
     runtimes::Runtimes,
@@ -28,36 +28,36 @@ pub struct Running {
     supervisor: Option<JoinHandle<Result<(), Error>>>,
 }
 
-/// Serves until the process receives SIGTERM or SIGINT.
+/// Serves until the process receives SIGTERM or SIGINT. Engines are of `kinds`.
 ///
 /// # Errors
 /// The server cannot start, or a part of it ended before the stop was requested.
-pub fn run(config: Config) -> Result<(), Error> {
+pub fn run(config: Config, kinds: &Kinds) -> Result<(), Error> {
     logs::start(&config.log)?;
     let waiting = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let waiting = waiting.map_err(Error::system("no runtime to wait for signals"))?;
     // The handlers are installed before the start, so that a signal during it is not lost.
     let signals = waiting.block_on(async { Signals::listen() });
     let signals = signals.map_err(Error::system("signals cannot be heard"))?;
-    let running = start(config)?;
+    let running = start(config, kinds)?;
     waiting.block_on(running.ended.run_until_cancelled(signals.pass_on(&running.stop)));
     running.join()
 }
 
-/// Starts a server. Returns once its addresses are bound and its parts are connected; models come
+/// Starts a server with engines of `kinds`. Returns once its addresses are bound and its parts are connected; models come
 /// up afterwards.
 ///
 /// # Errors
 /// An address, the store or the threads cannot be had.
-pub fn start(config: Config) -> Result<Running, Error> {
-    config.validate()?;
+pub fn start(config: Config, kinds: &Kinds) -> Result<Running, Error> {
+    config.validate(kinds)?;
     let exposition = Exposition::install()?;
     outrigger_lifecycle::limit_models(config.metrics.max_models as usize);
     let security = Security::open(&config)?;
     let listeners = Listeners::bind(&config, &security)?;
     let addresses = listeners.addresses()?;
     let runtimes = Runtimes::build(&config.server)?;
-    let (parts, service) = match wiring::connect(&config, &runtimes, exposition, security) {
+    let (parts, service) = match wiring::connect(&config, kinds, &runtimes, exposition, security) {
         Ok(parts) => parts,
         Err(error) => {
             runtimes.abandon();

@@ -1,16 +1,15 @@
 //! Wiring: makes the parts of the server from its configuration.
 
+mod tfserving;
+
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use bytesize::ByteSize;
-use outrigger_core::EngineId;
 use outrigger_features::Limits;
 use outrigger_lifecycle::{self as lifecycle, Engines, Handle};
 use outrigger_oci as oci;
-use outrigger_run::Framework;
 use outrigger_store::{self as store, Store};
-use outrigger_tfserving as tfserving;
 use outrigger_trace::{self as trace, Exporter, Tracer};
 use outrigger_ui as ui;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +19,7 @@ use crate::{
     Error,
     admission::Admission,
     auth,
-    config::{Config, Images},
+    config::{Config, Images, Invalid, Kinds, kinds::Context},
     grpc::{self, Access, Canaries, Models, Serving},
     guard::Guard,
     health::{self, Readiness},
@@ -36,9 +35,6 @@ use crate::{
 
 /// The default deadline on the admin listener: loads by hand include pulls, which take minutes.
 const ADMIN_DEADLINE: Duration = Duration::from_secs(30 * 60);
-
-/// The frameworks that the engines support.
-const FRAMEWORKS: [Framework; 1] = [tfserving::TENSORFLOW];
 
 /// The addresses of the listeners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,19 +103,15 @@ pub(crate) struct Parts {
 /// Makes the parts and connects them. Nothing runs yet.
 pub(crate) fn connect(
     config: &Config,
+    kinds: &Kinds,
     runtimes: &Runtimes,
     exposition: Exposition,
     security: Security,
 ) -> Result<(Parts, lifecycle::Service), Error> {
     let (tracer, exporter) = traces(config, runtimes)?;
-    let store = Store::open(store_config(config))?;
+    let store = Store::open(store_config(config, kinds))?;
     let client = oci::Client::new(oci_config(&config.images))?;
-    // A prediction uses an engine connection of the thread that its request arrived on.
-    let serving: Vec<_> = runtimes.serving.seats().runtimes().cloned().collect();
-    let client_of_engine = tfserving::Client::connect_on(engine_config(config), &serving)?;
-    let settings = tfserving::Settings { tracer: tracer.clone(), ..Default::default() };
-    let engine = tfserving::Engine::new(client_of_engine, store.clone(), settings);
-    let engines = Engines::from([(EngineId::default(), Arc::new(engine) as Arc<_>)]);
+    let engines = engines(config, kinds, runtimes, &store, &tracer)?;
     let (models, service) = {
         let _on = runtimes.lifecycle.enter();
         lifecycle::start(lifecycle_config(config, &tracer), client, store, engines)?
@@ -140,6 +132,30 @@ pub(crate) fn connect(
         end,
     };
     Ok((parts, service))
+}
+
+/// The engines by name, with their files in `store`.
+fn engines(
+    config: &Config,
+    kinds: &Kinds,
+    runtimes: &Runtimes,
+    store: &Store,
+    tracer: &Tracer,
+) -> Result<Engines, Error> {
+    let serving: Vec<_> = runtimes.serving.seats().runtimes().cloned().collect();
+    let server = &config.server;
+    // Allows for names, shapes and the messages around the tensors.
+    let envelope = 1 << 20;
+    let max_message = server.max_tensors.max(server.max_message).bytes().saturating_add(envelope);
+    let mut engines = Engines::new();
+    for (engine, make) in kinds.engines(config) {
+        let context = Context { engine: &engine, store, serving: &serving, tracer, max_message };
+        let made = make.map_err(Invalid)?(&context);
+        let failed = |source| Error::Engine { engine: engine.clone(), source };
+        engines.insert(engine.clone(), made.map_err(failed)?);
+    }
+    store.remove_other_servings()?;
+    Ok(engines)
 }
 
 /// The applications of the four listeners.
@@ -225,7 +241,7 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-fn store_config(config: &Config) -> store::Config {
+fn store_config(config: &Config, kinds: &Kinds) -> store::Config {
     store::Config {
         path: config.store.path.clone(),
         max_size: ByteSize(config.store.max_size.0),
@@ -233,8 +249,7 @@ fn store_config(config: &Config) -> store::Config {
             max_bytes: ByteSize(config.store.max_unpacked.0),
             max_entries: config.store.max_entries.into(),
         },
-        layouts: FRAMEWORKS.iter().map(|framework| framework.layout).collect(),
-        engine_path: config.engine.store_path.clone(),
+        layouts: kinds.frameworks().iter().map(|framework| framework.layout).collect(),
     }
 }
 
@@ -249,18 +264,6 @@ fn oci_config(images: &Images) -> oci::Config {
     }
     config.timeouts.idle = images.timeout.0;
     config
-}
-
-fn engine_config(config: &Config) -> tfserving::Config {
-    let server = &config.server;
-    // Allows for names, shapes and the messages around the tensors.
-    let envelope = 1 << 20;
-    tfserving::Config {
-        connections: config.engine.connections as usize,
-        max_in_flight: config.engine.max_in_flight as usize,
-        max_message: server.max_tensors.max(server.max_message).bytes().saturating_add(envelope),
-        ..tfserving::Config::new(&config.engine.endpoint)
-    }
 }
 
 fn lifecycle_config(config: &Config, tracer: &Tracer) -> lifecycle::Config {
@@ -303,7 +306,7 @@ fn entry(model: &crate::config::Model) -> lifecycle::ModelEntry {
         preload: model.preload,
         tag: model.tag.clone(),
         digest: model.digest,
-        engine: None,
+        engine: model.engine.clone(),
     }
 }
 
@@ -329,13 +332,10 @@ mod tests {
     fn defaults_of_parts_equal_those_of_the_configuration() {
         let config = Config::default();
         assert_eq!(limits(&config), Limits::default());
-        let (ours, theirs) = (store_config(&config), store::Config::new("/tmp"));
+        let (ours, theirs) = (store_config(&config, &Kinds::shipped()), store::Config::new("/tmp"));
         assert_eq!((ours.limits, ours.max_size), (theirs.limits, theirs.max_size));
         let idle = oci_config(&config.images).timeouts.idle;
         assert_eq!(idle, oci::Timeouts::default().idle);
-        let (ours, theirs) = (engine_config(&config), tfserving::Config::new(""));
-        assert_eq!(ours.connections, theirs.connections);
-        assert_eq!(ours.max_in_flight, theirs.max_in_flight);
         let theirs = lifecycle::Config::default();
         let ours = lifecycle_config(&config, &Tracer::off());
         assert_eq!(ours.tunables, theirs.tunables);
@@ -347,7 +347,8 @@ mod tests {
     fn without_an_allowed_list_only_configured_images_may_be_pulled() {
         let file = "images: {repository: r.example/team}\n\
                     models: [{name: a, image: s.example/x/a}, {name: b}]";
-        let mut config = crate::config::load(Some(file), [], &[]).unwrap().config;
+        let mut config =
+            crate::config::load(&Kinds::shipped(), Some(file), [], &[]).unwrap().config;
         assert_eq!(allowed(&config), ["r.example/team", "s.example/x/a"]);
         config.images.allowed = vec!["r.example".to_owned()];
         assert_eq!(allowed(&config), ["r.example"]);

@@ -16,8 +16,6 @@ pub struct Config {
     pub limits: UnpackLimits,
     /// Where images may hold their model: a layout for each framework that an engine runs.
     pub layouts: Vec<PackageLayout>,
-    /// The absolute path of the store as the engine sees it, if it differs.
-    pub engine_path: Option<PathBuf>,
 }
 
 /// Limits that keep a hostile image from filling disk or memory. Bytes are counted over the
@@ -31,14 +29,13 @@ pub struct UnpackLimits {
 }
 
 impl Config {
-    /// A store at `path` of at most 20 GiB that the engine sees at the same path.
+    /// A store at `path` of at most 20 GiB.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
             max_size: ByteSize::gib(20),
             limits: UnpackLimits::default(),
             layouts: Vec::new(),
-            engine_path: None,
         }
     }
 }

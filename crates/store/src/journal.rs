@@ -93,7 +93,7 @@ impl Journal {
             inner: Arc::new(Inner { dir, last: Mutex::default(), written: Mutex::default() }),
         };
         let written = journal.read::<Versions>(VERSIONS)?.map(|versions| versions.last);
-        let published = serving::published(layout)?.into_iter().map(|published| published.id);
+        let published = serving::all_published(layout)?.into_iter().map(|published| published.id);
         let desired = journal.load()?.desired.into_iter().map(|desired| desired.servable);
         let seen = published.chain(desired).map(|id| id.version.0).chain(written);
         *journal.inner.last.lock().unwrap_or_else(PoisonError::into_inner) =

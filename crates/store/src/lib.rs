@@ -4,7 +4,8 @@
 //! blobs/sha256/<hex>               layers as they were pulled
 //! partial/<hex>                    layers being downloaded, resumable
 //! trees/<hex>/tree.json, data/     unpacked images: verified, immutable
-//! serving/<servable>/<version>     relative link to a tree's model directory
+//! serving/<servable>/<version>     relative link to a tree's model directory, for the default engine
+//! serving-<engine>/...             the same for each other engine
 //! journal/                         state that must survive a restart
 //! lock                             held by the one control plane that uses the store
 //! ```
@@ -41,7 +42,7 @@ mod unpack;
 pub use config::{Config, UnpackLimits};
 pub use error::{EntryProblem, Error, LayerProblem, PackageProblem, Result};
 pub use journal::{Desired, Journal, Promoted, Record};
-pub use serving::Published;
+pub use serving::{Published, Serving};
 pub use space::{InUse, Reservation, Usage};
 pub use store::Store;
 pub use tree::Tree;

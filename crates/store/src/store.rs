@@ -1,7 +1,7 @@
 //! Opening the store, and the state that its parts share.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fs::{self, File, TryLockError},
     io,
     os::unix::fs::PermissionsExt,
@@ -26,9 +26,10 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) max_size: ByteSize,
     pub(crate) limits: UnpackLimits,
-    pub(crate) engine_path: PathBuf,
     pub(crate) layouts: Vec<PackageLayout>,
     pub(crate) journal: Journal,
+    /// The engines' directories that this process has opened.
+    pub(crate) serving: Mutex<BTreeSet<PathBuf>>,
     /// Reservations. The lock is also held wherever something becomes visible or is removed.
     claims: Mutex<Claims>,
     /// A lock for each digest that is being unpacked, so that it is unpacked once.
@@ -47,10 +48,6 @@ impl Store {
     /// earlier run, and checks that the store can be written.
     pub fn open(config: Config) -> Result<Self> {
         let root = root(&config.path)?;
-        let engine_path = config.engine_path.unwrap_or_else(|| root.clone());
-        if !engine_path.is_absolute() {
-            return Err(Error::EnginePath(engine_path));
-        }
         let layout = Layout { root };
         let lock = lock(&layout)?;
         prepare(&layout)?;
@@ -59,8 +56,8 @@ impl Store {
             journal: Journal::open(&layout)?,
             max_size: config.max_size,
             limits: config.limits,
-            engine_path,
             layouts: config.layouts,
+            serving: Mutex::default(),
             claims: Mutex::default(),
             turns: Mutex::default(),
             _lock: lock,
@@ -126,12 +123,15 @@ impl Layout {
         self.trees().join(digest.hex())
     }
 
-    pub(crate) fn serving(&self) -> PathBuf {
-        self.root.join("serving")
-    }
-
     pub(crate) fn journal(&self) -> PathBuf {
         self.root.join("journal")
+    }
+
+    /// Creates `dir` if it is missing, checks that it can be written, and removes unfinished items.
+    pub(crate) fn make(&self, dir: &Path) -> Result<()> {
+        disk::make_dir(dir)?;
+        probe(&self.root, dir)?;
+        disk::remove_temporaries(dir)
     }
 }
 
@@ -172,15 +172,9 @@ fn lock(layout: &Layout) -> Result<File> {
 }
 
 fn prepare(layout: &Layout) -> Result<()> {
-    let dirs =
-        [layout.blobs(), layout.partials(), layout.trees(), layout.serving(), layout.journal()];
-    for dir in &dirs {
-        disk::make_dir(dir)?;
-        probe(&layout.root, dir)?;
-        disk::remove_temporaries(dir)?;
-    }
-    for servable in disk::list(&layout.serving())?.iter().filter(|path| path.is_dir()) {
-        disk::remove_temporaries(servable)?;
+    disk::remove_temporaries(&layout.root)?;
+    for dir in [layout.blobs(), layout.partials(), layout.trees(), layout.journal()] {
+        layout.make(&dir)?;
     }
     tree::remove_unreadable(layout)
 }

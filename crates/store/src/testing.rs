@@ -4,12 +4,12 @@ use std::{fs, path::PathBuf};
 
 use bytesize::ByteSize;
 use outrigger_core::{
-    Digest, LayerKind, ModelName, PackageLayout, ServableId, ServableName, Version,
+    Digest, EngineId, LayerKind, ModelName, PackageLayout, ServableId, ServableName, Version,
 };
 use outrigger_testkit::layers::{BuiltLayer, LayerBuilder, package_layer};
 use tempfile::TempDir;
 
-use crate::{Config, Package, Result, Store, Tree};
+use crate::{Config, Package, Result, Serving, Store, Tree};
 
 /// The model's directory in an image.
 pub(crate) const MODEL: &str = "data/tensorflow_serving_model/model";
@@ -39,6 +39,19 @@ impl Fixture {
         config.layouts = vec![LAYOUT];
         change(&mut config);
         Self { store: Store::open(config).expect("a new store"), dir }
+    }
+
+    /// The directory of the default engine.
+    pub(crate) fn serving(&self) -> Serving {
+        self.store.serving(&EngineId::default(), None).expect("a directory")
+    }
+
+    /// Opens the store anew, as the next process does.
+    pub(crate) fn reopen(self) -> Self {
+        let Self { store, dir } = self;
+        let config = Config::new(store.path());
+        drop(store);
+        Self { store: Store::open(config).expect("opens again"), dir }
     }
 
     pub(crate) fn of_size(max_size: ByteSize) -> Self {

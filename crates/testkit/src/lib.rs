@@ -9,6 +9,8 @@ pub mod http2;
 pub mod layers;
 #[cfg(feature = "registry")]
 pub mod registry;
+#[cfg(feature = "remote")]
+pub mod remote;
 #[cfg(feature = "saved-model")]
 pub mod saved_model;
 pub mod tools;

@@ -18,7 +18,7 @@ use std::{
 use futures::future::BoxFuture;
 use outrigger_core::{Digest, Failure, Interface, ServableId, ServableName, engine::ToEngine};
 use outrigger_run::{self as run, Adopted, Failed, Framework, Location, Run, RunError, Start};
-use outrigger_store::Store;
+use outrigger_store::Serving;
 use outrigger_trace::Tracer;
 use tokio::{
     sync::{Notify, mpsc},
@@ -57,13 +57,13 @@ struct Inherited {
 }
 
 impl Engine {
-    /// Creates an engine behind `client` that finds its files in `store`.
-    pub fn new(client: Client, store: Store, settings: Settings) -> Self {
+    /// Creates an engine behind `client` that finds its files in `serving`.
+    pub fn new(client: Client, serving: Serving, settings: Settings) -> Self {
         // At most two messages per version wait, so the number of versions bounds the queue.
         let (inbox, received) = mpsc::unbounded_channel();
         Self {
             client: Arc::new(client),
-            files: Files::new(store),
+            files: Files::new(serving),
             settings,
             suspect: Arc::default(),
             inbox,

@@ -8,6 +8,8 @@ use std::{
     io::{self, Write},
 };
 
+use serde::Serialize;
+
 use crate::Server;
 
 /// The values of the metrics at one moment.
@@ -21,12 +23,19 @@ pub(crate) struct Figures {
     pub(crate) store_size: f64,
     /// The number of evictions from the store.
     pub(crate) evictions: f64,
-    /// The number of reloads of the engine's configuration by outcome.
-    pub(crate) reloads: BTreeMap<String, f64>,
-    /// The number of calls that the engine has not answered yet.
-    pub(crate) engine_calls: f64,
+    /// The figures of each engine that has some.
+    pub(crate) engines: BTreeMap<String, EngineFigures>,
     /// The number of requests in progress.
     pub(crate) in_flight: f64,
+}
+
+/// The figures of an engine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct EngineFigures {
+    /// The number of reloads of its configuration by outcome.
+    pub(crate) reloads: BTreeMap<String, f64>,
+    /// The number of calls that it has not answered yet.
+    pub(crate) calls: f64,
 }
 
 /// The requests of a model.
@@ -52,9 +61,9 @@ const SERIES: &[(&str, Take)] = &[
     ("outrigger_store_max_size_bytes", |it, sample| it.store_size += sample.value),
     ("outrigger_store_evictions_total", |it, sample| it.evictions += sample.value),
     ("outrigger_engine_reloads_total", |it, sample| {
-        add(&mut it.reloads, sample.label("outcome"), sample.value);
+        add(&mut it.engine(sample).reloads, sample.label("outcome"), sample.value);
     }),
-    ("outrigger_engine_calls_in_flight", |it, sample| it.engine_calls += sample.value),
+    ("outrigger_engine_calls_in_flight", |it, sample| it.engine(sample).calls += sample.value),
     ("outrigger_requests_in_flight", |it, sample| it.in_flight += sample.value),
 ];
 
@@ -89,6 +98,11 @@ impl Figures {
         if let (false, Some(model)) = (fine, self.model(sample)) {
             model.failed += sample.value;
         }
+    }
+
+    /// The entry of the engine in a sample's labels.
+    fn engine(&mut self, sample: &Sample<'_>) -> &mut EngineFigures {
+        self.engines.entry(sample.label("engine").unwrap_or_default().to_owned()).or_default()
     }
 
     /// The entry of the model in a sample's labels; `None` without that label.
@@ -192,12 +206,17 @@ mod tests {
              outrigger_requests_total{model=\"a/b\",arm=\"live\",reason=\"DEADLINE\"} 1\n\
              outrigger_store_size_bytes{kind=\"tree\"} 1e3\n\
              outrigger_store_max_size_bytes 5000\n\
-             outrigger_engine_reloads_total{outcome=\"ok\"} 4\n",
+             outrigger_engine_reloads_total{engine=\"big\",outcome=\"ok\"} 4\n\
+             outrigger_engine_calls_in_flight{engine=\"big\",method=\"predict\"} 2\n\
+             outrigger_engine_calls_in_flight{engine=\"big\",method=\"status\"} 1\n\
+             outrigger_engine_calls_in_flight{engine=\"small\",method=\"predict\"} 5\n",
         );
         let buckets = vec![(0.1, 3.0), (f64::INFINITY, 4.0)];
         assert_eq!(figures.models["a/b"], Requests { buckets, failed: 1.0 });
         assert_eq!(figures.models.len(), 1);
         assert_eq!(figures.stored["tree"], 1000.0);
-        assert_eq!((figures.store_size, figures.reloads["ok"]), (5000.0, 4.0));
+        assert_eq!(figures.store_size, 5000.0);
+        let big = EngineFigures { reloads: [("ok".to_owned(), 4.0)].into(), calls: 3.0 };
+        assert_eq!((&figures.engines["big"], figures.engines["small"].calls), (&big, 5.0));
     }
 }

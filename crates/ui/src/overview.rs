@@ -1,15 +1,18 @@
-//! The server, the engine and the store in a few figures.
+//! The server, the engines and the store in a few figures.
 
 use std::{
     collections::BTreeMap,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use outrigger_core::Stage;
-use outrigger_lifecycle::Snapshot;
+use outrigger_core::{EngineId, Stage};
+use outrigger_lifecycle::{EngineView, Snapshot, VersionView};
 use serde::Serialize;
 
-use super::{figures::Figures, topic::Topic};
+use super::{
+    figures::{EngineFigures, Figures},
+    topic::Topic,
+};
 
 /// The facts that are constant during the life of the process.
 #[derive(Debug, Clone, Serialize)]
@@ -33,19 +36,22 @@ struct Overview<'a> {
     not_ready: Option<String>,
     in_flight: f64,
     versions: BTreeMap<&'static str, usize>,
-    engine: Engine<'a>,
+    /// The engines in the order of their names.
+    engines: Vec<Engine<'a>>,
     store: Store<'a>,
 }
 
 #[derive(Serialize)]
 struct Engine<'a> {
+    name: &'a str,
+    in_process: bool,
     reachable: bool,
     reloading: bool,
     restarts: u64,
     failure: Option<&'a str>,
-    reloads: &'a BTreeMap<String, f64>,
     loaded: usize,
-    calls: f64,
+    #[serde(flatten)]
+    figures: EngineFigures,
 }
 
 #[derive(Serialize)]
@@ -63,38 +69,50 @@ pub(crate) fn topic(
     snapshot: &Snapshot,
     figures: &Figures,
 ) -> Topic {
-    let versions = versions(snapshot);
-    let count = |stage: Stage| versions[stage.as_str()];
-    let loaded = count(Stage::Loaded) + count(Stage::Available);
-    let engine = snapshot.engines.values().next().cloned().unwrap_or_default();
-    let engine = &engine;
     let overview = Overview {
         about,
         now: milliseconds(SystemTime::now()),
         not_ready,
         in_flight: figures.in_flight,
-        engine: Engine {
-            reachable: engine.reachable,
-            reloading: engine.reloading,
-            restarts: engine.restarts,
-            failure: engine.failure.as_ref().map(|failure| failure.message.as_str()),
-            reloads: &figures.reloads,
-            loaded,
-            calls: figures.engine_calls,
-        },
+        engines: snapshot.engines.iter().map(|it| engine(snapshot, figures, it)).collect(),
         store: Store {
             bytes: &figures.stored,
             max_bytes: figures.store_size,
             evictions: figures.evictions,
         },
-        versions,
+        versions: versions(snapshot),
     };
     last.next("overview", &overview, None::<&()>)
 }
 
+fn engine<'a>(
+    snapshot: &Snapshot,
+    figures: &Figures,
+    (id, view): (&'a EngineId, &'a EngineView),
+) -> Engine<'a> {
+    let loaded = all_versions(snapshot).filter(|version| {
+        let is_loaded = matches!(version.stage, Stage::Loaded | Stage::Available);
+        is_loaded && version.engine.as_ref() == Some(id)
+    });
+    Engine {
+        name: id.as_str(),
+        in_process: view.in_process,
+        reachable: view.reachable,
+        reloading: view.reloading,
+        restarts: view.restarts,
+        failure: view.failure.as_ref().map(|failure| failure.message.as_str()),
+        loaded: loaded.count(),
+        figures: figures.engines.get(id.as_str()).cloned().unwrap_or_default(),
+    }
+}
+
+fn all_versions(snapshot: &Snapshot) -> impl Iterator<Item = &VersionView> {
+    snapshot.models.values().flat_map(|model| model.versions.values())
+}
+
 fn versions(snapshot: &Snapshot) -> BTreeMap<&'static str, usize> {
     let mut counts: BTreeMap<_, _> = Stage::ALL.map(|stage| (stage.as_str(), 0)).into();
-    for version in snapshot.models.values().flat_map(|model| model.versions.values()) {
+    for version in all_versions(snapshot) {
         *counts.entry(version.stage.as_str()).or_default() += 1;
     }
     counts

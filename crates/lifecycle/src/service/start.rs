@@ -7,7 +7,7 @@ use outrigger_core::{
     machines::{Legacy, Loaded, Machines, TagKey},
 };
 use outrigger_run::{Adopted, Engine};
-use outrigger_store::Desired;
+use outrigger_store::{Desired, Tree};
 use outrigger_trials::CanaryRecord;
 use tokio::task::spawn_blocking;
 
@@ -78,19 +78,18 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     legacy.rejected.extend(each_tag(record.rejected));
     let promoted = each_tag(record.promoted).map(|(key, it)| (key, (it.named, it.promoted)));
     legacy.promoted.extend(promoted);
-    let mut candidates = BTreeMap::<EngineId, Vec<Desired>>::new();
+    let mut candidates = BTreeMap::<EngineId, Vec<(Desired, Tree)>>::new();
     for desired in record.desired {
         let usable = world.names.load().image(&desired.key.name).is_ok()
             && world.is_verified(&desired.key)
             && desired.servable.name == ServableName::of(&desired.key.name);
-        if usable {
-            candidates.entry(desired.engine.clone()).or_default().push(desired);
+        if usable && let Some(tree) = world.store.tree(&desired.key.digest) {
+            candidates.entry(desired.engine.clone()).or_default().push((desired, tree));
         }
     }
     for (id, engine) in world.engines.iter() {
         let candidates = candidates.remove(id).unwrap_or_default();
-        for desired in adopted(&**engine, candidates).map_err(Error::Engine)? {
-            let Some(tree) = world.store.tree(&desired.key.digest) else { continue };
+        for (desired, tree) in adopted(&**engine, candidates).map_err(Error::Engine)? {
             kept.insert(desired.key.clone(), Kept::of(&tree));
             let loaded = Loaded { engine: id.clone(), id: desired.servable };
             legacy.loaded.insert(desired.key, loaded);
@@ -100,13 +99,17 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
 }
 
 /// The candidates that the engine takes over.
-fn adopted(engine: &dyn Engine, candidates: Vec<Desired>) -> Result<Vec<Desired>, Failure> {
-    let loaded = candidates.iter().map(|desired| {
-        let Desired { servable, key, .. } = desired;
-        Adopted { id: servable.clone(), digest: key.digest }
+fn adopted(
+    engine: &dyn Engine,
+    candidates: Vec<(Desired, Tree)>,
+) -> Result<Vec<(Desired, Tree)>, Failure> {
+    let loaded = candidates.iter().map(|(Desired { servable, key, .. }, tree)| Adopted {
+        id: servable.clone(),
+        digest: key.digest,
+        model: tree.model_dir(),
     });
     let taken = engine.adopt(loaded.collect())?;
-    Ok(candidates.into_iter().filter(|desired| taken.contains(&desired.servable)).collect())
+    Ok(candidates.into_iter().filter(|(it, _)| taken.contains(&it.servable)).collect())
 }
 
 /// Flattens the values of tags, with their keys.

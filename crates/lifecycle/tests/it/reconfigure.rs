@@ -112,7 +112,7 @@ async fn models_come_go_and_change_under_load_without_a_failure() {
     let tunables = rig.listing(&[churn.clone(), named(&rig, "offer")]);
     reconfigure(&handle, tunables).await;
     acquire(&handle, "offer").await.expect("it is listed");
-    reconfigure(&handle, rig.listing(&[churn.clone()])).await;
+    reconfigure(&handle, rig.listing(std::slice::from_ref(&churn))).await;
     let gone = acquire(&handle, "offer").await.expect_err("it is not listed any more");
     assert_eq!(gone.reason, Reason::ModelNotFound);
     let moved = ModelEntry { image: rig.image("team/other"), ..churn };

@@ -10,12 +10,14 @@ use outrigger_lifecycle::{
     Retry, Snapshot, Tunables, VersionView, Watch, start,
 };
 use outrigger_linear::LINEAR;
-use outrigger_run::{self as run, Call, RunError};
+use outrigger_proto::outrigger::v1::PredictRequest;
+use outrigger_run::{Call, RunError};
 use outrigger_store::Store;
 use outrigger_testkit::{
     engine::FakeEngine,
     layers::package_layer,
     registry::{LayerBlob, Registry},
+    remote::SCRIPTED,
     saved_model::{Linear, Model},
 };
 use outrigger_tfserving::{Engine, Settings, TENSORFLOW, machine};
@@ -26,13 +28,14 @@ use tokio::{task::JoinSet, time::Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The patience with an engine that answers every call.
-const ANSWERING: Duration = Duration::from_secs(3);
+pub(crate) const ANSWERING: Duration = Duration::from_secs(3);
 
 /// The patience with an engine that will not answer.
 pub(crate) const SILENT: Duration = Duration::from_millis(300);
 
-/// Makes an engine and its name.
-pub(crate) type MakeEngine = fn() -> (EngineId, Arc<dyn run::Engine>);
+/// Makes an engine and its name, for each start of the process.
+pub(crate) type MakeEngine =
+    Arc<dyn Fn() -> (EngineId, Arc<dyn outrigger_run::Engine>) + Send + Sync>;
 
 pub(crate) struct Rig {
     pub(crate) registry: Arc<Registry>,
@@ -40,8 +43,8 @@ pub(crate) struct Rig {
     pub(crate) config: Config,
     /// The deadline of status calls and reloads.
     pub(crate) engine_timeout: Duration,
-    /// Makes a second engine.
-    pub(crate) beside_engine: Option<MakeEngine>,
+    /// Makes the other engines.
+    pub(crate) beside: Vec<MakeEngine>,
     pub(crate) dir: TempDir,
     running: Option<(Handle, JoinSet<()>)>,
 }
@@ -83,7 +86,7 @@ impl Rig {
             engine,
             config,
             engine_timeout: ANSWERING,
-            beside_engine: None,
+            beside: Vec::new(),
             dir,
             running: None,
         }
@@ -96,7 +99,7 @@ impl Rig {
             engine: FakeEngine::tcp().expect("a free port"),
             config: self.config.clone(),
             engine_timeout: self.engine_timeout,
-            beside_engine: self.beside_engine,
+            beside: self.beside.clone(),
             dir: TempDir::new().expect("a directory"),
             running: None,
         }
@@ -135,7 +138,7 @@ impl Rig {
             ..outrigger_tfserving::Config::new(self.engine.endpoint())
         });
         let store = Store::open(outrigger_store::Config {
-            layouts: vec![TENSORFLOW.layout, LINEAR.layout],
+            layouts: vec![TENSORFLOW.layout, LINEAR.layout, SCRIPTED.layout],
             ..outrigger_store::Config::new(self.store_path())
         });
         let (client, store) = (client.expect("a valid configuration"), store.expect("a store"));
@@ -148,10 +151,11 @@ impl Rig {
             ..machine::Policy::default()
         };
         let settings = Settings { policy, ..Settings::default() };
+        let serving = store.serving(&EngineId::default(), None).expect("a directory");
         let engine =
-            Engine::new(client_of_engine.expect("a valid configuration"), store.clone(), settings);
+            Engine::new(client_of_engine.expect("a valid configuration"), serving, settings);
         let mut engines = Engines::from([(EngineId::default(), Arc::new(engine) as Arc<_>)]);
-        engines.extend(self.beside_engine.map(|make| make()));
+        engines.extend(self.beside.iter().map(|make| make()));
         let (handle, service) =
             start(self.config.clone(), client, store, engines).expect("a valid configuration");
         let mut tasks = JoinSet::new();
@@ -291,7 +295,12 @@ pub(crate) fn somebody() -> By {
 
 /// Predicts with the servable of `lease`, as a request would.
 pub(crate) async fn predict(lease: &Lease) -> Result<Vec<Tensor>, RunError> {
-    let request = prost::Message::encode_to_vec(&lease.plan.smoke_request());
+    run(lease, &lease.plan.smoke_request()).await
+}
+
+/// Runs the servable of `lease` on `request`.
+pub(crate) async fn run(lease: &Lease, request: &PredictRequest) -> Result<Vec<Tensor>, RunError> {
+    let request = prost::Message::encode_to_vec(request);
     let packed = lease.plan.pack(&[&request], &Default::default()).expect("a valid request");
     let call = Call {
         outputs: lease.plan.output_names(&packed),

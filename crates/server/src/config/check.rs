@@ -1,26 +1,27 @@
 //! Checks that types cannot express: limits, references, and settings that depend on each other.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use outrigger_canary::Settings;
+use outrigger_core::EngineId;
 use outrigger_oci::{Prefix, Reference};
-use outrigger_tfserving::Endpoint;
 
-use super::{Config, Period, Problem, Size, Transport};
+use super::{Config, Kinds, Period, Problem, Size, Transport};
 
 /// All problems of `config`.
-pub(super) fn problems(config: &Config) -> Vec<Problem> {
+pub(super) fn problems(config: &Config, kinds: &Kinds) -> Vec<Problem> {
     let mut check = Check::default();
     check.server(config);
     check.tls(config);
     check.auth(config);
-    check.engine(config);
+    let engines = kinds.engines(config);
     check.store(config);
     check.images(config);
     check.canary(config);
     check.log(config);
     check.traces(config);
-    check.models(config);
+    check.models(config, &engines.keys().collect());
+    check.problems.extend(engines.into_values().filter_map(Result::err).flatten());
     check.problems
 }
 
@@ -129,17 +130,6 @@ impl Check {
         }
     }
 
-    fn engine(&mut self, config: &Config) {
-        let engine = &config.engine;
-        if let Err(error) = engine.endpoint.parse::<Endpoint>() {
-            self.require(false, "engine.endpoint", error.to_string());
-        }
-        let absolute = engine.store_path.as_deref().is_none_or(Path::is_absolute);
-        self.require(absolute, "engine.store_path", "must be an absolute path");
-        self.positive("engine.connections", engine.connections);
-        self.positive("engine.max_in_flight", engine.max_in_flight);
-    }
-
     fn store(&mut self, config: &Config) {
         let store = &config.store;
         let named = !store.path.as_os_str().is_empty();
@@ -240,7 +230,7 @@ impl Check {
         self.require(pairs, "traces.attributes", "must look like key=value,key=value");
     }
 
-    fn models(&mut self, config: &Config) {
+    fn models(&mut self, config: &Config, engines: &BTreeSet<&EngineId>) {
         let mut names = BTreeSet::new();
         for (position, model) in config.models.iter().enumerate() {
             let key = |field: &str| format!("models[{position}].{field}");
@@ -248,6 +238,8 @@ impl Check {
             self.require(new, key("name"), format!("{} is listed twice", model.name));
             let one = model.tag.is_none() || model.digest.is_none();
             self.require(one, key("digest"), "a tag or a digest, not both");
+            let known = model.engine.as_ref().is_none_or(|engine| engines.contains(engine));
+            self.require(known, key("engine"), "there is no engine of this name");
             match &model.image {
                 Some(image) => self.image(config, &key("image"), image),
                 None => match &config.images.repository {

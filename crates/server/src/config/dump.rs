@@ -14,14 +14,19 @@ impl Loaded {
     pub fn dump(&self) -> String {
         let tree = serde_json::to_value(&self.config).expect("settings are plain data");
         let mut text = String::new();
-        for (section, _, keys) in sections() {
+        // Only one of `engine` and `engines` may be set.
+        let has_engines = self.config.engines.is_some();
+        for (section, _, keys) in sections().filter(|(name, ..)| !has_engines || *name != "engine")
+        {
             writeln!(text, "{section}:").expect("writing to a string");
             for key in keys {
                 let path = format!("{section}.{}", key.name);
                 self.line(&mut text, &format!("  {}", key.name), &path, &tree[section][key.name]);
             }
         }
-        self.line(&mut text, "models", "models", &tree["models"]);
+        for list in ["engines", "models"].into_iter().filter(|list| !tree[list].is_null()) {
+            self.line(&mut text, list, list, &tree[list]);
+        }
         text
     }
 

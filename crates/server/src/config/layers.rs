@@ -84,7 +84,8 @@ impl Layers {
     fn add_section(&mut self, name: &str, section: Value) {
         match section {
             Value::Null => {}
-            Value::Object(keys) => {
+            // The keys of `engines` are names that the file chooses.
+            Value::Object(keys) if name != "engines" => {
                 for (key, value) in keys {
                     self.set(format!("{name}.{key}"), Origin::File, Raw::Tree(value));
                 }
@@ -146,7 +147,7 @@ impl Raw {
     }
 }
 
-fn typed<T: DeserializeOwned>(tree: Value) -> Result<T, (String, String)> {
+pub(super) fn typed<T: DeserializeOwned>(tree: Value) -> Result<T, (String, String)> {
     serde_path_to_error::deserialize(tree).map_err(|error| {
         let path = error.path().to_string();
         let path = if path == "." { String::new() } else { path };
@@ -154,7 +155,7 @@ fn typed<T: DeserializeOwned>(tree: Value) -> Result<T, (String, String)> {
     })
 }
 
-fn join(key: &str, inner: &str) -> String {
+pub(super) fn join(key: &str, inner: &str) -> String {
     match inner {
         "" => key.to_owned(),
         _ if inner.starts_with('[') => format!("{key}{inner}"),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Key, sections, variable};
+use super::{Key, environment::variable, sections};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -21,6 +21,28 @@ Kubernetes invents such variables for Services. `--check-config` stops after the
 `--dump-config` prints the configuration in force and where each value comes from.
 
 Sizes are written `512MiB` or `20GiB`, durations `250ms`, `30s`, `10m` or `7d`.
+";
+
+const ENGINES: &str = "
+## engines
+
+The engines by name, for more than one, each with its `kind` and the keys of that kind. Names are
+of `a-z`, `0-9`, `.`, `_` and `-`, and start with a letter or digit. Environment: `OUTRIGGER_ENGINES`.
+The map replaces the section `engine`; only one of the two may be set.
+
+```yaml
+engines:
+  default: {kind: tfserving, endpoint: 'unix:/run/outrigger/engine.sock'}
+  large: {kind: tfserving, endpoint: '10.0.0.7:8500', store_path: /models, max_in_flight: 16}
+```
+
+| kind | keys |
+|---|---|
+| `tfserving` | those of `engine`: TensorFlow Serving, or `outrigger engine` |
+
+Each engine of the kind `tfserving` has a directory of its own in the store: `serving` for
+`default`, else `serving-NAME`. The directory of an engine that is not configured any more is
+removed at the start.
 ";
 
 const MODELS: &str = "
@@ -63,6 +85,12 @@ const MODEL_KEYS: &[Key] = &[
         default: Some(""),
         about: " Pins requests that name no version to this digest.",
     },
+    Key {
+        name: "engine",
+        kind: "engine",
+        default: Some(""),
+        about: " The engine that runs it; otherwise the only one that runs models of its framework.",
+    },
 ];
 
 /// The reference page of the configuration, Markdown.
@@ -80,6 +108,7 @@ pub fn reference_markdown() -> String {
             row(&mut page, key, Some(&variable));
         }
     }
+    page.push_str(ENGINES);
     page.push_str(MODELS);
     for key in MODEL_KEYS {
         row(&mut page, key, None);
@@ -108,7 +137,7 @@ mod tests {
     fn every_key_of_a_model_is_on_the_page() {
         let digest = format!("sha256:{}", "0".repeat(64));
         let model = serde_json::json!(
-            {"name": "a", "image": "r.example/a", "tag": "live", "digest": digest});
+            {"name": "a", "image": "r.example/a", "tag": "live", "digest": digest, "engine": "large"});
         let model: Model = serde_json::from_value(model).unwrap();
         let tree = serde_json::to_value(&model).unwrap();
         let mut keys: Vec<_> = tree.as_object().unwrap().keys().map(String::as_str).collect();

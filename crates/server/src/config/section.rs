@@ -35,7 +35,8 @@ macro_rules! section {
         $($(#[doc = $doc:literal])+ $field:ident: $type:ty = $default:literal;)*
     }) => {
         $(#[doc = $about])+
-        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
         pub struct $section {
             $($(#[doc = $doc])+ pub $field: $type,)*
         }

@@ -1,6 +1,18 @@
-use super::*;
+use std::sync::Arc;
+
+use outrigger_linear::LINEAR;
+
+use super::{environment::variable, *};
 
 const MINIMAL: &str = "images: {repository: registry.example/team}";
+
+fn load(
+    file: Option<&str>,
+    environment: impl IntoIterator<Item = (String, String)>,
+    overrides: &[(String, String)],
+) -> Result<Loaded, Invalid> {
+    super::load(&Kinds::shipped(), file, environment, overrides)
+}
 
 fn from_file(text: &str) -> Result<Loaded, Invalid> {
     load(Some(text), [], &[])
@@ -195,6 +207,115 @@ fn listeners_may_not_share_an_address() {
     assert_eq!(keys(from_file(&file)), ["server.http"]);
     let free = format!("{MINIMAL}\nserver: {{grpc: '127.0.0.1:0', http: '127.0.0.1:0'}}");
     assert!(from_file(&free).is_ok());
+}
+
+/// A scored list of engines in the file.
+const TWO_ENGINES: &str = "images: {repository: registry.example/team}
+engines:
+  large: {kind: tfserving, endpoint: '10.0.0.7:8500', store_path: /models, max_in_flight: 16}
+  small: {kind: tfserving}
+models:
+  - {name: churn, engine: large}
+";
+
+#[test]
+fn engines_have_names_and_models_name_them() {
+    let config = from_file(TWO_ENGINES).unwrap().config;
+    let names: Vec<_> = config.engines.unwrap().into_keys().map(|id| id.to_string()).collect();
+    assert_eq!(names, ["large", "small"]);
+    assert_eq!(config.models[0].engine, Some(EngineId::new("large")));
+    let other = TWO_ENGINES.replace("engine: large", "engine: medium");
+    assert_eq!(keys(from_file(&other)), ["models[0].engine"]);
+    let short = "images: {repository: registry.example/team}\nmodels: [{name: a, engine: default}]";
+    assert!(from_file(short).is_ok(), "the section engine means one called default");
+}
+
+#[test]
+fn either_engine_or_engines_is_set_in_whatever_layers() {
+    let sets = |layer: usize, key: &str, value: &str| {
+        let (section, name) = key.split_once('.').unwrap_or((key, ""));
+        let file = match (layer, name) {
+            (0, "") => format!("{section}: {value}"),
+            (0, _) => format!("{section}: {{{name}: '{value}'}}"),
+            _ => String::new(),
+        };
+        let pair = |is_it: bool, key: String| is_it.then(|| (key, value.to_owned()));
+        (file, pair(layer == 1, variable(key)), pair(layer == 2, key.to_owned()))
+    };
+    for (one, other) in (0..9).map(|pair| (pair / 3, pair % 3)) {
+        let (short, long) = (
+            sets(one, "engine.endpoint", "localhost:1"),
+            sets(other, "engines", "{a: {kind: tfserving}}"),
+        );
+        let file = format!("{MINIMAL}\n{}\n{}\n", short.0, long.0);
+        let environment = short.1.clone().into_iter().chain(long.1.clone());
+        let flags: Vec<_> = short.2.clone().into_iter().chain(long.2.clone()).collect();
+        let error = load(Some(&file), environment, &flags).unwrap_err();
+        assert_eq!(error.0.len(), 1, "{error}");
+        assert!(error.to_string().starts_with("engines: engine.endpoint ("), "{error}");
+        for (file, variables, flags) in [short, long] {
+            let file = format!("{MINIMAL}\n{file}");
+            let flags: Vec<_> = flags.into_iter().collect();
+            assert!(load(Some(&file), variables, &flags).is_ok(), "one alone is valid");
+        }
+    }
+}
+
+#[test]
+fn entries_of_engines_are_checked_by_their_kind() {
+    for (engines, key, message) in [
+        (
+            "{a: {kind: linear}}",
+            "engines.a.kind",
+            "unknown kind \"linear\"; known kinds: tfserving",
+        ),
+        ("{a: {endpoint: 'h:1'}}", "engines.a", "missing field `kind`"),
+        ("{a: {kind: tfserving, endpont: 'h:1'}}", "engines.a.endpont", "unknown field"),
+        ("{a: {kind: tfserving, connections: many}}", "engines.a.connections", "invalid type"),
+        ("{a: {kind: tfserving, connections: 0}}", "engines.a.connections", "at least 1"),
+        ("{a: {kind: tfserving, endpoint: 'unix:x'}}", "engines.a.endpoint", ""),
+        ("{a: {kind: tfserving, store_path: x}}", "engines.a.store_path", "absolute"),
+        ("{A: {kind: tfserving}}", "engines.A", "engine \"A\" is not valid"),
+        ("[a]", "engines", "invalid type"),
+    ] {
+        let error = from_file(&format!("{MINIMAL}\nengines: {engines}")).unwrap_err();
+        let [problem] = &error.0[..] else { panic!("{engines}: {error}") };
+        assert_eq!(problem.key, key, "{engines}: {error}");
+        assert!(problem.message.contains(message), "{engines}: {error}");
+    }
+}
+
+#[test]
+fn an_engine_in_the_process_stands_beside_either_section() {
+    let make = || Arc::new(outrigger_linear::engine()) as Arc<_>;
+    let kinds = Kinds::shipped().with(Kind::in_process("linear", vec![LINEAR], make));
+    let engines = |engines: &str| {
+        let file = format!("{MINIMAL}\n{engines}\nmodels: [{{name: a, engine: linear}}]");
+        let config = super::load(&kinds, Some(&file), [], &[])?.config;
+        Ok(kinds.engines(&config).into_keys().map(|id| id.to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(engines("").unwrap(), ["default", "linear"]);
+    assert_eq!(engines("engines: {big: {kind: tfserving}}").unwrap(), ["big", "linear"]);
+    assert_eq!(engines("engines: {}").unwrap(), ["linear"]);
+    assert_eq!(engines("engines: {linear: {kind: linear}}").unwrap(), ["linear"]);
+    let error = |text| engines(text).map_err(|error: Invalid| error.to_string()).unwrap_err();
+    assert!(
+        error("engines: {linear: {kind: tfserving}}").starts_with("engines.linear: the engine")
+    );
+    assert!(
+        error("engines: {linear: {kind: linear, threads: 2}}").starts_with("engines.linear.thr")
+    );
+    assert!(error("engines: {a: {kind: linear}}").starts_with("models[0].engine: "));
+}
+
+#[test]
+fn a_dump_of_engines_gives_the_same_configuration_again() {
+    let loaded = from_file(TWO_ENGINES).unwrap();
+    let dump = loaded.dump();
+    assert!(dump.contains("engines: {\"large\":{") && dump.contains("}}  # file\n"), "{dump}");
+    assert!(!dump.contains("engine:\n"), "only one of the two may be set: {dump}");
+    assert_eq!(from_file(&dump).unwrap().config, loaded.config);
+    assert!(!from_file(MINIMAL).unwrap().dump().contains("engines:"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod auth;
 mod canaries;
 mod certificates;
 mod collector;
+mod engines;
 mod http;
 mod limits;
 mod logged;

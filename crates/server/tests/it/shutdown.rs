@@ -9,7 +9,7 @@ use futures::future::join_all;
 use outrigger_proto::outrigger::v1::{
     LoadModelRequest, WatchModelsRequest, predict_response::Output,
 };
-use outrigger_server::{Error, config};
+use outrigger_server::{Error, Kinds, config};
 use outrigger_testkit::engine::{Predicting, floats};
 use tokio::sync::watch;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
@@ -104,8 +104,8 @@ async fn an_address_in_use_is_named_and_nothing_is_left_behind() {
         ("store.path", store.path().to_str().unwrap()),
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let config = config::load(None, [], &flags).unwrap().config;
-    let error = outrigger_server::start(config).unwrap_err();
+    let config = config::load(&Kinds::shipped(), None, [], &flags).unwrap().config;
+    let error = outrigger_server::start(config, &Kinds::shipped()).unwrap_err();
     assert!(matches!(error, Error::Bind(_)), "{error}");
     assert_eq!(error.to_string(), format!("cannot listen on {taken} for http"));
     assert_eq!(store.path().read_dir().unwrap().count(), 0, "the store was not touched");
@@ -126,8 +126,8 @@ async fn an_unusable_store_is_reported_and_the_addresses_are_released() {
         ("store.path", file.path().to_str().unwrap()),
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let config = config::load(None, [], &flags).unwrap().config;
-    let error = outrigger_server::start(config).unwrap_err();
+    let config = config::load(&Kinds::shipped(), None, [], &flags).unwrap().config;
+    let error = outrigger_server::start(config, &Kinds::shipped()).unwrap_err();
     assert!(matches!(error, Error::Store(_)), "{error}");
     std::net::TcpListener::bind(&free).expect("the address is free");
 }

@@ -8,7 +8,7 @@ use outrigger_proto::outrigger::v1::{
     model_service_client::ModelServiceClient, predict_request::User,
     prediction_service_client::PredictionServiceClient, value::Kind,
 };
-use outrigger_server::{Addresses, Running, config};
+use outrigger_server::{Addresses, Kinds, Running, config};
 use outrigger_testkit::{
     engine::{FakeEngine, Gate, Predicting, floats},
     saved_model::{Linear, Model, package_dir},
@@ -28,6 +28,8 @@ pub(crate) const MODEL: &str = "offers/spring";
 pub(crate) struct Stack {
     pub(crate) engine: FakeEngine,
     pub(crate) addresses: Addresses,
+    kinds: Kinds,
+    flags: Vec<(String, String)>,
     server: Running,
     directory: TempDir,
 }
@@ -39,8 +41,13 @@ impl Stack {
     }
 
     /// Starts a server with [`MODEL`] and further settings, in which `{root}` is the server's
-    /// directory.
+    /// directory and `{engine}` the engine's endpoint.
     pub(crate) async fn with(settings: &[(&str, &str)]) -> Self {
+        Self::of(Kinds::shipped(), settings).await
+    }
+
+    /// Like [`Self::with`], with engines of `kinds`.
+    pub(crate) async fn of(kinds: Kinds, settings: &[(&str, &str)]) -> Self {
         // Another test of this process may have installed the provider already, so an error is
         // ignored.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -55,16 +62,37 @@ impl Stack {
             ("server.health", "127.0.0.1:0"),
             ("server.admin", "127.0.0.1:0"),
             ("server.shutdown_delay", "1ms"),
-            ("engine.endpoint", &endpoint),
+            ("engine.endpoint", "{engine}"),
             ("store.path", "{root}/store"),
             ("images.repository", "oci:{root}/models"),
         ];
-        let flag =
-            |(key, value): &(&str, &str)| ((*key).to_owned(), value.replace("{root}", &root));
-        let flags: Vec<_> = usual.iter().chain(settings).map(flag).collect();
-        let loaded = config::load(None, [], &flags).expect("a valid configuration");
-        let server = outrigger_server::start(loaded.config).expect("a server");
-        Self { engine, addresses: server.addresses(), server, directory }
+        let flag = |(key, value): &(&str, &str)| {
+            let value = value.replace("{root}", &root).replace("{engine}", &endpoint);
+            ((*key).to_owned(), value)
+        };
+        let named = settings.iter().any(|(key, _)| *key == "engines");
+        let usual = usual.iter().filter(|(key, _)| !(named && *key == "engine.endpoint"));
+        let flags: Vec<_> = usual.chain(settings).map(flag).collect();
+        let server = start(&kinds, &flags);
+        Self { engine, addresses: server.addresses(), kinds, flags, server, directory }
+    }
+
+    /// Stops the server and starts another one on the same store.
+    pub(crate) async fn restart(&mut self) {
+        self.server.stop();
+        self.server.ended().await;
+        self.server = start(&self.kinds, &self.flags);
+        self.addresses = self.server.addresses();
+    }
+
+    /// The names in a directory of the store, sorted.
+    pub(crate) fn stored(&self, directory: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.directory.path().join("store").join(directory));
+        let entries = entries.expect("a directory").flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
     }
 
     /// Publishes a model under its default tag; returns the digest.
@@ -122,6 +150,11 @@ impl Stack {
         self.server.ended().await;
         self.server.join()
     }
+}
+
+fn start(kinds: &Kinds, flags: &[(String, String)]) -> Running {
+    let loaded = config::load(kinds, None, [], flags).expect("a valid configuration");
+    outrigger_server::start(loaded.config, kinds).expect("a server")
 }
 
 /// A channel that connects when it is used.
@@ -182,8 +215,13 @@ pub(crate) fn by_digest(name: &str, digest: &str) -> ModelSelector {
 
 /// A request for [`MODEL`] with a treatment for each pair of features.
 pub(crate) fn request(treatments: &[(f32, f32)]) -> PredictRequest {
+    request_for(MODEL, treatments)
+}
+
+/// A request for the model called `name` with a treatment for each pair of features.
+pub(crate) fn request_for(name: &str, treatments: &[(f32, f32)]) -> PredictRequest {
     PredictRequest {
-        model: Some(by_name(MODEL)),
+        model: Some(by_name(name)),
         request_id: "r1".to_owned(),
         user: Some(User::UserFeatures(features(&[("u0", 0.5)]))),
         treatments: treatments.iter().zip(0..).map(treatment).collect(),

@@ -13,7 +13,7 @@ use outrigger_proto::outrigger::v1::{
     ListModelsRequest, model_service_client::ModelServiceClient,
     prediction_service_client::PredictionServiceClient,
 };
-use outrigger_server::Addresses;
+use outrigger_server::{Addresses, Kinds};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -382,8 +382,10 @@ async fn a_certificate_that_cannot_be_used_stops_the_start() {
         ("images.repository", "registry.example/team".to_owned()),
     ];
     let settings: Vec<_> = settings.map(|(key, value)| (key.to_owned(), value)).into();
-    let loaded = outrigger_server::config::load(None, [], &settings).unwrap();
-    let Err(error) = outrigger_server::start(loaded.config) else { panic!("it started") };
+    let loaded = outrigger_server::config::load(&Kinds::shipped(), None, [], &settings).unwrap();
+    let Err(error) = outrigger_server::start(loaded.config, &Kinds::shipped()) else {
+        panic!("it started")
+    };
     assert!(matches!(error, outrigger_server::Error::File(_)), "{error}");
     assert!(error.to_string().contains("tls.key"), "{error}");
     assert!(!error.to_string().contains("BEGIN"), "{error}");

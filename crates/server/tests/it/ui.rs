@@ -122,8 +122,9 @@ async fn the_stream_sends_the_full_state_and_then_changes() {
     let step = events.until("models-step", is_up).await;
     assert_eq!(step["models"][0]["name"], MODEL);
     events.until("traffic-step", |sample| sample["models"][MODEL].is_array()).await;
-    let overview = events.until("overview", |it| it["engine"]["loaded"] == 1).await;
-    assert_eq!(overview["engine"]["reachable"], true);
+    let overview = events.until("overview", |it| it["engines"][0]["loaded"] == 1).await;
+    let engine = &overview["engines"][0];
+    assert_eq!((&engine["name"], &engine["reachable"]), (&"default".into(), &true.into()));
     assert!(overview["store"]["max_bytes"].as_f64() > Some(0.0));
 
     // A later viewer receives the full state first.

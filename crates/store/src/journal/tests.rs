@@ -3,10 +3,7 @@ use std::fs;
 use outrigger_core::EngineId;
 
 use super::*;
-use crate::{
-    Config, Store,
-    testing::{Fixture, servable},
-};
+use crate::testing::{Fixture, servable};
 
 fn record() -> Record {
     let digest = Digest::of(b"image");
@@ -27,13 +24,6 @@ fn record() -> Record {
     }
 }
 
-fn reopen(fixture: Fixture) -> Fixture {
-    let Fixture { store, dir } = fixture;
-    let config = Config::new(store.path());
-    drop(store);
-    Fixture { store: Store::open(config).expect("opens again"), dir }
-}
-
 #[test]
 fn the_record_survives_a_restart() {
     let fixture = Fixture::new();
@@ -43,7 +33,7 @@ fn the_record_survives_a_restart() {
     journal.save(&record()).expect("saved again");
     assert_eq!(fixture.names("journal"), ["record.json"]);
     drop(journal);
-    assert_eq!(reopen(fixture).store.journal().load().expect("saved"), record());
+    assert_eq!(fixture.reopen().store.journal().load().expect("saved"), record());
 }
 
 #[test]
@@ -61,7 +51,7 @@ fn canary_state_has_its_own_file_and_survives_a_restart() {
     assert_eq!(journal.load_canaries::<Vec<u32>>().expect("none yet"), Vec::<u32>::new());
     journal.save_canaries(&[1, 2]).expect("saved");
     drop(journal);
-    let fixture = reopen(fixture);
+    let fixture = fixture.reopen();
     assert_eq!(fixture.store.journal().load_canaries::<Vec<u32>>().expect("saved"), [1, 2]);
     // A file of another type is not fatal either.
     let none = fixture.store.journal().load_canaries::<Vec<String>>().expect("not fatal");
@@ -74,7 +64,7 @@ fn a_damaged_file_is_set_aside() {
         let fixture = Fixture::new();
         fs::write(fixture.path("journal/record.json"), damage).unwrap();
         fs::write(fixture.path("journal/versions.json"), damage).unwrap();
-        let fixture = reopen(fixture);
+        let fixture = fixture.reopen();
         let journal = fixture.store.journal();
         assert_eq!(journal.load().expect("not fatal"), Record::default());
         assert_eq!(fixture.names("journal"), ["record.damaged", "versions.damaged"]);
@@ -96,10 +86,10 @@ fn versions_grow_even_when_state_is_lost() {
     for _ in 0..5 {
         next_is_larger(&fixture, &mut last);
     }
-    fixture = reopen(fixture);
+    fixture = fixture.reopen();
     next_is_larger(&fixture, &mut last);
     fs::remove_dir_all(fixture.path("journal")).unwrap();
-    fixture = reopen(fixture);
+    fixture = fixture.reopen();
     next_is_larger(&fixture, &mut last);
     // All state is lost: a new volume under the same engine.
     next_is_larger(&Fixture::new(), &mut last);
@@ -121,13 +111,13 @@ fn published_and_desired_versions_are_never_assigned_again() {
     // Far in the future, so that the version cannot come from the clock.
     let far = i64::MAX / 2;
     let published = Fixture::new();
-    published.store.publish_file(&servable("churn", far), "model", b"pb").expect("published");
+    published.serving().publish_file(&servable("churn", far), "model", b"pb").expect("published");
     let desired = Fixture::new();
     let mut record = record();
     record.desired[0].servable.version = Version(far);
     desired.store.journal().save(&record).expect("saved");
     for fixture in [published, desired] {
-        let next = reopen(fixture).store.journal().next_version().expect("one more");
+        let next = fixture.reopen().store.journal().next_version().expect("one more");
         assert_eq!(next, Version(far + 1));
     }
 }

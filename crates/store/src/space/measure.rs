@@ -14,6 +14,7 @@ use super::{Claims, InUse, Usage};
 use crate::{
     Result, disk,
     metrics::{self, Kind},
+    serving::all_published,
     store::{Inner, digest_of},
     tree,
 };
@@ -73,9 +74,10 @@ impl Inner {
         Ok(total)
     }
 
-    /// Digests of the trees that are published.
+    /// Digests of the trees that are published to any engine.
     pub(crate) fn published_trees(&self) -> Result<BTreeSet<Digest>> {
-        Ok(self.published()?.into_iter().filter_map(|published| published.tree).collect())
+        let published = all_published(&self.layout)?.into_iter();
+        Ok(published.filter_map(|published| published.tree).collect())
     }
 }
 

@@ -104,7 +104,7 @@ fn published_used_and_reserved_content_is_not_evicted() {
     let fixture = Fixture::of_size(ByteSize::mib(2));
     let layers = [image(1, 300), image(2, 300), image(3, 10)];
     let trees = layers.each_ref().map(|layer| fixture.unpack(std::slice::from_ref(layer)).unwrap());
-    fixture.store.publish(&servable("churn", 1), &trees[0]).expect("published");
+    fixture.serving().publish(&servable("churn", 1), &trees[0]).expect("published");
     let in_use = |digest: &Digest| digest == trees[1].digest();
     let pinned = (layers[0].digest, layers[0].bytes.len() as u64);
     let _pin = fixture.store.reserve(&[pinned], FREE).expect("there already");

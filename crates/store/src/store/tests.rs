@@ -1,6 +1,6 @@
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
-use outrigger_core::{LayerKind, Reason};
+use outrigger_core::{EngineId, LayerKind, Reason};
 
 use super::*;
 use crate::testing::{Fixture, good, servable};
@@ -8,6 +8,7 @@ use crate::testing::{Fixture, good, servable};
 #[test]
 fn a_new_store_has_its_directories_open_to_the_engine() {
     let fixture = Fixture::new();
+    fixture.serving();
     for dir in ["", "blobs", "blobs/sha256", "partial", "trees", "serving", "journal"] {
         let mode = fs::metadata(fixture.path(dir)).expect(dir).permissions().mode();
         assert_eq!(mode & 0o777, 0o775, "{dir:?}");
@@ -78,11 +79,8 @@ fn the_store_opens_on_a_full_disk() {
 
 #[test]
 fn the_engine_path_must_be_absolute() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut config = Config::new(dir.path().join("store"));
-    config.engine_path = Some("models".into());
-    assert!(matches!(Store::open(config), Err(Error::EnginePath(_))));
-    assert!(!dir.path().join("store/lock").exists());
+    let serving = Fixture::new().store.serving(&EngineId::default(), Some(Path::new("models")));
+    assert!(matches!(serving, Err(Error::EnginePath(_))));
 }
 
 #[test]
@@ -92,7 +90,7 @@ fn unfinished_items_are_removed_at_the_start_and_finished_ones_stay() {
     let layer = good().build(LayerKind::Tar);
     let tree = fixture.unpack(std::slice::from_ref(&layer)).expect("good");
     let id = servable("churn", 7);
-    store.publish(&id, &tree).expect("published");
+    fixture.serving().publish(&id, &tree).expect("published");
     let root = store.path().to_owned();
     let serving = format!("serving/{}", id.name);
     drop(store);
@@ -108,12 +106,13 @@ fn unfinished_items_are_removed_at_the_start_and_finished_ones_stay() {
 
     let store = Store::open(Config::new(&root)).expect("opens again");
     let fixture = Fixture { store, dir };
+    fixture.serving();
     assert_eq!(fixture.names("trees"), [tree.digest().hex()]);
     assert_eq!(fixture.names(&serving), ["7"]);
     assert_eq!(fixture.names("journal"), [""; 0]);
     assert_eq!(fixture.names("partial").len(), 1);
     assert!(fixture.store.has_blob(&layer.digest));
-    assert_eq!(fixture.store.published().unwrap()[0].tree, Some(*tree.digest()));
+    assert_eq!(fixture.serving().published().unwrap()[0].tree, Some(*tree.digest()));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use outrigger_core::{Digest, Failure, Reason, ServableId, ServableName, Version};
 use outrigger_run::Failed;
-use outrigger_store::{Error, Published, Store};
+use outrigger_store::{Error, Published, Serving};
 use tokio::task::spawn_blocking;
 
 use crate::{framework::FILE, placeholder};
@@ -15,32 +15,32 @@ use crate::{framework::FILE, placeholder};
 /// The published versions of one engine. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Files {
-    store: Store,
+    serving: Serving,
     /// Locked while directories change. Hiding the last version of a name removes the name's
     /// directory, which must not happen while another version is published.
     changing: Arc<Mutex<()>>,
 }
 
 impl Files {
-    pub(super) fn new(store: Store) -> Self {
-        Self { store, changing: Arc::default() }
+    pub(super) fn new(serving: Serving) -> Self {
+        Self { serving, changing: Arc::default() }
     }
 
     /// Lists all published versions. Blocks.
     pub(super) fn published(&self) -> Result<Vec<Published>, Failure> {
-        self.store.published().map_err(|error| failure(&error))
+        self.serving.published().map_err(|error| failure(&error))
     }
 
     /// The directory of a name's versions, in the engine's file system.
     pub(super) fn base_path(&self, name: &ServableName) -> std::path::PathBuf {
-        self.store.base_path(name)
+        self.serving.base_path(name)
     }
 
     /// Publishes the model of the image `digest` as `id`.
     pub(super) async fn publish(&self, id: ServableId, digest: Digest) -> Result<(), Failed> {
         let published = self.blocking(move |files| {
-            let tree = files.store.tree(&digest).ok_or(Failed::FilesMissing)?;
-            files.alone(|store| store.publish(&id, &tree)).map_err(|error| match error {
+            let tree = files.serving.store().tree(&digest).ok_or(Failed::FilesMissing)?;
+            files.alone(|serving| serving.publish(&id, &tree)).map_err(|error| match error {
                 Error::TreeMissing(_) => Failed::FilesMissing,
                 error => Failed::Other(failure(&error)),
             })
@@ -51,7 +51,7 @@ impl Files {
     /// Publishes a placeholder as `id`.
     pub(super) async fn publish_placeholder(&self, id: ServableId) -> Result<(), Failure> {
         let published = self.blocking(move |files| {
-            let published = files.alone(|store| store.publish_file(&id, FILE, &placeholder()));
+            let published = files.alone(|serving| serving.publish_file(&id, FILE, &placeholder()));
             published.map_err(|error| failure(&error))
         });
         published.await.unwrap_or_else(Err)
@@ -67,7 +67,7 @@ impl Files {
     /// Hides every version published from the image `digest`.
     pub(super) async fn unpublish_image(&self, digest: Digest) {
         let hidden = self.blocking(move |files| {
-            let published = files.store.published().unwrap_or_default();
+            let published = files.serving.published().unwrap_or_default();
             for published in published.iter().filter(|it| it.tree == Some(digest)) {
                 log(&published.id, files.hide(&published.id));
             }
@@ -79,7 +79,7 @@ impl Files {
     /// `keep`. The engine must have taken a configuration without them.
     pub(super) async fn clean(&self, last: Version, keep: BTreeSet<ServableId>) {
         let cleaned = self.blocking(move |files| {
-            let published = files.store.published().unwrap_or_default();
+            let published = files.serving.published().unwrap_or_default();
             let orphan = |id: &ServableId| id.version <= last && !keep.contains(id);
             for id in published.into_iter().map(|published| published.id).filter(orphan) {
                 tracing::info!(servable = %id, "removing a version that an earlier process published");
@@ -92,19 +92,19 @@ impl Files {
     /// Hides `id`, and also its name if nothing else is published under it: then the name is in no
     /// configuration either.
     fn hide(&self, id: &ServableId) -> Result<(), Error> {
-        self.alone(|store| {
-            store.unpublish(id)?;
-            match store.published()?.iter().any(|published| published.id.name == id.name) {
+        self.alone(|serving| {
+            serving.unpublish(id)?;
+            match serving.published()?.iter().any(|published| published.id.name == id.name) {
                 true => Ok(()),
-                false => store.remove_servable(&id.name),
+                false => serving.remove_servable(&id.name),
             }
         })
     }
 
     /// Runs `change` under the lock on the directories.
-    fn alone<T>(&self, change: impl FnOnce(&Store) -> T) -> T {
+    fn alone<T>(&self, change: impl FnOnce(&Serving) -> T) -> T {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&self.store)
+        change(&self.serving)
     }
 
     /// Runs `work` on a thread where it may block; the error is a panic in it.
@@ -138,15 +138,17 @@ fn log(id: &ServableId, hidden: Result<(), Error>) {
 
 #[cfg(test)]
 mod tests {
-    use outrigger_core::ModelName;
-    use outrigger_store::Config;
+    use outrigger_core::{EngineId, ModelName};
+    use outrigger_store::{Config, Store};
 
     use super::*;
 
     #[tokio::test]
     async fn the_directory_of_a_name_goes_with_its_last_version() {
         let dir = tempfile::tempdir().expect("a directory");
-        let files = Files::new(Store::open(Config::new(dir.path())).expect("a store"));
+        let store = Store::open(Config::new(dir.path())).expect("a store");
+        let serving = store.serving(&EngineId::default(), None).expect("a directory");
+        let files = Files::new(serving);
         let name = ServableName::of(&"churn".parse::<ModelName>().expect("a valid name"));
         let id = |version| ServableId { name: name.clone(), version: Version(version) };
         for version in [1, 2] {

@@ -1,4 +1,4 @@
-// The tiles: server, engine, store, traffic.
+// The tiles: server, engines, store, traffic.
 
 import { spark } from "./charts.js";
 import { byId, h } from "./dom.js";
@@ -10,7 +10,7 @@ const KINDS = { tree: "models", blob: "layers", partial: "in download" };
 export function tiles(state) {
   const { overview, traffic } = state;
   if (!overview) return;
-  const parts = [server(overview), engine(overview), store(overview), requests(traffic)];
+  const parts = [server(overview), ...overview.engines.map(engine), store(overview), requests(traffic)];
   byId("tiles").replaceChildren(...parts);
 }
 
@@ -29,13 +29,16 @@ function server({ not_ready: why, in_flight: inFlight, versions }) {
     `${many(inFlight, "request")} in flight`);
 }
 
-function engine({ engine }) {
+function engine(engine) {
   const reloads = Object.values(engine.reloads).reduce((sum, each) => sum + each, 0);
   const refused = reloads - (engine.reloads.ok ?? 0);
-  return tile("Engine", engine.reachable ? "good" : "bad",
+  const life = engine.in_process
+    ? "in this process"
+    : `${many(reloads, "reload")}${refused > 0 ? ` (${count(refused)} not ok)` : ""}, ${many(engine.restarts, "restart")}`;
+  return tile(`Engine ${engine.name}`, engine.reachable ? "good" : "bad",
     engine.reachable ? (engine.reloading ? "Reloading" : "Reachable") : "Unreachable",
     `${many(engine.loaded, "version")} loaded, ${many(engine.calls, "call")} open`,
-    `${many(reloads, "reload")}${refused > 0 ? ` (${count(refused)} not ok)` : ""}, ${many(engine.restarts, "restart")}`,
+    life,
     engine.failure && h("p", { class: "trouble" }, engine.failure));
 }
 

@@ -236,7 +236,7 @@ proptest! {
             .map(|entry| entry.unwrap().file_name()).collect();
         prop_assert_eq!(around.len(), 2, "{:?}", around);
         let store = fixture.names("");
-        prop_assert_eq!(store, ["blobs", "journal", "lock", "partial", "serving", "trees"]);
+        prop_assert_eq!(store, ["blobs", "journal", "lock", "partial", "trees"]);
         match result {
             Ok(tree) => {
                 let root = fixture.path("trees").join(tree.digest().hex());

@@ -1,0 +1,188 @@
+//! The engines beside TensorFlow Serving: one in this process and one in another, with their
+//! packages.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use outrigger_canary::Outcome;
+use outrigger_core::{Arm, Content, EngineId, ServableId};
+use outrigger_lifecycle::{Handle, Lease};
+use outrigger_proto::outrigger::v1::{Value, value};
+use outrigger_run::RunError;
+use outrigger_testkit::{
+    layers::LayerBuilder,
+    remote::{self, Request, Server},
+};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, timeout},
+};
+
+use crate::rig::{ANSWERING, MakeEngine, PATIENCE, Rig, acquire, model, run};
+
+/// The scores of one treatment that [`Load`] asks for, without the model's bias.
+const SCORES: std::ops::Range<f32> = 0.0..8.0;
+
+/// A kind of engine. Its name is also the name of its framework and the name of the engine.
+#[derive(Clone)]
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// The process of an engine elsewhere.
+    pub(crate) server: Option<Arc<Server>>,
+    /// The patience with that process.
+    pub(crate) timeout: Duration,
+}
+
+/// A package of a model whose scores are the sum of a treatment's features and the bias.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Package {
+    pub(crate) bias: u16,
+    /// Packages that differ only in this number have different digests and equal scores.
+    pub(crate) number: u16,
+    /// The score that golden.jsonl expects of the features 1 and 2.
+    pub(crate) golden: Option<u16>,
+}
+
+impl Kind {
+    /// The engine in this process.
+    pub(crate) fn linear() -> Self {
+        Self { name: "linear", server: None, timeout: ANSWERING }
+    }
+
+    /// The engine in another process.
+    pub(crate) fn scripted() -> Self {
+        let server = Server::start().expect("a socket");
+        Self { name: "scripted", server: Some(Arc::new(server)), timeout: ANSWERING }
+    }
+
+    pub(crate) fn id(&self) -> EngineId {
+        EngineId::new(self.name)
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        self.server.as_deref().expect("an engine elsewhere")
+    }
+
+    /// The versions whose loading the other process was asked for, in order.
+    pub(crate) fn loads(&self) -> Vec<ServableId> {
+        let loads = self.server().received().into_iter().filter_map(|request| match request {
+            Request::Load(id, _) => Some(id),
+            _ => None,
+        });
+        loads.collect()
+    }
+
+    pub(crate) fn make(&self) -> MakeEngine {
+        let (id, server, timeout) = (self.id(), self.server.clone(), self.timeout);
+        Arc::new(move || match &server {
+            None => (id.clone(), Arc::new(outrigger_linear::engine())),
+            Some(server) => (id.clone(), Arc::new(remote::Engine::new(server, timeout))),
+        })
+    }
+
+    /// A rig with this engine beside TensorFlow Serving.
+    pub(crate) async fn rig(&self) -> Rig {
+        let mut rig = Rig::new().await;
+        rig.beside.push(self.make());
+        rig
+    }
+
+    pub(crate) fn package(&self, package: Package) -> LayerBuilder {
+        let Package { bias, number, golden } = package;
+        let mut metadata = model(0).metadata;
+        metadata["framework"] = self.name.into();
+        metadata["annotations"] = serde_json::json!({"number": number.to_string()});
+        let file = match self.server {
+            None => serde_json::json!({"user": [0.0], "treatment": [1.0, 1.0], "bias": bias}),
+            Some(_) => serde_json::json!({"user": 1, "treatment": 2, "bias": bias}),
+        };
+        let name = self.name;
+        let layer = LayerBuilder::new()
+            .dir("data")
+            .file("data/metadata.json", metadata.to_string())
+            .dir(&format!("data/{name}"))
+            .file(&format!("data/{name}/{name}.json"), file.to_string());
+        let Some(score) = golden else { return layer };
+        let case = serde_json::json!({
+            "request": {"user": {}, "treatments": [{"features": {"t0": 1, "t1": 2}}]},
+            "expected": {"scores": [score]},
+        });
+        layer.file("data/golden.jsonl", case.to_string())
+    }
+}
+
+/// The score of a treatment whose features have the sum `sum`.
+pub(crate) async fn score(lease: &Lease, sum: f32) -> Result<f32, RunError> {
+    let mut request = lease.plan.smoke_request();
+    let features = [("t0", sum - 1.0), ("t1", 1.0)]
+        .map(|(name, value)| (name.to_owned(), Value { kind: Some(value::Kind::Number(value)) }));
+    request.treatments[0].features = features.into();
+    let outputs = run(lease, &request).await?;
+    let Content::Bytes(scores) = &outputs[0].content else { panic!("floats") };
+    Ok(f32::from_le_bytes(scores[..4].try_into().expect("a score")))
+}
+
+/// Requests for one model, of which none may fail.
+pub(crate) struct Load {
+    over: Arc<AtomicBool>,
+    answered: watch::Sender<usize>,
+    clients: JoinSet<()>,
+}
+
+impl Load {
+    /// Starts four callers of `model:latest`.
+    pub(crate) fn start(handle: &Handle, model: &'static str) -> Self {
+        let (over, answered) = (Arc::new(AtomicBool::new(false)), watch::Sender::new(0));
+        let caller = || call(handle.clone(), model, Arc::clone(&over), answered.clone());
+        let clients = (0..4).map(|_| caller()).collect();
+        Self { over, answered, clients }
+    }
+
+    /// Waits until `count` more requests have been answered.
+    pub(crate) async fn more(&self, count: usize) {
+        let enough = *self.answered.borrow() + count;
+        let mut answered = self.answered.subscribe();
+        let reached = timeout(PATIENCE, answered.wait_for(|answered| *answered >= enough));
+        reached.await.expect("the load goes on").expect("the load goes on");
+    }
+
+    /// Ends the load, of which every request must have been answered.
+    pub(crate) async fn succeeded(self) {
+        self.over.store(true, SeqCst);
+        self.clients.join_all().await;
+        assert!(*self.answered.borrow() > 0);
+    }
+}
+
+/// Sends requests as the server does: where the canary fails, live answers.
+async fn call(
+    handle: Handle,
+    model: &'static str,
+    over: Arc<AtomicBool>,
+    answered: watch::Sender<usize>,
+) {
+    let mut pace = interval(Duration::from_millis(5));
+    // A burst after a delay would keep the engines' tasks from running.
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !over.load(SeqCst) {
+        pace.tick().await;
+        let lease = acquire(&handle, model).await.expect("served all the time");
+        let sum = rand::random_range(SCORES);
+        match score(&lease, sum).await {
+            Ok(score) => lease.observe(Default::default(), Outcome::Scored(score.into())),
+            Err(error) => {
+                assert_eq!(lease.arm(), Arm::Canary, "{error}");
+                lease.observe(Default::default(), Outcome::Failed);
+                let live = lease.stand_in().expect("a canary has a live version");
+                self::score(&live, sum).await.expect("live answers");
+            }
+        }
+        answered.send_modify(|count| *count += 1);
+    }
+}

@@ -1,0 +1,188 @@
+//! The kinds of engines, and the engines of a configuration.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use outrigger_core::{EngineId, Failure};
+use outrigger_run::{Engine, Framework};
+use outrigger_store::Store;
+use outrigger_trace::Tracer;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+
+use super::{
+    Config,
+    layers::{Problem, join, typed},
+};
+
+/// The kind of the engine that the section `engine` configures.
+pub(crate) const SHORT_FORM: &str = "tfserving";
+
+/// An engine's entry in `engines`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The kind of engine.
+    pub kind: String,
+    /// The keys that the kind defines.
+    #[serde(flatten)]
+    pub settings: Map<String, Value>,
+}
+
+/// A kind of engines: a value of `kind` in `engines`.
+#[derive(Clone)]
+pub struct Kind {
+    name: &'static str,
+    frameworks: Vec<Framework>,
+    in_process: bool,
+    read: Arc<Read>,
+}
+
+type Read = dyn Fn(&Settings<'_>) -> Result<Make, Vec<Problem>> + Send + Sync;
+
+/// Makes an engine from settings that were checked.
+pub type Make = Box<dyn FnOnce(&Context<'_>) -> Result<Arc<dyn Engine>, Failure>>;
+
+/// The parts of the process that an engine may use.
+pub struct Context<'a> {
+    /// The engine's name.
+    pub engine: &'a EngineId,
+    /// The model store.
+    pub store: &'a Store,
+    /// The runtimes of the threads that serve predictions.
+    pub serving: &'a [Handle],
+    /// Records the engine's work as traces.
+    pub tracer: &'a Tracer,
+    /// The largest message to or from an engine in bytes.
+    pub max_message: usize,
+}
+
+/// The settings of one engine: the keys of its entry but `kind`.
+pub struct Settings<'a> {
+    key: &'a str,
+    values: &'a Map<String, Value>,
+}
+
+/// The settings of a kind that has none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoSettings {}
+
+impl Kind {
+    /// The kind of an engine in this process. It needs no entry in the configuration: without
+    /// one, the engine has the kind's name.
+    pub fn in_process(
+        name: &'static str,
+        frameworks: Vec<Framework>,
+        make: impl Fn() -> Arc<dyn Engine> + Send + Sync + Clone + 'static,
+    ) -> Self {
+        let read = move |settings: &Settings<'_>| {
+            let NoSettings {} = settings.read()?;
+            let make = make.clone();
+            Ok(Box::new(move |_: &Context<'_>| Ok(make())) as Make)
+        };
+        Self { in_process: true, ..Self::configured(name, frameworks, read) }
+    }
+
+    /// A kind of engines that each have an entry in the configuration. `read` checks the settings
+    /// of one and returns what makes the engine; it starts nothing.
+    pub fn configured(
+        name: &'static str,
+        frameworks: Vec<Framework>,
+        read: impl Fn(&Settings<'_>) -> Result<Make, Vec<Problem>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, frameworks, in_process: false, read: Arc::new(read) }
+    }
+}
+
+impl Settings<'_> {
+    /// The settings as a type, which refuses keys that it does not know.
+    ///
+    /// # Errors
+    /// A value that does not fit the type.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Vec<Problem>> {
+        typed(Value::Object(self.values.clone()))
+            .map_err(|(inner, message)| vec![Problem::new(join(self.key, &inner), message)])
+    }
+
+    /// A problem with the value of `key`.
+    pub fn problem(&self, key: &str, message: impl Into<String>) -> Problem {
+        Problem::new(join(self.key, key), message)
+    }
+}
+
+/// The kinds of engines that a server knows.
+#[derive(Debug, Clone, Default)]
+pub struct Kinds(Vec<Kind>);
+
+impl Kinds {
+    /// Adds a kind.
+    pub fn with(mut self, kind: Kind) -> Self {
+        self.0.push(kind);
+        self
+    }
+
+    /// The frameworks of all kinds, each once.
+    pub fn frameworks(&self) -> Vec<Framework> {
+        let all = self.0.iter().flat_map(|kind| &kind.frameworks);
+        all.map(|framework| (framework.name, *framework))
+            .collect::<BTreeMap<_, _>>()
+            .into_values()
+            .collect()
+    }
+
+    /// The engines of `config`, and those in this process that need no entry, by name: what makes
+    /// each, or the problems with its entry.
+    pub(crate) fn engines(
+        &self,
+        config: &Config,
+    ) -> BTreeMap<EngineId, Result<Make, Vec<Problem>>> {
+        let entries = config.entries();
+        let made = entries.iter().map(|(key, id, entry)| (id.clone(), self.read(key, entry)));
+        let mut engines: BTreeMap<_, _> = made.collect();
+        let has_entry = |kind: &&Kind| entries.iter().any(|(.., entry)| entry.kind == kind.name);
+        for kind in self.0.iter().filter(|kind| kind.in_process && !has_entry(kind)) {
+            let key = format!("engines.{}", kind.name);
+            let taken = format!("the engine of kind {} in this process has this name", kind.name);
+            let engine = match engines.contains_key(&EngineId::new(kind.name)) {
+                true => Err(vec![Problem::new(key, taken)]),
+                false => (kind.read)(&Settings { key: &key, values: &Map::new() }),
+            };
+            engines.insert(EngineId::new(kind.name), engine);
+        }
+        engines
+    }
+
+    fn read(&self, key: &str, entry: &Entry) -> Result<Make, Vec<Problem>> {
+        let kind = self.0.iter().find(|kind| kind.name == entry.kind).ok_or_else(|| {
+            let known: Vec<_> = self.0.iter().map(|kind| kind.name).collect();
+            let (kind, known) = (&entry.kind, known.join(", "));
+            vec![Problem::new(
+                join(key, "kind"),
+                format!("unknown kind {kind:?}; known kinds: {known}"),
+            )]
+        })?;
+        (kind.read)(&Settings { key, values: &entry.settings })
+    }
+}
+
+impl Config {
+    /// The entry of each configured engine with the path of its key: those of `engines`, or the one
+    /// that `engine` stands for.
+    fn entries(&self) -> Vec<(String, EngineId, Entry)> {
+        let Some(engines) = &self.engines else {
+            let settings = serde_json::to_value(&self.engine).expect("settings are plain data");
+            let settings = settings.as_object().cloned().unwrap_or_default();
+            let entry = Entry { kind: SHORT_FORM.to_owned(), settings };
+            return vec![("engine".to_owned(), EngineId::default(), entry)];
+        };
+        let entry =
+            |(id, entry): (&EngineId, &Entry)| (format!("engines.{id}"), id.clone(), entry.clone());
+        engines.iter().map(entry).collect()
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kind").field(&self.name).finish()
+    }
+}
