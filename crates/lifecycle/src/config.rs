@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Tag};
+use outrigger_features::Limits;
 use outrigger_trace::Tracer;
 use outrigger_trials::CanaryDefaults;
 
@@ -42,6 +43,9 @@ pub struct Tunables {
     pub retain: Duration,
     /// The defaults for canary trials that begin from now on.
     pub canary: CanaryDefaults,
+    /// The limits of a request. Golden cases, warm-ups and shadow requests of versions prepared from
+    /// now on have the same.
+    pub limits: Limits,
 }
 
 /// The source of images.
@@ -130,8 +134,14 @@ impl Default for Config {
 impl Default for Tunables {
     fn default() -> Self {
         let Policy { idle_ttl, retain, .. } = Policy::default();
-        let canary = CanaryDefaults::default();
-        Self { models: Vec::new(), allowed: Vec::new(), idle_ttl, retain, canary }
+        Self {
+            models: Vec::new(),
+            allowed: Vec::new(),
+            idle_ttl,
+            retain,
+            canary: CanaryDefaults::default(),
+            limits: Limits::default(),
+        }
     }
 }
 

@@ -292,6 +292,7 @@ fn tunables(config: &Config) -> lifecycle::Tunables {
             defaults: config.canary.defaults.layer(),
             overrides: config.canary.overrides.layer(),
         },
+        limits: limits(config),
     }
 }
 
