@@ -120,45 +120,45 @@ pub(crate) async fn follow(
     stop: Readiness,
 ) -> Result<(), Infallible> {
     let mut changes = models.watch();
-    let mut told = Told { reporter, statuses: BTreeMap::new() };
+    let mut reported = Reported { reporter, statuses: BTreeMap::new() };
     loop {
         let snapshot = Arc::clone(&changes.borrow_and_update());
-        told.report(&models, &snapshot).await;
+        reported.report(&models, &snapshot).await;
         let changed = stop.stopping.run_until_cancelled(changes.changed()).await;
         if !matches!(changed, Some(Ok(()))) {
             break;
         }
     }
     stop.stopping.cancelled().await;
-    told.withdraw().await;
+    reported.withdraw().await;
     Ok(())
 }
 
 /// The statuses that gRPC health has, by name. Only changes are reported to it, so that watchers
 /// receive only changes.
-struct Told {
+struct Reported {
     reporter: HealthReporter,
     statuses: BTreeMap<String, ServingStatus>,
 }
 
-impl Told {
+impl Reported {
     async fn report(&mut self, models: &Handle, snapshot: &Snapshot) {
         let mut now: BTreeMap<_, _> =
             SERVICES.map(|service| (service.to_owned(), status(snapshot.ready))).into();
         for (name, view) in &snapshot.models {
             now.insert(name.to_string(), status(serves(models, name, view)));
         }
-        self.tell(now).await;
+        self.send(now).await;
     }
 
     /// Reports to every client of gRPC health that nothing is served any more.
     async fn withdraw(&mut self) {
         let names = self.statuses.keys().cloned();
         let now = names.map(|name| (name, ServingStatus::NotServing)).collect();
-        self.tell(now).await;
+        self.send(now).await;
     }
 
-    async fn tell(&mut self, now: BTreeMap<String, ServingStatus>) {
+    async fn send(&mut self, now: BTreeMap<String, ServingStatus>) {
         for name in self.statuses.keys().filter(|name| !now.contains_key(*name)) {
             self.reporter.clear_service_status(name).await;
         }

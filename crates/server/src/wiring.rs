@@ -183,7 +183,7 @@ impl Surfaces {
         };
         let (models, closing) = (parts.models.clone(), parts.drain.clone());
         let predictor = Predictor::new(models, limits(config), per_model, closing);
-        let told = |access| {
+        let services = |access| {
             let models = Models::new(parts.models.clone(), access, parts.drain.clone());
             (models, Canaries::new(parts.models.clone(), access))
         };
@@ -192,7 +192,7 @@ impl Surfaces {
         Self {
             grpc: Serving::new(
                 predictor.clone(),
-                told(Access::Read),
+                services(Access::Read),
                 &parts.reporter,
                 rules(&grpc::FRONT, deadline, &parts.drain),
                 most,
@@ -205,7 +205,7 @@ impl Surfaces {
             ),
             health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
             admin: grpc::admin(
-                told(Access::Change),
+                services(Access::Change),
                 &parts.reporter,
                 rules(&grpc::FRONT, ADMIN_DEADLINE, &parts.end),
             )
