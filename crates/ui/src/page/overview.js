@@ -6,7 +6,7 @@ import { bytes, count, duration, latency, many, number } from "./format.js";
 
 const KINDS = { tree: "models", blob: "layers", partial: "in download" };
 
-/** Draws the tiles anew. */
+/** Draws the tiles. */
 export function tiles(state) {
   const { overview, traffic } = state;
   if (!overview) return;
