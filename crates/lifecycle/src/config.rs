@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Tag};
-use outrigger_features::Limits;
+use outrigger_score::SharedLimits;
 use outrigger_trace::Tracer;
 use outrigger_trials::CanaryDefaults;
 
@@ -25,6 +25,8 @@ pub struct Config {
     pub retry: Retry,
     /// The time limits for engines.
     pub engine: Watch,
+    /// The limits of a request, which golden cases, warm-ups and shadow requests keep to as well.
+    pub limits: SharedLimits,
     /// Traces versions on their way into service.
     pub tracer: Tracer,
 }
@@ -43,9 +45,6 @@ pub struct Tunables {
     pub retain: Duration,
     /// The defaults for canary trials that begin from now on.
     pub canary: CanaryDefaults,
-    /// The limits of a request. Golden cases, warm-ups and shadow requests of versions prepared from
-    /// now on have the same.
-    pub limits: Limits,
 }
 
 /// The source of images.
@@ -126,6 +125,7 @@ impl Default for Config {
             max_unproven: policy.max_unproven,
             retry: Retry::default(),
             engine: Watch::default(),
+            limits: SharedLimits::default(),
             tracer: Tracer::off(),
         }
     }
@@ -140,7 +140,6 @@ impl Default for Tunables {
             idle_ttl,
             retain,
             canary: CanaryDefaults::default(),
-            limits: Limits::default(),
         }
     }
 }

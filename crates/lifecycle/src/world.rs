@@ -7,7 +7,6 @@ use std::{
 
 use arc_swap::ArcSwap;
 use outrigger_core::{Digest, Failure, Reason, machines::Legacy};
-use outrigger_features::Limits;
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::{Desired, Promoted, Record, Store};
 use outrigger_trials::CanaryRecord;
@@ -19,8 +18,6 @@ use crate::{blocking, config::Config, engines::Engines, names::Names};
 pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) names: Arc<ArcSwap<Names>>,
-    /// The limits of a request, for versions prepared from now on.
-    pub(crate) limits: ArcSwap<Limits>,
     pub(crate) signatures: Policy,
     pub(crate) client: Client,
     pub(crate) store: Store,
@@ -42,7 +39,6 @@ impl World {
     ) -> Self {
         Self {
             pulls: Semaphore::new(config.pull_concurrency.max(1)),
-            limits: ArcSwap::from_pointee(config.tunables.limits),
             config,
             names,
             signatures,

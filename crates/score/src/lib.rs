@@ -6,11 +6,15 @@
 
 use std::{fmt, sync::Arc};
 
+use arc_swap::ArcSwap;
 use http::HeaderMap;
 use outrigger_core::{Failure, ServableId, Tensor};
 use outrigger_features::{Limits, Packed, Plan};
 use outrigger_run::{Call, Engine, Run, Target};
 use tokio::time::Instant;
+
+/// The limits of a request. They may change while versions are served.
+pub type SharedLimits = Arc<ArcSwap<Limits>>;
 
 /// A version of a model, bound in its engine. Cheap to clone.
 #[derive(Clone)]
@@ -22,7 +26,7 @@ pub struct Scorer {
     /// The version as its engine runs it.
     pub run: Arc<dyn Run>,
     /// The limits of a request.
-    pub limits: Limits,
+    pub limits: SharedLimits,
 }
 
 /// The conditions of one score.
@@ -36,9 +40,19 @@ pub struct Conditions {
 
 impl Scorer {
     /// Binds the version `id` in `engine`. The engine need not have loaded it yet.
-    pub fn bind(engine: &dyn Engine, id: ServableId, plan: Arc<Plan>, limits: Limits) -> Self {
+    pub fn bind(
+        engine: &dyn Engine,
+        id: ServableId,
+        plan: Arc<Plan>,
+        limits: SharedLimits,
+    ) -> Self {
         let run = engine.bind(target(id.clone(), &plan));
         Self { id, plan, run, limits }
+    }
+
+    /// The current limits of a request.
+    pub fn limits(&self) -> Limits {
+        **self.limits.load()
     }
 
     /// Packs an encoded `PredictRequest`.
@@ -46,7 +60,7 @@ impl Scorer {
     /// # Errors
     /// The request is malformed, over a limit, or does not fit the model.
     pub fn pack(&self, request: &[u8]) -> Result<Packed, Failure> {
-        self.plan.pack(&[request], &self.limits)
+        self.plan.pack(&[request], &self.limits())
     }
 
     /// Runs the model on the tensors, which it takes out of `packed`. The engine is not called if

@@ -2,6 +2,8 @@
 
 use std::{cell::Cell, sync::Mutex};
 
+use arc_swap::ArcSwap;
+
 use futures::{FutureExt as _, future::BoxFuture};
 use outrigger_core::{ModelName, Reason, ServableName, Version};
 use outrigger_features::Metadata;
@@ -42,7 +44,7 @@ fn scorer() -> (Scorer, Arc<Recorded>) {
     let model: ModelName = "m".parse().expect("a valid name");
     let id = ServableId { name: ServableName::of(&model), version: Version(1) };
     let run = Arc::new(Recorded::default());
-    let limits = Limits { max_treatments: 2, ..Limits::default() };
+    let limits = Arc::new(ArcSwap::from_pointee(Limits { max_treatments: 2, ..Limits::default() }));
     (Scorer { id, plan: Arc::new(plan), run: Arc::clone(&run) as Arc<_>, limits }, run)
 }
 

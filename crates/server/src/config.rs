@@ -2,6 +2,7 @@
 //! into typed values and checked as a whole.
 
 mod access;
+mod changes;
 mod check;
 mod dump;
 mod environment;
@@ -9,6 +10,7 @@ pub(crate) mod kinds;
 mod layers;
 mod reference;
 mod section;
+mod source;
 mod value;
 
 #[cfg(test)]
@@ -25,8 +27,11 @@ pub use self::{
     layers::{Origin, Problem},
     reference::reference_markdown,
     section::Key,
-    value::{CanarySettings, LogFormat, Period, Ratio, Scheduling, Size},
+    source::Source,
+    value::{CanarySettings, LogFormat, Period, Ratio, Scheduling, SignatureRule, Size},
 };
+
+pub(crate) use self::changes::Change;
 
 use self::{
     environment::add_environment,
@@ -80,19 +85,19 @@ section! {
         /// The maximum size of a prediction request, over gRPC and HTTP.
         max_message: Size = "64MiB";
         /// The maximum number of treatments per user.
-        max_treatments: u32 = "5000";
+        max_treatments: u32 = "5000" reloads;
         /// The maximum number of users per BatchPredict.
-        max_users: u32 = "64";
+        max_users: u32 = "64" reloads;
         /// The maximum total size of a request's tensors, padding included.
         max_tensors: Size = "256MiB";
         /// The maximum number of concurrent predictions; more are answered OVERLOADED.
-        max_in_flight: u32 = "1024";
+        max_in_flight: u32 = "1024" reloads;
         /// The maximum number of predictions that wait for a model to load, in addition to
         /// `max_in_flight`; more are answered OVERLOADED.
-        max_waiting: u32 = "1024";
+        max_waiting: u32 = "1024" reloads;
         /// The deadline of predictions whose caller sets none. Callers set it with gRPC's deadline,
         /// or over HTTP in the header `x-request-timeout`, such as `250ms` or `2s`.
-        default_deadline: Period = "10s";
+        default_deadline: Period = "10s" reloads;
         /// The time between becoming unready and closing the listeners, for load balancers to
         /// notice.
         shutdown_delay: Period = "3s";
@@ -155,10 +160,10 @@ section! {
     Limits {
         /// The maximum number of concurrent predictions of one caller; 0: no limit. Callers without
         /// a name are distinguished by address, over IPv6 by its first 64 bits.
-        per_caller: u32 = "0";
+        per_caller: u32 = "0" reloads;
         /// The maximum number of concurrent predictions of one model, including those that wait for
         /// it; 0: no limit.
-        per_model: u32 = "0";
+        per_model: u32 = "0" reloads;
     }
 }
 
@@ -187,9 +192,9 @@ section! {
         /// The maximum size of the store on disk; when it is full, unused models are deleted.
         max_size: Size = "20GiB";
         /// A model without requests for this long is unloaded from the engine.
-        idle_ttl: Period = "30m";
+        idle_ttl: Period = "30m" reloads;
         /// A model without requests for this long is deleted from the disk.
-        retain: Period = "7d";
+        retain: Period = "7d" reloads;
         /// The maximum size of an unpacked image.
         max_unpacked: Size = "20GiB";
         /// The maximum number of files and directories in an image.
@@ -205,7 +210,7 @@ section! {
         repository: Option<String> = "";
         /// References that may be pulled: each admits all references under it, compared by whole
         /// path segments. Empty: those that `repository` and `models` name.
-        allowed: Vec<String> = "[]";
+        allowed: Vec<String> = "[]" reloads;
         /// Images that must be signed with cosign, and the accepted keys (docs/security.md): a list
         /// of `prefix` (as in `allowed`) and `keys` (files with public keys in PEM). The longest
         /// matching prefix applies; a prefix without keys requires no signature.
@@ -230,11 +235,11 @@ section! {
     /// Canaries, new versions that are compared with the live one: docs/canary.md.
     Canary {
         /// Whether canary tags are followed.
-        enabled: bool = "true";
+        enabled: bool = "true" reloads;
         /// Settings that the label `dev.outrigger.canary` of a canary's image can override.
-        defaults: CanarySettings = "{}";
+        defaults: CanarySettings = "{}" reloads;
         /// Settings that override the label.
-        overrides: CanarySettings = "{}";
+        overrides: CanarySettings = "{}" reloads;
     }
 }
 
@@ -247,17 +252,6 @@ section! {
         /// contain levels up to `debug`.
         level: String = "info";
     }
-}
-
-/// A rule for images that must be signed, with the keys that are accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SignatureRule {
-    /// The prefix of the images' repositories, as in `images.allowed`.
-    pub prefix: String,
-    /// Files with public keys in PEM; a signature by one of them is required.
-    #[serde(default)]
-    pub keys: Vec<PathBuf>,
 }
 
 section! {

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     call::Call,
     failure,
-    limits::Limit,
     metrics::{self, Stage},
+    request_limits::RequestLimits,
     routing,
     trial::{Attempts, Terms},
 };
@@ -57,26 +57,19 @@ pub(crate) struct Scored<'a> {
 #[derive(Clone)]
 pub(crate) struct Predictor {
     models: Handle,
-    limits: Limits,
-    /// The limit on concurrent calls of one model.
-    per_model: Limit<ModelName>,
+    limits: RequestLimits,
     /// Cancelled when the server stops: from then on no model is loaded.
     closing: CancellationToken,
 }
 
 impl Predictor {
-    pub(crate) fn new(
-        models: Handle,
-        limits: Limits,
-        per_model: Limit<ModelName>,
-        closing: CancellationToken,
-    ) -> Self {
-        Self { models, limits, per_model, closing }
+    pub(crate) fn new(models: Handle, limits: RequestLimits, closing: CancellationToken) -> Self {
+        Self { models, limits, closing }
     }
 
     /// The limits on a request's tensors.
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
+    pub(crate) fn limits(&self) -> Limits {
+        **self.limits.tensors.load()
     }
 
     /// A predictor for requests that do not count as the first exposure of a routing key.
@@ -147,7 +140,7 @@ impl Predictor {
         call.asked_as(routing.request_id);
         let (model, selector) = routing::target(routing.model, &self.models)?;
         routing::agree(named, &model)?;
-        call.count_for_model(self.per_model.enter(|| model.clone())?);
+        call.count_for_model(self.limits.per_model.enter(|| model.clone())?);
         self.acquire(call, &model, &selector, routing.routing_key).await
     }
 

@@ -4,11 +4,11 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use outrigger_core::{Digest, Failure, ModelName, Reason, ServableId, ServableName, Version};
-use outrigger_features::{GoldenCase, Limits, Plan};
+use outrigger_features::{GoldenCase, Plan};
 use outrigger_lifecycle::{Gate, ModelFiles, golden_cases, training_profile};
 use outrigger_oci::{Client, Progress};
 use outrigger_run::Framework;
-use outrigger_score::Scorer;
+use outrigger_score::{Scorer, SharedLimits};
 use outrigger_store::Tree;
 use serde::Serialize;
 use tokio::time::Instant;
@@ -138,7 +138,7 @@ async fn scores(
     let mut running = Running::start(program, &fetched.store)?;
     running.load(&id, &fetched.tree, Instant::now() + timeout).await?;
     let engine = running.engine();
-    let scorer = &Scorer::bind(engine, id, Arc::clone(plan), Limits::default());
+    let scorer = &Scorer::bind(engine, id, Arc::clone(plan), SharedLimits::default());
     let gate = Gate { engine, scorer, timeout };
     Ok(gate.pass(golden).await?)
 }

@@ -107,8 +107,9 @@ impl<S: Servable> Split<S> {
             return;
         }
         self.aside.offer(answered.request.len(), || {
-            let Scorer { plan, limits, .. } = servable.scorer();
-            let (profile, plan, limits) = (Arc::clone(profile), Arc::clone(plan), *limits);
+            let scorer = servable.scorer();
+            let (profile, plan, limits) =
+                (Arc::clone(profile), Arc::clone(&scorer.plan), scorer.limits());
             let request = answered.request.clone();
             let outcomes = Arc::clone(&self.outcomes);
             async move {

@@ -3,9 +3,9 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use outrigger_core::{Digest, EngineId, Failure, ModelKey, ServableId, model::Fault};
-use outrigger_features::{GoldenCase, Limits, Plan};
+use outrigger_features::{GoldenCase, Plan};
 use outrigger_run::Engine;
-use outrigger_score::Scorer;
+use outrigger_score::{Scorer, SharedLimits};
 use outrigger_store::Tree;
 
 use outrigger_trials::Profiled;
@@ -24,7 +24,7 @@ pub(crate) struct Prepared {
     pub(crate) model: PathBuf,
     pub(crate) platform_digest: Digest,
     plan: Arc<Plan>,
-    limits: Limits,
+    limits: SharedLimits,
     pub(crate) golden: Vec<GoldenCase>,
     pub(crate) profile: Option<Arc<Profiled>>,
 }
@@ -80,14 +80,14 @@ fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared
         golden: golden_cases(tree, &plan)?,
         profile: training_profile(tree, &plan)?,
         plan,
-        limits: **world.limits.load(),
+        limits: Arc::clone(&world.config.limits),
     })
 }
 
 impl Prepared {
     /// The version as its engine serves it under the name `id`.
     pub(crate) fn scorer(&self, id: ServableId) -> Scorer {
-        Scorer::bind(&*self.engine.1, id, Arc::clone(&self.plan), self.limits)
+        Scorer::bind(&*self.engine.1, id, Arc::clone(&self.plan), Arc::clone(&self.limits))
     }
 }
 

@@ -64,7 +64,6 @@ impl Service {
         let canaries = tunables.canary.enabled.then(|| names.canary_tags());
         let policy = super::policy(&self.world.config, &tunables);
         self.trials.reconfigure(tunables.canary);
-        self.world.limits.store(Arc::new(tunables.limits));
         let tuned = [Event::Policy(policy), Event::Canaries(canaries)];
         let changes = names.changes(&old, known).into_iter().chain(asked).chain(tuned);
         changes.for_each(|event| self.apply(event));

@@ -6,6 +6,7 @@ use std::{
 };
 
 use outrigger_core::{Failure, Reason};
+use outrigger_features::Limits;
 use outrigger_lifecycle::{ModelEntry, Retry};
 use outrigger_testkit::{
     engine::{Loading, Predicting},
@@ -108,8 +109,9 @@ async fn golden_cases_that_differ_are_refused_with_their_rows() {
 #[tokio::test]
 async fn golden_cases_may_be_as_large_as_the_configured_limits() {
     let mut rig = Rig::new().await;
-    let usual = rig.config.tunables.limits.max_treatments;
-    rig.config.tunables.limits.max_treatments = usual + 1;
+    let usual = rig.config.limits.load().max_treatments;
+    let allow = |most| std::sync::Arc::new(Limits { max_treatments: most, ..Limits::default() });
+    rig.config.limits.store(allow(usual + 1));
     let (treatments, scores) =
         (vec![json!({"features": {"t0": 1, "t1": 0}}); usual + 1], vec![1; usual + 1]);
     let case = json!({
@@ -121,7 +123,7 @@ async fn golden_cases_may_be_as_large_as_the_configured_limits() {
     let handle = rig.start();
     acquire(&handle, "large").await.expect("a request within the limits");
     rig.stop().await;
-    rig.config.tunables.limits.max_treatments = usual;
+    rig.config.limits.store(allow(usual));
     let failure = refused(&rig.start(), "large").await;
     assert_eq!(failure.reason, Reason::GoldenMismatch);
     assert!(failure.message.contains("TOO_MANY_TREATMENTS"), "{failure}");

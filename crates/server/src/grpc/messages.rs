@@ -37,7 +37,7 @@ pub(super) async fn predict(
 ) -> Result<Bytes, Failure> {
     // The request is read before the wait for the model, so that a malformed one is refused at
     // once.
-    let parts = Request::read(&message, predictor.limits())?;
+    let parts = Request::read(&message, &predictor.limits())?;
     let lease = predictor.lease(call, parts.routing(), named).await?.sampled();
     let attempts = Attempts::new(call, lease);
     let mut single = Single { sent: Some((&parts, &message)) };
@@ -89,7 +89,7 @@ pub(super) async fn batch(
 ) -> Result<Bytes, Failure> {
     // The requests are read before the wait for the model, so that a malformed one is refused at
     // once.
-    let requests = requests(message, predictor.limits())?;
+    let requests = requests(message, &predictor.limits())?;
     let BatchRouting { model, request_id, options } = routing::read(message)?;
     let options: ResponseOptions =
         options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
@@ -113,7 +113,7 @@ impl Exchange for Batch<'_> {
     type Answer = Bytes;
 
     fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
-        scorer.plan.pack_batch(self.requests, self.options, &scorer.limits)
+        scorer.plan.pack_batch(self.requests, self.options, &scorer.limits())
     }
 
     fn request(&self) -> Option<&Bytes> {
@@ -139,7 +139,7 @@ pub(super) async fn explain(
     message: &Bytes,
     named: Option<&[u8]>,
 ) -> Result<Bytes, Failure> {
-    let limits = predictor.limits();
+    let limits = &predictor.limits();
     let parts = Request::read(message, limits)?;
     // Explain must not count as the key's first exposure.
     let lease = predictor.uncounted().lease(call, parts.routing(), named).await?;

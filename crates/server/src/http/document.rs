@@ -43,7 +43,7 @@ impl Exchange for Document<'_> {
         self.encoded = None;
         let encoded = Bytes::from(json::encode_request(&scorer.plan, self.body)?);
         let encoded = self.encoded.insert(encoded);
-        scorer.plan.pack_request(&Request::read(encoded, &scorer.limits)?)
+        scorer.plan.pack_request(&Request::read(encoded, &scorer.limits())?)
     }
 
     fn request(&self) -> Option<&Bytes> {

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 use futures::future::BoxFuture;
 use outrigger_canary::{Decision, Layer, Outcome, Verdict};
 use outrigger_core::{Arm, Digest, Failure, ServableId, ServableName, Tensor};
-use outrigger_features::{Limits, Plan};
+use outrigger_features::Plan;
 use outrigger_run::{Call, Run, RunError};
 use outrigger_score::Scorer;
 use serde_json::json;
@@ -172,7 +172,7 @@ fn servable(key: ModelKey) -> Arc<Version> {
         id: ServableId { name: ServableName::of(&key.name), version: outrigger_core::Version(1) },
         plan: Arc::new(Plan::compile(metadata.expect("valid"))),
         run: Arc::new(Never),
-        limits: Limits::default(),
+        limits: Default::default(),
     };
     Arc::new(Version(key, scorer))
 }
