@@ -32,6 +32,8 @@ const CONNECTIONS: &str = "outrigger_connections";
 const HANDSHAKES: &str = "outrigger_tls_handshake_failures_total";
 const EXPIRY: &str = "outrigger_tls_certificate_expiry_timestamp_seconds";
 const SECRETS: &str = "outrigger_secret_reloads_total";
+const RELOADS: &str = "outrigger_config_reloads_total";
+const RELOADED: &str = "outrigger_config_last_reload_successful";
 const STAND_INS: &str = "outrigger_canary_stand_ins_total";
 const READY: &str = "outrigger_ready";
 const SCORES: &str = "outrigger_request_score";
@@ -44,8 +46,8 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["surface", "method", "model", "arm", "reason"],
         help: "Requests that ended, by surface (grpc, http), method, the model and arm that \
-               answered (empty when none did), and reason: OK, a name from errors.md, or CANCELLED \
-               when the caller went away.",
+               answered (empty if none did), and reason: OK, a name from errors.md, or CANCELLED \
+               if the caller disconnected.",
     },
     Metric {
         name: REQUEST_SECONDS,
@@ -57,8 +59,8 @@ pub const METRICS: &[Metric] = &[
         name: STAGE_SECONDS,
         kind: MetricKind::Histogram,
         labels: &["stage", "model", "arm"],
-        help: "Time a prediction spent in each stage: queue (getting hold of the model), decode \
-               (a request's parts to tensors), engine, encode (scores to answer).",
+        help: "Time of a prediction in each stage: queue (waiting for the model), decode (parts \
+               of a request to tensors), engine, encode (scores to answer).",
     },
     Metric {
         name: IN_FLIGHT,
@@ -70,26 +72,26 @@ pub const METRICS: &[Metric] = &[
         name: TREATMENTS,
         kind: MetricKind::Histogram,
         labels: &["model", "arm"],
-        help: "Treatments scored of each user.",
+        help: "Scored treatments per user.",
     },
     Metric {
         name: USERS,
         kind: MetricKind::Histogram,
         labels: &["model", "arm"],
-        help: "Users of each prediction.",
+        help: "Users per prediction.",
     },
     Metric {
         name: FEATURES,
         kind: MetricKind::Counter,
         labels: &["model", "arm", "kind"],
-        help: "Features of predictions that were missing (a default or NaN took their place), \
-               unknown (sent, and not named by the model) or out_of_vocabulary.",
+        help: "Features of predictions that were missing (replaced by a default or NaN), unknown \
+               (sent, but not named by the model) or out_of_vocabulary.",
     },
     Metric {
         name: PANICS,
         kind: MetricKind::Counter,
         labels: &["method"],
-        help: "Requests answered INTERNAL because their handler panicked: a defect each.",
+        help: "Requests answered INTERNAL because their handler panicked; each is a defect.",
     },
     Metric {
         name: CONNECTIONS,
@@ -101,45 +103,68 @@ pub const METRICS: &[Metric] = &[
         name: HANDSHAKES,
         kind: MetricKind::Counter,
         labels: &["listener"],
-        help: "TLS handshakes that failed, by listener (grpc, http, health, admin): the caller spoke \
-               something else, did not trust the certificate, was not trusted, or took too long.",
+        help: "TLS handshakes that failed, by listener (grpc, http, health, admin): the caller \
+               used another protocol, did not trust the certificate, was not trusted, or took too \
+               long.",
     },
     Metric {
         name: EXPIRY,
         kind: MetricKind::Gauge,
         labels: &[],
-        help: "When the listeners' certificate in force expires, in seconds since 1970. Not there \
+        help: "Expiry of the listeners' certificate in force, in seconds since 1970. Absent \
                without TLS.",
     },
     Metric {
         name: SECRETS,
         kind: MetricKind::Counter,
         labels: &["secret", "outcome"],
-        help: "Changes seen of the files of a secret (tls: certificate, key, authorities; tokens), by \
-               outcome: ok, or failed when the files could not be used and the old stayed in force.",
+        help: "Detected changes of a secret's files (tls: certificate, key, authorities; tokens), \
+               by outcome: ok, or failed if the files were invalid and the previous ones stay in \
+               force.",
+    },
+    Metric {
+        name: RELOADS,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Reloads of the configuration, by outcome: ok, unchanged (no setting differs), refused \
+               (a setting that needs a restart differs) or invalid (the file cannot be read or \
+               used). After the last two the old configuration stays in force.",
+    },
+    Metric {
+        name: RELOADED,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "0 while the configuration in force is not that of the file, because the last reload \
+               was refused or invalid; otherwise 1.",
     },
     Metric {
         name: STAND_INS,
         kind: MetricKind::Counter,
         labels: &["model"],
-        help: "Requests that live answered because the canary they were assigned to failed.",
+        help: "Requests assigned to a canary that live answered because the canary failed.",
     },
-    Metric { name: READY, kind: MetricKind::Gauge, labels: &[], help: "1 while /readyz says yes." },
+    Metric {
+        name: READY,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "1 while /readyz answers \
+                                                                       200.",
+    },
     Metric {
         name: BUILD,
         kind: MetricKind::Gauge,
         labels: &["version", "revision", "rustc"],
-        help: "Always 1; the labels say which build it is: its version, the revision of its \
-               source as far as that was known, and the compiler.",
+        help: "Always 1; the labels identify the build: its version, the revision of its source \
+               if known, and the compiler.",
     },
     Metric {
         name: SCORES,
         kind: MetricKind::Histogram,
         labels: &["model", "arm"],
-        help: "Scores, one of each prediction: that of a treatment drawn at random, of the first \
-               user. Models score on scales of their own, so the buckets are finest between 0 and \
-               1 and go by powers of ten beyond, either side of 0. The sum may fall where scores \
-               are negative.",
+        help: "Scores, one per prediction: that of a random treatment of the first user. The \
+               scales of models differ, so the buckets are finest between 0 and 1 and grow by \
+               powers of ten beyond, on either side of 0. The sum may fall if scores are \
+               negative.",
     },
 ];
 
@@ -292,6 +317,43 @@ pub(crate) fn secrets_begin(secret: Secret) {
 pub(crate) fn secret_reloaded(secret: Secret, usable: bool) {
     let outcome = if usable { "ok" } else { "failed" };
     metrics::counter!(SECRETS, "secret" => secret.as_str(), "outcome" => outcome).increment(1);
+}
+
+/// The outcome of a reload of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReloadOutcome {
+    Ok,
+    Unchanged,
+    Refused,
+    Invalid,
+}
+
+impl ReloadOutcome {
+    const ALL: [Self; 4] = [Self::Ok, Self::Unchanged, Self::Refused, Self::Invalid];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unchanged => "unchanged",
+            Self::Refused => "refused",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+/// Registers the counters of reloads at zero.
+pub(crate) fn config_reloads_begin() {
+    for outcome in ReloadOutcome::ALL {
+        metrics::counter!(RELOADS, "outcome" => outcome.as_str()).absolute(0);
+    }
+    metrics::gauge!(RELOADED).set(1.0);
+}
+
+/// Counts a reload of the configuration.
+pub(crate) fn config_reloaded(outcome: ReloadOutcome) {
+    metrics::counter!(RELOADS, "outcome" => outcome.as_str()).increment(1);
+    let is_successful = matches!(outcome, ReloadOutcome::Ok | ReloadOutcome::Unchanged);
+    metrics::gauge!(RELOADED).set(f64::from(u8::from(is_successful)));
 }
 
 /// Records the expiry of the certificate in force, in seconds since 1970.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrigger_core::{Digest, PackageLayout};
+use outrigger_core::{Digest, Layouts};
 
 use crate::{
     Config, Error, Journal, Result, UnpackLimits, disk, metrics, space::Claims, tree,
@@ -29,7 +29,7 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) max_size: ByteSize,
     pub(crate) limits: UnpackLimits,
-    pub(crate) layouts: Vec<PackageLayout>,
+    pub(crate) layouts: Layouts,
     pub(crate) journal: Journal,
     /// The engines' directories that this process has opened.
     pub(crate) serving: Mutex<BTreeSet<PathBuf>>,

@@ -157,9 +157,9 @@ impl State {
 
     fn news(&mut self, shared: &Shared, canaries: &ListCanariesResponse) -> News {
         let snapshot = shared.models.models();
-        let not_ready = shared.server.not_ready();
+        let server = &*shared.server;
         let overview =
-            overview::topic(&self.overview, &shared.about, not_ready, &snapshot, &self.figures);
+            overview::topic(&self.overview, &shared.about, server, &snapshot, &self.figures);
         self.overview = overview.clone();
         let models = self.listed.topic(&snapshot, |name, view| {
             (shared.server.model(name, view), shared.models.default_selector(name))

@@ -55,7 +55,8 @@ async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept
         concurrency: world.config.layer_concurrency,
         progress: &Progress::default(),
     };
-    pull.traced(&image?, span).await.map(|tree| Kept::of(&tree))
+    let pulled = pull.traced(&image?, span).await.map(|tree| Kept::of(&tree));
+    pulled.map_err(|failure| world.engines.listed(failure))
 }
 
 /// Looks a followed tag up, and logs if that fails.

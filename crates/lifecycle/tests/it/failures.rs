@@ -6,12 +6,14 @@ use std::{
 };
 
 use outrigger_core::{Failure, Reason};
+use outrigger_features::Limits;
 use outrigger_lifecycle::{ModelEntry, Retry};
 use outrigger_testkit::{
     engine::{Loading, Predicting},
     layers::package_layer,
     registry::Rule,
 };
+use serde_json::json;
 use tonic::Code;
 
 use crate::rig::{Rig, acquire, acquire_within, model, name, stage, until, version};
@@ -102,6 +104,29 @@ async fn golden_cases_that_differ_are_refused_with_their_rows() {
     let golden = golden.replace("17.5", "3");
     rig.push_layer("golden2", "latest", layer.file("data/golden.jsonl", golden));
     acquire(&handle, "golden2").await.expect("as expected");
+}
+
+#[tokio::test]
+async fn golden_cases_may_be_as_large_as_the_configured_limits() {
+    let mut rig = Rig::new().await;
+    let usual = rig.config.limits.load().max_treatments;
+    let allow = |most| std::sync::Arc::new(Limits { max_treatments: most, ..Limits::default() });
+    rig.config.limits.store(allow(usual + 1));
+    let (treatments, scores) =
+        (vec![json!({"features": {"t0": 1, "t1": 0}}); usual + 1], vec![1; usual + 1]);
+    let case = json!({
+        "request": {"user": {}, "treatments": treatments}, "expected": {"scores": scores},
+    });
+    let large = model(3);
+    let layer = package_layer(large.metadata.to_string().as_bytes(), &large.encode());
+    rig.push_layer("large", "latest", layer.file("data/golden.jsonl", case.to_string()));
+    let handle = rig.start();
+    acquire(&handle, "large").await.expect("a request within the limits");
+    rig.stop().await;
+    rig.config.limits.store(allow(usual));
+    let failure = refused(&rig.start(), "large").await;
+    assert_eq!(failure.reason, Reason::GoldenMismatch);
+    assert!(failure.message.contains("TOO_MANY_TREATMENTS"), "{failure}");
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ impl Stack {
         reqwest::get(url).await.expect("an answer")
     }
 
-    async fn watch(&self) -> Events {
+    pub(crate) async fn watch(&self) -> Events {
         let response = self.page("/ui/events").await;
         assert_eq!(response.status(), StatusCode::OK);
         Events { response, text: String::new() }
@@ -31,7 +31,7 @@ impl Stack {
 }
 
 /// A stream of events, parsed as a browser does.
-struct Events {
+pub(crate) struct Events {
     response: Response,
     text: String,
 }
@@ -55,7 +55,7 @@ impl Events {
     }
 
     /// The data of the next event of that name that satisfies the condition.
-    async fn until(&mut self, name: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&mut self, name: &str, condition: impl Fn(&Value) -> bool) -> Value {
         let found = timeout(PATIENCE, async {
             loop {
                 let (event, data) = self.next().await.expect("not the end");
