@@ -97,7 +97,7 @@ pub(crate) fn push(arguments: Push) -> Result<(), Exit> {
     let Push { directory, reference, labels, registry, output } = arguments;
     let client = registry.client()?;
     let labels: BTreeMap<_, _> = labels.into_iter().collect();
-    let push = package::push(&client, &directory, &reference, labels);
+    let push = package::push(&client, &directory, &reference, &frameworks::KNOWN, labels);
     let digest = exit::block_on(with_progress_bar(&Progress::default(), push))??;
     print_digest(output, &reference, &digest.to_string())
 }

@@ -19,7 +19,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use outrigger_core::{Digest, LayerKind, Reason};
+use outrigger_core::{Digest, LayerKind, PackageLayout, Reason};
 use serde::Serialize;
 
 use crate::{Content, ImageToPush, LayerToPush};
@@ -33,20 +33,19 @@ pub const OWN_LAYER: u64 = 4 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// metadata.json is missing from both places where a package may have it.
-    #[error(
-        "{} is no model package: it has no metadata.json (nor tensorflow_serving_model/metadata.json)",
-        directory.display()
-    )]
+    /// metadata.json is missing from every place where a package may have it.
+    #[error("{} is no model package: it has no metadata.json", directory.display())]
     NoMetadata {
         /// The directory.
         directory: PathBuf,
     },
     /// The model's directory is missing.
-    #[error("{} is no model package: it has no directory tensorflow_serving_model/model", directory.display())]
+    #[error("{} is no model package: it has no directory {known}", directory.display())]
     NoModel {
         /// The directory.
         directory: PathBuf,
+        /// The directories that hold the models of the known frameworks.
+        known: String,
     },
     /// An entry that is neither a file nor a directory.
     #[error("{} is {kind}: a package holds files and directories only", path.display())]
@@ -89,17 +88,18 @@ impl BuildError {
 }
 
 /// Packs `directory`, which mirrors `/data` in the image: metadata.json, optionally golden.jsonl,
-/// and tensorflow_serving_model/model/. `labels` become labels of the image's configuration and
+/// and a model of one of the `layouts`. `labels` become labels of the image's configuration and
 /// annotations of the manifest.
 ///
 /// Layers are written to temporary files, which are removed with the returned image. This function
 /// blocks.
 pub fn image_from_dir(
     directory: &Path,
+    layouts: &[PackageLayout],
     labels: BTreeMap<String, String>,
 ) -> Result<ImageToPush, BuildError> {
     let entries = scan::scan(directory)?;
-    check(directory, &entries)?;
+    check(directory, layouts, &entries)?;
     let work = tempfile::tempdir().map_err(BuildError::io(std::env::temp_dir()))?;
     let (large, small): (Vec<_>, Vec<_>) = entries.into_iter().partition(Entry::is_large);
     let mut packed = vec![archive::pack(work.path(), LayerKind::TarGzip, &small)?];
@@ -115,16 +115,19 @@ pub fn image_from_dir(
     Ok(ImageToPush { layers: layers.collect(), config, annotations: labels })
 }
 
-fn check(directory: &Path, entries: &[Entry]) -> Result<(), BuildError> {
+fn check(directory: &Path, layouts: &[PackageLayout], entries: &[Entry]) -> Result<(), BuildError> {
     let has = |name: &str, file: bool| {
         entries.iter().any(|entry| entry.name == name && entry.is_file() == file)
     };
     let directory = directory.to_owned();
-    if !has("metadata.json", true) && !has("tensorflow_serving_model/metadata.json", true) {
+    let beside = layouts.iter().filter_map(|layout| layout.directory.rsplit_once('/'));
+    let mut beside = beside.map(|(parent, _)| format!("{parent}/metadata.json"));
+    if !has("metadata.json", true) && !beside.any(|name| has(&name, true)) {
         return Err(BuildError::NoMetadata { directory });
     }
-    if !has("tensorflow_serving_model/model", false) {
-        return Err(BuildError::NoModel { directory });
+    let known: Vec<_> = layouts.iter().map(|layout| layout.directory).collect();
+    if !known.iter().any(|name| has(name, false)) {
+        return Err(BuildError::NoModel { directory, known: known.join(" or ") });
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The framework of a package, among those that a command knows.
 
-use outrigger_core::{Failure, Reason};
+use outrigger_core::{Failure, PackageLayout, Reason};
 use outrigger_run::Framework;
 
 /// The framework called `name`.
@@ -12,4 +12,9 @@ pub(crate) fn framework(known: &[Framework], name: &str) -> Result<Framework, Fa
         let message = format!("no engine runs models of {name}; known frameworks: {known}");
         Failure::new(Reason::EngineNotChosen, message)
     })
+}
+
+/// The places where packages of `frameworks` have their model.
+pub(crate) fn layouts(frameworks: &[Framework]) -> Vec<PackageLayout> {
+    frameworks.iter().map(|framework| framework.layout).collect()
 }

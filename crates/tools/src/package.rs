@@ -9,28 +9,31 @@ use outrigger_run::Framework;
 use crate::{
     Error,
     fetch::{self, Source, blocking},
+    framework::layouts,
 };
 
-/// Packs `directory`, which mirrors `/data`, and pushes it. The same files and
-/// labels give the same digest.
+/// Packs `directory`, which mirrors `/data` and holds a model of one of `frameworks`, and pushes
+/// it. The same files and labels give the same digest.
 pub async fn push(
     client: &Client,
     directory: &Path,
     reference: &Reference,
+    frameworks: &[Framework],
     labels: BTreeMap<String, String>,
 ) -> Result<Digest, Error> {
-    let image = pack(directory, labels).await?;
+    let image = pack(directory, frameworks, labels).await?;
     Ok(client.push(reference, &image).await.map_err(|error| error.failure())?)
 }
 
 /// Packs `directory` into layers.
 pub(crate) async fn pack(
     directory: &Path,
+    frameworks: &[Framework],
     labels: BTreeMap<String, String>,
 ) -> Result<ImageToPush, Error> {
-    let directory = directory.to_owned();
+    let (directory, layouts) = (directory.to_owned(), layouts(frameworks));
     let build = move || {
-        build::image_from_dir(&directory, labels)
+        build::image_from_dir(&directory, &layouts, labels)
             .map_err(|error| Failure::because(error.reason(), &error))
     };
     blocking(build).await

@@ -10,6 +10,13 @@ use outrigger_core::LayerKind;
 
 use super::*;
 
+const TENSORFLOW: PackageLayout = PackageLayout {
+    directory: "tensorflow_serving_model/model",
+    file: "saved_model.pb",
+    max_file: 1 << 20,
+    versioned: true,
+};
+
 const LARGE: &str = "tensorflow_serving_model/model/variables/variables.data-00000-of-00001";
 
 fn package() -> tempfile::TempDir {
@@ -29,7 +36,7 @@ fn write(directory: &tempfile::TempDir, name: &str, content: &[u8]) {
 
 fn build(directory: &tempfile::TempDir) -> ImageToPush {
     let labels = BTreeMap::from([("dev.outrigger.x".to_owned(), "y".to_owned())]);
-    image_from_dir(directory.path(), labels).unwrap()
+    image_from_dir(directory.path(), &[TENSORFLOW], labels).unwrap()
 }
 
 fn content(layer: &LayerToPush) -> Vec<u8> {
@@ -128,13 +135,13 @@ fn labels_are_in_the_configuration_and_in_the_annotations() {
 #[test]
 fn a_directory_that_is_no_package_is_refused() {
     let refusal = |directory: &tempfile::TempDir| {
-        image_from_dir(directory.path(), BTreeMap::new()).unwrap_err()
+        image_from_dir(directory.path(), &[TENSORFLOW], BTreeMap::new()).unwrap_err()
     };
     let directory = package();
     fs::remove_file(directory.path().join("metadata.json")).unwrap();
     assert!(refusal(&directory).to_string().contains("no metadata.json"));
     write(&directory, "tensorflow_serving_model/metadata.json", b"{}");
-    assert!(image_from_dir(directory.path(), BTreeMap::new()).is_ok());
+    assert!(image_from_dir(directory.path(), &[TENSORFLOW], BTreeMap::new()).is_ok());
 
     fs::remove_dir_all(directory.path().join("tensorflow_serving_model/model")).unwrap();
     assert!(matches!(refusal(&directory), BuildError::NoModel { .. }));
@@ -143,7 +150,7 @@ fn a_directory_that_is_no_package_is_refused() {
     symlink("/etc/passwd", directory.path().join("link")).unwrap();
     assert!(refusal(&directory).to_string().contains("a symbolic link"));
 
-    let missing = image_from_dir(&directory.path().join("nowhere"), BTreeMap::new());
+    let missing = image_from_dir(&directory.path().join("nowhere"), &[TENSORFLOW], BTreeMap::new());
     assert!(matches!(missing.unwrap_err(), BuildError::Io { .. }));
 }
 
