@@ -132,7 +132,7 @@ fn before_the_first_request_any_difference_is_possible() {
 }
 
 #[test]
-fn merged_replicas_prove_what_no_single_one_can() {
+fn merged_replicas_prove_more_than_any_single_one() {
     let effect = Effect { errors: 0.02, ..Effect::NONE };
     let reference = Arc::new(Reference::new(&traffic(effect, 0).before(1000), 0.95));
     let mut all = Statistics::new(reference.clone());

@@ -1,11 +1,11 @@
 //! `outrigger serve`: the control plane.
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use outrigger_server::{
     Error, Kinds, causes,
-    config::{self, Loaded},
+    config::{self, Invalid, Source},
 };
 
 use crate::exit::{self, Exit};
@@ -109,7 +109,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     if let Some(page) = arguments.print_reference {
         return exit::print(reference(page));
     }
-    let loaded = load(&arguments)?;
+    let source = source(&arguments)?;
+    let loaded = source.load().map_err(invalid)?;
     if arguments.dump_config {
         return exit::print(loaded.dump());
     }
@@ -119,7 +120,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Exit> {
     if arguments.check_config {
         return exit::print("the configuration is valid\n");
     }
-    outrigger_server::run(loaded.config, &Kinds::shipped()).map_err(failed)
+    outrigger_server::run(loaded.config, source).map_err(failed)
 }
 
 fn reference(page: Page) -> String {
@@ -130,21 +131,18 @@ fn reference(page: Page) -> String {
     }
 }
 
-fn load(arguments: &Arguments) -> Result<Loaded, Exit> {
-    let file = match &arguments.config {
-        Some(path) => {
-            let unread = |error| Exit::Usage(format!("cannot read {}: {error}", path.display()));
-            Some(fs::read_to_string(path).map_err(unread)?)
-        }
-        None => None,
-    };
+fn source(arguments: &Arguments) -> Result<Source, Exit> {
     // Ignores variables that are not UTF-8, since no setting is.
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let overrides: Vec<_> =
-        arguments.common.overrides().chain(arguments.set.iter().cloned()).collect();
-    config::load(&Kinds::shipped(), file.as_deref(), environment, &overrides)
-        .map_err(|invalid| Exit::Usage(format!("the configuration is not valid\n{invalid}")))
+    let overrides = arguments.common.overrides().chain(arguments.set.iter().cloned()).collect();
+    let (file, environment) = (arguments.config.clone(), environment.collect());
+    Source::open(Kinds::shipped(), file, environment, overrides)
+        .map_err(|error| Exit::Usage(format!("cannot read {error}")))
+}
+
+fn invalid(invalid: Invalid) -> Exit {
+    Exit::Usage(format!("the configuration is not valid\n{invalid}"))
 }
 
 fn failed(error: Error) -> Exit {

@@ -126,7 +126,7 @@ fn failed_requests_are_reported_and_exit_with_1() {
 }
 
 #[test]
-fn an_interrupted_run_reports_what_it_has_measured() {
+fn an_interrupted_run_reports_its_measurements_so_far() {
     let (asked, requests) = mpsc::channel();
     let server = reporting_server(Some(("200 OK", SCORES)), asked);
     let directory = tempfile::tempdir().expect("a directory");

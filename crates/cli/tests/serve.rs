@@ -131,7 +131,7 @@ fn a_signal_stops_the_process_in_order_with_exit_code_0() {
     for signal in ["TERM", "INT"] {
         let mut server = Running::start(&["--set=server.shutdown_delay=1ms"]);
         server.signal(signal);
-        assert_eq!(server.logged("told to stop")["signal"], format!("SIG{signal}"));
+        assert_eq!(server.logged("received a signal to stop")["signal"], format!("SIG{signal}"));
         assert_eq!(server.stopped(), Some(0));
     }
 }
@@ -141,7 +141,7 @@ fn a_second_signal_stops_at_once() {
     let day = ["--set=server.shutdown_delay=1d", "--set=server.shutdown_grace=2d"];
     let mut server = Running::start(&day);
     server.signal("TERM");
-    assert_eq!(server.logged("told to stop")["at_once"], false);
+    assert_eq!(server.logged("received a signal to stop")["at_once"], false);
     server.signal("TERM");
     assert_eq!(server.stopped(), Some(0));
 }

@@ -155,7 +155,7 @@ impl ModelMachine {
     /// Handles an event. The effects are to be carried out in their order.
     pub fn handle(&mut self, context: &mut Context<'_>, event: Event) -> (Vec<Effect>, Outcome) {
         let mut effects = Vec::new();
-        let outcome = self.note(context, event, &mut effects);
+        let outcome = self.apply(context, event, &mut effects);
         if outcome == Outcome::Handled {
             while self.settle(context, &mut effects) {}
         }
@@ -163,7 +163,7 @@ impl ModelMachine {
     }
 
     /// Updates the machine for an event, before any step is taken.
-    fn note(&mut self, c: &mut Context<'_>, event: Event, effects: &mut Vec<Effect>) -> Outcome {
+    fn apply(&mut self, c: &mut Context<'_>, event: Event, effects: &mut Vec<Effect>) -> Outcome {
         match event {
             Event::Tick => {}
             Event::Ask => {

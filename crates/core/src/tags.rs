@@ -342,7 +342,7 @@ impl TagMachine {
     /// nor another tag's canary tag; besides, either no request asked for it during the time for
     /// which files are kept, or the tag does not exist and the callers have received that answer.
     pub fn is_forgettable(&self, c: &Context<'_>) -> bool {
-        let told = |trouble: &Trouble| {
+        let is_reported = |trouble: &Trouble| {
             trouble.retry_at.is_none() && c.now.since(trouble.at) >= c.policy.forget_after
         };
         let unused = match self.serving.or(self.registry) {
@@ -350,7 +350,9 @@ impl TagMachine {
                 let asked_at = self.asked_at.unwrap_or_default();
                 c.now.since(asked_at) >= c.policy.idle_ttl + c.policy.retain
             }
-            None => !self.is_followed(c.policy, c.now) || self.trouble.as_ref().is_some_and(told),
+            None => {
+                !self.is_followed(c.policy, c.now) || self.trouble.as_ref().is_some_and(is_reported)
+            }
         };
         !self.configured && !self.accompanies && unused
     }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_told_apart_in_the_middle() {
+    fn long_names_are_distinguished_by_their_middle() {
         let keys = keys(&["a_long_name_1_of_many", "a_long_name_2_of_many"]);
         assert_eq!(keys.find(b"a_long_name_2_of_many"), Some(1));
         assert_eq!(keys.find(b"a_long_name_3_of_many"), None);

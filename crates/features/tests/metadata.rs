@@ -64,7 +64,7 @@ fn bad_files_are_refused_at_the_path_that_is_wrong() {
 }
 
 #[test]
-fn bad_files_fail_the_schema_unless_it_cannot_tell() {
+fn bad_files_fail_the_schema_unless_it_cannot_express_the_rule() {
     let (schema, expected) = (schema(), expectations());
     for (name, json) in files("bad") {
         let Ok(value) = serde_json::from_slice::<Value>(&json) else { continue };

@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn users_of_a_batch_get_what_they_would_get_alone(
+    fn users_of_a_batch_get_the_same_scores_as_alone(
         users in vec(vec(row(), 0..6), 1..5)
     ) {
         let encoded: Vec<_> = users.iter().map(|rows| key_value(rows).encode_to_vec()).collect();

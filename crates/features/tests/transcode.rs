@@ -45,7 +45,7 @@ proptest! {
 static RAW: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| corpus("raw"));
 
 #[test]
-fn what_fuzzing_has_found_worth_keeping_is_done_as_by_the_plain_way() {
+fn the_fuzzing_corpus_packs_as_the_reference_does() {
     type Check = fn(&[u8]);
     for (target, check) in [("generated", check::generated as Check), ("raw", check::raw)] {
         let corpus = corpus(target);

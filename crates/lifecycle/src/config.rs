@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Tag};
+use outrigger_score::SharedLimits;
 use outrigger_trace::Tracer;
 use outrigger_trials::CanaryDefaults;
 
@@ -24,6 +25,8 @@ pub struct Config {
     pub retry: Retry,
     /// The time limits for engines.
     pub engine: Watch,
+    /// The limits of a request, which golden cases, warm-ups and shadow requests keep to as well.
+    pub limits: SharedLimits,
     /// Traces versions on their way into service.
     pub tracer: Tracer,
 }
@@ -122,6 +125,7 @@ impl Default for Config {
             max_unproven: policy.max_unproven,
             retry: Retry::default(),
             engine: Watch::default(),
+            limits: SharedLimits::default(),
             tracer: Tracer::off(),
         }
     }
@@ -130,8 +134,13 @@ impl Default for Config {
 impl Default for Tunables {
     fn default() -> Self {
         let Policy { idle_ttl, retain, .. } = Policy::default();
-        let canary = CanaryDefaults::default();
-        Self { models: Vec::new(), allowed: Vec::new(), idle_ttl, retain, canary }
+        Self {
+            models: Vec::new(),
+            allowed: Vec::new(),
+            idle_ttl,
+            retain,
+            canary: CanaryDefaults::default(),
+        }
     }
 }
 

@@ -2,15 +2,15 @@
 //! signature must match metadata.json, and the golden cases, or else a generated request, must be
 //! answered correctly. The requests also warm up the model.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use outrigger_core::{Failure, Reason, ServableId, Tensor};
-use outrigger_features::{GoldenCase, Limits, Packed, Plan};
-use outrigger_run::{Engine, Run, RunError};
+use futures::TryFutureExt as _;
+use outrigger_core::{Failure, Reason};
+use outrigger_features::GoldenCase;
+use outrigger_run::Engine;
+use outrigger_score::Scorer;
 use prost::Message as _;
 use tokio::time::{Instant, sleep};
-
-use crate::call::{call, target};
 
 /// The number of attempts for an engine that is busy for a moment.
 const ATTEMPTS: u32 = 4;
@@ -21,12 +21,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub struct Gate<'a> {
     /// The engine.
     pub engine: &'a dyn Engine,
-    /// The version in the engine: [`Engine::bind`] of the plan's target.
-    pub run: &'a dyn Run,
     /// The version, which the engine serves.
-    pub id: &'a ServableId,
-    /// The plan made from its files.
-    pub plan: &'a Plan,
+    pub scorer: &'a Scorer,
     /// The deadline of each request.
     pub timeout: Duration,
 }
@@ -40,7 +36,8 @@ impl Gate<'_> {
     pub async fn pass(&self, golden: &[GoldenCase]) -> Result<(), Failure> {
         self.interface().await?;
         if golden.is_empty() {
-            return self.answer(&self.plan.smoke_request().encode_to_vec(), None).await;
+            let request = self.scorer.plan.smoke_request();
+            return self.answer(&request.encode_to_vec(), None).await;
         }
         for case in golden {
             self.answer(&case.request.encode_to_vec(), Some(case)).await?;
@@ -49,16 +46,10 @@ impl Gate<'_> {
     }
 
     async fn interface(&self) -> Result<(), Failure> {
-        let mut attempt = 1;
-        let interface = loop {
-            let asked = self.engine.interface(self.id, self.plan.signature(), self.deadline());
-            match asked.await {
-                Err(error) if passes(&error) && attempt < ATTEMPTS => attempt += 1,
-                other => break other.map_err(|error| judged("its signature", &error))?,
-            }
-            sleep(PAUSE).await;
-        };
-        let checked = self.plan.metadata().check_interface(&interface);
+        let Scorer { id, plan, .. } = self.scorer;
+        let ask = || self.engine.interface(id, plan.signature(), self.deadline()).err_into();
+        let interface = patiently("its signature", ask).await?;
+        let checked = plan.metadata().check_interface(&interface);
         checked.map_err(|error| Failure::because(error.reason(), &error))
     }
 
@@ -72,27 +63,15 @@ impl Gate<'_> {
             let message = format!("{what}: {}: {}", failure.reason, failure.message);
             Failure::new(Reason::GoldenMismatch, message)
         };
-        let mut packed = self.plan.pack(&[request], &Limits::default()).map_err(refused)?;
-        let outputs = match packed.needs_engine() {
-            true => self.predict(&mut packed, &what).await?,
-            false => Vec::new(),
+        let packed = self.scorer.pack(request).map_err(refused)?;
+        let score = || {
+            let mut packed = packed.clone();
+            async move { self.scorer.score(&mut packed, self.deadline()).await }
         };
-        let response = self.plan.response(&packed, &outputs).map_err(refused)?;
+        let outputs = patiently(&what, score).await?;
+        let response = self.scorer.plan.response(&packed, &outputs).map_err(refused)?;
         let Some(case) = golden else { return Ok(()) };
         case.compare(&response).map_err(|error| Failure::because(error.reason(), &error))
-    }
-
-    async fn predict(&self, packed: &mut Packed, what: &str) -> Result<Vec<Tensor>, Failure> {
-        let mut call = call(self.plan, packed, self.deadline());
-        let mut attempt = 1;
-        loop {
-            match self.run.run(call.clone()).await {
-                Err(error) if passes(&error) && attempt < ATTEMPTS => attempt += 1,
-                other => return other.map_err(|error| judged(what, &error)),
-            }
-            sleep(PAUSE).await;
-            call.deadline = self.deadline();
-        }
     }
 
     fn deadline(&self) -> Instant {
@@ -100,19 +79,28 @@ impl Gate<'_> {
     }
 }
 
-/// Binds the version `id` in `engine`, for requests packed by `plan`.
-pub fn bind(engine: &dyn Engine, id: &ServableId, plan: &Plan) -> Arc<dyn Run> {
-    engine.bind(target(id, plan))
+/// Asks the engine again while it is busy for a moment. `what` names the question in failures.
+async fn patiently<T, F>(what: &str, mut ask: impl FnMut() -> F) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let mut attempt = 1;
+    loop {
+        match ask().await {
+            Err(failure) if passes(&failure) && attempt < ATTEMPTS => attempt += 1,
+            other => return other.map_err(|failure| judged(what, &failure)),
+        }
+        sleep(PAUSE).await;
+    }
 }
 
-/// Whether the error is temporary, so that the engine may answer a moment later.
-fn passes(error: &RunError) -> bool {
-    matches!(error.reason(), Reason::EngineUnavailable | Reason::Overloaded)
+/// Whether the failure is temporary, so that the engine may answer a moment later.
+fn passes(failure: &Failure) -> bool {
+    matches!(failure.reason, Reason::EngineUnavailable | Reason::Overloaded)
 }
 
 /// Failures of the model refuse the version; other failures say nothing about it.
-fn judged(what: &str, error: &RunError) -> Failure {
-    let failure = Failure::because(error.reason(), error);
+fn judged(what: &str, failure: &Failure) -> Failure {
     let reason = match failure.reason {
         Reason::EngineFailed => Reason::GoldenMismatch,
         Reason::Deadline => Reason::EngineUnavailable,

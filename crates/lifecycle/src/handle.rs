@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_published_between_a_look_and_the_wait_is_not_missed() {
+    async fn publications_between_look_up_and_wait_are_not_missed() {
         let (handle, _service, _dir) = service(crate::Config::default());
         assert!(handle.try_acquire(&churn(), &latest(), "").is_none());
         // This is the only publication.

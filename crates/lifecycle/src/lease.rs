@@ -11,13 +11,12 @@ use std::{
 };
 
 use outrigger_canary::Outcome;
-use outrigger_core::{Arm, Digest, EngineId, ModelKey, Selector, ServableId, Tag, Tensor};
-use outrigger_features::{Packed, Plan};
+use outrigger_core::{Arm, Digest, EngineId, ModelKey, Selector, ServableId, Tag};
+use outrigger_run::Clock;
+use outrigger_score::Scorer;
 use outrigger_trials::{self as trials, Answered, Exposure, Profiled, Split};
-use tokio::time::Instant;
 
-use crate::{call::call, drains::Drains, recent::Recent, routes::LastAsked};
-use outrigger_run::{Clock, Run};
+use crate::{drains::Drains, recent::Recent, routes::LastAsked};
 
 /// A version of a model that the engine serves, with the data that requests need.
 pub struct Servable {
@@ -25,16 +24,12 @@ pub struct Servable {
     pub key: ModelKey,
     /// The digest of the manifest that was pulled; equals the version's digest for a single image.
     pub platform_digest: Digest,
-    /// Its name and version in the engine.
-    pub id: ServableId,
-    /// The plan that packs requests into tensors.
-    pub plan: Arc<Plan>,
+    /// Scores requests with it.
+    pub scorer: Scorer,
     /// The distribution of its features in training, if known.
     pub profile: Option<Arc<Profiled>>,
     /// The engine that runs it.
     pub engine: EngineId,
-    /// The version as loaded in its engine.
-    pub run: Arc<dyn Run>,
     /// The version's part of an answer, encoded once by the front that writes answers.
     pub described: OnceLock<Box<[u8]>>,
     /// The latest requests of the model, answered by any of its versions.
@@ -46,7 +41,7 @@ pub struct Servable {
 
 impl fmt::Debug for Servable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Servable").field("key", &self.key).field("id", &self.id).finish()
+        f.debug_struct("Servable").field("key", &self.key).field("id", &self.scorer.id).finish()
     }
 }
 
@@ -55,8 +50,8 @@ impl trials::Servable for Servable {
         &self.key
     }
 
-    fn plan(&self) -> &Arc<Plan> {
-        &self.plan
+    fn scorer(&self) -> &Scorer {
+        &self.scorer
     }
 
     fn profile(&self) -> Option<&Arc<Profiled>> {
@@ -251,17 +246,6 @@ fn chosen_by(selector: &Selector) -> (Option<Tag>, Arm) {
     }
 }
 
-impl trials::Lease for Lease {
-    fn plan(&self) -> &Plan {
-        &self.servable.plan
-    }
-
-    async fn run(&self, packed: &mut Packed, deadline: Instant) -> Option<Vec<Tensor>> {
-        let call = call(&self.servable.plan, packed, deadline);
-        self.servable.run.run(call).await.ok()
-    }
-}
-
 impl Deref for Lease {
     type Target = Servable;
 
@@ -286,7 +270,7 @@ impl Live {
 
     /// Routes the servable `id` again as `route`, if a lease still holds it.
     pub(crate) fn revive(&self, id: &ServableId, route: u64) -> Option<Arc<Servable>> {
-        let servable = self.weak.upgrade().filter(|servable| servable.id == *id)?;
+        let servable = self.weak.upgrade().filter(|servable| servable.scorer.id == *id)?;
         servable.route.store(route, Relaxed);
         Some(servable)
     }

@@ -2,7 +2,6 @@
 //! golden gate, and the routing table that requests read.
 
 mod blocking;
-mod call;
 mod config;
 mod courier;
 mod drains;
@@ -35,7 +34,7 @@ mod world;
 pub use config::{Config, Images, ModelEntry, Retry, Signed, Tunables, Watch};
 pub use engines::ByName as Engines;
 pub use error::Error;
-pub use gate::{Gate, bind};
+pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
 pub use outrigger_trials::{

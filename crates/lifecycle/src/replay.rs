@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use outrigger_core::Failure;
-use outrigger_features::Limits;
 use tokio::time::Instant;
 
-use crate::{Gate, call::call};
+use crate::Gate;
 
 /// The time limit of a warm-up: requests wait for the version meanwhile.
 const MOST: Duration = Duration::from_secs(10);
@@ -50,15 +49,14 @@ impl Gate<'_> {
 
     /// Replays one request; `None` if it cannot be replayed.
     async fn replay_one(&self, request: &Bytes, end: Instant) -> Option<Result<(), Failure>> {
-        let mut packed = self.plan.pack(&[request], &Limits::default()).ok()?;
+        let mut packed = self.scorer.pack(request).ok()?;
         let now = Instant::now();
         if now >= end || !packed.needs_engine() {
             return None;
         }
         let deadline = end.min(now + self.timeout);
-        let call = call(self.plan, &mut packed, deadline);
-        let outputs = self.run.run(call).await;
-        let outputs = outputs.map_err(|error| Failure::because(error.reason(), &error));
-        Some(outputs.and_then(|outputs| self.plan.answer(&packed, &outputs, &[]).map(drop)))
+        let outputs = self.scorer.score(&mut packed, deadline).await;
+        let plan = &self.scorer.plan;
+        Some(outputs.and_then(|outputs| plan.answer(&packed, &outputs, &[]).map(drop)))
     }
 }

@@ -79,7 +79,7 @@ impl Context for TrialContext<'_> {
         PackageFacts {
             label: self.versions.kept.get(version).and_then(|kept| kept.canary.clone()),
             profile: servable.as_ref().and_then(|servable| servable.profile.clone()),
-            draws: servable.is_some_and(|servable| !servable.plan.deterministic()),
+            draws: servable.is_some_and(|servable| !servable.scorer.plan.deterministic()),
         }
     }
 

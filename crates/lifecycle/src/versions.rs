@@ -10,7 +10,6 @@ use outrigger_core::{ModelKey, ModelName, ServableId, Stage, machines::Machines}
 
 use crate::{
     drains::Drains,
-    gate::bind,
     jobs::prepare::{Kept, Prepared},
     lease::{Live, Servable},
     recent::Recent,
@@ -52,9 +51,7 @@ impl VersionData {
                 key: key.clone(),
                 platform_digest: prepared.platform_digest,
                 engine: prepared.engine.0.clone(),
-                run: bind(&*prepared.engine.1, &id, &prepared.plan),
-                id,
-                plan: Arc::clone(&prepared.plan),
+                scorer: prepared.scorer(id),
                 profile: prepared.profile.clone(),
                 described: OnceLock::new(),
                 recent: Arc::clone(self.recent.entry(key.name.clone()).or_default()),

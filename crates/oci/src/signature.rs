@@ -127,7 +127,7 @@ impl Signatures {
 enum Problem {
     #[error("it is not base64")]
     Encoding,
-    #[error("it was not made with one of the keys, or over something else")]
+    #[error("it was made with another key, or over other bytes")]
     Signature,
     #[error("its payload {0}")]
     Claims(String),

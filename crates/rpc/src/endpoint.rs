@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_refused() {
         let cases = [
             "",
             "unix:",

@@ -19,7 +19,7 @@ pub enum TransportError {
     #[error("the connection was closed")]
     Closed,
     /// The server, or its host, hangs: it did not answer a ping.
-    #[error("nobody answers on the connection")]
+    #[error("the server does not answer on the connection")]
     Silent,
     /// A connection of [`crate::HttpService`] failed.
     #[error("the connection failed: {0}")]

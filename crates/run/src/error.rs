@@ -1,6 +1,6 @@
 //! Errors of runs.
 
-use outrigger_core::{Reason, ServableId};
+use outrigger_core::{Failure, Reason, ServableId};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -89,5 +89,11 @@ impl RunError {
             Self::TooLarge { .. } => Reason::TooLarge,
             Self::Answer { reason, .. } => *reason,
         }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        Self::because(error.reason(), &error)
     }
 }

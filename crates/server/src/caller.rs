@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_told_apart_by_address_and_not_within_a_network_of_one_host() {
+    fn unknown_callers_are_distinguished_by_address_or_ipv6_network() {
         assert_ne!(party("10.0.0.1"), party("10.0.0.2"));
         assert_eq!(party("10.0.0.1"), party("::ffff:10.0.0.1"));
         assert_eq!(party("2001:db8::1"), party("2001:db8::ffff:1:2"));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_forge_a_line_name_nobody() {
+    fn names_that_would_forge_a_log_line_are_not_identities() {
         assert_eq!(Identity::new(Kind::Token, "ci").unwrap().as_str(), "token:ci");
         for bad in ["", "a\nb", "a\u{2028}b", "a\u{1b}[0m", &"x".repeat(300)] {
             assert_eq!(Identity::new(Kind::CommonName, bad), None);

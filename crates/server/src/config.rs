@@ -2,6 +2,7 @@
 //! into typed values and checked as a whole.
 
 mod access;
+mod changes;
 mod check;
 mod dump;
 mod environment;
@@ -9,6 +10,7 @@ pub(crate) mod kinds;
 mod layers;
 mod reference;
 mod section;
+mod source;
 mod value;
 
 #[cfg(test)]
@@ -25,8 +27,11 @@ pub use self::{
     layers::{Origin, Problem},
     reference::reference_markdown,
     section::Key,
-    value::{CanarySettings, LogFormat, Period, Ratio, Scheduling, Size},
+    source::Source,
+    value::{CanarySettings, LogFormat, Period, Ratio, Scheduling, SignatureRule, Size},
 };
+
+pub(crate) use self::changes::Change;
 
 use self::{
     environment::add_environment,
@@ -80,19 +85,19 @@ section! {
         /// The largest prediction request taken, over gRPC and HTTP.
         max_message: Size = "64MiB";
         /// The most treatments of one user.
-        max_treatments: u32 = "5000";
+        max_treatments: u32 = "5000" reloads;
         /// The most users of one BatchPredict.
-        max_users: u32 = "64";
+        max_users: u32 = "64" reloads;
         /// The most bytes of tensors that one request may become, padding included.
         max_tensors: Size = "256MiB";
         /// Predictions worked on at once; more are answered OVERLOADED.
-        max_in_flight: u32 = "1024";
+        max_in_flight: u32 = "1024" reloads;
         /// Predictions that wait for a model to come up, beside those worked on; more are answered
         /// OVERLOADED.
-        max_waiting: u32 = "1024";
+        max_waiting: u32 = "1024" reloads;
         /// The deadline of a prediction whose caller gives none. Over gRPC callers give it as usual,
         /// over HTTP in the header `x-request-timeout`, such as `250ms` or `2s`.
-        default_deadline: Period = "10s";
+        default_deadline: Period = "10s" reloads;
         /// How long to stay open after readiness is withdrawn, for load balancers to notice.
         shutdown_delay: Period = "3s";
         /// How long a stop may take altogether before what is left is cut off.
@@ -156,9 +161,9 @@ section! {
     Limits {
         /// Predictions of one caller at once; 0: no limit. Callers without a name are told apart by
         /// their address, over IPv6 by the first 64 bits of it.
-        per_caller: u32 = "0";
+        per_caller: u32 = "0" reloads;
         /// Predictions of one model at once, those that wait for it included; 0: no limit.
-        per_model: u32 = "0";
+        per_model: u32 = "0" reloads;
     }
 }
 
@@ -186,9 +191,9 @@ section! {
         /// What the store may take on disk; models not in use go first when it is full.
         max_size: Size = "20GiB";
         /// A model nobody has used for this long leaves the engine.
-        idle_ttl: Period = "30m";
+        idle_ttl: Period = "30m" reloads;
         /// A model nobody has used for this long leaves the disk.
-        retain: Period = "7d";
+        retain: Period = "7d" reloads;
         /// The most bytes one image may unpack to.
         max_unpacked: Size = "20GiB";
         /// The most files and directories one image may hold.
@@ -204,7 +209,7 @@ section! {
         repository: Option<String> = "";
         /// References that may be pulled: each admits what lies under it, by whole path segments.
         /// Empty: whatever `repository` and `models` name.
-        allowed: Vec<String> = "[]";
+        allowed: Vec<String> = "[]" reloads;
         /// Images that must be signed with cosign, and whose keys count (docs/security.md): a list
         /// of `prefix` (as in `allowed`) and `keys` (files with public keys in PEM). Of several
         /// prefixes the longest holds; one without keys asks for no signature.
@@ -229,11 +234,11 @@ section! {
     /// How new versions earn their traffic: docs/canary.md.
     Canary {
         /// Whether canary tags are looked for at all.
-        enabled: bool = "true";
+        enabled: bool = "true" reloads;
         /// What holds where the label `dev.outrigger.canary` of a canary's image says nothing.
-        defaults: CanarySettings = "{}";
+        defaults: CanarySettings = "{}" reloads;
         /// What holds whatever the label says.
-        overrides: CanarySettings = "{}";
+        overrides: CanarySettings = "{}" reloads;
     }
 }
 
@@ -245,17 +250,6 @@ section! {
         /// What is logged, as in `info` or `info,outrigger_lifecycle=debug`. Releases have no more than `debug`.
         level: String = "info";
     }
-}
-
-/// A rule for images that must be signed, with the keys that are accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SignatureRule {
-    /// The prefix of the images' repositories, as in `images.allowed`.
-    pub prefix: String,
-    /// Files with public keys in PEM; a signature by one of them is required.
-    #[serde(default)]
-    pub keys: Vec<PathBuf>,
 }
 
 section! {

@@ -11,19 +11,17 @@ use axum::{http::HeaderMap, response::Response};
 use outrigger_core::Failure;
 use tonic::Status;
 
-use crate::{audit::Verb, config::Right, grpc, http};
+use crate::{audit::Verb, config::Right};
 
-/// All fronts; each one's position is its `index`.
-pub(crate) static ALL: [&Front; 2] = [&grpc::FRONT, &http::FRONT];
-/// The number of fronts.
-pub(crate) const COUNT: usize = ALL.len();
+/// The number of fronts that the wiring makes. Each has an `index` of its own below it.
+pub(crate) const COUNT: usize = 2;
 
 /// A protocol in which callers make calls.
 #[derive(Debug)]
 pub(crate) struct Front {
     /// The label `surface` of metrics and logs.
     pub(crate) name: &'static str,
-    /// Its position in [`ALL`].
+    /// Its number, from 0.
     pub(crate) index: usize,
     /// The paths that it answers; the first route that matches counts.
     pub(crate) routes: &'static [Route],
@@ -158,6 +156,9 @@ impl Method {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{grpc, http};
+
+    const ALL: [&Front; COUNT] = [&grpc::FRONT, &http::FRONT];
 
     #[test]
     fn every_front_is_at_its_index() {

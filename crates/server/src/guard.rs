@@ -23,16 +23,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use crate::{
-    admission::Admission,
     audit::{Record, Target},
     auth::Auth,
     call::Call,
-    caller::{Caller, Party, Peer},
+    caller::{Caller, Peer},
     config::Rights,
     failure,
     front::{Front, Method, Route, Timeout},
-    limits::Limit,
     metrics,
+    request_limits::RequestLimits,
 };
 
 /// The longest deadline. The bound keeps the addition to the clock from overflowing.
@@ -42,14 +41,12 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct Guard {
     /// The protocol of the listener.
     pub(crate) front: &'static Front,
-    /// The deadline of calls that give none.
-    pub(crate) default_deadline: Duration,
+    /// The deadline of calls that give none, if it differs from that of predictions.
+    pub(crate) default_deadline: Option<Duration>,
     /// The rights of callers.
     pub(crate) auth: Auth,
-    /// The limit on calls that compute, shared by all listeners.
-    pub(crate) admission: Admission,
-    /// The limit on one caller's calls that compute.
-    pub(crate) per_caller: Limit<Party>,
+    /// The limits of requests, shared by all listeners.
+    pub(crate) limits: RequestLimits,
     /// Decides whether a call is traced.
     pub(crate) tracer: Tracer,
     /// Cancelled when the server stops; ends streams.
@@ -95,7 +92,8 @@ impl Guard {
     ) -> Result<T, Failure> {
         let started = Instant::now();
         let allowed = self.allowance(request.headers());
-        let deadline = started + allowed.as_ref().copied().unwrap_or(self.default_deadline);
+        let deadline =
+            started + allowed.as_ref().copied().unwrap_or_else(|_| self.default_deadline());
         let span = route.span.map(|name| self.tracer.request(name, request.headers()));
         let span = span.unwrap_or_else(Span::none);
         let call = Call::begin(self.front, route.method, started, deadline, span);
@@ -121,8 +119,8 @@ impl Guard {
         let method = route.method;
         let caller = self.admit(route, peer, request.headers())?;
         if method.computes() {
-            let share = self.per_caller.enter(|| caller.party())?;
-            call.seat(self.admission.enter()?, share);
+            let share = self.limits.per_caller.enter(|| caller.party())?;
+            call.seat(self.limits.admission.enter()?, share);
         }
         call.made_by(caller);
         let _counted = metrics::in_flight(method);
@@ -156,10 +154,14 @@ impl Guard {
         }
     }
 
+    fn default_deadline(&self) -> Duration {
+        self.default_deadline.unwrap_or_else(|| self.limits.default_deadline())
+    }
+
     /// The time that the caller waits, or the default.
     fn allowance(&self, headers: &HeaderMap) -> Result<Duration, Failure> {
         let Timeout { header, read } = self.front.timeout;
-        let Some(value) = headers.get(header) else { return Ok(self.default_deadline) };
+        let Some(value) = headers.get(header) else { return Ok(self.default_deadline()) };
         let parsed = value.to_str().ok().and_then(read);
         let invalid = || Failure::new(Reason::RequestMalformed, format!("{header} cannot be read"));
         Ok(parsed.ok_or_else(invalid)?.min(LONGEST))

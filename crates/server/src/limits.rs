@@ -3,7 +3,10 @@
 use std::{
     collections::{HashMap, hash_map::RandomState},
     hash::{BuildHasher as _, Hash},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
 };
 
 use outrigger_core::{Failure, Reason};
@@ -16,11 +19,11 @@ const SHARDS: usize = 16;
 /// Only keys with calls in progress are stored, so there are at most as many keys as calls. Without
 /// a limit nothing is counted, and no lock is taken.
 #[derive(Debug, Clone)]
-pub(crate) struct Limit<K>(Option<Arc<Counts<K>>>);
+pub(crate) struct Limit<K>(Arc<Counts<K>>);
 
 #[derive(Debug)]
 struct Counts<K> {
-    most: u32,
+    most: AtomicU32,
     what: &'static str,
     hasher: RandomState,
     shards: [Mutex<HashMap<K, u32>>; SHARDS],
@@ -34,13 +37,17 @@ impl<K: Eq + Hash + Clone> Limit<K> {
     /// A limit of `most` concurrent calls per key; 0 means no limit. Error messages call the key
     /// `what`.
     pub(crate) fn new(most: u32, what: &'static str) -> Self {
-        let counts = || Counts {
-            most,
+        Self(Arc::new(Counts {
+            most: most.into(),
             what,
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
-        };
-        Self((most > 0).then(|| Arc::new(counts())))
+        }))
+    }
+
+    /// Changes the limit for calls from now on. Calls that began without a limit are not counted.
+    pub(crate) fn set(&self, most: u32) {
+        self.0.most.store(most, Relaxed);
     }
 
     /// Takes a place for one more call.
@@ -48,11 +55,15 @@ impl<K: Eq + Hash + Clone> Limit<K> {
     /// # Errors
     /// `OVERLOADED` when the key is at its limit.
     pub(crate) fn enter(&self, key: impl FnOnce() -> K) -> Result<Share<K>, Failure> {
-        let Some(counts) = &self.0 else { return Ok(Share(None)) };
+        let counts = &self.0;
+        let most = counts.most.load(Relaxed);
+        if most == 0 {
+            return Ok(Share(None));
+        }
         let key = key();
         let mut shard = counts.shard(&key);
         let count = shard.entry(key.clone()).or_default();
-        if *count >= counts.most {
+        if *count >= most {
             let message = format!("as many calls as {} may have are in flight", counts.what);
             return Err(Failure::new(Reason::Overloaded, message));
         }
@@ -98,9 +109,25 @@ mod tests {
         drop(held);
         let again = limit.enter(|| "a").expect("there is room again");
         drop((other, again));
-        let counts = limit.0.unwrap();
+        let counts = limit.0;
         let remembered = counts.shards.iter().map(|shard| shard.lock().unwrap().len());
         assert_eq!(remembered.sum::<usize>(), 0);
+    }
+
+    #[test]
+    fn a_limit_that_changes_holds_for_later_calls() {
+        let limit = Limit::new(0, "a caller");
+        let uncounted = limit.enter(|| "a").unwrap();
+        limit.set(2);
+        let held: Vec<_> = (0..2).map(|_| limit.enter(|| "a").unwrap()).collect();
+        limit.set(1);
+        assert!(limit.enter(|| "a").is_err(), "both may finish, and no other may begin");
+        drop((uncounted, held));
+        let last = limit.enter(|| "a").expect("both have finished");
+        assert!(limit.enter(|| "a").is_err());
+        limit.set(0);
+        limit.enter(|| "a").expect("there is no limit");
+        drop(last);
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl<A: App> Conversation<A> {
     async fn begin(self, stream: TcpStream, from: SocketAddr) {
         // Answers are written as a whole, so Nagle's algorithm would only delay them.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(error = %error, "no delay could not be set");
+            tracing::debug!(error = %error, "TCP_NODELAY could not be set");
         }
         let Some(tls) = &self.tls else {
             let mut byte = [0];

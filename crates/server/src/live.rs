@@ -15,27 +15,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use crate::file_error::FileError;
 use crate::metrics;
 
 /// The interval at which files are read. They are few and small, and reading them is reliable on
 /// every file system and through every symlink, unlike notifications.
-const EVERY: Duration = Duration::from_secs(1);
-
-/// A file that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {problem}", path.display())]
-pub struct FileError {
-    /// The path of the file.
-    pub path: PathBuf,
-    /// The problem; it never includes the file's content.
-    pub problem: String,
-}
-
-impl FileError {
-    pub(crate) fn new(path: &Path, problem: impl ToString) -> Self {
-        Self { path: path.to_owned(), problem: problem.to_string() }
-    }
-}
+pub(crate) const EVERY: Duration = Duration::from_secs(1);
 
 /// Files with their content.
 pub(crate) type Contents = Vec<(PathBuf, Vec<u8>)>;
@@ -121,7 +106,7 @@ impl<S: Source> Live<S> {
                 tracing::info!(secret, "files have changed and are in force");
             }
             Err(error) => {
-                tracing::warn!(secret, %error, "files have changed and cannot be used: the old stay");
+                tracing::warn!(secret, %error, "changed files cannot be used; the previous ones stay in force");
             }
         }
     }

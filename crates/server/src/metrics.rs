@@ -32,6 +32,8 @@ const CONNECTIONS: &str = "outrigger_connections";
 const HANDSHAKES: &str = "outrigger_tls_handshake_failures_total";
 const EXPIRY: &str = "outrigger_tls_certificate_expiry_timestamp_seconds";
 const SECRETS: &str = "outrigger_secret_reloads_total";
+const RELOADS: &str = "outrigger_config_reloads_total";
+const RELOADED: &str = "outrigger_config_last_reload_successful";
 const STAND_INS: &str = "outrigger_canary_stand_ins_total";
 const READY: &str = "outrigger_ready";
 const SCORES: &str = "outrigger_request_score";
@@ -117,6 +119,21 @@ pub const METRICS: &[Metric] = &[
         labels: &["secret", "outcome"],
         help: "Changes seen of the files of a secret (tls: certificate, key, authorities; tokens), by \
                outcome: ok, or failed when the files could not be used and the old stayed in force.",
+    },
+    Metric {
+        name: RELOADS,
+        kind: MetricKind::Counter,
+        labels: &["outcome"],
+        help: "Reloads of the configuration, by outcome: ok, unchanged (no setting differs), refused \
+               (a setting that needs a restart differs) or invalid (the file cannot be read or \
+               used). After the last two the old configuration stays in force.",
+    },
+    Metric {
+        name: RELOADED,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "0 while the configuration in force is not that of the file, because the last reload \
+               was refused or invalid; otherwise 1.",
     },
     Metric {
         name: STAND_INS,
@@ -292,6 +309,43 @@ pub(crate) fn secrets_begin(secret: Secret) {
 pub(crate) fn secret_reloaded(secret: Secret, usable: bool) {
     let outcome = if usable { "ok" } else { "failed" };
     metrics::counter!(SECRETS, "secret" => secret.as_str(), "outcome" => outcome).increment(1);
+}
+
+/// The outcome of a reload of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReloadOutcome {
+    Ok,
+    Unchanged,
+    Refused,
+    Invalid,
+}
+
+impl ReloadOutcome {
+    const ALL: [Self; 4] = [Self::Ok, Self::Unchanged, Self::Refused, Self::Invalid];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unchanged => "unchanged",
+            Self::Refused => "refused",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+/// Registers the counters of reloads at zero.
+pub(crate) fn config_reloads_begin() {
+    for outcome in ReloadOutcome::ALL {
+        metrics::counter!(RELOADS, "outcome" => outcome.as_str()).absolute(0);
+    }
+    metrics::gauge!(RELOADED).set(1.0);
+}
+
+/// Counts a reload of the configuration.
+pub(crate) fn config_reloaded(outcome: ReloadOutcome) {
+    metrics::counter!(RELOADS, "outcome" => outcome.as_str()).increment(1);
+    let is_successful = matches!(outcome, ReloadOutcome::Ok | ReloadOutcome::Unchanged);
+    metrics::gauge!(RELOADED).set(f64::from(u8::from(is_successful)));
 }
 
 /// Records the expiry of the certificate in force, in seconds since 1970.

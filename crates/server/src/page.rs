@@ -15,6 +15,7 @@ use crate::{
     failure,
     health::Readiness,
     metrics::Exposition,
+    reload::Reloads,
     views::{History, find, model, model_json},
 };
 
@@ -23,17 +24,27 @@ pub(crate) struct Shown {
     models: Handle,
     readiness: Readiness,
     exposition: Exposition,
+    reloads: Reloads,
 }
 
 impl Shown {
-    pub(crate) fn new(models: Handle, readiness: Readiness, exposition: Exposition) -> Self {
-        Self { models, readiness, exposition }
+    pub(crate) fn new(
+        models: Handle,
+        readiness: Readiness,
+        exposition: Exposition,
+        reloads: Reloads,
+    ) -> Self {
+        Self { models, readiness, exposition, reloads }
     }
 }
 
 impl ui::Server for Shown {
     fn not_ready(&self) -> Option<String> {
         self.readiness.check().err()
+    }
+
+    fn last_reload(&self) -> Option<ui::Reload> {
+        self.reloads.last().borrow().clone()
     }
 
     fn write_metrics(&self, to: &mut dyn io::Write) -> io::Result<()> {

@@ -8,15 +8,15 @@ use outrigger_canary::Outcome;
 use outrigger_core::{Failure, ModelName, Selector, Tensor};
 use outrigger_features::{Limits, Packed, Routing, Sample};
 use outrigger_lifecycle::{Answered, Handle, Lease};
-use outrigger_run as run;
+use outrigger_score::{Conditions, Scorer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     call::Call,
     failure,
-    limits::Limit,
     metrics::{self, Stage},
+    request_limits::RequestLimits,
     routing,
     trial::{Attempts, Terms},
 };
@@ -29,11 +29,11 @@ pub(crate) trait Exchange {
     /// The type of the answer.
     type Answer;
 
-    /// Packs the tensors of the request for the model of `lease`.
+    /// Packs the tensors of the request for the version of `scorer`.
     ///
     /// # Errors
     /// The request does not fit the model.
-    fn pack(&mut self, lease: &Lease, limits: &Limits) -> Result<Packed, Failure>;
+    fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure>;
 
     /// The request as an encoded `PredictRequest`, if it is a single one and has not been freed.
     fn request(&self) -> Option<&Bytes>;
@@ -57,26 +57,19 @@ pub(crate) struct Scored<'a> {
 #[derive(Clone)]
 pub(crate) struct Predictor {
     models: Handle,
-    limits: Limits,
-    /// The limit on concurrent calls of one model.
-    per_model: Limit<ModelName>,
+    limits: RequestLimits,
     /// Cancelled when the server stops: from then on no model is loaded.
     closing: CancellationToken,
 }
 
 impl Predictor {
-    pub(crate) fn new(
-        models: Handle,
-        limits: Limits,
-        per_model: Limit<ModelName>,
-        closing: CancellationToken,
-    ) -> Self {
-        Self { models, limits, per_model, closing }
+    pub(crate) fn new(models: Handle, limits: RequestLimits, closing: CancellationToken) -> Self {
+        Self { models, limits, closing }
     }
 
     /// The limits on a request's tensors.
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
+    pub(crate) fn limits(&self) -> Limits {
+        **self.limits.tensors.load()
     }
 
     /// A predictor for requests that do not count as the first exposure of a routing key.
@@ -109,7 +102,7 @@ impl Predictor {
         lease: &Lease,
         exchange: &mut E,
     ) -> Result<Packed, Failure> {
-        timed(call, Stage::Decode, || exchange.pack(lease, &self.limits))
+        timed(call, Stage::Decode, || exchange.pack(&lease.scorer))
     }
 
     /// Answers a request that was `packed` for the first of the `attempts`. If a canary fails, the
@@ -147,7 +140,7 @@ impl Predictor {
         call.asked_as(routing.request_id);
         let (model, selector) = routing::target(routing.model, &self.models)?;
         routing::agree(named, &model)?;
-        call.count_for_model(self.per_model.enter(|| model.clone())?);
+        call.count_for_model(self.limits.per_model.enter(|| model.clone())?);
         self.acquire(call, &model, &selector, routing.routing_key).await
     }
 
@@ -186,20 +179,18 @@ impl Predictor {
         let outputs = run(call, lease, terms, &mut packed).await?;
         sample(call, lease, &packed, &outputs);
         if lease.is_exposure() {
-            lease.drawn(lease.plan.propensity(&packed, &outputs));
+            lease.drawn(lease.scorer.plan.propensity(&packed, &outputs));
         }
         let scored = Scored { lease, terms, packed: &packed, outputs: &outputs };
         let answer = timed(call, Stage::Encode, || exchange.answer(&scored))?;
         if let Some(request) = exchange.request() {
-            let (limits, packed, outputs) = (&self.limits, &packed, &outputs);
-            lease.answered(&Answered { request, limits, packed, outputs });
+            lease.answered(&Answered { request, packed: &packed, outputs: &outputs });
         }
         Ok(answer)
     }
 }
 
-/// Runs the model on the tensors, which it takes out of `packed`. The engine is not called if there
-/// is nothing to compute.
+/// Runs the model on the tensors, which it takes out of `packed`, and records the run.
 async fn run(
     call: &Call,
     lease: &Lease,
@@ -208,39 +199,30 @@ async fn run(
 ) -> Result<Vec<Tensor>, Failure> {
     let by = call.served_as();
     metrics::packed(&by, packed.users.iter().map(|user| user.kept()), &packed.counts);
-    if !packed.needs_engine() {
-        return Ok(Vec::new());
-    }
-    let mut wanted = lease.plan.output_names(packed);
-    if lease.is_exposure() {
-        wanted.extend(lease.plan.propensity_tensor().filter(|it| !wanted.contains(it)).cloned());
-    }
-    let (mut span, start) = (call.request(ENGINE_PREDICT), Instant::now());
-    let mut headers = HeaderMap::new();
-    span.inject(&mut headers);
-    if span.is_recorded() {
-        span.set("rpc.system", "grpc");
-        span.set("outrigger.servable", lease.id.to_string());
-        span.set("outrigger.treatments", packed.treatments as i64);
-    }
-    let run = lease.run.run(run::Call {
-        inputs: std::mem::take(&mut packed.tensors),
-        outputs: wanted,
-        deadline: terms.deadline,
-        headers,
-    });
-    let outputs = run.await.map_err(|error| Failure::because(error.reason(), &error));
-    span.end(&outputs);
-    let outputs = outputs?;
-    metrics::stage(Stage::Engine, &by, start.elapsed());
-    Ok(outputs)
+    let begin = |packed: &Packed, headers: &mut HeaderMap| {
+        let (mut span, start) = (call.request(ENGINE_PREDICT), Instant::now());
+        span.inject(headers);
+        if span.is_recorded() {
+            span.set("rpc.system", "grpc");
+            span.set("outrigger.servable", lease.scorer.id.to_string());
+            span.set("outrigger.treatments", packed.treatments as i64);
+        }
+        move |outputs: &Result<_, Failure>| {
+            span.end(outputs);
+            if outputs.is_ok() {
+                metrics::stage(Stage::Engine, &by, start.elapsed());
+            }
+        }
+    };
+    let conditions = Conditions { deadline: terms.deadline, propensity: lease.is_exposure() };
+    lease.scorer.score_observed(packed, conditions, begin).await
 }
 
 /// Samples one random score per request for the metrics: scores of one request are
 /// correlated, and recording a thousand would cost more than packing them. Outputs that
 /// cannot be read are reported by the answer.
 fn sample(call: &Call, lease: &Lease, packed: &Packed, outputs: &[Tensor]) {
-    let Ok(sample) = lease.plan.sample(packed, outputs, rand::random()) else { return };
+    let Ok(sample) = lease.scorer.plan.sample(packed, outputs, rand::random()) else { return };
     if let Sample::Score(score) = sample {
         metrics::score(&call.served_as(), score.into());
     }

@@ -5,14 +5,19 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use outrigger_ui::Reload;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error,
-    config::{Config, Kinds},
+    config::{Config, Kinds, Source},
     logs,
     metrics::{self, Exposition},
+    reload::Reloads,
     runtimes::Runtimes,
     security::Security,
     supervise::{Stop, supervise},
@@ -24,23 +29,25 @@ use crate::{
 pub struct Running {
     addresses: Addresses,
     stop: Stop,
+    reloads: Reloads,
     ended: CancellationToken,
     supervisor: Option<JoinHandle<Result<(), Error>>>,
 }
 
-/// Serves until the process receives SIGTERM or SIGINT. Engines are of `kinds`.
+/// Serves until the process receives SIGTERM or SIGINT. The configuration is reloaded from `source`
+/// when its file changes, and on SIGHUP.
 ///
 /// # Errors
 /// The server cannot start, or a part of it ended before the stop was requested.
-pub fn run(config: Config, kinds: &Kinds) -> Result<(), Error> {
+pub fn run(config: Config, source: Source) -> Result<(), Error> {
     logs::start(&config.log)?;
     let waiting = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let waiting = waiting.map_err(Error::system("no runtime to wait for signals"))?;
     // The handlers are installed before the start, so that a signal during it is not lost.
     let signals = waiting.block_on(async { Signals::listen() });
     let signals = signals.map_err(Error::system("signals cannot be heard"))?;
-    let running = start(config, kinds)?;
-    waiting.block_on(running.ended.run_until_cancelled(signals.pass_on(&running.stop)));
+    let running = start_reloading(config, source)?;
+    waiting.block_on(running.ended.run_until_cancelled(signals.pass_on(&running)));
     running.join()
 }
 
@@ -50,6 +57,20 @@ pub fn run(config: Config, kinds: &Kinds) -> Result<(), Error> {
 /// # Errors
 /// An address, the store or the threads cannot be had.
 pub fn start(config: Config, kinds: &Kinds) -> Result<Running, Error> {
+    start_from(config, kinds, None)
+}
+
+/// Starts a server as [`start`] does. Its configuration, which `source` has given, is reloaded when
+/// the file changes.
+///
+/// # Errors
+/// Those of [`start`].
+pub fn start_reloading(config: Config, source: Source) -> Result<Running, Error> {
+    let kinds = source.kinds().clone();
+    start_from(config, &kinds, Some(source))
+}
+
+fn start_from(config: Config, kinds: &Kinds, source: Option<Source>) -> Result<Running, Error> {
     config.validate(kinds)?;
     let exposition = Exposition::install()?;
     outrigger_lifecycle::limit_models(config.metrics.max_models as usize);
@@ -67,12 +88,13 @@ pub fn start(config: Config, kinds: &Kinds) -> Result<Running, Error> {
     metrics::begin();
     let Addresses { grpc, http, health, admin } = addresses;
     tracing::info!(%grpc, %http, %health, %admin, version = env!("CARGO_PKG_VERSION"), "listening");
+    let reloads = parts.reloads.clone();
     let (stop, ended) = (Stop::default(), CancellationToken::new());
     let supervisor = {
         let (stop, ended) = (stop.clone(), ended.clone().drop_guard());
         let supervise = move || {
             let _ended = ended;
-            let supervised = supervise(&config, &runtimes, parts, service, listeners, &stop);
+            let supervised = supervise(config, source, &runtimes, parts, service, listeners, &stop);
             let result = runtimes.control.block_on(supervised);
             runtimes.end();
             result
@@ -80,7 +102,7 @@ pub fn start(config: Config, kinds: &Kinds) -> Result<Running, Error> {
         let thread = thread::Builder::new().name("supervisor".to_owned()).spawn(supervise);
         thread.map_err(Error::system("no thread for the supervisor"))?
     };
-    Ok(Running { addresses, stop, ended, supervisor: Some(supervisor) })
+    Ok(Running { addresses, stop, reloads, ended, supervisor: Some(supervisor) })
 }
 
 impl Running {
@@ -92,6 +114,16 @@ impl Running {
     /// Requests an ordered stop within the grace period.
     pub fn stop(&self) {
         self.stop.gently.cancel();
+    }
+
+    /// The last reload of the configuration, now and after every change; `None` before the first.
+    pub fn last_reload(&self) -> watch::Receiver<Option<Reload>> {
+        self.reloads.last()
+    }
+
+    /// Requests a reload of the configuration, even if its file has not changed.
+    pub fn reload(&self) {
+        self.reloads.request();
     }
 
     /// Returns when the server has stopped, for any reason. After that [`Self::join`] does not
@@ -119,8 +151,9 @@ impl Drop for Running {
     }
 }
 
-/// The signals that stop the process.
+/// The signals that the process handles.
 struct Signals {
+    hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -128,20 +161,29 @@ struct Signals {
 impl Signals {
     fn listen() -> io::Result<Self> {
         Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
 
-    /// Handles signals: the first one stops the server in order, the second one at once. Further
-    /// ones are ignored.
-    async fn pass_on(mut self, stop: &Stop) {
+    /// Handles signals: SIGHUP reloads the configuration. The first one to stop stops the server in
+    /// order, the second one at once; further ones are ignored.
+    async fn pass_on(mut self, running: &Running) {
+        let stop = &running.stop;
         for token in [&stop.gently, &stop.now] {
-            let name = tokio::select! {
-                _ = self.terminate.recv() => "SIGTERM",
-                _ = self.interrupt.recv() => "SIGINT",
+            let name = loop {
+                tokio::select! {
+                    _ = self.terminate.recv() => break "SIGTERM",
+                    _ = self.interrupt.recv() => break "SIGINT",
+                    _ = self.hangup.recv() => running.reload(),
+                }
             };
-            tracing::info!(signal = name, at_once = stop.gently.is_cancelled(), "told to stop");
+            tracing::info!(
+                signal = name,
+                at_once = stop.gently.is_cancelled(),
+                "received a signal to stop"
+            );
             token.cancel();
         }
         std::future::pending().await

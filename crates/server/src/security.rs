@@ -55,7 +55,7 @@ impl Security {
         for (listener, address, transport) in listeners {
             let plain = self.acceptor(transport).is_none() && !address.ip().is_loopback();
             if self.tokens.is_some() && plain {
-                tracing::warn!(listener, "bearer tokens come over this listener without TLS");
+                tracing::warn!(listener, "this listener accepts bearer tokens without TLS");
             }
         }
     }

@@ -12,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Error,
-    config::Config,
+    config::{Config, Source},
     health,
     listen::Listener,
     live,
     metrics::Exposition,
+    reload::Reloader,
     runtimes::{Runtimes, Seats},
     wiring::{Listeners, Parts, Surfaces},
 };
@@ -41,14 +42,15 @@ type Tasks = JoinSet<&'static str>;
 /// Runs the server until a stop is requested, and stops it. It also stops the server if a task ends
 /// by itself or panics, because a server that lacks a part is of no use.
 pub(crate) async fn supervise(
-    config: &Config,
+    config: Config,
+    source: Option<Source>,
     runtimes: &Runtimes,
     mut parts: Parts,
     service: outrigger_lifecycle::Service,
     listeners: Listeners,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let surfaces = Surfaces::new(config, &parts);
+    let surfaces = Surfaces::new(&config, &parts);
     let Listeners { grpc, http, health, admin } = listeners;
     let (lifecycle, control) = (runtimes.lifecycle.handle(), runtimes.control.handle());
     let seats = runtimes.serving.seats();
@@ -66,6 +68,11 @@ pub(crate) async fn supervise(
     keep(&mut telling, "secrets", lifecycle, {
         live::follow(parts.security.watched(), parts.end.clone())
     });
+    if let Some(source) = source {
+        let (models, limits) = (parts.models.clone(), parts.limits.clone());
+        let reloader = Reloader::new(source, config.clone(), models, limits, parts.reloads.clone());
+        keep(&mut telling, "configuration", control, reloader.run(parts.end.clone()));
+    }
     keep(&mut telling, "page", control, parts.feed.clone().run());
     if let Some(exporter) = parts.exporter.take() {
         keep(&mut telling, "traces", control, export(exporter, parts.end.clone()));
@@ -87,7 +94,7 @@ pub(crate) async fn supervise(
     if let Some(task) = unexpected {
         tracing::error!(task, "a part of the server ended by itself");
     }
-    shut_down(config, &parts, predicting, telling, stop).await;
+    shut_down(&config, &parts, predicting, telling, stop).await;
     unexpected.map_or(Ok(()), |task| Err(Error::Ended { task }))
 }
 

@@ -6,7 +6,6 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use bytesize::ByteSize;
-use outrigger_features::Limits;
 use outrigger_lifecycle::{self as lifecycle, Engines, Handle};
 use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
@@ -16,19 +15,18 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::server::HealthReporter;
 
 use crate::{
-    Error,
-    admission::Admission,
-    auth,
+    Error, auth,
     config::{Config, Images, Invalid, Kinds, kinds::Context},
     grpc::{self, Access, Canaries, Models, Serving},
     guard::Guard,
     health::{self, Readiness},
     http,
-    limits::Limit,
     listen::Listener,
     metrics::Exposition,
     page::{self, Shown},
     predict::Predictor,
+    reload::Reloads,
+    request_limits::RequestLimits,
     runtimes::Runtimes,
     security::Security,
 };
@@ -85,6 +83,8 @@ impl Listeners {
 /// The parts of the surfaces, and the tokens that end them.
 pub(crate) struct Parts {
     pub(crate) models: Handle,
+    pub(crate) limits: RequestLimits,
+    pub(crate) reloads: Reloads,
     pub(crate) readiness: Readiness,
     pub(crate) reporter: HealthReporter,
     pub(crate) exposition: Exposition,
@@ -111,18 +111,23 @@ pub(crate) fn connect(
     let (tracer, exporter) = traces(config, runtimes)?;
     let store = Store::open(store_config(config, kinds))?;
     let client = oci::Client::new(oci_config(&config.images))?;
+    let limits = RequestLimits::new(config);
     let engines = engines(config, kinds, runtimes, &store, &tracer)?;
     let (models, service) = {
         let _on = runtimes.lifecycle.enter();
-        lifecycle::start(lifecycle_config(config, &tracer), client, store, engines)?
+        let lifecycle_config = lifecycle_config(config, &limits, &tracer);
+        lifecycle::start(lifecycle_config, client, store, engines)?
     };
     let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
-    let shown = Shown::new(models.clone(), readiness.clone(), exposition.clone());
+    let reloads = Reloads::default();
+    let shown = Shown::new(models.clone(), readiness.clone(), exposition.clone(), reloads.clone());
     let feed = ui::Feed::new(page::about(config), models.clone(), Arc::new(shown), end.clone());
     let parts = Parts {
         readiness,
         reporter: HealthReporter::new(),
         models,
+        limits,
+        reloads,
         exposition,
         security,
         feed,
@@ -168,46 +173,40 @@ pub(crate) struct Surfaces {
 
 impl Surfaces {
     pub(crate) fn new(config: &Config, parts: &Parts) -> Self {
-        let server = &config.server;
-        let admission = Admission::new(server.max_in_flight, server.max_waiting);
-        let per_caller = Limit::new(config.limits.per_caller, "one caller");
-        let per_model = Limit::new(config.limits.per_model, "one model");
         let rules = |front, default_deadline, stop: &CancellationToken| Guard {
             front,
             default_deadline,
             auth: parts.security.auth.clone(),
-            admission: admission.clone(),
-            per_caller: per_caller.clone(),
+            limits: parts.limits.clone(),
             tracer: parts.tracer.clone(),
             stop: stop.clone(),
         };
         let (models, closing) = (parts.models.clone(), parts.drain.clone());
-        let predictor = Predictor::new(models, limits(config), per_model, closing);
+        let predictor = Predictor::new(models, parts.limits.clone(), closing);
         let told = |access| {
             let models = Models::new(parts.models.clone(), access, parts.drain.clone());
             (models, Canaries::new(parts.models.clone(), access))
         };
-        let most = server.max_message.bytes();
-        let deadline = server.default_deadline.0;
+        let most = config.server.max_message.bytes();
         Self {
             grpc: Serving::new(
                 predictor.clone(),
                 told(Access::Read),
                 &parts.reporter,
-                rules(&grpc::FRONT, deadline, &parts.drain),
+                rules(&grpc::FRONT, None, &parts.drain),
                 most,
             ),
             http: http::routes(
                 predictor,
                 parts.models.clone(),
-                rules(&http::FRONT, deadline, &parts.drain),
+                rules(&http::FRONT, None, &parts.drain),
                 most,
             ),
             health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
             admin: grpc::admin(
                 told(Access::Change),
                 &parts.reporter,
-                rules(&grpc::FRONT, ADMIN_DEADLINE, &parts.end),
+                rules(&grpc::FRONT, Some(ADMIN_DEADLINE), &parts.end),
             )
             .merge(auth::readers(ui::routes(parts.feed.clone()), &parts.security.auth)),
         }
@@ -231,14 +230,6 @@ fn traces(config: &Config, runtimes: &Runtimes) -> Result<(Tracer, Option<Export
     let (tracer, exporter) =
         Exporter::new(trace::Config { endpoint, ratio: traces.ratio.get(), resource })?;
     Ok((tracer, Some(exporter)))
-}
-
-fn limits(config: &Config) -> Limits {
-    Limits {
-        max_treatments: config.server.max_treatments as usize,
-        max_users: config.server.max_users as usize,
-        max_tensor_bytes: config.server.max_tensors.bytes(),
-    }
 }
 
 fn store_config(config: &Config, kinds: &Kinds) -> store::Config {
@@ -266,7 +257,7 @@ fn oci_config(images: &Images) -> oci::Config {
     config
 }
 
-fn lifecycle_config(config: &Config, tracer: &Tracer) -> lifecycle::Config {
+fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) -> lifecycle::Config {
     let images = &config.images;
     lifecycle::Config {
         images: lifecycle::Images {
@@ -276,12 +267,14 @@ fn lifecycle_config(config: &Config, tracer: &Tracer) -> lifecycle::Config {
             poll_interval: images.poll_interval.0,
         },
         tunables: tunables(config),
+        limits: Arc::clone(&limits.tensors),
         tracer: tracer.clone(),
         ..lifecycle::Config::default()
     }
 }
 
-fn tunables(config: &Config) -> lifecycle::Tunables {
+/// The models and their settings, which the lifecycle takes at the start and again at run time.
+pub(crate) fn tunables(config: &Config) -> lifecycle::Tunables {
     lifecycle::Tunables {
         models: config.models.iter().map(entry).collect(),
         allowed: allowed(config),
@@ -324,27 +317,30 @@ fn allowed(config: &Config) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use outrigger_features::Limits;
+
     use super::*;
+    use crate::request_limits::tensors;
 
     /// Other crates have defaults for their own tests and for commands other than `serve`, such as
     /// `validate`. These commands must refuse whatever the server refuses.
     #[test]
-    fn parts_default_to_what_the_configuration_defaults_to() {
+    fn defaults_of_parts_equal_those_of_the_configuration() {
         let config = Config::default();
-        assert_eq!(limits(&config), Limits::default());
+        assert_eq!(tensors(&config), Limits::default());
         let (ours, theirs) = (store_config(&config, &Kinds::shipped()), store::Config::new("/tmp"));
         assert_eq!((ours.limits, ours.max_size), (theirs.limits, theirs.max_size));
         let idle = oci_config(&config.images).timeouts.idle;
         assert_eq!(idle, oci::Timeouts::default().idle);
         let theirs = lifecycle::Config::default();
-        let ours = lifecycle_config(&config, &Tracer::off());
+        let ours = lifecycle_config(&config, &RequestLimits::new(&config), &Tracer::off());
         assert_eq!(ours.tunables, theirs.tunables);
         assert_eq!(ours.images.poll_interval, theirs.images.poll_interval);
         assert_eq!(ours.images.default_tag, theirs.images.default_tag);
     }
 
     #[test]
-    fn without_a_list_only_what_is_configured_may_be_pulled() {
+    fn without_an_allowed_list_only_configured_images_may_be_pulled() {
         let file = "images: {repository: r.example/team}\n\
                     models: [{name: a, image: s.example/x/a}, {name: b}]";
         let mut config =

@@ -1,8 +1,9 @@
 //! The store's metrics.
 
+use bytesize::ByteSize;
 use outrigger_core::{Metric, MetricKind, Reason};
 
-use crate::{Error, space::Usage};
+use crate::Error;
 
 const SIZE: &str = "outrigger_store_size_bytes";
 const MAX_SIZE: &str = "outrigger_store_max_size_bytes";
@@ -62,13 +63,8 @@ impl Kind {
     }
 }
 
-pub(crate) fn measured(usage: &Usage) {
-    let set = |kind: Kind, bytes: u64| {
-        metrics::gauge!(SIZE, "kind" => kind.as_str()).set(bytes as f64);
-    };
-    set(Kind::Blob, usage.blobs.as_u64());
-    set(Kind::Partial, usage.partial.as_u64());
-    set(Kind::Tree, usage.trees.as_u64());
+pub(crate) fn measured(kind: Kind, size: ByteSize) {
+    metrics::gauge!(SIZE, "kind" => kind.as_str()).set(size.as_u64() as f64);
 }
 
 /// Publishes the configured size and registers every counter at zero, so that it is exposed before

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_model_itself_is_at_fault_for_is_held_against_it() {
+    fn only_errors_of_the_model_itself_are_permanent() {
         let reason = |code| LoadError { code, message: String::new() }.reason();
         let codes: Vec<_> = (0..=16).map(Code::from_i32).collect();
         let with = |wanted: Reason| -> Vec<_> {

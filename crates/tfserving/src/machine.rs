@@ -161,14 +161,14 @@ impl ServingMachine {
     /// Takes over a version of an adopted name. Must be called before any event.
     pub fn adopt_version(&mut self, id: ServableId) {
         if let Some(name) = self.names.get_mut(&id.name) {
-            name.versions.insert(id.version, names::Told::Nothing);
+            name.versions.insert(id.version, names::Reported::Nothing);
         }
     }
 
     /// Handles an event. The effects are to be carried out in their order.
     pub fn handle(&mut self, c: &Context<'_>, event: Event) -> (Vec<Effect>, Outcome) {
         let mut effects = Vec::new();
-        let outcome = self.note(c, event, &mut effects);
+        let outcome = self.apply(c, event, &mut effects);
         if outcome == Outcome::Handled {
             self.settle_names(c, &mut effects);
             self.settle_push(c, &mut effects);
@@ -188,7 +188,7 @@ impl ServingMachine {
         gone.into_iter().find(|id| mentioned.contains(id)).map_or(Ok(()), |id| Err(id.clone()))
     }
 
-    fn note(&mut self, c: &Context<'_>, event: Event, effects: &mut Vec<Effect>) -> Outcome {
+    fn apply(&mut self, c: &Context<'_>, event: Event, effects: &mut Vec<Effect>) -> Outcome {
         match event {
             Event::Tick => {}
             Event::Expect(names) => self.expected = names,

@@ -110,12 +110,12 @@ fn call(target: &Arc<Target>) -> Call {
 
 /// Starts an engine on a thread of its own; returns its address.
 fn engine() -> String {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let serve = async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("listens");
-            tell.send(listener.local_addr().expect("an address")).expect("it is waited for");
+            sender.send(listener.local_addr().expect("an address")).expect("it is waited for");
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.expect("accepts");
@@ -124,7 +124,7 @@ fn engine() -> String {
         };
         runtime.expect("starts").block_on(serve)
     });
-    told.recv().expect("it listens").to_string()
+    receiver.recv().expect("it listens").to_string()
 }
 
 /// Answers every request.

@@ -5,9 +5,10 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use outrigger_core::{Digest, Failure, ModelName, Reason, ServableId, ServableName, Version};
 use outrigger_features::{GoldenCase, Plan};
-use outrigger_lifecycle::{Gate, ModelFiles, bind, golden_cases, training_profile};
+use outrigger_lifecycle::{Gate, ModelFiles, golden_cases, training_profile};
 use outrigger_oci::{Client, Progress};
 use outrigger_run::Framework;
+use outrigger_score::{Scorer, SharedLimits};
 use outrigger_store::Tree;
 use serde::Serialize;
 use tokio::time::Instant;
@@ -137,8 +138,8 @@ async fn scores(
     let mut running = Running::start(program, &fetched.store)?;
     running.load(&id, &fetched.tree, Instant::now() + timeout).await?;
     let engine = running.engine();
-    let run = &*bind(engine, &id, plan);
-    let gate = Gate { engine, run, id: &id, plan, timeout };
+    let scorer = &Scorer::bind(engine, id, Arc::clone(plan), SharedLimits::default());
+    let gate = Gate { engine, scorer, timeout };
     Ok(gate.pass(golden).await?)
 }
 

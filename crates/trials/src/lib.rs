@@ -38,7 +38,6 @@ pub use labels::{OTHER, limit_models, model_label};
 pub use profile::Profiled;
 pub use promotion::Reply;
 pub use record::CanaryRecord;
-pub use shadow::Lease;
 pub use split::{Answered, Servable, Split};
 pub use trials::{Arms, Trials};
 pub use views::{

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_metadata_is_refused() {
+    fn rows_that_do_not_fit_the_metadata_are_refused() {
         for (feature, told) in [
             (json!({"name": "agee", "edges": [], "shares": [1]}), "\"agee\""),
             (json!({"name": "price", "edges": [], "shares": [1]}), "of a user"),

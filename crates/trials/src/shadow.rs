@@ -1,43 +1,31 @@
 //! Shadow requests: the canary answers requests that live has answered, for comparison.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use outrigger_canary::Pair;
-use outrigger_core::Tensor;
-use outrigger_features::{Best, Limits, Packed, Plan};
+use outrigger_features::Best;
 use tokio::time::Instant;
 
-use crate::outcomes::{Outcomes, Recorded};
+use crate::{
+    outcomes::{Outcomes, Recorded},
+    split::Servable,
+};
 
 /// The time limit of the canary's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The right to use a servable until it is dropped.
-pub trait Lease: Send + Sync + 'static {
-    /// The servable's plan.
-    fn plan(&self) -> &Plan;
-
-    /// Runs the model on `packed`, and takes its tensors. `None` if the run failed.
-    fn run(
-        &self,
-        packed: &mut Packed,
-        deadline: Instant,
-    ) -> impl Future<Output = Option<Vec<Tensor>>> + Send;
-}
 
 /// A request for the canary.
 pub(crate) struct Shadow<L> {
     /// A lease on the canary.
     pub(crate) lease: L,
     pub(crate) request: Bytes,
-    pub(crate) limits: Limits,
     /// The treatment that live ranks first.
     pub(crate) live: Best,
     pub(crate) outcomes: Arc<Outcomes>,
 }
 
-impl<L: Lease> Shadow<L> {
+impl<L: Deref<Target: Servable>> Shadow<L> {
     /// Sends the request to the canary and records the comparison.
     pub(crate) async fn compare(self) {
         match self.pair().await {
@@ -49,11 +37,10 @@ impl<L: Lease> Shadow<L> {
     /// Returns the comparison; `None` without an answer. An answer with NaN scores ranks no
     /// treatment first.
     async fn pair(&self) -> Option<Pair> {
-        let Self { lease, live, .. } = self;
-        let plan = lease.plan();
-        let mut packed = plan.pack(&[&self.request], &self.limits).ok()?;
-        let deadline = Instant::now() + PATIENCE;
-        let outputs = lease.run(&mut packed, deadline).await?;
+        let (scorer, live) = (self.lease.scorer(), &self.live);
+        let mut packed = scorer.pack(&self.request).ok()?;
+        let outputs = scorer.score(&mut packed, Instant::now() + PATIENCE).await.ok()?;
+        let plan = &scorer.plan;
         let best = plan.best(&packed, &outputs).ok().flatten();
         let score = plan.score_at(&packed, &outputs, live.position);
         Some(Pair {

@@ -1,18 +1,19 @@
 //! A tag whose traffic is split between two versions.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use outrigger_canary::{Draw, Observation, Outcome, Share};
 use outrigger_core::{Arm, ModelKey, Tensor};
-use outrigger_features::{Limits, Packed, Plan};
+use outrigger_features::Packed;
+use outrigger_score::Scorer;
 
 use crate::{
     aside::Aside,
     exposure::Exposure,
     outcomes::{Outcomes, Recorded},
     profile::Profiled,
-    shadow::{Lease, Shadow},
+    shadow::Shadow,
 };
 
 /// A served version, as far as a split needs it.
@@ -20,8 +21,8 @@ pub trait Servable: fmt::Debug + Send + Sync + 'static {
     /// The model's name and digest.
     fn key(&self) -> &ModelKey;
 
-    /// The plan that packs requests into tensors.
-    fn plan(&self) -> &Arc<Plan>;
+    /// Scores requests with it.
+    fn scorer(&self) -> &Scorer;
 
     /// The distribution of its features in training, if known.
     fn profile(&self) -> Option<&Arc<Profiled>>;
@@ -48,8 +49,6 @@ pub struct Split<S> {
 pub struct Answered<'a> {
     /// The encoded `PredictRequest`.
     pub request: &'a Bytes,
-    /// The limits with which it was packed.
-    pub limits: &'a Limits,
     /// Its tensors.
     pub packed: &'a Packed,
     /// The engine's answer.
@@ -108,8 +107,10 @@ impl<S: Servable> Split<S> {
             return;
         }
         self.aside.offer(answered.request.len(), || {
-            let (profile, plan) = (Arc::clone(profile), Arc::clone(servable.plan()));
-            let (request, limits) = (answered.request.clone(), *answered.limits);
+            let scorer = servable.scorer();
+            let (profile, plan, limits) =
+                (Arc::clone(profile), Arc::clone(&scorer.plan), scorer.limits());
+            let request = answered.request.clone();
             let outcomes = Arc::clone(&self.outcomes);
             async move {
                 let found = profile.categories(&plan, &request, rand::random(), &limits);
@@ -121,17 +122,19 @@ impl<S: Servable> Split<S> {
     }
 
     /// Sends a random part of live's requests to the canary as well.
-    pub fn shadow<L: Lease>(&self, on_canary: impl FnOnce() -> L, answered: &Answered<'_>) {
+    pub fn shadow<L>(&self, on_canary: impl FnOnce() -> L, answered: &Answered<'_>)
+    where
+        L: Deref<Target = S> + Send + Sync + 'static,
+    {
         if self.share.is_none() || self.shadow == 0.0 || rand::random::<f64>() >= self.shadow {
             return;
         }
-        let plan = self.live.plan();
+        let plan = &self.live.scorer().plan;
         let Ok(Some(live)) = plan.best(answered.packed, answered.outputs) else { return };
         let compare = || {
             let shadow = Shadow {
                 lease: on_canary(),
                 request: answered.request.clone(),
-                limits: *answered.limits,
                 live,
                 outcomes: Arc::clone(&self.outcomes),
             };

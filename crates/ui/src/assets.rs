@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_browser_has_is_not_sent_again() {
+    fn content_cached_by_the_browser_is_not_sent_again() {
         let mut headers = HeaderMap::new();
         let first = serve(INDEX, &headers);
         let tag = first.headers()[header::ETAG].clone();

@@ -25,7 +25,7 @@ const NAME: &str = "canaries";
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
     trials: VecDeque<(Key, Closing)>,
-    told: BTreeMap<Key, String>,
+    sent: BTreeMap<Key, String>,
     decided: Option<Timestamp>,
     topic: Topic,
 }
@@ -62,7 +62,7 @@ impl Default for Closing {
 }
 
 impl Closing {
-    fn note(&mut self, elapsed: f64, findings: &[Finding]) {
+    fn record(&mut self, elapsed: f64, findings: &[Finding]) {
         if elapsed < self.due {
             return;
         }
@@ -97,13 +97,13 @@ fn bounded(number: f64) -> Option<f64> {
 
 impl Trials {
     /// Records the current bounds; called once a second.
-    pub(crate) fn note(&mut self, canaries: &ListCanariesResponse) {
+    pub(crate) fn record(&mut self, canaries: &ListCanariesResponse) {
         for view in &canaries.canaries {
             let Some(verdict) = &view.verdict else { continue };
             let key = key_of(view);
             let mut closing = self.take(&key);
             let elapsed = view.elapsed.and_then(|elapsed| Duration::try_from(elapsed).ok());
-            closing.note(elapsed.unwrap_or_default().as_secs_f64(), &verdict.findings);
+            closing.record(elapsed.unwrap_or_default().as_secs_f64(), &verdict.findings);
             self.trials.push_back((key, closing));
         }
         while self.trials.len() > MOST_TRIALS {
@@ -127,14 +127,14 @@ impl Trials {
         let text = |canary: &Canary| serde_json::to_string(canary).unwrap_or_default();
         let texts: BTreeMap<_, _> = now.iter().map(|(key, it)| (key.clone(), text(it))).collect();
         let decided = canaries.decisions.first().and_then(|decision| decision.at);
-        let anew = self.topic.is_new() || decided != self.decided;
-        if !anew && texts == self.told {
+        let is_whole = self.topic.is_new() || decided != self.decided;
+        if !is_whole && texts == self.sent {
             return self.topic.clone();
         }
-        let changed = now.iter().filter(|(key, _)| self.told.get(key) != texts.get(key));
+        let changed = now.iter().filter(|(key, _)| self.sent.get(key) != texts.get(key));
         let step = Step {
             canaries: changed.map(|it| it.1.clone()).collect(),
-            gone: self.told.keys().filter(|key| !now.contains_key(*key)).map(id).collect(),
+            gone: self.sent.keys().filter(|key| !now.contains_key(*key)).map(id).collect(),
         };
         let whole = Whole {
             canaries: now
@@ -143,8 +143,8 @@ impl Trials {
                 .collect(),
             decisions: self.decisions(canaries),
         };
-        self.topic = self.topic.next(NAME, &whole, (!anew).then_some(&step));
-        (self.told, self.decided) = (texts, decided);
+        self.topic = self.topic.next(NAME, &whole, (!is_whole).then_some(&step));
+        (self.sent, self.decided) = (texts, decided);
         self.topic.clone()
     }
 
@@ -230,7 +230,7 @@ mod tests {
         let mut closing = Closing::default();
         for second in 0..100_000_u32 {
             let elapsed = f64::from(second);
-            closing.note(elapsed, &[finding(1.0 / (1.0 + elapsed))]);
+            closing.record(elapsed, &[finding(1.0 / (1.0 + elapsed))]);
         }
         let points = &closing.points["latency"];
         assert!((MOST_POINTS / 4..MOST_POINTS).contains(&points.len()), "{}", points.len());
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_which_nothing_is_known_are_told_as_none() {
+    fn unknown_bounds_are_shown_as_none() {
         assert_eq!(point(1.0, &finding(f64::MAX)), [Some(1.0), Some(0.0), None, None]);
     }
 }

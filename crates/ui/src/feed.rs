@@ -30,7 +30,7 @@ use crate::Server;
 /// The most open pages.
 const MOST_WATCHERS: usize = 64;
 /// The interval at which the page receives changes.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// The interval at which the figures are read, also without viewers, so that a new viewer sees the
 /// last two minutes.
 const READ_EVERY: Duration = Duration::from_secs(2);
@@ -89,7 +89,7 @@ impl Feed {
         } else {
             self.0.came.notify_one();
         }
-        let watcher = Watcher { news, told: [0; 4], end: self.0.end.clone(), _place: place };
+        let watcher = Watcher { news, sent: [0; 4], end: self.0.end.clone(), _place: place };
         Some(stream::unfold(watcher, Watcher::next))
     }
 
@@ -98,7 +98,7 @@ impl Feed {
     /// # Errors
     /// Never fails.
     pub async fn run(self) -> Result<(), Infallible> {
-        let mut ticks = interval(TELL_EVERY);
+        let mut ticks = interval(PUBLISH_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut state = State::default();
         loop {
@@ -134,7 +134,7 @@ struct State {
 
 impl State {
     async fn read(&mut self, shared: &Shared, canaries: &ListCanariesResponse) {
-        self.trials.note(canaries);
+        self.trials.record(canaries);
         let now = Instant::now();
         if self.read.is_some_and(|(_, due)| now < due) {
             return;
@@ -152,14 +152,14 @@ impl State {
         let pause = (now.elapsed() * READ_PART).max(READ_EVERY);
         // A tick may come slightly early, so the reading is due a quarter of a tick before its
         // time.
-        self.read = Some((now, now + pause - TELL_EVERY / 4));
+        self.read = Some((now, now + pause - PUBLISH_EVERY / 4));
     }
 
     fn news(&mut self, shared: &Shared, canaries: &ListCanariesResponse) -> News {
         let snapshot = shared.models.models();
-        let not_ready = shared.server.not_ready();
+        let server = &*shared.server;
         let overview =
-            overview::topic(&self.overview, &shared.about, not_ready, &snapshot, &self.figures);
+            overview::topic(&self.overview, &shared.about, server, &snapshot, &self.figures);
         self.overview = overview.clone();
         let models = self.listed.topic(&snapshot, |name, view| {
             (shared.server.model(name, view), shared.models.default_selector(name))
@@ -173,7 +173,7 @@ impl State {
 /// A viewer of the stream.
 struct Watcher {
     news: watch::Receiver<News>,
-    told: [u64; 4],
+    sent: [u64; 4],
     end: CancellationToken,
     _place: OwnedSemaphorePermit,
 }
@@ -184,8 +184,8 @@ impl Watcher {
         self.end.clone().run_until_cancelled(self.news.changed()).await?.ok()?;
         let news = self.news.borrow_and_update().clone();
         let mut piece = BytesMut::new();
-        for (topic, told) in news.topics.iter().zip(&mut self.told) {
-            piece.extend(topic.tell(told));
+        for (topic, sent) in news.topics.iter().zip(&mut self.sent) {
+            piece.extend(topic.event_after(sent));
         }
         Some((Ok(piece.freeze()), self))
     }

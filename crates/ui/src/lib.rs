@@ -30,12 +30,19 @@ use outrigger_lifecycle::ModelView;
 use outrigger_proto::outrigger::v1::{ListCanariesResponse, Model};
 use serde_json::Value;
 
-pub use self::{feed::Feed, figures::metrics, overview::About};
+pub use self::{
+    feed::Feed,
+    figures::metrics,
+    overview::{About, Reload},
+};
 
 /// The server behind the page.
 pub trait Server: Send + Sync + 'static {
     /// The reason why requests should not be sent to the server; `None` when it is ready.
     fn not_ready(&self) -> Option<String>;
+
+    /// The last reload of the configuration; `None` before the first.
+    fn last_reload(&self) -> Option<Reload>;
 
     /// Writes the server's metrics in Prometheus' text format.
     ///

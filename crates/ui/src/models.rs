@@ -126,7 +126,7 @@ fn row(model: &Model, image: &str, selector: &Selector) -> Row {
         memory_bytes: in_engine(model).map(|version| version.size_bytes).sum(),
         versions: model.versions.len(),
         tags: model.tags.iter().map(cell).collect(),
-        failure: failure(model, version, selector).map(told),
+        failure: failure(model, version, selector).map(failure_cell),
     }
 }
 
@@ -178,7 +178,7 @@ fn failure<'a>(
     own.or_else(looked_up).or_else(others)
 }
 
-fn told(failure: &Failure) -> FailureCell {
+fn failure_cell(failure: &Failure) -> FailureCell {
     FailureCell {
         reason: failure.reason.clone(),
         message: failure.message.clone(),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_about_what_answers_and_tells_what_stands_in_the_way() {
+    fn a_row_shows_the_answering_version_and_the_failure_of_the_next() {
         let old = version("old", State::Available, None);
         let new = version("new", State::Downloaded, Some("GOLDEN_MISMATCH"));
         let tag = Tag {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn only_rows_that_look_different_are_told_again() {
+    fn only_rows_with_visible_changes_are_sent_again() {
         let snapshot = |models: &[(&str, &Arc<ModelView>)]| {
             let model =
                 |&(name, view): &(&str, &Arc<ModelView>)| (name.parse().unwrap(), Arc::clone(view));
@@ -292,20 +292,20 @@ mod tests {
             Arc::new(Snapshot { models, ..Snapshot::default() })
         };
         let mut listed = Listed::default();
-        let mut told = 0;
-        let mut tell = |snapshot| {
+        let mut sent = 0;
+        let mut next_event = |snapshot| {
             let topic = listed.topic(&snapshot, look);
-            let bytes = topic.tell(&mut told)?;
+            let bytes = topic.event_after(&mut sent)?;
             Some(String::from_utf8(bytes.to_vec()).unwrap())
         };
         let (one, two) = (model(Stage::Available), model(Stage::Available));
-        let first = tell(snapshot(&[("one", &one), ("two", &two)])).unwrap();
+        let first = next_event(snapshot(&[("one", &one), ("two", &two)])).unwrap();
         assert!(first.starts_with("event: models\n") && first.contains("one"), "{first}");
         // A later use does not change any field that the list shows.
         let mut used = ModelView::clone(&two);
         used.versions.values_mut().for_each(|it| it.last_used_at = Some(UNIX_EPOCH));
-        assert_eq!(tell(snapshot(&[("one", &one), ("two", &Arc::new(used))])), None);
-        let step = tell(snapshot(&[("two", &model(Stage::New))])).unwrap();
+        assert_eq!(next_event(snapshot(&[("one", &one), ("two", &Arc::new(used))])), None);
+        let step = next_event(snapshot(&[("two", &model(Stage::New))])).unwrap();
         assert!(step.starts_with("event: models-step\n"), "{step}");
         assert!(step.contains(r#""gone":["one"]"#) && step.contains(r#""name":"two""#), "{step}");
     }

@@ -10,6 +10,7 @@ use outrigger_lifecycle::{EngineView, Snapshot, VersionView};
 use serde::Serialize;
 
 use super::{
+    Server,
     figures::{EngineFigures, Figures},
     topic::Topic,
 };
@@ -25,6 +26,24 @@ pub struct About {
     pub default_tag: String,
 }
 
+/// A reload of the configuration that has ended.
+#[derive(Debug, Clone, Serialize)]
+pub struct Reload {
+    /// Its time in milliseconds since 1970.
+    pub at: u64,
+    /// `ok`, `unchanged`, `refused` or `invalid`.
+    pub outcome: &'static str,
+    /// The reason why the old configuration stays in force.
+    pub error: Option<String>,
+}
+
+impl Reload {
+    /// A reload that ends now.
+    pub fn new(outcome: &'static str, error: Option<String>) -> Self {
+        Self { at: milliseconds(SystemTime::now()), outcome, error }
+    }
+}
+
 /// The event with the main figures. It is sent every second, so it also shows that the stream is
 /// alive.
 #[derive(Serialize)]
@@ -34,6 +53,7 @@ struct Overview<'a> {
     now: u64,
     /// The reason why no requests should be sent here.
     not_ready: Option<String>,
+    last_reload: Option<Reload>,
     in_flight: f64,
     versions: BTreeMap<&'static str, usize>,
     /// The engines in the order of their names.
@@ -65,14 +85,15 @@ struct Store<'a> {
 pub(crate) fn topic(
     last: &Topic,
     about: &About,
-    not_ready: Option<String>,
+    server: &dyn Server,
     snapshot: &Snapshot,
     figures: &Figures,
 ) -> Topic {
     let overview = Overview {
         about,
         now: milliseconds(SystemTime::now()),
-        not_ready,
+        not_ready: server.not_ready(),
+        last_reload: server.last_reload(),
         in_flight: figures.in_flight,
         engines: snapshot.engines.iter().map(|it| engine(snapshot, figures, it)).collect(),
         store: Store {

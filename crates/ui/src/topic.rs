@@ -35,10 +35,10 @@ impl Topic {
         Self { revision: self.revision + 1, whole, step }
     }
 
-    /// The event for a viewer that has received revision `told`, which is then updated; `None` if
+    /// The event for a viewer that has received revision `sent`, which is then updated; `None` if
     /// the viewer is up to date.
-    pub(crate) fn tell(&self, told: &mut u64) -> Option<Bytes> {
-        let last = std::mem::replace(told, self.revision);
+    pub(crate) fn event_after(&self, sent: &mut u64) -> Option<Bytes> {
+        let last = std::mem::replace(sent, self.revision);
         match self.revision - last.min(self.revision) {
             0 => None,
             1 if last > 0 => Some(self.step.clone()),
@@ -63,22 +63,22 @@ mod tests {
         let first = Topic::default().next("x", &[1], None::<&u8>);
         let second = first.next("x", &[1, 2], Some(&2));
         let third = second.next("x", &[1, 2, 3], Some(&3));
-        let heard = |topic: &Topic, told: u64| {
-            let bytes = topic.tell(&mut told.clone())?;
+        let received = |topic: &Topic, sent: u64| {
+            let bytes = topic.event_after(&mut sent.clone())?;
             Some(String::from_utf8(bytes.to_vec()).unwrap())
         };
-        assert_eq!(heard(&third, 3), None);
-        assert_eq!(heard(&third, 2).unwrap(), "event: x-step\ndata: 3\n\n");
+        assert_eq!(received(&third, 3), None);
+        assert_eq!(received(&third, 2).unwrap(), "event: x-step\ndata: 3\n\n");
         for behind in [0, 1] {
-            assert_eq!(heard(&third, behind).unwrap(), "event: x\ndata: [1,2,3]\n\n");
+            assert_eq!(received(&third, behind).unwrap(), "event: x\ndata: [1,2,3]\n\n");
         }
-        assert_eq!(heard(&first, 0).unwrap(), "event: x\ndata: [1]\n\n");
+        assert_eq!(received(&first, 0).unwrap(), "event: x\ndata: [1]\n\n");
     }
 
     #[test]
     fn a_line_break_in_a_text_ends_no_event() {
-        let told = Topic::default().next("x", &"a\n\ndata: b\r", None::<&u8>);
-        let bytes = told.tell(&mut 0).unwrap();
+        let topic = Topic::default().next("x", &"a\n\ndata: b\r", None::<&u8>);
+        let bytes = topic.event_after(&mut 0).unwrap();
         assert_eq!(
             &bytes[..],
             br#"event: x

@@ -17,7 +17,7 @@ const MOST: usize = 60;
 pub(crate) struct Traffic {
     samples: VecDeque<Sample>,
     /// The number of samples that have not been published.
-    untold: usize,
+    unpublished: usize,
     topic: Topic,
 }
 
@@ -70,15 +70,15 @@ impl Traffic {
         while self.samples.len() > MOST {
             self.samples.pop_front();
         }
-        self.untold += 1;
+        self.unpublished += 1;
     }
 
     /// The current revision of the topic `traffic`.
     pub(crate) fn topic(&mut self) -> Topic {
-        if self.untold > 0 || self.topic.is_new() {
-            let only = self.samples.back().filter(|_| self.untold == 1);
+        if self.unpublished > 0 || self.topic.is_new() {
+            let only = self.samples.back().filter(|_| self.unpublished == 1);
             self.topic = self.topic.next("traffic", &self.samples, only);
-            self.untold = 0;
+            self.unpublished = 0;
         }
         self.topic.clone()
     }
@@ -150,16 +150,16 @@ mod tests {
     }
 
     #[test]
-    fn a_point_is_what_happened_between_two_looks() {
+    fn a_point_covers_the_time_between_two_readings() {
         let mut traffic = Traffic::default();
         let (before, now) = (figures([50.0, 50.0, 50.0], 1.0), figures([60.0, 70.0, 70.0], 3.0));
         traffic.add(7, 2.0, &before, &now);
-        let told = serde_json::to_string(traffic.samples.back().unwrap()).unwrap();
-        assert_eq!(told, r#"{"at":7,"models":{"churn":[10.0,1.0,10.0,91.0]}}"#);
+        let sample = serde_json::to_string(traffic.samples.back().unwrap()).unwrap();
+        assert_eq!(sample, r#"{"at":7,"models":{"churn":[10.0,1.0,10.0,91.0]}}"#);
     }
 
     #[test]
-    fn a_model_that_nobody_asks_has_no_point() {
+    fn a_model_without_requests_has_no_point() {
         let mut traffic = Traffic::default();
         traffic.add(1, 1.0, &Figures::default(), &figures([0.0, 1.0, 1.0], 0.0));
         assert_eq!(traffic.samples.back().unwrap().models.len(), 1);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_longer_than_the_last_bound_is_told_as_that_bound() {
+    fn latencies_above_the_last_bound_are_shown_as_that_bound() {
         let buckets = [(0.01, 0.0), (0.1, 0.0), (f64::INFINITY, 4.0)];
         assert_eq!(quantile(&buckets, 2.0), 0.1);
         assert_eq!(quantile(&[], 2.0), 0.0);

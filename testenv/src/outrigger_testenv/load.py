@@ -1,4 +1,4 @@
-"""Constant load from a separate process, by a client that never retries unless told to.
+"""Constant load from a separate process, by a client that retries only on request.
 
 `Load` controls the process, which is `python -m outrigger_testenv.load`. Requests are encoded
 before it starts, so that it measures the server only.

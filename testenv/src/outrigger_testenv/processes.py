@@ -105,6 +105,10 @@ class Process:
         """Continues a frozen process."""
         self._signal(signal.SIGCONT)
 
+    def hang_up(self) -> None:
+        """Sends SIGHUP, on which a server reloads its configuration."""
+        self._signal(signal.SIGHUP)
+
     def tail(self, lines: int = _TAIL) -> str:
         """The end of the log, for an error message."""
         try:

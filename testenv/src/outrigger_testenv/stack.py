@@ -97,10 +97,20 @@ class ControlPlane:
 
     def start(self, wait: bool = True) -> None:
         """Starts it and waits until it is ready, or with wait=False only until it answers."""
-        # JSON is valid YAML.
-        self.file.write_text(json.dumps(self.config, indent=2))
+        self.write_config()
         self.process.start()
         self.process.wait_until(lambda: self.get("/readyz" if wait else "/healthz")[0] == 200)
+
+    def write_config(self) -> None:
+        """Replaces the file of the configuration, at once and as a whole."""
+        written = self.file.with_suffix(".new")
+        # JSON is valid YAML.
+        written.write_text(json.dumps(self.config, indent=2))
+        written.replace(self.file)
+
+    def reloads(self, outcome: str) -> float:
+        """The number of reloads of the configuration with this outcome."""
+        return self.metrics()[f'outrigger_config_reloads_total{{outcome="{outcome}"}}']
 
     def use(self, binary: Path) -> None:
         """Runs another binary from the next start on."""

@@ -20,7 +20,7 @@ for last; do :; done
 cp "$(dirname "$last")/main" "$CARGO_TARGET_DIR/$built"
 chmod +x "$CARGO_TARGET_DIR/$built"
 """
-# The commit's own build of what it ships.
+# The commit's script that builds the shipped binary.
 SHIP = """#!/bin/sh
 mkdir -p "$CARGO_TARGET_DIR/dist"
 echo "shipped: $(cat "$(dirname "$0")/../../main") $*" > "$CARGO_TARGET_DIR/dist/outrigger"

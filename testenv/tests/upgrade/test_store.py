@@ -28,7 +28,7 @@ def stack(request):
 
 
 def copy(source, target):
-    """As used just now: models that nobody used for long leave the disk."""
+    """Marks every model as just used: models that are not used for long leave the disk."""
     shutil.copytree(source, target, symlinks=True, copy_function=shutil.copy)
 
 

@@ -22,7 +22,8 @@ SCORES = {"churn": 1.0, "offers": 2.0}
 KITCHEN = "kitchen"
 # Reasons for which clients of a server that restarts have to ask again: docs/operations.md.
 RESTARTING = {"UNAVAILABLE", "SHUTTING_DOWN", "MODEL_LOADING"}
-# The load reports every thousand: at least half of these come after a restart.
+# The load reports every thousand answers, so at least half of a report's answers come after a
+# restart.
 ENOUGH = 2000
 
 

@@ -128,7 +128,7 @@ impl Bench {
 }
 
 #[test]
-fn of_several_that_were_used_none_is_idle_before_all_are_told() {
+fn no_used_version_turns_idle_before_all_uses_are_reported() {
     let mut bench = Bench::serving(&["a", "b", "c"]);
     // No use has been reported until now, so all models would count as idle.
     bench.now = bench.now + bench.machines.policy().idle_ttl;
@@ -190,7 +190,7 @@ fn an_engine_that_is_down_does_not_keep_the_preloads_of_another_from_settling() 
 }
 
 #[test]
-fn what_is_tried_again_later_says_when() {
+fn retried_failures_carry_the_time_of_the_next_attempt() {
     let mut bench = Bench::new();
     bench.handle(Event::Ask(name("a"), latest()));
     let id = bench.machines.model(&model("a")).and_then(|it| it.state().servable().cloned());
@@ -278,7 +278,7 @@ fn a_configured_tag_is_brought_up_without_requests() {
 }
 
 #[test]
-fn what_was_idle_in_an_earlier_process_stays_down_until_it_is_asked_for() {
+fn models_idle_in_an_earlier_process_stay_down_until_requested() {
     let mut bench = Bench::new();
     let legacy = Legacy { tags: [(tag("a"), model("a").digest)].into(), ..Legacy::default() };
     bench.machines.adopt(legacy, bench.now);
@@ -358,7 +358,7 @@ fn a_rejected_canary_goes_and_stays_away_until_its_tag_moves() {
 }
 
 #[test]
-fn a_rejected_canary_that_somebody_asks_for_is_served() {
+fn a_rejected_canary_is_served_on_request() {
     let mut bench = with_canaries();
     let canary = Digest::of(b"canary");
     bench.canary_becomes(canary);
@@ -421,7 +421,7 @@ fn a_removed_canary_is_served_to_those_who_ask_for_it() {
 }
 
 #[test]
-fn what_was_promoted_here_answers_until_the_registry_names_another() {
+fn a_local_promotion_answers_until_the_registry_names_another_digest() {
     let mut bench = with_canaries();
     let canary = Digest::of(b"canary");
     bench.canary_becomes(canary);

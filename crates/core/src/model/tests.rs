@@ -244,7 +244,7 @@ fn a_registrys_retry_after_is_respected() {
 }
 
 #[test]
-fn a_permanent_failure_stays_until_somebody_asks_for_another_try() {
+fn a_permanent_failure_stays_until_a_retry_is_requested() {
     let mut bench = Bench::at("preparing");
     let attempt = bench.last();
     bench.handle(Event::Prepared(attempt, Err(permanent())));
@@ -255,7 +255,7 @@ fn a_permanent_failure_stays_until_somebody_asks_for_another_try() {
 }
 
 #[test]
-fn what_is_revoked_leaves_once_drained_whoever_wants_it_and_is_tried_again() {
+fn a_revoked_version_leaves_once_drained_despite_demand_and_is_retried() {
     let mut bench = Bench::at("serving");
     bench.handle(Event::Pin(true));
     let effects = bench.handle(Event::Revoked(failure(Reason::SignatureInvalid)));
@@ -366,7 +366,7 @@ fn an_adopted_version_passes_the_gate_before_it_is_routed() {
 }
 
 #[test]
-fn history_tells_the_latest_transitions_with_their_causes() {
+fn history_lists_the_latest_transitions_with_their_causes() {
     let bench = Bench::at("serving");
     let causes: Vec<_> = bench.machine.history().map(|it| (it.from, it.to, &*it.cause)).collect();
     assert_eq!(

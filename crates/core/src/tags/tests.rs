@@ -96,7 +96,7 @@ fn a_tag_that_moves_again_drops_the_candidate_in_between() {
 }
 
 #[test]
-fn a_tag_that_moves_back_keeps_what_serves() {
+fn a_tag_that_moves_back_keeps_the_serving_version() {
     let mut bench = Bench::serving(true);
     bench.polled(Ok(digest("b")));
     bench.polled(Ok(digest("a")));
@@ -136,7 +136,7 @@ fn a_tag_that_was_only_asked_for_is_followed_for_a_while() {
 }
 
 #[test]
-fn a_tag_that_does_not_exist_is_forgotten_once_it_has_been_told() {
+fn a_missing_tag_is_forgotten_once_it_is_reported() {
     let mut bench = Bench::new(false);
     bench.resolved(Err(failure(Reason::TagNotFound)));
     let forgettable = |bench: &mut Bench| {
@@ -183,7 +183,7 @@ fn late_lookups_change_nothing() {
 }
 
 #[test]
-fn what_served_before_a_restart_serves_before_the_registry_is_asked() {
+fn versions_served_before_a_restart_serve_before_the_registry_answers() {
     let now = Moment::at(Duration::from_secs(1));
     let machine = TagMachine::adopted(digest("a"), Some(now), now);
     assert_eq!(machine.serving(), Some(digest("a")));

@@ -103,7 +103,7 @@ fn the_best_come_first_and_ties_keep_their_order() {
 }
 
 #[test]
-fn indices_tell_which_treatments_were_left_out() {
+fn indices_identify_the_treatments_left_out() {
     let options = ResponseOptions {
         on_treatment_error: OnTreatmentError::Skip.into(),
         treatment_ids: true,
@@ -172,7 +172,7 @@ fn without_treatments_the_lists_are_empty_and_no_output_is_needed() {
 }
 
 #[test]
-fn what_answers_is_named_in_every_response() {
+fn every_response_names_the_version_that_answered() {
     let plan = plan();
     let model = ServedModel { name: "churn".into(), arm: Arm::Live.into(), ..Default::default() };
     let named = model.encode_to_vec();
@@ -198,7 +198,7 @@ fn one_response_is_not_made_of_several_requests() {
 }
 
 #[test]
-fn a_response_may_say_that_it_is_not_quite_what_was_asked_for() {
+fn a_response_may_be_marked_as_degraded() {
     let plan = plan();
     let packed = pack(&plan, &[request(&[0.1])]).expect("packs");
     let tensor = [output("scores", &[1, 1], &[0.5])];

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_vectors_find_what_the_narrowest_do() {
+    fn the_widest_vectors_give_the_result_of_the_narrowest() {
         for value in [0.0, -1.5, f32::MAX, f32::MIN_POSITIVE, f32::NAN, f32::NEG_INFINITY] {
             let bits = value.to_bits();
             assert_eq!(are_finite(overflow(bits)), value.is_finite());

@@ -215,7 +215,7 @@ fn absence_is_a_default_a_nan_or_an_error() {
 }
 
 #[test]
-fn messages_do_not_repeat_what_was_sent() {
+fn messages_do_not_repeat_the_sent_value() {
     let problem = write(&required("int32"), DType::Int32, Some(one(Scalar::Text(b"secret"))));
     assert_eq!(problem.expect_err("refused").message, "expected an integer, found text");
 }

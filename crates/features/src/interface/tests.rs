@@ -50,7 +50,7 @@ fn metadata_that_agrees_is_accepted() {
 }
 
 #[test]
-fn contradictions_tell_both_sides() {
+fn contradictions_name_both_sides() {
     let composite = TensorSpec::new("scores", ElementType::Composite, Shape::of(&[-1, -1]));
     let unsupported = |name: &str| ElementType::Unsupported(name.into());
     let unknown = unsupported("of unknown type 999");

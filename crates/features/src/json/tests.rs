@@ -116,7 +116,7 @@ fn nested_objects_are_dotted_paths() {
 }
 
 #[test]
-fn what_is_wrong_is_named_by_its_path() {
+fn errors_name_the_path_of_the_value() {
     let cases = [
         (json!({"modle": {}}), "modle", Reason::RequestMalformed),
         (json!({"model": {}}), "model.name", Reason::RequestMalformed),
@@ -185,7 +185,7 @@ fn routing_is_read_without_metadata() {
 }
 
 #[test]
-fn a_response_names_scores_ids_and_what_answered() {
+fn a_response_has_scores_ids_and_the_answering_version() {
     let list = ScoreList {
         values: vec![0.42, -1.0],
         treatment_ids: vec!["b".into(), String::new()],

@@ -86,7 +86,7 @@ fn the_key_of_an_object_is_found_too() {
 }
 
 #[test]
-fn what_is_sent_goes_before_the_table() {
+fn sent_features_take_precedence_over_the_table() {
     let sent =
         user([("id", text("u7")), ("recency_months", number(9.0)), ("embedding", embedding())]);
     let without = sending(user([("recency_months", number(9.0)), ("embedding", embedding())]));
@@ -96,7 +96,7 @@ fn what_is_sent_goes_before_the_table() {
 }
 
 #[test]
-fn without_a_key_or_a_row_absence_means_what_it_means() {
+fn without_a_key_or_a_row_features_are_absent() {
     for features in [user([]), user([("id", text(""))]), user([("id", text("nobody"))])] {
         let failure = pack(&looking_up(), &Table::users(), &sending(features));
         assert_eq!(failure.expect_err("required").reason, Reason::FeatureMissing);
@@ -104,7 +104,7 @@ fn without_a_key_or_a_row_absence_means_what_it_means() {
 }
 
 #[test]
-fn joined_rows_have_what_was_looked_up() {
+fn joined_rows_contain_looked_up_values() {
     let plan = joined().with_lookups(vec![lookup("id", &["visits", "embedding"])]).expect("known");
     let row = vec![
         ("visits", number(4.0)),

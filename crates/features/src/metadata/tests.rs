@@ -29,7 +29,7 @@ fn everything_a_file_says_is_read() {
 }
 
 #[test]
-fn what_may_be_left_out_has_its_default() {
+fn omitted_settings_have_their_defaults() {
     let json = include_bytes!("../../tests/metadata/good/minimal.json");
     let metadata = Metadata::parse(json).expect("valid");
     assert_eq!(&*metadata.signature, "serving_default");
@@ -63,7 +63,7 @@ fn an_error_names_path_and_problem() {
 }
 
 #[test]
-fn an_input_is_not_wider_than_positions_can_be_told() {
+fn an_input_is_not_wider_than_the_largest_position() {
     let feature = |name: usize| serde_json::json!({"name": name.to_string(), "length": MAX_LENGTH, "required": true});
     let file = |features: usize| {
         let features: Vec<_> = (0..features).map(feature).collect();

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_passed_over_is_not_asked_for() {
+    fn skipped_ranges_are_not_prefetched() {
         let message = [0; 20_000];
         let mut prefetch = Prefetch::new(&message);
         asked(&mut prefetch, 0);

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused_wherever_it_stands() {
+    fn a_text_that_is_not_utf8_is_refused() {
         assert_eq!(read(&fields(&[b"a", b"\xff", b"b"]), 4), Err(Malformed::Text));
         // The two bytes of one character, in two texts.
         assert_eq!(read(&fields(&[b"\xc3", b"\xa9"]), 4), Err(Malformed::Text));

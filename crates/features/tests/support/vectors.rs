@@ -15,7 +15,7 @@ fn narrower_vectors_pass_the_same_tests() {
     if env::var_os(VARIABLE).is_some() {
         return;
     }
-    report_what_is_missing();
+    report_untested_paths();
     for bytes in ["32", "16"] {
         let mut tests = Command::new(env::current_exe().expect("this binary"));
         tests.env(VARIABLE, bytes).args(["--skip", "narrower_vectors_pass_the_same_tests"]);
@@ -27,7 +27,7 @@ fn narrower_vectors_pass_the_same_tests() {
 }
 
 /// Names the paths that no test takes on this processor.
-fn report_what_is_missing() {
+fn report_untested_paths() {
     let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512vl");
     for (name, present) in [
         ("AVX2", has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt")),

@@ -41,7 +41,7 @@ pub(crate) async fn sweep(world: &Arc<World>, known: BTreeSet<Digest>, retain: D
             if known.contains(&digest) || unused < retain {
                 continue;
             }
-            tracing::info!(model.digest = %digest, "deleting files that nobody used for long");
+            tracing::info!(model.digest = %digest, "deleting files that were not used for a long time");
             if let Err(error) = world.store.remove_tree(&digest) {
                 tracing::warn!(model.digest = %digest, error = %error, "cannot delete them");
             }

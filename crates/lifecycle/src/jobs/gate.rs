@@ -6,7 +6,7 @@ use bytes::Bytes;
 use outrigger_core::{Attempt, Failure, ModelKey, Reason, ServableId, model::Fault};
 
 use super::{Done, Prepared, prepare::prepare};
-use crate::{Gate, bind, metrics, world::World};
+use crate::{Gate, metrics, world::World};
 
 /// Passes the version that the engine serves as `id` through the gate, and warms it up with recent
 /// requests of its model.
@@ -25,10 +25,9 @@ pub(crate) async fn check(
     };
     let (prepared, result) = match prepared {
         Ok(prepared) => {
-            let (engine, plan) = (&*prepared.engine.1, &*prepared.plan);
-            let run = &*bind(engine, &id, plan);
             let timeout = world.config.engine.gate_timeout;
-            let gate = Gate { engine, run, id: &id, plan, timeout };
+            let scorer = &prepared.scorer(id);
+            let gate = Gate { engine: &*prepared.engine.1, scorer, timeout };
             let result = match gate.pass(&prepared.golden).await {
                 Ok(()) => Ok(gate.replay(&recent).await),
                 Err(failure) => Err(failure),

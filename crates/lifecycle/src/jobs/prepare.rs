@@ -2,15 +2,15 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use outrigger_core::{Digest, EngineId, Failure, ModelKey, model::Fault};
+use outrigger_core::{Digest, EngineId, Failure, ModelKey, ServableId, model::Fault};
 use outrigger_features::{GoldenCase, Plan};
 use outrigger_run::Engine;
+use outrigger_score::{Scorer, SharedLimits};
 use outrigger_store::Tree;
 
 use outrigger_trials::Profiled;
 
 use crate::{
-    engines::Engines,
     package::{ModelFiles, golden_cases, training_profile},
     signatures,
     world::{World, blocking},
@@ -23,7 +23,8 @@ pub(crate) struct Prepared {
     /// The model's directory in the store.
     pub(crate) model: PathBuf,
     pub(crate) platform_digest: Digest,
-    pub(crate) plan: Arc<Plan>,
+    plan: Arc<Plan>,
+    limits: SharedLimits,
     pub(crate) golden: Vec<GoldenCase>,
     pub(crate) profile: Option<Arc<Profiled>>,
 }
@@ -58,14 +59,13 @@ pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Pr
         let tree = world.store.tree(&digest).ok_or(Fault::FilesMissing)?;
         world.store.touch(&digest);
         let names = world.names.load();
-        let named = names.engine(&name);
-        read(&tree, &world.engines, named).map(Arc::new).map_err(Fault::Failed)
+        read(&tree, world, names.engine(&name)).map(Arc::new).map_err(Fault::Failed)
     })
     .await
 }
 
-fn read(tree: &Tree, engines: &Engines, named: Option<&EngineId>) -> Result<Prepared, Failure> {
-    let mut chosen = None;
+fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared, Failure> {
+    let (engines, mut chosen) = (&world.engines, None);
     let files = ModelFiles::read(tree, |framework| {
         let (engine, framework) = engines.choose(framework, named)?;
         chosen = engines.get(&engine).map(|it| (engine, Arc::clone(it)));
@@ -80,7 +80,15 @@ fn read(tree: &Tree, engines: &Engines, named: Option<&EngineId>) -> Result<Prep
         golden: golden_cases(tree, &plan)?,
         profile: training_profile(tree, &plan)?,
         plan,
+        limits: Arc::clone(&world.config.limits),
     })
+}
+
+impl Prepared {
+    /// The version as its engine serves it under the name `id`.
+    pub(crate) fn scorer(&self, id: ServableId) -> Scorer {
+        Scorer::bind(&*self.engine.1, id, Arc::clone(&self.plan), Arc::clone(&self.limits))
+    }
 }
 
 impl fmt::Debug for Prepared {

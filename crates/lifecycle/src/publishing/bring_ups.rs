@@ -89,7 +89,7 @@ impl BringUp {
     }
 
     fn cancel(mut self) {
-        self.whole.failed_with("CANCELLED", "nobody wants it any more");
+        self.whole.failed_with("CANCELLED", "the version is no longer wanted");
     }
 }
 

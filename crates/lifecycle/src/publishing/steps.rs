@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_its_turn_is_not_old() {
+    fn waiting_versions_do_not_age() {
         let mut steps = Steps::default();
         for each in 0..30 {
             steps.enter(&version(&each.to_string()), Some(Step::Load), minute(0));

@@ -30,7 +30,7 @@ impl Service {
                 metrics::switched();
                 tracing::info!(
                     model.name = %key.name, model.tag = %key.tag, model.digest = %digest,
-                    "the tag is answered by another version"
+                    "the tag is served by another version"
                 );
             }
             Effect::LoadFailed(key, failure) => report::failure(&key, "loading", &failure),

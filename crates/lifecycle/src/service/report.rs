@@ -12,7 +12,7 @@ pub(super) fn replay(key: &ModelKey, replayed: &Replayed) {
             model.name = %key.name, model.digest = %key.digest,
             failed = replayed.failed, answered = replayed.answered,
             reason = %failure.reason, error = %failure.message,
-            "a version fails requests that its model was asked before"
+            "a version fails recent requests of its model"
         );
     }
 }

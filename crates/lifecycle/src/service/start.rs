@@ -46,7 +46,7 @@ fn build(
     tracing::info!(
         tags = legacy.tags.len(),
         versions = legacy.loaded.len(),
-        "taking over what the journal tells"
+        "taking over the state in the journal"
     );
     machines.adopt(legacy, now);
     machines

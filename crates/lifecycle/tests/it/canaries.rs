@@ -136,7 +136,7 @@ async fn a_good_canary_is_promoted_in_the_registry_by_itself() {
 }
 
 #[tokio::test]
-async fn what_was_promoted_does_not_come_back_in_place_of_what_comes_after_it() {
+async fn a_promoted_canary_does_not_replace_its_successor() {
     let (rig, handle, _) = started(&quick()).await;
     let canary = rig.push("churn", "latest_canary", &model(2));
     let _traffic = traffic(&handle, well);
@@ -152,7 +152,7 @@ async fn what_was_promoted_does_not_come_back_in_place_of_what_comes_after_it() 
 }
 
 #[tokio::test]
-async fn a_promotion_waits_for_a_registry_that_is_down_and_for_nobody_else() {
+async fn a_promotion_waits_until_the_registry_answers() {
     let (rig, handle, live) = started(&quick()).await;
     let canary = rig.push("churn", "latest_canary", &model(2));
     let _traffic = traffic(&handle, well);

@@ -10,7 +10,7 @@ use crate::rig::{Rig, acquire, acquire_within, engine, model, predict, stage, un
 #[tokio::test]
 async fn after_an_engine_restart_serving_resumes_by_itself() {
     let (rig, handle) = Rig::started().await;
-    let before = acquire(&handle, "churn").await.expect("served").id.clone();
+    let before = acquire(&handle, "churn").await.expect("served").scorer.id.clone();
     rig.engine.restart().await.expect("it comes back");
     until(&handle, |it| engine(it).restarts == 1).await;
     let digest = rig.registry.digest("team/churn", "latest").expect("pushed");
@@ -18,7 +18,7 @@ async fn after_an_engine_restart_serving_resumes_by_itself() {
     let lease = acquire(&handle, "churn").await.expect("served again");
     predict(&lease).await.expect("it answers");
     // The engine has forgotten the version, so the same version may be used again.
-    assert_eq!(lease.id, before);
+    assert_eq!(lease.scorer.id, before);
     assert_eq!(rig.engine.violations(), []);
 }
 

@@ -6,12 +6,14 @@ use std::{
 };
 
 use outrigger_core::{Failure, Reason};
+use outrigger_features::Limits;
 use outrigger_lifecycle::{ModelEntry, Retry};
 use outrigger_testkit::{
     engine::{Loading, Predicting},
     layers::package_layer,
     registry::Rule,
 };
+use serde_json::json;
 use tonic::Code;
 
 use crate::rig::{Rig, acquire, acquire_within, model, name, stage, until, version};
@@ -105,6 +107,29 @@ async fn golden_cases_that_differ_are_refused_with_their_rows() {
 }
 
 #[tokio::test]
+async fn golden_cases_may_be_as_large_as_the_configured_limits() {
+    let mut rig = Rig::new().await;
+    let usual = rig.config.limits.load().max_treatments;
+    let allow = |most| std::sync::Arc::new(Limits { max_treatments: most, ..Limits::default() });
+    rig.config.limits.store(allow(usual + 1));
+    let (treatments, scores) =
+        (vec![json!({"features": {"t0": 1, "t1": 0}}); usual + 1], vec![1; usual + 1]);
+    let case = json!({
+        "request": {"user": {}, "treatments": treatments}, "expected": {"scores": scores},
+    });
+    let large = model(3);
+    let layer = package_layer(large.metadata.to_string().as_bytes(), &large.encode());
+    rig.push_layer("large", "latest", layer.file("data/golden.jsonl", case.to_string()));
+    let handle = rig.start();
+    acquire(&handle, "large").await.expect("a request within the limits");
+    rig.stop().await;
+    rig.config.limits.store(allow(usual));
+    let failure = refused(&rig.start(), "large").await;
+    assert_eq!(failure.reason, Reason::GoldenMismatch);
+    assert!(failure.message.contains("TOO_MANY_TREATMENTS"), "{failure}");
+}
+
+#[tokio::test]
 async fn a_load_that_failed_is_tried_again_under_a_new_version() {
     let (rig, handle) = Rig::started().await;
     let failed = std::sync::atomic::AtomicBool::new(false);
@@ -171,7 +196,7 @@ async fn a_registry_that_is_down_is_waited_for_and_named_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_registry_that_denies_is_told_at_once() {
+async fn a_registry_that_denies_is_reported_at_once() {
     let (rig, handle) = Rig::started().await;
     rig.registry.require_password("somebody", "else");
     assert_eq!(refused(&handle, "churn").await.reason, Reason::RegistryDenied);
@@ -194,7 +219,7 @@ async fn unknown_names_do_not_pile_up() {
 }
 
 #[tokio::test]
-async fn what_happens_to_a_name_is_no_work_for_the_others() {
+async fn events_of_one_name_cause_no_work_for_others() {
     let mut rig = Rig::new().await;
     // Every look-up updates the view of its model, so look-ups are rare in this test.
     rig.config.images.poll_interval = LATER;
@@ -219,7 +244,7 @@ async fn what_happens_to_a_name_is_no_work_for_the_others() {
 }
 
 #[tokio::test]
-async fn an_explicit_load_tries_again_what_failed_for_good() {
+async fn an_explicit_load_retries_a_permanent_failure() {
     let (rig, handle) = Rig::started().await;
     rig.engine.on_predict(|_| Predicting::Fails(Code::Internal, "broken".to_owned()));
     assert_eq!(refused(&handle, "churn").await.reason, Reason::GoldenMismatch);

@@ -14,7 +14,7 @@ async fn an_idle_model_leaves_the_engine_and_later_the_disk() {
     rig.config.tunables.retain = Duration::from_millis(100);
     let handle = rig.start();
     let lease = acquire(&handle, "churn").await.expect("served");
-    let id = lease.id.clone();
+    let id = lease.scorer.id.clone();
     drop(lease);
     let ended = (id.name.as_str().to_owned(), id.version.0);
     rig.engine.until(|view| view.get(&ended) == Some(&outrigger_testkit::engine::State::End)).await;
@@ -24,7 +24,7 @@ async fn an_idle_model_leaves_the_engine_and_later_the_disk() {
     assert_eq!(rig.links(), 0);
     // The next request loads it again, under a new version number.
     let lease = acquire(&handle, "churn").await.expect("served");
-    assert!(lease.id.version > id.version);
+    assert!(lease.scorer.id.version > id.version);
     predict(&lease).await.expect("it answers");
     assert_eq!(rig.engine.violations(), []);
 }

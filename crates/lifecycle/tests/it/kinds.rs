@@ -10,10 +10,9 @@ use std::{
 };
 
 use outrigger_canary::Outcome;
-use outrigger_core::{Arm, Content, EngineId, ServableId};
+use outrigger_core::{Arm, Content, EngineId, Failure, ServableId};
 use outrigger_lifecycle::{Handle, Lease};
 use outrigger_proto::outrigger::v1::{Value, value};
-use outrigger_run::RunError;
 use outrigger_testkit::{
     layers::LayerBuilder,
     package::{Framework, Package},
@@ -102,8 +101,8 @@ impl Kind {
 }
 
 /// The score of a treatment whose features have the sum `sum`.
-pub(crate) async fn score(lease: &Lease, sum: f32) -> Result<f32, RunError> {
-    let mut request = lease.plan.smoke_request();
+pub(crate) async fn score(lease: &Lease, sum: f32) -> Result<f32, Failure> {
+    let mut request = lease.scorer.plan.smoke_request();
     let features = [("t0", sum - 1.0), ("t1", 1.0)]
         .map(|(name, value)| (name.to_owned(), Value { kind: Some(value::Kind::Number(value)) }));
     request.treatments[0].features = features.into();

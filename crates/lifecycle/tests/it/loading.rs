@@ -164,7 +164,7 @@ async fn demand_while_draining_brings_the_same_servable_back() {
     let lease = acquire(&handle, "churn").await.expect("served");
     handle.unload(&name("churn"), &tag("latest"), false).await.expect("known");
     let again = acquire(&handle, "churn").await.expect("served");
-    assert_eq!(again.id, lease.id);
+    assert_eq!(again.scorer.id, lease.scorer.id);
     drop((lease, again));
     handle.unload(&name("churn"), &tag("latest"), false).await.expect("known");
     let digest_gone = |it: &outrigger_lifecycle::Snapshot| {

@@ -90,7 +90,7 @@ async fn an_abort_before_the_tag_is_pushed_wins() {
 }
 
 #[tokio::test]
-async fn an_abort_after_the_push_is_told_that_the_canary_is_promoted() {
+async fn an_abort_after_the_push_is_refused_as_promoted() {
     for confirmed in [false, true] {
         let trial = Trial::start(&json!({})).await;
         let gate = Gate::new();
@@ -126,7 +126,7 @@ async fn an_abort_wins_where_the_registry_refuses_the_push() {
 }
 
 #[tokio::test]
-async fn where_nobody_knows_whether_the_tag_has_moved_an_abort_promises_nothing() {
+async fn an_abort_promises_nothing_while_the_state_of_the_tag_is_unknown() {
     let trial = Trial::start(&json!({})).await;
     trial.rig.registry.script(Rule::on("PUT", LIVE).processed_but_answers(500));
     // The promotion looks the tag up before the push; this look-up is answered.
@@ -155,7 +155,7 @@ async fn where_the_look_says_that_the_tag_has_not_moved_an_abort_wins() {
 }
 
 #[tokio::test]
-async fn an_abort_in_the_next_process_waits_for_what_the_last_one_has_pushed() {
+async fn an_abort_after_a_restart_waits_for_the_push_of_the_earlier_process() {
     let mut trial = Trial::start(&json!({})).await;
     let never = Gate::new();
     trial.rig.registry.script(Rule::on("PUT", LIVE).times(1).answered_after(&never));

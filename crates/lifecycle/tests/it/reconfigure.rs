@@ -247,13 +247,13 @@ async fn a_process_that_follows_takes_over_what_was_changed() {
     rig.config.tunables = rig.listing(&[v2]);
     reconfigure(&handle, rig.config.tunables.clone()).await;
     let lease = handle.acquire(&name("offer"), &tag("v2"), "", Instant::now() + PATIENCE).await;
-    let before = lease.expect("served").id.clone();
+    let before = lease.expect("served").scorer.id.clone();
     drop(handle);
     rig.stop().await;
     let handle = rig.start();
     let lease = handle.acquire(&name("offer"), &tag("v2"), "", Instant::now() + PATIENCE).await;
     let lease = lease.expect("adopted");
-    assert_eq!((lease.id.clone(), lease.key.digest), (before, digest));
+    assert_eq!((lease.scorer.id.clone(), lease.key.digest), (before, digest));
     assert_eq!(rig.engine.violations(), []);
 }
 

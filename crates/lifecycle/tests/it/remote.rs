@@ -116,7 +116,7 @@ async fn while_it_refuses_it_counts_as_down() {
         .others_answer_during(async || {
             server.behave(Mode::Refuses);
             let refused = score(&lease, 2.0).await.expect_err("it refuses");
-            assert_eq!(refused.reason(), Reason::EngineUnavailable);
+            assert_eq!(refused.reason, Reason::EngineUnavailable);
             three.until_reachable(false).await;
             server.behave(Mode::Answers);
             three.until_reachable(true).await;
@@ -165,14 +165,17 @@ async fn a_restart_of_both_loads_the_version_again_under_its_name() {
     let mut three = Three::start().await;
     let digest = three.digest;
     until(&three.handle, |it| stage(it, "tree", digest) == Some(Stage::Available)).await;
-    let before = acquire(&three.handle, "tree").await.expect("served").id.clone();
+    let before = acquire(&three.handle, "tree").await.expect("served").scorer.id.clone();
     three.rig.stop().await;
     three.kind.server().stop().await;
     three.kind.server().resume().expect("it starts");
     three.handle = three.rig.start();
     three.all_are_served().await;
     let lease = acquire(&three.handle, "tree").await.expect("served");
-    assert_eq!((&lease.id, three.kind.loads()), (&before, vec![before.clone(), before.clone()]));
+    assert_eq!(
+        (&lease.scorer.id, three.kind.loads()),
+        (&before, vec![before.clone(), before.clone()])
+    );
 }
 
 #[tokio::test]

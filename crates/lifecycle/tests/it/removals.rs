@@ -89,7 +89,7 @@ async fn a_trial_ends_with_the_whole_repository() {
 }
 
 #[tokio::test]
-async fn what_is_no_certain_answer_ends_no_trial() {
+async fn an_uncertain_answer_ends_no_trial() {
     let (rig, handle, ..) = tried().await;
     // The tag is removed, so that a call to the registry could not find it either.
     remove(&rig);
@@ -167,7 +167,7 @@ async fn a_removed_tag_cancels_a_promotion_that_was_not_pushed() {
 }
 
 #[tokio::test]
-async fn a_tag_removed_while_nobody_ran_ends_the_trial() {
+async fn a_tag_removed_between_two_processes_ends_the_trial() {
     let (mut rig, handle, live, canary) = tried().await;
     drop(handle);
     rig.stop().await;

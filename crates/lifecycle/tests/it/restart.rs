@@ -6,9 +6,9 @@ use outrigger_testkit::{engine::Received, registry::Rule};
 use crate::rig::{Rig, acquire, predict, stage, until};
 
 #[tokio::test]
-async fn a_new_process_adopts_what_the_engine_serves() {
+async fn a_new_process_adopts_the_versions_in_the_engine() {
     let (mut rig, handle) = Rig::started().await;
-    let before = acquire(&handle, "churn").await.expect("served").id.clone();
+    let before = acquire(&handle, "churn").await.expect("served").scorer.id.clone();
     drop(handle);
     rig.stop().await;
     assert!(rig.engine.available(before.name.as_str()).contains(&before.version.0));
@@ -16,7 +16,7 @@ async fn a_new_process_adopts_what_the_engine_serves() {
     let calls = rig.engine.received().len();
     let handle = rig.start();
     let lease = acquire(&handle, "churn").await.expect("served without the registry");
-    assert_eq!(lease.id, before);
+    assert_eq!(lease.scorer.id, before);
     predict(&lease).await.expect("it answers");
     let kept = |call: &Received| match call {
         Received::Reload(set) => set[before.name.as_str()].contains(&before.version.0),
@@ -68,9 +68,9 @@ async fn a_crash_in_the_middle_of_loading_harms_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_any_more_is_not_taken_over() {
+async fn models_no_longer_allowed_are_not_taken_over() {
     let (mut rig, handle) = Rig::started().await;
-    let before = acquire(&handle, "churn").await.expect("served").id.clone();
+    let before = acquire(&handle, "churn").await.expect("served").scorer.id.clone();
     drop(handle);
     rig.stop().await;
     rig.config.tunables.allowed = vec![format!("{}/other", rig.registry.host())];
@@ -83,7 +83,7 @@ async fn what_is_not_allowed_any_more_is_not_taken_over() {
 #[tokio::test]
 async fn a_stopping_process_refuses_and_leaves_the_engine_alone() {
     let (mut rig, handle) = Rig::started().await;
-    let id = acquire(&handle, "churn").await.expect("served").id.clone();
+    let id = acquire(&handle, "churn").await.expect("served").scorer.id.clone();
     rig.stop().await;
     let failure = acquire(&handle, "churn").await.expect_err("it has stopped");
     assert_eq!(failure.reason, outrigger_core::Reason::ShuttingDown);

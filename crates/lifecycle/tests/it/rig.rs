@@ -11,7 +11,6 @@ use outrigger_lifecycle::{
 };
 use outrigger_linear::LINEAR;
 use outrigger_proto::outrigger::v1::PredictRequest;
-use outrigger_run::{Call, RunError};
 use outrigger_store::Store;
 use outrigger_testkit::{
     engine::FakeEngine,
@@ -294,19 +293,13 @@ pub(crate) fn somebody() -> By {
 }
 
 /// Predicts with the servable of `lease`, as a request would.
-pub(crate) async fn predict(lease: &Lease) -> Result<Vec<Tensor>, RunError> {
-    run(lease, &lease.plan.smoke_request()).await
+pub(crate) async fn predict(lease: &Lease) -> Result<Vec<Tensor>, Failure> {
+    run(lease, &lease.scorer.plan.smoke_request()).await
 }
 
-/// Runs the servable of `lease` on `request`.
-pub(crate) async fn run(lease: &Lease, request: &PredictRequest) -> Result<Vec<Tensor>, RunError> {
+/// Scores `request` with the servable of `lease`.
+pub(crate) async fn run(lease: &Lease, request: &PredictRequest) -> Result<Vec<Tensor>, Failure> {
     let request = prost::Message::encode_to_vec(request);
-    let packed = lease.plan.pack(&[&request], &Default::default()).expect("a valid request");
-    let call = Call {
-        outputs: lease.plan.output_names(&packed),
-        inputs: packed.tensors,
-        deadline: Instant::now() + PATIENCE,
-        headers: Default::default(),
-    };
-    lease.run.run(call).await
+    let mut packed = lease.scorer.pack(&request).expect("a valid request");
+    lease.scorer.score(&mut packed, Instant::now() + PATIENCE).await
 }

@@ -46,7 +46,7 @@ async fn an_image_is_served_once_it_is_signed_and_not_pulled_before() {
 }
 
 #[tokio::test]
-async fn strangers_and_signatures_of_other_images_are_refused_until_the_right_one_comes() {
+async fn foreign_signatures_are_refused_until_a_valid_one_is_pushed() {
     let (mut rig, signer, _, digest) = rig().await;
     rig.registry.sign("team/churn", digest, &Signer::new());
     let handle = rig.start();
@@ -79,7 +79,7 @@ async fn of_an_index_the_index_is_signed() {
 }
 
 #[tokio::test]
-async fn what_was_verified_is_served_without_the_registry() {
+async fn verified_versions_are_served_without_the_registry() {
     let (mut rig, signer, _, digest) = rig().await;
     rig.registry.sign("team/churn", digest, &signer);
     let handle = rig.start();

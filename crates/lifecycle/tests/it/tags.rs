@@ -53,7 +53,7 @@ async fn no_request_fails_while_a_tag_moves() {
 async fn a_new_version_that_fails_leaves_the_old_one_serving() {
     let (rig, handle) = Rig::started().await;
     let old = acquire(&handle, "churn").await.expect("served");
-    let version = old.id.version.0;
+    let version = old.scorer.id.version.0;
     rig.engine.on_predict(move |prediction| {
         if prediction.version == version {
             return Predicting::Fails(Code::Internal, "not asked in this test".to_owned());

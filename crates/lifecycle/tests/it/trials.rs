@@ -52,7 +52,7 @@ async fn restart(rig: &mut Rig, handle: Handle) -> Handle {
 
 /// Waits until the trial is shown as waiting for a request for its tag.
 async fn waits_for_requests(handle: &Handle) {
-    let why = "nobody asks for churn:latest: its trial goes on with the next request";
+    let why = "no requests for churn:latest: its trial continues with the next one";
     let seen = canaries(handle, |it| it.canaries.first().is_some_and(|it| it.message == why)).await;
     let canary = &seen.canaries[0];
     assert_eq!((canary.phase, canary.share), (CanaryPhase::Waiting, 0.0));
@@ -68,7 +68,7 @@ async fn waits_for_requests(handle: &Handle) {
 }
 
 #[tokio::test]
-async fn a_trial_of_a_model_that_nobody_asked_for_goes_on_where_it_was() {
+async fn a_trial_of_an_idle_model_continues_where_it_stopped() {
     for restarted in [false, true] {
         let (mut rig, mut handle, digests, before) = tried().await;
         let (first, counted) = arms(&handle).await;
@@ -190,7 +190,7 @@ async fn a_trial_goes_on_once_live_is_up_as_well() {
 }
 
 #[tokio::test]
-async fn what_one_models_canary_does_is_nothing_to_anothers() {
+async fn canaries_of_different_models_are_independent() {
     let (rig, handle, _) = started(&quick()).await;
     let upsell = rig.push("upsell", "latest", &model(3));
     acquire(&handle, "upsell").await.expect("served");

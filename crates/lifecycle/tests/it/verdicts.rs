@@ -43,7 +43,7 @@ async fn told_of(rig: &Rig, canary: Digest) {
 }
 
 #[tokio::test]
-async fn what_one_rolls_back_the_others_give_up() {
+async fn a_rollback_in_one_pod_ends_the_trial_in_others() {
     for lists in [false, true] {
         let (mut first, live, canary) = rig(json!({})).await;
         if lists {
@@ -89,7 +89,7 @@ async fn a_canary_has_another_chance_against_another_live_version() {
 }
 
 #[tokio::test]
-async fn what_one_promotes_others_follow_and_do_not_try_again() {
+async fn a_promotion_in_one_pod_is_followed_and_not_retried_by_others() {
     let (mut first, _, canary) = rig(json!({})).await;
     let mut second = first.beside();
     let one = started(&mut first).await;
@@ -107,7 +107,7 @@ async fn what_one_promotes_others_follow_and_do_not_try_again() {
 }
 
 #[tokio::test]
-async fn what_starves_in_one_is_left_to_the_others() {
+async fn a_starved_trial_of_one_pod_does_not_end_the_others() {
     let (mut first, ..) = rig(json!({"minimumTime": "1s", "maximumTime": "1s"})).await;
     let mut second = first.beside();
     second.config.tunables.canary.defaults = Layer::default();
@@ -124,7 +124,7 @@ async fn what_starves_in_one_is_left_to_the_others() {
 }
 
 #[tokio::test]
-async fn a_registry_that_cannot_be_written_keeps_nobody_from_rolling_back() {
+async fn a_read_only_registry_does_not_prevent_a_rollback() {
     let (mut rig, _, canary) = rig(json!({})).await;
     let handle = started(&mut rig).await;
     canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
@@ -141,7 +141,7 @@ async fn a_registry_that_cannot_be_written_keeps_nobody_from_rolling_back() {
 }
 
 #[tokio::test]
-async fn who_goes_its_own_way_tells_nobody_and_listens_to_nobody() {
+async fn a_local_mode_neither_publishes_nor_reads_verdicts() {
     let (mut rig, live, canary) = rig(json!({"mode": "MODE_LOCAL"})).await;
     let verdict = verdict(live, canary).to_string();
     rig.registry.attach("team/churn", canary, KIND, verdict);
@@ -156,7 +156,7 @@ async fn who_goes_its_own_way_tells_nobody_and_listens_to_nobody() {
 }
 
 #[tokio::test]
-async fn what_is_no_verdict_on_this_trial_is_ignored() {
+async fn unrelated_artifacts_are_not_read_as_verdicts() {
     let (mut rig, live, canary) = rig(json!({})).await;
     let changed = |key: &str, value: Value| {
         let mut verdict = verdict(live, canary);

@@ -130,7 +130,7 @@ async fn it_leaves_its_engine_when_idle_and_comes_back_on_demand(kind: Kind) {
     let digest = push(&rig, &kind, "latest", Package::default());
     let handle = rig.start();
     let lease = acquire(&handle, "tree").await.expect("served");
-    let (id, run) = (lease.id.clone(), lease.run.clone());
+    let (id, run) = (lease.scorer.id.clone(), lease.scorer.run.clone());
     drop(lease);
     until(&handle, |it| stage(it, "tree", digest) == Some(Stage::Downloaded)).await;
     drop(run);
@@ -138,14 +138,14 @@ async fn it_leaves_its_engine_when_idle_and_comes_back_on_demand(kind: Kind) {
         assert_eq!(server.loaded(), []);
     }
     let lease = acquire(&handle, "tree").await.expect("served");
-    assert!(lease.id.version > id.version);
+    assert!(lease.scorer.id.version > id.version);
     score(&lease, 2.0).await.expect("a score");
 }
 
 async fn it_is_served_again_after_a_restart(kind: Kind) {
     let (mut rig, handle, digest) = tried(&kind).await;
     until(&handle, |it| stage(it, "tree", digest) == Some(Stage::Available)).await;
-    let before = acquire(&handle, "tree").await.expect("served").id.clone();
+    let before = acquire(&handle, "tree").await.expect("served").scorer.id.clone();
     drop(handle);
     rig.stop().await;
     rig.registry.script(Rule::any("/v2/").status(503));
@@ -155,7 +155,7 @@ async fn it_is_served_again_after_a_restart(kind: Kind) {
     assert!(version(&handle.models(), "tree", digest).is_some());
     // An engine in the process has lost its models with the process; another one still has them.
     match &kind.server {
-        None => assert!(lease.id.version > before.version),
-        Some(_) => assert_eq!((&lease.id, kind.loads()), (&before, vec![before.clone()])),
+        None => assert!(lease.scorer.id.version > before.version),
+        Some(_) => assert_eq!((&lease.scorer.id, kind.loads()), (&before, vec![before.clone()])),
     }
 }

@@ -137,7 +137,7 @@ impl KeyFile {
                 }
                 Err(error) => tracing::warn!(
                     path = %self.path.display(), %error,
-                    "keys cannot be read again, those read before stay in force"
+                    "keys cannot be read again; the previous ones stay in force"
                 ),
             }
         }

@@ -80,7 +80,7 @@ fn no_signature_is_missing_and_an_unreadable_one_is_invalid() {
 }
 
 #[test]
-fn strangers_and_signatures_of_other_bytes_do_not_count() {
+fn foreign_keys_and_signatures_of_other_bytes_do_not_count() {
     let (signer, stranger) = (Signer::new(), Signer::new());
     let payload = payload(image()).to_string();
     refused(simple(&stranger, payload.as_bytes()), &signer, "not made with one of the keys");

@@ -26,7 +26,7 @@ async fn announced<S: Sender>() -> Announced {
 }
 
 #[tokio::test]
-async fn the_server_is_told_how_much_it_may_send_at_once() {
+async fn the_client_announces_its_flow_control_windows() {
     let Http2 { stream_window, connection_window, frame } = Http2::default();
     let expected = Announced {
         stream_window: Some(stream_window),

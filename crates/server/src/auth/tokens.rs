@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_cannot_be_relied_on_are_refused_and_not_told() {
+    fn unsafe_tokens_are_refused_without_being_shown() {
         for (files, problem) in [
             (&[("ci", "short-secret")][..], "less than 16"),
             (&[("ci", "long enough but of words")], "fit into a header"),

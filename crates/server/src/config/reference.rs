@@ -20,6 +20,9 @@ anywhere. A variable that begins like a setting but names none is only mentioned
 Kubernetes invents such variables for Services. `--check-config` stops after the checks,
 `--dump-config` prints the configuration in force and where each value comes from.
 
+A key whose column `reloads` says yes changes at run time, when the file changes or on `SIGHUP`:
+docs/operations.md, Reloading the configuration. Any other key needs a restart.
+
 Sizes are written `512MiB` or `20GiB`, durations `250ms`, `30s`, `10m` or `7d`.
 ";
 
@@ -49,6 +52,7 @@ const MODELS: &str = "
 ## models
 
 A list of models known by name before anybody asks for them. Environment: `OUTRIGGER_MODELS`.
+It reloads: models come and go at run time.
 
 ```yaml
 models:
@@ -60,36 +64,47 @@ models:
 ";
 
 const MODEL_KEYS: &[Key] = &[
-    Key { name: "name", kind: "model name", default: None, about: " The name that requests use." },
+    Key {
+        name: "name",
+        kind: "model name",
+        default: None,
+        about: " The name that requests use.",
+        reloads: true,
+    },
     Key {
         name: "image",
         kind: "reference",
         default: Some(""),
         about: " Its image without tag or digest; otherwise `images.repository`, `/` and the name.",
+        reloads: true,
     },
     Key {
         name: "preload",
         kind: "true or false",
         default: Some("false"),
         about: " Load it at the start, before the server is ready, and keep it loaded.",
+        reloads: true,
     },
     Key {
         name: "tag",
         kind: "tag",
         default: Some(""),
         about: " The tag of a request that names no version; otherwise `images.default_tag`.",
+        reloads: true,
     },
     Key {
         name: "digest",
         kind: "digest",
         default: Some(""),
         about: " Pins requests that name no version to this digest.",
+        reloads: true,
     },
     Key {
         name: "engine",
         kind: "engine",
         default: Some(""),
         about: " The engine that runs it; otherwise the only one that runs models of its framework.",
+        reloads: true,
     },
 ];
 
@@ -99,7 +114,7 @@ pub fn reference_markdown() -> String {
     for (section, about, keys) in sections() {
         write!(
             page,
-            "\n## {section}\n\n{}\n\n| key | value | default | environment | |\n|---|---|---|---|---|\n",
+            "\n## {section}\n\n{}\n\n| key | value | default | reloads | environment | |\n|---|---|---|---|---|---|\n",
             about.trim()
         )
         .expect("writing to a string");
@@ -116,13 +131,16 @@ pub fn reference_markdown() -> String {
     page
 }
 
+/// Writes the row of a key; a key with an environment variable has a column that shows whether it
+/// reloads.
 fn row(page: &mut String, key: &Key, variable: Option<&str>) {
     let default = match key.default {
         None => "required".to_owned(),
         Some("") => "none".to_owned(),
         Some(default) => format!("`{default}`"),
     };
-    let variable = variable.map(|name| format!(" `{name}` |")).unwrap_or_default();
+    let reloads = if key.reloads { "yes" } else { "" };
+    let variable = variable.map(|name| format!(" {reloads} | `{name}` |")).unwrap_or_default();
     let (name, kind, about) = (key.name, key.kind, key.about.trim());
     writeln!(page, "| `{name}` | {kind} | {default} |{variable} {about} |")
         .expect("writing to a string");

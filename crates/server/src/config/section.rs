@@ -14,6 +14,8 @@ pub struct Key {
     pub default: Option<&'static str>,
     /// A description of the setting.
     pub about: &'static str,
+    /// Whether a change of it comes into force without a restart.
+    pub reloads: bool,
 }
 
 /// A group of settings with a name in the file.
@@ -29,10 +31,12 @@ pub(super) trait Section: Sized {
 }
 
 /// Declares a section: fields with their documentation and their default, written as in the
-/// configuration file.
+/// configuration file, and `reloads` after those that can change at run time.
 macro_rules! section {
+    (@reloads) => { false };
+    (@reloads reloads) => { true };
     ($(#[doc = $about:literal])+ $section:ident {
-        $($(#[doc = $doc:literal])+ $field:ident: $type:ty = $default:literal;)*
+        $($(#[doc = $doc:literal])+ $field:ident: $type:ty = $default:literal $($reloads:ident)?;)*
     }) => {
         $(#[doc = $about])+
         #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -55,6 +59,7 @@ macro_rules! section {
                     kind: <$type as $crate::config::value::Setting>::KIND,
                     default: Some($default),
                     about: concat!($($doc),+),
+                    reloads: $crate::config::section::section!(@reloads $($reloads)?),
                 },
             )*];
 

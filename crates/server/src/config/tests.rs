@@ -58,7 +58,7 @@ fn flags_win_over_the_environment_over_the_file_over_defaults() {
 }
 
 #[test]
-fn all_problems_are_told_at_once_with_their_keys() {
+fn all_problems_are_reported_at_once_with_their_keys() {
     let file = "
 server: {grpc: nowhere, max_treatments: many, prot: 1, shutdown_delay: 2h}
 engine: {endpoint: 'unix:relative'}
@@ -162,7 +162,7 @@ fn variables_invented_by_kubernetes_are_mentioned_not_refused() {
 }
 
 #[test]
-fn traces_are_told_of_by_opentelemetry_s_own_variables_too() {
+fn opentelemetry_variables_configure_traces_too() {
     let environment = variables(&[
         ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces:4317"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all:4317"),
@@ -319,7 +319,7 @@ fn a_dump_of_engines_gives_the_same_configuration_again() {
 }
 
 #[test]
-fn a_dump_gives_the_same_configuration_again_and_tells_origins() {
+fn a_dump_reproduces_the_configuration_and_names_origins() {
     let environment = variables(&[("OUTRIGGER_STORE_IDLE_TTL", "90s")]);
     let file = format!("{MINIMAL}\nmodels: [{{name: offers/spring, preload: true}}]");
     let loaded = load(Some(&file), environment, &[]).unwrap();

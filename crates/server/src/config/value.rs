@@ -6,10 +6,7 @@ use outrigger_canary::Layer;
 use outrigger_core::Tag;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned};
 
-use super::{
-    SignatureRule,
-    access::{Callers, Rights, Transport},
-};
+use super::access::{Callers, Rights, Transport};
 
 /// A type that a setting can have.
 pub(crate) trait Setting: Serialize + DeserializeOwned {
@@ -72,6 +69,17 @@ impl<'de> Deserialize<'de> for CanarySettings {
         Layer::from_json(&json).map_err(de::Error::custom)?;
         Ok(Self(json))
     }
+}
+
+/// A rule for images that must be signed, with the keys that are accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignatureRule {
+    /// The prefix of the images' repositories, as in `images.allowed`.
+    pub prefix: String,
+    /// Files with public keys in PEM; a signature by one of them is required.
+    #[serde(default)]
+    pub keys: Vec<PathBuf>,
 }
 
 /// A fraction between 0 and 1.

@@ -40,7 +40,7 @@ const TABLE: &[(Reason, Code, u16)] = &[
 ];
 
 #[test]
-fn every_reason_is_told_as_the_table_says() {
+fn every_reason_has_the_status_of_the_table() {
     let listed: Vec<_> = TABLE.iter().map(|(reason, ..)| *reason).collect();
     assert_eq!(listed, Reason::ALL);
     for (reason, code, http) in TABLE {
@@ -54,7 +54,7 @@ fn every_reason_is_told_as_the_table_says() {
 }
 
 #[test]
-fn what_may_be_tried_again_says_when() {
+fn retryable_failures_carry_a_delay() {
     for reason in Reason::ALL {
         let failure = Failure::new(*reason, "");
         let retried = reason.retry() != Retry::Never;

@@ -3,12 +3,12 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use outrigger_core::{Failure, Reason};
-use outrigger_features::{Answer, Limits, Packed, Request, Routing, requests, routing_key};
-use outrigger_lifecycle::Lease;
+use outrigger_features::{Answer, Packed, Request, Routing, requests, routing_key};
 use outrigger_proto::{
     outrigger::v1::{ExplainResponse, ResponseOptions},
     raw::unary,
 };
+use outrigger_score::Scorer;
 use prost::Message as _;
 
 use crate::{
@@ -37,7 +37,7 @@ pub(super) async fn predict(
 ) -> Result<Bytes, Failure> {
     // The request is read before the wait for the model, so that a malformed one is refused at
     // once.
-    let parts = Request::read(&message, predictor.limits())?;
+    let parts = Request::read(&message, &predictor.limits())?;
     let lease = predictor.lease(call, parts.routing(), named).await?.sampled();
     let attempts = Attempts::new(call, lease);
     let mut single = Single { sent: Some((&parts, &message)) };
@@ -59,10 +59,10 @@ struct Single<'r, 'a> {
 impl Exchange for Single<'_, '_> {
     type Answer = Bytes;
 
-    fn pack(&mut self, lease: &Lease, _: &Limits) -> Result<Packed, Failure> {
+    fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
         let gone = || Failure::new(Reason::Internal, "the request was freed before its answer");
         let (parts, _) = self.sent.ok_or_else(gone)?;
-        lease.plan.pack_request(parts)
+        scorer.plan.pack_request(parts)
     }
 
     fn request(&self) -> Option<&Bytes> {
@@ -72,7 +72,7 @@ impl Exchange for Single<'_, '_> {
     fn answer(&self, scored: &Scored<'_>) -> Result<Bytes, Failure> {
         let &Scored { lease, terms, packed, outputs } = scored;
         let (model, degraded) = (encoded(lease), terms.degraded());
-        Ok(framed(&lease.plan.answer(packed, outputs, &model)?.degraded(&degraded)))
+        Ok(framed(&lease.scorer.plan.answer(packed, outputs, &model)?.degraded(&degraded)))
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn batch(
 ) -> Result<Bytes, Failure> {
     // The requests are read before the wait for the model, so that a malformed one is refused at
     // once.
-    let requests = requests(message, predictor.limits())?;
+    let requests = requests(message, &predictor.limits())?;
     let BatchRouting { model, request_id, options } = routing::read(message)?;
     let options: ResponseOptions =
         options.as_ref().map(routing::read).transpose()?.unwrap_or_default();
@@ -112,8 +112,8 @@ struct Batch<'a> {
 impl Exchange for Batch<'_> {
     type Answer = Bytes;
 
-    fn pack(&mut self, lease: &Lease, limits: &Limits) -> Result<Packed, Failure> {
-        lease.plan.pack_batch(self.requests, self.options, limits)
+    fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
+        scorer.plan.pack_batch(self.requests, self.options, &scorer.limits())
     }
 
     fn request(&self) -> Option<&Bytes> {
@@ -123,7 +123,7 @@ impl Exchange for Batch<'_> {
     fn answer(&self, scored: &Scored<'_>) -> Result<Bytes, Failure> {
         let &Scored { lease, terms, packed, outputs } = scored;
         let (model, degraded) = (encoded(lease), terms.degraded());
-        let answer = lease.plan.answer_batch(packed, outputs, &model, self.id)?;
+        let answer = lease.scorer.plan.answer_batch(packed, outputs, &model, self.id)?;
         Ok(framed(&answer.degraded(&degraded)))
     }
 }
@@ -139,11 +139,11 @@ pub(super) async fn explain(
     message: &Bytes,
     named: Option<&[u8]>,
 ) -> Result<Bytes, Failure> {
-    let limits = predictor.limits();
+    let limits = &predictor.limits();
     let parts = Request::read(message, limits)?;
     // Explain must not count as the key's first exposure.
     let lease = predictor.uncounted().lease(call, parts.routing(), named).await?;
-    let explain = || lease.plan.explain(&[message], limits);
+    let explain = || lease.scorer.plan.explain(&[message], limits);
     let explained = timed(call, Stage::Decode, explain)?;
     let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
     Ok(unary::framed(&response.encode_to_vec()))

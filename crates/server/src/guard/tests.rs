@@ -11,13 +11,18 @@ use crate::{grpc, http};
 
 const PREDICT: &str = "/outrigger.v1.PredictionService/Predict";
 
+fn limits(places: u32) -> RequestLimits {
+    let mut config = crate::Config::default();
+    (config.server.max_in_flight, config.server.max_waiting) = (places, 1);
+    RequestLimits::new(&config)
+}
+
 fn rules(front: &'static Front, places: u32) -> Guard {
     Guard {
         front,
-        default_deadline: Duration::from_secs(5),
+        default_deadline: Some(Duration::from_secs(5)),
         auth: Auth::new(&crate::config::Auth::default(), None),
-        admission: Admission::new(places, 1),
-        per_caller: Limit::new(0, "one caller"),
+        limits: limits(places),
         tracer: Tracer::off(),
         stop: CancellationToken::new(),
     }

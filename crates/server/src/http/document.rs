@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use outrigger_core::Failure;
-use outrigger_features::{Limits, Packed, Request, Routing, json};
-use outrigger_lifecycle::Lease;
+use outrigger_features::{Packed, Request, Routing, json};
 use outrigger_proto::outrigger::v1::PredictResponse;
+use outrigger_score::Scorer;
 use serde_json::Value;
 
 use crate::{
@@ -39,11 +39,11 @@ struct Document<'a> {
 impl Exchange for Document<'_> {
     type Answer = Value;
 
-    fn pack(&mut self, lease: &Lease, limits: &Limits) -> Result<Packed, Failure> {
+    fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
         self.encoded = None;
-        let encoded = Bytes::from(json::encode_request(&lease.plan, self.body)?);
+        let encoded = Bytes::from(json::encode_request(&scorer.plan, self.body)?);
         let encoded = self.encoded.insert(encoded);
-        lease.plan.pack_request(&Request::read(encoded, limits)?)
+        scorer.plan.pack_request(&Request::read(encoded, &scorer.limits())?)
     }
 
     fn request(&self) -> Option<&Bytes> {
@@ -53,8 +53,8 @@ impl Exchange for Document<'_> {
     fn answer(&self, scored: &Scored<'_>) -> Result<Value, Failure> {
         let &Scored { lease, terms, packed, outputs } = scored;
         let (model, degraded) = (Some(served(lease)), terms.degraded.clone());
-        let response = lease.plan.response(packed, outputs)?;
+        let response = lease.scorer.plan.response(packed, outputs)?;
         let response = PredictResponse { model, degraded, ..response };
-        Ok(json::predict_response(&lease.plan, &response))
+        Ok(json::predict_response(&lease.scorer.plan, &response))
     }
 }

@@ -43,7 +43,7 @@ async fn a_caller_that_says_nothing_is_let_go() {
 }
 
 #[tokio::test]
-async fn callers_are_told_how_much_they_may_send_at_once() {
+async fn the_server_announces_its_flow_control_windows() {
     let served = Served::by(Router::new());
     let mut caller = served.connect().await;
     caller.write_all(http2::HELLO).await.unwrap();

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_tells_of_itself() {
+    fn process_metrics_are_exposed() {
         let text = render(&Snapshot::default());
         for metric in METRICS.iter().filter(|metric| metric.labels.is_empty()) {
             let value = text.lines().find_map(|line| line.strip_prefix(metric.name)).map(str::trim);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_step_is_told_of_with_the_time_that_a_version_has_been_in_it() {
+    fn every_step_is_reported_with_the_age_of_its_oldest_version() {
         let second = Duration::from_secs(1);
         let began = Instant::now().checked_sub(second).expect("the machine is up for longer");
         let steps = [(Step::Gate, began)].into();

@@ -286,7 +286,7 @@ fn audit(lines: &Lines, model: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn every_change_leaves_a_line_that_says_who_what_and_what_became_of_it() {
+async fn every_change_is_logged_with_caller_action_and_outcome() {
     const AUDITED: &str = "offers/audited";
     let lines = logged();
     let stack = guarded(&tokens()).await;

@@ -262,7 +262,7 @@ async fn a_mistake_of_the_callers_is_no_failure_of_the_canary() {
 }
 
 #[tokio::test]
-async fn what_each_arm_did_is_told_of_the_whole_trial_and_of_late() {
+async fn figures_of_each_arm_cover_the_whole_trial_and_recent_minutes() {
     let tried = Tried::start(Fault::Fails).await;
     let counted = |it: &ListCanariesResponse| it.canaries[0].verdict.clone();
     let seen = tried.until(|it| counted(it).is_some_and(|it| it.canary_requests > 20)).await;
@@ -280,7 +280,7 @@ async fn what_each_arm_did_is_told_of_the_whole_trial_and_of_late() {
 }
 
 #[tokio::test]
-async fn canaries_are_decided_about_on_the_admin_listener_and_by_somebody() {
+async fn decisions_need_the_admin_listener_and_a_name() {
     let lines = logged();
     let tried = Tried::start(Fault::Fails).await;
     let abort = AbortCanaryRequest {
@@ -357,7 +357,7 @@ async fn a_shadowed_canary_is_compared_and_rolled_back_before_anybody_has_its_an
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_shadow() {
+async fn callers_do_not_wait_for_shadows() {
     let tried = Tried::by(SHADOWED, None, Fault::Hangs).await;
     tried.break_it();
     let skipped = |metrics: &str| {

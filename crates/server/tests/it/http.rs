@@ -45,7 +45,7 @@ async fn json_gives_the_scores_that_protobuf_gives() {
 }
 
 #[tokio::test]
-async fn mistakes_are_told_with_reason_and_field() {
+async fn errors_name_their_reason_and_field() {
     let stack = Stack::start().await;
     let treatment = |value: Value| body(&json!([{"features": {"t0": value, "t1": 0}}])).to_string();
     for (text, status, reason) in [
@@ -83,7 +83,7 @@ async fn a_body_that_is_not_utf_8_is_malformed() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_wrong_verbs_are_told_in_json() {
+async fn unknown_paths_and_wrong_verbs_are_answered_in_json() {
     let stack = Stack::start().await;
     for (verb, path, status) in [
         (Method::GET, "/v1/predict", 405),

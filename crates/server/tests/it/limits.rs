@@ -198,7 +198,7 @@ async fn watches_have_a_limit_and_one_that_ends_makes_room() {
 }
 
 #[tokio::test]
-async fn callers_of_a_model_that_comes_up_slowly_keep_nobody_else_out() {
+async fn callers_of_a_slow_model_do_not_block_others() {
     const SLOW: &str = "offers/slow";
     let stack = Stack::with(&[("server.max_in_flight", "1"), ("server.max_waiting", "1")]).await;
     stack.publish(SLOW, &linear(1.0)).await;

@@ -13,6 +13,7 @@ mod logged;
 mod metrics;
 mod models;
 mod predict;
+mod reload;
 mod shutdown;
 mod stack;
 mod streams;

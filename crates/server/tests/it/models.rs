@@ -66,7 +66,7 @@ async fn models_are_changed_on_the_admin_listener_only() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_the_present_and_every_change() {
+async fn a_watch_sends_the_current_state_and_every_change() {
     let stack = Stack::start().await;
     let asked = WatchModelsRequest { names: vec![MODEL.to_owned()] };
     let mut watch = stack.models().watch_models(asked).await.unwrap().into_inner();
@@ -83,7 +83,7 @@ async fn a_watch_tells_the_present_and_every_change() {
 }
 
 #[tokio::test]
-async fn health_is_told_for_the_server_and_for_each_model() {
+async fn health_is_reported_for_the_server_and_each_model() {
     let stack = Stack::start().await;
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
     let mut health = HealthClient::new(channel(stack.addresses.grpc));
@@ -162,7 +162,7 @@ async fn reflection_knows_the_services_in_both_versions() {
 }
 
 #[tokio::test]
-async fn a_method_that_does_not_exist_is_told_with_its_reason() {
+async fn an_unknown_method_is_answered_with_its_reason() {
     let stack = Stack::start().await;
     let mut grpc = tonic::client::Grpc::new(channel(stack.addresses.grpc));
     for path in ["/outrigger.v1.PredictionService/Guess", "/nobody.Service/Do"] {
@@ -212,7 +212,7 @@ async fn available(stack: &Stack, digest: &str) -> outrigger_proto::outrigger::v
 }
 
 #[tokio::test]
-async fn a_new_version_is_warmed_up_with_recent_requests_and_what_it_fails_is_told() {
+async fn a_new_version_is_warmed_up_with_recent_requests_and_failures_are_logged() {
     let stack = Stack::with(&[("images.poll_interval", "1s")]).await;
     for _ in 0..3 {
         stack.predictions().predict(request(&[(1.0, 2.0)])).await.unwrap();

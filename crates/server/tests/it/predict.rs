@@ -265,7 +265,7 @@ async fn the_name_in_metadata_must_be_that_of_the_body() {
 }
 
 #[tokio::test]
-async fn an_image_outside_what_is_allowed_is_refused() {
+async fn an_image_outside_the_allowed_prefixes_is_refused() {
     let allowed = "[\"oci:{root}/models/offers\"]";
     let stack = Stack::with(&[("images.allowed", allowed)]).await;
     stack.publish("offers-evil", &linear(0.0)).await;

@@ -17,7 +17,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use crate::stack::{Stack, by_name, channel, hold, reason, request};
 
 #[tokio::test]
-async fn what_is_in_flight_is_answered_before_the_server_stops() {
+async fn requests_in_flight_are_answered_before_the_server_stops() {
     const CALLS: usize = 20;
     let stack = Stack::start().await;
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
@@ -91,7 +91,7 @@ async fn requests_that_outlast_the_grace_period_are_cut_off() {
 }
 
 #[tokio::test]
-async fn an_address_in_use_is_told_by_name_and_nothing_is_left_behind() {
+async fn an_address_in_use_is_named_and_nothing_is_left_behind() {
     let stack = Stack::start().await;
     let taken = stack.addresses.http.to_string();
     let store = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ async fn an_address_in_use_is_told_by_name_and_nothing_is_left_behind() {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_used_is_told_and_the_addresses_are_given_back() {
+async fn an_unusable_store_is_reported_and_the_addresses_are_released() {
     let file = tempfile::NamedTempFile::new().unwrap();
     // No other test uses this address, so the port stays free until the server binds it.
     let free = std::net::TcpListener::bind("127.0.81.2:0").unwrap().local_addr().unwrap();

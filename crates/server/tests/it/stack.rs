@@ -1,6 +1,10 @@
 //! Test fixture: a server with a fake engine, and models in image layout directories.
 
-use std::path::Path;
+use std::{
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use outrigger_linear::LINEAR;
 use outrigger_oci::{Client, Reference, build};
@@ -9,7 +13,7 @@ use outrigger_proto::outrigger::v1::{
     model_service_client::ModelServiceClient, predict_request::User,
     prediction_service_client::PredictionServiceClient, value::Kind,
 };
-use outrigger_server::{Addresses, Kinds, Running, config};
+use outrigger_server::{Addresses, Kinds, Reload, Running, config::Source};
 use outrigger_testkit::{
     engine::{FakeEngine, Gate, Predicting, floats},
     package::Package,
@@ -18,7 +22,7 @@ use outrigger_testkit::{
 };
 use outrigger_tfserving::TENSORFLOW;
 use tempfile::TempDir;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::{
     Status,
     transport::{Channel, Endpoint},
@@ -52,6 +56,15 @@ impl Stack {
 
     /// Like [`Self::with`], with engines of `kinds`.
     pub(crate) async fn of(kinds: Kinds, settings: &[(&str, &str)]) -> Self {
+        Self::made(kinds, None, settings).await
+    }
+
+    /// Like [`Self::with`], with a configuration file of this text.
+    pub(crate) async fn with_file(text: &str, settings: &[(&str, &str)]) -> Self {
+        Self::made(Kinds::shipped(), Some(text), settings).await
+    }
+
+    async fn made(kinds: Kinds, text: Option<&str>, settings: &[(&str, &str)]) -> Self {
         // Another test of this process may have installed the provider already, so an error is
         // ignored.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -77,15 +90,16 @@ impl Stack {
         let named = settings.iter().any(|(key, _)| *key == "engines");
         let usual = usual.iter().filter(|(key, _)| !(named && *key == "engine.endpoint"));
         let flags: Vec<_> = usual.chain(settings).map(flag).collect();
-        let server = start(&kinds, &flags);
+        let file = text.map(|text| write_config(directory.path(), text));
+        let server = start(&kinds, file, &flags);
         Self { engine, addresses: server.addresses(), kinds, flags, server, directory }
     }
 
-    /// Stops the server and starts another one on the same store.
+    /// Stops the server and starts another one on the same store, without a configuration file.
     pub(crate) async fn restart(&mut self) {
         self.server.stop();
         self.server.ended().await;
-        self.server = start(&self.kinds, &self.flags);
+        self.server = start(&self.kinds, None, &self.flags);
         self.addresses = self.server.addresses();
     }
 
@@ -97,6 +111,23 @@ impl Stack {
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
+    }
+
+    /// Replaces the configuration file as the kubelet does, and waits until that has taken effect
+    /// or was refused.
+    pub(crate) async fn configure(&self, text: &str) -> Reload {
+        let mut reloads = self.server.last_reload();
+        reloads.mark_unchanged();
+        write_config(self.directory.path(), text);
+        next(&mut reloads).await
+    }
+
+    /// Reloads the configuration file as SIGHUP does.
+    pub(crate) async fn reload(&self) -> Reload {
+        let mut reloads = self.server.last_reload();
+        reloads.mark_unchanged();
+        self.server.reload();
+        next(&mut reloads).await
     }
 
     /// Publishes a model under its default tag; returns the digest.
@@ -163,9 +194,28 @@ impl Stack {
     }
 }
 
-fn start(kinds: &Kinds, flags: &[(String, String)]) -> Running {
-    let loaded = config::load(kinds, None, [], flags).expect("a valid configuration");
-    outrigger_server::start(loaded.config, kinds).expect("a server")
+async fn next(reloads: &mut watch::Receiver<Option<Reload>>) -> Reload {
+    let changed = tokio::time::timeout(Duration::from_secs(30), reloads.changed());
+    changed.await.expect("a reload in time").expect("a server that runs");
+    reloads.borrow().clone().expect("a reload")
+}
+
+/// Writes the configuration file to a new directory, which the link to the current one then points
+/// to. Returns the path of the file.
+fn write_config(root: &Path, text: &str) -> PathBuf {
+    let version = tempfile::tempdir_in(root).expect("a directory").keep();
+    let text = text.replace("{root}", &root.display().to_string());
+    std::fs::write(version.join("outrigger.yaml"), text).expect("a file");
+    symlink(version, root.join("next")).expect("a link");
+    std::fs::rename(root.join("next"), root.join("config")).expect("renamed");
+    root.join("config").join("outrigger.yaml")
+}
+
+fn start(kinds: &Kinds, file: Option<PathBuf>, flags: &[(String, String)]) -> Running {
+    let source = Source::open(kinds.clone(), file, Vec::new(), flags.to_vec());
+    let source = source.expect("a readable file");
+    let loaded = source.load().expect("a valid configuration");
+    outrigger_server::start_reloading(loaded.config, source).expect("a server")
 }
 
 /// A channel that connects when it is used.

@@ -67,7 +67,7 @@ async fn metric(stack: &Stack, authorities: &str, series: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn every_listener_answers_over_tls_to_whoever_trusts_its_authority() {
+async fn every_listener_answers_over_tls_to_callers_that_trust_its_authority() {
     let (authority, other) = (Authority::new(), Authority::new());
     let stack = stack(&Mount::pair(&authority.server()), None, "server").await;
     assert_eq!(answers(&stack, &authority.pem, None).await, [true; 4]);
@@ -121,7 +121,7 @@ async fn an_optional_certificate_may_be_left_out_but_not_be_wrong() {
 }
 
 #[tokio::test]
-async fn listeners_differ_as_they_are_told_to() {
+async fn each_listener_uses_its_configured_transport() {
     let authority = Authority::new();
     let (mount, client_ca) =
         (Mount::pair(&authority.server()), Mount::new(&[("ca.crt", &authority.pem)]));
@@ -300,7 +300,7 @@ async fn until_refused(mut client: PredictionServiceClient<Channel>) {
 }
 
 #[tokio::test]
-async fn open_connections_end_when_nobody_vouches_for_their_callers_any_more() {
+async fn open_connections_end_when_their_certificate_is_no_longer_trusted() {
     let (old, new) = (Authority::new(), Authority::new());
     let both = format!("{}{}", old.pem, new.pem);
     let (own, mut client_ca) = (Mount::pair(&old.server()), Mount::new(&[("ca.crt", &both)]));
@@ -392,7 +392,7 @@ async fn a_certificate_that_cannot_be_used_stops_the_start() {
 }
 
 #[tokio::test]
-async fn the_metrics_of_tls_are_there_from_the_start_and_tell_when_the_certificate_expires() {
+async fn tls_metrics_exist_from_the_start_and_report_the_expiry() {
     const EXPIRES: &str = "outrigger_tls_certificate_expiry_timestamp_seconds";
     let authority = Authority::new();
     let stack = stack(&Mount::pair(&authority.server()), None, "server").await;
@@ -410,7 +410,7 @@ async fn the_metrics_of_tls_are_there_from_the_start_and_tell_when_the_certifica
 }
 
 #[tokio::test]
-async fn peers_that_speak_something_else_or_nothing_keep_nobody_waiting() {
+async fn silent_or_foreign_peers_delay_no_other_caller() {
     let authority = Authority::new();
     let stack = stack(&Mount::pair(&authority.server()), None, "server").await;
     // There are more silent connections than threads, on every listener, and they never send a

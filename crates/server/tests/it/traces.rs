@@ -93,7 +93,7 @@ async fn a_caller_s_trace_goes_through_to_the_engine_with_a_span_for_each_stage(
 }
 
 #[tokio::test]
-async fn what_a_caller_does_not_record_is_told_on_and_leaves_no_span() {
+async fn an_unsampled_trace_is_passed_on_without_a_span() {
     let collector = Collector::start().await;
     let stack = traced(&collector, "1").await;
     let mut client = stack.predictions();
@@ -227,7 +227,7 @@ async fn a_collector_that_is_down_costs_spans_and_no_requests() {
 }
 
 #[tokio::test]
-async fn without_a_collector_nothing_is_told() {
+async fn without_a_collector_nothing_is_sent() {
     let stack = Stack::start().await;
     let heard = overhear(&stack);
     let mut client = stack.predictions();

@@ -148,7 +148,7 @@ fn starving(on_starved: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_canary_that_starves_goes_as_it_is_told_to() {
+async fn a_starved_canary_ends_as_configured() {
     let ends = [
         ("ROLLBACK", "trials/starved-rollback", Outcome::RolledBack, "rolled_back"),
         ("PROMOTE", "trials/starved-promote", Outcome::Promoted, "promoted"),
@@ -179,7 +179,7 @@ async fn a_canary_that_starves_goes_as_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn a_canary_that_starves_and_goes_on_is_told_of() {
+async fn a_starved_canary_that_continues_is_reported() {
     let tried = Tried::start("trials/starved-continue", &starving("CONTINUE")).await;
     tried.stack.publish_as(tried.model, "latest_canary", &linear(1.0)).await;
     let seen = tried
@@ -214,7 +214,7 @@ async fn a_canary_that_is_not_up_yet_is_seen_to_wait() {
 }
 
 #[tokio::test]
-async fn a_trial_that_waited_for_its_model_shows_what_it_has_seen_before() {
+async fn a_paused_trial_shows_its_earlier_evidence() {
     let idle = [("store.idle_ttl", "2s")];
     let tried = Tried::start_with("trials/idle", ENDLESS, &idle).await;
     tried.stack.publish_as(tried.model, "latest_canary", &linear(1.0)).await;
@@ -228,7 +228,7 @@ async fn a_trial_that_waited_for_its_model_shows_what_it_has_seen_before() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         seen = tried.list().await;
     }
-    let why = "nobody asks for trials/idle:latest: its trial goes on with the next request";
+    let why = "no requests for trials/idle:latest: its trial continues with the next one";
     assert_eq!(seen.canaries[0].message, why);
     assert!(seen.canaries[0].elapsed.is_some_and(|it| (it.seconds, it.nanos) > (0, 0)));
     let share = r#"outrigger_canary_share{model="MODEL",tag="latest"}"#;

@@ -23,7 +23,7 @@ impl Stack {
         reqwest::get(url).await.expect("an answer")
     }
 
-    async fn watch(&self) -> Events {
+    pub(crate) async fn watch(&self) -> Events {
         let response = self.page("/ui/events").await;
         assert_eq!(response.status(), StatusCode::OK);
         Events { response, text: String::new() }
@@ -31,7 +31,7 @@ impl Stack {
 }
 
 /// A stream of events, parsed as a browser does.
-struct Events {
+pub(crate) struct Events {
     response: Response,
     text: String,
 }
@@ -55,7 +55,7 @@ impl Events {
     }
 
     /// The data of the next event of that name that satisfies the condition.
-    async fn until(&mut self, name: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&mut self, name: &str, condition: impl Fn(&Value) -> bool) -> Value {
         let found = timeout(PATIENCE, async {
             loop {
                 let (event, data) = self.next().await.expect("not the end");
@@ -69,7 +69,7 @@ impl Events {
 }
 
 #[tokio::test]
-async fn the_page_is_there_with_what_keeps_it_safe() {
+async fn the_page_is_served_with_its_security_headers() {
     let stack = Stack::start().await;
     for (path, kind) in [
         ("/ui", "text/html"),
@@ -96,7 +96,7 @@ async fn the_page_is_there_with_what_keeps_it_safe() {
 }
 
 #[tokio::test]
-async fn what_a_browser_keeps_is_not_sent_again() {
+async fn assets_cached_by_the_browser_are_not_sent_again() {
     let stack = Stack::start().await;
     let tag = stack.page("/ui/app.js").await.headers()[header::ETAG].clone();
     let again = reqwest::Client::new()
@@ -109,7 +109,7 @@ async fn what_a_browser_keeps_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn the_stream_tells_everything_and_then_what_changes() {
+async fn the_stream_sends_the_full_state_and_then_changes() {
     let stack = Stack::start().await;
     let mut events = stack.watch().await;
     let mut first = Vec::new();

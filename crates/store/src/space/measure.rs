@@ -51,7 +51,9 @@ impl Inner {
         let trees = self.trees(claims, in_use, &mut candidates)?;
         let usage =
             Usage { blobs: ByteSize(blobs), partial: ByteSize(partial), trees: ByteSize(trees) };
-        metrics::measured(&usage);
+        metrics::measured(Kind::Blob, usage.blobs);
+        metrics::measured(Kind::Partial, usage.partial);
+        metrics::measured(Kind::Tree, usage.trees);
         Ok(Measured { usage, candidates })
     }
 

@@ -43,7 +43,7 @@ pub(super) async fn probe(
     engine: &Engine,
     names: BTreeSet<ServableName>,
 ) -> Result<BTreeMap<ServableName, Vec<Seen>>, Failure> {
-    let names = if names.is_empty() { BTreeSet::from([nobody()]) } else { names };
+    let names = if names.is_empty() { BTreeSet::from([probe_name()]) } else { names };
     let status = |name: ServableName| async move {
         let seen = engine.client.status(&name).await;
         let seen = seen.map_err(|error| Failure::because(error.reason(), &error))?;
@@ -52,7 +52,7 @@ pub(super) async fn probe(
     stream::iter(names).map(status).buffer_unordered(CONCURRENCY).try_collect().await
 }
 
-fn nobody() -> ServableName {
+fn probe_name() -> ServableName {
     let name: ModelName = "outrigger.probe".parse().expect("a valid name");
     ServableName::of(&name)
 }

@@ -132,7 +132,7 @@ fn failure(error: &Error) -> Failure {
 
 fn log(id: &ServableId, hidden: Result<(), Error>) {
     if let Err(error) = hidden {
-        tracing::warn!(servable = %id, error = %error, "cannot hide a version from the engine");
+        tracing::warn!(servable = %id, error = %error, "cannot unpublish a version");
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Context, Effect, ServingMachine};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     pub(super) stage: Stage,
-    pub(super) versions: BTreeMap<Version, Told>,
+    pub(super) versions: BTreeMap<Version, Reported>,
     /// The engine knows the name, or may know it: then the name stays configured until the engine
     /// ends, even without versions. A reload treats a name that was removed and added again as new,
     /// and then waits for the remains of the old one, in the worst case for ever; a placeholder
@@ -33,7 +33,7 @@ pub(super) enum Stage {
 
 /// The last state of a version that was seen and reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Told {
+pub(super) enum Reported {
     /// The engine has not reported the version yet.
     Nothing,
     /// The engine is loading it.
@@ -89,7 +89,8 @@ impl Name {
 
     /// Whether the engine still has work to do for the name.
     pub(super) fn is_pending(&self) -> bool {
-        let pending = |told: &Told| matches!(told, Told::Nothing | Told::Loading);
+        let pending =
+            |reported: &Reported| matches!(reported, Reported::Nothing | Reported::Loading);
         !self.is_known() || self.versions.values().any(pending)
     }
 
@@ -110,7 +111,7 @@ impl ServingMachine {
         if name.has(id.version) {
             return Outcome::Stale;
         }
-        name.versions.insert(id.version, Told::Nothing);
+        name.versions.insert(id.version, Reported::Nothing);
         Outcome::Handled
     }
 

@@ -8,7 +8,7 @@ use outrigger_core::{
 
 use super::{
     Context, Effect, ServingMachine,
-    names::{Stage, Told},
+    names::{Reported, Stage},
     reload::Push,
 };
 
@@ -83,7 +83,7 @@ impl ServingMachine {
     fn has_restarted(&self, status: &Status) -> bool {
         self.names.iter().filter(|(_, name)| name.is_known()).any(|(servable, name)| {
             let Some(seen) = status.get(servable) else { return false };
-            let up = name.versions.iter().filter(|(_, told)| **told == Told::Up);
+            let up = name.versions.iter().filter(|(_, reported)| **reported == Reported::Up);
             seen.is_empty()
                 || up.into_iter().any(|(version, _)| seen.iter().all(|it| it.version != *version))
         })
@@ -97,14 +97,14 @@ impl ServingMachine {
             if let Stage::Known(placeholder) = name.stage {
                 name.stage = Stage::Published(placeholder);
             }
-            for (version, told) in &mut name.versions {
+            for (version, reported) in &mut name.versions {
                 let id = ServableId { name: servable.clone(), version: *version };
-                match told {
-                    Told::Failed => continue,
-                    Told::Up => effects.push(Effect::Lost(id)),
-                    Told::Nothing | Told::Loading => {}
+                match reported {
+                    Reported::Failed => continue,
+                    Reported::Up => effects.push(Effect::Lost(id)),
+                    Reported::Nothing | Reported::Loading => {}
                 }
-                *told = Told::Nothing;
+                *reported = Reported::Nothing;
             }
         }
         if matches!(self.push, Push::Running(_)) {
@@ -139,22 +139,22 @@ impl ServingMachine {
         effects: &mut Vec<Effect>,
     ) {
         let Some(name) = self.names.get_mut(servable) else { return };
-        for (version, told) in &mut name.versions {
+        for (version, reported) in &mut name.versions {
             let Some(seen) = seen.iter().find(|it| it.version == *version) else { continue };
             let id = ServableId { name: servable.clone(), version: *version };
-            match (seen.state, *told) {
-                (_, Told::Failed) | (EngineState::Available, Told::Up) => {}
+            match (seen.state, *reported) {
+                (_, Reported::Failed) | (EngineState::Available, Reported::Up) => {}
                 (EngineState::Available, _) => {
-                    *told = Told::Up;
+                    *reported = Reported::Up;
                     effects.push(Effect::Up(id));
                 }
                 (EngineState::End, _) => {
-                    *told = Told::Failed;
+                    *reported = Reported::Failed;
                     let failure = seen.failure.clone().unwrap_or_else(unloaded);
                     effects.push(Effect::Failed(id, failure));
                 }
-                (_, Told::Nothing) => *told = Told::Loading,
-                (_, Told::Loading | Told::Up) => {}
+                (_, Reported::Nothing) => *reported = Reported::Loading,
+                (_, Reported::Loading | Reported::Up) => {}
             }
         }
         let sent = self.sent.as_ref().is_some_and(|sent| sent.set.contains_key(servable));
@@ -253,5 +253,5 @@ fn left(id: ServableId, placeholder: bool) -> Effect {
 }
 
 fn unloaded() -> Failure {
-    Failure::new(Reason::EngineFailed, "the engine unloaded it without being told to")
+    Failure::new(Reason::EngineFailed, "the engine unloaded it without a request to do so")
 }

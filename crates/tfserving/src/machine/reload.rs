@@ -2,7 +2,7 @@
 
 use outrigger_core::{Attempt, Failure, Moment, Outcome};
 
-use super::{Context, Effect, Policy, Sent, ServingMachine, names::Told};
+use super::{Context, Effect, Policy, Sent, ServingMachine, names::Reported};
 
 /// The state of the configuration push.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -135,7 +135,8 @@ impl ServingMachine {
     fn is_ignored(&self) -> bool {
         self.names.values().any(|name| {
             name.placeholder().is_some()
-                && (!name.is_known() || name.versions.values().any(|told| *told == Told::Nothing))
+                && (!name.is_known()
+                    || name.versions.values().any(|reported| *reported == Reported::Nothing))
         })
     }
 

@@ -193,7 +193,7 @@ fn a_refused_configuration_is_sent_again_after_a_while() {
 }
 
 #[test]
-fn a_failed_load_is_told_once() {
+fn a_failed_load_is_reported_once() {
     let mut bench = Bench::loading();
     bench.pushed(PushOutcome::Taken(None));
     let ended = Seen { failure: Some(failure()), ..seen(5, EngineState::End) };
@@ -232,7 +232,7 @@ fn a_removed_version_the_engine_never_mentioned_is_gone_after_the_grace() {
 }
 
 #[test]
-fn a_restart_is_told_and_everything_is_loaded_again_placeholders_first() {
+fn a_restart_is_reported_and_everything_is_loaded_again_placeholders_first() {
     let mut bench = Bench::serving();
     let effects = bench.probed(status(&[("a", &[])]));
     assert_eq!(effects[..2], [Effect::Restarted, Effect::Lost(id("a", 5))]);
@@ -273,7 +273,7 @@ fn names_without_versions_stay_until_the_engine_ends() {
 }
 
 #[test]
-fn what_an_earlier_process_loaded_is_kept_without_loading_it_again() {
+fn versions_of_an_earlier_process_are_adopted_without_a_reload() {
     let mut bench = Bench::new();
     bench.machine.adopt(id("a", 1));
     bench.machine.adopt_version(id("a", 5));

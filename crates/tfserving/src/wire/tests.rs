@@ -145,7 +145,7 @@ fn response(tensors: &[(&str, TensorProto)]) -> Bytes {
 
 proptest! {
     #[test]
-    fn a_request_is_what_the_generated_types_read(call in calls()) {
+    fn the_request_decodes_with_the_generated_types(call in calls()) {
         let bytes = encoded(&call);
         prop_assert_eq!(bytes.len(), encoded_len(&call));
         let mut framed = frame(&mut call.clone(), bytes.len());
@@ -224,7 +224,7 @@ proptest! {
 }
 
 #[test]
-fn what_calls_usually_name_is_encoded_before() {
+fn usual_inputs_and_outputs_are_encoded_in_advance() {
     let names = |names: &[&str]| names.iter().copied().map(Arc::from).collect::<Vec<Arc<str>>>();
     let id = ServableId {
         name: ServableName::of(&"m".parse().expect("a valid name")),
@@ -271,7 +271,7 @@ fn types_without_a_counterpart_are_widened() {
 }
 
 #[test]
-fn what_cannot_be_held_is_an_error_of_its_kind() {
+fn unsupported_values_are_errors_of_their_kind() {
     let huge = TensorProto { uint64_val: vec![u64::MAX], ..proto(DataType::DtUint64, &[1]) };
     assert_eq!(decode(&huge), Err(DecodeError::ValueRange(u64::MAX)));
     assert_eq!(decode(&proto(DataType::DtComplex64, &[1])), Err(DecodeError::DType(8)));

@@ -17,7 +17,7 @@ async fn a_name_the_engine_does_not_know_has_no_versions() {
 }
 
 #[tokio::test]
-async fn states_tell_a_failed_load_from_one_that_serves() {
+async fn states_distinguish_a_failed_load_from_a_serving_one() {
     let harness = Harness::unix(|_| {});
     let (good, bad) = (id("m", 1), id("m", 2));
     harness.serve(std::slice::from_ref(&good)).await;
@@ -53,7 +53,7 @@ async fn a_signature_is_the_loaded_models_own() {
 }
 
 #[tokio::test]
-async fn a_signature_of_what_is_not_loaded_is_not_served() {
+async fn a_signature_of_an_unloaded_version_is_not_served() {
     let harness = Harness::tcp(|_| {});
     let error = harness.client.signature(&id("m", 1), "serving_default", patient()).await;
     assert!(matches!(error, Err(RunError::NotServed { .. })));
@@ -78,7 +78,7 @@ async fn a_reload_that_hangs_times_out_and_status_goes_on() {
 }
 
 #[tokio::test]
-async fn a_refused_reload_tells_whether_it_was_applied() {
+async fn a_refused_reload_reports_whether_it_was_applied() {
     for harness in Harness::both() {
         let code = Code::InvalidArgument;
         harness.engine.on_reload(move || Reloading::Refused(code, "no".to_owned()));
@@ -106,7 +106,7 @@ async fn an_engine_without_room_for_a_reload_is_not_a_refusal() {
 }
 
 #[tokio::test]
-async fn what_an_engine_would_wait_for_without_end_is_not_sent() {
+async fn configurations_that_would_hang_the_engine_are_not_sent() {
     let harness = Harness::tcp(|_| {});
     let name = id("m", 1).name;
     let cases = [("/models/m", vec![]), ("models/m", vec![Version(1)])];

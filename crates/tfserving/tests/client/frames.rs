@@ -56,7 +56,7 @@ async fn answered(answer: impl FnOnce(Arrived)) -> Result<Vec<Tensor>, RunError>
 }
 
 #[tokio::test]
-async fn a_request_is_what_the_flat_encoding_is() {
+async fn a_request_in_pieces_equals_the_flat_encoding() {
     let mut peer = Peer::start().await;
     let client = peer.client();
     // A request that needs several of the peer's flow control windows, and many frames.
@@ -112,7 +112,7 @@ async fn a_status_without_a_message_is_the_status() {
 }
 
 #[tokio::test]
-async fn what_is_not_one_whole_message_is_refused() {
+async fn answers_other_than_one_whole_message_are_refused() {
     let whole = framed();
     let two = [whole.clone(), whole.clone()];
     let huge = Bytes::from_static(&[0, 0xff, 0xff, 0xff, 0xff, 1]);
@@ -223,7 +223,7 @@ async fn a_call_that_is_dropped_is_cancelled() {
 }
 
 #[tokio::test]
-async fn an_engine_that_leaves_finishes_what_it_has_begun() {
+async fn a_closing_engine_finishes_begun_requests() {
     let mut peer = Peer::start().await;
     let client = peer.client();
     let (first, ()) = tokio::join!(client.predict(one()), async {

@@ -20,7 +20,7 @@ async fn scores_come_back_over_both_transports() {
 }
 
 #[tokio::test]
-async fn the_engine_is_told_how_long_we_wait() {
+async fn the_request_carries_the_remaining_time() {
     let harness = Harness::tcp(|_| {});
     let id = id("m", 1);
     harness.serve(std::slice::from_ref(&id)).await;

@@ -59,7 +59,7 @@ pub(crate) async fn publish(registry: &dyn Registry, model: &ModelName, verdict:
         tracing::warn!(
             model.name = %model, model.tag = %tag, model.digest = %canary,
             reason = %failure.reason, error = %failure.message,
-            "other control planes cannot be told of the decision"
+            "the decision cannot be sent to other control planes"
         );
     }
 }

@@ -47,7 +47,7 @@ impl Trials {
                 tracing::warn!(
                     model.name = %key.name, model.tag = %key.tag,
                     model.digest = %running.pair.canary,
-                    "the canary was promoted, and the tag was moved on before that was seen here"
+                    "the canary was promoted, and the tag moved again before this process saw it"
                 );
                 self.set.end_promoted(key);
             }
@@ -162,7 +162,7 @@ impl Trials {
             Err(failure) => tracing::warn!(
                 model.name = %live.name, model.tag = %canary_tag.tag,
                 reason = %failure.reason, error = %failure.message,
-                "the canary's tag is not found, and perhaps not gone: its trial goes on"
+                "the canary's tag is not found, but may still exist: its trial continues"
             ),
         }
     }

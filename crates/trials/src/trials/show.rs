@@ -170,7 +170,7 @@ fn paused_view(key: &TagKey, paused: &Paused, cx: &dyn Context) -> Option<Canary
         canary: paused.pair.canary,
         phase: CanaryPhase::Waiting,
         message: format!(
-            "nobody asks for {}:{}: its trial goes on with the next request",
+            "no requests for {}:{}: its trial continues with the next one",
             key.name, key.tag
         ),
         share: 0.0,

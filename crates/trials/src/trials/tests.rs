@@ -1,8 +1,11 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
+use futures::future::BoxFuture;
 use outrigger_canary::{Decision, Layer, Outcome, Verdict};
-use outrigger_core::{Arm, Digest, Failure};
+use outrigger_core::{Arm, Digest, Failure, ServableId, ServableName, Tensor};
 use outrigger_features::Plan;
+use outrigger_run::{Call, Run, RunError};
+use outrigger_score::Scorer;
 use serde_json::json;
 
 use super::*;
@@ -130,21 +133,29 @@ impl Context for Cx {
     }
 }
 
-/// A version that never answers.
+/// A version that no request reaches.
 #[derive(Debug)]
-struct Version(ModelKey, Arc<Plan>);
+struct Version(ModelKey, Scorer);
 
 impl Servable for Version {
     fn key(&self) -> &ModelKey {
         &self.0
     }
 
-    fn plan(&self) -> &Arc<Plan> {
+    fn scorer(&self) -> &Scorer {
         &self.1
     }
 
     fn profile(&self) -> Option<&Arc<Profiled>> {
         None
+    }
+}
+
+struct Never;
+
+impl Run for Never {
+    fn run(&self, _: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
+        unreachable!("no request is sent")
     }
 }
 
@@ -157,7 +168,13 @@ fn servable(key: ModelKey) -> Arc<Version> {
         "outputs": [{"tensor": "scores", "name": "score", "kind": "per_treatment"}],
     });
     let metadata = outrigger_features::Metadata::parse(metadata.to_string().as_bytes());
-    Arc::new(Version(key, Arc::new(Plan::compile(metadata.expect("valid")))))
+    let scorer = Scorer {
+        id: ServableId { name: ServableName::of(&key.name), version: outrigger_core::Version(1) },
+        plan: Arc::new(Plan::compile(metadata.expect("valid"))),
+        run: Arc::new(Never),
+        limits: Default::default(),
+    };
+    Arc::new(Version(key, scorer))
 }
 
 struct Rig {

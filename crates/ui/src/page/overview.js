@@ -2,7 +2,7 @@
 
 import { spark } from "./charts.js";
 import { byId, h } from "./dom.js";
-import { bytes, count, duration, latency, many, number } from "./format.js";
+import { ago, bytes, count, duration, exactly, latency, many, number } from "./format.js";
 
 const KINDS = { tree: "models", blob: "layers", partial: "in download" };
 
@@ -22,11 +22,18 @@ function tile(title, health, value, ...lines) {
     shown.map((line) => (typeof line === "string" ? h("p", { class: "quiet" }, line) : line)));
 }
 
-function server({ not_ready: why, in_flight: inFlight, versions }) {
+function server({ not_ready: why, in_flight: inFlight, last_reload: reload, versions }) {
   const [available, all] = [versions.available, Object.values(versions).reduce((sum, each) => sum + each, 0)];
   return tile("Server", why ? "bad" : "good", why ? "Not ready" : "Ready",
     why ?? `${count(available)} of ${many(all, "version")} available`,
-    `${many(inFlight, "request")} in flight`);
+    `${many(inFlight, "request")} in flight`,
+    reload && configuration(reload));
+}
+
+function configuration({ at, outcome, error }) {
+  const done = error ? `not reloaded (${outcome})` : outcome === "ok" ? "reloaded" : "unchanged";
+  return h("p", { class: error ? "trouble" : "quiet", title: exactly(at) },
+    `Configuration ${done} ${ago(at)}${error ? `: ${error}` : ""}`);
 }
 
 function engine(engine) {

@@ -127,9 +127,35 @@ pad_variable_length_inputs: {{ .padVariableLengthInputs }}
 {{- end -}}
 {{- end -}}
 
+{{/* The keys that Outrigger reloads, as docs/configuration.md marks them. */}}
+{{- define "outrigger.reloads" -}}
+canary: [enabled, defaults, overrides]
+images: [allowed]
+limits: [per_caller, per_model]
+server: [max_treatments, max_users, max_in_flight, max_waiting, default_deadline]
+store: [idle_ttl, retain]
+{{- end -}}
+
+{{/* The configuration whose changes need new pods: outrigger.yaml without the keys that reload,
+     and the engine's files. */}}
+{{- define "outrigger.restarts" -}}
+{{- $config := omit (include "outrigger.config" . | fromYaml) "models" -}}
+{{- range $section, $keys := include "outrigger.reloads" . | fromYaml -}}
+{{- range $keys -}}
+{{- $_ := unset (default dict (index $config $section)) . -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $config }}
+{{ include "outrigger.engineFiles" . }}
+{{- end -}}
+
 {{- define "outrigger.files" -}}
 outrigger.yaml: |
   {{- include "outrigger.config" . | nindent 2 }}
+{{ include "outrigger.engineFiles" . }}
+{{- end -}}
+
+{{- define "outrigger.engineFiles" -}}
 # What the engine starts with: no models, which is not the same as an empty file.
 models.config: |
   model_config_list {}

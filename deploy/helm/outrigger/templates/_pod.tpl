@@ -16,8 +16,8 @@
 {{- define "outrigger.pod" -}}
 metadata:
   annotations:
-    # A changed configuration makes new pods.
-    checksum/config: {{ include "outrigger.files" . | sha256sum }}
+    # A changed configuration makes new pods, unless Outrigger reloads what has changed.
+    checksum/config: {{ include "outrigger.restarts" . | sha256sum }}
     kubectl.kubernetes.io/default-container: outrigger
     {{- with .Values.podAnnotations }}
     {{- toYaml . | nindent 4 }}

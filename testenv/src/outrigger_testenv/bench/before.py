@@ -18,7 +18,7 @@ from outrigger_testenv.bench.programs import TRANSCODE, needs, output_of
 from outrigger_testenv.bench.setup import COLUMNAR, Setup, through
 from outrigger_testenv.bench.spread import in_turns
 
-# Pairs of runs; with less effort, as many as the effort repeats.
+# Pairs of runs with full effort. With less effort, the number is that of its repetitions.
 PAIRS = 15
 # The rate at which instructions are counted: callgrind runs a program 50 times slower.
 _COUNTED_RATE = 20

@@ -1,4 +1,4 @@
-"""Writes the fixtures of the previous version anew: `make upgrade-fixtures`."""
+"""Writes the fixtures of the previous version again: `make upgrade-fixtures`."""
 
 import argparse
 import os

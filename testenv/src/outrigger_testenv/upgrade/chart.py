@@ -1,4 +1,4 @@
-"""Values of the previous version's chart, and what it rendered from them."""
+"""Values of the previous version's chart, and the objects that it rendered from them."""
 
 import tempfile
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Configurations of the previous version, and what it made of them."""
+"""Configurations of the previous version, and the settings that it derived from them."""
 
 import os
 import subprocess

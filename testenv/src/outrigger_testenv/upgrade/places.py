@@ -6,5 +6,5 @@ FIXTURES = repository() / "testenv" / "tests" / "upgrade" / "fixtures"
 CONFIGURATION = FIXTURES / "configuration"
 CHART_VALUES = FIXTURES / "chart"
 STORE = FIXTURES / "store"
-# Beside the store, since the server decides what lies in it.
+# Beside the store and not in it, because the server manages the store's content.
 SERVED = FIXTURES / "served"

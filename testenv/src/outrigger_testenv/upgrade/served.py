@@ -1,6 +1,6 @@
-"""A store that the previous version has served from, and what it answered.
+"""A store of the previous version, with the answers that it gave.
 
-The models and what happened to them: see `README.md` of the fixtures.
+The fixtures' `README.md` describes the models and their history.
 """
 
 import json
@@ -38,11 +38,11 @@ TAGS = SERVED / "tags.json"
 CANARIES = SERVED / "canaries.json"
 
 SIGNED = "signed"
-# Asked for alike: they take the features of variants.tiny_builder.
+# Models that take the same requests, with the features of variants.tiny_builder.
 TINY = ("churn", "signed/loyalty", "pinned", "upsell", "offers", "retention", "winback")
 ON_TRIAL, ABORTED, PROMOTED = "offers", "retention", "winback"
 _CANARIES = (ON_TRIAL, ABORTED, PROMOTED)
-# Not decided before somebody decides.
+# Settings of canaries that are not decided by evidence within the test.
 _PATIENT = {"minimum_time": "3600s", "warm_up": {"requests": 200}, "ramp": {"share": 0.3}}
 _SPLIT = 100
 _TIMEOUT = 60.0
@@ -67,7 +67,7 @@ def ask(stack: Stack, body: Json) -> Json:
 
 
 def tags(stack: Stack) -> dict[str, dict[str, str]]:
-    """Model by model, the digest that serves each tag."""
+    """For each model, the digest that serves each tag."""
     models = stack.client().models().values()
     return {
         model.name: {tag.name: tag.serving_digest for tag in model.tags if tag.serving_digest}
@@ -87,13 +87,13 @@ def canary(stack: Stack, *arguments: str) -> str:
 
 
 def on_canary(status: Json) -> int:
-    """How many requests the canary on trial was given."""
+    """The number of requests that the canary on trial received."""
     verdicts = (each.get("verdict", {}) for each in status.get("canaries", []))
     return sum(int(each.get("canary_requests", 0)) for each in verdicts)
 
 
 def write() -> None:
-    """Makes the store and what belongs to it anew, by the binary that OUTRIGGER_BIN names."""
+    """Writes the store and its recorded answers again, with the binary in OUTRIGGER_BIN."""
     with tempfile.TemporaryDirectory() as directory, Stack(start=False) as stack:
         SERVED.mkdir(exist_ok=True)
         Maker(stack, Path(directory)).run()
@@ -103,7 +103,7 @@ def write() -> None:
 
 
 def keep(store: Path) -> None:
-    """Copies a store without what git cannot hold or a server makes anew."""
+    """Copies a store without the files that git cannot hold or that a server creates again."""
     shutil.rmtree(STORE, ignore_errors=True)
     # Relative links stay links.
     shutil.copytree(store, STORE, symlinks=True, ignore=shutil.ignore_patterns("lock"))
@@ -113,7 +113,7 @@ def keep(store: Path) -> None:
 
 
 class Maker:
-    """Lets a stack live through what the store should remember."""
+    """Runs a stack through the events that the store should remember."""
 
     def __init__(self, stack: Stack, directory: Path):
         self.stack = stack
@@ -123,7 +123,7 @@ class Maker:
         self.pinned = ""
 
     def run(self) -> None:
-        """Pushes, serves, tries canaries, and records what came of it."""
+        """Pushes, serves, tries canaries, and records the results."""
         self.stack.registry.start()
         self.push()
         models = [
@@ -145,7 +145,7 @@ class Maker:
         record(CANARIES, canaries(self.stack))
 
     def push(self) -> None:
-        """Fills the registry with what is live."""
+        """Pushes the live versions to the registry."""
         offers = pd.DataFrame({"price": [1.0, -2.0]}, index=["a", "b"])
         users = pd.DataFrame({"age": [30.0, 50.0]}, index=["u", "v"])
         churn = self.build(variants.good, "churn")

@@ -175,7 +175,7 @@ fn explain_shows_each_user_its_rows() {
 }
 
 #[test]
-fn what_was_sent_is_read_from_a_drawn_row() {
+fn sent_values_are_read_from_a_random_row() {
     let plan = joined();
     let slot = |entity, name| plan.slot(entity, name).expect("a single number");
     let slots = [slot(Entity::User, "visits"), slot(Entity::Treatment, "discount")];

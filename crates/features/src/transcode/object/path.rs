@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_of_a_path_is_kept_than_tells_that_it_is_too_long() {
+    fn paths_are_truncated_one_byte_beyond_the_longest_name() {
         for (keys, longest, kept) in [
             (&["a", "b", "c"][..], 5, "a.b.c"),
             (&["a", "b", "cd"], 5, "a.b.cd"),

@@ -39,7 +39,7 @@ fn apply<'r>(template: &mut Template<'_>, body: &'r [u8]) -> Option<(&'r [u8], V
 }
 
 #[test]
-fn ids_and_values_may_differ_and_what_is_absent_is_filled_in() {
+fn ids_and_values_may_differ_and_absent_values_are_filled_in() {
     let plan = plan();
     let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
     template.learn(&treatment("one", "b", 1.0));
@@ -63,7 +63,7 @@ fn other_keys_and_values_that_are_not_finite_are_left_to_others() {
 }
 
 #[test]
-fn values_that_are_not_finite_are_let_through_where_they_may_be() {
+fn non_finite_values_are_accepted_where_allowed() {
     let plan = plan();
     let mut template = Template::new(&plan.inputs, &plan.fields.treatment, false);
     template.learn(&treatment("", "any", 1.0));

@@ -213,7 +213,7 @@ mod tests {
     // Without AVX-512 no windows are built, and the test checks only that.
     proptest! {
         #[test]
-        fn values_are_copied_and_what_is_not_finite_or_differs_is_found(
+        fn values_are_copied_and_differences_and_non_finite_values_are_found(
             sent in prop::collection::vec((11_usize..90, prop::bool::weighted(0.8)), 1..40),
             odd in prop::option::of((any::<prop::sample::Index>(), 0..3_usize)),
             changed in prop::option::of(any::<prop::sample::Index>()),

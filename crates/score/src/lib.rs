@@ -1,0 +1,126 @@
+//! Scores requests with one version of a model.
+//!
+//! [`Scorer`] is the one way from a request to a model's outputs. Predictions, golden cases,
+//! warm-ups and shadow requests all use it, so all keep the same limits and ask for the same
+//! outputs.
+
+use std::{fmt, sync::Arc};
+
+use arc_swap::ArcSwap;
+use http::HeaderMap;
+use outrigger_core::{Failure, ServableId, Tensor};
+use outrigger_features::{Limits, Packed, Plan};
+use outrigger_run::{Call, Engine, Run, Target};
+use tokio::time::Instant;
+
+/// The limits of a request. They may change while versions are served.
+pub type SharedLimits = Arc<ArcSwap<Limits>>;
+
+/// A version of a model, bound in its engine. Cheap to clone.
+#[derive(Clone)]
+pub struct Scorer {
+    /// The version's name and number in its engine.
+    pub id: ServableId,
+    /// The plan that packs requests into tensors.
+    pub plan: Arc<Plan>,
+    /// The version as its engine runs it.
+    pub run: Arc<dyn Run>,
+    /// The limits of a request.
+    pub limits: SharedLimits,
+}
+
+/// The conditions of one score.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions {
+    /// The deadline of the engine's answer.
+    pub deadline: Instant,
+    /// Whether to fetch the propensity, if the model has it.
+    pub propensity: bool,
+}
+
+impl Scorer {
+    /// Binds the version `id` in `engine`. The engine need not have loaded it yet.
+    pub fn bind(
+        engine: &dyn Engine,
+        id: ServableId,
+        plan: Arc<Plan>,
+        limits: SharedLimits,
+    ) -> Self {
+        let run = engine.bind(target(id.clone(), &plan));
+        Self { id, plan, run, limits }
+    }
+
+    /// The current limits of a request.
+    pub fn limits(&self) -> Limits {
+        **self.limits.load()
+    }
+
+    /// Packs an encoded `PredictRequest`.
+    ///
+    /// # Errors
+    /// The request is malformed, over a limit, or does not fit the model.
+    pub fn pack(&self, request: &[u8]) -> Result<Packed, Failure> {
+        self.plan.pack(&[request], &self.limits())
+    }
+
+    /// Runs the model on the tensors, which it takes out of `packed`. The engine is not called if
+    /// there is nothing to compute.
+    ///
+    /// # Errors
+    /// The failure of the model or the engine.
+    pub async fn score(&self, packed: &mut Packed, by: Instant) -> Result<Vec<Tensor>, Failure> {
+        let conditions = Conditions { deadline: by, propensity: false };
+        self.score_observed(packed, conditions, |_, _| |_: &_| {}).await
+    }
+
+    /// As [`Self::score`]. Calls `begin` before a run of the model, with the headers that go to the
+    /// engine, and the observer that it returns with the result of the run.
+    ///
+    /// # Errors
+    /// As [`Self::score`].
+    pub async fn score_observed<E>(
+        &self,
+        packed: &mut Packed,
+        conditions: Conditions,
+        begin: impl FnOnce(&Packed, &mut HeaderMap) -> E,
+    ) -> Result<Vec<Tensor>, Failure>
+    where
+        E: FnOnce(&Result<Vec<Tensor>, Failure>),
+    {
+        if !packed.needs_engine() {
+            return Ok(Vec::new());
+        }
+        let mut outputs = self.plan.output_names(packed);
+        if conditions.propensity {
+            let propensity = self.plan.propensity_tensor();
+            outputs.extend(propensity.filter(|it| !outputs.contains(it)).cloned());
+        }
+        let mut headers = HeaderMap::new();
+        let end = begin(packed, &mut headers);
+        let inputs = std::mem::take(&mut packed.tensors);
+        let call = Call { inputs, outputs, deadline: conditions.deadline, headers };
+        let result = self.run.run(call).await.map_err(Failure::from);
+        end(&result);
+        result
+    }
+}
+
+impl fmt::Debug for Scorer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scorer").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// The target for runs of `id` with requests packed by `plan`.
+fn target(id: ServableId, plan: &Plan) -> Target {
+    let metadata = plan.metadata();
+    Target {
+        id,
+        signature: Arc::clone(plan.signature()),
+        inputs: metadata.inputs.iter().map(|input| Arc::clone(&input.tensor)).collect(),
+        outputs: metadata.outputs.iter().map(|output| Arc::clone(&output.tensor)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

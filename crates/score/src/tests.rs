@@ -1,0 +1,100 @@
+//! Tests of what a run is asked for.
+
+use std::{cell::Cell, sync::Mutex};
+
+use arc_swap::ArcSwap;
+
+use futures::{FutureExt as _, future::BoxFuture};
+use outrigger_core::{ModelName, Reason, ServableName, Version};
+use outrigger_features::Metadata;
+use outrigger_proto::outrigger::v1::{PredictRequest, ResponseOptions};
+use outrigger_run::RunError;
+use prost::Message as _;
+use serde_json::json;
+
+use super::*;
+
+/// Records the calls, and fails them.
+#[derive(Default)]
+struct Recorded(Mutex<Vec<Call>>);
+
+impl Run for Recorded {
+    fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
+        self.0.lock().expect("no panic").push(call);
+        async { Err(RunError::Overloaded) }.boxed()
+    }
+}
+
+fn scorer() -> (Scorer, Arc<Recorded>) {
+    let metadata = json!({
+        "schema": "outrigger.dev/model/v1",
+        "framework": "tensorflow",
+        "deterministic": false,
+        "inputs": [
+            {"tensor": "offers", "entity": "treatment", "dtype": "float32",
+             "features": [{"name": "price", "missing": "nan"}]},
+            {"tensor": "counts", "entity": "treatment_count", "dtype": "int32"},
+        ],
+        "outputs": [
+            {"tensor": "scores", "name": "score", "kind": "per_treatment"},
+            {"tensor": "chances", "name": "chance", "kind": "per_treatment", "role": "propensity"},
+        ],
+    });
+    let plan = Plan::compile(Metadata::parse(metadata.to_string().as_bytes()).expect("valid"));
+    let model: ModelName = "m".parse().expect("a valid name");
+    let id = ServableId { name: ServableName::of(&model), version: Version(1) };
+    let run = Arc::new(Recorded::default());
+    let limits = Arc::new(ArcSwap::from_pointee(Limits { max_treatments: 2, ..Limits::default() }));
+    (Scorer { id, plan: Arc::new(plan), run: Arc::clone(&run) as Arc<_>, limits }, run)
+}
+
+fn names(tensors: &[Tensor]) -> Vec<Arc<str>> {
+    tensors.iter().map(|tensor| Arc::clone(&tensor.name)).collect()
+}
+
+#[tokio::test]
+async fn a_target_knows_the_names_of_a_usual_call() {
+    let (scorer, run) = scorer();
+    let mut packed = scorer.pack(&scorer.plan.smoke_request().encode_to_vec()).expect("a request");
+    let failure = scorer.score(&mut packed, Instant::now()).await.expect_err("it fails");
+    assert_eq!(failure.reason, Reason::Overloaded);
+    let target = target(scorer.id.clone(), &scorer.plan);
+    let calls = run.0.lock().expect("no panic");
+    assert_eq!((target.inputs, &target.outputs), (names(&calls[0].inputs), &calls[0].outputs));
+}
+
+#[tokio::test]
+async fn a_score_is_observed_and_has_the_propensity_that_the_caller_left_out() {
+    let (scorer, run) = scorer();
+    let options = ResponseOptions { outputs: vec!["score".to_owned()], ..Default::default() };
+    let request = PredictRequest { options: Some(options), ..scorer.plan.smoke_request() };
+    for propensity in [false, true] {
+        let mut packed = scorer.pack(&request.encode_to_vec()).expect("a request");
+        let ended = Cell::new(None);
+        let conditions = Conditions { deadline: Instant::now(), propensity };
+        let begin = |_: &Packed, headers: &mut HeaderMap| {
+            headers.insert("traceparent", "00".parse().expect("a valid value"));
+            |result: &Result<_, Failure>| ended.set(Some(result.is_ok()))
+        };
+        scorer.score_observed(&mut packed, conditions, begin).await.expect_err("it fails");
+        assert_eq!(ended.get(), Some(false));
+    }
+    let calls = run.0.lock().expect("no panic");
+    let outputs: Vec<_> = calls.iter().map(|call| call.outputs.join(" ")).collect();
+    assert_eq!(outputs, ["scores", "scores chances"]);
+    assert!(calls.iter().all(|call| call.headers.contains_key("traceparent")));
+}
+
+#[tokio::test]
+async fn the_engine_is_not_called_in_vain_nor_over_the_limits() {
+    let (scorer, run) = scorer();
+    let mut request = scorer.plan.smoke_request();
+    let treatment = request.treatments.pop().expect("a treatment");
+    request.treatments.clear();
+    let mut packed = scorer.pack(&request.encode_to_vec()).expect("a request");
+    assert_eq!(scorer.score(&mut packed, Instant::now()).await, Ok(Vec::new()));
+    request.treatments = vec![treatment; 3];
+    let failure = scorer.pack(&request.encode_to_vec()).expect_err("too many");
+    assert_eq!(failure.reason, Reason::TooManyTreatments);
+    assert!(run.0.lock().expect("no panic").is_empty());
+}

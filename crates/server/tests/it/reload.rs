@@ -1,0 +1,81 @@
+//! The configuration is reloaded at run time, all of a change or nothing.
+
+use outrigger_proto::outrigger::v1::PredictRequest;
+
+use crate::stack::{Stack, by_name, hold, reason, request};
+
+#[tokio::test]
+async fn models_come_and_go() {
+    let stack = Stack::with_file("models: []", &[]).await;
+    let mut client = stack.predictions();
+    let ask = || PredictRequest { model: Some(by_name("alias")), ..request(&[(1.0, 2.0)]) };
+    let unknown = reason(&client.predict(ask()).await.unwrap_err());
+    let listed = "models: [{name: alias, image: 'oci:{root}/models/offers/spring', preload: true}]";
+    for _ in 0..2 {
+        assert_eq!(stack.configure(listed).await.outcome, "ok");
+        client.predict(ask()).await.expect("it is known");
+        assert_eq!(stack.configure("models: []").await.outcome, "ok");
+        assert_eq!(reason(&client.predict(ask()).await.unwrap_err()), unknown);
+    }
+    client.predict(request(&[(1.0, 2.0)])).await.expect("its own name is another matter");
+}
+
+#[tokio::test]
+async fn a_lowered_limit_lets_requests_in_progress_finish() {
+    let stack = Stack::with_file("server: {max_in_flight: 2}", &[]).await;
+    let client = stack.predictions();
+    client.clone().predict(request(&[(1.0, 1.0)])).await.unwrap();
+    let (gate, mut arrivals) = hold(&stack);
+    let ask = || {
+        let mut client = client.clone();
+        async move { client.predict(request(&[(1.0, 1.0)])).await }
+    };
+    let (first, second) = (tokio::spawn(ask()), tokio::spawn(ask()));
+    arrivals.recv().await.unwrap();
+    arrivals.recv().await.unwrap();
+
+    let reload = stack.configure("server: {max_in_flight: 1}").await;
+    assert_eq!((reload.outcome, reload.error), ("ok", None));
+    assert_eq!(reason(&ask().await.unwrap_err()), "OVERLOADED");
+    gate.open();
+    first.await.unwrap().expect("it had begun");
+    second.await.unwrap().expect("it had begun");
+
+    let (gate, mut arrivals) = hold(&stack);
+    let only = tokio::spawn(ask());
+    arrivals.recv().await.unwrap();
+    assert_eq!(reason(&ask().await.unwrap_err()), "OVERLOADED", "there is one place");
+    gate.open();
+    only.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_change_that_needs_a_restart_is_refused_by_name_and_shown() {
+    let stack = Stack::with_file("server: {max_users: 1}", &[]).await;
+    let mut events = stack.watch().await;
+    let before = events.until("overview", |_| true).await;
+    assert!(before["last_reload"].is_null());
+
+    let text = "server: {max_users: 2, threads: 7}\nauth: {anonymous: [predict, read]}";
+    let reload = stack.configure(text).await;
+    let error =
+        "a restart is needed for auth.anonymous (was not given), server.threads (was not given)";
+    assert_eq!((reload.outcome, reload.error.as_deref()), ("refused", Some(error)));
+    let shown = events.until("overview", |overview| !overview["last_reload"].is_null()).await;
+    assert_eq!(shown["last_reload"]["outcome"], "refused");
+    assert_eq!(shown["last_reload"]["error"], error);
+    assert_eq!(shown["last_reload"]["at"].as_u64(), Some(reload.at));
+    let (_, metrics) = stack.health("/metrics").await;
+    for outcome in ["ok", "unchanged", "refused", "invalid"] {
+        let series = format!("outrigger_config_reloads_total{{outcome=\"{outcome}\"}} ");
+        assert!(metrics.contains(&series), "{series}");
+    }
+
+    let reload = stack.configure("server: {max_users: none}").await;
+    assert_eq!(reload.outcome, "invalid");
+    assert!(reload.error.unwrap().starts_with("server.max_users: "));
+    let reload = stack.configure("server: {max_users: 1}").await;
+    assert_eq!((reload.outcome, reload.error), ("unchanged", None));
+    assert_eq!(stack.reload().await.outcome, "unchanged", "on request, too");
+    stack.predictions().predict(request(&[(1.0, 1.0)])).await.expect("the old one goes on");
+}
