@@ -240,7 +240,7 @@ fn store_config(config: &Config, kinds: &Kinds) -> store::Config {
             max_bytes: ByteSize(config.store.max_unpacked.0),
             max_entries: config.store.max_entries.into(),
         },
-        layouts: kinds.frameworks().iter().map(|framework| framework.layout).collect(),
+        layouts: outrigger_run::layouts(&kinds.frameworks()),
     }
 }
 

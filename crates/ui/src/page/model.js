@@ -123,6 +123,7 @@ function life(version, tags) {
     ["Memory", ["loaded", "available"].includes(version.state) && version.size_bytes > 0 && `≈ ${bytes(version.size_bytes)}`],
     ["On disk", version.size_bytes > 0 && bytes(version.size_bytes)],
     ["Last used", version.last_used_at && time(version.last_used_at)],
+    ["Engine", version.engine],
     ["In the engine", version.servable && `${version.servable}, version ${version.servable_version}`],
     ["Platform", version.platform_digest && version.platform_digest !== version.digest && digest(version.platform_digest, short(version.platform_digest))],
   ];

@@ -55,6 +55,13 @@
 {{- $_ := set $config "engine" (merge (dict
   "endpoint" (printf "unix:%s" (include "outrigger.paths.socket" .))
 ) (default dict $config.engine)) -}}
+{{/* Beside other engines, the pod's own is called default, as without them. */}}
+{{- if $config.engines -}}
+{{- $_ := set $config.engines "default" (merge (dict "kind" "tfserving") $config.engine) -}}
+{{- $_ := unset $config "engine" -}}
+{{- else -}}
+{{- $_ := unset $config "engines" -}}
+{{- end -}}
 {{- $_ := set $config "store" (merge (dict
   "path" (include "outrigger.paths.store" .)
 ) (default dict $config.store) (dict "max_size" (include "outrigger.storeSize" .))) -}}
