@@ -113,8 +113,8 @@ impl Stack {
         names
     }
 
-    /// Replaces the configuration file as the kubelet does, and waits until that has taken effect
-    /// or was refused.
+    /// Replaces the configuration file as the kubelet does, and waits until the change has taken
+    /// effect or was refused.
     pub(crate) async fn configure(&self, text: &str) -> Reload {
         let mut reloads = self.server.last_reload();
         reloads.mark_unchanged();
