@@ -38,7 +38,9 @@ pub struct ModelMachine {
     routes: u64,
     /// The engine was changed while the version was being published for the one before.
     is_misplaced: bool,
-    /// The last time at which the version was wanted.
+    /// Whether the version was wanted when it was last examined.
+    is_wanted: bool,
+    /// The last time at which the version is known to have been wanted.
     wanted_at: Moment,
     history: VecDeque<Transition>,
 }
@@ -139,6 +141,7 @@ impl ModelMachine {
             route: None,
             routes: 0,
             is_misplaced: false,
+            is_wanted: false,
             wanted_at: now,
             history: VecDeque::new(),
         }
@@ -204,9 +207,10 @@ impl ModelMachine {
     /// Takes the next step that is due; returns false if there is none.
     fn settle(&mut self, c: &mut Context<'_>, effects: &mut Vec<Effect>) -> bool {
         let wanted = self.wanted(c);
-        if wanted {
+        if wanted || self.is_wanted {
             self.wanted_at = c.now;
         }
+        self.is_wanted = wanted;
         match self.state.clone() {
             State::New if wanted && self.may_try(c.now) => {
                 let attempt = self.last.begin();

@@ -9,7 +9,7 @@ use std::{
 use outrigger_core::Failure;
 use outrigger_lifecycle::Pull;
 use outrigger_oci::{Client, Image, Progress, Reference};
-use outrigger_run::Framework;
+use outrigger_run::{Framework, layouts};
 use outrigger_store::{Config, Store, Tree};
 
 use crate::Error;
@@ -64,7 +64,7 @@ pub async fn fetch(
         tempfile::tempdir().map_err(|error| Error::io("a temporary directory", error))?;
     let reference = match source {
         Source::Image(reference) => reference.clone(),
-        Source::Directory(path) => pack(client, path, directory.path()).await?,
+        Source::Directory(path) => pack(client, path, directory.path(), frameworks).await?,
     };
     let store = open_store(directory.path().join("store"), frameworks).await?;
     let image = client.image(&reference).await.map_err(|error| error.failure())?;
@@ -75,16 +75,21 @@ pub async fn fetch(
 }
 
 /// Packs a directory into an image layout under `scratch`.
-async fn pack(client: &Client, path: &Path, scratch: &Path) -> Result<Reference, Error> {
+async fn pack(
+    client: &Client,
+    path: &Path,
+    scratch: &Path,
+    frameworks: &[Framework],
+) -> Result<Reference, Error> {
     let layout = format!("oci:{}:packed", scratch.join("layout").display());
     let reference: Reference = layout.parse().map_err(|error| Error::Usage(format!("{error}")))?;
-    let image = crate::package::pack(path, BTreeMap::new()).await?;
+    let image = crate::package::pack(path, BTreeMap::new(), frameworks).await?;
     client.push(&reference, &image).await.map_err(|error| error.failure())?;
     Ok(reference)
 }
 
 async fn open_store(path: PathBuf, frameworks: &[Framework]) -> Result<Store, Error> {
-    let layouts = frameworks.iter().map(|framework| framework.layout).collect();
+    let layouts = layouts(frameworks);
     blocking(move || {
         let config = Config { layouts, ..Config::new(path) };
         Store::open(config).map_err(|error| Failure::because(error.reason(), &error))

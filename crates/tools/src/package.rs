@@ -4,22 +4,23 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use outrigger_core::{Digest, Failure, Reason};
 use outrigger_oci::{Client, ImageToPush, Progress, Reference, build};
-use outrigger_run::Framework;
+use outrigger_run::{Framework, layouts};
 
 use crate::{
     Error,
     fetch::{self, Source, blocking},
 };
 
-/// Packs `directory`, which mirrors `/data`, and pushes it. The same files and
-/// labels give the same digest.
+/// Packs `directory`, which mirrors `/data` and holds a model of one of `frameworks`, and pushes
+/// it. The same files and labels give the same digest.
 pub async fn push(
     client: &Client,
     directory: &Path,
     reference: &Reference,
     labels: BTreeMap<String, String>,
+    frameworks: &[Framework],
 ) -> Result<Digest, Error> {
-    let image = pack(directory, labels).await?;
+    let image = pack(directory, labels, frameworks).await?;
     Ok(client.push(reference, &image).await.map_err(|error| error.failure())?)
 }
 
@@ -27,10 +28,11 @@ pub async fn push(
 pub(crate) async fn pack(
     directory: &Path,
     labels: BTreeMap<String, String>,
+    frameworks: &[Framework],
 ) -> Result<ImageToPush, Error> {
-    let directory = directory.to_owned();
+    let (directory, layouts) = (directory.to_owned(), layouts(frameworks));
     let build = move || {
-        build::image_from_dir(&directory, labels)
+        build::image_from_dir(&directory, labels, &layouts)
             .map_err(|error| Failure::because(error.reason(), &error))
     };
     blocking(build).await

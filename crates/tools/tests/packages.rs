@@ -52,13 +52,15 @@ async fn a_pulled_package_can_be_pushed_again_as_the_same_image() {
     let (made, pulled) = (scratch.path().join("made"), scratch.path().join("pulled"));
     package_in(&made);
     let (first, second) = (layout(scratch.path(), "first"), layout(scratch.path(), "second"));
-    let digest = package::push(&client(), &made, &first, labels()).await.expect("a push");
+    let digest =
+        package::push(&client(), &made, &first, labels(), &[TENSORFLOW]).await.expect("a push");
     let progress = Progress::default();
     let there =
         package::pull(&client(), &first, &pulled, &[TENSORFLOW], &progress).await.expect("a pull");
     assert_eq!(there, digest);
     assert!(progress.bytes() > 0);
-    let again = package::push(&client(), &pulled, &second, labels()).await.expect("a push");
+    let again =
+        package::push(&client(), &pulled, &second, labels(), &[TENSORFLOW]).await.expect("a push");
     assert_eq!(again, digest);
 }
 
@@ -83,7 +85,8 @@ async fn inspect_reports_the_place_of_each_feature() {
     let made = scratch.path().join("made");
     package_in(&made);
     let reference = layout(scratch.path(), "latest");
-    let digest = package::push(&client(), &made, &reference, labels()).await.expect("a push");
+    let digest =
+        package::push(&client(), &made, &reference, labels(), &[TENSORFLOW]).await.expect("a push");
     let report = inspected(Source::Image(reference)).await;
     assert_eq!(report.digest, digest.to_string());
     assert_eq!(report.labels, labels());
@@ -139,7 +142,8 @@ async fn with_a_key_only_signed_images_are_inspected() {
     fs::write(&file, signer.public_key()).expect("a key");
     let keys = inspect::read_keys(&[file]).expect("a key");
     let reference = layout(scratch.path(), "latest");
-    let digest = package::push(&client(), &made, &reference, labels()).await.expect("a push");
+    let digest =
+        package::push(&client(), &made, &reference, labels(), &[TENSORFLOW]).await.expect("a push");
     let inspected = async || {
         let source = Source::Image(reference.clone());
         inspect::inspect(&client(), &source, &keys, &[TENSORFLOW], &Progress::default()).await

@@ -97,18 +97,24 @@ impl Machines {
         ends.filter(|at| *at > self.ticked_at).min()
     }
 
-    /// Whether every preload is up, has failed for good, or belongs to an engine that
+    /// The first model with a preload that has not settled; looks at the models from `first` on,
+    /// and then at all.
+    pub fn first_unsettled(&self, first: Option<&ModelName>, now: Moment) -> Option<ModelName> {
+        let names = self.names();
+        let later = names.iter().skip_while(|name| first.is_some_and(|first| *name < first));
+        later.chain(&names).find(|name| !self.has_settled(name, now)).cloned()
+    }
+
+    /// Whether every preload of `name` is up, has failed for good, or belongs to an engine that
     /// does not answer.
-    pub fn preloads_settled(&self, now: Moment) -> bool {
+    pub fn has_settled(&self, name: &ModelName, now: Moment) -> bool {
         let settled = |answer| !matches!(answer, Answer::Waiting(_) | Answer::Retrying(..));
-        let is_away = |name: &ModelName| {
-            let engine = self.expected_engine(name).and_then(|it| self.engines.get(it));
-            engine.is_some_and(|condition| condition.reachable == Some(false))
-        };
-        let mut tags = self.tags.iter().filter(|(_, tag)| tag.is_configured());
-        tags.all(|(key, _)| is_away(&key.name) || settled(self.answer_tag(key, now)))
-            && (self.pinned.iter())
-                .all(|key| is_away(&key.name) || settled(self.answer_digest(key, now)))
+        let engine = self.expected_engine(name).and_then(|it| self.engines.get(it));
+        let is_away = engine.is_some_and(|condition| condition.reachable == Some(false));
+        let mut tags = self.tags_of(name).filter(|(_, tag)| tag.is_configured());
+        is_away
+            || tags.all(|(key, _)| settled(self.answer_tag(key, now)))
+                && self.pinned_of(name).all(|key| settled(self.answer_digest(key, now)))
     }
 }
 

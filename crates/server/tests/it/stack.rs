@@ -246,7 +246,8 @@ async fn push(root: &Path, name: &str, tag: &str, model: &Model, profile: Option
     if let Some(profile) = profile {
         std::fs::write(package.path().join("profile.json"), profile).expect("a file");
     }
-    let image = build::image_from_dir(package.path(), [].into()).expect("an image");
+    let layouts = outrigger_run::layouts(&Kinds::shipped().frameworks());
+    let image = build::image_from_dir(package.path(), [].into(), &layouts).expect("an image");
     let reference: Reference =
         format!("oci:{}/models/{name}:{tag}", root.display()).parse().expect("a reference");
     let client = Client::new(outrigger_oci::Config::default()).expect("a client");
