@@ -9,8 +9,8 @@ use std::{
 use outrigger_core::{ModelName, machines::Legacy};
 use outrigger_store::{Desired, Promoted, Record};
 
-/// The latest state, by model. Whoever writes it writes the latest one, so that writes that queue
-/// up become one.
+/// The latest state, by model. Each write of the journal takes the latest state, so that writes that
+/// queue up become one.
 #[derive(Debug, Default)]
 pub(crate) struct Durable(Mutex<State>);
 

@@ -72,7 +72,7 @@ impl Publishing {
         next.ready = self.preloaded && answers;
         let views = changed.iter().map(|name| (name, views::model(name, sources, &self.routing)));
         let views: Vec<_> = views
-            .filter(|(name, view)| last.models.get(*name).map(|it| &**it) != view.as_ref())
+            .filter(|(name, view)| last.models.get(name).map(|it| &**it) != view.as_ref())
             .collect();
         let steps = self.steps.oldest().into_iter();
         let steps: BTreeMap<_, _> =

@@ -120,11 +120,11 @@ pub(crate) async fn follow(
     stop: Readiness,
 ) -> Result<(), Infallible> {
     let mut changes = models.watch();
-    let mut told = Told { reporter, statuses: BTreeMap::new() };
+    let mut reported = Reported { reporter, statuses: BTreeMap::new() };
     let mut last = Arc::<Snapshot>::default();
     loop {
         let snapshot = Arc::clone(&changes.borrow_and_update());
-        told.report(&models, &last, &snapshot).await;
+        reported.report(&models, &last, &snapshot).await;
         last = snapshot;
         let changed = stop.stopping.run_until_cancelled(changes.changed()).await;
         if !matches!(changed, Some(Ok(()))) {
@@ -132,18 +132,18 @@ pub(crate) async fn follow(
         }
     }
     stop.stopping.cancelled().await;
-    told.withdraw().await;
+    reported.withdraw().await;
     Ok(())
 }
 
 /// The statuses that gRPC health has, by name. Only changes are reported to it, so that watchers
 /// receive only changes.
-struct Told {
+struct Reported {
     reporter: HealthReporter,
     statuses: BTreeMap<String, ServingStatus>,
 }
 
-impl Told {
+impl Reported {
     async fn report(&mut self, models: &Handle, last: &Snapshot, snapshot: &Snapshot) {
         for service in SERVICES {
             self.set(service, Some(status(snapshot.ready))).await;

@@ -183,7 +183,7 @@ impl Surfaces {
         };
         let (models, closing) = (parts.models.clone(), parts.drain.clone());
         let predictor = Predictor::new(models, parts.limits.clone(), closing);
-        let told = |access| {
+        let services = |access| {
             let models = Models::new(parts.models.clone(), access, parts.drain.clone());
             (models, Canaries::new(parts.models.clone(), access))
         };
@@ -191,7 +191,7 @@ impl Surfaces {
         Self {
             grpc: Serving::new(
                 predictor.clone(),
-                told(Access::Read),
+                services(Access::Read),
                 &parts.reporter,
                 rules(&grpc::FRONT, None, &parts.drain),
                 most,
@@ -204,7 +204,7 @@ impl Surfaces {
             ),
             health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
             admin: grpc::admin(
-                told(Access::Change),
+                services(Access::Change),
                 &parts.reporter,
                 rules(&grpc::FRONT, Some(ADMIN_DEADLINE), &parts.end),
             )

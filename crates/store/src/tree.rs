@@ -56,8 +56,9 @@ pub(crate) struct Sidecar {
     pub(crate) profile: Option<String>,
 }
 
-/// The sidecars that were read, by digest, each with the inode and the size of its file. Whoever
-/// measures the store looks at all trees, and reading a sidecar costs far more than looking for it.
+/// The sidecars that were read, by digest, each with the inode and the size of its file. A
+/// measurement of the store needs those of all trees, and reading one costs far more than finding
+/// its file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sidecars(Arc<Mutex<HashMap<Digest, Read>>>);
 

@@ -182,12 +182,12 @@ impl ServingMachine {
             self.settle_push(c, &mut effects);
             self.settle_probe(c, &mut effects);
         }
-        debug_assert_eq!(self.kept_promises(&effects), Ok(()));
+        debug_assert_eq!(self.check_gone(&effects), Ok(()));
         (effects, outcome)
     }
 
     /// Checks that no version reported as gone is in the configuration: its files may be deleted.
-    fn kept_promises(&self, effects: &[Effect]) -> Result<(), ServableId> {
+    fn check_gone(&self, effects: &[Effect]) -> Result<(), ServableId> {
         let gone = effects.iter().filter_map(|effect| match effect {
             Effect::Gone(id) => Some(id),
             _ => None,

@@ -28,7 +28,7 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["engine", "method", "outcome"],
         help: "Calls to the engine that ended, by method (predict, signature, status, reload) and \
-               outcome; \"dropped\" are those whose caller went away.",
+               outcome; \"dropped\" are those whose caller disconnected.",
     },
     Metric {
         name: DURATION,
@@ -58,8 +58,9 @@ pub const METRICS: &[Metric] = &[
         name: RETRIES,
         kind: MetricKind::Counter,
         labels: &["engine"],
-        help: "Calls to the engine made again because it had certainly not begun with them: their \
-               connection broke before any of them had left, or it said so.",
+        help: "Calls to the engine that were repeated because the engine had certainly not begun \
+               to process them: the connection broke before any part was sent, or the engine \
+               reported it.",
     },
     Metric {
         name: OPEN,

@@ -26,6 +26,8 @@ pub(super) struct Index {
 /// The facts about the machines of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Facts {
+    /// The number of machines; facts about a model without any are not kept.
+    machines: usize,
     wakes_at: Option<Moment>,
     /// The number of requested tags and digests that never worked.
     unproven: usize,
@@ -58,7 +60,7 @@ impl Index {
         if facts.legacy != before.legacy {
             self.durable.insert(name.clone());
         }
-        if facts != Facts::default() {
+        if facts.machines > 0 {
             self.facts.insert(name.clone(), facts);
         }
         before
@@ -101,6 +103,7 @@ impl Machines {
         let engine =
             |it: &ModelMachine| self.engine_of(it.key()).or_else(|| self.expected_engine(name));
         Facts {
+            machines: tags().count() + models().count(),
             wakes_at: wakes.min(),
             unproven: tags().filter(|tag| is_unproven(tag)).count()
                 + models().filter(|model| is_new(model)).count(),

@@ -1,4 +1,4 @@
-{{/* What a schema cannot say: values that contradict each other. */}}
+{{/* Checks that a schema cannot express: values that contradict each other. */}}
 {{- define "outrigger.check" -}}
 {{- $values := .Values -}}
 {{- if not $values.image.repository -}}

@@ -50,6 +50,21 @@ fn a_tick_examines_only_machines_that_are_due() {
 }
 
 #[test]
+fn a_preload_has_not_settled_while_its_tag_is_looked_up() {
+    let mut bench = Bench::new();
+    let effects = bench.machines.handle(bench.now, 0.5, Event::Follow(tag("a")));
+    assert!(matches!(effects[..], [Effect::Resolve(..)]), "{effects:?}");
+    assert_eq!(bench.machines.first_unsettled(None, bench.now), Some(name("a")));
+    effects
+        .iter()
+        .filter_map(|it| bench.done(it))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .for_each(|event| drop(bench.handle(event)));
+    assert_eq!(bench.machines.first_unsettled(None, bench.now), None);
+}
+
+#[test]
 fn a_tag_that_is_not_configured_any_more_idles_away_and_is_forgotten() {
     let mut bench = Bench::new();
     bench.handle(Event::Follow(tag("a")));
