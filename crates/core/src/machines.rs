@@ -112,18 +112,19 @@ pub enum Event {
     Condition(EngineId, Condition),
     /// From now on, the configuration has this tag followed for ever.
     Follow(TagKey),
-    /// The configuration does not name the tag any more: it counts as one that requests named.
+    /// The configuration no longer names the tag: it is now treated like a tag that only requests
+    /// named.
     Unfollow(TagKey),
     /// From now on, the configuration keeps this version up.
     Pin(ModelKey),
-    /// The configuration does not keep this version up any more.
+    /// The configuration no longer keeps this version up.
     Unpin(ModelKey),
     /// The times and limits have changed.
     Policy(Policy),
     /// The rules that say which tags name canaries have changed; `None`: canaries are off.
     Canaries(Option<CanaryTags>),
-    /// The model's name refers to another image now: its tags are looked up again, and what failed
-    /// is tried again.
+    /// The model's name refers to another image now: its tags are looked up again, and failed
+    /// versions are tried again.
     ImageChanged {
         /// The model.
         name: ModelName,

@@ -36,7 +36,8 @@ pub struct ModelMachine {
     /// The route of which leases may still exist, whether published or not.
     route: Option<u64>,
     routes: u64,
-    /// The engine was changed while the version was being published for the one before.
+    /// The configured engine was changed while the version was being published for the previous
+    /// one.
     is_misplaced: bool,
     /// Whether the version was wanted when it was last examined.
     is_wanted: bool,
@@ -67,7 +68,7 @@ pub enum Event {
     },
     /// The version must not be served any more, whatever asks for it, until its check passes again.
     Revoked(Failure),
-    /// The configuration names another engine: leave this one, and be prepared again.
+    /// The configuration names another engine: the version leaves this one and is prepared again.
     Replace,
     /// The store deleted its files to make room.
     Evicted,

@@ -53,10 +53,11 @@ pub enum Event {
     Used(Moment),
     /// Look the tag up now, whatever is known.
     Retry,
-    /// True: the configuration has the tag followed for ever. False: it does not any more.
+    /// True: the configuration names the tag, which is then always followed. False: it no longer
+    /// does.
     Configure(bool),
-    /// The tag is that of another image now. With `forget`, nothing that is known of the old image
-    /// answers any more.
+    /// The tag belongs to another image now. With `forget`, versions of the old image stop
+    /// answering at once.
     ImageChanged {
         /// Whether to forget the digests of the old image.
         forget: bool,

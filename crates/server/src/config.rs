@@ -52,7 +52,7 @@ pub struct Config {
     pub limits: Limits,
     /// The engine that runs the models, if there are no `engines`.
     pub engine: Engine,
-    /// The engines by name; `None`: the one of `engine`.
+    /// The engines by name; `None` if the section `engine` is used.
     pub engines: Option<BTreeMap<EngineId, Entry>>,
     /// The model store on disk.
     pub store: Store,

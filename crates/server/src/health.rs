@@ -167,7 +167,7 @@ impl Reported {
         }
     }
 
-    /// Sets the status of a name; `None`: there is no such name.
+    /// Sets the status of a name; `None` removes the name.
     async fn set(&mut self, name: &str, status: Option<ServingStatus>) {
         if self.statuses.get(name).copied() == status {
             return;

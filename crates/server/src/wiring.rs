@@ -273,7 +273,7 @@ fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) ->
     }
 }
 
-/// The models and their settings, which the lifecycle takes at the start and again at run time.
+/// The models and their settings for the lifecycle, at the start and at each reload.
 pub(crate) fn tunables(config: &Config) -> lifecycle::Tunables {
     lifecycle::Tunables {
         models: config.models.iter().map(entry).collect(),

@@ -11,7 +11,7 @@ use crate::{
 /// The rules that say which tags name a canary.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CanaryTags {
-    /// The default tag, whose canary has a plain name besides its own.
+    /// The default tag, whose canary tag may also have the plain name `canary`.
     pub default_tag: Tag,
     /// The models with another default tag.
     pub default_tags: BTreeMap<ModelName, Tag>,

@@ -51,7 +51,7 @@ impl Service {
         None
     }
 
-    /// Follows another configuration, and publishes what it changes.
+    /// Applies another configuration, and publishes the changes.
     fn reconfigure(&mut self, names: Arc<Names>, tunables: Tunables) {
         let old = self.world.names.swap(Arc::clone(&names));
         let known = self.machines.names();
@@ -59,7 +59,7 @@ impl Service {
             let is_up = self.machines.is_up(name, before, self.clock.now());
             is_up.then(|| Event::Ask(name.clone(), names.default_selector(name)))
         };
-        // The old selector answers until the new one does, so something has to ask for the new one.
+        // The old selector answers until the new one does, so the new one must be requested here.
         let asked: Vec<_> = names.before().iter().filter_map(in_use).collect();
         let canaries = tunables.canary.enabled.then(|| names.canary_tags());
         let policy = super::policy(&self.world.config, &tunables);

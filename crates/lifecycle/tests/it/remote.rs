@@ -5,11 +5,11 @@ use std::time::Duration;
 use outrigger_canary::Layer;
 use outrigger_core::{Digest, EngineId, Reason, Stage};
 use outrigger_lifecycle::{CanaryPhase, Handle};
-use outrigger_testkit::remote::Mode;
+use outrigger_testkit::{package::Package, remote::Mode};
 
 use crate::{
     canaries::quick,
-    kinds::{Kind, Load, Package, score},
+    kinds::{Kind, Load, score},
     rig::{Rig, acquire, acquire_within, canaries, is_in, model, stage, until},
     whole_life::push,
 };
@@ -186,8 +186,9 @@ async fn a_version_that_the_next_process_does_not_need_leaves_the_engine() {
     rig.stop().await;
     rig.config.tunables.allowed = vec![format!("{}/other", rig.registry.host())];
     let handle = rig.start();
-    // The first snapshot comes before the engines' first reports.
+    // The first snapshot precedes the engines' first reports.
     until(&handle, |it| it.engines.get(&kind.id()).is_some_and(|it| it.reachable)).await;
-    // Its engine reports its condition after it has unloaded what nobody needs.
+    // The engine reports its condition after it has unloaded the versions that are no longer
+    // needed.
     assert_eq!(kind.server().loaded(), []);
 }
