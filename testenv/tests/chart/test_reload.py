@@ -48,6 +48,10 @@ def settings():
                 yield section, key, OTHER[kind], bool(reloads)
 
 
+def test_the_page_marks_some_of_the_settings_that_the_chart_takes():
+    assert {reloads for _, _, _, reloads in settings()} == {True, False}
+
+
 def changed(values):
     return render(merge(VALUES, values))
 
