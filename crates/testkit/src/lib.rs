@@ -7,6 +7,8 @@ pub mod engine;
 pub mod http2;
 #[cfg(feature = "layers")]
 pub mod layers;
+#[cfg(feature = "saved-model")]
+pub mod package;
 #[cfg(feature = "registry")]
 pub mod registry;
 #[cfg(feature = "remote")]

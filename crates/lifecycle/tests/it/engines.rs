@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use outrigger_core::{EngineId, Failure, Reason};
 use outrigger_lifecycle::{Handle, ModelEntry};
-use outrigger_testkit::layers::LayerBuilder;
+use outrigger_testkit::{layers::LayerBuilder, package::Package};
 
 use crate::{
-    kinds::{Kind, Package},
+    kinds::Kind,
     rig::{Rig, acquire, acquire_within, model, name, predict, until},
 };
 

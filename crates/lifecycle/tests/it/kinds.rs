@@ -15,6 +15,7 @@ use outrigger_lifecycle::{Handle, Lease};
 use outrigger_proto::outrigger::v1::{Value, value};
 use outrigger_testkit::{
     layers::LayerBuilder,
+    package::{Framework, Package},
     remote::{self, Request, Server},
 };
 use tokio::{
@@ -23,7 +24,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-use crate::rig::{ANSWERING, MakeEngine, PATIENCE, Rig, acquire, model, run};
+use crate::rig::{ANSWERING, MakeEngine, PATIENCE, Rig, acquire, run};
 
 /// The scores of one treatment that [`Load`] asks for, without the model's bias.
 const SCORES: std::ops::Range<f32> = 0.0..8.0;
@@ -36,16 +37,6 @@ pub(crate) struct Kind {
     pub(crate) server: Option<Arc<Server>>,
     /// The patience with that process.
     pub(crate) timeout: Duration,
-}
-
-/// A package of a model whose scores are the sum of a treatment's features and the bias.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Package {
-    pub(crate) bias: u16,
-    /// Packages that differ only in this number have different digests and equal scores.
-    pub(crate) number: u16,
-    /// The score that golden.jsonl expects of the features 1 and 2.
-    pub(crate) golden: Option<u16>,
 }
 
 impl Kind {
@@ -81,7 +72,7 @@ impl Kind {
         let (id, server, timeout) = (self.id(), self.server.clone(), self.timeout);
         Arc::new(move || match &server {
             None => (id.clone(), Arc::new(outrigger_linear::engine())),
-            Some(server) => (id.clone(), Arc::new(remote::Engine::new(server, timeout))),
+            Some(server) => (id.clone(), Arc::new(remote::Engine::new(server.socket(), timeout))),
         })
     }
 
@@ -92,27 +83,20 @@ impl Kind {
         rig
     }
 
+    /// The framework of its models.
+    pub(crate) fn framework(&self) -> Framework {
+        match self.server {
+            None => Framework::Linear,
+            Some(_) => Framework::Scripted,
+        }
+    }
+
+    /// The layer of `package`, made for this kind.
     pub(crate) fn package(&self, package: Package) -> LayerBuilder {
-        let Package { bias, number, golden } = package;
-        let mut metadata = model(0).metadata;
-        metadata["framework"] = self.name.into();
-        metadata["annotations"] = serde_json::json!({"number": number.to_string()});
-        let file = match self.server {
-            None => serde_json::json!({"user": [0.0], "treatment": [1.0, 1.0], "bias": bias}),
-            Some(_) => serde_json::json!({"user": 1, "treatment": 2, "bias": bias}),
-        };
-        let name = self.name;
-        let layer = LayerBuilder::new()
-            .dir("data")
-            .file("data/metadata.json", metadata.to_string())
-            .dir(&format!("data/{name}"))
-            .file(&format!("data/{name}/{name}.json"), file.to_string());
-        let Some(score) = golden else { return layer };
-        let case = serde_json::json!({
-            "request": {"user": {}, "treatments": [{"features": {"t0": 1, "t1": 2}}]},
-            "expected": {"scores": [score]},
-        });
-        layer.file("data/golden.jsonl", case.to_string())
+        let framework = self.framework();
+        let files = Package { framework, ..package }.files().into_iter();
+        let layer = LayerBuilder::new().dir("data").dir(&format!("data/{}", framework.name()));
+        files.fold(layer, |layer, (path, text)| layer.file(&format!("data/{path}"), text))
     }
 }
 

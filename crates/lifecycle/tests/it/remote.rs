@@ -5,11 +5,11 @@ use std::time::Duration;
 use outrigger_canary::Layer;
 use outrigger_core::{Digest, EngineId, Reason, Stage};
 use outrigger_lifecycle::{CanaryPhase, Handle};
-use outrigger_testkit::remote::Mode;
+use outrigger_testkit::{package::Package, remote::Mode};
 
 use crate::{
     canaries::quick,
-    kinds::{Kind, Load, Package, score},
+    kinds::{Kind, Load, score},
     rig::{Rig, acquire, acquire_within, canaries, is_in, model, stage, until},
     whole_life::push,
 };

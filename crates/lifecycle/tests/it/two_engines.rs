@@ -5,13 +5,13 @@ use std::time::Duration;
 use outrigger_canary::Layer;
 use outrigger_core::{Digest, EngineId, Stage};
 use outrigger_lifecycle::{CanaryOutcome, CanaryPhase, Handle, Watch};
-use outrigger_testkit::{remote::Request, saved_model};
+use outrigger_testkit::{package::Package, remote::Request, saved_model};
 use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
 
 use crate::{
     canaries::{quick, with},
-    kinds::{Kind, Load, Package, score},
+    kinds::{Kind, Load, score},
     rig::{PATIENCE, Rig, acquire, canaries, decided, is_in, stage, until},
     whole_life::push,
 };

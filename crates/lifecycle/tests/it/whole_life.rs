@@ -5,10 +5,11 @@ use std::time::Duration;
 use outrigger_canary::Layer;
 use outrigger_core::{Arm, Digest, Reason, Stage};
 use outrigger_lifecycle::{CanaryOutcome, CanaryPhase, Handle, Snapshot};
+use outrigger_testkit::{package::Package, registry::Rule};
 
 use crate::{
     canaries::quick,
-    kinds::{Kind, Load, Package, score},
+    kinds::{Kind, Load, score},
     rig::{Rig, acquire, canaries, decided, is_in, name, stage, until, version},
 };
 
@@ -147,7 +148,7 @@ async fn it_is_served_again_after_a_restart(kind: Kind) {
     let before = acquire(&handle, "tree").await.expect("served").scorer.id.clone();
     drop(handle);
     rig.stop().await;
-    rig.registry.script(outrigger_testkit::registry::Rule::any("/v2/").status(503));
+    rig.registry.script(Rule::any("/v2/").status(503));
     let handle = rig.start();
     let lease = acquire(&handle, "tree").await.expect("served without the registry");
     score(&lease, 2.0).await.expect("a score");

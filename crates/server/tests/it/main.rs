@@ -7,6 +7,7 @@ mod certificates;
 mod collector;
 mod engines;
 mod http;
+mod life;
 mod limits;
 mod logged;
 mod metrics;

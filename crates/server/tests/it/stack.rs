@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use outrigger_linear::LINEAR;
 use outrigger_oci::{Client, Reference, build};
 use outrigger_proto::outrigger::v1::{
     FeatureMap, ModelSelector, PredictRequest, Treatment, Value, model_selector::Version,
@@ -15,8 +16,11 @@ use outrigger_proto::outrigger::v1::{
 use outrigger_server::{Addresses, Kinds, Reload, Running, config::Source};
 use outrigger_testkit::{
     engine::{FakeEngine, Gate, Predicting, floats},
+    package::Package,
+    remote::SCRIPTED,
     saved_model::{Linear, Model, package_dir},
 };
+use outrigger_tfserving::TENSORFLOW;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use tonic::{
@@ -147,6 +151,13 @@ impl Stack {
         push(self.directory.path(), name, tag, model, Some(profile)).await
     }
 
+    /// Publishes a package of another framework under a tag; returns the digest.
+    pub(crate) async fn publish_package(&self, name: &str, tag: &str, package: Package) -> String {
+        let directory = tempfile::tempdir().expect("a directory");
+        package.write(directory.path()).expect("a package");
+        push_dir(self.directory.path(), name, tag, directory.path()).await
+    }
+
     pub(crate) fn predictions(&self) -> PredictionServiceClient<Channel> {
         PredictionServiceClient::new(channel(self.addresses.grpc))
     }
@@ -246,8 +257,12 @@ async fn push(root: &Path, name: &str, tag: &str, model: &Model, profile: Option
     if let Some(profile) = profile {
         std::fs::write(package.path().join("profile.json"), profile).expect("a file");
     }
-    let layouts = outrigger_run::layouts(&Kinds::shipped().frameworks());
-    let image = build::image_from_dir(package.path(), [].into(), &layouts).expect("an image");
+    push_dir(root, name, tag, package.path()).await
+}
+
+async fn push_dir(root: &Path, name: &str, tag: &str, package: &Path) -> String {
+    let layouts = outrigger_run::layouts(&[TENSORFLOW, LINEAR, SCRIPTED]);
+    let image = build::image_from_dir(package, [].into(), &layouts).expect("an image");
     let reference: Reference =
         format!("oci:{}/models/{name}:{tag}", root.display()).parse().expect("a reference");
     let client = Client::new(outrigger_oci::Config::default()).expect("a client");

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    Reply, Request, SCRIPTED, Server, read,
+    Reply, Request, SCRIPTED, read,
     server::{call, lock},
 };
 
@@ -70,11 +70,12 @@ struct Compared {
 }
 
 impl Engine {
-    /// Creates the client of `server`. Calls that no request waits for end after `timeout`.
-    pub fn new(server: &Server, timeout: Duration) -> Self {
+    /// Creates the client of the server at `socket`. Calls that no request waits for end after
+    /// `timeout`.
+    pub fn new(socket: PathBuf, timeout: Duration) -> Self {
         let (inbox, received) = mpsc::unbounded_channel();
         Self {
-            client: Arc::new(Client { socket: server.socket(), suspect: Notify::new() }),
+            client: Arc::new(Client { socket, suspect: Notify::new() }),
             timeout,
             published: Mutex::default(),
             adopted: Mutex::default(),

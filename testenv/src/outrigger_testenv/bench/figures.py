@@ -1,6 +1,6 @@
 """All figures, in the order in which they are measured."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from outrigger_testenv.bench import (
@@ -9,14 +9,23 @@ from outrigger_testenv.bench import (
     canary,
     engine,
     many,
+    outage,
     page,
     path,
     process,
     system_calls,
     transcode,
 )
-from outrigger_testenv.bench.figure import FULL, Effort, Figure, Target, at_least, at_most
-from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE
+from outrigger_testenv.bench.figure import (
+    FULL,
+    Effort,
+    Figure,
+    Measurement,
+    Target,
+    at_least,
+    at_most,
+)
+from outrigger_testenv.bench.setup import COLUMNAR, KEY_VALUE, Setup
 
 RATIO, RATE, MILLISECONDS, CORES, ALLOCATIONS = "x", "/s", "ms", "cores", "allocations"
 PERCENT, REQUESTS, REGRESSIONS, KILOBYTES, MEGABYTES = "%", "requests", "regressions", "kB", "MB"
@@ -26,6 +35,8 @@ NANOSECONDS, MICROSECONDS, SECONDS = "ns", "us", "s"
 _START = 0.2
 # The time for building and loading a few models, seconds.
 _WARM = 8
+# The time until the control plane knows that an engine hangs, seconds.
+_NOTICED = 3
 
 
 def _runs(effort: Effort) -> float:
@@ -44,6 +55,18 @@ def _search(effort: Effort) -> float:
 
 def _visits(effort: Effort) -> float:
     return 3 + effort.repeats
+
+
+def _outage(name: str, about: str, measure: Callable[[Setup, Effort], Measurement]) -> Figure:
+    return Figure(
+        f"outage-{name}-p99",
+        f"99th percentile while another engine {about}, over that while both answer, 800/s",
+        RATIO,
+        measure,
+        at_most(1.5),
+        # Each turn waits twice until the control plane has noticed a change.
+        lambda effort: _WARM + _pairs(effort) + effort.repeats * 2 * _NOTICED,
+    )
 
 
 def _transcode(name: str, about: str, target: Target | None) -> Figure:
@@ -306,6 +329,8 @@ FIGURES = (
         at_most(7.2),
         _runs,
     ),
+    _outage("hanging", "hangs", outage.hanging),
+    _outage("down", "is down", outage.down),
     _allocations("path-allocations", "on the threads that serve, a columnar request"),
     _allocations("path-allocations-kv", "the same, a key-value request"),
     Figure(
