@@ -83,8 +83,6 @@ def checksum(rendered):
 
 def test_the_pod_sees_a_changed_file():
     (mount,) = (
-        each
-        for each in BEFORE.container("outrigger")["volumeMounts"]
-        if each["name"] == "config"
+        each for each in BEFORE.container("outrigger")["volumeMounts"] if each["name"] == "config"
     )
     assert "subPath" not in mount, "the kubelet never updates such a mount"
