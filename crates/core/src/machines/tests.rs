@@ -197,7 +197,9 @@ fn retried_failures_carry_the_time_of_the_next_attempt() {
     let failure = Failure::new(Reason::MemoryFull, "no room");
     let failed = model::Event::LoadFailed(id.expect("published"), failure.clone());
     bench.handle(Event::Model(model("a"), failed));
-    let Answer::Retrying(reported, at) = bench.answer("a") else { panic!("{:?}", bench.answer("a")) };
+    let Answer::Retrying(reported, at) = bench.answer("a") else {
+        panic!("{:?}", bench.answer("a"))
+    };
     assert_eq!(reported, failure);
     assert!(at > bench.now);
 }
