@@ -101,14 +101,21 @@ impl Machines {
     /// does not answer.
     pub fn preloads_settled(&self, now: Moment) -> bool {
         let settled = |answer| !matches!(answer, Answer::Waiting(_) | Answer::Retrying(..));
-        let is_away = |name: &ModelName| {
-            let engine = self.expected_engine(name).and_then(|it| self.engines.get(it));
-            engine.is_some_and(|condition| condition.reachable == Some(false))
+        // The versions of a model may run on different engines.
+        let is_away = |name: &ModelName, digest: Option<Digest>| {
+            let key = digest.map(|digest| ModelKey { name: name.clone(), digest });
+            let engine =
+                key.and_then(|key| self.engine_of(&key)).or_else(|| self.expected_engine(name));
+            let condition = engine.and_then(|it| self.engines.get(it));
+            condition.is_some_and(|condition| condition.reachable == Some(false))
         };
         let mut tags = self.tags.iter().filter(|(_, tag)| tag.is_configured());
-        tags.all(|(key, _)| is_away(&key.name) || settled(self.answer_tag(key, now)))
-            && (self.pinned.iter())
-                .all(|key| is_away(&key.name) || settled(self.answer_digest(key, now)))
+        tags.all(|(key, tag)| {
+            let version = tag.serving().or(tag.candidate());
+            is_away(&key.name, version) || settled(self.answer_tag(key, now))
+        }) && (self.pinned.iter()).all(|key| {
+            is_away(&key.name, Some(key.digest)) || settled(self.answer_digest(key, now))
+        })
     }
 }
 
