@@ -9,13 +9,13 @@ ARG RUST=docker.io/library/rust:1.95-slim-bookworm@sha256:d7482085ff5b415f84dba5
 FROM ${RUST} AS build
 WORKDIR /src
 COPY . .
-# The commit: the context is no repository.
+# The commit, as an argument, because the context is not a repository.
 ARG REVISION=unknown
 RUN OUTRIGGER_REVISION="${REVISION}" deploy/image/build --locked \
     && deploy/image/rootfs target/dist/outrigger /rootfs
 
 FROM scratch
-# Of Cargo.toml.
+# The version in Cargo.toml.
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Outrigger" \
@@ -24,7 +24,7 @@ LABEL org.opencontainers.image.title="Outrigger" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /rootfs /
-# The allocator shall not take huge pages even where the node gives them to all.
+# The allocator must not use huge pages, even if the node enables them for all programs.
 ENV PATH=/usr/local/bin MIMALLOC_ALLOW_THP=0
 USER 65532:65532
 # gRPC, HTTP, health and metrics. The admin listener stays on loopback.

@@ -15,7 +15,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 BINARY := $(TARGET)/release/outrigger
 SHIPPED := $(TARGET)/dist/outrigger
 
-# What is measured and packed, unless another binary is asked for.
+# The binary that is measured and packed, unless OUTRIGGER_BIN names another one.
 ifeq ($(origin OUTRIGGER_BIN),undefined)
 bench image: export OUTRIGGER_BIN = $(abspath $(SHIPPED))
 endif
@@ -33,7 +33,7 @@ demo: venv build tools ## see the whole system work; DATA=path takes the MineTha
 .PHONY: test
 test: test-rust test-fuzz test-python ## all tests, Rust and Python, and a moment of fuzzing
 
-# The engine's tests run in its own directory: they need to be told where the library is.
+# The engine's tests run in its own directory, so they need the path of the library.
 .PHONY: test-rust
 test-rust: export OUTRIGGER_TENSORFLOW ?= $(abspath $(VENV))
 test-rust: venv tools ## the Rust tests
@@ -48,7 +48,7 @@ test-python: venv build tools ## the tests on real processes, of the chart and o
 	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment orchestration upgrade execution)
 
 .PHONY: lint
-lint: venv ## what CI checks: formatting, clippy, the fuzz targets, rustdoc, cargo-deny, ruff
+lint: venv ## the checks of CI: formatting, clippy, the fuzz targets, rustdoc, cargo-deny, ruff
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz
@@ -69,12 +69,12 @@ build: ## the release binary
 
 .PHONY: dist
 dist: export CARGO := $(CARGO)
-dist: ## the binary as it is shipped: optimised as a whole and by profile, which takes minutes
+dist: ## the shipped binary: optimised as a whole and by profile, which takes minutes
 	deploy/image/build
 
-# No program of the build shall count anything. Needs llvm-profdata (Debian's llvm-19).
+# Programs of the build itself must not write counts. Needs llvm-profdata (Debian's llvm-19).
 .PHONY: profile
-profile: venv tools ## what `dist` is optimised for, counted anew; ADD=1 keeps what another kind of processor counted
+profile: venv tools ## new counts for the profile of `dist`; ADD=1 adds them to those of another kind of processor
 	LLVM_PROFILE_FILE=/dev/null RUSTFLAGS=-Cprofile-generate \
 	  $(CARGO) build --profile dist --target-dir $(TARGET)/training --package outrigger-cli
 	OUTRIGGER_BIN=$(abspath $(TARGET)/training/dist/outrigger) \
@@ -100,17 +100,17 @@ $(STAMP): $(LOCK) testenv/pyproject.toml $(PROTOS)
 	@touch $@
 
 .PHONY: chart-golden
-chart-golden: venv ## what the Helm chart renders for the tests' values, written anew
+chart-golden: venv ## rewrite the objects that the Helm chart renders for the tests' values
 	@$(PY) -m outrigger_testenv.chart.golden
 
 # The binary and chart of the commit that testenv/tests/upgrade/fixtures/README.md names.
 .PHONY: upgrade-fixtures
-upgrade-fixtures: venv tools ## what the version before writes, for the upgrade tests; BINARY_BEFORE=path, CHART_BEFORE=dir
+upgrade-fixtures: venv tools ## rewrite the files of the previous version for the upgrade tests; BINARY_BEFORE=path, CHART_BEFORE=dir
 	@$(PY) -m outrigger_testenv.upgrade $(if $(BINARY_BEFORE),--binary '$(BINARY_BEFORE)') \
 	  $(if $(CHART_BEFORE),--chart '$(CHART_BEFORE)') $(if $(ONLY),--only '$(ONLY)')
 
 .PHONY: tools
-tools: ## docker-registry, skopeo, umoci, buildah, bubblewrap, promtool and chromium, where they can be installed
+tools: ## docker-registry, skopeo, umoci, buildah, bubblewrap, promtool and chromium, if they can be installed
 	@scripts/install-test-tools
 
 .PHONY: validate-model
@@ -126,10 +126,10 @@ bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STR
 	  $(if $(STRICT),--strict) $(if $(BEFORE),--before '$(BEFORE)')
 
 .PHONY: fuzz
-fuzz: ## fuzz the transcoder; FUZZ_SECONDS=600 a target
+fuzz: ## fuzz the transcoder; FUZZ_SECONDS=600 per target
 	fuzz/run $(or $(FUZZ_SECONDS),600)
 
 .PHONY: clean
-clean: ## remove what was built
+clean: ## remove all build results
 	$(CARGO) clean
 	rm -rf $(VENV) .demo testenv/build testenv/src/outrigger testenv/src/*.egg-info

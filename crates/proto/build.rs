@@ -56,6 +56,7 @@ const SHOWN_BY: [(&str, &[&str]); 7] = [
             "Tag.registry_digest",
             "ModelVersion.platform_digest",
             "ModelVersion.servable",
+            "ModelVersion.engine",
             "Replay.failure",
             "Canary.live_digest",
             "CanaryDecision.live_digest",
@@ -91,7 +92,9 @@ fn shown(mut builder: Builder) -> Builder {
             builder = builder.field_attribute(format!(".outrigger.v1.{field}"), &attribute);
         }
     }
-    builder.field_attribute(".outrigger.v1.Replay.took", "#[serde(rename = \"took_seconds\")]")
+    builder
+        .field_attribute(".outrigger.v1.Replay.took", "#[serde(rename = \"took_seconds\")]")
+        .field_attribute(".outrigger.v1.Model.engines", "#[serde(skip)]")
 }
 
 /// The prediction service with undecoded messages, for servers that read requests in

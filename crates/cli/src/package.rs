@@ -18,8 +18,8 @@ use crate::{
 
 /// Packs a model's directory as an image and pushes it.
 ///
-/// DIR mirrors /data of the image: metadata.json, optionally golden.jsonl, and
-/// tensorflow_serving_model/model/. The same files give the same digest.
+/// DIR mirrors /data of the image: metadata.json, optionally golden.jsonl, and the model,
+/// for TensorFlow in tensorflow_serving_model/model/. The same files give the same digest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  outrigger push churn/ registry.example/team/churn:latest")]
 pub(crate) struct Push {
@@ -97,7 +97,7 @@ pub(crate) fn push(arguments: Push) -> Result<(), Exit> {
     let Push { directory, reference, labels, registry, output } = arguments;
     let client = registry.client()?;
     let labels: BTreeMap<_, _> = labels.into_iter().collect();
-    let push = package::push(&client, &directory, &reference, &frameworks::KNOWN, labels);
+    let push = package::push(&client, &directory, &reference, labels, &frameworks::KNOWN);
     let digest = exit::block_on(with_progress_bar(&Progress::default(), push))??;
     print_digest(output, &reference, &digest.to_string())
 }

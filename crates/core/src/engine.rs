@@ -13,7 +13,7 @@
 //!
 //! How an engine does as a whole is its [`Condition`].
 
-use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -32,9 +32,11 @@ pub enum ToEngine {
     Add(ServableId),
     /// Unload this version. No request uses it any more.
     Remove(ServableId),
-    /// All names that will soon have a version, so that the engine can prepare for
-    /// them. Replaces the names of the last such message. An engine may ignore it.
-    Expect(BTreeSet<ServableName>),
+    /// This name will soon have a version, so that the engine can prepare for it. An
+    /// engine may ignore it.
+    Expect(ServableName),
+    /// This name is not expected to have a version any more.
+    Unexpect(ServableName),
 }
 
 /// A message from an engine.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    EngineId, ModelKey, Moment, ServableId,
+    EngineId, ModelKey, ModelName, Moment, ServableId,
     machines::{Effect, Machines},
     model::{self, ModelMachine, State},
 };
@@ -26,14 +26,17 @@ pub enum Violation {
     Unplaced(ModelKey),
     /// Files of a version that a followed tag keeps up are deleted.
     DeletedWhileHeld(ModelKey),
+    /// The facts kept about a model differ from its machines.
+    Drift(ModelName),
 }
 
 /// Checks every invariant of the machines by themselves.
-pub fn check(machines: &Machines) -> Result<(), Violation> {
+pub fn check(machines: &Machines, now: Moment) -> Result<(), Violation> {
     for model in machines.models() {
         only_gated_versions_are_routed(model)?;
         versions_in_an_engine_are_placed(machines, model)?;
     }
+    machines.drift(now).map_or(Ok(()), |name| Err(Violation::Drift(name)))?;
     servables_belong_to_one_model(machines)
 }
 
@@ -63,7 +66,9 @@ pub fn check_engine(
 /// Checks that an effect breaks no invariant.
 pub fn check_effect(machines: &Machines, now: Moment, effect: &Effect) -> Result<(), Violation> {
     match effect {
-        Effect::Model(key, model::Effect::Delete(_)) if machines.held(now).contains(key) => {
+        Effect::Model(key, model::Effect::Delete(_))
+            if machines.held_of(&key.name, now).any(|held| held == *key) =>
+        {
             let by_hand = machines.model(key).is_some_and(ModelMachine::is_suspended);
             if by_hand { Ok(()) } else { Err(Violation::DeletedWhileHeld(key.clone())) }
         }

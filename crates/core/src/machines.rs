@@ -6,6 +6,7 @@ mod canaries;
 mod configure;
 mod demand;
 mod exchange;
+mod index;
 mod reconcile;
 #[cfg(test)]
 mod tests;
@@ -14,10 +15,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use answer::Answer;
 pub use canaries::CanaryTags;
+pub use reconcile::of_name;
 
 use crate::{
     Attempt, Context, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy,
-    Selector, ServableId, ServableName, Tag, Versions,
+    Selector, ServableId, Tag, Versions,
     engine::{Condition, FromEngine, ToEngine},
     invariants,
     model::{self, ModelMachine},
@@ -40,8 +42,13 @@ pub struct Machines {
     canaries: Option<canaries::Canaries>,
     /// The model version of each servable, from its publication until the engine has dropped it.
     ids: BTreeMap<ServableId, ModelKey>,
-    /// The names that each engine was last asked to expect.
-    expected: BTreeMap<EngineId, BTreeSet<ServableName>>,
+    /// The models of each digest that has a machine.
+    sharing: BTreeMap<Digest, BTreeSet<ModelName>>,
+    index: index::Index,
+    /// Models whose machines have changed since they were last reconciled.
+    dirty: BTreeSet<ModelName>,
+    /// Models whose machines have changed since the last tick.
+    touched: BTreeSet<ModelName>,
     ticked_at: Moment,
     /// The highest attempt number of any forgotten machine. A new machine starts after it, so it
     /// never takes an old completion for its own.
@@ -67,6 +74,8 @@ pub struct Counts {
     pub stale: u64,
     /// Events that should not have been possible.
     pub unexpected: u64,
+    /// Machines that were examined to bring them in line with each other.
+    pub examined: u64,
 }
 
 /// An event for the machines.
@@ -103,18 +112,19 @@ pub enum Event {
     Condition(EngineId, Condition),
     /// From now on, the configuration has this tag followed for ever.
     Follow(TagKey),
-    /// The configuration does not name the tag any more: it counts as one that requests named.
+    /// The configuration no longer names the tag: it is now treated like a tag that only requests
+    /// named.
     Unfollow(TagKey),
     /// From now on, the configuration keeps this version up.
     Pin(ModelKey),
-    /// The configuration does not keep this version up any more.
+    /// The configuration no longer keeps this version up.
     Unpin(ModelKey),
     /// The times and limits have changed.
     Policy(Policy),
     /// The rules that say which tags name canaries have changed; `None`: canaries are off.
     Canaries(Option<CanaryTags>),
-    /// The model's name refers to another image now: its tags are looked up again, and what failed
-    /// is tried again.
+    /// The model's name refers to another image now: its tags are looked up again, and failed
+    /// versions are tried again.
     ImageChanged {
         /// The model.
         name: ModelName,
@@ -183,7 +193,10 @@ impl Machines {
             pinned: BTreeSet::new(),
             canaries: None,
             ids: BTreeMap::new(),
-            expected: BTreeMap::new(),
+            sharing: BTreeMap::new(),
+            index: index::Index::default(),
+            dirty: BTreeSet::new(),
+            touched: BTreeSet::new(),
             // Zero, so that the first tick finds everything due.
             ticked_at: Moment::default(),
             forgotten: Attempt::default(),
@@ -196,6 +209,7 @@ impl Machines {
     pub fn adopt(&mut self, legacy: Legacy, now: Moment) {
         for (key, serving) in legacy.tags {
             self.changed.insert(key.name.clone());
+            self.touch(&key.name);
             // A tag whose version was not loaded was idle, and stays so: the version's files may be
             // about to be deleted.
             let version = ModelKey { name: key.name.clone(), digest: serving };
@@ -209,7 +223,7 @@ impl Machines {
             self.placed.insert(key.clone(), engine);
             self.ids.insert(id.clone(), key.clone());
             self.changed.insert(key.name.clone());
-            self.models.insert(key.clone(), ModelMachine::adopted(key, id, now));
+            self.insert(ModelMachine::adopted(key, id, now));
         }
     }
 
@@ -230,10 +244,23 @@ impl Machines {
 
     /// Panics when an invariant does not hold.
     fn check(&self, turn: &Turn) {
-        assert_eq!(invariants::check(self), Ok(()));
+        assert_eq!(invariants::check(self, turn.now), Ok(()));
         for effect in &turn.effects {
             assert_eq!(invariants::check_effect(self, turn.now, effect), Ok(()), "{effect:?}");
         }
+    }
+
+    /// Marks a model whose machines have changed.
+    fn touch(&mut self, name: &ModelName) {
+        self.dirty.insert(name.clone());
+        self.touched.insert(name.clone());
+    }
+
+    fn insert(&mut self, model: ModelMachine) {
+        let key = model.key().clone();
+        self.touch(&key.name);
+        self.sharing.entry(key.digest).or_default().insert(key.name.clone());
+        self.models.insert(key, model);
     }
 
     fn step(&mut self, turn: &mut Turn, event: Event) {
@@ -253,7 +280,7 @@ impl Machines {
                 turn.events.push_back(Event::Tag(key, tags::Event::Configure(false)));
             }
             Event::Pin(key) => self.pin(turn, key),
-            Event::Unpin(key) => drop(self.pinned.remove(&key)),
+            Event::Unpin(key) => self.unpin(&key),
             Event::Policy(policy) => self.set_policy(turn, policy),
             Event::Canaries(tags) => self.set_canary_tags(tags),
             Event::ImageChanged { name, forget } => self.image_changed(turn, &name, forget),

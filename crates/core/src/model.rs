@@ -36,9 +36,12 @@ pub struct ModelMachine {
     /// The route of which leases may still exist, whether published or not.
     route: Option<u64>,
     routes: u64,
-    /// The engine was changed while the version was being published for the one before.
+    /// The configured engine was changed while the version was being published for the previous
+    /// one.
     is_misplaced: bool,
-    /// The last time at which the version was wanted.
+    /// Whether the version was wanted when it was last examined.
+    is_wanted: bool,
+    /// The last time at which the version is known to have been wanted.
     wanted_at: Moment,
     history: VecDeque<Transition>,
 }
@@ -65,7 +68,7 @@ pub enum Event {
     },
     /// The version must not be served any more, whatever asks for it, until its check passes again.
     Revoked(Failure),
-    /// The configuration names another engine: leave this one, and be prepared again.
+    /// The configuration names another engine: the version leaves this one and is prepared again.
     Replace,
     /// The store deleted its files to make room.
     Evicted,
@@ -139,6 +142,7 @@ impl ModelMachine {
             route: None,
             routes: 0,
             is_misplaced: false,
+            is_wanted: false,
             wanted_at: now,
             history: VecDeque::new(),
         }
@@ -204,9 +208,10 @@ impl ModelMachine {
     /// Takes the next step that is due; returns false if there is none.
     fn settle(&mut self, c: &mut Context<'_>, effects: &mut Vec<Effect>) -> bool {
         let wanted = self.wanted(c);
-        if wanted {
+        if wanted || self.is_wanted {
             self.wanted_at = c.now;
         }
+        self.is_wanted = wanted;
         match self.state.clone() {
             State::New if wanted && self.may_try(c.now) => {
                 let attempt = self.last.begin();

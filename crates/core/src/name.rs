@@ -118,7 +118,7 @@ impl FromStr for Tag {
 
 impl Digest {
     /// The least digest in the order of digests.
-    pub(crate) const LEAST: Self = Self([0; 32]);
+    pub const LEAST: Self = Self([0; 32]);
 
     /// A digest from the 32 bytes of a SHA-256.
     pub fn from_sha256(bytes: [u8; 32]) -> Self {

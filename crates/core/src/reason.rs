@@ -79,7 +79,7 @@ reasons! {
     DigestNotFound = "DIGEST_NOT_FOUND", NotFound, Never;
     /// No canary of this model is on trial.
     CanaryNotFound = "CANARY_NOT_FOUND", NotFound, Never;
-    /// The canary cannot be aborted any more: the live tag names it already.
+    /// The canary can no longer be aborted: the live tag names it already.
     CanaryPromoted = "CANARY_PROMOTED", FailedPrecondition, Never;
     /// The image's label `dev.outrigger.canary` cannot be used: the canary is not tried.
     CanaryInvalid = "CANARY_INVALID", FailedPrecondition, Never;
@@ -87,9 +87,10 @@ reasons! {
     ImageNotAllowed = "IMAGE_NOT_ALLOWED", PermissionDenied, Never;
     /// The image is not a valid model package: layer, metadata.json, model files or signature.
     ImageInvalid = "IMAGE_INVALID", FailedPrecondition, Never;
-    /// The image is not signed, and `images.signatures` asks for it; a signature is looked for again.
+    /// The image is not signed, but `images.signatures` requires a signature; the check is
+    /// repeated.
     SignatureMissing = "SIGNATURE_MISSING", FailedPrecondition, Never;
-    /// None of the image's signatures is valid by a key of `images.signatures`; others are looked for.
+    /// No key of `images.signatures` verifies a signature of the image; the check is repeated.
     SignatureInvalid = "SIGNATURE_INVALID", FailedPrecondition, Never;
     /// The model does not score its golden requests as expected, or fails a first request.
     GoldenMismatch = "GOLDEN_MISMATCH", FailedPrecondition, Never;
@@ -101,15 +102,15 @@ reasons! {
     FeatureLength = "FEATURE_LENGTH", InvalidArgument, Never;
     /// A feature's value is NaN or infinite and the model does not allow that.
     FeatureNotFinite = "FEATURE_NOT_FINITE", InvalidArgument, Never;
-    /// The request cannot be read, or contradicts itself.
+    /// The request is not valid, or contradicts itself.
     RequestMalformed = "REQUEST_MALFORMED", InvalidArgument, Never;
-    /// More treatments than the server takes in one request.
+    /// The request has more treatments than the server accepts.
     TooManyTreatments = "TOO_MANY_TREATMENTS", InvalidArgument, Never;
-    /// The message is larger than the server takes.
+    /// The message is larger than the server accepts.
     TooLarge = "TOO_LARGE", InvalidArgument, Never;
     /// The model's output has the wrong count, shape or type, or is not finite.
     ScoresInvalid = "SCORES_INVALID", Internal, Never;
-    /// The model is on its way; the answer says when to come back.
+    /// The model is being pulled or loaded; the answer has the delay before a retry.
     ModelLoading = "MODEL_LOADING", Unavailable, AfterDelay;
     /// The registry does not answer, or answers with a server error.
     RegistryUnavailable = "REGISTRY_UNAVAILABLE", Unavailable, Backoff;
@@ -121,7 +122,7 @@ reasons! {
     EngineNotChosen = "ENGINE_NOT_CHOSEN", FailedPrecondition, Never;
     /// The model itself failed in the engine.
     EngineFailed = "ENGINE_FAILED", Internal, Never;
-    /// More requests than the server takes at once.
+    /// The limit of concurrent requests is reached.
     Overloaded = "OVERLOADED", ResourceExhausted, Backoff;
     /// The model store is full and everything in it is in use.
     StoreFull = "STORE_FULL", ResourceExhausted, Later;
@@ -129,7 +130,7 @@ reasons! {
     MemoryFull = "MEMORY_FULL", ResourceExhausted, Later;
     /// The caller's deadline passed.
     Deadline = "DEADLINE", DeadlineExceeded, Never;
-    /// The call takes a bearer token or a client certificate; a token that is shown is not known.
+    /// The call requires a bearer token or a client certificate, or the sent token is not known.
     Unauthenticated = "UNAUTHENTICATED", Unauthenticated, Never;
     /// The caller is known, and does not have the right to make the call.
     PermissionDenied = "PERMISSION_DENIED", PermissionDenied, Never;

@@ -53,10 +53,11 @@ pub enum Event {
     Used(Moment),
     /// Look the tag up now, whatever is known.
     Retry,
-    /// True: the configuration has the tag followed for ever. False: it does not any more.
+    /// True: the configuration names the tag, which is then always followed. False: it no longer
+    /// does.
     Configure(bool),
-    /// The tag is that of another image now. With `forget`, nothing that is known of the old image
-    /// answers any more.
+    /// The tag belongs to another image now. With `forget`, versions of the old image stop
+    /// answering at once.
     ImageChanged {
         /// Whether to forget the digests of the old image.
         forget: bool,
@@ -335,7 +336,16 @@ impl TagMachine {
         };
         let idle_at = idle_at.filter(|_| !self.configured);
         let forgotten_at = self.trouble.as_ref().map(|trouble| trouble.at + policy.forget_after);
-        due_at.into_iter().chain(idle_at).chain(forgotten_at).filter(|at| *at > after).min()
+        let times = [due_at, idle_at, forgotten_at, self.unused_at(policy)];
+        times.into_iter().flatten().filter(|at| *at > after).min()
+    }
+
+    /// The time from which a tag with a digest counts as unused, if it is neither configured nor
+    /// another tag's canary tag.
+    fn unused_at(&self, policy: &Policy) -> Option<Moment> {
+        let is_free = !self.configured && !self.accompanies;
+        self.serving.or(self.registry).filter(|_| is_free)?;
+        Some(self.asked_at.unwrap_or_default() + policy.idle_ttl + policy.retain)
     }
 
     /// Whether the machine can be dropped without loss of state. The tag must be neither configured
@@ -346,10 +356,7 @@ impl TagMachine {
             trouble.retry_at.is_none() && c.now.since(trouble.at) >= c.policy.forget_after
         };
         let unused = match self.serving.or(self.registry) {
-            Some(_) => {
-                let asked_at = self.asked_at.unwrap_or_default();
-                c.now.since(asked_at) >= c.policy.idle_ttl + c.policy.retain
-            }
+            Some(_) => self.unused_at(c.policy).is_some_and(|at| at <= c.now),
             None => {
                 !self.is_followed(c.policy, c.now) || self.trouble.as_ref().is_some_and(is_reported)
             }

@@ -25,7 +25,7 @@ pub struct Config {
     pub retry: Retry,
     /// The time limits for engines.
     pub engine: Watch,
-    /// The limits of a request, which golden cases, warm-ups and shadow requests keep to as well.
+    /// The limits of a request; they also apply to golden cases, warm-ups and shadow requests.
     pub limits: SharedLimits,
     /// Traces versions on their way into service.
     pub tracer: Tracer,

@@ -3,17 +3,14 @@
 
 use std::sync::Arc;
 
-use outrigger_core::{engine::ToEngine, machines::Legacy};
+use outrigger_core::engine::ToEngine;
 use outrigger_run::Engine;
 use tokio::sync::mpsc;
 
 use crate::world::{World, blocking};
 
-/// A state of the journal and its number.
-pub(crate) type Journal = (u64, Arc<Legacy>);
-
 /// Delivers messages to one engine.
-pub(crate) struct Courier(mpsc::UnboundedSender<(ToEngine, Journal)>);
+pub(crate) struct Courier(mpsc::UnboundedSender<(ToEngine, u64)>);
 
 impl Courier {
     /// Creates a courier, and the task that delivers its messages until the courier is dropped.
@@ -22,19 +19,19 @@ impl Courier {
         engine: Arc<dyn Engine>,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         // At most two messages per version wait, so the number of versions bounds the queue.
-        let (sender, mut messages) = mpsc::unbounded_channel::<(ToEngine, Journal)>();
+        let (sender, mut messages) = mpsc::unbounded_channel::<(ToEngine, u64)>();
         let deliver = async move {
-            while let Some((message, (number, legacy))) = messages.recv().await {
-                blocking(&world, move |world| world.write_journal(number, &legacy)).await;
+            while let Some((message, number)) = messages.recv().await {
+                blocking(&world, move |world| world.write_journal(number)).await;
                 engine.send(message);
             }
         };
         (Self(sender), deliver)
     }
 
-    /// Sends `message` once `journal`, or a later state, is on disk.
-    pub(crate) fn send(&self, message: ToEngine, journal: Journal) {
+    /// Sends `message` once the state `number`, or a later one, is on disk.
+    pub(crate) fn send(&self, message: ToEngine, number: u64) {
         // The receiver ends only when the process stops.
-        self.0.send((message, journal)).ok();
+        self.0.send((message, number)).ok();
     }
 }

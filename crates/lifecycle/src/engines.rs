@@ -73,6 +73,14 @@ impl Engines {
         }
     }
 
+    /// Adds the engines to a failure of a package whose framework none of them runs.
+    pub(crate) fn listed(&self, mut failure: Failure) -> Failure {
+        if failure.reason == Reason::EngineNotChosen {
+            failure.message = format!("{}; there are: {}", failure.message, self.described());
+        }
+        failure
+    }
+
     /// Lists the engines and their frameworks, for people.
     fn described(&self) -> String {
         let described = |(id, engine): (&EngineId, &Arc<dyn Engine>)| {

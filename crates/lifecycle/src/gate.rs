@@ -79,7 +79,8 @@ impl Gate<'_> {
     }
 }
 
-/// Asks the engine again while it is busy for a moment. `what` names the question in failures.
+/// Repeats the question to the engine while it is briefly busy. `what` names the question in
+/// failures.
 async fn patiently<T, F>(what: &str, mut ask: impl FnMut() -> F) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,

@@ -364,7 +364,7 @@ mod tests {
         let routes = Routes { full: Some(failure.clone()), ..Routes::default() };
         handle.shared.routes.store(Arc::new(routes));
         let deadline = Instant::now() + Duration::from_secs(60);
-        let told = handle.wait(&churn(), &latest(), "", deadline).await;
-        assert_eq!(told.expect_err("there is none"), failure);
+        let answer = handle.wait(&churn(), &latest(), "", deadline).await;
+        assert_eq!(answer.expect_err("there is none"), failure);
     }
 }

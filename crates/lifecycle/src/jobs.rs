@@ -5,10 +5,7 @@ pub(crate) mod gate;
 pub(crate) mod prepare;
 pub(crate) mod pull;
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use outrigger_core::{Attempt, Digest, Failure, ModelKey, machines::Event, model::Fault};
 use outrigger_oci::Reference;
@@ -26,8 +23,8 @@ pub(crate) enum Done {
     Nothing,
     /// An event for the machines.
     Event(Event),
-    /// The result of a pull, and the trees in the store after it.
-    Pulled { origin: Origin, result: Result<Kept, Failure>, trees: Option<BTreeSet<Digest>> },
+    /// The result of a pull, and the trees that made room for it.
+    Pulled { origin: Origin, result: Result<Kept, Failure>, evicted: Vec<Digest> },
     /// The result of a preparation.
     Prepared { key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault> },
     /// The result of a registry call for trials.

@@ -1,50 +1,77 @@
-//! The states to write to the journal, by number. The numbers keep a slow write of an earlier state
-//! from overwriting a later one.
+//! The state of the machines that the next process takes over, and the numbers of its versions. The
+//! numbers keep a slow write of an earlier state from overwriting a later one.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
-use outrigger_core::machines::Legacy;
-use outrigger_trials::CanaryRecord;
+use outrigger_core::{ModelName, machines::Legacy};
+use outrigger_store::{Desired, Promoted, Record};
 
-/// The last states.
-#[derive(Default)]
-pub(crate) struct Journal {
-    machines: (u64, Arc<Legacy>),
-    /// The number of the trials' last state.
-    trials: u64,
+/// The latest state, by model. Each write of the journal takes the latest state, so that writes that
+/// queue up become one.
+#[derive(Debug, Default)]
+pub(crate) struct Durable(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    number: u64,
+    models: BTreeMap<ModelName, Legacy>,
 }
 
-impl Journal {
-    /// Takes the state of the machines. Returns true if it differs from the last one and must be
-    /// written.
-    pub(crate) fn update(&mut self, legacy: Legacy) -> bool {
-        let is_new = *self.machines.1 != legacy;
-        if is_new {
-            self.machines = (self.machines.0 + 1, Arc::new(legacy));
+impl Durable {
+    /// Replaces the state of some models. Returns the number of the new state; `None` if nothing
+    /// has changed.
+    pub(crate) fn update(&self, changed: Vec<(ModelName, Legacy)>) -> Option<u64> {
+        if changed.is_empty() {
+            return None;
         }
-        is_new
+        let mut state = self.state();
+        state.number += 1;
+        for (name, legacy) in changed {
+            match legacy == Legacy::default() {
+                true => state.models.remove(&name),
+                false => state.models.insert(name, legacy),
+            };
+        }
+        Some(state.number)
     }
 
-    /// The machines' last state, and its number.
-    pub(crate) fn machines(&self) -> (u64, Arc<Legacy>) {
-        self.machines.clone()
+    /// The number of the latest state.
+    pub(crate) fn number(&self) -> u64 {
+        self.state().number
     }
 
-    /// Assigns the next number to a state of the trials.
-    pub(crate) fn number_trials(&mut self) -> u64 {
-        self.trials += 1;
-        self.trials
+    /// The latest state as the store's record, and its number.
+    pub(crate) fn record(&self) -> (u64, Record) {
+        let state = self.state();
+        let mut record = Record::default();
+        state.models.values().for_each(|legacy| add(&mut record, legacy));
+        (state.number, record)
     }
 
-    /// The final states, numbered after all earlier ones.
-    pub(crate) fn end(mut self, trials: CanaryRecord) -> LastStates {
-        let (number, legacy) = self.machines();
-        LastStates { machines: (number + 1, legacy), trials: (self.number_trials(), trials) }
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The last states of this process, with their numbers.
-pub(crate) struct LastStates {
-    pub(crate) machines: (u64, Arc<Legacy>),
-    pub(crate) trials: (u64, CanaryRecord),
+fn add(record: &mut Record, legacy: &Legacy) {
+    for (key, digest) in &legacy.tags {
+        let tags = record.tags.entry(key.name.clone()).or_default();
+        tags.insert(key.tag.clone(), *digest);
+    }
+    for (key, digest) in &legacy.rejected {
+        let tags = record.rejected.entry(key.name.clone()).or_default();
+        tags.insert(key.tag.clone(), *digest);
+    }
+    for (key, (named, promoted)) in &legacy.promoted {
+        let tags = record.promoted.entry(key.name.clone()).or_default();
+        tags.insert(key.tag.clone(), Promoted { named: *named, promoted: *promoted });
+    }
+    record.desired.extend(legacy.loaded.iter().map(|(key, loaded)| Desired {
+        key: key.clone(),
+        servable: loaded.id.clone(),
+        engine: loaded.engine.clone(),
+    }));
 }

@@ -13,6 +13,7 @@ mod jobs;
 mod journal;
 mod lease;
 pub mod metrics;
+mod model_map;
 mod names;
 mod package;
 mod publishing;
@@ -37,6 +38,7 @@ pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Lease, Servable};
+pub use model_map::ModelMap;
 pub use outrigger_trials::{
     AUDIT, Act, Answered, ArmView, By, Canaries, CanaryDecision, CanaryDefaults, CanaryOutcome,
     CanaryPhase, CanaryView, DeviationView, FiguresView, FindingView, OTHER, Profiled,

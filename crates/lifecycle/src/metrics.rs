@@ -45,7 +45,7 @@ pub const METRICS: &[Metric] = &[
         name: TIME_IN_STATE,
         kind: MetricKind::Histogram,
         labels: &["state"],
-        help: "How long a version was in a state when it left it.",
+        help: "Time that a version spent in a state, recorded when it left it.",
     },
     Metric {
         name: FAILURES,
@@ -63,14 +63,14 @@ pub const METRICS: &[Metric] = &[
         name: LOOKUPS,
         kind: MetricKind::Counter,
         labels: &["outcome"],
-        help: "Look-ups of tags in the registry, by outcome: ok, no_canary (there is none, which \
-               is normal) or a reason.",
+        help: "Look-ups of tags in the registry, by outcome: ok, no_canary (no canary tag exists, \
+               which is normal) or a reason.",
     },
     Metric {
         name: SWITCHES,
         kind: MetricKind::Counter,
         labels: &[],
-        help: "Times a tag began to be answered by another version.",
+        help: "Changes of the version that answers for a tag.",
     },
     Metric {
         name: GATES,
@@ -82,20 +82,20 @@ pub const METRICS: &[Metric] = &[
         name: REPLAYS,
         kind: MetricKind::Counter,
         labels: &["outcome"],
-        help: "Recent requests that new versions were warmed up with, by outcome: answered, \
-               skipped (they are not of that version, or there was no time) or failed.",
+        help: "Recent requests replayed to warm up new versions, by outcome: answered, skipped \
+               (of another version, or out of time) or failed.",
     },
     Metric {
         name: RESTARTS,
         kind: MetricKind::Counter,
         labels: &["engine"],
-        help: "Times the engine was found to have restarted.",
+        help: "Detected restarts of the engine.",
     },
     Metric {
         name: REACHABLE,
         kind: MetricKind::Gauge,
         labels: &["engine"],
-        help: "1 when the engine answered the last time it was asked, else 0.",
+        help: "1 if the engine answered its latest probe, else 0.",
     },
     Metric {
         name: EVENTS,
@@ -108,9 +108,9 @@ pub const METRICS: &[Metric] = &[
         name: SIGNATURES,
         kind: MetricKind::Counter,
         labels: &["outcome"],
-        help: "Verifications of images that have to be signed, by outcome: found (by what the \
-               registry has), kept (by what lies in the store) or a reason. Versions that are up \
-               are verified again with images.poll_interval.",
+        help: "Verifications of images that must be signed, by outcome: found (with a signature \
+               from the registry), kept (with one from the store) or a reason. Loaded versions \
+               are verified again every images.poll_interval.",
     },
     Metric {
         name: CACHE,

@@ -105,7 +105,7 @@ impl Names {
         }
     }
 
-    /// The selectors before the last change, where they differ.
+    /// The selectors before the last change, of the models whose selector changed.
     pub(crate) fn before(&self) -> &BTreeMap<ModelName, Selector> {
         &self.before
     }
@@ -134,7 +134,7 @@ impl Names {
         [canaries].into_iter().chain(self.preloads().map(|it| want(it, true))).collect()
     }
 
-    /// The events by which the machines follow this configuration in place of `old`. `known` lists
+    /// The events that change the machines from the configuration `old` to this one. `known` lists
     /// the models that they know.
     pub(crate) fn changes(&self, old: &Self, mut known: BTreeSet<ModelName>) -> Vec<Event> {
         let (before, after): (BTreeSet<_>, BTreeSet<_>) =

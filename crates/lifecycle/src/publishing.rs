@@ -29,6 +29,10 @@ pub(crate) struct Publishing {
     stages: Stages,
     steps: Steps,
     preloaded: bool,
+    /// A model that is known to keep the preloads from being complete.
+    unsettled: Option<ModelName>,
+    /// The number of configurations taken since the start.
+    pub(crate) configurations: u64,
 }
 
 impl Publishing {
@@ -45,34 +49,46 @@ impl Publishing {
         self.steps.follow(changed, machines, now);
     }
 
+    /// Whether no preload is still on its way. Only a model that settles causes a look at others.
+    fn have_settled(&mut self, sources: &Sources<'_>) -> bool {
+        let Sources { machines, now, .. } = *sources;
+        let waits = |name: &ModelName| !machines.has_settled(name, now);
+        if self.unsettled.as_ref().is_some_and(waits) {
+            return false;
+        }
+        self.unsettled = machines.first_unsettled(self.unsettled.as_ref(), now);
+        self.unsettled.is_none()
+    }
+
     /// Publishes the snapshot if it has changed.
     pub(crate) fn show(&mut self, changed: &BTreeSet<ModelName>, sources: &Sources<'_>) {
         let engines = views::engines(sources.machines, &sources.world.engines);
-        let mut next = Snapshot { engines, ..Snapshot::default() };
+        let last = self.snapshot.borrow().clone();
+        let configurations = self.configurations;
+        let mut next = Snapshot { engines, configurations, ..(*last).clone() };
         // The start is complete only when an engine answers.
         let answers = next.an_engine_answers();
-        self.preloaded |= answers && sources.machines.preloads_settled(sources.now);
+        self.preloaded = self.preloaded || answers && self.have_settled(sources);
         next.ready = self.preloaded && answers;
-        let last = self.snapshot.borrow().clone();
         let views = changed.iter().map(|name| (name, views::model(name, sources, &self.routing)));
         let views: Vec<_> = views
-            .filter(|(name, view)| last.models.get(*name).map(|it| &**it) != view.as_ref())
+            .filter(|(name, view)| last.models.get(name).map(|it| &**it) != view.as_ref())
             .collect();
         let steps = self.steps.oldest().into_iter();
         let steps: BTreeMap<_, _> =
             steps.map(|(step, since)| (step, sources.clock.instant(since))).collect();
-        let others =
-            next.engines == last.engines && next.ready == last.ready && steps == last.steps;
+        let others = (&next.engines, next.ready, configurations, &steps)
+            == (&last.engines, last.ready, last.configurations, &last.steps);
         if views.is_empty() && others {
             return;
         }
-        let mut models = last.models.clone();
+        next.steps = steps;
         for (name, view) in views {
             match view {
-                Some(view) => drop(models.insert(name.clone(), Arc::new(view))),
-                None => drop(models.remove(name)),
+                Some(view) => next.models.insert(name.clone(), Arc::new(view)),
+                None => next.models.remove(name),
             }
         }
-        self.snapshot.send_replace(Arc::new(Snapshot { models, steps, ..next }));
+        self.snapshot.send_replace(Arc::new(next));
     }
 }

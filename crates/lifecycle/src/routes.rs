@@ -15,12 +15,12 @@ use std::{
 use outrigger_core::{Digest, Failure, ModelName, Moment, Selector, Tag};
 use outrigger_trials::Split;
 
-use crate::lease::Servable;
+use crate::{lease::Servable, model_map::ModelMap};
 
 /// All known selectors and their answers.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    pub(crate) models: HashMap<ModelName, Arc<ModelRoutes>>,
+    pub(crate) models: ModelMap<Arc<ModelRoutes>>,
     /// Set once the service has stopped or is about to.
     pub(crate) closed: Option<Failure>,
     /// Set while the limit is reached and unknown selectors are refused.

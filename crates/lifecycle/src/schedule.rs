@@ -6,6 +6,8 @@ use outrigger_core::Moment;
 
 /// The interval between searches for files that belong to no known model.
 const SWEEP: Duration = Duration::from_secs(3600);
+/// The interval between looks for uses of models for which no time is due.
+const USES: Duration = Duration::from_secs(10);
 
 /// The times at which the service acts without an event.
 pub(crate) struct Schedule {
@@ -13,18 +15,19 @@ pub(crate) struct Schedule {
     /// The time of the next verification of versions that are up; `None` while one is running, or
     /// if none is needed.
     verify_at: Option<Moment>,
+    uses_at: Moment,
     /// Before this time a tick changes nothing.
     wake_at: Moment,
 }
 
 impl Schedule {
     pub(crate) fn new(now: Moment) -> Self {
-        Self { sweep_at: now + SWEEP, verify_at: None, wake_at: now }
+        Self { sweep_at: now + SWEEP, verify_at: None, uses_at: now + USES, wake_at: now }
     }
 
     /// Sets the next wake-up to the first of the scheduled times and `others`.
     pub(crate) fn set_wake(&mut self, others: [Option<Moment>; 2]) -> Moment {
-        let own = [Some(self.sweep_at), self.verify_at];
+        let own = [Some(self.sweep_at), Some(self.uses_at), self.verify_at];
         let first = own.into_iter().chain(others).flatten().min();
         self.wake_at = first.unwrap_or(self.sweep_at);
         self.wake_at
@@ -33,6 +36,15 @@ impl Schedule {
     /// Whether a tick may change something.
     pub(crate) fn may_have_changed(&self, now: Moment) -> bool {
         now >= self.wake_at
+    }
+
+    /// Whether it is time to look for uses of all models; if so, it is marked as done.
+    pub(crate) fn take_uses(&mut self, now: Moment) -> bool {
+        let is_due = self.uses_at <= now;
+        if is_due {
+            self.uses_at = now + USES;
+        }
+        is_due
     }
 
     pub(crate) fn is_sweep_due(&self, now: Moment) -> bool {

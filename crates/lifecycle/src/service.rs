@@ -32,7 +32,6 @@ use crate::{
     engines,
     handle::{Command, Shared},
     jobs::{Done, Jobs},
-    journal::{Journal, LastStates},
     metrics,
     names::Names,
     publishing::{Publishing, sources::Sources},
@@ -68,7 +67,8 @@ pub struct Service {
     trials: Trials,
     /// Set until the service runs.
     worker: Option<Worker>,
-    journal: Journal,
+    /// The number of the last state of the trials that was given to be written.
+    trials_written: u64,
     schedule: Schedule,
 }
 
@@ -118,7 +118,7 @@ pub fn start(
         publishing,
         trials,
         worker: Some(worker),
-        journal: Journal::default(),
+        trials_written: 0,
         schedule: Schedule::new(clock.now()),
     };
     Ok((Handle { shared: Arc::new(shared), is_counted: true }, service))
@@ -214,6 +214,11 @@ impl Service {
     fn tick(&mut self) -> Option<Stop> {
         self.apply(Event::Tick);
         let now = self.clock.now();
+        if self.schedule.take_uses(now) {
+            // Shows the last use of models for which no time is due.
+            let used = self.publishing.routing.take_used(&self.machines.names(), now);
+            self.apply_at(now, Event::Used(used));
+        }
         if self.schedule.is_sweep_due(now) {
             self.sweep();
         }
@@ -258,9 +263,9 @@ impl Service {
         None
     }
 
-    /// Publishes the current canaries.
+    /// Publishes the canaries on trial.
     fn show_canaries(&mut self) {
-        self.try_canaries(|trials, cx| trials.show(cx));
+        self.try_canaries(|trials, cx| trials.show(&trials.models(), cx));
     }
 
     /// Runs a step of the trials and carries out its effects.
@@ -281,7 +286,8 @@ impl Service {
             E::LookUp(key) => self.apply(Event::Tag(key, tags::Event::Retry)),
             E::Removed(key) => {
                 // The canary version still answers requests by its own name.
-                let used = self.publishing.routing.take_used(self.clock.now());
+                let models = BTreeSet::from([key.name.clone()]);
+                let used = self.publishing.routing.take_used(&models, self.clock.now());
                 self.apply(Event::Used(used));
                 self.apply(Event::Tag(key, tags::Event::Removed));
             }
@@ -296,7 +302,8 @@ impl Service {
     }
 
     fn save_trials(&mut self, record: CanaryRecord) {
-        let (world, number) = (Arc::clone(&self.world), self.journal.number_trials());
+        self.trials_written += 1;
+        let (world, number) = (Arc::clone(&self.world), self.trials_written);
         self.jobs.start(Done::Nothing, async move {
             blocking(&world, move |world| world.write_canaries(number, &record)).await;
             Done::Nothing
@@ -316,12 +323,10 @@ impl Service {
         let is_routed = publishing.routing.publish(&changed, &sources);
         publishing.follow(&changed, &sources);
         if is_routed {
-            self.versions.forget_drained();
+            self.versions.forget_drained(&changed);
         }
-        self.versions.forget_deleted(&self.machines);
-        if !changed.is_empty() {
-            self.show_canaries();
-        }
+        self.versions.forget_deleted(&changed, &self.machines);
+        self.try_canaries(|trials, cx| trials.show(&changed, cx));
         changed.extend(self.trials.take_changed());
         let (publishing, sources) = self.publishing(now);
         publishing.show(&changed, &sources);
@@ -354,7 +359,7 @@ impl Service {
     pub(crate) fn apply(&mut self, event: Event) {
         let now = self.clock.now();
         if self.schedule.may_have_changed(now) {
-            let used = self.publishing.routing.take_used(now);
+            let used = self.publishing.routing.take_used(&self.machines.due(now), now);
             self.apply_at(now, Event::Used(used));
         }
         self.apply_at(now, event);
@@ -362,7 +367,7 @@ impl Service {
 
     fn apply_at(&mut self, now: Moment, event: Event) {
         let effects = self.machines.handle(now, rand::random(), event);
-        self.world.in_use.store(Arc::new(self.machines.in_use(now)));
+        self.world.set_in_use(self.machines.take_files_changed());
         self.save_machines();
         for effect in effects {
             self.carry_out(effect);
@@ -371,12 +376,11 @@ impl Service {
 
     /// Writes the journal if the state that must survive a restart has changed.
     fn save_machines(&mut self) {
-        if !self.journal.update(self.machines.legacy()) {
-            return;
-        }
-        let (world, (number, legacy)) = (Arc::clone(&self.world), self.journal.machines());
+        let changed = self.machines.take_durable();
+        let Some(number) = self.world.durable.update(changed) else { return };
+        let world = Arc::clone(&self.world);
         self.jobs.start(Done::Nothing, async move {
-            blocking(&world, move |world| world.write_journal(number, &legacy)).await;
+            blocking(&world, move |world| world.write_journal(number)).await;
             Done::Nothing
         });
     }
@@ -385,12 +389,14 @@ impl Service {
         tracing::info!("lifecycle is stopping; the engine keeps its models");
         self.publishing.routing.close();
         let trials = self.trials.record(self.clock.now());
-        let LastStates { machines, trials } = self.journal.end(trials);
+        self.trials_written += 1;
+        let number = self.trials_written;
         let last = async {
             self.jobs.stop().await;
             let write = move |world: &World| {
-                world.write_journal(machines.0, &machines.1);
-                world.write_canaries(trials.0, &trials.1);
+                // Later than every number: an earlier write may have failed.
+                world.write_journal(u64::MAX);
+                world.write_canaries(number, &trials);
             };
             blocking(&self.world, write).await;
         };

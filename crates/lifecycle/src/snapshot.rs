@@ -2,17 +2,19 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
-use outrigger_core::{Digest, EngineId, Failure, ModelName, ServableId, Stage, Step, Tag};
+use outrigger_core::{Digest, EngineId, Failure, ServableId, Stage, Step, Tag};
 use outrigger_trials::TagCanaryView;
 use tokio::time::Instant;
 
-use crate::replay::Replayed;
+use crate::{model_map::ModelMap, replay::Replayed};
 
 /// All models and engines at one moment, and whether the start is complete.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
     /// The models by name.
-    pub models: BTreeMap<ModelName, Arc<ModelView>>,
+    pub models: ModelMap<Arc<ModelView>>,
+    /// The number of configurations taken since the start: a model may have another default.
+    pub configurations: u64,
     /// The engines by name.
     pub engines: BTreeMap<EngineId, EngineView>,
     /// True if the preloads of all answering engines have succeeded or failed for good, and an

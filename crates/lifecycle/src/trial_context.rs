@@ -42,14 +42,6 @@ impl Context for TrialContext<'_> {
         })
     }
 
-    fn canaries(&self) -> Vec<(TagKey, TagKey, Digest)> {
-        let canaries = self.machines.tags().filter_map(|(key, _)| {
-            let (canary_tag, canary) = self.machines.canary(key)?;
-            Some((key.clone(), canary_tag.clone(), canary))
-        });
-        canaries.collect()
-    }
-
     fn canary(&self, live: &TagKey) -> Option<(TagKey, Digest)> {
         self.machines.canary(live).map(|(tag, digest)| (tag.clone(), digest))
     }

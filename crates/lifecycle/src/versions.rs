@@ -1,12 +1,12 @@
 //! Data about versions outside their machines: files, plans, servables, warm-ups.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
 };
 
 use bytes::Bytes;
-use outrigger_core::{ModelKey, ModelName, ServableId, Stage, machines::Machines};
+use outrigger_core::{Digest, ModelKey, ModelName, ServableId, Stage, machines::Machines};
 
 use crate::{
     drains::Drains,
@@ -68,19 +68,37 @@ impl VersionData {
         self.live.get_mut(key).into_iter().for_each(Live::withdraw);
     }
 
-    /// Drops servables without any holder left.
-    pub(crate) fn forget_drained(&mut self) {
-        self.live.retain(|_, live| !live.is_gone());
+    /// Drops servables of these models without any holder left.
+    pub(crate) fn forget_drained(&mut self, models: &BTreeSet<ModelName>) {
+        for name in models {
+            retain_of(&mut self.live, name, |_, live| !live.is_gone());
+        }
     }
 
-    /// Drops data about versions whose files are gone.
-    pub(crate) fn forget_deleted(&mut self, machines: &Machines) {
+    /// Drops data about versions of these models whose files are gone.
+    pub(crate) fn forget_deleted(&mut self, models: &BTreeSet<ModelName>, machines: &Machines) {
         let has_files =
             |key: &ModelKey| machines.model(key).is_some_and(|model| model.stage() > Stage::New);
-        self.prepared.retain(|key, _| has_files(key));
-        self.kept.retain(|key, _| has_files(key));
-        self.replayed.retain(|key, _| has_files(key));
-        // The removed entries have no other holder; servables hold the rest.
-        self.recent.retain(|_, recent| Arc::strong_count(recent) > 1);
+        for name in models {
+            retain_of(&mut self.prepared, name, |key, _| has_files(key));
+            retain_of(&mut self.kept, name, |key, _| has_files(key));
+            retain_of(&mut self.replayed, name, |key, _| has_files(key));
+            // Servables hold the requests of a model that has any.
+            if self.recent.get(name).is_some_and(|recent| Arc::strong_count(recent) == 1) {
+                self.recent.remove(name);
+            }
+        }
     }
+}
+
+/// Drops the entries of the versions of `name` for which `keep` returns false.
+pub(crate) fn retain_of<T>(
+    map: &mut BTreeMap<ModelKey, T>,
+    name: &ModelName,
+    keep: impl Fn(&ModelKey, &T) -> bool,
+) {
+    let first = ModelKey { name: name.clone(), digest: Digest::LEAST };
+    let own = map.range(first..).take_while(|(key, _)| key.name == *name);
+    let dropped: Vec<_> = own.filter(|(key, it)| !keep(key, it)).map(|it| it.0.clone()).collect();
+    dropped.iter().for_each(|key| drop(map.remove(key)));
 }

@@ -6,13 +6,13 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use outrigger_core::{Digest, Failure, Reason, machines::Legacy};
+use outrigger_core::{Digest, Failure, Reason};
 use outrigger_oci::{Client, signature::Policy};
-use outrigger_store::{Desired, Promoted, Record, Store};
+use outrigger_store::Store;
 use outrigger_trials::CanaryRecord;
 use tokio::sync::Semaphore;
 
-use crate::{blocking, config::Config, engines::Engines, names::Names};
+use crate::{blocking, config::Config, engines::Engines, journal::Durable, names::Names};
 
 /// Everything outside the machines.
 pub(crate) struct World {
@@ -23,7 +23,8 @@ pub(crate) struct World {
     pub(crate) store: Store,
     pub(crate) engines: Engines,
     /// Digests whose files must stay. Set before the start of any job that may need them.
-    pub(crate) in_use: ArcSwap<BTreeSet<Digest>>,
+    in_use: Mutex<BTreeSet<Digest>>,
+    pub(crate) durable: Durable,
     pub(crate) pulls: Semaphore,
     journal: Mutex<u64>,
     canaries: Mutex<u64>,
@@ -45,7 +46,8 @@ impl World {
             client,
             store,
             engines,
-            in_use: ArcSwap::default(),
+            in_use: Mutex::default(),
+            durable: Durable::default(),
             journal: Mutex::default(),
             canaries: Mutex::default(),
         }
@@ -53,17 +55,29 @@ impl World {
 
     /// Whether the files of `digest` must stay.
     pub(crate) fn uses(&self, digest: &Digest) -> bool {
-        self.in_use.load().contains(digest)
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner).contains(digest)
     }
 
-    /// Writes the state `number` of the journal, unless a later one was written. Blocks.
-    pub(crate) fn write_journal(&self, number: u64, legacy: &Legacy) {
+    /// Sets whether the files of these digests must stay.
+    pub(crate) fn set_in_use(&self, changed: Vec<(Digest, bool)>) {
+        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        for (digest, is_used) in changed {
+            match is_used {
+                true => in_use.insert(digest),
+                false => in_use.remove(&digest),
+            };
+        }
+    }
+
+    /// Writes the latest state of the machines, unless `number` or a later one was written. Blocks.
+    pub(crate) fn write_journal(&self, number: u64) {
         let mut written = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if number <= *written {
             return;
         }
-        match self.store.journal().save(&record(legacy)) {
-            Ok(()) => *written = number,
+        let (latest, record) = self.durable.record();
+        match self.store.journal().save(&record) {
+            Ok(()) => *written = latest,
             // Without it the next start loads more than necessary.
             Err(error) => tracing::warn!(error = %error, "cannot write the journal"),
         }
@@ -83,31 +97,6 @@ impl World {
             Err(error) => tracing::warn!(error = %error, "cannot write the canaries' journal"),
         }
     }
-}
-
-fn record(legacy: &Legacy) -> Record {
-    let mut record = Record::default();
-    for (key, digest) in &legacy.tags {
-        let tags = record.tags.entry(key.name.clone()).or_default();
-        tags.insert(key.tag.clone(), *digest);
-    }
-    let desired = legacy.loaded.iter();
-    for (key, digest) in &legacy.rejected {
-        let tags = record.rejected.entry(key.name.clone()).or_default();
-        tags.insert(key.tag.clone(), *digest);
-    }
-    for (key, (named, promoted)) in &legacy.promoted {
-        let tags = record.promoted.entry(key.name.clone()).or_default();
-        tags.insert(key.tag.clone(), Promoted { named: *named, promoted: *promoted });
-    }
-    record.desired = desired
-        .map(|(key, loaded)| Desired {
-            key: key.clone(),
-            servable: loaded.id.clone(),
-            engine: loaded.engine.clone(),
-        })
-        .collect();
-    record
 }
 
 /// Runs `work` with the world on a thread where it may block.

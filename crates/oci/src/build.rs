@@ -13,13 +13,13 @@ mod scan;
 
 use std::{
     collections::BTreeMap,
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use bytes::Bytes;
-use outrigger_core::{Digest, LayerKind, PackageLayout, Reason};
+use outrigger_core::{Digest, LayerKind, Layouts, Reason, UnknownFramework};
 use serde::Serialize;
 
 use crate::{Content, ImageToPush, LayerToPush};
@@ -33,20 +33,25 @@ pub const OWN_LAYER: u64 = 4 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// metadata.json is missing from every place where a package may have it.
-    #[error("{} is no model package: it has no metadata.json", directory.display())]
+    /// metadata.json is missing from both places where a package may have it.
+    #[error("{} is no model package: it has no {}", directory.display(), places.join(" nor "))]
     NoMetadata {
         /// The directory.
         directory: PathBuf,
+        /// The places where a package may have it.
+        places: Vec<String>,
     },
     /// The model's directory is missing.
-    #[error("{} is no model package: it has no directory {known}", directory.display())]
+    #[error("{} is no model package: it has no directory {model}", directory.display())]
     NoModel {
         /// The directory.
         directory: PathBuf,
-        /// The directories that hold the models of the known frameworks.
-        known: String,
+        /// The directory that holds a model of the framework.
+        model: String,
     },
+    /// No known engine runs the model.
+    #[error(transparent)]
+    Framework(#[from] UnknownFramework),
     /// An entry that is neither a file nor a directory.
     #[error("{} is {kind}: a package holds files and directories only", path.display())]
     Unsupported {
@@ -77,6 +82,7 @@ impl BuildError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Io { .. } => Reason::Internal,
+            Self::Framework(_) => Reason::EngineNotChosen,
             _ => Reason::ImageInvalid,
         }
     }
@@ -88,18 +94,18 @@ impl BuildError {
 }
 
 /// Packs `directory`, which mirrors `/data` in the image: metadata.json, optionally golden.jsonl,
-/// and a model of one of the `layouts`. `labels` become labels of the image's configuration and
-/// annotations of the manifest.
+/// and the model in the directory of its framework. `labels` become labels of the image's
+/// configuration and annotations of the manifest.
 ///
 /// Layers are written to temporary files, which are removed with the returned image. This function
 /// blocks.
 pub fn image_from_dir(
     directory: &Path,
-    layouts: &[PackageLayout],
     labels: BTreeMap<String, String>,
+    layouts: &Layouts,
 ) -> Result<ImageToPush, BuildError> {
     let entries = scan::scan(directory)?;
-    check(directory, layouts, &entries)?;
+    check(directory, &entries, layouts)?;
     let work = tempfile::tempdir().map_err(BuildError::io(std::env::temp_dir()))?;
     let (large, small): (Vec<_>, Vec<_>) = entries.into_iter().partition(Entry::is_large);
     let mut packed = vec![archive::pack(work.path(), LayerKind::TarGzip, &small)?];
@@ -115,19 +121,21 @@ pub fn image_from_dir(
     Ok(ImageToPush { layers: layers.collect(), config, annotations: labels })
 }
 
-fn check(directory: &Path, layouts: &[PackageLayout], entries: &[Entry]) -> Result<(), BuildError> {
+/// Checks that the package has metadata.json, and the directory of a model of its framework.
+fn check(directory: &Path, entries: &[Entry], layouts: &Layouts) -> Result<(), BuildError> {
     let has = |name: &str, file: bool| {
         entries.iter().any(|entry| entry.name == name && entry.is_file() == file)
     };
-    let directory = directory.to_owned();
-    let beside = layouts.iter().filter_map(|layout| layout.directory.rsplit_once('/'));
-    let mut beside = beside.map(|(parent, _)| format!("{parent}/metadata.json"));
-    if !has("metadata.json", true) && !beside.any(|name| has(&name, true)) {
-        return Err(BuildError::NoMetadata { directory });
-    }
-    let known: Vec<_> = layouts.iter().map(|layout| layout.directory).collect();
-    if !known.iter().any(|name| has(name, false)) {
-        return Err(BuildError::NoModel { directory, known: known.join(" or ") });
+    let places = layouts.metadata();
+    let package = directory.to_owned();
+    let Some(metadata) = places.iter().find(|place| has(place, true)) else {
+        return Err(BuildError::NoMetadata { directory: package, places });
+    };
+    let path = directory.join(metadata);
+    let content = fs::read(&path).map_err(BuildError::io(&path))?;
+    let models: Vec<_> = layouts.of(&content)?.iter().map(|layout| layout.directory).collect();
+    if !models.iter().any(|model| has(model, false)) {
+        return Err(BuildError::NoModel { directory: package, model: models.join(" or ") });
     }
     Ok(())
 }

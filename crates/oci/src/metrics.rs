@@ -37,7 +37,8 @@ pub const METRICS: &[Metric] = &[
         name: RETRIES,
         kind: MetricKind::Counter,
         labels: &[],
-        help: "Registry calls made again after an unavailable registry or a broken connection.",
+        help: "Registry calls that were repeated after the registry was unavailable or a \
+               connection broke.",
     },
 ];
 

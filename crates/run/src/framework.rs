@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use outrigger_core::{Failure, Interface, PackageLayout};
+use outrigger_core::{Failure, Interface, Layouts, PackageLayout};
 
 /// A kind of models, named by `framework` in metadata.json.
 #[derive(Debug, Clone, Copy)]
@@ -15,4 +15,9 @@ pub struct Framework {
     ///
     /// The failure's reason is IMAGE_INVALID if the model is at fault.
     pub interface: fn(model: &Path, signature: &str) -> Result<Interface, Failure>,
+}
+
+/// The layouts of `frameworks`.
+pub fn layouts(frameworks: &[Framework]) -> Layouts {
+    frameworks.iter().map(|framework| (framework.name, framework.layout)).collect()
 }

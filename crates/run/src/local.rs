@@ -120,7 +120,7 @@ impl Task {
                     self.report(FromEngine::Gone(id)).await;
                 }
             },
-            ToEngine::Expect(_) => {}
+            ToEngine::Expect(_) | ToEngine::Unexpect(_) => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! Scores requests with one version of a model.
 //!
-//! [`Scorer`] is the one way from a request to a model's outputs. Predictions, golden cases,
-//! warm-ups and shadow requests all use it, so all keep the same limits and ask for the same
+//! [`Scorer`] takes a request to the model's outputs. Predictions, golden cases, warm-ups and
+//! shadow requests all use it, so the same limits apply to all of them and they fetch the same
 //! outputs.
 
 use std::{fmt, sync::Arc};

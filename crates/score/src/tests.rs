@@ -1,4 +1,4 @@
-//! Tests of what a run is asked for.
+//! Tests of the outputs that a run requests.
 
 use std::{cell::Cell, sync::Mutex};
 

@@ -72,7 +72,7 @@ impl Places {
         self.free.add_permits(all.saturating_sub(before) as usize);
         let mut surplus = before.saturating_sub(all);
         surplus -= self.free.forget_permits(surplus as usize) as u32;
-        // Places that are taken are withdrawn as soon as they are given back.
+        // Permits in use cannot be revoked, so they are revoked when they are returned.
         let free = Arc::clone(&self.free);
         tokio::spawn(async move {
             free.acquire_many(surplus).await.expect("never closed").forget();

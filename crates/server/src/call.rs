@@ -40,12 +40,12 @@ struct Inner {
     /// The statistics of the scores in the first answer.
     sampled: OnceLock<outrigger_canary::Outcome>,
     span: Span,
-    told: Told,
+    details: Details,
 }
 
 /// Details that are recorded only for the span, if the call is traced.
 #[derive(Debug, Default)]
-struct Told {
+struct Details {
     version: OnceLock<ModelKey>,
     message: OnceLock<String>,
 }
@@ -79,7 +79,7 @@ impl Call {
             stood_in: OnceLock::new(),
             sampled: OnceLock::new(),
             span,
-            told: Told::default(),
+            details: Details::default(),
         }))
     }
 
@@ -155,7 +155,7 @@ impl Call {
         // One version answers a call; a second lease is for the same version.
         let _ = self.0.served_by.set(ServedAs { model, arm: Some(lease.arm()) });
         if self.0.span.is_recorded() {
-            let _ = self.0.told.version.set(lease.key.clone());
+            let _ = self.0.details.version.set(lease.key.clone());
         }
     }
 
@@ -196,7 +196,7 @@ impl Call {
         if self.0.outcome.set(Outcome::Failed(failure.reason)).is_ok() {
             self.log(failure);
             if self.0.span.is_recorded() {
-                let _ = self.0.told.message.set(failure.message.clone());
+                let _ = self.0.details.message.set(failure.message.clone());
             }
         }
     }
@@ -257,8 +257,8 @@ impl Inner {
     }
 
     /// Records the call and its outcome on the span.
-    fn tell(&mut self, by: &ServedAs, reason: &'static str) {
-        let Self { span, told, .. } = self;
+    fn describe(&mut self, by: &ServedAs, reason: &'static str) {
+        let Self { span, details, .. } = self;
         if !span.is_recorded() {
             return;
         }
@@ -268,7 +268,7 @@ impl Inner {
             span.set("rpc.system", system);
             span.set("rpc.grpc.status_code", i64::from(code as i32));
         }
-        if let Some(version) = told.version.take() {
+        if let Some(version) = details.version.take() {
             span.set("outrigger.model.name", version.name.to_string());
             span.set("outrigger.model.digest", version.digest.to_string());
             span.set("outrigger.arm", by.arm());
@@ -280,7 +280,7 @@ impl Inner {
             span.set("outrigger.stood_in", true);
         }
         if reason != metrics::OK {
-            span.failed_with(reason, told.message.get().map_or("", String::as_str));
+            span.failed_with(reason, details.message.get().map_or("", String::as_str));
         }
     }
 }
@@ -303,7 +303,7 @@ impl Drop for Inner {
             None => "CANCELLED",
         };
         let by = self.served_as();
-        self.tell(&by, reason);
+        self.describe(&by, reason);
         metrics::call_ended(&metrics::Ended {
             front: self.front,
             method: self.method,

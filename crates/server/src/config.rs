@@ -52,7 +52,7 @@ pub struct Config {
     pub limits: Limits,
     /// The engine that runs the models, if there are no `engines`.
     pub engine: Engine,
-    /// The engines by name; `None`: the one of `engine`.
+    /// The engines by name; `None` if the section `engine` is used.
     pub engines: Option<BTreeMap<EngineId, Entry>>,
     /// The model store on disk.
     pub store: Store,
@@ -79,106 +79,107 @@ section! {
         http: SocketAddr = "0.0.0.0:9080";
         /// Listener for `/healthz`, `/readyz` and `/metrics`.
         health: SocketAddr = "0.0.0.0:9902";
-        /// Listener for gRPC calls that change models. Without `auth` it asks for no credentials:
-        /// keep it on loopback then, or behind something that does.
+        /// Listener for gRPC calls that change models. Without `auth` it requires no credentials:
+        /// then keep it on loopback, or behind a proxy that requires them.
         admin: SocketAddr = "127.0.0.1:9901";
-        /// The largest prediction request taken, over gRPC and HTTP.
+        /// The maximum size of a prediction request, over gRPC and HTTP.
         max_message: Size = "64MiB";
-        /// The most treatments of one user.
+        /// The maximum number of treatments per user.
         max_treatments: u32 = "5000" reloads;
-        /// The most users of one BatchPredict.
+        /// The maximum number of users per BatchPredict.
         max_users: u32 = "64" reloads;
-        /// The most bytes of tensors that one request may become, padding included.
+        /// The maximum total size of a request's tensors, padding included.
         max_tensors: Size = "256MiB";
-        /// Predictions worked on at once; more are answered OVERLOADED.
+        /// The maximum number of concurrent predictions; more are answered OVERLOADED.
         max_in_flight: u32 = "1024" reloads;
-        /// Predictions that wait for a model to come up, beside those worked on; more are answered
-        /// OVERLOADED.
+        /// The maximum number of predictions that wait for a model to load, in addition to
+        /// `max_in_flight`; more are answered OVERLOADED.
         max_waiting: u32 = "1024" reloads;
-        /// The deadline of a prediction whose caller gives none. Over gRPC callers give it as usual,
-        /// over HTTP in the header `x-request-timeout`, such as `250ms` or `2s`.
+        /// The deadline of predictions whose caller sets none. Callers set it with gRPC's deadline,
+        /// or over HTTP in the header `x-request-timeout`, such as `250ms` or `2s`.
         default_deadline: Period = "10s" reloads;
-        /// How long to stay open after readiness is withdrawn, for load balancers to notice.
+        /// The time between becoming unready and closing the listeners, for load balancers to
+        /// notice.
         shutdown_delay: Period = "3s";
-        /// How long a stop may take altogether before what is left is cut off.
+        /// The time limit of a stop; remaining requests are then cut off.
         shutdown_grace: Period = "25s";
-        /// Threads that serve predictions; 0: one a core.
+        /// Threads that serve predictions; 0: one per core.
         threads: u32 = "0";
-        /// How the kernel schedules them when they are woken: `batch` lets what runs on the core go
-        /// on for a moment, which costs least on cores of one's own; `normal` interrupts it, which
-        /// answers sooner on cores that are shared with busy strangers.
+        /// Scheduling of these threads when they are woken: with `batch` they wait until the
+        /// running thread yields the core, which costs least on dedicated cores; with `normal` they
+        /// interrupt it, which answers sooner on cores that are shared with other busy programs.
         scheduling: Scheduling = "batch";
     }
 }
 
 section! {
-    /// TLS of the listeners: once there is a certificate, each speaks as its key says. `plain` is
-    /// without TLS, `server` with it; with `optional` callers may show a certificate of their own,
-    /// with `mutual` they must. Files that change are in force within seconds, for new connections;
-    /// open ones end when nobody vouches for their caller any more. Files that do not fit together
-    /// change nothing.
+    /// TLS of the listeners, once there is a certificate. `plain`: without TLS; `server`: with TLS;
+    /// `optional`: callers may present a certificate; `mutual`: callers must. Changed files are
+    /// used within seconds for new connections; an open connection ends when its caller's
+    /// certificate is no longer trusted. Inconsistent files change nothing.
     Tls {
-        /// PEM file of the server's certificate and those that lead up to its authority.
+        /// PEM file of the server's certificate and its chain.
         certificate: Option<PathBuf> = "";
         /// PEM file of its key.
         key: Option<PathBuf> = "";
-        /// PEM file of the authorities that vouch for callers' certificates.
+        /// PEM file of the authorities of callers' certificates.
         client_ca: Option<PathBuf> = "";
-        /// What the listener `server.grpc` speaks.
+        /// TLS of the listener `server.grpc`.
         grpc: Transport = "server";
-        /// What the listener `server.http` speaks.
+        /// TLS of the listener `server.http`.
         http: Transport = "server";
-        /// What the listener `server.health` speaks. The kubelet, which probes it, has no
-        /// certificate to show.
+        /// TLS of the listener `server.health`. The kubelet, which probes it, has no certificate.
         health: Transport = "server";
-        /// What the listener `server.admin` speaks.
+        /// TLS of the listener `server.admin`.
         admin: Transport = "server";
     }
 }
 
 section! {
-    /// Who may do what: `predict`, `read` (states of models and canaries) and `change` (load, unload,
-    /// promote, abort; on the admin listener only, whoever asks). Without `tokens` and `callers`
-    /// everybody may do everything. Health and metrics are open always.
+    /// Rights of callers: `predict`, `read` (states of models and canaries) and `change` (load,
+    /// unload, promote, abort; on the admin listener only, for every caller). Without `tokens` and
+    /// `callers` every caller has all rights. Health and metrics are always open.
     Auth {
-        /// Directory of bearer tokens: a file for each caller, called like the caller, with a token a
-        /// line. Several lines are valid side by side, for a change of tokens. Changes are in force
-        /// within seconds.
+        /// Directory of bearer tokens: one file per caller, named like the caller, with one token
+        /// per line. Several tokens are valid at the same time, so that they can be rotated.
+        /// Changes take effect within seconds.
         tokens: Option<PathBuf> = "";
-        /// Rights of those who show neither token nor certificate, and of everybody else.
-        /// Without it: none where there are `tokens` or `callers`, else all.
+        /// Rights of callers without token or certificate, which all other callers have too.
+        /// Default: none if there are `tokens` or `callers`, else all.
         anonymous: Option<Rights> = "";
-        /// Rights by caller, as in `{"token:ci": [read, change], "*": [predict]}`. A certificate is
-        /// known by its first URI (`uri:spiffe://...`), else its first DNS name (`dns:...`), else
-        /// its common name (`cn:...`). `*` is everybody with a token or certificate.
+        /// Rights by caller, as in `{"token:ci": [read, change], "*": [predict]}`. A certificate's
+        /// name is its first URI (`uri:spiffe://...`), else its first DNS name (`dns:...`), else
+        /// its common name (`cn:...`). `*` stands for every caller with a token or certificate.
         callers: Callers = "{}";
     }
 }
 
 section! {
-    /// What one caller or one model may take of `server.max_in_flight` and `server.max_waiting`; more
-    /// is answered OVERLOADED.
+    /// Limits of one caller's and one model's share of `server.max_in_flight` and
+    /// `server.max_waiting`; more is answered OVERLOADED.
     Limits {
-        /// Predictions of one caller at once; 0: no limit. Callers without a name are told apart by
-        /// their address, over IPv6 by the first 64 bits of it.
+        /// The maximum number of concurrent predictions of one caller; 0: no limit. Callers without
+        /// a name are distinguished by address, over IPv6 by its first 64 bits.
         per_caller: u32 = "0" reloads;
-        /// Predictions of one model at once, those that wait for it included; 0: no limit.
+        /// The maximum number of concurrent predictions of one model, including those that wait for
+        /// it; 0: no limit.
         per_model: u32 = "0" reloads;
     }
 }
 
 section! {
-    /// The engine that computes scores: TensorFlow Serving, or `outrigger engine`. The short form of
-    /// `engines` for one engine: it is called `default`. Only one of the two may be set.
+    /// The engine that computes scores: TensorFlow Serving, or `outrigger engine`. Short form of
+    /// `engines` for one engine, whose name is `default`. Only one of the two sections may be set.
     Engine {
         /// Its gRPC address: `host:port`, or `unix:/path/of/socket`.
         endpoint: String = "unix:/run/outrigger/engine.sock";
-        /// Where the engine sees the model store, if that is not `store.path`.
+        /// The path of the model store in the engine's file system, if it differs from
+        /// `store.path`.
         store_path: Option<PathBuf> = "";
-        /// HTTP/2 connections to it; each thread that serves has one of its own in any case.
+        /// HTTP/2 connections to it; there is at least one for each serving thread.
         connections: u32 = "2";
-        /// Calls to it at once; others wait, and are answered OVERLOADED if they still do at their
-        /// deadline.
+        /// The maximum number of concurrent calls to it; further calls wait, and are answered
+        /// OVERLOADED if they still wait at their deadline.
         max_in_flight: u32 = "128";
     }
 }
@@ -186,17 +187,17 @@ section! {
 section! {
     /// The model store: a directory that the engine can read.
     Store {
-        /// The directory; made if it is not there.
+        /// The directory; created if it does not exist.
         path: PathBuf = "/var/lib/outrigger";
-        /// What the store may take on disk; models not in use go first when it is full.
+        /// The maximum size of the store on disk; when it is full, unused models are deleted.
         max_size: Size = "20GiB";
-        /// A model nobody has used for this long leaves the engine.
+        /// A model without requests for this long is unloaded from the engine.
         idle_ttl: Period = "30m" reloads;
-        /// A model nobody has used for this long leaves the disk.
+        /// A model without requests for this long is deleted from the disk.
         retain: Period = "7d" reloads;
-        /// The most bytes one image may unpack to.
+        /// The maximum size of an unpacked image.
         max_unpacked: Size = "20GiB";
-        /// The most files and directories one image may hold.
+        /// The maximum number of files and directories in an image.
         max_entries: u32 = "100000";
     }
 }
@@ -204,40 +205,40 @@ section! {
 section! {
     /// The registries that models are pulled from.
     Images {
-        /// Where the image of a model is that `models` does not list: this, `/` and the model's
-        /// name. Without it, only models listed are known.
+        /// The prefix of the repositories of models that `models` does not list, followed by `/`
+        /// and the model's name. Without it, only listed models exist.
         repository: Option<String> = "";
-        /// References that may be pulled: each admits what lies under it, by whole path segments.
-        /// Empty: whatever `repository` and `models` name.
+        /// References that may be pulled: each admits all references under it, compared by whole
+        /// path segments. Empty: those that `repository` and `models` name.
         allowed: Vec<String> = "[]" reloads;
-        /// Images that must be signed with cosign, and whose keys count (docs/security.md): a list
-        /// of `prefix` (as in `allowed`) and `keys` (files with public keys in PEM). Of several
-        /// prefixes the longest holds; one without keys asks for no signature.
+        /// Images that must be signed with cosign, and the accepted keys (docs/security.md): a list
+        /// of `prefix` (as in `allowed`) and `keys` (files with public keys in PEM). The longest
+        /// matching prefix applies; a prefix without keys requires no signature.
         signatures: Vec<SignatureRule> = "[]";
         /// The tag of a request that names no version.
         default_tag: Tag = "latest";
-        /// How often followed tags are looked up.
+        /// The interval at which followed tags are looked up.
         poll_interval: Period = "30s";
-        /// Registry hosts spoken to without TLS.
+        /// Registry hosts that are called without TLS.
         plain_http: Vec<String> = "[]";
         /// Directory of Docker's `config.json` with the registries' credentials; otherwise
         /// `DOCKER_CONFIG`, then `~/.docker`.
         docker_config: Option<PathBuf> = "";
-        /// PEM file of certificates to trust beside the system's.
+        /// PEM file of certificates to trust in addition to the system's.
         ca_file: Option<PathBuf> = "";
-        /// How long a registry may stay silent before it counts as unavailable.
+        /// The time without a byte after which a registry counts as unavailable.
         timeout: Period = "30s";
     }
 }
 
 section! {
-    /// How new versions earn their traffic: docs/canary.md.
+    /// Canaries, new versions that are compared with the live one: docs/canary.md.
     Canary {
-        /// Whether canary tags are looked for at all.
+        /// Whether canary tags are followed.
         enabled: bool = "true" reloads;
-        /// What holds where the label `dev.outrigger.canary` of a canary's image says nothing.
+        /// Settings that the label `dev.outrigger.canary` of a canary's image can override.
         defaults: CanarySettings = "{}" reloads;
-        /// What holds whatever the label says.
+        /// Settings that override the label.
         overrides: CanarySettings = "{}" reloads;
     }
 }
@@ -245,9 +246,10 @@ section! {
 section! {
     /// Logs go to standard error.
     Log {
-        /// One readable line an event, or one JSON object.
+        /// The form of an event: a readable line (`text`) or a JSON object (`json`).
         format: LogFormat = "text";
-        /// What is logged, as in `info` or `info,outrigger_lifecycle=debug`. Releases have no more than `debug`.
+        /// The levels that are logged, as in `info` or `info,outrigger_lifecycle=debug`. Releases
+        /// contain levels up to `debug`.
         level: String = "info";
     }
 }
@@ -255,26 +257,28 @@ section! {
 section! {
     /// `/metrics` on the health listener: docs/metrics.md.
     Metrics {
-        /// Models that have series of their own, in the order in which they come to serve; the rest
-        /// share the label `other`. A model has about 150 series an arm.
+        /// The number of models with series of their own, in the order of their first load; all
+        /// others share the label `other`. A model has about 150 series per arm.
         max_models: u32 = "500";
     }
 }
 
 section! {
-    /// Traces of requests and of models being brought up, for OpenTelemetry: docs/traces.md.
+    /// OpenTelemetry traces of requests and of loads of models: docs/traces.md.
     Traces {
-        /// A collector's address for OTLP over gRPC, such as `http://collector:4317`; https as well.
-        /// Without it nothing is traced. Environment too: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
-        /// `OTEL_EXPORTER_OTLP_ENDPOINT`.
+        /// A collector's address for OTLP over gRPC, such as `http://collector:4317`, or with
+        /// https. Without it there are no traces. Also set by the environment:
+        /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`.
         endpoint: Option<String> = "";
-        /// The part of the requests that are traced whose caller has not decided, 0 to 1.
-        /// Environment too: `OTEL_TRACES_SAMPLER_ARG`.
+        /// The share of requests that are traced if the caller has not decided, 0 to 1. Also set by
+        /// the environment: `OTEL_TRACES_SAMPLER_ARG`.
         ratio: Ratio = "0.01";
-        /// What traces call this process: `service.name`. Environment too: `OTEL_SERVICE_NAME`.
+        /// The name of this process in traces: `service.name`. Also set by the environment:
+        /// `OTEL_SERVICE_NAME`.
         service: String = "outrigger";
-        /// What else they say of it: `deployment.environment=production,k8s.pod.name=a`. Environment
-        /// too: `OTEL_RESOURCE_ATTRIBUTES`.
+        /// Further attributes of this process in traces:
+        /// `deployment.environment=production,k8s.pod.name=a`. Also set by the environment:
+        /// `OTEL_RESOURCE_ATTRIBUTES`.
         attributes: Option<String> = "";
     }
 }

@@ -13,7 +13,7 @@ use tonic::Status;
 
 use crate::{audit::Verb, config::Right};
 
-/// The number of fronts that the wiring makes. Each has an `index` of its own below it.
+/// The number of fronts that the wiring creates. Each has a distinct `index` below this number.
 pub(crate) const COUNT: usize = 2;
 
 /// A protocol in which callers make calls.

@@ -96,13 +96,13 @@ pub(crate) struct Serving {
 impl Serving {
     pub(crate) fn new(
         predictor: Predictor,
-        told: (Models, Canaries),
+        services: (Models, Canaries),
         health: &HealthReporter,
         rules: Guard,
         max_message: usize,
     ) -> Self {
         let rules = Arc::new(rules);
-        let others = routes(told, health, Arc::clone(&rules));
+        let others = routes(services, health, Arc::clone(&rules));
         Self { prediction: Arc::new(Prediction::new(rules, predictor, max_message)), others }
     }
 }
@@ -120,8 +120,8 @@ impl App for Serving {
 }
 
 /// The services of the admin listener: queries and changes, no predictions.
-pub(crate) fn admin(told: (Models, Canaries), health: &HealthReporter, rules: Guard) -> Router {
-    routes(told, health, Arc::new(rules)).layer(middleware::from_fn(only_grpc))
+pub(crate) fn admin(services: (Models, Canaries), health: &HealthReporter, rules: Guard) -> Router {
+    routes(services, health, Arc::new(rules)).layer(middleware::from_fn(only_grpc))
 }
 
 /// Refuses requests whose content type is not gRPC. Another site's page in an operator's browser

@@ -41,7 +41,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct Guard {
     /// The protocol of the listener.
     pub(crate) front: &'static Front,
-    /// The deadline of calls that give none, if it differs from that of predictions.
+    /// The deadline of calls that set none, if it differs from that of predictions.
     pub(crate) default_deadline: Option<Duration>,
     /// The rights of callers.
     pub(crate) auth: Auth,

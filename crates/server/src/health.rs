@@ -120,54 +120,68 @@ pub(crate) async fn follow(
     stop: Readiness,
 ) -> Result<(), Infallible> {
     let mut changes = models.watch();
-    let mut told = Told { reporter, statuses: BTreeMap::new() };
+    let mut reported = Reported { reporter, statuses: BTreeMap::new() };
+    let mut last = Arc::<Snapshot>::default();
     loop {
         let snapshot = Arc::clone(&changes.borrow_and_update());
-        told.report(&models, &snapshot).await;
+        reported.report(&models, &last, &snapshot).await;
+        last = snapshot;
         let changed = stop.stopping.run_until_cancelled(changes.changed()).await;
         if !matches!(changed, Some(Ok(()))) {
             break;
         }
     }
     stop.stopping.cancelled().await;
-    told.withdraw().await;
+    reported.withdraw().await;
     Ok(())
 }
 
 /// The statuses that gRPC health has, by name. Only changes are reported to it, so that watchers
 /// receive only changes.
-struct Told {
+struct Reported {
     reporter: HealthReporter,
     statuses: BTreeMap<String, ServingStatus>,
 }
 
-impl Told {
-    async fn report(&mut self, models: &Handle, snapshot: &Snapshot) {
-        let mut now: BTreeMap<_, _> =
-            SERVICES.map(|service| (service.to_owned(), status(snapshot.ready))).into();
-        for (name, view) in &snapshot.models {
-            now.insert(name.to_string(), status(serves(models, name, view)));
+impl Reported {
+    async fn report(&mut self, models: &Handle, last: &Snapshot, snapshot: &Snapshot) {
+        for service in SERVICES {
+            self.set(service, Some(status(snapshot.ready))).await;
         }
-        self.tell(now).await;
+        let mut changed = snapshot.models.changed_since(&last.models);
+        if snapshot.configurations != last.configurations {
+            // Any model may have another default version.
+            changed.extend(snapshot.models.iter().map(|(name, _)| name.clone()));
+        }
+        for name in changed {
+            let view = snapshot.models.get(&name);
+            let status = view.map(|view| status(serves(models, &name, view)));
+            self.set(name.as_str(), status).await;
+        }
     }
 
     /// Reports to every client of gRPC health that nothing is served any more.
     async fn withdraw(&mut self) {
-        let names = self.statuses.keys().cloned();
-        let now = names.map(|name| (name, ServingStatus::NotServing)).collect();
-        self.tell(now).await;
+        for name in self.statuses.keys().cloned().collect::<Vec<_>>() {
+            self.set(&name, Some(ServingStatus::NotServing)).await;
+        }
     }
 
-    async fn tell(&mut self, now: BTreeMap<String, ServingStatus>) {
-        for name in self.statuses.keys().filter(|name| !now.contains_key(*name)) {
-            self.reporter.clear_service_status(name).await;
+    /// Sets the status of a name; `None` removes the name.
+    async fn set(&mut self, name: &str, status: Option<ServingStatus>) {
+        if self.statuses.get(name).copied() == status {
+            return;
         }
-        for (name, status) in &now {
-            if self.statuses.get(name) != Some(status) {
-                self.reporter.set_service_status(name, *status).await;
+        match status {
+            Some(status) => {
+                self.statuses.insert(name.to_owned(), status);
+                self.reporter.set_service_status(name, status).await;
+            }
+            None => {
+                self.statuses.remove(name);
+                self.reporter.clear_service_status(name).await;
             }
         }
-        self.statuses = now;
     }
 }
 

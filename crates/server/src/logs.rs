@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn changes_are_recorded_at_every_level_that_does_not_name_them() {
-        for (level, recorded, told) in [
+        for (level, recorded, logged) in [
             ("info", true, true),
             ("warn", true, false),
             ("off,outrigger_lifecycle=debug", true, false),
@@ -61,7 +61,7 @@ mod tests {
             with_default(lines.finish(), || {
                 let audit = tracing::enabled!(target: audit::TARGET, tracing::Level::INFO);
                 let other = tracing::enabled!(target: "outrigger_server", tracing::Level::INFO);
-                assert_eq!((audit, other), (recorded, told), "{level}");
+                assert_eq!((audit, other), (recorded, logged), "{level}");
             });
         }
     }

@@ -46,8 +46,8 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Counter,
         labels: &["surface", "method", "model", "arm", "reason"],
         help: "Requests that ended, by surface (grpc, http), method, the model and arm that \
-               answered (empty when none did), and reason: OK, a name from errors.md, or CANCELLED \
-               when the caller went away.",
+               answered (empty if none did), and reason: OK, a name from errors.md, or CANCELLED \
+               if the caller disconnected.",
     },
     Metric {
         name: REQUEST_SECONDS,
@@ -59,8 +59,8 @@ pub const METRICS: &[Metric] = &[
         name: STAGE_SECONDS,
         kind: MetricKind::Histogram,
         labels: &["stage", "model", "arm"],
-        help: "Time a prediction spent in each stage: queue (getting hold of the model), decode \
-               (a request's parts to tensors), engine, encode (scores to answer).",
+        help: "Time of a prediction in each stage: queue (waiting for the model), decode (parts \
+               of a request to tensors), engine, encode (scores to answer).",
     },
     Metric {
         name: IN_FLIGHT,
@@ -72,26 +72,26 @@ pub const METRICS: &[Metric] = &[
         name: TREATMENTS,
         kind: MetricKind::Histogram,
         labels: &["model", "arm"],
-        help: "Treatments scored of each user.",
+        help: "Scored treatments per user.",
     },
     Metric {
         name: USERS,
         kind: MetricKind::Histogram,
         labels: &["model", "arm"],
-        help: "Users of each prediction.",
+        help: "Users per prediction.",
     },
     Metric {
         name: FEATURES,
         kind: MetricKind::Counter,
         labels: &["model", "arm", "kind"],
-        help: "Features of predictions that were missing (a default or NaN took their place), \
-               unknown (sent, and not named by the model) or out_of_vocabulary.",
+        help: "Features of predictions that were missing (replaced by a default or NaN), unknown \
+               (sent, but not named by the model) or out_of_vocabulary.",
     },
     Metric {
         name: PANICS,
         kind: MetricKind::Counter,
         labels: &["method"],
-        help: "Requests answered INTERNAL because their handler panicked: a defect each.",
+        help: "Requests answered INTERNAL because their handler panicked; each is a defect.",
     },
     Metric {
         name: CONNECTIONS,
@@ -103,22 +103,24 @@ pub const METRICS: &[Metric] = &[
         name: HANDSHAKES,
         kind: MetricKind::Counter,
         labels: &["listener"],
-        help: "TLS handshakes that failed, by listener (grpc, http, health, admin): the caller spoke \
-               something else, did not trust the certificate, was not trusted, or took too long.",
+        help: "TLS handshakes that failed, by listener (grpc, http, health, admin): the caller \
+               used another protocol, did not trust the certificate, was not trusted, or took too \
+               long.",
     },
     Metric {
         name: EXPIRY,
         kind: MetricKind::Gauge,
         labels: &[],
-        help: "When the listeners' certificate in force expires, in seconds since 1970. Not there \
+        help: "Expiry of the listeners' certificate in force, in seconds since 1970. Absent \
                without TLS.",
     },
     Metric {
         name: SECRETS,
         kind: MetricKind::Counter,
         labels: &["secret", "outcome"],
-        help: "Changes seen of the files of a secret (tls: certificate, key, authorities; tokens), by \
-               outcome: ok, or failed when the files could not be used and the old stayed in force.",
+        help: "Detected changes of a secret's files (tls: certificate, key, authorities; tokens), \
+               by outcome: ok, or failed if the files were invalid and the previous ones stay in \
+               force.",
     },
     Metric {
         name: RELOADS,
@@ -139,24 +141,30 @@ pub const METRICS: &[Metric] = &[
         name: STAND_INS,
         kind: MetricKind::Counter,
         labels: &["model"],
-        help: "Requests that live answered because the canary they were assigned to failed.",
+        help: "Requests assigned to a canary that live answered because the canary failed.",
     },
-    Metric { name: READY, kind: MetricKind::Gauge, labels: &[], help: "1 while /readyz says yes." },
+    Metric {
+        name: READY,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "1 while /readyz answers \
+                                                                       200.",
+    },
     Metric {
         name: BUILD,
         kind: MetricKind::Gauge,
         labels: &["version", "revision", "rustc"],
-        help: "Always 1; the labels say which build it is: its version, the revision of its \
-               source as far as that was known, and the compiler.",
+        help: "Always 1; the labels identify the build: its version, the revision of its source \
+               if known, and the compiler.",
     },
     Metric {
         name: SCORES,
         kind: MetricKind::Histogram,
         labels: &["model", "arm"],
-        help: "Scores, one of each prediction: that of a treatment drawn at random, of the first \
-               user. Models score on scales of their own, so the buckets are finest between 0 and \
-               1 and go by powers of ten beyond, either side of 0. The sum may fall where scores \
-               are negative.",
+        help: "Scores, one per prediction: that of a random treatment of the first user. The \
+               scales of models differ, so the buckets are finest between 0 and 1 and grow by \
+               powers of ten beyond, on either side of 0. The sum may fall if scores are \
+               negative.",
     },
 ];
 

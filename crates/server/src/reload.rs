@@ -1,4 +1,4 @@
-//! Reloading of the configuration at run time: all of a change comes into force, or nothing.
+//! Reloads the configuration at run time: a change takes effect completely or not at all.
 
 mod reloads;
 
@@ -24,7 +24,7 @@ use crate::{
     wiring,
 };
 
-/// The reason why a changed configuration does not come into force.
+/// The reason why a changed configuration is not applied.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -37,7 +37,7 @@ enum Error {
     Models(#[from] lifecycle::Error),
 }
 
-/// The part of the server that takes other models, and other settings of them, at run time.
+/// The part of the server that accepts new models and settings at run time.
 pub(crate) trait Models: Send + 'static {
     /// Replaces the models and their settings: all of them, or nothing.
     fn reconfigure(
@@ -84,7 +84,7 @@ pub(crate) struct Reloader<M> {
 }
 
 impl<M: Models> Reloader<M> {
-    /// A reloader of the configuration in force, which `source` has given.
+    /// Creates a reloader of the configuration in force, which was loaded from `source`.
     pub(crate) fn new(
         source: Source,
         config: Config,
@@ -160,7 +160,7 @@ impl<M: Models> Reloader<M> {
         if !fixed.is_empty() {
             return Err(Error::Fixed(Fixed(fixed)));
         }
-        // The lifecycle comes first, because only it may still refuse.
+        // The lifecycle is reconfigured first, because it is the only part that can still refuse.
         let tunables = wiring::tunables(&config);
         if tunables != wiring::tunables(&self.config) {
             self.models.reconfigure(tunables).await?;

@@ -20,7 +20,7 @@ pub(crate) struct RequestLimits {
     pub(crate) per_model: Limit<ModelName>,
     /// The limits on a request's tensors.
     pub(crate) tensors: SharedLimits,
-    /// The deadline of a request whose caller gives none.
+    /// The deadline of a request whose caller sets none.
     default_deadline: Arc<ArcSwap<Duration>>,
 }
 
@@ -49,7 +49,7 @@ impl RequestLimits {
         self.default_deadline.store(Arc::new(config.server.default_deadline.0));
     }
 
-    /// The deadline of a request whose caller gives none.
+    /// The deadline of a request whose caller sets none.
     pub(crate) fn default_deadline(&self) -> Duration {
         **self.default_deadline.load()
     }

@@ -60,8 +60,8 @@ pub fn start(config: Config, kinds: &Kinds) -> Result<Running, Error> {
     start_from(config, kinds, None)
 }
 
-/// Starts a server as [`start`] does. Its configuration, which `source` has given, is reloaded when
-/// the file changes.
+/// Starts a server as [`start`] does. Its configuration was loaded from `source`, and is reloaded
+/// when the file changes.
 ///
 /// # Errors
 /// Those of [`start`].

@@ -59,26 +59,26 @@ pub(crate) async fn supervise(
     };
 
     // The tasks that predict stop first; all others stop last.
-    let (mut predicting, mut telling) = (Tasks::new(), Tasks::new());
-    keep(&mut telling, "lifecycle", lifecycle, service.run());
-    keep(&mut telling, "gRPC health", control, {
+    let (mut predicting, mut supporting) = (Tasks::new(), Tasks::new());
+    keep(&mut supporting, "lifecycle", lifecycle, service.run());
+    keep(&mut supporting, "gRPC health", control, {
         health::follow(parts.models.clone(), parts.reporter.clone(), parts.readiness.clone())
     });
-    keep(&mut telling, "metrics", control, upkeep(parts.exposition.clone(), parts.end.clone()));
-    keep(&mut telling, "secrets", lifecycle, {
+    keep(&mut supporting, "metrics", control, upkeep(parts.exposition.clone(), parts.end.clone()));
+    keep(&mut supporting, "secrets", lifecycle, {
         live::follow(parts.security.watched(), parts.end.clone())
     });
     if let Some(source) = source {
         let (models, limits) = (parts.models.clone(), parts.limits.clone());
         let reloader = Reloader::new(source, config.clone(), models, limits, parts.reloads.clone());
-        keep(&mut telling, "configuration", control, reloader.run(parts.end.clone()));
+        keep(&mut supporting, "configuration", control, reloader.run(parts.end.clone()));
     }
-    keep(&mut telling, "page", control, parts.feed.clone().run());
+    keep(&mut supporting, "page", control, parts.feed.clone().run());
     if let Some(exporter) = parts.exporter.take() {
-        keep(&mut telling, "traces", control, export(exporter, parts.end.clone()));
+        keep(&mut supporting, "traces", control, export(exporter, parts.end.clone()));
     }
-    keep(&mut telling, "health", control, aside(health, surfaces.health));
-    keep(&mut telling, "admin", control, aside(admin, surfaces.admin));
+    keep(&mut supporting, "health", control, aside(health, surfaces.health));
+    keep(&mut supporting, "admin", control, aside(admin, surfaces.admin));
     keep(&mut predicting, "grpc", control, {
         grpc.serve(surfaces.grpc, seats.clone(), parts.drain.clone())
     });
@@ -89,12 +89,12 @@ pub(crate) async fn supervise(
     let unexpected = tokio::select! {
         () = stop.gently.cancelled() => None,
         Some(task) = predicting.join_next() => Some(name(task)),
-        Some(task) = telling.join_next() => Some(name(task)),
+        Some(task) = supporting.join_next() => Some(name(task)),
     };
     if let Some(task) = unexpected {
         tracing::error!(task, "a part of the server ended by itself");
     }
-    shut_down(&config, &parts, predicting, telling, stop).await;
+    shut_down(&config, &parts, predicting, supporting, stop).await;
     unexpected.map_or(Ok(()), |task| Err(Error::Ended { task }))
 }
 
@@ -105,7 +105,7 @@ async fn shut_down(
     config: &Config,
     parts: &Parts,
     mut predicting: Tasks,
-    mut telling: Tasks,
+    mut supporting: Tasks,
     stop: &Stop,
 ) {
     let end = Instant::now() + config.server.shutdown_grace.0;
@@ -127,7 +127,7 @@ async fn shut_down(
     parts.models.shutdown(left()).await;
 
     parts.end.cancel();
-    if timeout(left(), all_of(&mut telling)).await.is_err() {
+    if timeout(left(), all_of(&mut supporting)).await.is_err() {
         tracing::debug!("the last callers were cut off");
     }
     tracing::info!("stopped");

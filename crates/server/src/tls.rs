@@ -195,7 +195,7 @@ fn provider() -> Arc<CryptoProvider> {
 /// Parses the certificates of a PEM file, of which there must be at least one.
 fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, FileError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let all = all.map_err(|error| FileError::new(path, told(&error)))?;
+    let all = all.map_err(|error| FileError::new(path, description(&error)))?;
     if all.is_empty() {
         return Err(FileError::new(path, "holds no certificate"));
     }
@@ -203,11 +203,11 @@ fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
 }
 
 fn key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, FileError> {
-    PrivateKeyDer::from_pem_slice(pem).map_err(|error| FileError::new(path, told(&error)))
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| FileError::new(path, description(&error)))
 }
 
 /// Describes an error in a PEM file without any of the file's content.
-fn told(error: &pem::Error) -> &'static str {
+fn description(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::NoItemsFound => "holds nothing of its kind in PEM",
         pem::Error::MissingSectionEnd { .. } => "breaks off",

@@ -97,24 +97,24 @@ struct Tried<'c> {
     lease: Lease,
     /// The deadline of the arm.
     by: Instant,
-    told: bool,
+    is_reported: bool,
 }
 
 impl<'c> Tried<'c> {
     fn begin(call: &'c Call, lease: Lease) -> Self {
         let started = call.started();
         let allowed = call.deadline().saturating_duration_since(started);
-        Self { call, lease, by: started + allowed / 2, told: false }
+        Self { call, lease, by: started + allowed / 2, is_reported: false }
     }
 
     fn ended<T>(&mut self, result: &Result<T, Failure>) {
         let sampled = self.call.sampled();
         match result {
             Err(failure) if is_callers(failure) => self.excuse(),
-            Err(_) if sampled == Some(Outcome::NonFinite) => self.tell(Outcome::NonFinite),
+            Err(_) if sampled == Some(Outcome::NonFinite) => self.report(Outcome::NonFinite),
             Err(_) => self.failed(),
             Ok(_) if Instant::now() > self.by => self.failed(),
-            Ok(_) => self.tell(sampled.unwrap_or(Outcome::Empty)),
+            Ok(_) => self.report(sampled.unwrap_or(Outcome::Empty)),
         }
     }
 
@@ -128,17 +128,17 @@ impl<'c> Tried<'c> {
     }
 
     fn failed(&mut self) {
-        self.tell(Outcome::Failed);
+        self.report(Outcome::Failed);
     }
 
-    fn tell(&mut self, outcome: Outcome) {
-        if !std::mem::replace(&mut self.told, true) {
+    fn report(&mut self, outcome: Outcome) {
+        if !std::mem::replace(&mut self.is_reported, true) {
             self.lease.observe(self.took(), outcome);
         }
     }
 
     fn excuse(&mut self) {
-        self.told = true;
+        self.is_reported = true;
     }
 
     fn took(&self) -> Duration {

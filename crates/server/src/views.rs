@@ -1,10 +1,11 @@
 //! Models in the form of `outrigger.v1`, and the JSON that is derived from it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use outrigger_core::{Failure, ModelName, Reason, Stage};
+use outrigger_core::{EngineId, Failure, ModelName, Reason, Stage};
 use outrigger_lifecycle::{
-    FailureView, Handle, ModelView, Replayed, TagCanaryView, TagView, TransitionView, VersionView,
+    EngineView, FailureView, Handle, ModelView, Replayed, TagCanaryView, TagView, TransitionView,
+    VersionView,
 };
 use outrigger_proto::outrigger::v1::{
     self as wire, Model, ModelVersion, Tag, TagCanary, Transition, model_version,
@@ -34,12 +35,33 @@ pub(crate) fn find(models: &Handle, name: &str) -> Result<(ModelName, Arc<ModelV
     }
 }
 
+/// A model and the engines of its versions, in the form of `outrigger.v1`.
+///
+/// # Errors
+/// Those of [`find`].
+pub(crate) fn described(models: &Handle, name: &str) -> Result<Model, Failure> {
+    let (name, view) = find(models, name)?;
+    let engines: BTreeSet<_> = view.versions.values().filter_map(|it| it.engine.as_ref()).collect();
+    let snapshot = models.models();
+    let engines = engines.into_iter().filter_map(|id| Some(engine(id, snapshot.engines.get(id)?)));
+    Ok(Model { engines: engines.collect(), ..model(&name, &view, History::Included) })
+}
+
+fn engine(id: &EngineId, view: &EngineView) -> wire::Engine {
+    wire::Engine {
+        name: id.to_string(),
+        reachable: view.reachable,
+        failure: view.failure.as_ref().map(ToString::to_string).unwrap_or_default(),
+    }
+}
+
 /// A model in the form of `outrigger.v1`.
 pub(crate) fn model(name: &ModelName, view: &ModelView, history: History) -> Model {
     Model {
         name: name.to_string(),
         tags: view.tags.iter().map(|(name, view)| tag(name.as_str(), view)).collect(),
         versions: view.versions.values().map(|view| version(view, history)).collect(),
+        engines: Vec::new(),
     }
 }
 
@@ -81,6 +103,7 @@ fn version(view: &VersionView, history: History) -> ModelVersion {
         failure: view.failure.as_ref().map(failure),
         history: transitions,
         replay: view.replayed.as_ref().map(replay),
+        engine: view.engine.as_ref().map(ToString::to_string).unwrap_or_default(),
     }
 }
 
@@ -162,7 +185,7 @@ mod tests {
         };
         let tag = TagView { registry: Some(digest), canary: Some(canary), ..TagView::default() };
         let version = VersionView {
-            engine: None,
+            engine: Some(EngineId::default()),
             digest,
             platform_digest: None,
             stage: Stage::Downloaded,
@@ -229,6 +252,7 @@ mod tests {
                     "failure": null,
                     "took_seconds": 1.5,
                 },
+                "engine": "default",
                 "history": [{"at": at, "from": "new", "to": "downloaded", "cause": "asked for"}],
             }],
         });

@@ -183,7 +183,7 @@ impl Surfaces {
         };
         let (models, closing) = (parts.models.clone(), parts.drain.clone());
         let predictor = Predictor::new(models, parts.limits.clone(), closing);
-        let told = |access| {
+        let services = |access| {
             let models = Models::new(parts.models.clone(), access, parts.drain.clone());
             (models, Canaries::new(parts.models.clone(), access))
         };
@@ -191,7 +191,7 @@ impl Surfaces {
         Self {
             grpc: Serving::new(
                 predictor.clone(),
-                told(Access::Read),
+                services(Access::Read),
                 &parts.reporter,
                 rules(&grpc::FRONT, None, &parts.drain),
                 most,
@@ -204,7 +204,7 @@ impl Surfaces {
             ),
             health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
             admin: grpc::admin(
-                told(Access::Change),
+                services(Access::Change),
                 &parts.reporter,
                 rules(&grpc::FRONT, Some(ADMIN_DEADLINE), &parts.end),
             )
@@ -240,7 +240,7 @@ fn store_config(config: &Config, kinds: &Kinds) -> store::Config {
             max_bytes: ByteSize(config.store.max_unpacked.0),
             max_entries: config.store.max_entries.into(),
         },
-        layouts: kinds.frameworks().iter().map(|framework| framework.layout).collect(),
+        layouts: outrigger_run::layouts(&kinds.frameworks()),
     }
 }
 
@@ -273,7 +273,7 @@ fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) ->
     }
 }
 
-/// The models and their settings, which the lifecycle takes at the start and again at run time.
+/// The models and their settings for the lifecycle, at the start and at each reload.
 pub(crate) fn tunables(config: &Config) -> lifecycle::Tunables {
     lifecycle::Tunables {
         models: config.models.iter().map(entry).collect(),

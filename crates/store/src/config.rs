@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
-use outrigger_core::PackageLayout;
+use outrigger_core::Layouts;
 
 /// The store's location and limits.
 #[derive(Debug, Clone)]
@@ -14,8 +14,8 @@ pub struct Config {
     pub max_size: ByteSize,
     /// Limits for unpacking one image.
     pub limits: UnpackLimits,
-    /// Where images may hold their model: a layout for each framework that an engine runs.
-    pub layouts: Vec<PackageLayout>,
+    /// Where images hold their model, for each framework that is known.
+    pub layouts: Layouts,
 }
 
 /// Limits that keep a hostile image from filling disk or memory. Bytes are counted over the
@@ -35,7 +35,7 @@ impl Config {
             path: path.into(),
             max_size: ByteSize::gib(20),
             limits: UnpackLimits::default(),
-            layouts: Vec::new(),
+            layouts: Layouts::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrigger_core::{Digest, Reason, ServableId};
+use outrigger_core::{Digest, Reason, ServableId, UnknownFramework};
 
 /// The result of the store's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -61,6 +61,9 @@ pub enum Error {
         #[source]
         problem: PackageProblem,
     },
+    /// No known engine runs the image's model.
+    #[error(transparent)]
+    Framework(#[from] UnknownFramework),
     /// The content in use and the request together exceed the store's configured size.
     #[error("the store is full: {needed} needed, {used} of {max} used, the rest is in use")]
     Full {
@@ -193,6 +196,7 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Layer { .. } | Self::Entry { .. } | Self::Package { .. } => Reason::ImageInvalid,
+            Self::Framework(_) => Reason::EngineNotChosen,
             Self::Full { .. } | Self::NoSpace { .. } => Reason::StoreFull,
             _ => Reason::Internal,
         }

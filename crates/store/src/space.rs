@@ -2,7 +2,12 @@
 
 mod measure;
 
-use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{Arc, PoisonError},
+};
 
 use bytesize::ByteSize;
 use outrigger_core::Digest;
@@ -75,6 +80,11 @@ impl Store {
     pub fn reserve(&self, layers: &[(Digest, u64)], in_use: InUse<'_>) -> Result<Reservation> {
         let claim = Claim { layers: largest(layers.iter().copied()), ..Claim::default() };
         Reservation::open(&self.inner, claim, in_use)
+    }
+
+    /// Takes the images whose trees were evicted since the last call.
+    pub fn take_evicted(&self) -> Vec<Digest> {
+        std::mem::take(&mut self.inner.evicted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Measures the store again, which updates the metrics.
@@ -191,6 +201,8 @@ impl Inner {
                 return Ok(());
             }
             candidate.evict()?;
+            let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+            evicted.extend(candidate.tree());
             used -= candidate.bytes;
         }
         let enough = used <= max && wanted <= self.free()?;

@@ -10,9 +10,12 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrigger_core::{Digest, PackageLayout};
+use outrigger_core::{Digest, Layouts};
 
-use crate::{Config, Error, Journal, Result, UnpackLimits, disk, metrics, space::Claims, tree};
+use crate::{
+    Config, Error, Journal, Result, UnpackLimits, disk, metrics, space::Claims, tree,
+    tree::Sidecars,
+};
 
 /// The model store. Cheap to clone; all clones are one store. Its file lock is released when the
 /// last clone is dropped, or by the kernel when the process dies.
@@ -26,7 +29,7 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) max_size: ByteSize,
     pub(crate) limits: UnpackLimits,
-    pub(crate) layouts: Vec<PackageLayout>,
+    pub(crate) layouts: Layouts,
     pub(crate) journal: Journal,
     /// The engines' directories that this process has opened.
     pub(crate) serving: Mutex<BTreeSet<PathBuf>>,
@@ -34,6 +37,8 @@ pub(crate) struct Inner {
     claims: Mutex<Claims>,
     /// A lock for each digest that is being unpacked, so that it is unpacked once.
     turns: Mutex<HashMap<Digest, Weak<Mutex<()>>>>,
+    /// Trees that were evicted and not reported yet.
+    pub(crate) evicted: Mutex<Vec<Digest>>,
     _lock: File,
 }
 
@@ -41,6 +46,8 @@ pub(crate) struct Inner {
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub(crate) root: PathBuf,
+    /// The descriptions of trees that were read.
+    pub(crate) sidecars: Sidecars,
 }
 
 impl Store {
@@ -48,7 +55,7 @@ impl Store {
     /// earlier run, and checks that the store can be written.
     pub fn open(config: Config) -> Result<Self> {
         let root = root(&config.path)?;
-        let layout = Layout { root };
+        let layout = Layout { root, sidecars: Sidecars::default() };
         let lock = lock(&layout)?;
         prepare(&layout)?;
         metrics::register(config.max_size.as_u64());
@@ -60,6 +67,7 @@ impl Store {
             serving: Mutex::default(),
             claims: Mutex::default(),
             turns: Mutex::default(),
+            evicted: Mutex::default(),
             _lock: lock,
             layout,
         };

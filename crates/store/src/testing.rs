@@ -36,7 +36,7 @@ impl Fixture {
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let mut config = Config::new(dir.path().join("store"));
-        config.layouts = vec![LAYOUT];
+        config.layouts = [("tensorflow", LAYOUT)].into_iter().collect();
         change(&mut config);
         Self { store: Store::open(config).expect("a new store"), dir }
     }

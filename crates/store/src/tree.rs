@@ -1,8 +1,10 @@
 //! Trees: unpacked images.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
@@ -36,7 +38,7 @@ pub(crate) const MAX_PROFILE: ByteSize = ByteSize::mib(16);
 pub struct Tree {
     path: PathBuf,
     last_used: SystemTime,
-    sidecar: Sidecar,
+    sidecar: Arc<Sidecar>,
 }
 
 /// The stored description of a tree. Paths are relative to the tree's directory.
@@ -52,6 +54,24 @@ pub(crate) struct Sidecar {
     pub(crate) golden: Option<String>,
     #[serde(default)]
     pub(crate) profile: Option<String>,
+}
+
+/// The sidecars that were read, by digest, each with the inode and the size of its file. A
+/// measurement of the store needs those of all trees, and reading one costs far more than finding
+/// its file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sidecars(Arc<Mutex<HashMap<Digest, Read>>>);
+
+type Read = ((u64, u64), Arc<Sidecar>);
+
+impl Sidecars {
+    fn all(&self) -> MutexGuard<'_, HashMap<Digest, Read>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, image: &Digest, file: (u64, u64)) -> Option<Arc<Sidecar>> {
+        self.all().get(image).filter(|(of, _)| *of == file).map(|(_, sidecar)| Arc::clone(sidecar))
+    }
 }
 
 impl Store {
@@ -95,8 +115,9 @@ impl Store {
         if self.inner.published_trees()?.contains(image) {
             return Err(Error::TreePublished(*image));
         }
-        let layers = self.tree(image).map(|tree| tree.sidecar.layers).unwrap_or_default();
+        let layers = self.tree(image).map(|tree| tree.sidecar.layers.clone()).unwrap_or_default();
         disk::remove_tree(&layout.tree(image))?;
+        layout.sidecars.all().remove(image);
         let others = all(layout)?;
         let wanted = |layer: &Digest| {
             claims.protects_layer(layer)
@@ -189,10 +210,18 @@ impl Sidecar {
 pub(crate) fn open(layout: &Layout, image: &Digest) -> Option<Tree> {
     let path = layout.tree(image);
     let file = path.join(SIDECAR);
-    let last_used = file.metadata().and_then(|metadata| metadata.modified()).ok()?;
+    let metadata = file.metadata().ok()?;
+    let (last_used, identity) = (metadata.modified().ok()?, (metadata.ino(), metadata.len()));
+    if let Some(sidecar) = layout.sidecars.get(image, identity) {
+        return Some(Tree { path, last_used, sidecar });
+    }
     let content = disk::read(&file, MAX_SIDECAR).ok().flatten()?;
     match serde_json::from_slice::<Sidecar>(&content) {
-        Ok(sidecar) if sidecar.digest == *image => Some(Tree { path, last_used, sidecar }),
+        Ok(sidecar) if sidecar.digest == *image => {
+            let sidecar = Arc::new(sidecar);
+            layout.sidecars.all().insert(*image, (identity, Arc::clone(&sidecar)));
+            Some(Tree { path, last_used, sidecar })
+        }
         Ok(_) => None,
         Err(error) => {
             tracing::warn!(path = %file.display(), %error, "the sidecar of a tree cannot be read");

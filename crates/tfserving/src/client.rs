@@ -6,7 +6,7 @@ mod status;
 
 use std::{sync::Arc, time::Duration};
 
-use outrigger_core::{Interface, ServableId, ServableName, Tensor};
+use outrigger_core::{EngineId, Interface, ServableId, ServableName, Tensor};
 use outrigger_rpc::{Endpoint, HttpService, InvalidEndpoint, Settings};
 use outrigger_run::RunError;
 use tokio::{runtime::Handle, time::Instant};
@@ -20,6 +20,8 @@ use crate::{
 /// The engine's address and the limits of its client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
+    /// The engine's name, for metrics and logs.
+    pub engine: EngineId,
     /// `unix:/path`, `host:port` or `http://host:port`; see [`Endpoint`].
     pub endpoint: String,
     /// HTTP/2 connections for predictions, at least one for each runtime that makes them; control
@@ -46,6 +48,7 @@ impl Config {
     /// Creates the default configuration for an engine at `endpoint`.
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
+            engine: EngineId::default(),
             endpoint: endpoint.into(),
             connections: 2,
             max_in_flight: 128,
@@ -121,13 +124,13 @@ impl Client {
             .ok_or_else(|| InvalidConfig("there is no runtime for the connections".to_owned()))?;
         // Predictions and control calls share no connection, so predictions cannot delay control
         // calls.
-        let observer = Arc::new(Connections::to(&endpoint));
+        let observer = Arc::new(Connections::to(&config.engine, &endpoint));
         let control =
             HttpService::new(&endpoint, &config.settings(), first, Arc::clone(&observer) as _);
         Ok(Self {
             predictor: Predictor::new(&endpoint, &config, runtimes, observer),
             control: Control::new(control, &config),
-            metrics: Metrics::new(),
+            metrics: Metrics::new(&config.engine),
         })
     }
 }

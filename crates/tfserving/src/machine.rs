@@ -64,6 +64,10 @@ pub struct ServingMachine {
     last_probe: Attempt,
     probe_at: Moment,
     probed_at: Option<Moment>,
+    /// The last name that had its turn.
+    probed_to: Option<ServableName>,
+    /// A request failed in a way that suggests a restart, or the loss of a version.
+    is_suspect: bool,
     last_placeholder: Attempt,
     /// The engine has taken a configuration of this process.
     settled: bool,
@@ -83,8 +87,10 @@ struct Sent {
 pub enum Event {
     /// Time has passed.
     Tick,
-    /// These names will have versions soon.
-    Expect(BTreeSet<ServableName>),
+    /// This name will have a version soon.
+    Expect(ServableName),
+    /// This name will have no version soon, unless one was added.
+    Unexpect(ServableName),
     /// This version's files are in place: load it.
     Add(ServableId),
     /// Unload this version. No request may be using it.
@@ -147,6 +153,8 @@ impl ServingMachine {
             last_probe: Attempt::default(),
             probe_at: now,
             probed_at: None,
+            probed_to: None,
+            is_suspect: false,
             last_placeholder: Attempt::default(),
             settled: false,
         }
@@ -174,12 +182,12 @@ impl ServingMachine {
             self.settle_push(c, &mut effects);
             self.settle_probe(c, &mut effects);
         }
-        debug_assert_eq!(self.kept_promises(&effects), Ok(()));
+        debug_assert_eq!(self.check_gone(&effects), Ok(()));
         (effects, outcome)
     }
 
     /// Checks that no version reported as gone is in the configuration: its files may be deleted.
-    fn kept_promises(&self, effects: &[Effect]) -> Result<(), ServableId> {
+    fn check_gone(&self, effects: &[Effect]) -> Result<(), ServableId> {
         let gone = effects.iter().filter_map(|effect| match effect {
             Effect::Gone(id) => Some(id),
             _ => None,
@@ -191,7 +199,8 @@ impl ServingMachine {
     fn apply(&mut self, c: &Context<'_>, event: Event, effects: &mut Vec<Effect>) -> Outcome {
         match event {
             Event::Tick => {}
-            Event::Expect(names) => self.expected = names,
+            Event::Expect(name) => drop(self.expected.insert(name)),
+            Event::Unexpect(name) => drop(self.expected.remove(&name)),
             Event::Add(id) => return self.add(c, id),
             Event::Remove(id) => return self.remove(id),
             Event::PlaceholderPublished(attempt, id, result) => {

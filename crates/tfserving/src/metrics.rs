@@ -1,7 +1,7 @@
 //! The metrics of this crate.
 
 use metrics::{Counter, Gauge, Histogram};
-use outrigger_core::{Metric, MetricKind};
+use outrigger_core::{EngineId, Metric, MetricKind};
 use outrigger_rpc::{Endpoint, Observer, TransportError};
 use outrigger_run::RunError;
 use tokio::time::Instant;
@@ -26,45 +26,46 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: CALLS,
         kind: MetricKind::Counter,
-        labels: &["method", "outcome"],
+        labels: &["engine", "method", "outcome"],
         help: "Calls to the engine that ended, by method (predict, signature, status, reload) and \
-               outcome; \"dropped\" are those whose caller went away.",
+               outcome; \"dropped\" are those whose caller disconnected.",
     },
     Metric {
         name: DURATION,
         kind: MetricKind::Histogram,
-        labels: &["method"],
+        labels: &["engine", "method"],
         help: "Time from a call to the engine until its answer or failure.",
     },
     Metric {
         name: IN_FLIGHT,
         kind: MetricKind::Gauge,
-        labels: &["method"],
+        labels: &["engine", "method"],
         help: "Calls to the engine that have not been answered yet.",
     },
     Metric {
         name: CONNECTS,
         kind: MetricKind::Counter,
-        labels: &["outcome"],
+        labels: &["engine", "outcome"],
         help: "Attempts to connect to the engine, by outcome (ok, failed).",
     },
     Metric {
         name: LOST,
         kind: MetricKind::Counter,
-        labels: &[],
+        labels: &["engine"],
         help: "Connections to the engine that broke; each is followed by reconnects.",
     },
     Metric {
         name: RETRIES,
         kind: MetricKind::Counter,
-        labels: &[],
-        help: "Calls to the engine made again because it had certainly not begun with them: their \
-               connection broke before any of them had left, or it said so.",
+        labels: &["engine"],
+        help: "Calls to the engine that were repeated because the engine had certainly not begun \
+               to process them: the connection broke before any part was sent, or the engine \
+               reported it.",
     },
     Metric {
         name: OPEN,
         kind: MetricKind::Gauge,
-        labels: &[],
+        labels: &["engine"],
         help: "Open connections to the engine.",
     },
 ];
@@ -80,19 +81,19 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Registers every series at zero, so that rate() sees the first increment.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(engine: &EngineId) -> Self {
         for outcome in [OK, FAILED] {
-            metrics::counter!(CONNECTS, "outcome" => outcome).absolute(0);
+            connects(engine, outcome).absolute(0);
         }
-        for counter in [LOST, RETRIES] {
-            metrics::counter!(counter).absolute(0);
+        for name in [LOST, RETRIES] {
+            counter(name, engine).absolute(0);
         }
-        metrics::gauge!(OPEN).increment(0.0);
+        open(engine).increment(0.0);
         Self {
-            predict: Calls::of("predict"),
-            signature: Calls::of("signature"),
-            status: Calls::of("status"),
-            reload: Calls::of("reload"),
+            predict: Calls::of(engine, "predict"),
+            signature: Calls::of(engine, "signature"),
+            status: Calls::of(engine, "status"),
+            reload: Calls::of(engine, "reload"),
         }
     }
 }
@@ -100,6 +101,7 @@ impl Metrics {
 /// The metrics of one method, looked up once for all its calls.
 #[derive(Debug)]
 pub(crate) struct Calls {
+    engine: EngineId,
     method: &'static str,
     in_flight: Gauge,
     duration: Histogram,
@@ -107,12 +109,14 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    fn of(method: &'static str) -> Self {
+    fn of(engine: &EngineId, method: &'static str) -> Self {
+        let labels = [("engine", engine.to_string()), ("method", method.to_owned())];
         Self {
+            engine: engine.clone(),
             method,
-            in_flight: metrics::gauge!(IN_FLIGHT, "method" => method),
-            duration: metrics::histogram!(DURATION, "method" => method),
-            ok: ended(method, OK),
+            in_flight: metrics::gauge!(IN_FLIGHT, &labels),
+            duration: metrics::histogram!(DURATION, &labels),
+            ok: ended(engine, method, OK),
         }
     }
 
@@ -122,8 +126,21 @@ impl Calls {
     }
 }
 
-fn ended(method: &'static str, outcome: &'static str) -> Counter {
-    metrics::counter!(CALLS, "method" => method, "outcome" => outcome)
+fn ended(engine: &EngineId, method: &'static str, outcome: &'static str) -> Counter {
+    let engine = engine.to_string();
+    metrics::counter!(CALLS, "engine" => engine, "method" => method, "outcome" => outcome)
+}
+
+fn connects(engine: &EngineId, outcome: &'static str) -> Counter {
+    metrics::counter!(CONNECTS, "engine" => engine.to_string(), "outcome" => outcome)
+}
+
+fn counter(name: &'static str, engine: &EngineId) -> Counter {
+    metrics::counter!(name, "engine" => engine.to_string())
+}
+
+fn open(engine: &EngineId) -> Gauge {
+    metrics::gauge!(OPEN, "engine" => engine.to_string())
 }
 
 /// The outcome label of a failed call.
@@ -171,11 +188,11 @@ impl Observed<'_> {
 
 impl Drop for Observed<'_> {
     fn drop(&mut self) {
-        let Calls { method, in_flight, duration, ok } = self.calls;
+        let Calls { engine, method, in_flight, duration, ok } = self.calls;
         in_flight.decrement(1.0);
         match self.outcome {
             OK => ok.increment(1),
-            outcome => ended(method, outcome).increment(1),
+            outcome => ended(engine, method, outcome).increment(1),
         }
         duration.record(self.start.elapsed());
     }
@@ -184,38 +201,39 @@ impl Drop for Observed<'_> {
 /// Counts and logs events of the connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
+    engine: EngineId,
     endpoint: Endpoint,
 }
 
 impl Connections {
-    pub(crate) fn to(endpoint: &Endpoint) -> Self {
-        Self { endpoint: endpoint.clone() }
+    pub(crate) fn to(engine: &EngineId, endpoint: &Endpoint) -> Self {
+        Self { engine: engine.clone(), endpoint: endpoint.clone() }
     }
 }
 
 impl Observer for Connections {
     fn opened(&self) {
-        metrics::counter!(CONNECTS, "outcome" => OK).increment(1);
-        metrics::gauge!(OPEN).increment(1.0);
-        tracing::debug!(engine.endpoint = %self.endpoint, "connected to the engine");
+        connects(&self.engine, OK).increment(1);
+        open(&self.engine).increment(1.0);
+        tracing::debug!(engine = %self.engine, engine.endpoint = %self.endpoint, "connected to the engine");
     }
 
     fn closed(&self) {
-        metrics::gauge!(OPEN).decrement(1.0);
-        metrics::counter!(LOST).increment(1);
+        open(&self.engine).decrement(1.0);
+        counter(LOST, &self.engine).increment(1);
     }
 
     fn lost(&self, error: &TransportError) {
-        tracing::warn!(engine.endpoint = %self.endpoint, error = %error, "lost the engine");
+        tracing::warn!(engine = %self.engine, engine.endpoint = %self.endpoint, error = %error, "lost the engine");
     }
 
     fn failed(&self, error: &TransportError) {
-        metrics::counter!(CONNECTS, "outcome" => FAILED).increment(1);
-        tracing::debug!(engine.endpoint = %self.endpoint, error = %error, "cannot connect");
+        connects(&self.engine, FAILED).increment(1);
+        tracing::debug!(engine = %self.engine, engine.endpoint = %self.endpoint, error = %error, "cannot connect");
     }
 
     fn retried(&self) {
-        metrics::counter!(RETRIES).increment(1);
+        counter(RETRIES, &self.engine).increment(1);
     }
 }
 

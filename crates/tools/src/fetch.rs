@@ -9,10 +9,10 @@ use std::{
 use outrigger_core::Failure;
 use outrigger_lifecycle::Pull;
 use outrigger_oci::{Client, Image, Progress, Reference};
-use outrigger_run::Framework;
+use outrigger_run::{Framework, layouts};
 use outrigger_store::{Config, Store, Tree};
 
-use crate::{Error, framework::layouts};
+use crate::Error;
 
 /// Layers that are fetched concurrently.
 const CONCURRENCY: usize = 4;
@@ -64,7 +64,7 @@ pub async fn fetch(
         tempfile::tempdir().map_err(|error| Error::io("a temporary directory", error))?;
     let reference = match source {
         Source::Image(reference) => reference.clone(),
-        Source::Directory(path) => pack(client, path, frameworks, directory.path()).await?,
+        Source::Directory(path) => pack(client, path, directory.path(), frameworks).await?,
     };
     let store = open_store(directory.path().join("store"), frameworks).await?;
     let image = client.image(&reference).await.map_err(|error| error.failure())?;
@@ -78,12 +78,12 @@ pub async fn fetch(
 async fn pack(
     client: &Client,
     path: &Path,
-    frameworks: &[Framework],
     scratch: &Path,
+    frameworks: &[Framework],
 ) -> Result<Reference, Error> {
     let layout = format!("oci:{}:packed", scratch.join("layout").display());
     let reference: Reference = layout.parse().map_err(|error| Error::Usage(format!("{error}")))?;
-    let image = crate::package::pack(path, frameworks, BTreeMap::new()).await?;
+    let image = crate::package::pack(path, BTreeMap::new(), frameworks).await?;
     client.push(&reference, &image).await.map_err(|error| error.failure())?;
     Ok(reference)
 }

@@ -4,12 +4,11 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use outrigger_core::{Digest, Failure, Reason};
 use outrigger_oci::{Client, ImageToPush, Progress, Reference, build};
-use outrigger_run::Framework;
+use outrigger_run::{Framework, layouts};
 
 use crate::{
     Error,
     fetch::{self, Source, blocking},
-    framework::layouts,
 };
 
 /// Packs `directory`, which mirrors `/data` and holds a model of one of `frameworks`, and pushes
@@ -18,22 +17,22 @@ pub async fn push(
     client: &Client,
     directory: &Path,
     reference: &Reference,
-    frameworks: &[Framework],
     labels: BTreeMap<String, String>,
+    frameworks: &[Framework],
 ) -> Result<Digest, Error> {
-    let image = pack(directory, frameworks, labels).await?;
+    let image = pack(directory, labels, frameworks).await?;
     Ok(client.push(reference, &image).await.map_err(|error| error.failure())?)
 }
 
 /// Packs `directory` into layers.
 pub(crate) async fn pack(
     directory: &Path,
-    frameworks: &[Framework],
     labels: BTreeMap<String, String>,
+    frameworks: &[Framework],
 ) -> Result<ImageToPush, Error> {
     let (directory, layouts) = (directory.to_owned(), layouts(frameworks));
     let build = move || {
-        build::image_from_dir(&directory, &layouts, labels)
+        build::image_from_dir(&directory, labels, &layouts)
             .map_err(|error| Failure::because(error.reason(), &error))
     };
     blocking(build).await

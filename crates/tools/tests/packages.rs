@@ -53,14 +53,14 @@ async fn a_pulled_package_can_be_pushed_again_as_the_same_image() {
     package_in(&made);
     let (first, second) = (layout(scratch.path(), "first"), layout(scratch.path(), "second"));
     let digest =
-        package::push(&client(), &made, &first, &[TENSORFLOW], labels()).await.expect("a push");
+        package::push(&client(), &made, &first, labels(), &[TENSORFLOW]).await.expect("a push");
     let progress = Progress::default();
     let there =
         package::pull(&client(), &first, &pulled, &[TENSORFLOW], &progress).await.expect("a pull");
     assert_eq!(there, digest);
     assert!(progress.bytes() > 0);
     let again =
-        package::push(&client(), &pulled, &second, &[TENSORFLOW], labels()).await.expect("a push");
+        package::push(&client(), &pulled, &second, labels(), &[TENSORFLOW]).await.expect("a push");
     assert_eq!(again, digest);
 }
 
@@ -86,7 +86,7 @@ async fn inspect_reports_the_place_of_each_feature() {
     package_in(&made);
     let reference = layout(scratch.path(), "latest");
     let digest =
-        package::push(&client(), &made, &reference, &[TENSORFLOW], labels()).await.expect("a push");
+        package::push(&client(), &made, &reference, labels(), &[TENSORFLOW]).await.expect("a push");
     let report = inspected(Source::Image(reference)).await;
     assert_eq!(report.digest, digest.to_string());
     assert_eq!(report.labels, labels());
@@ -143,7 +143,7 @@ async fn with_a_key_only_signed_images_are_inspected() {
     let keys = inspect::read_keys(&[file]).expect("a key");
     let reference = layout(scratch.path(), "latest");
     let digest =
-        package::push(&client(), &made, &reference, &[TENSORFLOW], labels()).await.expect("a push");
+        package::push(&client(), &made, &reference, labels(), &[TENSORFLOW]).await.expect("a push");
     let inspected = async || {
         let source = Source::Image(reference.clone());
         inspect::inspect(&client(), &source, &keys, &[TENSORFLOW], &Progress::default()).await

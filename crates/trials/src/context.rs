@@ -20,9 +20,6 @@ pub trait Context {
     /// The state of a tag; `None` if the tag is unknown.
     fn tag(&self, key: &TagKey) -> Option<TagState>;
 
-    /// Every tag that has a canary, with the tag that names the canary and its digest.
-    fn canaries(&self) -> Vec<(TagKey, TagKey, Digest)>;
-
     /// The tag that names the canary of `live`, and the digest that it names.
     fn canary(&self, live: &TagKey) -> Option<(TagKey, Digest)>;
 

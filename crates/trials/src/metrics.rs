@@ -36,20 +36,20 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Gauge,
         labels: &["phase"],
         help: "Canaries, by phase (waiting, warming_up, split, promoting, recommended, rejected). \
-               Waiting are those, too, whose trial goes on when somebody asks for the tag.",
+               Waiting includes trials that are paused because their tag has no requests.",
     },
     Metric {
         name: CANARY_SHARE,
         kind: MetricKind::Gauge,
         labels: &["model", "tag"],
-        help: "The share of a tag's traffic that its canary has.",
+        help: "The canary's share of its tag's traffic.",
     },
     Metric {
         name: CANARY_REQUESTS,
         kind: MetricKind::Counter,
         labels: &["model", "arm", "outcome"],
-        help: "Requests that were part of a trial, by the arm they were assigned to (live, \
-               canary) and what came of them (scored, non_finite, failed, empty).",
+        help: "Requests that were part of a trial, by assigned arm (live, canary) and outcome \
+               (scored, non_finite, failed, empty).",
     },
     Metric {
         name: CANARY_DECISIONS,
@@ -63,56 +63,55 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Gauge,
         labels: &["model", "tag"],
         help: "1 while the sizes of a trial's arms do not fit the canary's share: requests are \
-               lost or misrouted on the way, and the comparison is not to be trusted.",
+               lost or misrouted, and the comparison cannot be trusted.",
     },
     Metric {
         name: CANARY_SHADOWS,
         kind: MetricKind::Counter,
         labels: &["model", "outcome"],
-        help: "Requests on live that the canary was to answer as well, by what came of it: agreed \
-               and disagreed about the first treatment, unanswered by the canary, or skipped, \
-               since too many were under way.",
+        help: "Requests on live that are shadowed to the canary, by outcome: agreed and disagreed \
+               about the first treatment, unanswered by the canary, or skipped because too many \
+               were in progress.",
     },
     Metric {
         name: CANARY_SKEW,
         kind: MetricKind::Gauge,
         labels: &["model", "tag", "arm"],
-        help: "How far the features of an arm's requests are from the profile.json of the arm's \
-               model: the largest difference of a category's share, of the last trial.",
+        help: "The distance of an arm's features from the profile.json of its model: the largest \
+               difference of a category's share, in the latest trial.",
     },
     Metric {
         name: CANARY_STARVING,
         kind: MetricKind::Gauge,
         labels: &["model", "tag"],
-        help: "1 while a canary on trial will not be decided in the time it has, by the requests \
-               it gets, or that time is over.",
+        help: "1 while a canary on trial gets too few requests to be decided in its time, or that \
+               time is over.",
     },
     Metric {
         name: CANARY_STARVED,
         kind: MetricKind::Counter,
         labels: &["model"],
-        help: "Trials of canaries that starved: it became clear that they will not be decided in \
-               the time they have.",
+        help: "Trials of canaries that starved: they could not be decided in their time.",
     },
     Metric {
         name: CANARY_TIME,
         kind: MetricKind::Gauge,
         labels: &["model", "tag"],
-        help: "How much of its maximum time a canary's trial has used, 0 to 1 and more; 0 without \
+        help: "The used part of the maximum time of a canary's trial, 0 to 1 and more; 0 without \
                a trial.",
     },
     Metric {
         name: CANARY_LOST,
         kind: MetricKind::Counter,
         labels: &[],
-        help: "Outcomes of requests that a trial had no room for.",
+        help: "Outcomes of requests that were lost because a trial had no room for them.",
     },
     Metric {
         name: CANARY_VERDICTS,
         kind: MetricKind::Counter,
         labels: &["operation", "outcome"],
-        help: "Decisions shared through the registry: publish (other control planes are told: ok \
-               or a reason) and look (they are listened to: found, none or a reason).",
+        help: "Decisions shared through the registry: publish (sent to other control planes: ok \
+               or a reason) and look (read from other control planes: found, none or a reason).",
     },
 ];
 

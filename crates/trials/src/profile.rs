@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn rows_that_do_not_fit_the_metadata_are_refused() {
-        for (feature, told) in [
+        for (feature, problem) in [
             (json!({"name": "agee", "edges": [], "shares": [1]}), "\"agee\""),
             (json!({"name": "price", "edges": [], "shares": [1]}), "of a user"),
             (json!({"name": "v", "edges": [], "shares": [1]}), "\"v\""),
@@ -134,10 +134,10 @@ mod tests {
             (json!({"name": "channel", "edges": [], "shares": [1]}), "numbers here"),
             (json!({"name": "age", "edges": [], "shares": [0.5]}), "add up"),
         ] {
-            let failure = read(&json!([feature])).expect_err(told);
+            let failure = read(&json!([feature])).expect_err(problem);
             assert_eq!(failure.reason, Reason::ImageInvalid);
             assert!(failure.message.starts_with("profile.json: "), "{failure}");
-            assert!(failure.message.contains(told), "{failure}");
+            assert!(failure.message.contains(problem), "{failure}");
         }
     }
 }

@@ -6,12 +6,16 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use outrigger_canary::{Cause, Conclusion, Mode, Share};
 use outrigger_core::{
     ModelKey, ModelName, Moment,
-    machines::{Answer, TagKey},
+    machines::{Answer, TagKey, of_name},
 };
 use tokio::sync::watch;
 
@@ -26,7 +30,7 @@ use crate::{
     promotion::Reply,
     set::{TrialSet, not_found},
     split::{Servable, Split},
-    views::{Act, By, Canaries},
+    views::{Act, By, Canaries, CanaryView},
 };
 
 /// The interval at which outcomes are collected and judged.
@@ -37,6 +41,8 @@ pub struct Trials {
     set: TrialSet,
     judge: Box<dyn Judge>,
     judge_at: Option<Moment>,
+    /// The canaries that are shown, by the tag that each is a canary of.
+    views: BTreeMap<TagKey, CanaryView>,
     shown: watch::Sender<Arc<Canaries>>,
     journal: Journal,
     aside: Aside,
@@ -60,6 +66,7 @@ impl Trials {
             set: TrialSet::new(config),
             judge,
             judge_at: None,
+            views: BTreeMap::new(),
             shown: watch::Sender::default(),
             journal: Journal::default(),
             aside,
@@ -136,14 +143,14 @@ impl Trials {
     /// Starts and ends trials of models whose versions became available or whose tags have moved.
     pub fn renew(&mut self, changed: &BTreeSet<ModelName>, cx: &dyn Context) {
         for name in changed {
-            let running = self.set.running.keys();
-            let gone = running.filter(|key| key.name == *name && cx.tag(key).is_none());
+            let running = of_name(&self.set.running, name).map(|(key, _)| key);
+            let gone = running.filter(|key| cx.tag(key).is_none());
             let mut keys = cx.tags_of(name);
             keys.extend(gone.cloned());
             keys.iter().for_each(|key| self.renew_one(key, cx));
-        }
-        if !changed.is_empty() {
-            self.set.paused.retain(|key, _| cx.tag(key).is_some());
+            let paused = of_name(&self.set.paused, name).map(|(key, _)| key);
+            let gone: Vec<_> = paused.filter(|key| cx.tag(key).is_none()).cloned().collect();
+            gone.iter().for_each(|key| drop(self.set.paused.remove(key)));
         }
     }
 

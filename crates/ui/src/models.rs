@@ -85,7 +85,7 @@ impl Listed {
         }
         let mut before = std::mem::take(&mut self.seen);
         let mut changed = BTreeSet::new();
-        for (name, view) in &snapshot.models {
+        for (name, view) in snapshot.models.iter() {
             let (last, old) = before.remove(name).unzip();
             let row = match old {
                 Some(old) if last.is_some_and(|last| Arc::ptr_eq(&last, view)) => old,

@@ -27,6 +27,20 @@ def test_a_value_that_the_binary_refuses_is_found():
     assert "images.allowed" in done.stderr
 
 
+def test_further_engines_stand_beside_the_pods_own():
+    large = {"kind": "tfserving", "endpoint": "10.0.0.7:8500", "store_path": "/models"}
+    models = [{"name": "churn", "engine": "large"}]
+    config = {"engine": {"connections": 4}, "engines": {"large": large}, "models": models}
+    rendered = render(merge(CASES["minimal"].values, {"config": config}))
+    written = yaml.safe_load(rendered.config["outrigger.yaml"])
+    own = {"kind": "tfserving", "endpoint": "unix:/run/outrigger/engine.sock", "connections": 4}
+    assert "engine" not in written
+    assert written["engines"] == {"default": own, "large": large}
+    with LocalPod(rendered) as pod:
+        done = pod.run(rendered.container("outrigger"), "--check-config")
+    assert (done.returncode, done.stdout.strip()) == (0, "the configuration is valid"), done.stderr
+
+
 @pytest.mark.parametrize(
     ("size", "usable"), [("20Gi", "18432MiB"), ("500Mi", "450MiB"), ("1.5Ti", "1415577MiB")]
 )

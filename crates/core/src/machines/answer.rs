@@ -97,25 +97,32 @@ impl Machines {
         ends.filter(|at| *at > self.ticked_at).min()
     }
 
-    /// Whether every preload is up, has failed for good, or belongs to an engine that
+    /// The first model with a preload that has not settled; looks at the models from `first` on,
+    /// and then at all.
+    pub fn first_unsettled(&self, first: Option<&ModelName>, now: Moment) -> Option<ModelName> {
+        let names = self.names();
+        let later = names.iter().skip_while(|name| first.is_some_and(|first| *name < first));
+        later.chain(&names).find(|name| !self.has_settled(name, now)).cloned()
+    }
+
+    /// Whether every preload of `name` is up, has failed for good, or belongs to an engine that
     /// does not answer.
-    pub fn preloads_settled(&self, now: Moment) -> bool {
+    pub fn has_settled(&self, name: &ModelName, now: Moment) -> bool {
         let settled = |answer| !matches!(answer, Answer::Waiting(_) | Answer::Retrying(..));
         // The versions of a model may run on different engines.
-        let is_away = |name: &ModelName, digest: Option<Digest>| {
+        let is_away = |digest: Option<Digest>| {
             let key = digest.map(|digest| ModelKey { name: name.clone(), digest });
-            let engine =
-                key.and_then(|key| self.engine_of(&key)).or_else(|| self.expected_engine(name));
+            let engine = key.and_then(|key| self.engine_of(&key));
+            let engine = engine.or_else(|| self.expected_engine(name));
             let condition = engine.and_then(|it| self.engines.get(it));
             condition.is_some_and(|condition| condition.reachable == Some(false))
         };
-        let mut tags = self.tags.iter().filter(|(_, tag)| tag.is_configured());
+        let mut tags = self.tags_of(name).filter(|(_, tag)| tag.is_configured());
         tags.all(|(key, tag)| {
-            let version = tag.serving().or(tag.candidate());
-            is_away(&key.name, version) || settled(self.answer_tag(key, now))
-        }) && (self.pinned.iter()).all(|key| {
-            is_away(&key.name, Some(key.digest)) || settled(self.answer_digest(key, now))
-        })
+            is_away(tag.serving().or(tag.candidate())) || settled(self.answer_tag(key, now))
+        }) && self
+            .pinned_of(name)
+            .all(|key| is_away(Some(key.digest)) || settled(self.answer_digest(key, now)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Event, Machines, TagKey, Turn};
+use super::{Event, Machines, TagKey, Turn, reconcile::of_name};
 use crate::{
     Digest, ModelName, Tag,
     tags::{self, TagMachine},
@@ -11,7 +11,7 @@ use crate::{
 /// The rules that say which tags name a canary.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CanaryTags {
-    /// The default tag, whose canary has a plain name besides its own.
+    /// The default tag, whose canary tag may also have the plain name `canary`.
     pub default_tag: Tag,
     /// The models with another default tag.
     pub default_tags: BTreeMap<ModelName, Tag>,
@@ -44,6 +44,7 @@ impl Canaries {
 impl Machines {
     pub(super) fn set_canary_tags(&mut self, tags: Option<CanaryTags>) {
         self.canaries = tags.map(|tags| Canaries { tags, of: BTreeMap::new() });
+        self.dirty.extend(self.names());
     }
 
     /// The tag that names the canary of `key`, and the canary's digest. If several tags name one,
@@ -76,25 +77,29 @@ impl Machines {
     }
 
     /// The followed tag of which `canary` is a canary tag.
-    pub fn accompanied(&self, canary: &TagKey) -> Option<&TagKey> {
-        let of = &self.canaries.as_ref()?.of;
-        of.iter().find_map(|(key, named)| named.contains(canary).then_some(key))
+    pub fn accompanied<'a>(&'a self, canary: &'a TagKey) -> Option<&'a TagKey> {
+        let mut of = of_name(&self.canaries.as_ref()?.of, &canary.name);
+        of.find_map(|(key, named)| named.contains(canary).then_some(key))
     }
 
-    /// Follows the canary tags of followed tags, and no other canary tags. A tag whose digest is
-    /// not known yet needs no canary.
-    pub(super) fn reconcile_canaries(&mut self, turn: &mut Turn) {
+    /// Drops the canary tags of a tag that is forgotten.
+    pub(super) fn forget_canaries(&mut self, key: &TagKey) {
+        self.canaries.as_mut().map(|canaries| canaries.of.remove(key));
+    }
+
+    /// Follows the canary tags of the followed tags of `name`, and no other canary tags. A tag
+    /// whose digest is not known yet needs no canary.
+    pub(super) fn reconcile_canaries(&mut self, turn: &mut Turn, name: &ModelName) {
         let mut named = BTreeSet::new();
         if let Some(canaries) = &mut self.canaries {
-            for (key, tag) in &self.tags {
+            for (key, tag) in of_name(&self.tags, name) {
                 let known = tag.serving().or(tag.registry()).is_some();
                 if known && tag.is_followed(&self.policy, turn.now) {
                     named.extend(canaries.of(key).iter().cloned());
                 }
             }
-            canaries.of.retain(|key, _| self.tags.contains_key(key));
         }
-        for (key, tag) in &self.tags {
+        for (key, tag) in of_name(&self.tags, name) {
             if tag.is_accompanying() != named.remove(key) {
                 let event = tags::Event::Accompany(!tag.is_accompanying());
                 turn.events.push_back(Event::Tag(key.clone(), event));
@@ -103,6 +108,7 @@ impl Machines {
         for key in named {
             let tag = TagMachine::accompanying(self.forgotten, turn.now);
             self.tags.insert(key.clone(), tag);
+            self.touch(name);
             turn.events.push_back(Event::Tag(key, tags::Event::Tick));
         }
     }

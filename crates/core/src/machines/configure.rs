@@ -2,13 +2,14 @@
 
 use super::{Event, Machines, TagKey, Turn};
 use crate::{
-    EngineId, ModelKey, ModelName, Policy,
+    EngineId, ModelKey, ModelName, Moment, Policy,
     model::{self, ModelMachine, State},
     tags::{self, TagMachine},
 };
 
 impl Machines {
     pub(super) fn follow(&mut self, turn: &mut Turn, key: TagKey) {
+        self.touch(&key.name);
         let machine = self.tags.entry(key.clone());
         let machine = machine.or_insert_with(|| TagMachine::new(true, self.forgotten, turn.now));
         let digests = machine.serving().into_iter().chain(machine.candidate());
@@ -20,7 +21,13 @@ impl Machines {
 
     pub(super) fn pin(&mut self, turn: &mut Turn, key: ModelKey) {
         self.wake(turn, vec![key.clone()]);
+        self.touch(&key.name);
         self.pinned.insert(key);
+    }
+
+    pub(super) fn unpin(&mut self, key: &ModelKey) {
+        self.touch(&key.name);
+        self.pinned.remove(key);
     }
 
     fn wake(&self, turn: &mut Turn, versions: Vec<ModelKey>) {
@@ -30,6 +37,9 @@ impl Machines {
 
     pub(super) fn set_policy(&mut self, turn: &mut Turn, policy: Policy) {
         self.policy = policy;
+        // Times before the last tick may matter now, so the next one finds everything due.
+        self.ticked_at = Moment::default();
+        self.dirty.extend(self.names());
         // A tag may count as followed again, whose version must not be deleted by the tick.
         self.reconcile(turn);
         turn.events.push_back(Event::Tick);

@@ -9,16 +9,24 @@ use crate::{
 impl Machines {
     pub(super) fn tick(&mut self, turn: &mut Turn) {
         let before = std::mem::replace(&mut self.ticked_at, turn.now);
-        self.forget(turn);
+        let mut names = self.index.due(turn.now);
+        names.extend(std::mem::take(&mut self.touched));
+        for name in &names {
+            self.forget(turn, name);
+            self.tick_model(turn, name, before);
+        }
+        self.dirty.extend(names);
+    }
+
+    /// Passes the time on to the machines of `name` for which it changes something.
+    fn tick_model(&self, turn: &mut Turn, name: &ModelName, before: Moment) {
         let due = |at: Option<Moment>| at.is_some_and(|at| at <= turn.now);
-        let tags = self.tags.iter().filter(|(_, tag)| due(tag.wakes_at(&self.policy, before)));
+        let tags = self.tags_of(name).filter(|(_, tag)| due(tag.wakes_at(&self.policy, before)));
         turn.events.extend(tags.map(|(key, _)| Event::Tag(key.clone(), tags::Event::Tick)));
-        // Versions with files record the time at which they were last wanted, so they receive the
-        // event.
-        let models = self.models.iter().filter(|(_, model)| {
-            *model.state() != model::State::New || due(model.wakes_at(&self.policy, before))
-        });
-        turn.events.extend(models.map(|(key, _)| Event::Model(key.clone(), model::Event::Tick)));
+        let models = self.models_of(name);
+        let models = models.filter(|model| due(model.wakes_at(&self.policy, before)));
+        let keys = models.map(|model| model.key().clone());
+        turn.events.extend(keys.map(|key| Event::Model(key, model::Event::Tick)));
     }
 
     pub(super) fn ask(
@@ -41,6 +49,7 @@ impl Machines {
             Selector::Tag(tag) => {
                 let key = TagKey { name, tag };
                 self.changed.insert(key.name.clone());
+                self.touch(&key.name);
                 let machine = self.tags.entry(key.clone());
                 let machine =
                     machine.or_insert_with(|| TagMachine::new(false, self.forgotten, turn.now));
@@ -78,7 +87,11 @@ impl Machines {
     }
 
     pub(super) fn evicted(&mut self, turn: &mut Turn, digest: Digest) {
-        let keys = self.models.keys().filter(|key| key.digest == digest).cloned();
+        let names = self.sharing.get(&digest).into_iter().flatten().cloned();
+        // A version in another state had its files pulled again, or notices their loss by itself.
+        let keys = names.map(|name| ModelKey { name, digest }).filter(|key| {
+            self.models.get(key).is_some_and(|it| *it.state() == model::State::Downloaded)
+        });
         turn.events.extend(keys.map(|key| Event::Model(key, model::Event::Evicted)));
     }
 }

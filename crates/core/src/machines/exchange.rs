@@ -12,8 +12,7 @@ impl Machines {
     pub(super) fn model_event(&mut self, turn: &mut Turn, key: ModelKey, event: model::Event) {
         let demanded = matches!(event, model::Event::Ask | model::Event::Pin(true));
         if demanded && !self.models.contains_key(&key) {
-            self.models
-                .insert(key.clone(), ModelMachine::new(key.clone(), self.forgotten, turn.now));
+            self.insert(ModelMachine::new(key.clone(), self.forgotten, turn.now));
         }
         let Some(machine) = self.models.get_mut(&key) else {
             self.counts.stale += 1;
@@ -34,6 +33,7 @@ impl Machines {
         if let Some(engine) = engine.filter(|_| outcome == Outcome::Handled) {
             self.placed.insert(key.clone(), engine);
         }
+        self.touch(&key.name);
         for effect in effects {
             self.model_effect(turn, &key, effect);
         }
@@ -67,6 +67,7 @@ impl Machines {
         let mut context = turn.context(&self.policy, &self.versions);
         let (effects, outcome) = machine.handle(&mut context, event);
         self.changed.insert(key.name.clone());
+        self.touch(&key.name);
         self.counts.add(outcome);
         for effect in effects {
             match effect {
@@ -118,10 +119,13 @@ impl Machines {
 
     /// Whether another model has, or may be using, the same files.
     pub(super) fn shares_files(&self, key: &ModelKey) -> bool {
-        let mut others = self.models.values().filter(|other| other.key() != key);
+        let names = self.sharing.get(&key.digest).into_iter().flatten();
+        let others = names.filter(|name| **name != key.name);
+        let mut others = others.filter_map(|name| {
+            self.models.get(&ModelKey { name: name.clone(), digest: key.digest })
+        });
         others.any(|other| {
-            other.key().digest == key.digest
-                && !matches!(other.state(), model::State::New | model::State::Deleting { .. })
+            !matches!(other.state(), model::State::New | model::State::Deleting { .. })
         })
     }
 }

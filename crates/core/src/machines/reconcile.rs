@@ -2,29 +2,38 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Effect, Event, Machines, TagKey, Turn};
+use super::{Event, Machines, TagKey, Turn};
 use crate::{
-    Context, Digest, EngineId, ModelKey, ModelName, Moment, Selector, ServableId, ServableName,
-    Tag,
-    engine::{Condition, ToEngine},
+    Digest, EngineId, ModelKey, ModelName, Moment, Selector, ServableId, Tag,
+    engine::Condition,
     model::{self, ModelMachine},
     tags::{self, TagMachine},
 };
 
 impl Machines {
-    /// Brings pins, candidates and expected names in line with the states of the machines.
+    /// Brings pins, candidates and facts in line with the states of the machines that have changed.
     pub(super) fn reconcile(&mut self, turn: &mut Turn) {
-        self.reconcile_canaries(turn);
-        self.reconcile_pins(turn);
-        self.reconcile_candidates(turn);
-        self.reconcile_names(turn);
+        let dirty = std::mem::take(&mut self.dirty);
+        for name in &dirty {
+            let machines = self.tags_of(name).count() + self.models_of(name).count();
+            self.counts.examined += machines as u64;
+            self.reconcile_canaries(turn, name);
+            self.reconcile_pins(turn, name);
+            self.reconcile_candidates(turn, name);
+        }
+        // While machines have events to handle, the facts may still change.
+        if !turn.events.is_empty() {
+            return self.dirty.extend(dirty);
+        }
+        dirty.iter().for_each(|name| self.refresh(turn, name));
     }
 
-    fn reconcile_pins(&self, turn: &mut Turn) {
-        let held = self.held(turn.now);
-        for (key, machine) in &self.models {
-            if machine.is_pinned() && !held.contains(key) {
-                turn.events.push_back(Event::Model(key.clone(), model::Event::Pin(false)));
+    fn reconcile_pins(&self, turn: &mut Turn, name: &ModelName) {
+        let held: BTreeSet<_> = self.held_of(name, turn.now).collect();
+        for model in self.models_of(name) {
+            if model.is_pinned() && !held.contains(model.key()) {
+                let released = Event::Model(model.key().clone(), model::Event::Pin(false));
+                turn.events.push_back(released);
             }
         }
         for key in held {
@@ -34,36 +43,13 @@ impl Machines {
         }
     }
 
-    fn reconcile_candidates(&self, turn: &mut Turn) {
-        for (key, tag) in &self.tags {
+    fn reconcile_candidates(&self, turn: &mut Turn, name: &ModelName) {
+        for (key, tag) in self.tags_of(name) {
             let Some(digest) = tag.candidate() else { continue };
             let candidate = ModelKey { name: key.name.clone(), digest };
             if self.models.get(&candidate).and_then(ModelMachine::routed).is_some() {
                 let available = tags::Event::Available(digest);
                 turn.events.push_back(Event::Tag(key.clone(), available));
-            }
-        }
-    }
-
-    fn reconcile_names(&mut self, turn: &mut Turn) {
-        // These results may still change while machines have events to handle.
-        if !turn.events.is_empty() {
-            return;
-        }
-        let context = turn.context(&self.policy, &self.versions);
-        let mut expected: BTreeMap<EngineId, BTreeSet<ServableName>> = BTreeMap::new();
-        for model in self.models.values().filter(|model| model.is_promising(&context)) {
-            let name = &model.key().name;
-            let engine = self.engine_of(model.key()).or_else(|| self.expected_engine(name));
-            let Some(engine) = engine else { continue };
-            expected.entry(engine.clone()).or_default().insert(ServableName::of(name));
-        }
-        for engine in self.engines.keys() {
-            let names = expected.remove(engine).unwrap_or_default();
-            let before = self.expected.entry(engine.clone()).or_default();
-            if *before != names {
-                before.clone_from(&names);
-                turn.effects.push(Effect::Engine(engine.clone(), ToEngine::Expect(names)));
             }
         }
     }
@@ -76,42 +62,53 @@ impl Machines {
         placed.or_else(only)
     }
 
-    /// The versions that a preload or a followed tag keeps up.
-    pub fn held(&self, now: Moment) -> BTreeSet<ModelKey> {
-        let followed = self.tags.iter().flat_map(|(key, tag)| {
+    /// The versions of `name` that a preload or a followed tag keeps up.
+    pub(crate) fn held_of<'a>(
+        &'a self,
+        name: &'a ModelName,
+        now: Moment,
+    ) -> impl Iterator<Item = ModelKey> + use<'a> {
+        let followed = self.tags_of(name).flat_map(move |(key, tag)| {
             let pins = tag.pins(&self.policy, now);
             pins.map(|digest| ModelKey { name: key.name.clone(), digest })
         });
-        followed.chain(self.pinned.iter().cloned()).collect()
+        followed.chain(self.pinned_of(name).cloned())
     }
 
-    /// Removes machines that can be dropped without loss of state.
-    pub(super) fn forget(&mut self, turn: &mut Turn) {
-        let context = Context {
-            now: turn.now,
-            jitter: turn.jitter,
-            policy: &self.policy,
-            versions: &self.versions,
-        };
-        let (last, changed) = (&mut self.forgotten, &mut self.changed);
-        let placed = &mut self.placed;
-        let mut forget = |name: &ModelName, attempt| {
-            *last = (*last).max(attempt);
-            changed.insert(name.clone());
-        };
-        self.tags.retain(|key, tag| {
-            let forgettable = tag.is_forgettable(&context);
-            forgettable.then(|| forget(&key.name, tag.last()));
-            !forgettable
-        });
-        self.models.retain(|key, model| {
-            let forgettable = model.is_forgettable(&context);
-            if forgettable {
-                forget(&key.name, model.last());
-                placed.remove(key);
+    /// The versions of `name` that the configuration keeps up.
+    pub(super) fn pinned_of<'a>(
+        &'a self,
+        name: &'a ModelName,
+    ) -> impl Iterator<Item = &'a ModelKey> + use<'a> {
+        let first = ModelKey { name: name.clone(), digest: Digest::LEAST };
+        self.pinned.range(first..).take_while(move |key| key.name == *name)
+    }
+
+    /// Removes machines of `name` that can be dropped without loss of state.
+    pub(super) fn forget(&mut self, turn: &Turn, name: &ModelName) {
+        let context = turn.context(&self.policy, &self.versions);
+        let tags = self.tags_of(name).filter(|(_, tag)| tag.is_forgettable(&context));
+        let tags: Vec<_> = tags.map(|(key, tag)| (key.clone(), tag.last())).collect();
+        let models = self.models_of(name).filter(|model| model.is_forgettable(&context));
+        let models: Vec<_> = models.map(|model| (model.key().clone(), model.last())).collect();
+        if !tags.is_empty() || !models.is_empty() {
+            self.changed.insert(name.clone());
+        }
+        for (key, last) in tags {
+            self.forgotten = self.forgotten.max(last);
+            self.tags.remove(&key);
+            self.forget_canaries(&key);
+        }
+        for (key, last) in models {
+            self.forgotten = self.forgotten.max(last);
+            self.models.remove(&key);
+            self.placed.remove(&key);
+            let sharing = self.sharing.entry(key.digest).or_default();
+            sharing.remove(name);
+            if sharing.is_empty() {
+                self.sharing.remove(&key.digest);
             }
-            !forgettable
-        });
+        }
     }
 
     /// The known versions that `selector` of `name` selects.
@@ -141,25 +138,6 @@ impl Machines {
             }
         }
     }
-
-    /// Whether the limit of requested tags and digests that never worked is reached, so that no new
-    /// one is accepted.
-    pub fn is_full(&self) -> bool {
-        let unproven = |tag: &&TagMachine| {
-            tag.serving().is_none() && !tag.is_configured() && !tag.is_accompanying()
-        };
-        let tags = self.tags.values().filter(unproven).count();
-        let new = |model: &&ModelMachine| model.stage() == crate::Stage::New && !model.is_pinned();
-        tags + self.models.values().filter(new).count() >= self.policy.max_unproven
-    }
-
-    /// The next time at which a tick changes something.
-    pub fn wakes_at(&self) -> Option<Moment> {
-        let (policy, after) = (&self.policy, self.ticked_at);
-        let models = self.models.values().filter_map(|model| model.wakes_at(policy, after));
-        let tags = self.tags.values().filter_map(|tag| tag.wakes_at(policy, after));
-        models.chain(tags).min()
-    }
 }
 
 /// Read access.
@@ -184,12 +162,6 @@ impl Machines {
         self.tags.get(key)
     }
 
-    /// The names of all models.
-    pub fn names(&self) -> BTreeSet<ModelName> {
-        let models = self.models.keys().map(|key| &key.name);
-        models.chain(self.tags.keys().map(|key| &key.name)).cloned().collect()
-    }
-
     /// The machines of the versions of `name`.
     pub fn models_of<'a>(&'a self, name: &'a ModelName) -> impl Iterator<Item = &'a ModelMachine> {
         let first = ModelKey { name: name.clone(), digest: Digest::LEAST };
@@ -202,8 +174,7 @@ impl Machines {
         &'a self,
         name: &'a ModelName,
     ) -> impl Iterator<Item = (&'a TagKey, &'a TagMachine)> {
-        let first = TagKey { name: name.clone(), tag: Tag::least() };
-        self.tags.range(first..).take_while(move |(key, _)| key.name == *name)
+        of_name(&self.tags, name)
     }
 
     /// Names of models whose views may have changed since the last call; changes of
@@ -247,30 +218,24 @@ impl Machines {
         self.ids.get(id)
     }
 
-    /// Digests whose files must stay: those in use, and the last known good digest of each followed
-    /// tag.
-    pub fn in_use(&self, now: Moment) -> BTreeSet<Digest> {
-        let busy = self.models.values().filter(|model| model.state().needs_files());
-        let busy = busy.map(|model| model.key().digest);
-        busy.chain(self.held(now).into_iter().map(|key| key.digest)).collect()
-    }
-
     /// The state to store for the process that follows this one.
     pub fn legacy(&self) -> super::Legacy {
-        let served =
-            |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.last_known_good()?));
-        let loaded = self.models.values().filter_map(|model| {
-            let id = model.state().servable().filter(|_| model.state().in_engine())?.clone();
-            let engine = self.placed.get(model.key())?.clone();
-            Some((model.key().clone(), super::Loaded { engine, id }))
-        });
-        let rejected = |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.rejected()?));
-        let promoted = |(key, tag): (&TagKey, &TagMachine)| Some((key.clone(), tag.promoted()?));
-        super::Legacy {
-            tags: self.tags.iter().filter_map(served).collect(),
-            rejected: self.tags.iter().filter_map(rejected).collect(),
-            promoted: self.tags.iter().filter_map(promoted).collect(),
-            loaded: loaded.collect(),
+        let mut legacy = super::Legacy::default();
+        for mut part in self.names().iter().map(|name| self.legacy_of(name)) {
+            legacy.tags.append(&mut part.tags);
+            legacy.rejected.append(&mut part.rejected);
+            legacy.promoted.append(&mut part.promoted);
+            legacy.loaded.append(&mut part.loaded);
         }
+        legacy
     }
+}
+
+/// The entries of the tags of `name`.
+pub fn of_name<'a, T>(
+    tags: &'a BTreeMap<TagKey, T>,
+    name: &'a ModelName,
+) -> impl Iterator<Item = (&'a TagKey, &'a T)> + use<'a, T> {
+    let first = TagKey { name: name.clone(), tag: Tag::least() };
+    tags.range(first..).take_while(move |(key, _)| key.name == *name)
 }

@@ -1,9 +1,11 @@
 //! Tests of the machines together, in a world where every job succeeds at once.
 
+mod configured;
+
 use std::time::Duration;
 
 use super::*;
-use crate::{Failure, Reason, Version};
+use crate::{Failure, Reason, ServableName, Version};
 
 /// Carries out the effects of the machines at once; its engine loads every version.
 struct Bench {
@@ -102,7 +104,7 @@ impl Bench {
                 let answer = match message {
                     ToEngine::Add(id) => FromEngine::Up(id.clone()),
                     ToEngine::Remove(id) => FromEngine::Gone(id.clone()),
-                    ToEngine::Expect(_) => return None,
+                    ToEngine::Expect(_) | ToEngine::Unexpect(_) => return None,
                 };
                 Some(Event::Engine(engine.clone(), answer))
             }
@@ -161,6 +163,7 @@ fn an_outage_of_one_engine_is_no_outage_of_another() {
     let mut bench = Bench::serving(&["a", "b"]);
     let other = EngineId::new("other");
     bench.machines.placed.insert(model("b"), other.clone());
+    bench.machines.touch(&name("b"));
     bench.handle(Event::Condition(other.clone(), Condition::up()));
     let down_since = Some(bench.now);
     let failure = Some(down());
@@ -176,17 +179,14 @@ fn an_engine_that_is_down_does_not_keep_the_preloads_of_another_from_settling() 
     let other = EngineId::new("other");
     bench.machines.handle(bench.now, 0.5, Event::Follow(tag("c")));
     bench.machines.placed.insert(model("c"), other.clone());
-    bench
-        .machines
-        .models
-        .insert(model("c"), ModelMachine::new(model("c"), Attempt::default(), bench.now));
+    bench.machines.insert(ModelMachine::new(model("c"), Attempt::default(), bench.now));
     bench.handle(Event::Condition(other.clone(), Condition::default()));
-    assert!(!bench.machines.preloads_settled(bench.now), "its engine was not asked yet");
+    assert!(!bench.machines.has_settled(&name("c"), bench.now), "its engine was not asked yet");
     let down = Condition { reachable: Some(false), ..Condition::default() };
     bench.machines.engines.insert(other.clone(), down);
-    assert!(bench.machines.preloads_settled(bench.now), "its engine does not answer");
+    assert!(bench.machines.has_settled(&name("c"), bench.now), "its engine does not answer");
     bench.machines.engines.insert(other, Condition::up());
-    assert!(!bench.machines.preloads_settled(bench.now), "its engine answers");
+    assert!(!bench.machines.has_settled(&name("c"), bench.now), "its engine answers");
 }
 
 #[test]
@@ -464,7 +464,7 @@ fn a_canary_on_an_engine_that_is_down_does_not_settle_the_preload_of_its_live_ve
     bench.machines.handle(bench.now, 0.5, Event::Follow(tag("a")));
     let down = Condition { reachable: Some(false), ..Condition::default() };
     bench.machines.engines.insert(other, down.clone());
-    assert!(!bench.machines.preloads_settled(bench.now), "live's engine answers");
+    assert!(!bench.machines.has_settled(&name("a"), bench.now), "live's engine answers");
     bench.machines.engines.insert(EngineId::default(), down);
-    assert!(bench.machines.preloads_settled(bench.now), "live's engine does not answer");
+    assert!(bench.machines.has_settled(&name("a"), bench.now), "live's engine does not answer");
 }

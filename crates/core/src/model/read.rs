@@ -93,17 +93,10 @@ impl ModelMachine {
             State::New => [retry_at.or(forgotten_at), None],
             State::Downloaded if held => [retry_at, None],
             State::Downloaded => [retry_at, expires_at],
-            State::Pulling { .. }
-            | State::Loading { .. }
-            | State::Checking { .. }
-            | State::Serving { .. }
-                if !held =>
-            {
-                [idle_at, None]
-            }
             _ => [None, None],
         };
-        candidates.into_iter().flatten().filter(|at| *at > after).min()
+        let idle_at = idle_at.filter(|_| !held);
+        candidates.into_iter().flatten().chain(idle_at).filter(|at| *at > after).min()
     }
 
     /// Whether the machine can be dropped without loss of state.

@@ -35,7 +35,8 @@ fn report_untested_paths() {
         ("AVX-512 VBMI2", avx512 && has!("avx512vbmi2")),
     ] {
         if !present {
-            // A handle of its own: the harness captures only what print macros write.
+            // Written to stderr directly: the test harness would capture the output of print
+            // macros.
             let _ = writeln!(stderr(), "NOT TESTED: this processor has no {name}");
         }
     }

@@ -13,7 +13,7 @@ pub(crate) enum Style {
     Regular,
     /// As common libraries encode; keys may be added, removed or reordered.
     Free,
-    /// Anything that the wire format allows.
+    /// An encoding that the wire format allows but common libraries do not write.
     Odd,
 }
 

@@ -1,6 +1,6 @@
 //! Pulling a version's files from the registry, and looking up tags.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use outrigger_core::{Digest, Failure, ModelKey, ModelName, Reason, Tag, machines::TagKey};
 use outrigger_oci::Progress;
@@ -23,7 +23,7 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin, span:
         Err(failure) => {
             let result = Err(failure);
             metrics::pulled(&result);
-            return Done::Pulled { origin, result, trees: None };
+            return Done::Pulled { origin, result, evicted: Vec::new() };
         }
     };
     let there = blocking(&world, move |world| world.store.tree(&digest).as_ref().map(Kept::of));
@@ -31,18 +31,14 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin, span:
     metrics::tree_wanted(there.is_some());
     if let Some(kept) = there {
         signatures::keep(&world, digest, verified).await;
-        return Done::Pulled { origin, result: Ok(kept), trees: None };
+        return Done::Pulled { origin, result: Ok(kept), evicted: Vec::new() };
     }
     let result = fetch(&world, &key, &span).await;
     if result.is_ok() {
         signatures::keep(&world, digest, verified).await;
     }
     metrics::pulled(&result);
-    let trees = blocking(&world, |world| {
-        let trees = world.store.trees().ok()?;
-        Some(trees.iter().map(|tree| *tree.digest()).collect::<BTreeSet<_>>())
-    });
-    Done::Pulled { origin, result, trees: trees.await }
+    Done::Pulled { origin, result, evicted: world.store.take_evicted() }
 }
 
 async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept, Failure> {
@@ -59,7 +55,8 @@ async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept
         concurrency: world.config.layer_concurrency,
         progress: &Progress::default(),
     };
-    pull.traced(&image?, span).await.map(|tree| Kept::of(&tree))
+    let pulled = pull.traced(&image?, span).await.map(|tree| Kept::of(&tree));
+    pulled.map_err(|failure| world.engines.listed(failure))
 }
 
 /// Looks a followed tag up, and logs if that fails.

@@ -10,6 +10,8 @@ use outrigger_core::{
 };
 use outrigger_trace::{Parent, Span, SpanKind, Tracer};
 
+use crate::versions::retain_of;
+
 /// The traces of versions on their way.
 #[derive(Default)]
 pub(crate) struct BringUps(BTreeMap<ModelKey, BringUp>);
@@ -35,8 +37,8 @@ impl BringUps {
             for model in machines.models_of(name) {
                 self.follow_one(tracer, model);
             }
+            retain_of(&mut self.0, name, |key, _| machines.model(key).is_some());
         }
-        self.0.retain(|key, _| machines.model(key).is_some());
     }
 
     /// The span of the version's current step, as the parent of the work in it.

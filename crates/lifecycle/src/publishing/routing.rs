@@ -31,7 +31,7 @@ pub(crate) struct Routing {
     full: bool,
     /// The answers to requests for each engine that is down.
     outages: BTreeMap<EngineId, Answer>,
-    asked: BTreeMap<(ModelName, Selector), Asked>,
+    asked: BTreeMap<ModelName, BTreeMap<Selector, Asked>>,
 }
 
 /// The answers to requests for one model.
@@ -76,22 +76,28 @@ impl Routing {
         changed
     }
 
-    /// Takes the uses by requests since the last call.
-    pub(crate) fn take_used(&mut self, now: Moment) -> Vec<(ModelName, Selector, Moment)> {
+    /// Takes the uses of these models by requests since the last call.
+    pub(crate) fn take_used(
+        &mut self,
+        models: &BTreeSet<ModelName>,
+        now: Moment,
+    ) -> Vec<(ModelName, Selector, Moment)> {
         let mut used = Vec::new();
-        for ((name, selector), asked) in &mut self.asked {
-            let at = asked.at.get(now);
-            if asked.reported < at {
-                asked.reported = at;
-                used.extend(at.map(|at| (name.clone(), selector.clone(), at)));
+        for name in models {
+            for (selector, asked) in self.asked.get_mut(name).into_iter().flatten() {
+                let at = asked.at.get(now);
+                if asked.reported < at {
+                    asked.reported = at;
+                    used.extend(at.map(|at| (name.clone(), selector.clone(), at)));
+                }
             }
         }
         used
     }
 
     /// The last reported use of a tag or digest.
-    pub(crate) fn last_used(&self, name: &ModelName, selector: Selector) -> Option<Moment> {
-        self.asked.get(&(name.clone(), selector))?.reported
+    pub(crate) fn last_used(&self, name: &ModelName, selector: &Selector) -> Option<Moment> {
+        self.asked.get(name)?.get(selector)?.reported
     }
 
     /// Publishes the routes of models whose answers have changed. Returns true if any have.
@@ -128,8 +134,10 @@ impl Routing {
         sources: &Sources<'_>,
     ) {
         let mut model = ModelRoutes::default();
+        let known = self.asked.entry(name.clone()).or_default();
+        known.retain(|selector, _| answers.contains_key(selector));
         for (selector, routed) in &answers {
-            let asked = self.asked.entry((name.clone(), selector.clone()));
+            let asked = known.entry(selector.clone());
             let asked = asked.or_insert_with(|| Asked { at: Arc::default(), reported: None });
             let asked = Arc::clone(&asked.at);
             let entry = Entry { route: route_of(name, selector, routed, sources), asked };
@@ -138,12 +146,9 @@ impl Routing {
                 Selector::Digest(digest) => drop(model.digests.insert(*digest, entry)),
             }
         }
-        for selector in self.answers.remove(name).into_iter().flatten().map(|it| it.0) {
-            if !answers.contains_key(&selector) {
-                self.asked.remove(&(name.clone(), selector));
-            }
-        }
         if answers.is_empty() {
+            self.answers.remove(name);
+            self.asked.remove(name);
             routes.models.remove(name);
             return;
         }

@@ -6,9 +6,12 @@ use outrigger_core::{Digest, ModelName, Moment, Stage, machines::Machines, model
 
 use crate::metrics;
 
-/// The last known stage of each version.
+/// The last known stage of each version, and the number of versions by stage.
 #[derive(Default)]
-pub(crate) struct Stages(BTreeMap<ModelName, BTreeMap<Digest, Reached>>);
+pub(crate) struct Stages {
+    reached: BTreeMap<ModelName, BTreeMap<Digest, Reached>>,
+    counts: BTreeMap<Stage, usize>,
+}
 
 /// A version's last known stage, and the time since when it has been in it.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +29,10 @@ impl Stages {
         now: Moment,
     ) {
         for name in changed {
-            let before = self.0.remove(name).unwrap_or_default();
+            let before = self.reached.remove(name).unwrap_or_default();
+            for reached in before.values() {
+                *self.counts.entry(reached.stage).or_default() -= 1;
+            }
             let mut reached = BTreeMap::new();
             for model in machines.models_of(name) {
                 let (digest, stage) = (model.key().digest, model.stage());
@@ -36,17 +42,14 @@ impl Stages {
                 if before.stage != stage {
                     report_transition(model, before, now);
                 }
+                *self.counts.entry(stage).or_default() += 1;
                 reached.insert(digest, Reached { stage, since });
             }
             if !reached.is_empty() {
-                self.0.insert(name.clone(), reached);
+                self.reached.insert(name.clone(), reached);
             }
         }
-        let mut stages = BTreeMap::<Stage, usize>::new();
-        for reached in self.0.values().flat_map(BTreeMap::values) {
-            *stages.entry(reached.stage).or_default() += 1;
-        }
-        metrics::state(&stages);
+        metrics::state(&self.counts);
         metrics::engines(machines.engines());
         metrics::dropped(machines.counts());
     }

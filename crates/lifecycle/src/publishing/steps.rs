@@ -2,16 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use outrigger_core::{ModelKey, ModelName, Moment, Step, machines::Machines};
+use outrigger_core::{Digest, ModelKey, ModelName, Moment, Step, machines::Machines};
 
 /// Versions with a step under way.
 #[derive(Default)]
-pub(crate) struct Steps(BTreeMap<ModelKey, UnderWay>);
+pub(crate) struct Steps {
+    under_way: BTreeMap<ModelKey, (Step, Moment)>,
+    slowest: BTreeMap<Step, Slowest>,
+}
 
-struct UnderWay {
-    step: Step,
-    began: Moment,
-    /// The time of the last progress, either of the version or of one that it may wait for.
+/// The versions in one step, by the time at which they began it.
+#[derive(Default)]
+struct Slowest {
+    begun: BTreeSet<(Moment, ModelKey)>,
+    /// The time of the last progress of the first of them, either its own or that of a version that
+    /// it may have waited for.
     since: Moment,
 }
 
@@ -27,51 +32,58 @@ impl Steps {
             for model in machines.models_of(name) {
                 self.enter(model.key(), model.state().step(), now);
             }
-        }
-        let known = |key: &ModelKey| machines.model(key).is_some();
-        let forgotten: Vec<_> = self.0.keys().filter(|key| !known(key)).cloned().collect();
-        for key in forgotten {
-            self.enter(&key, None, now);
+            let first = ModelKey { name: name.clone(), digest: Digest::LEAST };
+            let own = self.under_way.range(first..).map(|(key, _)| key);
+            let own = own.take_while(|key| key.name == *name);
+            let forgotten: Vec<_> =
+                own.filter(|key| machines.model(key).is_none()).cloned().collect();
+            forgotten.iter().for_each(|key| self.enter(key, None, now));
         }
     }
 
     fn enter(&mut self, key: &ModelKey, step: Option<Step>, now: Moment) {
-        if self.0.get(key).map(|it| it.step) == step {
+        if self.under_way.get(key).map(|(step, _)| *step) == step {
             return;
         }
-        if let Some(ended) = self.0.remove(key) {
-            self.renew_behind(&ended, now);
+        if let Some((step, began)) = self.under_way.remove(key) {
+            self.slowest.entry(step).or_default().end(began, key, now);
         }
         if let Some(step) = step {
-            self.0.insert(key.clone(), UnderWay { step, began: now, since: now });
+            self.under_way.insert(key.clone(), (step, now));
+            self.slowest.entry(step).or_default().begin(key, now);
         }
-    }
-
-    /// Restarts the time of versions that started the step after the one that ended: pulls and the
-    /// engine's loads take turns, so those may have waited for it. A version that started earlier
-    /// has not waited for it, and may hang.
-    fn renew_behind(&mut self, ended: &UnderWay, now: Moment) {
-        let behind = |it: &&mut UnderWay| it.step == ended.step && it.began >= ended.began;
-        self.0.values_mut().filter(behind).for_each(|it| it.since = now);
     }
 
     /// For each step, the time since when its slowest version has made no progress. Steps without
     /// versions are left out.
     pub(crate) fn oldest(&self) -> BTreeMap<Step, Moment> {
-        let mut oldest = BTreeMap::new();
-        for UnderWay { step, since, .. } in self.0.values() {
-            let first = oldest.entry(*step).or_insert(*since);
-            *first = (*first).min(*since);
+        let slowest = self.slowest.iter().filter(|(_, it)| !it.begun.is_empty());
+        slowest.map(|(step, it)| (*step, it.since)).collect()
+    }
+}
+
+impl Slowest {
+    fn begin(&mut self, key: &ModelKey, now: Moment) {
+        if self.begun.is_empty() {
+            self.since = now;
         }
-        oldest
+        self.begun.insert((now, key.clone()));
+    }
+
+    /// Restarts the time of versions that started the step after the one that ended: pulls and the
+    /// engine's loads take turns, so those may have waited for it. A version that started earlier
+    /// has not waited for it, and may hang. The first to start has made no progress for longest.
+    fn end(&mut self, began: Moment, key: &ModelKey, now: Moment) {
+        self.begun.remove(&(began, key.clone()));
+        if self.begun.first().is_some_and(|(first, _)| began <= *first) {
+            self.since = now;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
-
-    use outrigger_core::Digest;
 
     use super::*;
 

@@ -60,7 +60,7 @@ fn version(model: &ModelMachine, sources: &Sources<'_>, routing: &Routing) -> Ve
     let Sources { versions, clock, .. } = *sources;
     let key = model.key();
     let kept = versions.kept.get(key);
-    let used = routing.last_used(&key.name, Selector::Digest(key.digest));
+    let used = routing.last_used(&key.name, &Selector::Digest(key.digest));
     let used = used.max(model.asked_at()).max(tag_use(model, sources.machines, routing));
     VersionView {
         digest: key.digest,
@@ -83,7 +83,7 @@ fn tag_use(model: &ModelMachine, machines: &Machines, routing: &Routing) -> Opti
     let tags = machines.tags_of(&key.name);
     let tags = tags.filter(|(_, machine)| machine.serving() == Some(key.digest));
     let used =
-        tags.filter_map(|(tag, _)| routing.last_used(&tag.name, Selector::Tag(tag.tag.clone())));
+        tags.filter_map(|(tag, _)| routing.last_used(&tag.name, &Selector::Tag(tag.tag.clone())));
     used.max()
 }
 

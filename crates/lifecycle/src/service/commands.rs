@@ -1,6 +1,6 @@
 //! Commands of the handle, and results of jobs.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use outrigger_core::{
     Digest, Failure, ModelName, Reason, Selector,
@@ -51,7 +51,7 @@ impl Service {
         None
     }
 
-    /// Follows another configuration, and publishes what it changes.
+    /// Applies another configuration, and publishes the changes.
     fn reconfigure(&mut self, names: Arc<Names>, tunables: Tunables) {
         let old = self.world.names.swap(Arc::clone(&names));
         let known = self.machines.names();
@@ -59,7 +59,7 @@ impl Service {
             let is_up = self.machines.is_up(name, before, self.clock.now());
             is_up.then(|| Event::Ask(name.clone(), names.default_selector(name)))
         };
-        // The old selector answers until the new one does, so something has to ask for the new one.
+        // The old selector answers until the new one does, so the new one must be requested here.
         let asked: Vec<_> = names.before().iter().filter_map(in_use).collect();
         let canaries = tunables.canary.enabled.then(|| names.canary_tags());
         let policy = super::policy(&self.world.config, &tunables);
@@ -67,6 +67,7 @@ impl Service {
         let tuned = [Event::Policy(policy), Event::Canaries(canaries)];
         let changes = names.changes(&old, known).into_iter().chain(asked).chain(tuned);
         changes.for_each(|event| self.apply(event));
+        self.publishing.configurations += 1;
         self.publish();
     }
 
@@ -91,7 +92,7 @@ impl Service {
                     self.try_canaries(|trials, cx| trials.looked_up(&key, cx));
                 }
             }
-            Done::Pulled { origin, result, trees } => self.pulled(&origin, result, trees),
+            Done::Pulled { origin, result, evicted } => self.pulled(&origin, result, evicted),
             Done::Trial(completion) => {
                 self.try_canaries(|trials, cx| trials.completed(completion, cx));
                 self.show_canaries();
@@ -137,14 +138,9 @@ impl Service {
         None
     }
 
-    fn pulled(
-        &mut self,
-        origin: &Origin,
-        result: Result<Kept, Failure>,
-        trees: Option<BTreeSet<Digest>>,
-    ) {
-        if let Some(trees) = trees {
-            self.report_evictions(&trees);
+    fn pulled(&mut self, origin: &Origin, result: Result<Kept, Failure>, evicted: Vec<Digest>) {
+        for digest in evicted {
+            self.apply(Event::Evicted(digest));
         }
         for (key, attempt) in self.pulls.end(origin) {
             if let Err(failure) = &result {
@@ -156,22 +152,11 @@ impl Service {
             self.apply(Event::Model(key, model::Event::Pulled(attempt, result)));
         }
     }
-
-    /// Reports trees that are gone after a pull, which may have made room for itself.
-    fn report_evictions(&mut self, trees: &BTreeSet<Digest>) {
-        let lies_there = |model: &&model::ModelMachine| *model.state() == State::Downloaded;
-        let digests = self.machines.models().filter(lies_there).map(|model| model.key().digest);
-        let gone: BTreeSet<_> = digests.filter(|digest| !trees.contains(digest)).collect();
-        for digest in gone {
-            tracing::info!(model.digest = %digest, "deleted to make room");
-            self.apply(Event::Evicted(digest));
-        }
-    }
 }
 
 fn nothing_known(machines: &Machines, name: &ModelName, selector: &Selector) -> Failure {
-    let known = machines.models().any(|model| model.key().name == *name)
-        || machines.tags().any(|(key, _)| key.name == *name);
+    let known =
+        machines.models_of(name).next().is_some() || machines.tags_of(name).next().is_some();
     let reason = match selector {
         _ if !known => Reason::ModelNotFound,
         Selector::Tag(_) => Reason::TagNotFound,
@@ -202,7 +187,7 @@ mod tests {
         service.apply(ask());
         let late = Failure::new(Reason::RegistryUnavailable, "the first one ended so");
         let origin = service.world.origin(&key);
-        service.done(Done::Pulled { origin, result: Err(late), trees: None });
+        service.done(Done::Pulled { origin, result: Err(late), evicted: Vec::new() });
         let model = service.machines.model(&key).expect("it was asked for");
         assert!(matches!(model.state(), State::Pulling { .. }), "{:?}", model.state());
         assert_eq!(model.trouble(), None);

@@ -12,7 +12,6 @@ use outrigger_run::Failed;
 
 use super::{Service, report};
 use crate::{
-    courier::Journal,
     jobs::{
         Done, disk, gate,
         prepare::{self, Prepared},
@@ -37,7 +36,7 @@ impl Service {
             Effect::Model(key, effect) => self.carry_out_model(key, effect),
             Effect::Engine(engine, message) => {
                 if let Some(courier) = self.couriers.get(&engine) {
-                    courier.send(message, self.journal.machines());
+                    courier.send(message, self.world.durable.number());
                 }
             }
         }
@@ -76,7 +75,8 @@ impl Service {
         if self.pulls.join(&origin, &key, attempt) {
             return;
         }
-        let failed = Done::Pulled { origin: origin.clone(), result: Err(defect()), trees: None };
+        let failed =
+            Done::Pulled { origin: origin.clone(), result: Err(defect()), evicted: Vec::new() };
         let tracer = &self.world.config.tracer;
         let step = self.publishing.bring_ups.step_of(&key, &self.machines, tracer);
         let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone(), step);
@@ -96,14 +96,14 @@ impl Service {
     }
 
     fn publish_servable(&mut self, key: ModelKey, attempt: Attempt, id: ServableId) {
-        let (world, journal) = (Arc::clone(&self.world), self.journal.machines());
+        let (world, number) = (Arc::clone(&self.world), self.world.durable.number());
         let prepared = self.versions.prepared.get(&key).cloned();
         let done = {
             let key = key.clone();
             move |result| Done::Event(Event::Model(key, model::Event::Published(attempt, result)))
         };
         self.jobs.start(done.clone()(Err(Fault::Failed(defect()))), async move {
-            done(publish(&world, &key, id, prepared, journal).await)
+            done(publish(&world, &key, id, prepared, number).await)
         });
     }
 
@@ -135,16 +135,16 @@ impl Service {
     }
 }
 
-/// Publishes the files of `key` as `id`, once `journal` is on disk.
+/// Publishes the files of `key` as `id`, once the state `number` is on disk.
 async fn publish(
     world: &Arc<World>,
     key: &ModelKey,
     id: ServableId,
     prepared: Option<Arc<Prepared>>,
-    (number, legacy): Journal,
+    number: u64,
 ) -> Result<(), Fault> {
     let prepared = prepared.ok_or(Fault::FilesMissing)?;
-    blocking(world, move |world| world.write_journal(number, &legacy)).await;
+    blocking(world, move |world| world.write_journal(number)).await;
     let (_, engine) = &prepared.engine;
     let published = engine.publish(id, key.digest, prepared.model.clone()).await;
     published.map_err(|failed| match failed {

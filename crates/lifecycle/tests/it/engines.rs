@@ -66,6 +66,24 @@ async fn a_model_without_an_engine_is_refused_with_the_engines_there_are() {
 }
 
 #[tokio::test]
+async fn a_model_of_an_unknown_framework_is_refused_with_engines_and_frameworks() {
+    let mut rig = Rig::new().await;
+    let mut metadata = model(0).metadata;
+    metadata["framework"] = "onnx".into();
+    let package = LayerBuilder::new()
+        .dir("data")
+        .file("data/metadata.json", metadata.to_string().as_bytes())
+        .file("data/model.onnx", b"a graph");
+    rig.push_layer("tree", "latest", package);
+    let handle = rig.start();
+    let failure = refused(&handle, "tree").await;
+    assert_eq!(failure.reason, Reason::EngineNotChosen);
+    let expected = "no engine runs models of onnx; known frameworks: linear, tensorflow; \
+                    there are: default (tensorflow)";
+    assert!(failure.message.ends_with(expected), "{}", failure.message);
+}
+
+#[tokio::test]
 async fn an_engine_that_does_not_run_the_framework_cannot_be_named_for_it() {
     let mut rig = Kind::linear().rig().await;
     rig.push_layer("tree", "latest", tree());

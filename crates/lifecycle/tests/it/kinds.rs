@@ -59,7 +59,7 @@ impl Kind {
         self.server.as_deref().expect("an engine elsewhere")
     }
 
-    /// The versions whose loading the other process was asked for, in order.
+    /// The versions that the other process was requested to load, in order.
     pub(crate) fn loads(&self) -> Vec<ServableId> {
         let loads = self.server().received().into_iter().filter_map(|request| match request {
             Request::Load(id, _) => Some(id),
@@ -111,7 +111,7 @@ pub(crate) async fn score(lease: &Lease, sum: f32) -> Result<f32, Failure> {
     Ok(f32::from_le_bytes(scores[..4].try_into().expect("a score")))
 }
 
-/// Requests for one model, of which none may fail.
+/// A load of requests for one model; none may fail.
 pub(crate) struct Load {
     over: Arc<AtomicBool>,
     answered: watch::Sender<usize>,
@@ -135,7 +135,7 @@ impl Load {
         reached.await.expect("the load goes on").expect("the load goes on");
     }
 
-    /// Ends the load, of which every request must have been answered.
+    /// Ends the load, and checks that every request was answered.
     pub(crate) async fn succeeded(self) {
         self.over.store(true, SeqCst);
         self.clients.join_all().await;
@@ -143,7 +143,7 @@ impl Load {
     }
 }
 
-/// Sends requests as the server does: where the canary fails, live answers.
+/// Sends requests as the server does: if the canary fails, live answers.
 async fn call(
     handle: Handle,
     model: &'static str,
@@ -151,7 +151,7 @@ async fn call(
     answered: watch::Sender<usize>,
 ) {
     let mut pace = interval(Duration::from_millis(5));
-    // A burst after a delay would keep the engines' tasks from running.
+    // After a delay, a burst of ticks would keep the engines' tasks from running.
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !over.load(SeqCst) {
         pace.tick().await;

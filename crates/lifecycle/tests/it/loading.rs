@@ -181,9 +181,9 @@ async fn push_to_layout(rig: &mut Rig, name: &str) {
         format!("{layout}/{name}:latest").parse().expect("valid");
     let client = outrigger_oci::Client::new(Default::default()).expect("a client");
     let data = rig.dir.path().join("data");
-    let layouts = [outrigger_tfserving::TENSORFLOW.layout];
-    let image = outrigger_oci::build::image_from_dir(&data, &layouts, Default::default());
-    let image = image.expect("built");
+    let layouts = outrigger_run::layouts(&[outrigger_tfserving::TENSORFLOW]);
+    let image =
+        outrigger_oci::build::image_from_dir(&data, Default::default(), &layouts).expect("built");
     client.push(&reference, &image).await.expect("pushed");
     rig.config.images.repository = Some(layout.clone());
     rig.config.tunables.allowed = vec![layout];

@@ -1,4 +1,4 @@
-//! Changes of the configuration at run time: models come and go, and tunables change.
+//! Changes of the configuration at run time: models are added and removed, and tunables change.
 
 use std::time::Duration;
 

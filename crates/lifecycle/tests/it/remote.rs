@@ -186,8 +186,9 @@ async fn a_version_that_the_next_process_does_not_need_leaves_the_engine() {
     rig.stop().await;
     rig.config.tunables.allowed = vec![format!("{}/other", rig.registry.host())];
     let handle = rig.start();
-    // The first snapshot comes before the engines' first reports.
+    // The first snapshot precedes the engines' first reports.
     until(&handle, |it| it.engines.get(&kind.id()).is_some_and(|it| it.reachable)).await;
-    // Its engine reports its condition after it has unloaded what nobody needs.
+    // The engine reports its condition after it has unloaded the versions that are no longer
+    // needed.
     assert_eq!(kind.server().loaded(), []);
 }

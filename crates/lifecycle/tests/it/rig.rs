@@ -137,7 +137,7 @@ impl Rig {
             ..outrigger_tfserving::Config::new(self.engine.endpoint())
         });
         let store = Store::open(outrigger_store::Config {
-            layouts: vec![TENSORFLOW.layout, LINEAR.layout, SCRIPTED.layout],
+            layouts: outrigger_run::layouts(&[TENSORFLOW, LINEAR, SCRIPTED]),
             ..outrigger_store::Config::new(self.store_path())
         });
         let (client, store) = (client.expect("a valid configuration"), store.expect("a store"));

@@ -153,7 +153,8 @@ async fn it_is_served_again_after_a_restart(kind: Kind) {
     let lease = acquire(&handle, "tree").await.expect("served without the registry");
     score(&lease, 2.0).await.expect("a score");
     assert!(version(&handle.models(), "tree", digest).is_some());
-    // An engine in the process has lost its models with the process; another one still has them.
+    // An engine in this process lost its models when the process ended; an engine elsewhere still
+    // has them.
     match &kind.server {
         None => assert!(lease.scorer.id.version > before.version),
         Some(_) => assert_eq!((&lease.scorer.id, kind.loads()), (&before, vec![before.clone()])),

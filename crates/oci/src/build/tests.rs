@@ -6,16 +6,9 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
-use outrigger_core::LayerKind;
+use outrigger_core::{LayerKind, PackageLayout};
 
 use super::*;
-
-const TENSORFLOW: PackageLayout = PackageLayout {
-    directory: "tensorflow_serving_model/model",
-    file: "saved_model.pb",
-    max_file: 1 << 20,
-    versioned: true,
-};
 
 const LARGE: &str = "tensorflow_serving_model/model/variables/variables.data-00000-of-00001";
 
@@ -34,9 +27,16 @@ fn write(directory: &tempfile::TempDir, name: &str, content: &[u8]) {
     fs::write(path, content).unwrap();
 }
 
+fn layouts() -> Layouts {
+    let layout =
+        |directory| PackageLayout { directory, file: "model", max_file: 1, versioned: false };
+    let tensorflow = layout("tensorflow_serving_model/model");
+    [("tensorflow", tensorflow), ("linear", layout("linear"))].into_iter().collect()
+}
+
 fn build(directory: &tempfile::TempDir) -> ImageToPush {
     let labels = BTreeMap::from([("dev.outrigger.x".to_owned(), "y".to_owned())]);
-    image_from_dir(directory.path(), &[TENSORFLOW], labels).unwrap()
+    image_from_dir(directory.path(), labels, &layouts()).unwrap()
 }
 
 fn content(layer: &LayerToPush) -> Vec<u8> {
@@ -135,13 +135,13 @@ fn labels_are_in_the_configuration_and_in_the_annotations() {
 #[test]
 fn a_directory_that_is_no_package_is_refused() {
     let refusal = |directory: &tempfile::TempDir| {
-        image_from_dir(directory.path(), &[TENSORFLOW], BTreeMap::new()).unwrap_err()
+        image_from_dir(directory.path(), BTreeMap::new(), &layouts()).unwrap_err()
     };
     let directory = package();
     fs::remove_file(directory.path().join("metadata.json")).unwrap();
     assert!(refusal(&directory).to_string().contains("no metadata.json"));
     write(&directory, "tensorflow_serving_model/metadata.json", b"{}");
-    assert!(image_from_dir(directory.path(), &[TENSORFLOW], BTreeMap::new()).is_ok());
+    assert!(image_from_dir(directory.path(), BTreeMap::new(), &layouts()).is_ok());
 
     fs::remove_dir_all(directory.path().join("tensorflow_serving_model/model")).unwrap();
     assert!(matches!(refusal(&directory), BuildError::NoModel { .. }));
@@ -150,8 +150,26 @@ fn a_directory_that_is_no_package_is_refused() {
     symlink("/etc/passwd", directory.path().join("link")).unwrap();
     assert!(refusal(&directory).to_string().contains("a symbolic link"));
 
-    let missing = image_from_dir(&directory.path().join("nowhere"), &[TENSORFLOW], BTreeMap::new());
+    let missing = image_from_dir(&directory.path().join("nowhere"), BTreeMap::new(), &layouts());
     assert!(matches!(missing.unwrap_err(), BuildError::Io { .. }));
+}
+
+#[test]
+fn a_package_holds_the_model_of_the_framework_that_it_names() {
+    let directory = package();
+    let packed = |framework: &str| {
+        let metadata = format!("{{\"framework\": \"{framework}\"}}");
+        write(&directory, "metadata.json", metadata.as_bytes());
+        image_from_dir(directory.path(), BTreeMap::new(), &layouts())
+    };
+    assert!(packed("tensorflow").is_ok());
+    let error = packed("linear").unwrap_err();
+    assert!(error.to_string().ends_with("it has no directory linear"), "{error}");
+    let error = packed("onnx").unwrap_err();
+    assert_eq!(error.reason(), Reason::EngineNotChosen);
+    assert!(error.to_string().ends_with("known frameworks: linear, tensorflow"), "{error}");
+    write(&directory, "linear/model", b"{}");
+    assert!(packed("linear").is_ok());
 }
 
 #[test]

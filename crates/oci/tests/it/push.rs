@@ -114,15 +114,16 @@ async fn a_packed_directory_is_pushed_from_its_files() {
     std::fs::create_dir_all(model.join("variables")).unwrap();
     std::fs::write(directory.path().join("metadata.json"), "{}").unwrap();
     std::fs::write(model.join("saved_model.pb"), "graph").unwrap();
-    let large = vec![7; build::OWN_LAYER as usize];
-    std::fs::write(model.join("variables/variables.data-00000-of-00001"), large).unwrap();
     let layout = PackageLayout {
         directory: "tensorflow_serving_model/model",
         file: "saved_model.pb",
         max_file: 1 << 20,
         versioned: true,
     };
-    let image = build::image_from_dir(directory.path(), &[layout], BTreeMap::new()).unwrap();
+    let layouts = [("tensorflow", layout)].into_iter().collect();
+    let large = vec![7; build::OWN_LAYER as usize];
+    std::fs::write(model.join("variables/variables.data-00000-of-00001"), large).unwrap();
+    let image = build::image_from_dir(directory.path(), BTreeMap::new(), &layouts).unwrap();
     let digest = client.push(&latest, &image).await.unwrap();
     drop(image);
     let read = client.image(&latest).await.unwrap();

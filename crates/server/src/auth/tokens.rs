@@ -144,9 +144,9 @@ mod tests {
             (&[("ci", "long enough but of words")], "fit into a header"),
             (&[("a", "the-same-0123456789"), ("b", "the-same-0123456789")], "another caller"),
         ] {
-            let told = tokens(files).unwrap_err().to_string();
-            assert!(told.contains(problem), "{told}");
-            assert!(!files.iter().any(|(_, token)| told.contains(token)), "{told}");
+            let message = tokens(files).unwrap_err().to_string();
+            assert!(message.contains(problem), "{message}");
+            assert!(!files.iter().any(|(_, token)| message.contains(token)), "{message}");
         }
     }
 }

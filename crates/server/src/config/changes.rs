@@ -9,7 +9,7 @@ use super::{Config, sections};
 pub(crate) struct Change {
     /// The key's path, such as `server.grpc`.
     pub(crate) key: String,
-    /// Whether the change comes into force without a restart.
+    /// Whether the change takes effect without a restart.
     pub(crate) reloads: bool,
     /// The kind of change. It never includes a value.
     pub(crate) kind: &'static str,

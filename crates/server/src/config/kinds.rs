@@ -166,8 +166,8 @@ impl Kinds {
 }
 
 impl Config {
-    /// The entry of each configured engine with the path of its key: those of `engines`, or the one
-    /// that `engine` stands for.
+    /// The entry of each configured engine with the path of its key: the entries of `engines`, or
+    /// the one made from `engine`.
     fn entries(&self) -> Vec<(String, EngineId, Entry)> {
         let Some(engines) = &self.engines else {
             let settings = serde_json::to_value(&self.engine).expect("settings are plain data");

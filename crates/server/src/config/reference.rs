@@ -14,14 +14,14 @@ defaults, an environment variable replaces the file's value, and a flag
 (`--set server.grpc=127.0.0.1:9000`) replaces both. Values in variables and flags are written as in
 the file; a list is `[a, b]`.
 
-An unknown key, a value of the wrong type and a value that does not fit are errors: all of them are
-told at once, each with the path of its key, and `outrigger serve` exits with 64 before it listens
-anywhere. A variable that begins like a setting but names none is only mentioned in the log, because
-Kubernetes invents such variables for Services. `--check-config` stops after the checks,
-`--dump-config` prints the configuration in force and where each value comes from.
+An unknown key, a value of the wrong type and an invalid value are errors. All of them are reported
+together, each with the path of its key, and `outrigger serve` exits with 64 before it opens a
+listener. A variable with the prefix of settings that names none is logged and otherwise ignored,
+because Kubernetes creates such variables for Services. `--check-config` stops after the checks,
+`--dump-config` prints the effective configuration and the origin of each value.
 
-A key whose column `reloads` says yes changes at run time, when the file changes or on `SIGHUP`:
-docs/operations.md, Reloading the configuration. Any other key needs a restart.
+A key with `yes` in the column `reloads` changes at run time, when the file changes or on `SIGHUP`:
+docs/operations.md, Reloading the configuration. All other keys need a restart.
 
 Sizes are written `512MiB` or `20GiB`, durations `250ms`, `30s`, `10m` or `7d`.
 ";
@@ -29,7 +29,7 @@ Sizes are written `512MiB` or `20GiB`, durations `250ms`, `30s`, `10m` or `7d`.
 const ENGINES: &str = "
 ## engines
 
-The engines by name, for more than one, each with its `kind` and the keys of that kind. Names are
+The engines by name, if there are several, each with its `kind` and the keys of that kind. Names are
 of `a-z`, `0-9`, `.`, `_` and `-`, and start with a letter or digit. Environment: `OUTRIGGER_ENGINES`.
 The map replaces the section `engine`; only one of the two may be set.
 
@@ -44,14 +44,14 @@ engines:
 | `tfserving` | those of `engine`: TensorFlow Serving, or `outrigger engine` |
 
 Each engine of the kind `tfserving` has a directory of its own in the store: `serving` for
-`default`, else `serving-NAME`. The directory of an engine that is not configured any more is
+`default`, else `serving-NAME`. The directory of an engine that is no longer configured is
 removed at the start.
 ";
 
 const MODELS: &str = "
 ## models
 
-A list of models known by name before anybody asks for them. Environment: `OUTRIGGER_MODELS`.
+A list of models that are known by name before the first request. Environment: `OUTRIGGER_MODELS`.
 It reloads: models come and go at run time.
 
 ```yaml

@@ -14,7 +14,7 @@ pub struct Key {
     pub default: Option<&'static str>,
     /// A description of the setting.
     pub about: &'static str,
-    /// Whether a change of it comes into force without a restart.
+    /// Whether a change of it takes effect without a restart.
     pub reloads: bool,
 }
 

@@ -13,14 +13,14 @@ Every failure has a reason from this table. The names are stable; messages are f
 change.
 
 - gRPC: a `google.rpc.Status` with the code below and an `ErrorInfo` of domain `outrigger.dev` that
-  holds the reason. Bad input adds `BadRequest` with the fields at fault; when there are more than fit
-  into headers, the metadata entry `violations_omitted` says how many are missing. What may be
-  tried again adds `RetryInfo`.
+  holds the reason. Invalid input adds `BadRequest` with the invalid fields; if there are more than fit
+  into headers, the metadata entry `violations_omitted` has the number of missing ones. Failures that
+  can be retried add `RetryInfo`.
 - HTTP: the status below and `{\"error\": {\"reason\", \"message\", \"details\"}}`, where `details` may have
   `violations` (`field`, `description`) and `retry_after_ms`; the latter also as `Retry-After`.
 
-\"with backoff\": the same request may succeed later; try again, slower each time. \"after the delay\":
-the answer says when. \"later\": only once somebody made room.
+\"with backoff\": the same request may succeed later; retry with growing delays. \"after the delay\":
+the answer has the delay. \"later\": only after space was freed.
 
 | reason | gRPC | HTTP | retry | meaning |
 |---|---|---|---|---|

@@ -74,7 +74,7 @@ fn retryable_failures_carry_a_delay() {
 fn fields_at_fault_are_named() {
     let failure = Failure::new(Reason::FeatureType, "a feature has the wrong type")
         .violation("treatments[3].features[\"discount\"]", "is text, not a number");
-    let bad = to_status(&failure).get_details_bad_request().expect("violations are told");
+    let bad = to_status(&failure).get_details_bad_request().expect("violations are listed");
     assert_eq!(bad.field_violations[0].field, "treatments[3].features[\"discount\"]");
     assert_eq!(
         to_json(&failure)["error"]["details"]["violations"][0]["description"],

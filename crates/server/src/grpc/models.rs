@@ -22,7 +22,7 @@ use crate::{
     call::Call,
     failure, routing,
     served::served,
-    views::{History, find, model},
+    views::{History, described, model},
 };
 
 /// The most watches of one listener; the server keeps the last sent state of each.
@@ -79,10 +79,9 @@ impl ModelService for Models {
         &self,
         request: Request<GetModelRequest>,
     ) -> Result<Response<GetModelResponse>, Status> {
-        let found = find(&self.models, &request.get_ref().name)
-            .map(|(name, view)| Some(model(&name, &view, History::Included)));
-        Call::of(request.extensions())
-            .conclude(found.map(|model| Response::new(GetModelResponse { model })))
+        let found = described(&self.models, &request.get_ref().name);
+        let response = |model| Response::new(GetModelResponse { model: Some(model) });
+        Call::of(request.extensions()).conclude(found.map(response))
     }
 
     type WatchModelsStream =

@@ -133,12 +133,13 @@ async fn an_endless_deadline_is_shortened_and_not_an_overflow() {
 
 #[tokio::test]
 async fn statuses_of_the_transport_get_a_reason_and_those_of_handlers_stay() {
-    for (code, told) in [(Code::OutOfRange, "TOO_LARGE"), (Code::Internal, "REQUEST_MALFORMED")] {
+    for (code, expected) in [(Code::OutOfRange, "TOO_LARGE"), (Code::Internal, "REQUEST_MALFORMED")]
+    {
         let app = app(rules(&grpc::FRONT, 1), PREDICT, move || async move {
             Status::new(code, "as tonic says it").into_http::<Body>()
         });
         let response = app.oneshot(ask(PREDICT, &[])).await.unwrap();
-        assert_eq!(reason(&response), told);
+        assert_eq!(reason(&response), expected);
     }
     let app = app(rules(&grpc::FRONT, 1), PREDICT, || async {
         let failure = Failure::new(Reason::ScoresInvalid, "ours");

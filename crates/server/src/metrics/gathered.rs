@@ -63,17 +63,18 @@ pub(super) const METRICS: &[Metric] = &[
         name: MEMORY,
         kind: MetricKind::Gauge,
         labels: &["model", "digest"],
-        help: "What each version in the engine takes of its memory, estimated by the size of its \
-               files: an engine does not tell. Only versions that are there now have a series; \
+        help: "An estimate of the memory of each version in the engine, from the size of its \
+               files: the engine does not report it. Only versions in the engine have a series; \
                those of models that share a label are added up under the digest other.",
     },
     Metric {
         name: STEP_AGE,
         kind: MetricKind::Gauge,
         labels: &["step"],
-        help: "How long a version has been in a step (pull, prepare, publish, load, gate, drain, \
-               unload, delete) and got no further: that of the longest time, 0 while none is in \
-               it. One that waits behind others counts from when the last of them was through.",
+        help: "Time without progress in a step (pull, prepare, publish, load, gate, drain, \
+               unload, delete), of the version with the longest such time; 0 if none is in the \
+               step. The time of a version that waited behind others begins when the last of them \
+               ended.",
     },
 ];
 

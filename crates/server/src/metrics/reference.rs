@@ -9,15 +9,15 @@ const INTRODUCTION: &str = "\
 
 This page is generated from the code: `outrigger serve --print-reference metrics`.
 
-`/metrics` on the health listener shows these in Prometheus' text format. A label `model` holds only
-names of models that this process has served: names that callers make up never become labels. Beyond
-the first `metrics.max_models` of them, models share the label `other`; gauges are then left out. So
-are those with a label `tag` beyond as many tags that have had a canary on trial. A label `arm` is
-live, canary, pinned (a digest or a canary's own tag was asked for) or empty.
+`/metrics` on the health listener has these in Prometheus' text format. The label `model` has only
+names of models that this process has served: unknown names in requests never become labels. Models
+beyond the first `metrics.max_models` share the label `other`, and have no gauges. Likewise, gauges
+with a label `tag` are limited to that number of tags with a canary on trial. The label `arm` is
+live, canary, pinned (the request named a digest or a canary's tag) or empty.
 
-What is counted is there from the start, at 0, as far as it can be known then. What is told of a model
-comes with its first request, of its canaries with their trial, of TLS, tokens and traces where they are
-configured; a reason, beyond those that alerts ask for, when it is the first time.
+Counters exist from the start, at 0, if their labels are known then. The series of a model begin with
+its first request, those of its canaries with their trial, those of TLS, tokens and traces if they are
+configured; the series of a reason, except for those that alerts use, begin with its first failure.
 
 | metric | kind | labels | |
 |---|---|---|---|

@@ -6,7 +6,7 @@ use crate::config::Kinds;
 const FILE: &str =
     "images: {repository: r.example/team}\nserver: {max_in_flight: 3, max_users: 7}\n";
 
-/// Records the models that it is given last; it refuses a model called `refused`.
+/// Records the models of the last call; refuses a model called `refused`.
 #[derive(Default)]
 struct Recorder(Mutex<Option<lifecycle::Tunables>>);
 
@@ -64,7 +64,7 @@ impl Rig {
         Some(models.iter().map(|model| model.name.to_string()).collect())
     }
 
-    /// Whether the next look at the file would reload it.
+    /// Whether the next check of the file would reload it.
     fn look(&mut self) -> bool {
         let look = self.reloader.source.read();
         self.reloader.has_changed(&look)

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use outrigger_core::Failure;
+use outrigger_core::{EngineId, Failure};
 use outrigger_run as run;
 use outrigger_tfserving::{self as tfserving, Client, Endpoint};
 
@@ -41,7 +41,8 @@ fn read(settings: &Settings<'_>) -> Result<Make, Vec<Problem>> {
 
 fn connect(engine: &Engine, context: &Context<'_>) -> Result<Arc<dyn run::Engine>, Failure> {
     // A prediction uses an engine connection of the thread that its request arrived on.
-    let client = Client::connect_on(client_config(engine, context.max_message), context.serving)
+    let config = client_config(engine, context.engine.clone(), context.max_message);
+    let client = Client::connect_on(config, context.serving)
         .map_err(|error| Failure::because(error.reason(), &error))?;
     let serving = context.store.serving(context.engine, engine.store_path.as_deref());
     let serving = serving.map_err(|error| Failure::because(error.reason(), &error))?;
@@ -50,8 +51,9 @@ fn connect(engine: &Engine, context: &Context<'_>) -> Result<Arc<dyn run::Engine
     Ok(Arc::new(tfserving::Engine::new(client, serving, settings)))
 }
 
-fn client_config(engine: &Engine, max_message: usize) -> tfserving::Config {
+fn client_config(engine: &Engine, name: EngineId, max_message: usize) -> tfserving::Config {
     tfserving::Config {
+        engine: name,
         connections: engine.connections as usize,
         max_in_flight: engine.max_in_flight as usize,
         max_message,
@@ -65,7 +67,8 @@ mod tests {
 
     #[test]
     fn the_client_defaults_to_what_the_configuration_defaults_to() {
-        let (ours, theirs) = (client_config(&Engine::default(), 1), tfserving::Config::new(""));
+        let ours = client_config(&Engine::default(), EngineId::default(), 1);
+        let theirs = tfserving::Config::new("");
         assert_eq!(ours.connections, theirs.connections);
         assert_eq!(ours.max_in_flight, theirs.max_in_flight);
     }

@@ -47,22 +47,22 @@ fn with<T>(token: Option<&str>, message: T) -> Request<T> {
 }
 
 /// `OK`, or the reason of the failure.
-fn told<T>(result: Result<T, Status>) -> String {
+fn outcome_of<T>(result: Result<T, Status>) -> String {
     result.map_or_else(|status| reason(&status), |_| "OK".to_owned())
 }
 
 async fn predict(stack: &Stack, token: Option<&str>) -> String {
-    told(stack.predictions().predict(with(token, request(&[(1.0, 1.0)]))).await)
+    outcome_of(stack.predictions().predict(with(token, request(&[(1.0, 1.0)]))).await)
 }
 
 async fn list(stack: &Stack, token: Option<&str>) -> String {
-    told(stack.models().list_models(with(token, ListModelsRequest {})).await)
+    outcome_of(stack.models().list_models(with(token, ListModelsRequest {})).await)
 }
 
 /// Loads the model on the admin listener; returns `OK` or the reason of the failure.
 async fn load(stack: &Stack, token: Option<&str>) -> String {
     let load = LoadModelRequest { model: Some(by_name(MODEL)) };
-    told(stack.admin().load_model(with(token, load)).await)
+    outcome_of(stack.admin().load_model(with(token, load)).await)
 }
 
 #[tokio::test]
@@ -102,12 +102,18 @@ async fn every_change_takes_the_right_to_change() {
         if token == Some(CI) {
             assert_eq!(load(&stack, token).await, "OK");
         }
-        assert_eq!(told(canaries.promote_canary(with(token, promote.clone())).await), expected);
-        assert_eq!(told(canaries.abort_canary(with(token, abort.clone())).await), expected);
-        assert_eq!(told(stack.admin().unload_model(with(token, unload.clone())).await), unloaded);
+        assert_eq!(
+            outcome_of(canaries.promote_canary(with(token, promote.clone())).await),
+            expected
+        );
+        assert_eq!(outcome_of(canaries.abort_canary(with(token, abort.clone())).await), expected);
+        assert_eq!(
+            outcome_of(stack.admin().unload_model(with(token, unload.clone())).await),
+            unloaded
+        );
     }
     let elsewhere = stack.models().unload_model(with(Some(CI), unload)).await;
-    assert_eq!(told(elsewhere), "ADMIN_ONLY", "whoever asks");
+    assert_eq!(outcome_of(elsewhere), "ADMIN_ONLY", "whoever asks");
 }
 
 #[tokio::test]
@@ -271,9 +277,9 @@ async fn certificates_are_known_by_uri_then_dns_then_common_name() {
         let mut admin = ModelServiceClient::new(channel(at.admin));
         let load = LoadModelRequest { model: Some(by_name(MODEL)) };
         let got = [
-            told(predictions.predict(request(&[(1.0, 1.0)])).await),
-            told(models.list_models(ListModelsRequest {}).await),
-            told(admin.load_model(load).await),
+            outcome_of(predictions.predict(request(&[(1.0, 1.0)])).await),
+            outcome_of(models.list_models(ListModelsRequest {}).await),
+            outcome_of(admin.load_model(load).await),
         ];
         assert_eq!(got, expected, "{caller:?}");
     }
@@ -302,13 +308,19 @@ async fn every_change_is_logged_with_caller_action_and_outcome() {
     };
     let mut canaries = CanaryServiceClient::new(channel(stack.addresses.admin));
     let (ci, shop) = (Some(CI), Some(SHOP));
-    assert_eq!(told(stack.admin().load_model(with(ci, load.clone())).await), "OK");
-    assert_eq!(told(stack.admin().load_model(with(shop, load.clone())).await), "PERMISSION_DENIED");
-    assert_eq!(told(stack.admin().load_model(with(None, load.clone())).await), "UNAUTHENTICATED");
-    assert_eq!(told(stack.models().load_model(with(ci, load)).await), "ADMIN_ONLY");
+    assert_eq!(outcome_of(stack.admin().load_model(with(ci, load.clone())).await), "OK");
+    assert_eq!(
+        outcome_of(stack.admin().load_model(with(shop, load.clone())).await),
+        "PERMISSION_DENIED"
+    );
+    assert_eq!(
+        outcome_of(stack.admin().load_model(with(None, load.clone())).await),
+        "UNAUTHENTICATED"
+    );
+    assert_eq!(outcome_of(stack.models().load_model(with(ci, load)).await), "ADMIN_ONLY");
     let refused = canaries.promote_canary(with(ci, decide)).await;
-    assert_eq!(told(refused), "CANARY_NOT_FOUND");
-    assert_eq!(told(stack.admin().unload_model(with(ci, unload)).await), "OK");
+    assert_eq!(outcome_of(refused), "CANARY_NOT_FOUND");
+    assert_eq!(outcome_of(stack.admin().unload_model(with(ci, unload)).await), "OK");
 
     let records = audit(&lines, AUDITED);
     let of = |key: &str| -> Vec<_> { records.iter().map(|line| line[key].clone()).collect() };

@@ -113,8 +113,8 @@ impl Stack {
         names
     }
 
-    /// Replaces the configuration file as the kubelet does, and waits until that has taken effect
-    /// or was refused.
+    /// Replaces the configuration file as the kubelet does, and waits until the change has taken
+    /// effect or was refused.
     pub(crate) async fn configure(&self, text: &str) -> Reload {
         let mut reloads = self.server.last_reload();
         reloads.mark_unchanged();
@@ -261,8 +261,8 @@ async fn push(root: &Path, name: &str, tag: &str, model: &Model, profile: Option
 }
 
 async fn push_dir(root: &Path, name: &str, tag: &str, package: &Path) -> String {
-    let layouts = [TENSORFLOW, LINEAR, SCRIPTED].map(|framework| framework.layout);
-    let image = build::image_from_dir(package, &layouts, [].into()).expect("an image");
+    let layouts = outrigger_run::layouts(&[TENSORFLOW, LINEAR, SCRIPTED]);
+    let image = build::image_from_dir(package, [].into(), &layouts).expect("an image");
     let reference: Reference =
         format!("oci:{}/models/{name}:{tag}", root.display()).parse().expect("a reference");
     let client = Client::new(outrigger_oci::Config::default()).expect("a client");

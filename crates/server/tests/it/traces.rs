@@ -42,11 +42,11 @@ async fn traced(collector: &Collector, ratio: &str) -> Stack {
     .await
 }
 
-fn told(flags: &str) -> Request<PredictRequest> {
-    let mut told = Request::new(request(&[(1.0, 1.0), (2.0, 2.0)]));
-    told.metadata_mut().insert("traceparent", traceparent(flags).parse().expect("a header"));
-    told.metadata_mut().insert("tracestate", "vendor=1".parse().expect("a header"));
-    told
+fn with_trace(flags: &str) -> Request<PredictRequest> {
+    let mut sent = Request::new(request(&[(1.0, 1.0), (2.0, 2.0)]));
+    sent.metadata_mut().insert("traceparent", traceparent(flags).parse().expect("a header"));
+    sent.metadata_mut().insert("tracestate", "vendor=1".parse().expect("a header"));
+    sent
 }
 
 /// Captures the trace headers of the last prediction that the engine received.
@@ -66,7 +66,7 @@ async fn a_caller_s_trace_goes_through_to_the_engine_with_a_span_for_each_stage(
     let stack = traced(&collector, "0").await;
     let mut client = stack.predictions();
     let heard = overhear(&stack);
-    client.predict(told("01")).await.unwrap();
+    client.predict(with_trace("01")).await.unwrap();
     let spans = collector.trace(PREDICT).await;
     let server = named(&spans, PREDICT);
     assert_eq!((hex(&server.trace_id), hex(&server.parent_span_id)), (TRACE.into(), CALLER.into()));
@@ -86,8 +86,8 @@ async fn a_caller_s_trace_goes_through_to_the_engine_with_a_span_for_each_stage(
     }
     let engine = named(&spans, ENGINE);
     assert_eq!(engine.kind(), SpanKind::Client);
-    let told = format!("00-{TRACE}-{}-01", hex(&engine.span_id));
-    assert_eq!(*heard.lock().unwrap(), [Some(told), Some("vendor=1".to_owned())]);
+    let sent = format!("00-{TRACE}-{}-01", hex(&engine.span_id));
+    assert_eq!(*heard.lock().unwrap(), [Some(sent), Some("vendor=1".to_owned())]);
     assert_eq!(collector.resource("service.name").as_deref(), Some("scores"));
     assert_eq!(collector.resource("deployment.environment").as_deref(), Some("test"));
 }
@@ -98,7 +98,7 @@ async fn an_unsampled_trace_is_passed_on_without_a_span() {
     let stack = traced(&collector, "1").await;
     let mut client = stack.predictions();
     let heard = overhear(&stack);
-    client.predict(told("00")).await.unwrap();
+    client.predict(with_trace("00")).await.unwrap();
     let on = [Some(traceparent("00")), Some("vendor=1".to_owned())];
     assert_eq!(*heard.lock().unwrap(), on);
     client.predict(request(&[(1.0, 1.0)])).await.unwrap();
@@ -130,7 +130,7 @@ async fn failures_mark_their_spans_with_the_reason() {
     let mut client = stack.predictions();
     client.predict(request(&[(1.0, 1.0)])).await.expect("it comes up");
     stack.engine.on_predict(|_| Predicting::Fails(Code::Internal, "a shape".to_owned()));
-    client.predict(told("01")).await.expect_err("the engine fails");
+    client.predict(with_trace("01")).await.expect_err("the engine fails");
     let spans = collector.trace(PREDICT).await;
     for name in [PREDICT, ENGINE] {
         let span = named(&spans, name);
@@ -231,6 +231,6 @@ async fn without_a_collector_nothing_is_sent() {
     let stack = Stack::start().await;
     let heard = overhear(&stack);
     let mut client = stack.predictions();
-    client.predict(told("01")).await.unwrap();
+    client.predict(with_trace("01")).await.unwrap();
     assert_eq!(*heard.lock().unwrap(), [None, None]);
 }

@@ -84,6 +84,11 @@ impl Inner {
 }
 
 impl Candidate {
+    /// The image, if this is its tree.
+    pub(super) fn tree(&self) -> Option<Digest> {
+        matches!(self.kind, Kind::Tree).then(|| digest_of(&self.path)).flatten()
+    }
+
     pub(super) fn evict(&self) -> Result<()> {
         let (kind, path) = (self.kind.as_str(), self.path.display());
         tracing::info!(kind, %path, bytes = self.bytes, "evicted to make room");

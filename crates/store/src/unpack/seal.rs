@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrigger_core::{Digest, PackageLayout};
+use outrigger_core::{Digest, Layouts, PackageLayout};
 
 use super::name::shown;
 use crate::{
@@ -36,7 +36,7 @@ pub(super) fn seal(
     tree: &Path,
     image: Digest,
     links: &Links,
-    layouts: &[PackageLayout],
+    layouts: &Layouts,
 ) -> Result<(Parts, u64)> {
     let tree = fs::canonicalize(tree).map_err(|error| Error::io("look at", tree, error))?;
     let data = tree.join("data");
@@ -47,7 +47,10 @@ pub(super) fn seal(
     let mut walk = Walk { tree: &tree, links, seen: HashSet::new(), bytes: 0 };
     walk.dir(&data)?;
     let bytes = walk.bytes;
-    let parts = find(&tree, layouts).map_err(not_package)?;
+    let metadata = find_metadata(&tree, layouts).map_err(not_package)?;
+    let content = disk::read(&tree.join(&metadata), MAX_METADATA.as_u64())?.unwrap_or_default();
+    let layouts = layouts.of(&content)?;
+    let parts = find(&tree, metadata, &layouts).map_err(not_package)?;
     no_links_to_directories(&tree, &parts.model, links)?;
     Ok((parts, bytes))
 }
@@ -117,9 +120,7 @@ fn refusal(tree: &Path, path: &Path, links: &Links, problem: fn(String) -> Entry
     Error::Entry { layer, entry, problem: problem(shown(target.as_os_str().as_bytes())) }
 }
 
-fn find(tree: &Path, layouts: &[PackageLayout]) -> Result<Parts, PackageProblem> {
-    let metadata = find_metadata(tree, layouts)?;
-    bounded(tree, &metadata, MAX_METADATA)?;
+fn find(tree: &Path, metadata: String, layouts: &[PackageLayout]) -> Result<Parts, PackageProblem> {
     let beside = |name| {
         let path = metadata.replace("metadata.json", name);
         tree.join(&path).is_file().then_some(path)
@@ -134,14 +135,12 @@ fn find(tree: &Path, layouts: &[PackageLayout]) -> Result<Parts, PackageProblem>
 }
 
 /// metadata.json is in `/data`, or beside the directory of the model.
-fn find_metadata(tree: &Path, layouts: &[PackageLayout]) -> Result<String, PackageProblem> {
-    let parent =
-        |layout: &PackageLayout| layout.directory.rsplit_once('/').map(|(parent, _)| parent);
-    let beside = layouts.iter().filter_map(parent);
-    let beside = beside.map(|parent| format!("data/{parent}/metadata.json"));
-    let places: Vec<_> = ["data/metadata.json".to_owned()].into_iter().chain(beside).collect();
+fn find_metadata(tree: &Path, layouts: &Layouts) -> Result<String, PackageProblem> {
+    let places: Vec<_> = layouts.metadata().iter().map(|place| format!("data/{place}")).collect();
     let found = places.iter().find(|place| tree.join(place).is_file()).cloned();
-    found.ok_or_else(|| PackageProblem::NoMetadata(listed(&places, " and ")))
+    let found = found.ok_or_else(|| PackageProblem::NoMetadata(listed(&places, " and ")))?;
+    bounded(tree, &found, MAX_METADATA)?;
+    Ok(found)
 }
 
 /// The model's directory without symbolic links on its path, so that everything that the engine

@@ -248,6 +248,20 @@ fn the_error_for_a_missing_part_names_the_paths_searched() {
 }
 
 #[test]
+fn the_framework_decides_where_the_model_lies() {
+    let of = |framework: &str| {
+        let metadata = format!("{{\"framework\": \"{framework}\"}}");
+        let image = good().file("data/metadata.json", metadata.as_bytes());
+        Fixture::new().unpack(&[image.build(LayerKind::Tar)])
+    };
+    assert!(of("tensorflow").is_ok());
+    let error = of("onnx").expect_err("no layout is known for it");
+    assert_eq!(error.reason(), Reason::EngineNotChosen);
+    let expected = "no engine runs models of onnx; known frameworks: tensorflow";
+    assert!(error.to_string().ends_with(expected), "{error}");
+}
+
+#[test]
 fn the_engine_of_another_user_can_read_everything() {
     let fixture = Fixture::new();
     let tree = fixture.unpack_on_package(&[layer().file("data/a/b", b"x")]).expect("fine");

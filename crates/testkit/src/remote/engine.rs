@@ -171,7 +171,7 @@ impl Task {
                 self.wanted.remove(&id);
                 self.leaving.insert(id);
             }
-            ToEngine::Expect(_) => {}
+            ToEngine::Expect(_) | ToEngine::Unexpect(_) => {}
         }
     }
 

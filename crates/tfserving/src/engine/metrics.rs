@@ -19,8 +19,8 @@ pub const METRICS: &[Metric] = &[
         name: EVENTS,
         kind: MetricKind::Counter,
         labels: &["engine", "outcome"],
-        help: "Events that changed nothing about an engine: stale ones of earlier attempts, and \
-               unexpected ones, which are defects.",
+        help: "Events that an engine's machine dropped: stale ones belong to an earlier attempt, \
+               unexpected ones are defects.",
     },
 ];
 

@@ -72,10 +72,11 @@ impl Reload {
         if !self.answered {
             return true;
         }
-        let became = self.set.iter().flat_map(|(name, versions)| {
-            let seen = seen.get(name).map_or(&[][..], Vec::as_slice);
-            versions.iter().map(|version| settled(seen, *version))
-        });
+        // A name without an answer was not asked for: nothing is pending there.
+        let became =
+            self.set.iter().filter_map(|(name, versions)| Some((seen.get(name)?, versions)));
+        let became = became
+            .flat_map(|(seen, versions)| versions.iter().map(|version| settled(seen, *version)));
         let Some(became) = became.collect::<Option<Vec<_>>>() else { return true };
         let failure = became.into_iter().find_map(Result::err).cloned();
         failure.iter().for_each(|failure| self.failed(failure));

@@ -198,7 +198,8 @@ fn event(message: ToEngine) -> Event {
     match message {
         ToEngine::Add(id) => Event::Add(id),
         ToEngine::Remove(id) => Event::Remove(id),
-        ToEngine::Expect(names) => Event::Expect(names),
+        ToEngine::Expect(name) => Event::Expect(name),
+        ToEngine::Unexpect(name) => Event::Unexpect(name),
     }
 }
 

@@ -1,6 +1,9 @@
 //! The engine's status, and the conclusions from it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use outrigger_core::{
     Attempt, Failure, Moment, Outcome, Reason, ServableId, ServableName, Version,
@@ -11,6 +14,11 @@ use super::{
     names::{Reported, Stage},
     reload::Push,
 };
+
+/// The number of probes in which every name has its turn, if there are many.
+const ROUND: usize = 16;
+/// The least number of names that have their turn in a probe.
+const TURN: usize = 16;
 
 /// A version in the engine's status.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -220,6 +228,7 @@ impl ServingMachine {
 
     /// Schedules an early probe, but not one for every request that fails.
     pub(super) fn suspect(&mut self, c: &Context<'_>) {
+        self.is_suspect = true;
         let earliest = self.probed_at.map_or(c.now, |at| at + c.policy.busy_probe);
         self.probe_at = self.probe_at.min(earliest.max(c.now));
     }
@@ -241,10 +250,35 @@ impl ServingMachine {
         let attempt = self.last_probe.begin();
         self.probe = Some(attempt);
         self.probed_at = Some(c.now);
-        let names = self.names.iter().filter(|(_, name)| name.placeholder().is_some());
-        let leaving = self.leaving.keys().map(|id| id.name.clone());
-        let names = names.map(|(servable, _)| servable.clone()).chain(leaving).collect();
+        let names = self.names_to_probe();
         effects.push(Effect::Probe(attempt, names));
+    }
+
+    /// The names of which something is expected, and a part of the others, which take turns: a
+    /// restart shows by any name. After a suspicion, or if only the status shows the end of a
+    /// reload, all names.
+    fn names_to_probe(&mut self) -> BTreeSet<ServableName> {
+        let known = self.names.iter().filter(|(_, name)| name.placeholder().is_some());
+        let leaving = self.leaving.keys().map(|id| &id.name);
+        let is_for_all = matches!(self.push, Push::Unanswered(_));
+        if std::mem::take(&mut self.is_suspect) || is_for_all {
+            return known.map(|(servable, _)| servable).chain(leaving).cloned().collect();
+        }
+        let pending = known.filter(|(_, name)| name.is_pending()).map(|(servable, _)| servable);
+        let mut names: BTreeSet<_> = pending.chain(leaving).cloned().collect();
+        let turn = self.turn();
+        self.probed_to = turn.last().cloned();
+        names.extend(turn);
+        names
+    }
+
+    /// The next names whose turn it is, in their order.
+    fn turn(&self) -> Vec<ServableName> {
+        let after = self.probed_to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.names.range((after, Bound::Unbounded));
+        let known = later.chain(&self.names).filter(|(_, name)| name.placeholder().is_some());
+        let most = (self.names.len() / ROUND).max(TURN).min(self.names.len());
+        known.take(most).map(|(servable, _)| servable.clone()).collect()
     }
 }
 

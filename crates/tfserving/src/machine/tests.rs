@@ -295,7 +295,7 @@ fn a_name_the_engine_ignores_is_sent_once_more() {
 #[test]
 fn a_placeholder_that_failed_to_load_is_replaced() {
     let mut bench = Bench::started();
-    bench.handle(Event::Expect([name("a")].into()));
+    bench.handle(Event::Expect(name("a")));
     let attempt = bench.machine.last_placeholder;
     bench.handle(Event::PlaceholderPublished(attempt, id("a", 1), Ok(())));
     bench.pushed(PushOutcome::Taken(Some(failure())));

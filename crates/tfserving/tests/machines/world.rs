@@ -261,7 +261,8 @@ impl World {
                 self.handle_engine(match message {
                     ToEngine::Add(id) => machine::Event::Add(id),
                     ToEngine::Remove(id) => machine::Event::Remove(id),
-                    ToEngine::Expect(names) => machine::Event::Expect(names),
+                    ToEngine::Expect(name) => machine::Event::Expect(name),
+                    ToEngine::Unexpect(name) => machine::Event::Unexpect(name),
                 });
             } else if let Some(message) = self.from_engine.pop_front() {
                 self.handle(Event::Engine(engine_id(), message));
@@ -535,13 +536,12 @@ impl World {
     }
 
     fn evict(&mut self, n: u8) {
-        let in_use = self.machines.in_use(self.now);
         let digest = digest(n);
         let linked = self.machines.models().any(|model| {
             model.key().digest == digest
                 && model.state().servable().is_some_and(|id| self.links.contains(id))
         });
-        if !in_use.contains(&digest) && !linked && self.trees.remove(&digest) {
+        if !self.machines.needs_files(&digest) && !linked && self.trees.remove(&digest) {
             self.handle(Event::Evicted(digest));
         }
     }

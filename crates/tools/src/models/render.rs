@@ -7,7 +7,7 @@ use std::{
 
 use bytesize::ByteSize;
 use outrigger_proto::outrigger::v1::{
-    Failure, Model, ModelVersion, Replay, Tag, TagCanary, model_version::State,
+    Engine, Failure, Model, ModelVersion, Replay, Tag, TagCanary, model_version::State,
 };
 use prost_types::Timestamp;
 
@@ -39,7 +39,7 @@ pub fn why(model: &Model) -> String {
         tag_lines(&mut text, tag).expect("writing to a string");
     }
     for version in &model.versions {
-        version_lines(&mut text, version).expect("writing to a string");
+        version_lines(&mut text, model, version).expect("writing to a string");
     }
     text
 }
@@ -65,11 +65,14 @@ fn canary_line(text: &mut String, canary: &TagCanary) -> std::fmt::Result {
     writeln!(text, "    canary   {tag} {digest} {phase}{separator}{message}")
 }
 
-fn version_lines(text: &mut String, version: &ModelVersion) -> std::fmt::Result {
+fn version_lines(text: &mut String, model: &Model, version: &ModelVersion) -> std::fmt::Result {
     let state = state(version.state());
     writeln!(text, "\n  {}\n    state    {state} ({})", version.digest, version.activity)?;
+    if !version.engine.is_empty() {
+        writeln!(text, "    engine   {}", condition(model, &version.engine))?;
+    }
     if !version.servable.is_empty() {
-        writeln!(text, "    engine   {} version {}", version.servable, version.servable_version)?;
+        writeln!(text, "    servable {} version {}", version.servable, version.servable_version)?;
     }
     if version.size_bytes > 0 {
         writeln!(text, "    size     {}", bytes(version.size_bytes))?;
@@ -85,6 +88,21 @@ fn version_lines(text: &mut String, version: &ModelVersion) -> std::fmt::Result 
         writeln!(text, "    {at:>8} ago  {from} -> {to}  {}", step.cause)?;
     }
     Ok(())
+}
+
+/// An engine's name, with what is wrong with it.
+fn condition(model: &Model, name: &str) -> String {
+    let engine = model.engines.iter().find(|engine| engine.name == name);
+    match engine {
+        Some(Engine { reachable: false, failure, .. }) if failure.is_empty() => {
+            format!("{name}, which has not answered yet")
+        }
+        Some(Engine { reachable: false, failure, .. }) => {
+            format!("{name}, which does not answer: {failure}")
+        }
+        Some(Engine { failure, .. }) if !failure.is_empty() => format!("{name}: {failure}"),
+        _ => name.to_owned(),
+    }
 }
 
 fn replay_lines(text: &mut String, replay: &Replay) -> std::fmt::Result {
@@ -146,6 +164,7 @@ mod tests {
             size_bytes: 3 << 20,
             replay: Some(Replay { answered: 15, failed: 1, ..Replay::default() }),
             failure,
+            engine: "large".to_owned(),
             ..ModelVersion::default()
         };
         let (good, bad) =
@@ -162,7 +181,10 @@ mod tests {
             }),
             ..Tag::default()
         };
-        Model { name: "churn".to_owned(), tags: vec![tag], versions: vec![good, bad] }
+        let failure = "connection refused".to_owned();
+        let engine = Engine { name: "large".to_owned(), reachable: false, failure };
+        let (tags, versions, engines) = (vec![tag], vec![good, bad], vec![engine]);
+        Model { name: "churn".to_owned(), tags, versions, engines }
     }
 
     #[test]
@@ -181,6 +203,8 @@ mod tests {
         assert!(text.contains("case 2, treatment 0: 0.5 instead of 0.4"), "{text}");
         assert!(text.contains("latest_canary bbbbbbbbbbbb WAITING: waits for requests"), "{text}");
         assert!(text.contains("3.0 MiB"), "{text}");
+        let engine = "engine   large, which does not answer: connection refused";
+        assert!(text.contains(engine), "{text}");
         assert!(text.contains("15 recent requests answered, 0 skipped, 1 failed"), "{text}");
     }
 }

@@ -1,7 +1,10 @@
 //! Results from the registry: ended look-ups of tags, and results of jobs.
 
 use outrigger_canary::Mode;
-use outrigger_core::{Digest, Failure, Moment, machines::TagKey};
+use outrigger_core::{
+    Digest, Failure, Moment,
+    machines::{TagKey, of_name},
+};
 
 use super::Trials;
 use crate::{
@@ -23,7 +26,7 @@ impl Trials {
     /// gone if it was not found.
     fn canary_looked_up(&mut self, canary_tag: &TagKey, cx: &dyn Context) {
         self.set.check_removal(canary_tag, cx);
-        let running = self.set.running.iter();
+        let running = of_name(&self.set.running, &canary_tag.name);
         let running = running.filter(|(_, running)| running.canary_tag == *canary_tag);
         let keys: Vec<_> = running.map(|(key, _)| key.clone()).collect();
         keys.iter().for_each(|key| self.set.look_for_verdict(key));

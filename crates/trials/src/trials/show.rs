@@ -1,11 +1,14 @@
 //! The public view of canaries.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use outrigger_canary::{Share, Trial};
 use outrigger_core::{
     Digest, ModelKey, ModelName,
-    machines::{Answer, TagKey},
+    machines::{Answer, TagKey, of_name},
 };
 use tokio::sync::watch;
 
@@ -18,32 +21,59 @@ use crate::{
     record::Paused,
     running::Running,
     set::TrialSet,
-    views::{ArmView, Canaries, CanaryOutcome, CanaryPhase, CanaryView, TagCanaryView},
+    views::{
+        ArmView, Canaries, CanaryDecision, CanaryOutcome, CanaryPhase, CanaryView, TagCanaryView,
+    },
 };
 
 impl Trials {
-    /// Publishes the canaries, and requests a write of the state that must survive a restart.
-    pub fn show(&mut self, cx: &dyn Context) {
+    /// The models with a trial, and those whose trial has just ended.
+    pub fn models(&self) -> BTreeSet<ModelName> {
+        let running = self.set.running.keys().map(|key| &key.name);
+        running.chain(&self.set.changed).cloned().collect()
+    }
+
+    /// Publishes what has changed about the canaries of these models, and requests a write of the
+    /// state that must survive a restart.
+    pub fn show(&mut self, models: &BTreeSet<ModelName>, cx: &dyn Context) {
         let now = cx.now();
-        let mut canaries = named(&self.set, cx);
-        // Without any canary, time changes nothing.
-        let nothing = self.set.running.is_empty() && canaries.is_empty();
-        canaries.extend(paused(&self.set, cx));
-        canaries.sort_by(|a, b| (&a.model, &a.tag).cmp(&(&b.model, &b.tag)));
-        let decisions = self.set.decisions.0.clone();
-        let shown = Arc::new(Canaries { canaries, decisions });
-        metrics::canaries(&shown.canaries);
-        let last = self.shown.borrow().clone();
-        self.set.changed.extend(changed(&last, &shown));
-        if last != shown {
-            self.shown.send_replace(shown);
+        let mut is_changed = false;
+        for name in models {
+            is_changed |= self.show_model(name, cx);
+        }
+        let decisions = &self.set.decisions.0;
+        let latest = |of: &VecDeque<CanaryDecision>| (of.len(), of.front().map(|it| it.at));
+        if is_changed || latest(decisions) != latest(&self.shown.borrow().decisions) {
+            let canaries: Vec<_> = self.views.values().cloned().collect();
+            metrics::canaries(&canaries);
+            let shown = Canaries { canaries, decisions: decisions.clone() };
+            self.shown.send_replace(Arc::new(shown));
         }
         self.judge_at = match self.judge_at {
-            _ if nothing => None,
+            _ if self.set.running.is_empty() => None,
             Some(at) if at > now => Some(at),
             _ => Some(now + PERIOD),
         };
         self.save(now);
+    }
+
+    /// Updates the views of the canaries of a model. Returns true if one has changed.
+    fn show_model(&mut self, name: &ModelName, cx: &dyn Context) -> bool {
+        let keys = cx.tags_of(name).into_iter();
+        let views: BTreeMap<_, _> =
+            keys.filter_map(|key| Some((key.clone(), view(&self.set, &key, cx)?))).collect();
+        let before = of_name(&self.views, name);
+        if before.eq(views.iter()) {
+            return false;
+        }
+        let in_short = |(key, view): (&TagKey, &CanaryView)| (key.clone(), TagCanaryView::of(view));
+        let before: Vec<_> = of_name(&self.views, name).map(in_short).collect();
+        if !before.iter().cloned().eq(views.iter().map(in_short)) {
+            self.set.changed.insert(name.clone());
+        }
+        before.iter().for_each(|(key, _)| drop(self.views.remove(key)));
+        self.views.extend(views);
+        true
     }
 
     /// Subscribes to the canaries, now and after every change.
@@ -53,30 +83,16 @@ impl Trials {
 
     /// The last published short view of a tag's canary.
     pub fn canary_of(&self, key: &TagKey) -> Option<TagCanaryView> {
-        let shown = self.shown.borrow();
-        let mut canaries = shown.canaries.iter();
-        let canary = canaries.find(|it| (&it.model, &it.tag) == (&key.name, &key.tag));
-        canary.map(TagCanaryView::of)
+        self.views.get(key).map(TagCanaryView::of)
     }
 }
 
-/// The models whose short views of canaries differ.
-fn changed(last: &Canaries, shown: &Canaries) -> Vec<ModelName> {
-    let in_short = |of: &Canaries| -> BTreeSet<_> {
-        let canaries = of.canaries.iter();
-        canaries.map(|it| (it.model.clone(), it.tag.clone(), TagCanaryView::of(it))).collect()
-    };
-    let (last, shown) = (in_short(last), in_short(shown));
-    last.symmetric_difference(&shown).map(|(model, ..)| model.clone()).collect()
-}
-
-/// The canaries that tags name and that are not live.
-fn named(set: &TrialSet, cx: &dyn Context) -> Vec<CanaryView> {
-    let views = cx.canaries().into_iter().filter_map(|(key, canary_tag, canary)| {
-        let live = cx.tag(&key)?.serving;
-        (live != Some(canary)).then(|| named_view(set, (&key, live), (&canary_tag, canary), cx))
-    });
-    views.collect()
+/// The canary of a tag, unless it is live: the one that is named, or else that of a paused trial.
+fn view(set: &TrialSet, key: &TagKey, cx: &dyn Context) -> Option<CanaryView> {
+    let live = cx.tag(key)?.serving;
+    let named = cx.canary(key).filter(|(_, canary)| live != Some(*canary));
+    let named = named.map(|(tag, canary)| named_view(set, (key, live), (&tag, canary), cx));
+    named.or_else(|| paused_view(key, set.paused.get(key)?, cx))
 }
 
 fn named_view(
@@ -153,12 +169,7 @@ fn not_up(key: &TagKey, which: &str, digest: Digest, cx: &dyn Context) -> Option
     }
 }
 
-/// The paused trials of tags without requests.
-fn paused(set: &TrialSet, cx: &dyn Context) -> Vec<CanaryView> {
-    let paused = set.paused.iter();
-    paused.filter_map(|(key, paused)| paused_view(key, paused, cx)).collect()
-}
-
+/// The paused trial of a tag without requests.
 fn paused_view(key: &TagKey, paused: &Paused, cx: &dyn Context) -> Option<CanaryView> {
     let tag = cx.tag(key).filter(|it| !it.followed)?;
     let canary_tag = cx.canary_tag(key, paused.pair.canary)?;

@@ -97,11 +97,6 @@ impl Context for Cx {
         self.tags.get(key).copied()
     }
 
-    fn canaries(&self) -> Vec<(TagKey, TagKey, Digest)> {
-        let canary = self.canary(&key("latest")).into_iter();
-        canary.map(|(tag, digest)| (key("latest"), tag, digest)).collect()
-    }
-
     fn canary(&self, live: &TagKey) -> Option<(TagKey, Digest)> {
         let tag = key("latest_canary");
         let canary = self.tags.get(&tag)?.canary.filter(|_| *live == key("latest"))?;
@@ -218,7 +213,7 @@ impl Rig {
         self.cx.pass(1);
         self.trials.judge(&self.cx);
         let effects = self.trials.take_effects();
-        self.trials.show(&self.cx);
+        self.trials.show(&self.trials.models(), &self.cx);
         let shown = self.trials.take_effects();
         assert!(shown.iter().all(|effect| matches!(effect, Effect::Save(_))));
         assert!(self.trials.judge_at().is_some_and(|at| at > self.cx.now));
@@ -275,7 +270,7 @@ fn a_trial_promotes_when_its_judge_says_so_and_ends_when_the_canary_is_live() {
     latest.serving = Some(canary().digest);
     rig.trials.renew(&BTreeSet::from([key("latest").name]), &rig.cx);
     assert!(!rig.is_on_trial());
-    rig.trials.show(&rig.cx);
+    rig.trials.show(&rig.trials.models(), &rig.cx);
     assert_eq!(rig.shown().decisions[0].outcome, CanaryOutcome::Promoted);
 }
 

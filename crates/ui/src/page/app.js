@@ -1,4 +1,4 @@
-// The page: what the stream says, drawn.
+// The page: draws the events of the stream.
 
 import * as canaries from "./canaries.js";
 import { byId, say } from "./dom.js";
@@ -11,7 +11,7 @@ import { listen } from "./stream.js";
 /** Samples of requests and latencies by model, over the last minutes. */
 class Traffic {
   static MOST = 60;
-  // Milliseconds that charts show, however little is known.
+  // The least time that charts show, in milliseconds.
   static LEAST = 30000;
   samples = [];
 
@@ -34,12 +34,12 @@ class Traffic {
     return (this.at - (this.samples[0]?.at ?? this.at)) / 1000;
   }
 
-  /** A point for each sample; without latencies where nothing was answered. */
+  /** A point for each sample of a model; its latencies are null if no request was answered. */
   of(name) {
     return this.samples.map(({ at, models }) => (models[name] ? point(at, models[name]) : { at, rate: 0, failed: 0, median: null, p95: null }));
   }
 
-  /** Whether there were requests at all. */
+  /** Whether any sample has requests of this model. */
   has(name) {
     return this.samples.some(({ models }) => models[name]);
   }
@@ -49,7 +49,7 @@ class Traffic {
     return last?.models[name] && point(last.at, last.models[name]);
   }
 
-  /** Of all models together, with the slowest one. */
+  /** Points of all models together, with the slowest model. */
   total() {
     return this.samples.map(({ at, models }) => {
       const all = Object.entries(models).map(([name, figures]) => ({ name, ...point(at, figures) }));
@@ -64,7 +64,7 @@ const point = (at, [rate, failed, median, p95]) => ({ at, rate, failed, median, 
 
 const state = { overview: undefined, models: undefined, canaries: new Map(), decisions: [], traffic: new Traffic() };
 
-/** The model that the address names, if any. */
+/** The model in the page's address, if any. */
 const named = () => {
   const name = /^#\/models\/(.+)$/.exec(location.hash)?.[1];
   try {
@@ -84,7 +84,7 @@ function route() {
   draw();
 }
 
-/** Draws what is to be seen, at most once a frame. */
+/** Draws the visible part of the page, at most once per frame. */
 let due = false;
 function draw() {
   if (due) return;

@@ -1,11 +1,11 @@
-// Canaries on trial and those that were decided about.
+// Canaries on trial, and the latest decisions.
 
 import { closing } from "./charts.js";
 import { byId, digest, h, keep, redraw } from "./dom.js";
 import { ago, count, duration, exactly, latency, many, number, percent, short, words } from "./format.js";
 import { link } from "./models.js";
 
-// Points that a chart keeps: beyond, every second one goes.
+// The maximum number of points of a chart; beyond it, every second point is dropped.
 const POINTS = 240;
 
 const SIGNALS = {
@@ -25,8 +25,8 @@ const OUTCOMES = {
   superseded: "quiet",
 };
 
-/** With null for bounds that are none: they come as the largest number. */
-function told(of) {
+/** Replaces unbounded values, which are sent as the largest number, by null. */
+function withBounds(of) {
   const known = (value) => (Math.abs(value) < 1e300 ? value : null);
   const bounds = ({ live, canary, difference, lower, upper }) =>
     Object.fromEntries(Object.entries({ live, canary, difference, lower, upper }).map(([name, value]) => [name, known(value)]));
@@ -34,16 +34,16 @@ function told(of) {
   return of.verdict ? { ...of, verdict: { ...of.verdict, findings } } : of;
 }
 
-/** All canaries, and the latest decisions. */
+/** Replaces all canaries and the latest decisions. */
 export function takeAll(state, { canaries, decisions }) {
-  state.canaries = new Map(canaries.map((canary) => [canary.id, told(canary)]));
-  state.decisions = decisions.map((decision) => ({ ...told(decision), at: Date.parse(decision.at) }));
+  state.canaries = new Map(canaries.map((canary) => [canary.id, withBounds(canary)]));
+  state.decisions = decisions.map((decision) => ({ ...withBounds(decision), at: Date.parse(decision.at) }));
 }
 
-/** Those that have changed; what they show now is the next point of their charts. */
+/** Updates the changed canaries; their present figures become the next point of their charts. */
 export function takeStep(state, { canaries, gone }) {
   for (const id of gone) state.canaries.delete(id);
-  for (const canary of canaries.map(told)) {
+  for (const canary of canaries.map(withBounds)) {
     const points = state.canaries.get(canary.id)?.points ?? {};
     for (const finding of canary.verdict?.findings ?? []) {
       const of = points[finding.signal] ?? [];
@@ -54,13 +54,13 @@ export function takeStep(state, { canaries, gone }) {
   }
 }
 
-/** Draws both. */
+/** Draws canaries and decisions. */
 export function list(state) {
   const canaries = [...state.canaries.values()];
   byId("canaries").hidden = canaries.length === 0 && state.decisions.length === 0;
   keep(byId("trials"), canaries, (canary) => canary.id, () => h("div", {}), (element, canary) => {
-    if (element.told === canary) return;
-    element.told = canary;
+    if (element.drawn === canary) return;
+    element.drawn = canary;
     redraw(element, card(canary, { heading: "h3" }));
   });
   byId("decisions-title").hidden = state.decisions.length === 0;
@@ -71,7 +71,7 @@ export function list(state) {
   });
 }
 
-/** A canary with its arms and bounds. */
+/** Makes the card of a canary, with its arms and bounds. */
 export function card(canary, { heading }) {
   const { verdict } = canary;
   return h("article", { class: "card canary", "data-id": canary.id },
@@ -87,7 +87,7 @@ export function card(canary, { heading }) {
     verdict && h("p", { class: "quiet legend" }, "Line and band: the canary's difference from live, and where it surely lies, over the time on trial. In the green it is harmless; dashed is the margin."));
 }
 
-/** The summary without the decision. While there is none, the charts say the rest. */
+/** The judge's summary without the decision; without a decision, the signals that are still open. */
 function why({ decision, summary, findings }) {
   if (decision !== "continue") return summary.startsWith(decision) ? summary.slice(decision.length).replace(/^:\s*/, "") : summary;
   const open = findings.filter((finding) => finding.state === "open").map(nameOf);
@@ -110,7 +110,7 @@ function arms({ live_digest: live, canary_digest: canary, share, elapsed, verdic
   ];
 }
 
-/** What each arm did since the split, and what it does now. */
+/** The figures of each arm since the split and in the last minutes. */
 function happened(arms) {
   if (!arms?.length) return null;
   const time = (seconds) => (seconds === null ? "–" : latency(seconds * 1000));
@@ -138,7 +138,7 @@ function signal(finding, points) {
   const shown = (value) => (value === null ? "unknown" : finding.signal === "scores" ? number(value) : `${value > 0 ? "+" : ""}${number(value * 100)} %`);
   const figure = (value) => (value === null ? "–" : finding.signal === "latency" ? latency(value * 1000) : finding.signal === "scores" ? number(value) : percent(value));
   const interval = `${shown(difference)}, between ${shown(lower)} and ${shown(upper)}`;
-  // One that came with its decision only has its end.
+  // A canary that is known by its decision only has a single point.
   const line = points.length > 0 ? points : [[0, difference, lower, upper]];
   return h("figure", { class: "signal", "data-signal": finding.signal, "data-state": finding.state },
     h("figcaption", {}, h("span", { class: "wrap" }, h("b", {}, name), finding.detail && ` ${finding.detail}`), h("span", { class: "pill", "data-finding": finding.state }, finding.state)),

@@ -1,4 +1,4 @@
-// Small charts, drawn as SVG. Each says in words what it shows.
+// Small charts, drawn as SVG. Each has a label that describes it in words.
 
 import { svg } from "./dom.js";
 import { number } from "./format.js";
@@ -7,9 +7,9 @@ const round = (value) => Math.round(value * 10) / 10;
 const path = (points) => points.map(([x, y], at) => `${at ? "L" : "M"}${round(x)} ${round(y)}`).join("");
 
 /**
- * A line over time without axes. `values` are [milliseconds, value], null where there is
- * none; `from` and `to` are the ends of the time shown. A single peak is cut off rather
- * than that it makes all else flat.
+ * A line over time without axes. `values` are [milliseconds, value], with null for a
+ * missing value; `from` and `to` limit the time. A single peak is cut off, because it
+ * would make all other values flat.
  */
 export function spark(values, { from, to, width, height, label }) {
   const known = values.map(([, value]) => value).filter((value) => value !== null).sort((a, b) => a - b);
@@ -24,42 +24,42 @@ export function spark(values, { from, to, width, height, label }) {
   }
   const area = (line) => `${path(line)}L${round(line.at(-1)[0])} ${height - 1}L${round(line[0][0])} ${height - 1}Z`;
   const long = runs.filter((run) => run.length > 1);
-  // What stands alone, and where the line is now.
+  // Dots for single points and for the end of the line.
   const dots = [...runs.filter((run) => run.length === 1).map(([only]) => only), ...(runs.at(-1).slice(-1))];
   return svg(
     "svg",
     { class: "spark", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label, preserveAspectRatio: "none" },
     long.length > 0 && svg("path", { class: "area", d: long.map(area).join("") }),
     long.length > 0 && svg("path", { class: "line", d: long.map(path).join("") }),
-    // A stroke without length stays round however the picture is stretched.
+    // A stroke without length stays round when the picture is stretched.
     dots.length > 0 && svg("path", { class: "dot", d: dots.map(([dotX, dotY]) => `M${round(dotX)} ${round(dotY)}h0`).join("") }),
   );
 }
 
-// Differences that are never below 0.
+// Signals whose difference is never below 0.
 const ABSOLUTE = ["scores", "disagreement", "skew"];
 const whisker = (x, top, bottom) => `M${round(x - 4)} ${round(top)}h8m-4 0V${round(bottom)}m-4 0h8`;
 
 /**
- * How the bounds of a difference closed in: `points` are [seconds, difference, lower,
- * upper], null where nothing is known, at least one of them. What lies in the green is
- * harmless; the whisker at the end is what is known now.
+ * A chart of the bounds of a difference over time: `points` are at least one [seconds,
+ * difference, lower, upper], with null for an unknown bound. The green range is harmless;
+ * the whisker at the end shows the present bounds.
  */
 export function closing(points, finding, { label }) {
   const [width, height, left, bottom] = [320, 150, 52, 18];
   const { tolerance, margin, signal } = finding;
   const unit = Math.max(tolerance, margin, 1e-9);
-  // As much as is told of the end, and never so much that the margin is not seen.
+  // The vertical range follows the later bounds, but keeps the margin visible.
   const late = points.slice(Math.floor(points.length / 3)).flatMap(([, ...bounds]) => bounds.filter((bound) => bound !== null));
   const [, difference, lowest, highest] = points.at(-1);
   const end = [highest, lowest];
-  // What is known at last is always to be seen.
+  // The last bounds are always visible.
   const far = Math.max(6 * unit, finding.state === "harmful" ? Math.abs(highest ?? 0) * 1.1 : Math.abs(difference ?? 0) * 1.2);
   const low = Math.min(-unit * (ABSOLUTE.includes(signal) ? 0.3 : 1.6), Math.max(Math.min(...late, 0) * 1.1, -far));
   const high = Math.max(unit * 1.8, Math.min(Math.max(...late, 0) * 1.1, far));
   const most = Math.max(points.at(-1)?.[0] ?? 0, 1);
   const first = points[0]?.[0] ?? 0;
-  // A single point stands in the middle.
+  // A single point is drawn in the middle.
   const place = (seconds) => (points.length > 1 ? (seconds - first) / Math.max(most - first, 1) : 0.5);
   const x = (seconds) => left + place(seconds) * (width - left - 12);
   const y = (value) => 6 + ((high - Math.min(Math.max(value, low), high)) / (high - low)) * (height - bottom - 6);
@@ -69,7 +69,7 @@ export function closing(points, finding, { label }) {
   const scale = signal === "scores" ? 1 : 100;
   const tick = (value, name, text) => [
     svg("line", { class: name, x1: left, x2: width - 6, y1: round(y(value)), y2: round(y(value)) }),
-    // No figure upon another one.
+    // Figures do not overlap.
     (value === 0 || Math.abs(y(value) - y(0)) > 9) && svg("text", { class: "tick", x: left - 5, y: round(y(value)) + 3.5, "text-anchor": "end" }, text),
   ];
   const figure = (value) => `${value > 0 ? "+" : ""}${number(value * scale)}${scale === 100 ? " %" : ""}`;

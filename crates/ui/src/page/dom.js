@@ -1,8 +1,8 @@
-// Elements. Text only ever becomes text: nothing here reads markup.
+// Elements. Text is never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** The element with an id of the page. */
+/** The page's element with this id. */
 export const byId = (id) => document.getElementById(id);
 
 /**
@@ -13,7 +13,7 @@ export function h(tag, attributes, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same of SVG. */
+/** As `h`, for SVG elements. */
 export function svg(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -28,14 +28,14 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** Writes a text where it differs: nothing is announced or painted that is the same. */
+/** Sets a text if it differs, so that unchanged text is neither announced nor painted. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 /**
- * Makes `parent` hold an element for each item, in order. An element is made once for each
- * key, and brought up to date by `update(element, item)`; focus stays where it is.
+ * Makes `parent` contain one element per item, in order. An element is created once per
+ * key and updated by `update(element, item)`; the focus does not change.
  */
 export function keep(parent, items, key, make, update) {
   const old = new Map([...parent.children].map((child) => [child.dataset.key, child]));
@@ -55,7 +55,7 @@ export function keep(parent, items, key, make, update) {
   for (const gone of old.values()) gone.remove();
 }
 
-/** Replaces what an element holds; focus stays at the same place in it, and open what was. */
+/** Replaces an element's children; keeps the position of the focus, and open details open. */
 export function redraw(element, ...children) {
   const places = () => [...element.querySelectorAll("a, button, input, summary")];
   const details = () => [...element.querySelectorAll("details")];
@@ -66,7 +66,7 @@ export function redraw(element, ...children) {
   if (at >= 0) places()[at]?.focus({ preventScroll: true });
 }
 
-/** A digest as people read it, that is copied whole. */
+/** A short digest; a click copies the full one. */
 export function digest(full, short) {
   const button = h("button", {
     type: "button",
@@ -79,18 +79,18 @@ export function digest(full, short) {
 }
 
 async function copy(button, full, short) {
-  let told = "copied";
+  let shown = "copied";
   try {
     await navigator.clipboard.writeText(full);
   } catch {
-    // No clipboard without a secure origin: selected, it can be copied by hand.
-    told = full;
+    // Without a secure origin there is no clipboard: the digest is selected for copying by hand.
+    shown = full;
   }
-  button.textContent = told;
-  button.classList.toggle("whole", told === full);
-  if (told === full) getSelection().selectAllChildren(button);
+  button.textContent = shown;
+  button.classList.toggle("whole", shown === full);
+  if (shown === full) getSelection().selectAllChildren(button);
   setTimeout(() => {
     say(button, short);
     button.classList.remove("whole");
-  }, told === full ? 8000 : 1200);
+  }, shown === full ? 8000 : 1200);
 }

@@ -1,9 +1,9 @@
-// Numbers, times and names as people read them.
+// Formats numbers, times and names for people.
 
 /** The first digits of a digest. */
 export const short = (digest) => digest.replace(/^sha256:/, "").slice(0, 12);
 
-/** Three digits that count. */
+/** A number with three significant digits. */
 export function number(value) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
@@ -14,7 +14,7 @@ export function number(value) {
   return String(Number(value.toPrecision(3)));
 }
 
-/** A count, in whole. */
+/** A whole number. */
 export const count = (value) => value.toLocaleString("en");
 
 /** "1 model", "2 models". */
@@ -46,20 +46,20 @@ export function duration(seconds) {
   return days < 10 ? `${days} d ${hours % 24} h` : `${count(days)} d`;
 }
 
-// The server's clock counts, not the browser's.
+// Times use the server's clock, not the browser's.
 let ahead = 0;
 
-/** Sets the clock by what the server says it is, milliseconds since 1970. */
+/** Sets the clock to the server's time, in milliseconds since 1970. */
 export const setClock = (server) => {
   ahead = server - Date.now();
 };
 
-/** Seconds since then. */
+/** The seconds since a time. */
 export const secondsSince = (at) => Math.max(0, (Date.now() + ahead - at) / 1000);
 
-/** How long ago, and exactly when as a title. */
+/** The age of a time, with the exact time as title. */
 export const ago = (at) => `${duration(secondsSince(at))} ago`;
 export const exactly = (at) => new Date(at).toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
 
-/** "rolled_back" as people say it. */
+/** A name such as "rolled_back" in words. */
 export const words = (name) => name.replaceAll("_", " ");

@@ -1,4 +1,4 @@
-// One model: its tags, its versions, and the life of each with reasons.
+// The page of one model: its tags, its versions, and the history of each with reasons.
 
 import { spark } from "./charts.js";
 import { card } from "./canaries.js";
@@ -10,7 +10,7 @@ const STATES = ["new", "downloaded", "loaded", "available"];
 
 let shown;
 
-/** Shows the model of that name. */
+/** Shows the model with this name. */
 export function open(name, state) {
   const heading = h("h1", { tabindex: -1 }, name);
   const page = {
@@ -28,13 +28,13 @@ export function open(name, state) {
   load(state);
 }
 
-/** Nothing is shown any more. */
+/** Closes the page of the model. */
 export function close() {
   shown = undefined;
   byId("detail").replaceChildren();
 }
 
-/** Asks anew what is known of the model that is shown. */
+/** Loads the shown model again. */
 export async function load(state) {
   const page = shown;
   if (!page) return;
@@ -45,7 +45,7 @@ export async function load(state) {
     answer = await response.json();
     if (!response.ok) answer = { failed: answer.error?.message ?? `the server answered ${response.status}` };
   } catch (error) {
-    // The banner says that the server is away; what is shown stays.
+    // The banner shows that the server is unreachable; the last state stays visible.
     if (page.model) return;
     answer = { failed: `the server does not answer (${error.message})` };
   }
@@ -58,13 +58,13 @@ export async function load(state) {
   tick(state);
 }
 
-/** Draws what changes by the second. */
+/** Draws the parts that change every second. */
 export function tick(state) {
   if (!shown) return;
   traffic(shown, state);
   const trials = [...state.canaries.values()].filter((canary) => canary.model === shown.name);
-  if (shown.told?.length !== trials.length || trials.some((canary, at) => canary !== shown.told[at])) {
-    shown.told = trials;
+  if (shown.drawn?.length !== trials.length || trials.some((canary, at) => canary !== shown.drawn[at])) {
+    shown.drawn = trials;
     redraw(shown.trials, ...trials.map((canary) => card(canary, { heading: "h2" })));
   }
   for (const element of shown.body.querySelectorAll("[data-ago]")) say(element, ago(Number(element.dataset.ago)));
@@ -123,6 +123,7 @@ function life(version, tags) {
     ["Memory", ["loaded", "available"].includes(version.state) && version.size_bytes > 0 && `≈ ${bytes(version.size_bytes)}`],
     ["On disk", version.size_bytes > 0 && bytes(version.size_bytes)],
     ["Last used", version.last_used_at && time(version.last_used_at)],
+    ["Engine", version.engine],
     ["In the engine", version.servable && `${version.servable}, version ${version.servable_version}`],
     ["Platform", version.platform_digest && version.platform_digest !== version.digest && digest(version.platform_digest, short(version.platform_digest))],
   ];

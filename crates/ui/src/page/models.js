@@ -1,19 +1,19 @@
-// The list of models: what answers, and what stands in the way.
+// The list of models, with the version that answers and the failure of the next one.
 
 import { spark } from "./charts.js";
 import { byId, digest, h, keep, say } from "./dom.js";
 import { bytes, count, duration, exactly, latency, many, number, secondsSince, short } from "./format.js";
 
-// Rows that are drawn; there may be thousands of models.
+// The number of rows drawn at first; there may be thousands of models.
 const PAGE = 100;
 
 let shown = PAGE;
 let table;
 
-/** Where a model's own page is. */
+/** The address of a model's page. */
 export const link = (name) => `#/models/${name.split("/").map(encodeURIComponent).join("/")}`;
 
-/** Connects the filter; `draw` draws the list anew. */
+/** Connects the filter; `draw` draws the list again. */
 export function connect(draw) {
   const anew = () => {
     shown = PAGE;
@@ -54,7 +54,7 @@ export function list(state) {
   keep(table.tBodies[0], rows, (row) => row.name, make, (element, row) => update(element, row, state));
 }
 
-// Trouble first: it is what one comes for.
+// Models with failures come first.
 const order = (a, b) => Boolean(b.failure) - Boolean(a.failure) || (a.name < b.name ? -1 : 1);
 
 function matcher() {
@@ -91,8 +91,8 @@ function make() {
 
 function update(element, row, state) {
   const [name, stage, version, tags, memory, rate, took] = element.cells;
-  if (element.told !== row) {
-    element.told = row;
+  if (element.drawn !== row) {
+    element.drawn = row;
     name.replaceChildren(h("a", { href: link(row.name) }, row.name), ...trouble(row));
     stage.replaceChildren(pill(row.state, row.failure), h("span", { class: "quiet age" }));
     version.replaceChildren(row.digest ? digest(row.digest, short(row.digest)) : "–", row.versions > 1 ? h("span", { class: "quiet" }, many(row.versions, "version")) : "");
@@ -132,7 +132,7 @@ export function pill(state, failure) {
   return h("span", { class: "pill", "data-state": failure && state !== "available" ? "failed" : state }, state);
 }
 
-/** A tag as a mark; one that is not yet what the registry says is marked. */
+/** A tag as a mark; a tag that differs from the registry's is marked. */
 export function label(tag) {
   return h("span", { class: "tag", "data-behind": tag.behind, title: tag.behind ? "the registry has another version" : null }, tag.name, tag.behind && h("span", { class: "quiet" }, tag.digest ? " moving" : " coming"));
 }

@@ -6,7 +6,7 @@ import { ago, bytes, count, duration, exactly, latency, many, number } from "./f
 
 const KINDS = { tree: "models", blob: "layers", partial: "in download" };
 
-/** Draws the tiles anew. */
+/** Draws the tiles. */
 export function tiles(state) {
   const { overview, traffic } = state;
   if (!overview) return;

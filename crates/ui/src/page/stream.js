@@ -1,12 +1,12 @@
-// The stream of events: it comes back by itself, and says when it is away.
+// The stream of events: reconnects after a failure, and reports its state.
 
-// Something comes every second.
+// The server sends an event every second; after this time without one the stream is lost.
 const SILENCE = 5000;
 const AGAIN = [500, 1000, 2000, 5000];
 
 /**
  * Listens to `url`, with a handler for each event's name. `state("live" | "lost", since)`
- * is told of changes.
+ * is called for changes.
  */
 export function listen(url, handlers, state) {
   let source;
@@ -34,7 +34,7 @@ export function listen(url, handlers, state) {
 
   const connect = () => {
     source = new EventSource(url);
-    // The browser would come back by itself, but not after every answer, nor from silence.
+    // The browser would reconnect, but not after every answer and not after silence.
     source.onerror = lost;
     for (const [name, handler] of Object.entries(handlers)) {
       source.addEventListener(name, (event) => {
@@ -45,8 +45,8 @@ export function listen(url, handlers, state) {
     watchdog = setTimeout(lost, SILENCE);
   };
 
-  // A browser opens six connections to a server at most, for all of its pages: one that
-  // nobody sees, in another tab or where "back" leads, keeps none of them from the others.
+  // A browser opens at most six connections to a server, for all of its pages together: a
+  // hidden page, in another tab or in the history, closes its own for the others.
   const look = () => {
     clearTimeout(watchdog);
     clearTimeout(again);

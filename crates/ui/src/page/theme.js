@@ -1,5 +1,5 @@
-// Light or dark as the system has it, until somebody chooses. A classic script, so
-// that the choice holds before anything is drawn.
+// The theme, light or dark: the system's until the user chooses. A classic script, so
+// that the choice applies before the first drawing.
 "use strict";
 
 {
@@ -7,7 +7,7 @@
   const NAMES = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
   const order = Object.keys(NAMES);
 
-  // Storage may be forbidden: then the choice lasts as long as the page.
+  // If storage is forbidden, the choice lasts as long as the page.
   const stored = () => {
     try {
       return localStorage.getItem(KEY);

@@ -1,15 +1,15 @@
-{{/* What a schema cannot say: values that contradict each other. */}}
+{{/* Checks that a schema cannot express: values that contradict each other. */}}
 {{- define "outrigger.check" -}}
 {{- $values := .Values -}}
 {{- if not $values.image.repository -}}
-{{- fail "image.repository: where is the image of Outrigger?" -}}
+{{- fail "image.repository is required: the repository of Outrigger's image" -}}
 {{- end -}}
 {{- if not (or $values.config.images.repository $values.config.models) -}}
-{{- fail "config.images.repository: without it and without config.models, no model could ever be found" -}}
+{{- fail "config.images.repository: without it and without config.models, no model exists" -}}
 {{- end -}}
 {{- if eq $values.store.type "existingClaim" -}}
 {{- if not $values.store.existingClaim -}}
-{{- fail "store.existingClaim: which claim?" -}}
+{{- fail "store.existingClaim is required: the name of the claim" -}}
 {{- end -}}
 {{- if or (gt (int $values.replicaCount) 1) $values.autoscaling.enabled -}}
 {{- fail "store.type existingClaim: a model store has one owner; set replicaCount to 1, or use store.type persistent" -}}
@@ -32,7 +32,7 @@
 {{- end -}}
 {{- end -}}
 {{- if eq (dig "health" "" (default dict $values.config.tls)) "mutual" -}}
-{{- fail "config.tls.health: the kubelet, which probes the port, has no certificate to show; make it optional" -}}
+{{- fail "config.tls.health: the kubelet, which probes the port, has no certificate; use optional" -}}
 {{- end -}}
 {{- if and $values.config.tls (not $values.tls.existingSecret) -}}
 {{- fail "tls.existingSecret: config.tls needs a certificate" -}}

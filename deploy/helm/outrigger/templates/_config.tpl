@@ -21,7 +21,7 @@
 {{- with .Values.registry.caBundle }}{{ if or .existingConfigMap .existingSecret }}true{{ end }}{{ end -}}
 {{- end -}}
 
-{{/* Whether the port that is named speaks TLS. */}}
+{{/* Whether the named port uses TLS. */}}
 {{- define "outrigger.speaksTLS" -}}
 {{- $top := index . 0 -}}
 {{- $transport := dig (index . 1) "server" (default dict $top.Values.config.tls) -}}
@@ -40,7 +40,7 @@
 {{- printf "%dMiB" (floor (mulf $number $mebibytes 0.9) | int64) -}}
 {{- end -}}
 
-{{/* outrigger.yaml: the values' configuration and what the pod decides. */}}
+{{/* outrigger.yaml: the configuration in the values, and the settings that the pod determines. */}}
 {{- define "outrigger.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $listen := .Values.listenAddress -}}
@@ -55,6 +55,13 @@
 {{- $_ := set $config "engine" (merge (dict
   "endpoint" (printf "unix:%s" (include "outrigger.paths.socket" .))
 ) (default dict $config.engine)) -}}
+{{/* Beside other engines, the pod's own is called default, as without them. */}}
+{{- if $config.engines -}}
+{{- $_ := set $config.engines "default" (merge (dict "kind" "tfserving") $config.engine) -}}
+{{- $_ := unset $config "engine" -}}
+{{- else -}}
+{{- $_ := unset $config "engines" -}}
+{{- end -}}
 {{- $_ := set $config "store" (merge (dict
   "path" (include "outrigger.paths.store" .)
 ) (default dict $config.store) (dict "max_size" (include "outrigger.storeSize" .))) -}}
@@ -98,7 +105,7 @@
 {{- default $usual (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host)) -}}
 {{- end -}}
 
-{{/* A number of threads: given, or the CPU limit rounded up; 0 leaves it to the engine. */}}
+{{/* A number of threads: the given one, or the CPU limit rounded up; 0 leaves the choice to the engine. */}}
 {{- define "outrigger.engineThreads" -}}
 {{- $limit := dig "limits" "cpu" "" (index . 0).Values.engine.resources | toString -}}
 {{- $given := index . 1 | int -}}

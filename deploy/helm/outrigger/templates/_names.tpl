@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Left short enough for "-headless" and a StatefulSet's pod number. */}}
+{{/* Limited in length, so that there is room for "-headless" and a StatefulSet's pod number. */}}
 {{- define "outrigger.fullname" -}}
 {{- $name := include "outrigger.name" . -}}
 {{- if .Values.fullnameOverride -}}
@@ -41,7 +41,7 @@ labels:
 {{- default $made .Values.serviceAccount.name -}}
 {{- end -}}
 
-{{/* An image's reference from its values and the tag it has without one. */}}
+{{/* An image's reference, from its values and a default tag. */}}
 {{- define "outrigger.image" -}}
 {{- $image := index . 0 -}}
 {{- if $image.digest -}}

@@ -1,4 +1,4 @@
-{{/* Whether strangers lack the right that is named. */}}
+{{/* Whether anonymous callers lack the named right. */}}
 {{- define "outrigger.asksForToken" -}}
 {{- $top := index . 0 -}}
 {{- $auth := default dict $top.Values.config.auth -}}
@@ -10,14 +10,14 @@
 {{- if and (include "outrigger.speaksTLS" (list . "http")) (eq (dig "http" "server" (default dict .Values.config.tls)) "mutual") }}true{{ end -}}
 {{- end -}}
 
-{{/* The values that would pin the images which go by a tag. */}}
+{{/* The values that would pin images that use a tag. */}}
 {{- define "outrigger.notPinned" -}}
 {{- $ours := ternary "image.digest" "" (empty .Values.image.digest) -}}
 {{- $engines := ternary "engine.image.digest" "" (empty .Values.engine.image.digest) -}}
 {{- compact (list $ours $engines) | join " and " -}}
 {{- end -}}
 
-{{/* What a caller has to bring, in words. */}}
+{{/* A description of the credentials that callers need. */}}
 {{- define "outrigger.notesShown" -}}
 {{- if include "outrigger.showsCertificate" . -}}
 , with a caller's certificate (caller.crt, caller.key)
@@ -27,7 +27,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The commands that get what can be had. */}}
+{{/* The commands that fetch the certificate and the token. */}}
 {{- define "outrigger.notesFetched" -}}
 {{- $secret := printf "kubectl -n %s get secret" .Release.Namespace -}}
 {{- if include "outrigger.speaksTLS" (list . "http") }}
@@ -40,7 +40,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* How curl gets to the HTTP port, which is forwarded: options and the start of the address. */}}
+{{/* curl's options and the start of the address for the forwarded HTTP port. */}}
 {{- define "outrigger.notesAccess" -}}
 {{- if include "outrigger.asksForToken" (list . "predict") }} -H "authorization: Bearer $TOKEN"{{ end -}}
 {{- if include "outrigger.showsCertificate" . }} --cert caller.crt --key caller.key{{ end -}}

@@ -3,7 +3,7 @@ app.kubernetes.io/name: {{ include "outrigger.name" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* The options with which a command reaches the port that is named. */}}
+{{/* The options of a command for the named port. */}}
 {{- define "outrigger.testAccess" -}}
 {{- $top := index . 0 -}}
 {{- $port := index . 1 -}}
@@ -20,7 +20,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end -}}
 
-{{/* What a test pod mounts, by name: its own, the certificate, the token. */}}
+{{/* The mounts of a test pod, by name: its request, the certificate, the token. */}}
 {{- define "outrigger.testMounts" -}}
 {{- $top := .top -}}
 {{- if .request }}
@@ -34,7 +34,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- end -}}
 
-{{/* A pod that runs one command: its name, the port it asks, its arguments, whether it sends the request. */}}
+{{/* A pod that runs one command: its name, the port it calls, its arguments, and whether it sends the request. */}}
 {{- define "outrigger.testPod" -}}
 {{- $top := .top -}}
 {{- $mounts := include "outrigger.testMounts" . | fromYamlArray -}}

@@ -1,4 +1,4 @@
-{{/* What a volume asks a storage class for. */}}
+{{/* The request of a volume to its storage class. */}}
 {{- define "outrigger.claim" -}}
 accessModes:
   {{- toYaml .Values.store.accessModes | nindent 2 }}

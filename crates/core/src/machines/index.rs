@@ -1,0 +1,199 @@
+//! Facts about the machines that are kept up to date with every change, so that the work for one
+//! event does not depend on the number of models.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Effect, Legacy, Loaded, Machines, Turn};
+use crate::{
+    Context, Digest, EngineId, ModelName, Moment, ServableName, engine::ToEngine,
+    model::ModelMachine, tags::TagMachine,
+};
+
+/// The facts about all models.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    facts: BTreeMap<ModelName, Facts>,
+    wakes: BTreeSet<(Moment, ModelName)>,
+    unproven: usize,
+    /// For each digest, the number of models that need its files.
+    files: BTreeMap<Digest, usize>,
+    /// Digests whose files have become needed, or unneeded.
+    files_changed: BTreeSet<Digest>,
+    /// Models whose part of the journal has changed.
+    durable: BTreeSet<ModelName>,
+}
+
+/// The facts about the machines of one model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Facts {
+    /// The number of machines; facts about a model without any are not kept.
+    machines: usize,
+    wakes_at: Option<Moment>,
+    /// The number of requested tags and digests that never worked.
+    unproven: usize,
+    /// The engines that should expect versions of the model.
+    expected: BTreeSet<EngineId>,
+    /// Digests whose files must stay.
+    files: BTreeSet<Digest>,
+    legacy: Legacy,
+}
+
+impl Index {
+    /// Replaces the facts about `name`. Returns the earlier ones.
+    fn set(&mut self, name: &ModelName, facts: Facts) -> Facts {
+        let before = self.facts.remove(name).unwrap_or_default();
+        before.wakes_at.map(|at| self.wakes.remove(&(at, name.clone())));
+        self.wakes.extend(facts.wakes_at.map(|at| (at, name.clone())));
+        self.unproven = self.unproven + facts.unproven - before.unproven;
+        for digest in before.files.difference(&facts.files) {
+            let count = self.files.entry(*digest).or_default();
+            *count -= 1;
+            if *count == 0 {
+                self.files.remove(digest);
+                self.files_changed.insert(*digest);
+            }
+        }
+        for digest in facts.files.difference(&before.files) {
+            *self.files.entry(*digest).or_default() += 1;
+            self.files_changed.insert(*digest);
+        }
+        if facts.legacy != before.legacy {
+            self.durable.insert(name.clone());
+        }
+        if facts.machines > 0 {
+            self.facts.insert(name.clone(), facts);
+        }
+        before
+    }
+
+    /// The models with a wake-up until `now`.
+    pub(super) fn due(&self, now: Moment) -> BTreeSet<ModelName> {
+        let due = self.wakes.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, name)| name.clone()).collect()
+    }
+}
+
+impl Machines {
+    /// Updates the facts about `name`, and reports to the engines whether to expect versions of it.
+    pub(super) fn refresh(&mut self, turn: &mut Turn, name: &ModelName) {
+        let facts = self.facts(&turn.context(&self.policy, &self.versions), name);
+        let expected = facts.expected.clone();
+        let before = self.index.set(name, facts).expected;
+        if before == expected {
+            return;
+        }
+        let servable = ServableName::of(name);
+        let mut send = |engine: &EngineId, message| {
+            turn.effects.push(Effect::Engine(engine.clone(), message));
+        };
+        let begun = expected.difference(&before);
+        begun.for_each(|engine| send(engine, ToEngine::Expect(servable.clone())));
+        let ended = before.difference(&expected);
+        ended.for_each(|engine| send(engine, ToEngine::Unexpect(servable.clone())));
+    }
+
+    fn facts(&self, context: &Context<'_>, name: &ModelName) -> Facts {
+        let (policy, after) = (&self.policy, self.ticked_at);
+        let (tags, models) = (|| self.tags_of(name).map(|(_, tag)| tag), || self.models_of(name));
+        let wakes = tags().filter_map(|tag| tag.wakes_at(policy, after));
+        let wakes = wakes.chain(models().filter_map(|model| model.wakes_at(policy, after)));
+        let busy = models().filter(|model| model.state().needs_files());
+        let held = self.held_of(name, context.now).map(|key| key.digest);
+        let promising = models().filter(|model| model.is_promising(context));
+        let engine =
+            |it: &ModelMachine| self.engine_of(it.key()).or_else(|| self.expected_engine(name));
+        Facts {
+            machines: tags().count() + models().count(),
+            wakes_at: wakes.min(),
+            unproven: tags().filter(|tag| is_unproven(tag)).count()
+                + models().filter(|model| is_new(model)).count(),
+            expected: promising.filter_map(engine).cloned().collect(),
+            files: busy.map(|model| model.key().digest).chain(held).collect(),
+            legacy: self.legacy_of(name),
+        }
+    }
+
+    pub(super) fn legacy_of(&self, name: &ModelName) -> Legacy {
+        let mut legacy = Legacy::default();
+        for (key, tag) in self.tags_of(name) {
+            legacy.tags.extend(tag.last_known_good().map(|it| (key.clone(), it)));
+            legacy.rejected.extend(tag.rejected().map(|it| (key.clone(), it)));
+            legacy.promoted.extend(tag.promoted().map(|it| (key.clone(), it)));
+        }
+        for model in self.models_of(name).filter(|model| model.state().in_engine()) {
+            let placed = self.placed.get(model.key()).zip(model.state().servable());
+            let loaded = placed.map(|(engine, id)| {
+                (model.key().clone(), Loaded { engine: engine.clone(), id: id.clone() })
+            });
+            legacy.loaded.extend(loaded);
+        }
+        legacy
+    }
+
+    /// Whether the limit of requested tags and digests that never worked is reached, so that no new
+    /// one is accepted.
+    pub fn is_full(&self) -> bool {
+        self.index.unproven >= self.policy.max_unproven
+    }
+
+    /// The next time at which a tick changes something.
+    pub fn wakes_at(&self) -> Option<Moment> {
+        self.index.wakes.first().map(|(at, _)| *at)
+    }
+
+    /// The models for which a tick at `now` changes something.
+    pub fn due(&self, now: Moment) -> BTreeSet<ModelName> {
+        self.index.due(now)
+    }
+
+    /// The names of all models.
+    pub fn names(&self) -> BTreeSet<ModelName> {
+        self.index.facts.keys().cloned().collect()
+    }
+
+    /// Whether the files of `digest` must stay: they are in use, or of the last known good digest
+    /// of a followed tag.
+    pub fn needs_files(&self, digest: &Digest) -> bool {
+        self.index.files.contains_key(digest)
+    }
+
+    /// Takes the digests whose files have become needed (true) or unneeded since the last call.
+    pub fn take_files_changed(&mut self) -> Vec<(Digest, bool)> {
+        let changed = std::mem::take(&mut self.index.files_changed);
+        changed.into_iter().map(|digest| (digest, self.needs_files(&digest))).collect()
+    }
+
+    /// Takes the models whose part of the state for the next process has changed since the last
+    /// call, with that part.
+    pub fn take_durable(&mut self) -> Vec<(ModelName, Legacy)> {
+        let names = std::mem::take(&mut self.index.durable).into_iter();
+        let of = |name: &ModelName| {
+            self.index.facts.get(name).map(|facts| facts.legacy.clone()).unwrap_or_default()
+        };
+        names.map(|name| (name.clone(), of(&name))).collect()
+    }
+
+    /// The first model whose facts differ from its machines, other than by a wake-up that is due.
+    /// Examines a few models only, so that tests with many models stay fast.
+    pub(crate) fn drift(&self, now: Moment) -> Option<ModelName> {
+        let context = Context { now, jitter: 0.0, policy: &self.policy, versions: &self.versions };
+        let due = self.due(now);
+        let names = self.models.keys().map(|key| &key.name);
+        let names = names.chain(self.tags.keys().map(|key| &key.name));
+        let mut names = names.chain(self.index.facts.keys()).filter(|name| !due.contains(name));
+        let none = Facts::default();
+        let differs = |name: &&ModelName| {
+            *self.index.facts.get(name).unwrap_or(&none) != self.facts(&context, name)
+        };
+        names.by_ref().take(16).find(differs).cloned()
+    }
+}
+
+/// Whether only requests named the tag, and it has never worked.
+fn is_unproven(tag: &TagMachine) -> bool {
+    tag.serving().is_none() && !tag.is_configured() && !tag.is_accompanying()
+}
+
+fn is_new(model: &ModelMachine) -> bool {
+    model.stage() == crate::Stage::New && !model.is_pinned()
+}
