@@ -75,10 +75,12 @@ pub struct Shape {
 /// The file cannot be read, or is not valid.
 pub fn read_plan(file: &Path) -> Result<Arc<Plan>, Error> {
     let json = fs::read(file).map_err(|source| Error::File { path: file.to_owned(), source })?;
-    let metadata = Metadata::parse(&json)
-        .and_then(|metadata| metadata.check_framework(&[TENSORFLOW.name]).map(|()| metadata));
-    let metadata =
-        metadata.map_err(|error| Error::Request(format!("{}: {error}", file.display())))?;
+    let invalid = |problem: String| Error::Request(format!("{}: {problem}", file.display()));
+    let metadata = Metadata::parse(&json).map_err(|error| invalid(error.to_string()))?;
+    if *metadata.framework != *TENSORFLOW.name {
+        let (expected, found) = (TENSORFLOW.name, &metadata.framework);
+        return Err(invalid(format!("framework: expected {expected:?}, found {found:?}")));
+    }
     Ok(Arc::new(Plan::compile(metadata)))
 }
 

@@ -231,7 +231,7 @@ impl Bench {
 
     fn over_copy(&self, name: &str, plan: &Plan, request: &[u8]) {
         let mut room = vec![0; request.len() + PAGE];
-        // Half a page apart from where the request stands: at the same place within their
+        // The copy is placed half a page apart from the request: at the same offset within their
         // pages, a copy waits for its own writes and takes three times as long.
         let apart = (request.as_ptr().addr() + PAGE / 2).wrapping_sub(room.as_ptr().addr()) % PAGE;
         let copy = &mut room[apart..][..request.len()];

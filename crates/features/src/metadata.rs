@@ -199,19 +199,6 @@ impl Metadata {
             .map_err(|Wrong { path, message }| MetadataError { path, message })
     }
 
-    /// Refuses a model whose framework is not in `accepted`.
-    ///
-    /// # Errors
-    /// The file names a framework that is not accepted.
-    pub fn check_framework(&self, accepted: &[&str]) -> Result<(), MetadataError> {
-        if accepted.contains(&&*self.framework) {
-            return Ok(());
-        }
-        let words: Vec<_> = accepted.iter().map(|word| format!("{word:?}")).collect();
-        let message = format!("expected {}, found {:?}", words.join(" or "), self.framework);
-        Err(MetadataError { path: "framework".to_owned(), message })
-    }
-
     /// The features of the user or of the treatment, each with its input, in the order of
     /// the file.
     pub fn features_of(&self, entity: Entity) -> impl Iterator<Item = (&Input, &Feature)> {

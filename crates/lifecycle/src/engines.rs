@@ -73,7 +73,7 @@ impl Engines {
         }
     }
 
-    /// Adds the engines to a failure of a package whose framework none of them runs.
+    /// Adds the list of engines to the failure of a package whose framework no engine runs.
     pub(crate) fn listed(&self, mut failure: Failure) -> Failure {
         if failure.reason == Reason::EngineNotChosen {
             failure.message = format!("{}; there are: {}", failure.message, self.described());

@@ -29,9 +29,9 @@ pub(crate) struct Publishing {
     stages: Stages,
     steps: Steps,
     preloaded: bool,
-    /// A model that is known to keep the preloads from being complete.
+    /// A preloaded model that is known not to have settled yet.
     unsettled: Option<ModelName>,
-    /// The number of configurations taken since the start.
+    /// The number of configurations applied since the start.
     pub(crate) configurations: u64,
 }
 
@@ -49,7 +49,7 @@ impl Publishing {
         self.steps.follow(changed, machines, now);
     }
 
-    /// Whether no preload is still on its way. Only a model that settles causes a look at others.
+    /// Whether all preloaded models have settled. Others are examined only when a model settles.
     fn have_settled(&mut self, sources: &Sources<'_>) -> bool {
         let Sources { machines, now, .. } = *sources;
         let waits = |name: &ModelName| !machines.has_settled(name, now);

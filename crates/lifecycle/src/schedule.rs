@@ -6,7 +6,7 @@ use outrigger_core::Moment;
 
 /// The interval between searches for files that belong to no known model.
 const SWEEP: Duration = Duration::from_secs(3600);
-/// The interval between looks for uses of models for which no time is due.
+/// The interval at which the uses of all models are collected, also of those without a due time.
 const USES: Duration = Duration::from_secs(10);
 
 /// The times at which the service acts without an event.
@@ -38,7 +38,7 @@ impl Schedule {
         now >= self.wake_at
     }
 
-    /// Whether it is time to look for uses of all models; if so, it is marked as done.
+    /// Whether the uses of all models are due to be collected; if so, the next time is set.
     pub(crate) fn take_uses(&mut self, now: Moment) -> bool {
         let is_due = self.uses_at <= now;
         if is_due {

@@ -67,7 +67,7 @@ pub struct Service {
     trials: Trials,
     /// Set until the service runs.
     worker: Option<Worker>,
-    /// The number of the last state of the trials that was given to be written.
+    /// The number of the last state of the trials that was passed on to be written.
     trials_written: u64,
     schedule: Schedule,
 }

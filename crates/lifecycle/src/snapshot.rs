@@ -13,7 +13,8 @@ use crate::{model_map::ModelMap, replay::Replayed};
 pub struct Snapshot {
     /// The models by name.
     pub models: ModelMap<Arc<ModelView>>,
-    /// The number of configurations taken since the start: a model may have another default.
+    /// The number of configurations applied since the start. When it changes, any model may have
+    /// another default version.
     pub configurations: u64,
     /// The engines by name.
     pub engines: BTreeMap<EngineId, EngineView>,

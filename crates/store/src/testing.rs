@@ -46,7 +46,7 @@ impl Fixture {
         self.store.serving(&EngineId::default(), None).expect("a directory")
     }
 
-    /// Opens the store anew, as the next process does.
+    /// Opens the store again, as the next process does.
     pub(crate) fn reopen(self) -> Self {
         let Self { store, dir } = self;
         let config = Config::new(store.path());

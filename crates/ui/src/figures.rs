@@ -23,7 +23,7 @@ pub(crate) struct Figures {
     pub(crate) store_size: f64,
     /// The number of evictions from the store.
     pub(crate) evictions: f64,
-    /// The figures of each engine that has some.
+    /// The figures of each engine that has any.
     pub(crate) engines: BTreeMap<String, EngineFigures>,
     /// The number of requests in progress.
     pub(crate) in_flight: f64,

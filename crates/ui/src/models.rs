@@ -245,7 +245,8 @@ mod tests {
             ..Tag::default()
         };
         let (tags, versions) = (vec![tag], vec![old, new]);
-        let row = row(&Model { name: "churn".to_owned(), tags, versions }, "", &latest());
+        let model = Model { name: "churn".to_owned(), tags, versions, ..Model::default() };
+        let row = row(&model, "", &latest());
         assert_eq!((&*row.state, row.digest), ("available", Some(digest("old").to_string())));
         assert_eq!(row.failure.unwrap().reason, "GOLDEN_MISMATCH");
         assert!(row.tags[0].behind);

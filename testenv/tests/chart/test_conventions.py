@@ -223,7 +223,7 @@ def test_read_only_root(case):
         assert case.rendered.container(name)["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-def test_only_what_is_written_is_mounted_writable(case):
+def test_only_written_volumes_are_mounted_writable(case):
     writable = {
         name: {
             each["name"]
@@ -301,7 +301,7 @@ def test_certificates_and_tokens_from_secrets():
 
 
 @pytest.mark.parametrize(("health", "scheme"), [("server", "HTTPS"), ("plain", None)])
-def test_probes_and_scrapes_speak_what_the_health_port_does(health, scheme):
+def test_probes_and_scrapes_use_the_transport_of_the_health_port(health, scheme):
     rendered = render(merge(CASES["secured"].values, {"config": {"tls": {"health": health}}}))
     container = rendered.container("outrigger")
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -311,7 +311,7 @@ def test_probes_and_scrapes_speak_what_the_health_port_does(health, scheme):
     assert ("tlsConfig" in endpoint) == (scheme is not None)
 
 
-def test_helm_test_shows_what_the_ports_ask_for():
+def test_helm_test_sends_the_credentials_that_the_ports_require():
     first, second = (each["spec"]["containers"][0]["args"] for each in SECURED.of_kind("Pod"))
     for arguments in (first, second):
         assert {"--ca=/tls/ca.crt", "--token-file=/token/token"} <= set(arguments)
@@ -402,7 +402,7 @@ def test_cluster_ip_by_default():
     ("rendered", "spoken"),
     [(MINIMAL, ["kubernetes.io/h2c", "http", "http"]), (SECURED, ["https", "https", "https"])],
 )
-def test_a_service_says_what_its_ports_speak(rendered, spoken):
+def test_a_service_names_the_protocols_of_its_ports(rendered, spoken):
     ports = {each["name"]: each for each in rendered.one("Service")["spec"]["ports"]}
     assert [ports[name]["appProtocol"] for name in ("grpc", "http", "health")] == spoken
 
@@ -431,7 +431,7 @@ def test_helm_test_asks_and_sends_a_request():
     ]
 
 
-def test_notes_show_what_the_ports_ask_for():
+def test_notes_use_the_credentials_that_the_ports_require():
     assert 'curl -s -H "authorization: Bearer $TOKEN" --cacert ca.crt' in SECURED.notes
     assert "-H" not in MINIMAL.notes and "--cacert" not in MINIMAL.notes
     stricter = {"config": {"tls": {"http": "mutual"}, "auth": {"anonymous": []}}}

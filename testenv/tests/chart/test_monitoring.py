@@ -140,7 +140,7 @@ def test_alerts_name_the_release_and_the_job_that_the_monitor_gives(everything):
         assert 'job="outrigger"' not in alert["expr"]
 
 
-def test_every_alert_tells_what_is_wrong_and_how_bad_it_is(everything):
+def test_every_alert_has_a_summary_and_a_severity(everything):
     for alert in prometheus.alerts(everything):
         assert set(alert["annotations"]) == {"summary", "description"}
         assert alert["labels"]["severity"] in ("critical", "warning")

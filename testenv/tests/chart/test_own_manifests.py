@@ -100,7 +100,7 @@ def test_the_pages_snippet_is_valid_and_restricted():
     assert security.violations(snippet()["spec"]) == []
 
 
-def test_the_pages_snippet_starts_what_the_chart_starts():
+def test_the_pages_snippet_starts_the_same_processes_as_the_chart():
     chart = CASES["minimal"].rendered
     for each in snippet()["spec"]["initContainers"]:
         original = chart.container(each["name"])

@@ -267,7 +267,7 @@ def test_it_runs_as_the_user_and_without_the_rights_that_are_rendered(pod):
         assert fields["NoNewPrivs"].strip() == "1"
 
 
-def test_it_exposes_all_that_is_declared_but_what_it_has_no_use_for(pod, caller):
+def test_it_exposes_all_declared_metrics_except_unused_ones(pod, caller):
     caller.post()
     without = {prometheus.TRIAL, prometheus.PROFILE, prometheus.TRACES}
     without |= set() if is_secured(pod) else {prometheus.TLS, prometheus.SECRETS}

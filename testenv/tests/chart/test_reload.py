@@ -48,6 +48,10 @@ def settings():
                 yield section, key, OTHER[kind], bool(reloads)
 
 
+def test_the_page_marks_some_of_the_settings_that_the_chart_takes():
+    assert {reloads for _, _, _, reloads in settings()} == {True, False}
+
+
 def changed(values):
     return render(merge(VALUES, values))
 
@@ -79,8 +83,6 @@ def checksum(rendered):
 
 def test_the_pod_sees_a_changed_file():
     (mount,) = (
-        each
-        for each in BEFORE.container("outrigger")["volumeMounts"]
-        if each["name"] == "config"
+        each for each in BEFORE.container("outrigger")["volumeMounts"] if each["name"] == "config"
     )
     assert "subPath" not in mount, "the kubelet never updates such a mount"

@@ -131,7 +131,7 @@ def test_the_models_have_every_key_of_the_reference():
         ({"config": {"server": {"grpc": "0.0.0.0:1"}}}, "grpc"),
         ({"config": {"models": [{"name": "Upper"}]}}, "/config/models/0/name"),
         ({"config": {"engines": {"large": {"endpoint": "h:1"}}}}, "/config/engines/large"),
-        ({"config": {"engines": {"default": {"kind": "tfserving"}}}}, "/config/engines"),
+        ({"config": {"engines": {"default": {"kind": "tfserving"}}}}, "propertyName 'default'"),
         ({"engine": {"nativeSidecar": "yes"}}, "nativeSidecar"),
         ({"store": {"size": "20GB"}}, "/store/size"),
         ({"replicaCount": "two"}, "replicaCount"),

@@ -120,7 +120,7 @@ def test_services_that_were_there_before_are_left_alone(machine):
     assert "disable" not in log
 
 
-def test_one_service_of_before_and_one_that_is_new_are_told_apart(machine):
+def test_an_existing_service_and_a_new_one_are_distinguished(machine):
     machine.unit("prometheus.service", "active")
     machine.run("scripts/install-test-tools")
     assert machine.flags("prometheus.service") == {"active"}

@@ -43,7 +43,7 @@ def test_the_version_is_the_workspaces():
     assert config["config"]["Labels"]["org.opencontainers.image.version"] == version
 
 
-def test_the_context_has_every_crate_and_what_builds_the_image():
+def test_the_context_has_every_crate_and_the_build_files_of_the_image():
     lines = (repository() / ".dockerignore").read_text().splitlines()
     assert "*" in lines
     context = {each.removeprefix("!") for each in lines if each.startswith("!")}

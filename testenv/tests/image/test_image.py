@@ -68,7 +68,7 @@ def test_one_that_is_too_large_is_no_image(monkeypatch, tmp_path):
         build(tmp_path / "image")
 
 
-def test_it_says_what_it_is_and_how_it_runs(config):
+def test_it_has_labels_and_the_command(config):
     assert (config["os"], config["architecture"]) in {("linux", "amd64"), ("linux", "arm64")}
     labels = config["config"].pop("Labels")
     prefix = "org.opencontainers.image."
@@ -90,7 +90,7 @@ def test_it_says_what_it_is_and_how_it_runs(config):
     }
 
 
-def test_it_holds_the_program_and_what_it_is_linked_to_and_no_other(root):
+def test_it_holds_the_program_and_its_libraries_only(root):
     programs = {
         path.relative_to(root).as_posix()
         for path in root.rglob("*")

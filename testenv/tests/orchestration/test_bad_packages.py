@@ -186,7 +186,7 @@ def test_a_bad_new_version_leaves_the_old_one_serving(
     assert client.serving_digest(model) == first
 
 
-def test_an_image_outside_of_what_is_allowed(own_stack, tiny):
+def test_an_image_outside_of_the_allowed_prefixes(own_stack, tiny):
     stack = own_stack(start=False)
     stack.serve.config["images"]["allowed"] = [f"{stack.images}/team"]
     stack.start()
@@ -199,7 +199,7 @@ def test_an_image_outside_of_what_is_allowed(own_stack, tiny):
     assert list(client.predict("team/model", USERS, OFFERS)["score"]) == [2, 2]
 
 
-def test_a_listed_model_outside_of_what_is_allowed_is_found_at_the_start(own_stack):
+def test_a_listed_model_outside_of_the_allowed_prefixes_is_found_at_the_start(own_stack):
     stack = own_stack(start=False)
     stack.serve.config["images"]["allowed"] = [f"{stack.images}/team"]
     stack.serve.config["models"] = [{"name": "x", "image": f"{stack.images}/team-evil/x"}]

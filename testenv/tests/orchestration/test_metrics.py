@@ -85,13 +85,11 @@ def used(stack, package, tmp_path):
         return scrape(stack)
 
 
-def test_a_server_that_has_not_done_anything_exposes_what_it_can_know(own_stack):
+def test_an_unused_server_exposes_the_series_known_at_the_start(own_stack):
     assert set(scrape(own_stack())) == set(prometheus.declared()) - set(prometheus.LATER)
 
 
-def test_a_server_in_use_exposes_what_is_declared_and_what_rules_and_dashboard_ask_for(
-    stack, package, tmp_path
-):
+def test_a_server_in_use_exposes_all_declared_and_all_queried_metrics(stack, package, tmp_path):
     declared, scraped = prometheus.declared(), used(stack, package, tmp_path)
     assert set(scraped) == set(declared)
     for family, samples in scraped.items():

@@ -39,7 +39,7 @@ def prometheus(tmp_path):
         each.__exit__()
 
 
-def test_prometheus_answers_what_operators_ask(own_stack, tiny, prometheus):
+def test_prometheus_answers_the_operators_queries(own_stack, tiny, prometheus):
     stack = own_stack()
     client = stack.client()
     digest = stack.push(tiny(4), MODEL)

@@ -211,7 +211,7 @@ def test_commands_show_a_token_and_every_change_is_recorded(secured, model):
     assert TOKEN not in log
 
 
-def test_commands_check_the_name_they_are_told(secured, model, tmp_path):
+def test_commands_check_the_given_server_name(secured, model, tmp_path):
     done = secured.run("models", "list", f"--server-name={SERVICE}")
     assert done.returncode == 0, done.stderr
     assert secured.run("models", "list", "--server-name=other.example").returncode == 1
@@ -227,7 +227,7 @@ def test_commands_check_the_name_they_are_told(secured, model, tmp_path):
         assert (done.returncode, "0.25" in done.stdout) == (code, code == 0), done.stderr
 
 
-def test_the_load_generator_takes_what_the_other_commands_take(secured, model, tiny):
+def test_the_load_generator_accepts_the_credentials_of_the_other_commands(secured, model, tiny):
     requests = [f"--model={model}", f"--package={tiny(0.25).directory}", "--treatments=2"]
     made = secured.certificates.directory
     certificate = [f"--cert={made / 'caller.crt'}", f"--key={made / 'caller.key'}"]

@@ -45,7 +45,9 @@ def verifications(stack, outcome):
     return stack.serve.metrics().get(name, 0)
 
 
-def test_only_what_is_signed_by_the_right_key_is_served(signed_stack, signer, reference, tmp_path):
+def test_only_versions_signed_by_the_right_key_are_served(
+    signed_stack, signer, reference, tmp_path
+):
     stack, client = signed_stack, signed_stack.client()
     digest = stack.push(reference, "signed/churn")
     stack.push(reference, "free/churn")
@@ -88,7 +90,7 @@ def cosign(tmp_path):
     ],
     ids=["bundle", "annotated", "tag"],
 )
-def test_what_cosign_itself_signs_is_served(own_stack, cosign, reference, options):
+def test_signatures_made_by_cosign_itself_are_accepted(own_stack, cosign, reference, options):
     key = cosign.generate_key_pair("cosign")
     cosign.generate_key_pair("stranger")
     stack = own_stack(start=False)
@@ -141,7 +143,7 @@ def test_a_signature_is_of_one_digest_and_a_version_without_one_stays_away(
     assert served(client) == {first}
 
 
-def test_what_was_verified_is_served_with_the_registry_down(signed_stack, signer, reference):
+def test_verified_versions_are_served_with_the_registry_down(signed_stack, signer, reference):
     stack, client = signed_stack, signed_stack.client()
     digest = stack.push(reference, "signed/churn")
     signer.sign(stack.registry, REPOSITORY, digest)

@@ -274,7 +274,7 @@ def test_pages_that_were_left_keep_no_connection_from_others(stack, page):
         look(page, stack)
 
 
-def test_light_and_dark_are_the_systems_until_somebody_chooses(stack, page):
+def test_the_theme_is_the_systems_until_the_user_chooses(stack, page):
     background = "getComputedStyle(document.body).backgroundColor"
     look(page, stack)
     bright = page.run(background)
@@ -371,7 +371,7 @@ THOUSANDS = """(async () => {
 })()"""
 
 
-def test_the_page_is_light_and_asks_nobody_else(stack, page, package, capsys):
+def test_the_page_is_small_and_loads_nothing_from_other_servers(stack, page, package, capsys):
     stack.push(package(good), MODEL)
     stack.client().load(MODEL)
     look(page, stack)

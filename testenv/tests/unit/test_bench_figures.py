@@ -81,7 +81,7 @@ def test_the_median_is_quoted_and_the_spread_beside_it():
     assert measured.verdict == "target >= 0.33: missed"
 
 
-def test_a_single_run_has_no_spread_to_tell():
+def test_a_single_run_has_no_spread():
     assert result([4000.0]).comment() == "# path-some-ratio: this over that"
 
 
@@ -90,7 +90,7 @@ def test_a_figure_without_a_target_misses_none():
     assert result([1.0]).verdict == "no target"
 
 
-def test_a_file_holds_what_the_line_leaves_out(tmp_path):
+def test_a_file_holds_the_details_that_the_line_omits(tmp_path):
     measured = result([3.0, 1.0, 2.0], at_most(1.5), measured_at=3000)
     file = measured.figure.file(tmp_path / "bench")
     measured.write(file, {"machine": {"cores": 2}})

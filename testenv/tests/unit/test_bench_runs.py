@@ -60,7 +60,7 @@ def generator(tmp_path, monkeypatch):
     return install
 
 
-def test_a_run_is_told_of_its_side_its_load_and_whose_cpu_to_count(generator):
+def test_a_run_gets_its_side_its_load_and_the_processes_to_measure(generator):
     calls = generator(json.dumps(REPORT))
     run(SIDE, rate(800), QUICK)
     (arguments,) = calls()
@@ -97,7 +97,7 @@ def test_requests_that_fail_fail_the_figure_and_say_why(generator):
         run(SIDE, CLOSED_LOOP, QUICK)
 
 
-def test_a_generator_that_could_not_begin_fails_with_what_it_said(generator):
+def test_a_generator_that_could_not_begin_fails_with_its_message(generator):
     generator("", code=1, complaint="cannot connect")
     with pytest.raises(Failed, match="engine: cannot connect"):
         run(SIDE, CLOSED_LOOP, QUICK)
@@ -113,7 +113,7 @@ def test_both_sides_of_a_comparison_run_by_turns(generator):
     assert addressed[:4] == ["unix:/engine.sock", "127.0.0.1:1", "127.0.0.1:1", "unix:/engine.sock"]
 
 
-def test_a_count_is_found_behind_what_the_test_runner_prints():
+def test_a_count_is_found_behind_the_test_runners_output():
     output = (
         "running 1 test\ntest a_prediction ... bench path-allocations 72 allocations\n"
         "bench path-allocations-kv 83 allocations\nok\n"

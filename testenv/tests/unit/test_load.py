@@ -44,13 +44,13 @@ def report(target, directory, **options):
         return load.stop()
 
 
-def test_what_is_refused_has_failed(target, tmp_path):
+def test_refused_requests_count_as_failed(target, tmp_path):
     seen = report(target, tmp_path)
     assert (seen.failed, seen.errors) == (3, {"UNAVAILABLE": 3})
     assert seen.repeated == {}
 
 
-def test_a_patient_client_sends_what_is_refused_again(target, tmp_path):
+def test_a_patient_client_repeats_refused_requests(target, tmp_path):
     seen = report(target, tmp_path, patient=True, expected={"sha256:1": 2.0})
     assert (seen.failed, seen.repeated) == (0, {"UNAVAILABLE": 3})
     assert seen.wrong == seen.requests, "answers are checked as those of others are"

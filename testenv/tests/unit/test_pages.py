@@ -49,7 +49,7 @@ def test_links_within_the_repository_lead_somewhere(page):
         assert not anchor or anchor in anchors(file), target
 
 
-def test_what_is_claimed_to_be_tried_is():
+def test_tests_of_security_claims_exist():
     section = (DOCS / "security.md").read_text().partition("## How it is tested")[2]
     cells = re.findall(r"^\| .+ \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)[1:]
     named = [each for cell in cells for each in re.findall(r"`(.+?)`", cell)]

@@ -73,7 +73,7 @@ def test_numbers_fall_into_bins_that_end_at_their_edge(entries):
     assert entries["price"]["edges"] == [0.5, 2] and entries["price"]["shares"] == [0.25, 0.75, 0]
 
 
-def test_shares_add_up_also_of_what_was_never_there():
+def test_shares_add_up_also_for_features_that_are_always_missing():
     for users in [USERS, USERS.iloc[:0], USERS[["age"]]]:
         for entry in profile(METADATA, users, OFFERS)["features"]:
             whole = sum(entry["shares"]) + entry["missing"] + entry.get("out_of_vocabulary", 0)

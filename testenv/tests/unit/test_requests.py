@@ -18,7 +18,7 @@ FRAME = pd.DataFrame(
 )
 
 
-def test_key_values_leave_out_what_is_missing():
+def test_key_values_omit_missing_features():
     first, second = requests.treatments(FRAME)
     assert (first.id, second.id) == ("a", "b")
     assert first.features["price"].number == 0.5

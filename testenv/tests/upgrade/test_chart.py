@@ -85,7 +85,7 @@ def test_the_engine_runs_with_the_same_flags_image_and_resources(case, now):
         assert new[field] == old[field], field
 
 
-def test_the_pod_mounts_what_others_have_made(case, now):
+def test_the_pod_mounts_existing_volumes_and_secrets(case, now):
     assert of_others(case.rendered.pod) - of_others(now.pod) == set()
 
 

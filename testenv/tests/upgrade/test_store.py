@@ -36,7 +36,7 @@ def read(path):
     return json.loads(path.read_text())
 
 
-def test_every_tag_names_what_it_named(stack):
+def test_every_tag_keeps_its_digest(stack):
     known = read(served.TAGS)
     client = stack.client()
     client.wait_until(lambda: not list(differences(known, served.tags(stack))))
@@ -86,7 +86,7 @@ def test_nothing_in_the_journal_was_set_aside(stack):
     assert list(journal.glob("*.damaged")) == []
 
 
-def test_the_fixture_holds_what_a_server_has_to_understand():
+def test_the_fixture_covers_all_files_that_a_server_reads():
     record = json.loads((STORE / "journal" / "record.json").read_text())
     assert all(record[each] for each in ("tags", "desired", "rejected", "promoted"))
     canaries = json.loads((STORE / "journal" / "canaries.json").read_text())

@@ -118,9 +118,7 @@ def test_the_new_version_adopts_all_models_without_a_reload(stack, load, package
     assert changes(stack) == changed
 
 
-def test_going_back_loses_nothing_of_what_the_new_version_has_done(
-    stack, load, packages, before, capsys
-):
+def test_going_back_keeps_the_changes_of_the_new_version(stack, load, packages, before, capsys):
     change_to(stack, outrigger())
     client = stack.client()
     stack.push(variants.tiny(stack.directory / "upsell", 4), "upsell")

@@ -88,7 +88,7 @@ impl Machines {
 
     pub(super) fn evicted(&mut self, turn: &mut Turn, digest: Digest) {
         let names = self.sharing.get(&digest).into_iter().flatten().cloned();
-        // A version in another state had its files pulled again, or notices their loss by itself.
+        // A version in another state has had its files pulled again, or detects their loss itself.
         let keys = names.map(|name| ModelKey { name, digest }).filter(|key| {
             self.models.get(key).is_some_and(|it| *it.state() == model::State::Downloaded)
         });

@@ -197,8 +197,8 @@ fn retried_failures_carry_the_time_of_the_next_attempt() {
     let failure = Failure::new(Reason::MemoryFull, "no room");
     let failed = model::Event::LoadFailed(id.expect("published"), failure.clone());
     bench.handle(Event::Model(model("a"), failed));
-    let Answer::Retrying(told, at) = bench.answer("a") else { panic!("{:?}", bench.answer("a")) };
-    assert_eq!(told, failure);
+    let Answer::Retrying(reported, at) = bench.answer("a") else { panic!("{:?}", bench.answer("a")) };
+    assert_eq!(reported, failure);
     assert!(at > bench.now);
 }
 

@@ -38,7 +38,7 @@ fn field(number: u32, body: &[u8]) -> Vec<u8> {
     field
 }
 
-/// Three letters of which no two are the same.
+/// A name of three letters, different for each index.
 fn name(index: usize) -> [u8; 3] {
     [index >> 14, index >> 7, index].map(|bits| bits as u8 & 0x7f)
 }

@@ -1,5 +1,4 @@
-//! Runs the tests of a binary once more for each kind of vectors that is narrower than
-//! those of this machine's processor.
+//! Runs the tests of a binary again for each vector width that is narrower than this processor's.
 
 use std::{
     arch::is_x86_feature_detected as has,
@@ -26,7 +25,7 @@ fn narrower_vectors_pass_the_same_tests() {
     }
 }
 
-/// Names the paths that no test takes on this processor.
+/// Prints the paths that no test takes on this processor.
 fn report_untested_paths() {
     let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512vl");
     for (name, present) in [

@@ -75,7 +75,7 @@ fn outputs(plan: &Plan, packed: &Packed, entropy: &mut Entropy<'_>) -> Vec<Tenso
     outputs
 }
 
-/// Numbers of any type, many of them equal.
+/// Numbers of a random type, many of them equal.
 fn content(count: usize, entropy: &mut Entropy<'_>) -> (DType, Content) {
     const TYPES: [DType; 6] = [
         DType::Float32,

@@ -7,8 +7,8 @@ use outrigger_features::{
     metadata::{Entity, Input},
 };
 
-/// The same features in one tensor an entity, those of a joined one neighbours:
-/// the user's, then the treatments'.
+/// A plan with the same features in one tensor per entity. The features of a joined tensor become
+/// neighbours: first the user's, then the treatments'.
 pub(crate) fn apart(metadata: &Metadata) -> Plan {
     let parts = metadata.inputs.iter().flat_map(|input| {
         [Entity::User, Entity::Treatment].map(|entity| {

@@ -55,7 +55,7 @@ fn entry(name: &str, value: &Value, style: Style, entropy: &mut Entropy<'_>) -> 
     out
 }
 
-/// The values that come before the last one, which replaces them.
+/// Values sent before the last one, which replaces them.
 const OTHERS: [Kind; 2] = [Kind::NullValue(0), Kind::NumberValue(7.0)];
 
 fn value(value: &Value, style: Style, entropy: &mut Entropy<'_>) -> Vec<u8> {

@@ -149,7 +149,7 @@ fn key_values(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec
     (0..count).map(treatment).collect()
 }
 
-/// The parts of a table: mostly one.
+/// The parts of a table; usually one.
 fn table(features: &[Sent], style: Style, entropy: &mut Entropy<'_>) -> Vec<Vec<u8>> {
     let rows = entropy.below(10);
     let mut features = features.to_vec();

@@ -35,7 +35,7 @@ pub(crate) fn bytes(out: &mut Vec<u8>, number: u32, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// A length-delimited field whose length may take more bytes than it needs.
+/// Writes a length-delimited field; its length may be encoded in more bytes than necessary.
 pub(crate) fn field(
     out: &mut Vec<u8>,
     number: u32,

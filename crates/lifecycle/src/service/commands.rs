@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use outrigger_core::{
-    Digest, Failure, ModelName, Reason, Selector,
+    Attempt, Digest, Failure, ModelKey, ModelName, Reason, Selector,
     machines::{Event, Machines, TagKey},
     model::{self, Fault, State},
     tags,
@@ -13,7 +13,7 @@ use super::{Service, Stop, report};
 use crate::{
     Tunables,
     handle::Command,
-    jobs::{Done, Kept, Origin},
+    jobs::{Done, Kept, Origin, Prepared},
     names::Names,
 };
 
@@ -104,23 +104,7 @@ impl Service {
                 }
                 self.verify_later();
             }
-            Done::Prepared { key, attempt, result } => {
-                if let Err(Fault::Failed(failure)) = &result {
-                    report::failure(&key, "preparing", failure);
-                }
-                // A stale preparation may be that for another engine.
-                let model = self.machines.model(&key);
-                let is_current =
-                    model.is_some_and(|it| *it.state() == State::Preparing { attempt });
-                let result = result.map(|prepared| {
-                    let (engine, _) = prepared.engine.clone();
-                    if is_current {
-                        self.versions.prepared.insert(key.clone(), prepared);
-                    }
-                    engine
-                });
-                self.apply(Event::Model(key, model::Event::Prepared(attempt, result)));
-            }
+            Done::Prepared { key, attempt, result } => self.prepared(key, attempt, result),
             Done::Checked { key, attempt, prepared, result } => {
                 match &result {
                     Ok(replayed) => report::replay(&key, replayed),
@@ -136,6 +120,23 @@ impl Service {
             }
         }
         None
+    }
+
+    fn prepared(&mut self, key: ModelKey, attempt: Attempt, result: Result<Arc<Prepared>, Fault>) {
+        if let Err(Fault::Failed(failure)) = &result {
+            report::failure(&key, "preparing", failure);
+        }
+        // A stale preparation may be that for another engine.
+        let model = self.machines.model(&key);
+        let is_current = model.is_some_and(|it| *it.state() == State::Preparing { attempt });
+        let result = result.map(|prepared| {
+            let (engine, _) = prepared.engine.clone();
+            if is_current {
+                self.versions.prepared.insert(key.clone(), prepared);
+            }
+            engine
+        });
+        self.apply(Event::Model(key, model::Event::Prepared(attempt, result)));
     }
 
     fn pulled(&mut self, origin: &Origin, result: Result<Kept, Failure>, evicted: Vec<Digest>) {

@@ -1,8 +1,8 @@
 //! The configuration is reloaded at run time, all of a change or nothing.
 
-use outrigger_proto::outrigger::v1::PredictRequest;
+use outrigger_proto::outrigger::v1::{BatchPredictRequest, PredictRequest};
 
-use crate::stack::{Stack, by_name, hold, reason, request};
+use crate::stack::{MODEL, Stack, by_name, hold, reason, request};
 
 #[tokio::test]
 async fn models_come_and_go() {
@@ -47,6 +47,32 @@ async fn a_lowered_limit_lets_requests_in_progress_finish() {
     assert_eq!(reason(&ask().await.unwrap_err()), "OVERLOADED", "there is one place");
     gate.open();
     only.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_raised_limit_holds_for_models_that_are_loaded_already() {
+    let stack = Stack::with_file("server: {max_treatments: 1}", &[]).await;
+    let mut client = stack.predictions();
+    client.predict(request(&[(1.0, 1.0)])).await.expect("the model is loaded");
+    let two = request(&[(1.0, 1.0), (2.0, 2.0)]);
+    let refused = client.predict(two.clone()).await.unwrap_err();
+    assert_eq!(reason(&refused), "TOO_MANY_TREATMENTS");
+    assert_eq!(stack.configure("server: {max_treatments: 2}").await.outcome, "ok");
+    client.predict(two.clone()).await.expect("a single request");
+    let batch = BatchPredictRequest {
+        model: two.model.clone(),
+        requests: vec![PredictRequest { model: None, ..two }],
+        ..Default::default()
+    };
+    client.batch_predict(batch).await.expect("a batch");
+    let features = r#"{"t0": 1, "t1": 1}"#;
+    let body = format!(
+        r#"{{"model": {{"name": "{MODEL}"}}, "user": {{"u0": 1}},
+             "treatments": [{{"id": "a", "features": {features}}}, {{"id": "b", "features": {features}}}]}}"#
+    );
+    let json = reqwest::Client::new().post(stack.http("/v1/predict")).body(body);
+    let answer = json.send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
 }
 
 #[tokio::test]

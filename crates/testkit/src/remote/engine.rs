@@ -31,7 +31,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// An engine in another process.
 pub struct Engine {
     client: Arc<Client>,
-    /// The deadline of each call that no request waits for.
+    /// The deadline of calls that are not made for a request.
     timeout: Duration,
     /// The directories of the models that may have to be loaded.
     published: Mutex<BTreeMap<ServableId, (Digest, PathBuf)>>,
@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Has the server load what it lacks, and unload what is not wanted.
+    /// Makes the server load the missing versions and unload the unwanted ones.
     async fn compare(&self, wanted: BTreeSet<ServableId>) -> Result<Compared, RunError> {
         let (start, had) = match self.call(Request::List).await? {
             Reply::Loaded { start, versions } => (start, BTreeSet::from_iter(versions)),

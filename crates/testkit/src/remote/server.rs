@@ -90,7 +90,7 @@ impl Server {
         Ok(())
     }
 
-    /// Changes the behaviour. Requests that hang are answered once it does not hang any more.
+    /// Changes the behaviour. Hanging requests are answered when the mode no longer hangs.
     pub fn behave(&self, mode: Mode) {
         self.process.mode.send_replace(mode);
     }
@@ -131,7 +131,7 @@ impl Drop for Server {
 }
 
 async fn serve(listener: UnixListener, process: Arc<Process>) {
-    // Connections end with the listener, as those of a process do.
+    // Connections end with the listener, as they do when a process ends.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

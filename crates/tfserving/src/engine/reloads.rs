@@ -72,7 +72,7 @@ impl Reload {
         if !self.answered {
             return true;
         }
-        // A name without an answer was not asked for: nothing is pending there.
+        // A name without an answer was not probed, because nothing is pending for it.
         let became =
             self.set.iter().filter_map(|(name, versions)| Some((seen.get(name)?, versions)));
         let became = became

@@ -254,8 +254,8 @@ impl ServingMachine {
         effects.push(Effect::Probe(attempt, names));
     }
 
-    /// The names of which something is expected, and a part of the others, which take turns: a
-    /// restart shows by any name. After a suspicion, or if only the status shows the end of a
+    /// The names with pending work, and in turn a part of the others, because any name shows a
+    /// restart of the engine. After a suspected restart, or if only the status shows the end of a
     /// reload, all names.
     fn names_to_probe(&mut self) -> BTreeSet<ServableName> {
         let known = self.names.iter().filter(|(_, name)| name.placeholder().is_some());

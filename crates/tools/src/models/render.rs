@@ -90,7 +90,7 @@ fn version_lines(text: &mut String, model: &Model, version: &ModelVersion) -> st
     Ok(())
 }
 
-/// An engine's name, with what is wrong with it.
+/// An engine's name, with its problem if it has one.
 fn condition(model: &Model, name: &str) -> String {
     let engine = model.engines.iter().find(|engine| engine.name == name);
     match engine {

@@ -87,7 +87,8 @@ impl Trials {
     }
 }
 
-/// The canary of a tag, unless it is live: the one that is named, or else that of a paused trial.
+/// The canary of a tag, unless it is live: the one that a canary tag names, or else that of a
+/// paused trial.
 fn view(set: &TrialSet, key: &TagKey, cx: &dyn Context) -> Option<CanaryView> {
     let live = cx.tag(key)?.serving;
     let named = cx.canary(key).filter(|(_, canary)| live != Some(*canary));

@@ -69,7 +69,7 @@ fn non_finite_values_are_accepted_where_allowed() {
     template.learn(&treatment("", "any", 1.0));
     let infinite = treatment("", "any", f32::INFINITY);
     assert_eq!(apply(&mut template, &infinite), Some((&b""[..], vec![0.5, 0.25, f32::INFINITY])));
-    // A signalling NaN comes out quiet, as it would of a conversion.
+    // A signalling NaN becomes quiet, as in a conversion.
     let (_, row) = apply(&mut template, &treatment("", "any", f32::from_bits(0x7f80_0001)))
         .expect("let through");
     assert_eq!(row[2].to_bits(), 0x7fc0_0001);
