@@ -20,7 +20,7 @@ use crate::{Clock, Framework, Run, RunError};
 ///
 /// # Assumptions
 /// - [`Engine::adopt`] is called at most once, before [`Engine::run`].
-/// - A version is published before it is added, and unpublished after it is gone.
+/// - A version is adopted, or published before it is added. It is unpublished after it is gone.
 pub trait Engine: Send + Sync + 'static {
     /// The frameworks whose models it runs.
     fn frameworks(&self) -> &[Framework];

@@ -109,12 +109,20 @@ impl Machines {
     /// does not answer.
     pub fn has_settled(&self, name: &ModelName, now: Moment) -> bool {
         let settled = |answer| !matches!(answer, Answer::Waiting(_) | Answer::Retrying(..));
-        let engine = self.expected_engine(name).and_then(|it| self.engines.get(it));
-        let is_away = engine.is_some_and(|condition| condition.reachable == Some(false));
+        // The versions of a model may run on different engines.
+        let is_away = |digest: Option<Digest>| {
+            let key = digest.map(|digest| ModelKey { name: name.clone(), digest });
+            let engine = key.and_then(|key| self.engine_of(&key));
+            let engine = engine.or_else(|| self.expected_engine(name));
+            let condition = engine.and_then(|it| self.engines.get(it));
+            condition.is_some_and(|condition| condition.reachable == Some(false))
+        };
         let mut tags = self.tags_of(name).filter(|(_, tag)| tag.is_configured());
-        is_away
-            || tags.all(|(key, _)| settled(self.answer_tag(key, now)))
-                && self.pinned_of(name).all(|key| settled(self.answer_digest(key, now)))
+        tags.all(|(key, tag)| {
+            is_away(tag.serving().or(tag.candidate())) || settled(self.answer_tag(key, now))
+        }) && self
+            .pinned_of(name)
+            .all(|key| is_away(Some(key.digest)) || settled(self.answer_digest(key, now)))
     }
 }
 

@@ -5,7 +5,7 @@ mod configured;
 use std::time::Duration;
 
 use super::*;
-use crate::{Failure, Reason, Version};
+use crate::{Failure, Reason, ServableName, Version};
 
 /// Carries out the effects of the machines at once; its engine loads every version.
 struct Bench {
@@ -447,4 +447,26 @@ fn canaries_are_looked_for_only_as_long_as_their_tag_is_followed() {
     bench.pass(idle);
     let left: Vec<_> = bench.machines.tags().map(|(key, _)| key.clone()).collect();
     assert_eq!(left, [tag("a")]);
+}
+
+#[test]
+fn a_canary_on_an_engine_that_is_down_does_not_settle_the_preload_of_its_live_version() {
+    let (mut bench, other) = (Bench::new(), EngineId::new("other"));
+    let loaded = |key: &ModelKey, engine: &EngineId, version| {
+        let servable = ServableId { name: ServableName::of(&key.name), version: Version(version) };
+        (key.clone(), Loaded { engine: engine.clone(), id: servable })
+    };
+    let (live, canary) = (model("a"), ModelKey { digest: Digest::LEAST, ..model("a") });
+    let legacy = Legacy {
+        tags: [(tag("a"), live.digest)].into(),
+        loaded: [loaded(&live, &EngineId::default(), 1), loaded(&canary, &other, 2)].into(),
+        ..Legacy::default()
+    };
+    bench.machines.adopt(legacy, bench.now);
+    bench.machines.handle(bench.now, 0.5, Event::Follow(tag("a")));
+    let down = Condition { reachable: Some(false), ..Condition::default() };
+    bench.machines.engines.insert(other, down.clone());
+    assert!(!bench.machines.has_settled(&name("a"), bench.now), "live's engine answers");
+    bench.machines.engines.insert(EngineId::default(), down);
+    assert!(bench.machines.has_settled(&name("a"), bench.now), "live's engine does not answer");
 }
