@@ -185,7 +185,14 @@ impl FakeEngine {
 
     /// The clients' violations of the engine's rules, each once.
     pub fn violations(&self) -> Vec<Violation> {
-        self.shared.script.violations()
+        self.shared.script.violations().borrow().clone()
+    }
+
+    /// Waits until a client has violated one of the engine's rules.
+    pub async fn until_violated(&self) {
+        let mut violations = self.shared.script.violations();
+        let violated = violations.wait_for(|violations| !violations.is_empty()).await;
+        drop(violated.expect("the engine keeps its own sender"));
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use outrigger_core::Tensor;
+use tokio::sync::watch;
 use tonic::{Code, Status};
 
 use super::Gate;
@@ -133,7 +134,7 @@ pub(super) struct Script {
     predict: Mutex<Option<Arc<OnPredict>>>,
     freeze: Mutex<Option<Gate>>,
     received: Mutex<Vec<Received>>,
-    violations: Mutex<Vec<Violation>>,
+    violations: watch::Sender<Vec<Violation>>,
 }
 
 impl Script {
@@ -192,15 +193,16 @@ impl Script {
     }
 
     pub(super) fn violate(&self, violation: Violation) {
-        let mut violations = lock(&self.violations);
-        // Recorded once, because the poll finds it again at every tick.
-        if !violations.contains(&violation) {
-            violations.push(violation);
-        }
+        self.violations.send_if_modified(|violations| {
+            // Recorded once, because the poll finds it again at every tick.
+            let is_new = !violations.contains(&violation);
+            violations.extend(is_new.then_some(violation));
+            is_new
+        });
     }
 
-    pub(super) fn violations(&self) -> Vec<Violation> {
-        lock(&self.violations).clone()
+    pub(super) fn violations(&self) -> watch::Receiver<Vec<Violation>> {
+        self.violations.subscribe()
     }
 }
 

@@ -43,10 +43,18 @@ impl Harness {
         Self { engine, client, dir: tempfile::tempdir().expect("a directory") }
     }
 
-    /// Writes one version of a model.
+    /// Writes one version of a model, unless it is there. It appears as a whole: an engine that
+    /// already looks for it must not load half of it.
     pub(crate) fn publish(&self, id: &ServableId) {
-        let path = self.dir.path().join(id.name.as_str()).join(id.version.to_string());
-        linear().model().write(&path).expect("written");
+        let base_path = self.dir.path().join(id.name.as_str());
+        let path = base_path.join(id.version.to_string());
+        if path.join("saved_model.pb").exists() {
+            return;
+        }
+        let written = tempfile::tempdir_in(self.dir.path()).expect("a directory").keep();
+        linear().model().write(&written).expect("written");
+        std::fs::create_dir_all(base_path).expect("a directory");
+        std::fs::rename(written, path).expect("renamed");
     }
 
     /// Builds a configuration of these versions.

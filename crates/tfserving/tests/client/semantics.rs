@@ -94,9 +94,7 @@ async fn one_missing_base_path_stops_discovery_for_all_and_is_noticed() {
     let config = harness.config(&[good.clone(), missing.clone()]);
     let path = harness.dir.path().join(missing.name.as_str());
     let (reload, ()) = tokio::join!(harness.client.reload(config), async {
-        while harness.engine.violations().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        harness.engine.until_violated().await;
         assert_eq!(states(&harness, &good).await, []);
         // Publishing the missing version ends the wait without a restart.
         harness.publish(&missing);
