@@ -107,8 +107,8 @@ impl Handle {
                 Some(Ok(Lease::new(Arc::clone(servable), selector, asked, self.shared.clock)))
             }
             Route::Split(split) => {
-                let lease = if self.is_counted { Lease::of_split } else { Lease::beside_split };
-                Some(Ok(lease(split, routing_key, selector, asked, self.shared.clock)))
+                let (counted, clock) = (self.is_counted, self.shared.clock);
+                Some(Ok(Lease::of_split(split, routing_key, counted, selector, asked, clock)))
             }
         }
     }
@@ -166,13 +166,8 @@ impl Handle {
         self.shared.snapshot.clone()
     }
 
-    /// The current canaries of followed tags.
-    pub fn canaries(&self) -> Arc<Canaries> {
-        self.shared.canaries.borrow().clone()
-    }
-
-    /// The canaries, now and after every change.
-    pub fn watch_canaries(&self) -> watch::Receiver<Arc<Canaries>> {
+    /// The canaries of followed tags, now and after every change.
+    pub fn canaries(&self) -> watch::Receiver<Arc<Canaries>> {
         self.shared.canaries.clone()
     }
 

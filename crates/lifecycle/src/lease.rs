@@ -122,31 +122,23 @@ impl Lease {
         Self { servable, tag, arm, split, counted, exposure, sampled, using }
     }
 
-    /// Creates a lease on the arm of `split` selected by the routing key.
+    /// Creates a lease on the arm of `split` selected by the routing key. For a caller that only
+    /// inspects, `is_counted` is false: the lease takes no part in the trial.
     pub(crate) fn of_split(
         split: &Arc<Split<Servable>>,
         routing_key: &str,
+        is_counted: bool,
         selector: &Selector,
         asked: &Arc<LastAsked>,
         clock: Clock,
     ) -> Self {
-        let (arm, counted, exposure) = split.choose(routing_key);
-        let servable = Arc::clone(split.servable(arm));
-        let lease = Self::new(servable, selector, asked, clock);
-        let exposure = exposure.map(Arc::new);
-        Self { arm, split: Some(Arc::clone(split)), counted, exposure, ..lease }
-    }
-
-    /// Creates the same lease for a caller that only inspects: it takes no part in the trial.
-    pub(crate) fn beside_split(
-        split: &Arc<Split<Servable>>,
-        routing_key: &str,
-        selector: &Selector,
-        asked: &Arc<LastAsked>,
-        clock: Clock,
-    ) -> Self {
-        let arm = split.arm(routing_key);
-        Self { arm, ..Self::new(Arc::clone(split.servable(arm)), selector, asked, clock) }
+        let (arm, counted, exposure) = match is_counted {
+            true => split.choose(routing_key),
+            false => (split.arm(routing_key), false, None),
+        };
+        let lease = Self::new(Arc::clone(split.servable(arm)), selector, asked, clock);
+        let (split, exposure) = (is_counted.then(|| Arc::clone(split)), exposure.map(Arc::new));
+        Self { arm, split, counted, exposure, ..lease }
     }
 
     /// Whether the requested tag has a canary on trial.

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_for_a_model_leaves_the_place_to_others() {
+    async fn a_call_that_waits_for_a_model_leaves_its_place_to_others() {
         let admission = Admission::new(1, 1);
         let slow = admission.enter().unwrap();
         let mut waiting = Box::pin(slow.aside(pending::<Result<(), Failure>>()));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_comes_back_waits_for_a_place_to_work() {
+    async fn a_call_whose_model_is_up_waits_for_a_place() {
         let admission = Admission::new(1, 1);
         let slow = admission.enter().unwrap();
         let (up, model) = tokio::sync::oneshot::channel::<()>();

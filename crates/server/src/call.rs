@@ -186,9 +186,9 @@ impl Call {
         self.0.span.child(stage.as_str(), SpanKind::Internal)
     }
 
-    /// Begins the span of a request to another process.
-    pub(crate) fn request(&self, name: &'static str) -> Span {
-        self.0.span.child(name, SpanKind::Client)
+    /// Begins the span of a stage that another process may work on.
+    pub(crate) fn request(&self, stage: Stage) -> Span {
+        self.0.span.child(stage.as_str(), SpanKind::Client)
     }
 
     /// Records that the call ended with this failure, unless it has ended already.

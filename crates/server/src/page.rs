@@ -56,7 +56,7 @@ impl ui::Server for Shown {
     }
 
     fn canaries(&self) -> ListCanariesResponse {
-        canary_views::list(&self.models.canaries(), "")
+        canary_views::list(&self.models.canaries().borrow(), "")
     }
 
     fn described(&self, name: &str) -> Result<Value, Failure> {

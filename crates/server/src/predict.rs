@@ -21,9 +21,6 @@ use crate::{
     trial::{Attempts, Terms},
 };
 
-/// The name of the spans for the engine's work.
-const ENGINE_PREDICT: &str = "tensorflow.serving.PredictionService/Predict";
-
 /// A request in the format of a front, with the encoding of its answer.
 pub(crate) trait Exchange {
     /// The type of the answer.
@@ -200,10 +197,10 @@ async fn run(
     let by = call.served_as();
     metrics::packed(&by, packed.users.iter().map(|user| user.kept()), &packed.counts);
     let begin = |packed: &Packed, headers: &mut HeaderMap| {
-        let (mut span, start) = (call.request(ENGINE_PREDICT), Instant::now());
+        let (mut span, start) = (call.request(Stage::Engine), Instant::now());
         span.inject(headers);
         if span.is_recorded() {
-            span.set("rpc.system", "grpc");
+            span.set("outrigger.engine", lease.engine.to_string());
             span.set("outrigger.servable", lease.scorer.id.to_string());
             span.set("outrigger.treatments", packed.treatments as i64);
         }

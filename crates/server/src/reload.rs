@@ -144,7 +144,7 @@ impl<M: Models> Reloader<M> {
             }
             Err(error) => {
                 let outcome = outcome.as_str();
-                tracing::warn!(outcome, %error, "the configuration was not reloaded: the old stays");
+                tracing::warn!(outcome, %error, "refused to reload: the previous configuration stays");
             }
         }
         metrics::config_reloaded(outcome);

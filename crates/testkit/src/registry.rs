@@ -33,7 +33,7 @@ use axum::serve::Listener;
 use bytes::Bytes;
 use outrigger_core::Digest;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
 pub use docker::{DockerRegistry, docker_registry, docker_registry_with_password};
 pub use layer::LayerBlob;
@@ -62,6 +62,8 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
+    /// Notified of each request once it is processed.
+    processed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -261,6 +263,13 @@ impl Registry {
     pub fn count(&self, method: &str, path: &str) -> usize {
         let wanted = |r: &&Request| r.method == method && r.path.contains(path);
         self.shared.lock().requests.iter().filter(wanted).count()
+    }
+
+    /// Waits until `condition` holds. It is examined now, and after each request.
+    pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
+        let mut processed = self.shared.processed.subscribe();
+        let holds = processed.wait_for(|()| condition(self)).await;
+        drop(holds.expect("the registry keeps its own sender"));
     }
 
     /// Clears the record of requests.

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_missed_a_step_hears_all() {
+    fn a_reader_that_missed_a_step_gets_the_whole_topic() {
         let first = Topic::default().next("x", &[1], None::<&u8>);
         let second = first.next("x", &[1, 2], Some(&2));
         let third = second.next("x", &[1, 2, 3], Some(&3));

@@ -19,7 +19,7 @@ REQUESTS = 7
 
 PREDICT = "/outrigger.v1.PredictionService/Predict"
 SERVER = PREDICT.removeprefix("/")
-ENGINE = "tensorflow.serving.PredictionService/Predict"
+ENGINE = "engine"
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
@@ -117,4 +117,5 @@ def test_traces_reach_a_collector_with_the_caller_s_context(own_stack, tiny):
         assert server.resource["service.name"] == "scores"
         assert {each.parent for each in spans.values()} == {server.id}
         assert spans[ENGINE].kind == "SPAN_KIND_CLIENT"
+        assert spans[ENGINE].attributes["outrigger.engine"] == "default"
         assert spans[ENGINE].attributes["outrigger.treatments"] == 3

@@ -14,8 +14,6 @@ impl DType {
     pub const INT32: Self = Self(3);
     /// `DT_STRING`
     pub const STRING: Self = Self(7);
-    /// `DT_INT64`
-    pub const INT64: Self = Self(9);
 
     /// Size in bytes of an element whose value is plain bytes. `None` for strings,
     /// resources and unknown types.

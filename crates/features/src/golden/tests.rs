@@ -93,7 +93,7 @@ fn nan_equals_nothing_and_counts_must_agree() {
 }
 
 #[test]
-fn of_a_model_that_draws_only_the_count_is_compared() {
+fn golden_cases_of_a_model_that_draws_compare_only_the_count() {
     let line = br#"{"request": {}, "expected": {"scores": [1, 2]}}"#;
     let case = everything().golden_cases(line).expect("valid").remove(0);
     assert_eq!(case.compare(&scored(&[100.0, 200.0])), Ok(()));

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_names_the_first_are_kept() {
+    fn only_the_first_of_many_names_are_kept() {
         let mut unknown = Unknown::new(true);
         for name in (0..3 * NAMES).map(|index| format!("{index:04}")).rev() {
             unknown.add(name.as_bytes(), 1);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_name_the_beginning_is_kept() {
+    fn only_the_beginning_of_a_long_name_is_kept() {
         let just_so = "x".repeat(NAME_BYTES);
         let cut_in_two = "x".repeat(NAME_BYTES - 1) + "é";
         let mut unknown = Unknown::new(true);

@@ -68,9 +68,10 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     let canaries = journal.load_canaries().map_err(Error::Journal)?;
     let last = journal.next_version().map_err(Error::Journal)?;
     let (mut legacy, mut kept) = (Legacy::default(), BTreeMap::new());
+    let names = world.names.load();
     for (name, tags) in record.tags {
         // A name that the configuration no longer allows must not be served.
-        if world.names.load().image(&name).is_ok() {
+        if names.image(&name).is_ok() {
             let key = |tag| TagKey { name: name.clone(), tag };
             legacy.tags.extend(tags.into_iter().map(|(tag, digest)| (key(tag), digest)));
         }
@@ -80,7 +81,10 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
     legacy.promoted.extend(promoted);
     let mut candidates = BTreeMap::<EngineId, Vec<(Desired, Tree)>>::new();
     for desired in record.desired {
-        let usable = world.names.load().image(&desired.key.name).is_ok()
+        // A version whose model names another engine now is loaded there, and not adopted here.
+        let named = names.engine(&desired.key.name);
+        let usable = names.image(&desired.key.name).is_ok()
+            && named.is_none_or(|named| *named == desired.engine)
             && world.is_verified(&desired.key)
             && desired.servable.name == ServableName::of(&desired.key.name);
         if usable && let Some(tree) = world.store.tree(&desired.key.digest) {

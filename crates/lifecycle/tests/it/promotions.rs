@@ -50,17 +50,15 @@ impl Trial {
     }
 
     async fn asked(&self, method: &str, path: &str) {
-        while self.rig.registry.count(method, path) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        self.rig.requested(|it| it.count(method, path) > 0).await;
     }
 
     /// Waits until the promotion has failed for the first time.
     async fn failed(&self) {
-        let told = |it: &outrigger_lifecycle::Canaries| {
+        let has_message = |it: &outrigger_lifecycle::Canaries| {
             it.canaries.first().is_some_and(|canary| !canary.message.is_empty())
         };
-        canaries(&self.handle, told).await;
+        canaries(&self.handle, has_message).await;
     }
 }
 

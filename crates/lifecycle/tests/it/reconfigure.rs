@@ -17,7 +17,7 @@ use crate::rig::{
 /// The deadline of a request under load; a bring-up takes longer on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-fn entry(model: &str) -> ModelEntry {
+pub(crate) fn entry(model: &str) -> ModelEntry {
     ModelEntry {
         name: name(model),
         image: None,
@@ -224,7 +224,7 @@ async fn a_model_that_is_not_preloaded_any_more_idles_away_and_its_times_change_
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_any_more_stops_and_comes_back_with_the_permission() {
+async fn a_model_that_loses_its_permission_stops_and_returns_with_it() {
     let (rig, handle) = Rig::started().await;
     acquire(&handle, "churn").await.expect("served");
     let elsewhere = vec![format!("{}/other", rig.registry.host())];
@@ -236,7 +236,7 @@ async fn what_is_not_allowed_any_more_stops_and_comes_back_with_the_permission()
 }
 
 #[tokio::test]
-async fn a_process_that_follows_takes_over_what_was_changed() {
+async fn the_next_process_takes_over_a_changed_configuration() {
     let mut rig = Rig::new().await;
     let digest = rig.push("offer", "v2", &model(2));
     rig.push("churn", "latest", &model(1));

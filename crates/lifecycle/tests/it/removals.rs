@@ -1,11 +1,9 @@
 //! Tests of canaries whose tag is removed from the registry.
 
-use std::time::Duration;
-
 use outrigger_canary::Layer;
 use outrigger_core::{Digest, Selector, Stage};
 use outrigger_lifecycle::{Act, Canaries, CanaryOutcome, CanaryPhase, Handle};
-use outrigger_testkit::registry::{Gate, Rule};
+use outrigger_testkit::registry::{Gate, Request, Rule};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -35,13 +33,8 @@ fn remove(rig: &Rig) {
 
 /// Waits for that number of requests to the registry whose path ends exactly so.
 async fn asked(rig: &Rig, method: &str, path: &str, times: usize) {
-    let count = || {
-        let requests = rig.registry.requests();
-        requests.iter().filter(|it| it.method == method && it.path.ends_with(path)).count()
-    };
-    while count() < times {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let is_meant = |it: &Request| it.method == method && it.path.ends_with(path);
+    rig.requested(|it| it.requests().iter().filter(|it| is_meant(it)).count() >= times).await;
 }
 
 fn outcomes(seen: &Canaries) -> Vec<(CanaryOutcome, &str)> {
@@ -70,7 +63,7 @@ async fn a_trial_ends_with_the_canarys_tag() {
     rig.registry.script(Rule::any("/v2/").status(503));
     let handle = rig.start();
     assert_eq!(acquire(&handle, "churn").await.expect("served").key.digest, live);
-    assert_eq!(handle.canaries().canaries, []);
+    assert_eq!(handle.canaries().borrow().canaries, []);
     // The same digest, pushed again, gets a new trial.
     rig.registry.behave();
     rig.registry.tag("team/churn", "latest_canary", canary);
@@ -98,7 +91,7 @@ async fn an_uncertain_answer_ends_no_trial() {
         rig.registry.script(Rule::any(CANARY).status(status));
         rig.registry.forget_requests();
         asked(&rig, "HEAD", CANARY, 3).await;
-        assert!(is_in(CanaryPhase::WarmingUp)(&handle.canaries()), "{status}");
+        assert!(is_in(CanaryPhase::WarmingUp)(&handle.canaries().borrow()), "{status}");
     }
     // The removal is certain, but not whether the canary was promoted.
     rig.registry.behave();
@@ -106,8 +99,8 @@ async fn an_uncertain_answer_ends_no_trial() {
     rig.registry.script(Rule::any(LIVE).status(503));
     rig.registry.forget_requests();
     asked(&rig, "HEAD", LIVE, 4).await;
-    assert!(is_in(CanaryPhase::WarmingUp)(&handle.canaries()));
-    assert_eq!(handle.canaries().decisions, []);
+    assert!(is_in(CanaryPhase::WarmingUp)(&handle.canaries().borrow()));
+    assert_eq!(handle.canaries().borrow().decisions, []);
     rig.registry.behave();
     canaries(&handle, decided(CanaryOutcome::Superseded)).await;
 }
@@ -186,13 +179,13 @@ async fn the_tag_of_another_canary_ends_no_trial() {
     until(&handle, |it| it.models[&name("churn")].tags.len() == 3).await;
     rig.registry.remove_tag("team/churn", "canary");
     until(&handle, |it| it.models[&name("churn")].tags.len() == 2).await;
-    let seen = handle.canaries();
+    let seen = handle.canaries().borrow().clone();
     assert_eq!((seen.canaries[0].canary, seen.decisions.len()), (canary, 0));
     assert_ne!(other, canary);
 }
 
 #[tokio::test]
-async fn who_asks_for_the_canary_by_name_is_answered() {
+async fn a_removed_canary_answers_requests_that_name_it() {
     let (rig, handle, _, canary) = tried().await;
     let by_name: Selector = tag("latest_canary");
     let ask = async || {

@@ -1,9 +1,15 @@
 //! Tests of the state that a new process takes over.
 
 use outrigger_core::Stage;
-use outrigger_testkit::{engine::Received, registry::Rule};
+use outrigger_lifecycle::{ModelEntry, Retry};
+use outrigger_testkit::{engine::Received, package::Package, registry::Rule};
 
-use crate::rig::{Rig, acquire, predict, stage, until};
+use crate::{
+    kinds::{Kind, score},
+    reconfigure::entry,
+    rig::{PATIENCE, Rig, acquire, name, predict, stage, until},
+    whole_life::push,
+};
 
 #[tokio::test]
 async fn a_new_process_adopts_the_versions_in_the_engine() {
@@ -88,4 +94,32 @@ async fn a_stopping_process_refuses_and_leaves_the_engine_alone() {
     let failure = acquire(&handle, "churn").await.expect_err("it has stopped");
     assert_eq!(failure.reason, outrigger_core::Reason::ShuttingDown);
     assert!(rig.engine.available(id.name.as_str()).contains(&id.version.0));
+}
+
+#[tokio::test]
+async fn a_new_process_moves_a_model_to_the_engine_that_is_named_now() {
+    let (old, new) = (Kind::scripted(), Kind { name: "other", ..Kind::scripted() });
+    let mut rig = old.rig().await;
+    rig.beside.push(new.make());
+    // A failed gate would not be repeated in the time of this test.
+    rig.config.retry = Retry { first: PATIENCE * 2, most: PATIENCE * 2 };
+    push(&rig, &old, "latest", Package::default());
+    for preload in [false, true] {
+        for (kind, left) in [(&old, &new), (&new, &old)] {
+            let tree = ModelEntry { preload, engine: Some(kind.id()), ..entry("tree") };
+            rig.config.tunables.models = vec![tree];
+            let handle = rig.start();
+            // An engine unloads unwanted versions before it counts as reachable.
+            until(&handle, |it| it.engines.get(&left.id()).is_some_and(|it| it.reachable)).await;
+            let lease = acquire(&handle, "tree").await.expect("served by the engine named now");
+            assert_eq!(lease.engine, kind.id());
+            score(&lease, 3.0).await.expect("a score");
+            assert_eq!(left.server().loaded(), []);
+            let view = handle.models();
+            let mut versions = view.models[&name("tree")].versions.values();
+            assert!(versions.all(|it| it.failure.is_none()), "{view:?}");
+            drop(lease);
+            rig.stop().await;
+        }
+    }
 }

@@ -21,7 +21,10 @@ use outrigger_testkit::{
 };
 use outrigger_tfserving::{Engine, Settings, TENSORFLOW, machine};
 use tempfile::TempDir;
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 
 /// A time limit long enough for every event on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -188,6 +191,13 @@ impl Rig {
         self.dir.path().join("store")
     }
 
+    /// Waits until requests have brought the registry into this condition.
+    pub(crate) async fn requested(&self, condition: impl Fn(&Registry) -> bool) {
+        let reached = timeout(PATIENCE, self.registry.until(condition)).await;
+        reached
+            .unwrap_or_else(|_| panic!("it never came to that: {:#?}", self.registry.requests()));
+    }
+
     /// Pushes a model to the registry; returns its digest.
     pub(crate) fn push(&self, name: &str, tag: &str, model: &Model) -> Digest {
         let metadata = model.metadata.to_string();
@@ -251,7 +261,7 @@ pub(crate) async fn acquire_within(
 pub(crate) async fn until(handle: &Handle, condition: impl Fn(&Snapshot) -> bool) {
     let mut watch = handle.watch();
     let reached = watch.wait_for(|snapshot| condition(snapshot));
-    match tokio::time::timeout(PATIENCE, reached).await {
+    match timeout(PATIENCE, reached).await {
         Ok(reached) => drop(reached.expect("lifecycle runs")),
         Err(_) => panic!("it never came to that: {:#?}", handle.models()),
     }
@@ -270,11 +280,11 @@ pub(crate) async fn canaries(
     handle: &Handle,
     condition: impl Fn(&Canaries) -> bool,
 ) -> Arc<Canaries> {
-    let mut watch = handle.watch_canaries();
-    let reached = tokio::time::timeout(PATIENCE, watch.wait_for(|it| condition(it))).await;
+    let mut watch = handle.canaries();
+    let reached = timeout(PATIENCE, watch.wait_for(|it| condition(it))).await;
     match reached {
         Ok(reached) => reached.expect("lifecycle runs").clone(),
-        Err(_) => panic!("it never came to that: {:#?}", handle.canaries()),
+        Err(_) => panic!("it never came to that: {:#?}", handle.canaries().borrow()),
     }
 }
 

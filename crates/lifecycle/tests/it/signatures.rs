@@ -68,7 +68,7 @@ async fn foreign_signatures_are_refused_until_a_valid_one_is_pushed() {
 }
 
 #[tokio::test]
-async fn of_an_index_the_index_is_signed() {
+async fn an_index_needs_a_signature_of_its_own() {
     let (mut rig, signer, _, image) = rig().await;
     let index = rig.registry.push_index("team/churn", "latest", &[(image, "linux/amd64")]);
     rig.registry.sign("team/churn", image, &signer);

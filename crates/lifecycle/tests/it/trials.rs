@@ -58,13 +58,13 @@ async fn waits_for_requests(handle: &Handle) {
     assert_eq!((canary.phase, canary.share), (CanaryPhase::Waiting, 0.0));
     assert!(canary.elapsed > Duration::ZERO, "it has been on trial before");
     let latest = "latest".parse().expect("a valid tag");
-    let told = |it: &Snapshot| {
-        let told = it.models.get(&name("churn"))?.tags.get(&latest)?.canary.clone()?;
-        Some((told.tag.to_string(), told.digest, told.phase, told.message))
+    let shown = |it: &Snapshot| {
+        let canary = it.models.get(&name("churn"))?.tags.get(&latest)?.canary.clone()?;
+        Some((canary.tag.to_string(), canary.digest, canary.phase, canary.message))
     };
     let expected =
         ("latest_canary".to_owned(), canary.canary, CanaryPhase::Waiting, why.to_owned());
-    until(handle, |it| told(it) == Some(expected.clone())).await;
+    until(handle, |it| shown(it) == Some(expected.clone())).await;
 }
 
 #[tokio::test]

@@ -144,12 +144,12 @@ async fn while_the_canarys_engine_is_down_live_answers_and_the_trial_goes_on_aft
         load.more(400).await;
         let lease = acquire(&tried.handle, "tree").await.expect("served");
         assert_eq!(lease.key.digest, tried.live);
-        assert_eq!(tried.handle.canaries().decisions, [], "an outage is no evidence");
+        assert_eq!(tried.handle.canaries().borrow().decisions, [], "an outage is no evidence");
         server.resume().expect("it starts");
         until(&tried.handle, |it| it.engines[&id].reachable).await;
         tried.until_canary_runs(50).await;
         load.succeeded().await;
-        assert_eq!(tried.handle.canaries().canaries[0].phase, CanaryPhase::Split);
-        assert_eq!(tried.handle.canaries().decisions, []);
+        assert_eq!(tried.handle.canaries().borrow().canaries[0].phase, CanaryPhase::Split);
+        assert_eq!(tried.handle.canaries().borrow().decisions, []);
     }
 }

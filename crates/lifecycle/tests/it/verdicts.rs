@@ -36,10 +36,8 @@ fn list(digest: Digest) -> String {
 }
 
 /// Waits until a verdict is attached to the canary.
-async fn told_of(rig: &Rig, canary: Digest) {
-    while rig.registry.digest("team/churn", &list(canary)).is_none() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+async fn verdict_attached(rig: &Rig, canary: Digest) {
+    rig.requested(|it| it.digest("team/churn", &list(canary)).is_some()).await;
 }
 
 #[tokio::test]
@@ -81,7 +79,7 @@ async fn a_canary_has_another_chance_against_another_live_version() {
     canaries(&one, is_in(CanaryPhase::WarmingUp)).await;
     decide(&one, Act::Abort).await;
     let canary = first.registry.digest("team/churn", "latest_canary").expect("pushed");
-    told_of(&first, canary).await;
+    verdict_attached(&first, canary).await;
     let next = first.push("churn", "latest", &model(3));
     let two = started(&mut second).await;
     let seen = canaries(&two, is_in(CanaryPhase::WarmingUp)).await;
@@ -96,7 +94,7 @@ async fn a_promotion_in_one_pod_is_followed_and_not_retried_by_others() {
     canaries(&one, is_in(CanaryPhase::WarmingUp)).await;
     decide(&one, Act::Promote).await;
     canaries(&one, decided(CanaryOutcome::Promoted)).await;
-    told_of(&first, canary).await;
+    verdict_attached(&first, canary).await;
     // In a new process without any state, the promoted version is not replaced by the image that
     // replaces it.
     let next = first.push("churn", "latest", &model(3));
@@ -112,15 +110,13 @@ async fn a_starved_trial_of_one_pod_does_not_end_the_others() {
     let mut second = first.beside();
     second.config.tunables.canary.defaults = Layer::default();
     let (one, two) = (started(&mut first).await, started(&mut second).await);
+    canaries(&two, is_in(CanaryPhase::WarmingUp)).await;
     let seen = canaries(&one, decided(CanaryOutcome::RolledBack)).await;
     assert!(seen.decisions[0].reason.starts_with("it will not be decided in time"));
     // Only the other control plane still looks for verdicts, as long as it finds none.
-    let is_tried = || is_in(CanaryPhase::WarmingUp)(&two.canaries());
     first.registry.forget_requests();
-    while is_tried() && first.registry.count("GET", "/referrers/") < 8 {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-    assert!(is_tried());
+    first.requested(|it| it.count("GET", "/referrers/") >= 8).await;
+    assert!(is_in(CanaryPhase::WarmingUp)(&two.canaries().borrow()));
 }
 
 #[tokio::test]
@@ -133,9 +129,7 @@ async fn a_read_only_registry_does_not_prevent_a_rollback() {
     decide(&handle, Act::Abort).await;
     let seen = canaries(&handle, is_in(CanaryPhase::Rejected)).await;
     assert_eq!(seen.decisions[0].by, "ada");
-    while rig.registry.count("POST", "/uploads/") == 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    rig.requested(|it| it.count("POST", "/uploads/") > 0).await;
     assert_eq!(rig.registry.digest("team/churn", &list(canary)), None);
     acquire(&handle, "churn").await.expect("served");
 }
@@ -187,10 +181,8 @@ async fn unrelated_artifacts_are_not_read_as_verdicts() {
     let handle = started(&mut rig).await;
     canaries(&handle, is_in(CanaryPhase::WarmingUp)).await;
     rig.registry.forget_requests();
-    while rig.registry.count("GET", "/referrers/") < 3 {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-    assert_eq!(handle.canaries().canaries[0].phase, CanaryPhase::WarmingUp);
+    rig.requested(|it| it.count("GET", "/referrers/") >= 3).await;
+    assert_eq!(handle.canaries().borrow().canaries[0].phase, CanaryPhase::WarmingUp);
     // The valid verdict is found among all of them, and its text is sanitised.
     let said = changed("reason", json!(format!("\u{1b}[31m{}", "y".repeat(5000))));
     rig.registry.attach("team/churn", canary, KIND, said);

@@ -83,7 +83,7 @@ impl CanaryService for Canaries {
         &self,
         request: Request<ListCanariesRequest>,
     ) -> Result<Response<ListCanariesResponse>, Status> {
-        let listed = canary_views::list(&self.models.canaries(), &request.get_ref().model);
+        let listed = canary_views::list(&self.models.canaries().borrow(), &request.get_ref().model);
         Call::of(request.extensions()).conclude(Ok(Response::new(listed)))
     }
 

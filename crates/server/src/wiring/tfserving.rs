@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_client_defaults_to_what_the_configuration_defaults_to() {
+    fn client_and_configuration_have_the_same_defaults() {
         let ours = client_config(&Engine::default(), EngineId::default(), 1);
         let theirs = tfserving::Config::new("");
         assert_eq!(ours.connections, theirs.connections);

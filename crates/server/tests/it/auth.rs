@@ -376,7 +376,7 @@ async fn a_change_whose_caller_goes_away_leaves_a_line_too() {
 }
 
 #[tokio::test]
-async fn refusals_have_the_codes_of_grpc_and_name_who_was_refused() {
+async fn refusals_have_the_codes_of_grpc_and_name_the_caller() {
     let stack = guarded(&tokens()).await;
     let status = stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap_err();
     assert_eq!(status.code(), Code::Unauthenticated);

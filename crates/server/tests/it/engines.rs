@@ -6,7 +6,7 @@ use outrigger_core::{ModelName, ServableName};
 use outrigger_proto::outrigger::v1::{
     PredictRequest, predict_response::Output, prediction_service_client::PredictionServiceClient,
 };
-use outrigger_testkit::engine::{FakeEngine, Received};
+use outrigger_testkit::engine::{FakeEngine, Received, State, View};
 use tokio::sync::oneshot;
 use tonic::transport::Channel;
 
@@ -78,6 +78,36 @@ async fn two_engines_of_one_kind_share_a_store_and_nothing_else() {
         assert_eq!(loaded.len(), 2, "after the restart, both serve the version of before");
         stack.restart().await;
     }
+    assert_eq!((stack.engine.violations(), two.violations()), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn the_files_of_an_engine_that_is_no_longer_configured_are_removed_at_the_start() {
+    let (mut stack, _two) = two().await;
+    for model in [MODEL, OTHER] {
+        score(&mut stack.predictions(), model).await;
+    }
+    let one = "{one: {kind: tfserving, endpoint: '{engine}'}}";
+    stack.restart_with(&[("engines", one), ("models", "[]")]).await;
+    assert_eq!(stack.servings(), ["serving-one"]);
+    for model in [MODEL, OTHER] {
+        assert_eq!(score(&mut stack.predictions(), model).await, 3.0);
+        latest(&stack.engine, model);
+    }
+    assert_eq!(stack.engine.violations(), []);
+}
+
+#[tokio::test]
+async fn a_model_that_names_another_engine_after_a_restart_runs_there() {
+    let (mut stack, two) = two().await;
+    score(&mut stack.predictions(), OTHER).await;
+    let models = format!("[{{name: {MODEL}, engine: one}}, {{name: {OTHER}, engine: one}}]");
+    stack.restart_with(&[("models", &models)]).await;
+    assert_eq!(score(&mut stack.predictions(), OTHER).await, 3.0);
+    latest(&stack.engine, OTHER);
+    // The placeholder stays, as the engine knows the name.
+    let serving = |view: &View| view.values().filter(|state| **state == State::Available).count();
+    two.until(|view| serving(view) == 1).await;
     assert_eq!((stack.engine.violations(), two.violations()), (vec![], vec![]));
 }
 

@@ -64,8 +64,12 @@ async fn errors_name_their_reason_and_field() {
         (json!({"model": {"name": "nobody"}}).to_string(), 404, "MODEL_NOT_FOUND"),
         (json!({"model": {"name": MODEL, "tag": "v9"}}).to_string(), 404, "TAG_NOT_FOUND"),
     ] {
-        let (told, answer) = post(&stack, text.clone()).await;
-        assert_eq!((told.as_u16(), &answer["error"]["reason"]), (status, &json!(reason)), "{text}");
+        let (answered, answer) = post(&stack, text.clone()).await;
+        assert_eq!(
+            (answered.as_u16(), &answer["error"]["reason"]),
+            (status, &json!(reason)),
+            "{text}"
+        );
         assert!(answer["error"]["message"].is_string() && answer["error"]["details"].is_object());
     }
     let (_, answer) = post(&stack, treatment(json!("much"))).await;
@@ -111,11 +115,11 @@ async fn models_are_shown_by_names_with_slashes() {
     assert_eq!(version["state"], "available");
     assert_eq!(version["digest"], model["tags"][0]["serving_digest"]);
     assert!(!version["history"].as_array().unwrap().is_empty());
-    for (path, told) in
+    for (path, expected) in
         [("/v1/models/nobody", 404), ("/v1/models/No%20body", 400), ("/v1/models/%ff", 400)]
     {
         let (status, answer) = get(&stack, path).await;
-        assert_eq!(status.as_u16(), told, "{answer}");
+        assert_eq!(status.as_u16(), expected, "{answer}");
         assert!(answer["error"]["reason"].is_string(), "{answer}");
     }
 }

@@ -55,7 +55,7 @@ async fn a_message_beyond_the_limit_is_too_large_on_both_surfaces() {
 #[tokio::test]
 async fn a_body_that_is_no_message_is_malformed() {
     let stack = Stack::start().await;
-    for (body, told) in [
+    for (body, expected) in [
         (&b"\x01\0\0\0\x02\x1f\x8b"[..], "compressed"),
         (b"\0\0\0\0\x09short", "ended"),
         (b"", "ended"),
@@ -63,7 +63,7 @@ async fn a_body_that_is_no_message_is_malformed() {
     ] {
         let status = call_by_hand(&stack, "5S", body.to_vec()).await;
         assert_eq!(reason(&status), "REQUEST_MALFORMED");
-        assert!(status.message().contains(told), "{}", status.message());
+        assert!(status.message().contains(expected), "{}", status.message());
     }
 }
 

@@ -91,8 +91,8 @@ async fn health_is_reported_for_the_server_and_each_model() {
         let asked = HealthCheckRequest { service: service.to_owned() };
         let mut watch = health.watch(asked).await.unwrap().into_inner();
         loop {
-            let told = watch.message().await.unwrap().expect("the watch goes on");
-            if told.status() == ServingStatus::Serving {
+            let answer = watch.message().await.unwrap().expect("the watch goes on");
+            if answer.status() == ServingStatus::Serving {
                 break;
             }
         }
@@ -102,7 +102,7 @@ async fn health_is_reported_for_the_server_and_each_model() {
 }
 
 #[tokio::test]
-async fn who_watches_health_hears_of_changes_only() {
+async fn a_health_watch_reports_only_changes() {
     let stack = Stack::start().await;
     let mut health = HealthClient::new(channel(stack.addresses.grpc));
     stack.predictions().predict(request(&[(1.0, 1.0)])).await.unwrap();
@@ -116,12 +116,12 @@ async fn who_watches_health_hears_of_changes_only() {
         stack.predictions().predict(other).await.unwrap();
     }
     stack.tell_to_stop();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Ok(Some(message)) = watch.message().await {
-        told.push(message.status());
+        reported.push(message.status());
     }
-    told.retain(|status| *status == ServingStatus::Serving);
-    assert_eq!(told.len(), 1);
+    reported.retain(|status| *status == ServingStatus::Serving);
+    assert_eq!(reported.len(), 1);
 }
 
 #[tokio::test]
@@ -170,8 +170,8 @@ async fn an_unknown_method_is_answered_with_its_reason() {
         let path = http::uri::PathAndQuery::from_static(path);
         let codec = outrigger_proto::raw::RawCodec;
         let status = grpc.unary(Request::new(bytes::Bytes::new()), path, codec).await.unwrap_err();
-        let told = (reason(&status), status.code());
-        assert_eq!(told, ("METHOD_UNKNOWN".to_owned(), Code::Unimplemented));
+        let answered = (reason(&status), status.code());
+        assert_eq!(answered, ("METHOD_UNKNOWN".to_owned(), Code::Unimplemented));
     }
 }
 

@@ -306,7 +306,7 @@ async fn failures_of_the_engine_keep_their_kinds() {
         // UNAVAILABLE is an answer of a running engine whose queue is full, so it is not an outage.
         (Code::Unavailable, "OVERLOADED"),
     ] {
-        stack.engine.on_predict(move |_| Predicting::Fails(code, "as told".to_owned()));
+        stack.engine.on_predict(move |_| Predicting::Fails(code, "scripted".to_owned()));
         let status = client.predict(request(&[(1.0, 1.0)])).await.unwrap_err();
         assert_eq!(reason(&status), expected, "{code:?}");
     }

@@ -95,6 +95,17 @@ impl Stack {
         Self { engine, addresses: server.addresses(), kinds, flags, server, directory }
     }
 
+    /// Stops the server and starts another one on the same store, without a configuration file
+    /// and with these settings in place of others for the same keys.
+    pub(crate) async fn restart_with(&mut self, settings: &[(&str, &str)]) {
+        for (key, value) in settings {
+            self.flags.retain(|(other, _)| other != key);
+            self.flags
+                .push(((*key).to_owned(), value.replace("{engine}", &self.engine.endpoint())));
+        }
+        self.restart().await;
+    }
+
     /// Stops the server and starts another one on the same store, without a configuration file.
     pub(crate) async fn restart(&mut self) {
         self.server.stop();
@@ -111,6 +122,12 @@ impl Stack {
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
+    }
+
+    /// The store's directories for engines, sorted.
+    pub(crate) fn servings(&self) -> Vec<String> {
+        let names = self.stored("").into_iter();
+        names.filter(|name| name.starts_with("serving")).collect()
     }
 
     /// Replaces the configuration file as the kubelet does, and waits until the change has taken

@@ -14,7 +14,7 @@ use crate::{
 };
 
 const PREDICT: &str = "outrigger.v1.PredictionService/Predict";
-const ENGINE: &str = "tensorflow.serving.PredictionService/Predict";
+const ENGINE: &str = "engine";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 
@@ -86,6 +86,7 @@ async fn a_caller_s_trace_goes_through_to_the_engine_with_a_span_for_each_stage(
     }
     let engine = named(&spans, ENGINE);
     assert_eq!(engine.kind(), SpanKind::Client);
+    assert_eq!(attribute(engine, "outrigger.engine"), "default");
     let sent = format!("00-{TRACE}-{}-01", hex(&engine.span_id));
     assert_eq!(*heard.lock().unwrap(), [Some(sent), Some("vendor=1".to_owned())]);
     assert_eq!(collector.resource("service.name").as_deref(), Some("scores"));

@@ -40,6 +40,7 @@ async fn handle(Extract(shared): Extract<Arc<Shared>>, request: Incoming) -> Res
         return Response::new(Body::empty());
     };
     let (answer, effect) = shared.lock().take(&head, body);
+    shared.processed.send_replace(());
     if let Some(gate) = &effect.answered_after {
         gate.pass().await;
     }
