@@ -13,7 +13,7 @@ use rustix::time::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// A timer for one point in time at once.
+/// A timer that is set to at most one point in time.
 #[derive(Debug)]
 pub(crate) struct Timer {
     descriptor: AsyncFd<OwnedFd>,

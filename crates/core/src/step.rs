@@ -6,7 +6,7 @@
 pub enum Step {
     /// Its files are pulled from the registry.
     Pull,
-    /// Its metadata and signature are read.
+    /// Its metadata, and the interface of its model, are read.
     Prepare,
     /// Its files are put where the engine finds them.
     Publish,

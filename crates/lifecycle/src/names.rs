@@ -119,7 +119,7 @@ impl Names {
         CanaryTags { default_tag: self.default_tag.clone(), default_tags }
     }
 
-    /// The models to load at the start and keep up.
+    /// The models to load at the start and keep in service.
     fn preloads(&self) -> impl Iterator<Item = (ModelName, Selector)> {
         let preloaded = self.entries.values().filter(|entry| entry.configured.preload);
         preloaded.map(|entry| &entry.configured.name).map(|name| {

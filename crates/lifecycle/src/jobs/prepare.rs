@@ -49,7 +49,7 @@ impl Kept {
     }
 }
 
-/// Verifies that `key` has the required signature, reads its metadata, its model's signature and
+/// Verifies that `key`'s image is signed as required, reads its metadata, its model's interface and
 /// golden cases, and checks them against each other.
 pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Prepared>, Fault> {
     let (digest, name) = (key.digest, key.name.clone());

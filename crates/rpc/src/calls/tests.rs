@@ -168,7 +168,7 @@ async fn a_dropped_connection_is_closed_but_not_lost() {
     let (calls, events) = calls(server.address, Settings { confirm: true, ..Settings::default() });
     calls.connected().await.expect("the server answers pings");
     drop(calls);
-    // The runtime drops the driver in one of its next turns.
+    // The runtime drops the connection's task in one of its next turns.
     while events.counts()[1] == 0 {
         tokio::task::yield_now().await;
     }

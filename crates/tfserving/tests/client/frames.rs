@@ -254,7 +254,7 @@ async fn calls_that_an_engine_does_not_take_at_once_wait_for_their_turn() {
     http2.max_concurrent_streams(1);
     let mut peer = Peer::with(http2).await;
     let client = peer.client();
-    // After this prediction the client knows of the connection's end.
+    // After this prediction the client knows the peer's limit: one stream at a time.
     served(&client, &mut peer).await;
     let calls = async { tokio::join!(client.predict(one()), client.predict(one())) };
     let ((first, second), ()) = tokio::join!(calls, async {
