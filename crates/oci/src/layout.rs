@@ -1,5 +1,7 @@
 //! OCI image layout directories: `oci-layout`, `index.json`, `blobs/`.
 
+mod beneath;
+
 use std::{
     fs::{self, File},
     io::{self, Read as _, Write as _},
@@ -19,6 +21,8 @@ use crate::{
     source::{Stored, not_found, verified},
 };
 
+const BLOBS: &str = "blobs/sha256";
+const INDEX: &str = "index.json";
 const TAG: &str = "org.opencontainers.image.ref.name";
 const PIECE: usize = 1 << 20;
 
@@ -40,11 +44,12 @@ impl Layout {
     }
 
     fn index_path(&self) -> PathBuf {
-        self.directory.join("index.json")
+        self.directory.join(INDEX)
     }
 
-    fn blob_path(&self, digest: Digest) -> PathBuf {
-        self.directory.join("blobs/sha256").join(digest.hex())
+    /// A blob's path, relative to the directory.
+    fn blob(digest: Digest) -> PathBuf {
+        Path::new(BLOBS).join(digest.hex())
     }
 
     pub(crate) fn resolve(&self, selector: &Selector) -> Result<Digest, Error> {
@@ -78,8 +83,8 @@ impl Layout {
         what: &str,
         limit: u64,
     ) -> Result<Stored, Error> {
-        let path = self.blob_path(digest);
-        let body = read_bounded(&path, what, limit)?.ok_or_else(|| self.no_blob(digest))?;
+        let body = self.read_bounded(&Self::blob(digest), what, limit)?;
+        let body = body.ok_or_else(|| self.no_blob(digest))?;
         verified(&self.repository(), &Selector::Digest(digest), body, None)
     }
 
@@ -97,8 +102,10 @@ impl Layout {
     }
 
     fn copy_into(&self, digest: Digest, to: &mut Partial) -> Result<(), Error> {
-        let path = self.blob_path(digest);
-        let mut blob = open(&path)?.ok_or_else(|| self.no_blob(digest))?;
+        let relative = Self::blob(digest);
+        let path = self.directory.join(&relative);
+        let blob = beneath::open(&self.directory, &relative)?;
+        let mut blob = blob.ok_or_else(|| self.no_blob(digest))?;
         let mut piece = vec![0; PIECE];
         loop {
             match blob.read(&mut piece).map_err(Error::io(&path))? {
@@ -150,8 +157,9 @@ impl Layout {
     }
 
     fn create(&self) -> Result<(), Error> {
-        let blobs = self.directory.join("blobs/sha256");
+        let blobs = self.directory.join(BLOBS);
         fs::create_dir_all(&blobs).map_err(Error::io(&blobs))?;
+        beneath::directory(&self.directory, Path::new(BLOBS))?.ok_or_else(|| self.missing())?;
         let marker = self.directory.join("oci-layout");
         if !marker.exists() {
             let text = Bytes::from_static(br#"{"imageLayoutVersion":"1.0.0"}"#);
@@ -169,7 +177,7 @@ impl Layout {
     }
 
     pub(crate) fn put_blob(&self, digest: Digest, content: &Content) -> Result<(), Error> {
-        let path = self.blob_path(digest);
+        let path = self.directory.join(Self::blob(digest));
         if path.exists() { Ok(()) } else { self.write(&path, content) }
     }
 
@@ -193,11 +201,21 @@ impl Layout {
     }
 
     fn index(&self) -> Result<Option<Value>, Error> {
-        let path = self.index_path();
-        let what = path.display().to_string();
-        let Some(text) = read_bounded(&path, &what, self.limit)? else { return Ok(None) };
+        let what = self.index_path().display().to_string();
+        let text = self.read_bounded(Path::new(INDEX), &what, self.limit)?;
+        let Some(text) = text else { return Ok(None) };
         let parsed = serde_json::from_slice(&text);
         parsed.map(Some).map_err(|error| Error::invalid(what, format!("no index: {error}")))
+    }
+
+    fn read_bounded(&self, path: &Path, what: &str, limit: u64) -> Result<Option<Vec<u8>>, Error> {
+        let Some(file) = beneath::open(&self.directory, path)? else { return Ok(None) };
+        let mut body = Vec::new();
+        file.take(limit + 1).read_to_end(&mut body).map_err(Error::io(&self.directory.join(path)))?;
+        if body.len() as u64 > limit {
+            return Err(Error::TooLarge { what: what.to_owned(), limit });
+        }
+        Ok(Some(body))
     }
 
     fn missing(&self) -> Error {
@@ -233,26 +251,4 @@ fn has_tag(entry: &Value, tag: &Tag) -> bool {
 fn readable(file: &File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(fs::Permissions::from_mode(0o644))
-}
-
-fn open(path: &Path) -> Result<Option<File>, Error> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if missing_path(&error) => Ok(None),
-        Err(source) => Err(Error::io(path)(source)),
-    }
-}
-
-fn missing_path(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-fn read_bounded(path: &Path, what: &str, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    let Some(file) = open(path)? else { return Ok(None) };
-    let mut body = Vec::new();
-    file.take(limit + 1).read_to_end(&mut body).map_err(Error::io(path))?;
-    if body.len() as u64 > limit {
-        return Err(Error::TooLarge { what: what.to_owned(), limit });
-    }
-    Ok(Some(body))
 }

@@ -82,8 +82,11 @@ impl Transport {
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
-        if !ours {
-            return Err(Error::denied(&authority(&call.url), "401 Unauthorized"));
+        // A challenge counts only from the registry itself: another host, also one that the
+        // registry redirected to, would choose who gets the credentials.
+        let answered_by = authority(response.url());
+        if !ours || answered_by != authority(&call.url) {
+            return Err(Error::denied(&answered_by, "401 Unauthorized"));
         }
         self.auth.forget(call.scope);
         let challenges = challenges(response.headers());

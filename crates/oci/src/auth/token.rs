@@ -1,9 +1,13 @@
 //! Bearer tokens: the distribution project's token protocol, and its OAuth2
 //! form for identity tokens.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
-use reqwest::{Method, StatusCode, Url};
+use futures::stream;
+use reqwest::{
+    Body, Method, StatusCode, Url,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -90,10 +94,13 @@ fn request(
             ("refresh_token", token.reveal()),
         ];
         let given = parameters.iter().map(|(name, value)| (*name, value.as_str()));
+        let form = form(given.chain(fixed));
+        // A stream cannot be sent again, so a redirect does not carry the token to another host.
         return http
             .request(Method::POST, realm)
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body(form(given.chain(fixed)));
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header(CONTENT_LENGTH, form.len())
+            .body(Body::wrap_stream(stream::iter([Ok::<_, Infallible>(form)])));
     }
     realm.query_pairs_mut().extend_pairs(parameters);
     let request = http.request(Method::GET, realm);
@@ -111,8 +118,8 @@ fn form<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     url.query().unwrap_or_default().to_owned()
 }
 
-/// Reads the token server's answer. Statuses 400 and 401 are `Denied`; any other failure is
-/// `Unavailable`.
+/// Reads the token server's answer. Statuses 400 and 401 are `Denied`, and so is a redirect that
+/// was not followed; any other failure is `Unavailable`.
 async fn answer(
     http: &Plain,
     realm: &Url,
@@ -127,6 +134,10 @@ async fn answer(
         }
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => {
             let detail = format!("no token for {} ({})", scope.text(), response.status());
+            Err(Error::denied(&host, detail))
+        }
+        status if status.is_redirection() => {
+            let detail = format!("it redirects a request with an identity token ({status})");
             Err(Error::denied(&host, detail))
         }
         status => Err(Error::unavailable(&host, format!("the token server answers {status}"))),

@@ -254,12 +254,62 @@ async fn a_redirect_gets_no_credentials_and_must_not_leave_tls() {
     assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
     assert!(other.requests().is_empty());
 
+    fixture.resolve(&client_of_both(&fixture, &other)).await.unwrap();
+    assert!(other.requests().iter().all(|request| request.header("authorization").is_none()));
+    assert_eq!(other.requests().len(), 1);
+}
+
+/// A client that may call both registries over plain HTTP, with the fixture's credentials.
+fn client_of_both(fixture: &Fixture, other: &Registry) -> Client {
     let mut config = crate::support::config(fixture.registry.host());
     config.plain_http.push(other.host().to_owned());
     config.credentials.docker_config = Some(fixture.config());
-    fixture.resolve(&Client::new(config).unwrap()).await.unwrap();
-    assert!(other.requests().iter().all(|request| request.header("authorization").is_none()));
-    assert_eq!(other.requests().len(), 1);
+    Client::new(config).unwrap()
+}
+
+#[tokio::test]
+async fn a_challenge_from_the_target_of_a_redirect_gets_no_credentials() {
+    let fixture = Fixture::new().await;
+    fixture.login(SECRET);
+    let (other, ..) = registry_with(b"one").await;
+    let client = client_of_both(&fixture, &other);
+    let there = format!("http://{}/v2/team/churn/manifests/latest", other.host());
+    let realm = format!("Bearer realm=\"http://{}/token\"", other.host());
+    for challenge in ["Basic realm=\"x\"", &realm] {
+        let refusal = Rule::any("/v2/").status(401).header("www-authenticate", challenge);
+        other.script(refusal);
+        fixture.registry.script(Rule::any("/manifests/").status(307).header("location", &there));
+        let error = fixture.refusal(&client).await;
+        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+        assert!(error.to_string().contains(other.host()), "{error} does not name the host");
+        let requests = other.requests();
+        assert!(requests.iter().all(|request| request.header("authorization").is_none()));
+        assert!(requests.iter().all(|request| request.path != "/token"));
+        assert!(!requests.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_token_server_that_redirects_does_not_pass_on_credentials() {
+    let fixture = Fixture::new().await;
+    fixture.registry.require_token("ann", SECRET);
+    let (other, ..) = registry_with(b"one").await;
+    other.require_token("ann", SECRET);
+    let client = client_of_both(&fixture, &other);
+    let there = format!("http://{}/token", other.host());
+    for status in [301, 302, 303, 307, 308] {
+        fixture.registry.behave();
+        fixture.registry.script(Rule::any("/token").status(status).header("location", &there));
+        for write in [Fixture::login, Fixture::identity] {
+            write(&fixture, SECRET);
+            fixture.refusal(&client).await;
+        }
+    }
+    assert!(!other.requests().is_empty(), "redirects without a secret are followed");
+    for request in other.requests() {
+        assert!(request.header("authorization").is_none(), "{request:?}");
+        assert!(!request.form.contains(SECRET) && !request.query.contains(SECRET), "{request:?}");
+    }
 }
 
 #[tokio::test]

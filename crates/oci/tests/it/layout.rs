@@ -151,3 +151,47 @@ async fn an_index_that_is_none_is_refused_and_not_replaced() {
         assert_eq!(fs::read_to_string(&index).unwrap(), text);
     }
 }
+
+/// Replaces a path of the layout by a link to a copy of it outside of the layout.
+fn link_outside(directory: &TempDir, path: &str) {
+    let (inside, outside) = (directory.path().join("models").join(path), directory.path());
+    let outside = outside.join("outside");
+    fs::rename(&inside, &outside).unwrap();
+    std::os::unix::fs::symlink(&outside, &inside).unwrap();
+}
+
+#[tokio::test]
+async fn links_out_of_a_layout_are_not_followed() {
+    for path in ["index.json", "blobs", "blobs/sha256", "blobs/sha256/{blob}"] {
+        let (directory, latest) = layout();
+        let client = client("unused.example");
+        let image = image(&[b"one"]);
+        client.push(&latest, &image).await.unwrap();
+        let read = client.image(&latest).await.unwrap();
+        link_outside(&directory, &path.replace("{blob}", read.layers[0].digest.hex().as_str()));
+        let dest = directory.path().join("blob");
+        let error = match client.image(&latest).await {
+            Ok(image) => client.fetch_blob(&latest, &image.layers[0], &dest).await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert_eq!(error.reason(), Reason::ImageInvalid, "{path}: {error:?}");
+        assert!(error.to_string().contains("symbolic link"), "{path}: {error}");
+        assert!(!dest.exists());
+        if path.starts_with("blobs") && !path.ends_with("{blob}") {
+            client.push(&latest, &image).await.expect_err("it would write outside");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_named_pipe_in_a_layout_is_refused_at_once() {
+    let (directory, latest) = layout();
+    let client = client("unused.example");
+    client.push(&latest, &image(&[b"one"])).await.unwrap();
+    let index = directory.path().join("models/index.json");
+    fs::remove_file(&index).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    rustix::fs::mknodat(rustix::fs::CWD, &index, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let error = client.resolve(&latest).await.unwrap_err();
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+}

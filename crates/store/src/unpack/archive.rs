@@ -61,7 +61,7 @@ impl<'a> Archive<'a> {
         loop {
             self.skip()?;
             let Some(header) = self.header()? else { return Ok(None) };
-            let size = header.entry_size().map_err(|_| self.invalid("its size is not a number"))?;
+            let size = size(&header).ok_or_else(|| self.invalid("its size is not a number"))?;
             match header.entry_type() {
                 EntryType::GNULongName => extensions.name = Some(self.long_name(size)?),
                 EntryType::GNULongLink => extensions.link = Some(self.long_name(size)?),
@@ -202,9 +202,8 @@ impl Extensions {
         self.name.is_none() && self.link.is_none() && self.size.is_none() && !self.sparse
     }
 
-    /// Reads pax records of the form `<length> <key>=<value>
-    ///
-    /// `; the length counts the whole record.
+    /// Reads pax records. Each is its length, a space, `key=value` and a newline; the length
+    /// counts the whole record.
     fn read(&mut self, mut records: &[u8]) -> Result<(), &'static str> {
         const INVALID: &str = "a pax record is invalid";
         while !records.is_empty() {
@@ -229,6 +228,18 @@ impl Extensions {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// The size that a header states; `None` if it is no number below 2^64. Octal digits, or in GNU
+/// tar's extension a byte 0x80 and eleven bytes of a big-endian number.
+fn size(header: &Header) -> Option<u64> {
+    let field = &header.as_old().size;
+    match field {
+        // The `tar` crate ignores the upper bytes.
+        [0x80, 0, 0, 0, number @ ..] => Some(u64::from_be_bytes(*number)),
+        [0x80..=0xff, ..] => None,
+        _ => header.entry_size().ok(),
     }
 }
 

@@ -133,7 +133,22 @@ fn archives_with_wrong_headers_are_refused() {
     let regular = EntryType::Regular;
     let mut flipped = layer().file("data/x", b"x").build(LayerKind::Tar).bytes;
     flipped[0] ^= 1;
+    // The size field of GNU tar's extension: 2^80, -1 and 2^64.
+    let sized = |field: [u8; 12]| {
+        let mut header = tar::Header::new_gnu();
+        header.as_old_mut().name[..6].copy_from_slice(b"data/x");
+        header.set_entry_type(regular);
+        header.as_old_mut().size = field;
+        header.set_cksum();
+        layer().raw(header.as_bytes())
+    };
+    let not_a_number = "its size is not a number";
     let cases = [
+        (not_a_number, sized([0x80, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
+        (not_a_number, sized([0xff; 12])),
+        (not_a_number, sized([0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])),
+        (not_a_number, sized(*b"99999999999 ")),
+        ("cut off", sized([0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0])),
         ("cut off", header(regular, 4096)),
         ("unpacks to more than", header(regular, u64::MAX / 2)),
         ("an extension is too long", header(EntryType::GNULongName, 2 << 20)),
