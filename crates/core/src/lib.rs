@@ -25,7 +25,7 @@ mod tensor;
 
 pub use arm::Arm;
 pub use engine::EngineId;
-pub use failure::{Failure, FieldViolation, causes};
+pub use failure::{Failure, FieldViolation, MAX_MESSAGE, causes};
 pub use interface::{ElementType, Interface, Shape, TensorSpec};
 pub use layer::LayerKind;
 pub use machine::{Attempt, Context, Outcome, Versions};

@@ -8,7 +8,10 @@
 
 mod compare;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, Read as _},
+};
 
 use outrigger_core::Reason;
 use outrigger_proto::outrigger::v1::PredictRequest;
@@ -23,6 +26,9 @@ pub use compare::{Difference, Mismatch};
 
 /// The relative tolerance of a case without `rtol`.
 pub const DEFAULT_RTOL: f64 = 1e-4;
+
+/// The most bytes of a case. Its parsed form takes up to sixteen times as much memory.
+pub const MAX_GOLDEN_CASE: usize = 4 << 20;
 
 /// The absolute tolerance of a case without `atol`.
 pub const DEFAULT_ATOL: f64 = 1e-5;
@@ -72,17 +78,48 @@ impl GoldenError {
     }
 }
 
-impl Plan {
-    /// Reads the cases of a golden.jsonl.
-    ///
-    /// # Errors
-    /// The first line that is not a case for this model.
-    pub fn golden_cases(&self, jsonl: &[u8]) -> Result<Vec<GoldenCase>, GoldenError> {
-        let lines = jsonl.split(|byte| *byte == b'\n').zip(1..);
-        let filled = lines.filter(|(text, _)| !text.trim_ascii().is_empty());
-        filled.map(|(text, line)| self.golden_case(text, line)).collect()
+/// Reads a golden.jsonl one case at a time: a file may hold far more than memory does.
+#[derive(Debug)]
+pub struct GoldenCases<R> {
+    source: R,
+    line: usize,
+    text: Vec<u8>,
+}
+
+impl<R: BufRead> GoldenCases<R> {
+    /// Reads from the start of a golden.jsonl.
+    pub fn new(source: R) -> Self {
+        Self { source, line: 0, text: Vec::new() }
     }
 
+    /// The next case, for the model of `plan`; `None` at the end. After an error there is no next
+    /// one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the line is longer than [`MAX_GOLDEN_CASE`] or not a case for
+    /// the model.
+    pub fn next(&mut self, plan: &Plan) -> Result<Option<GoldenCase>, GoldenError> {
+        loop {
+            self.line += 1;
+            self.text.clear();
+            let mut line = self.source.by_ref().take(MAX_GOLDEN_CASE as u64 + 1);
+            let read = line.read_until(b'\n', &mut self.text);
+            let error = |message| GoldenError { line: self.line, message };
+            let read = read.map_err(|cause| error(format!("it cannot be read: {cause}")))?;
+            if read == 0 {
+                return Ok(None);
+            }
+            if read > MAX_GOLDEN_CASE {
+                return Err(error(format!("a case has more than {MAX_GOLDEN_CASE} bytes")));
+            }
+            if !self.text.trim_ascii().is_empty() {
+                return plan.golden_case(&self.text, self.line).map(Some);
+            }
+        }
+    }
+}
+
+impl Plan {
     fn golden_case(&self, text: &[u8], line: usize) -> Result<GoldenCase, GoldenError> {
         let error = |message| GoldenError { line, message };
         let value =

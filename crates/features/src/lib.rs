@@ -52,7 +52,7 @@ mod vectors;
 use outrigger_proto::raw::read as wire;
 
 pub use answer::{Answer, Best, Sample};
-pub use golden::{GoldenCase, GoldenError};
+pub use golden::{GoldenCase, GoldenCases, GoldenError, MAX_GOLDEN_CASE};
 pub use interface::InterfaceError;
 pub use limits::Limits;
 pub use lookup::Values;

@@ -74,11 +74,11 @@ impl Engines {
     }
 
     /// Adds the list of engines to the failure of a package whose framework no engine runs.
-    pub(crate) fn listed(&self, mut failure: Failure) -> Failure {
-        if failure.reason == Reason::EngineNotChosen {
-            failure.message = format!("{}; there are: {}", failure.message, self.described());
+    pub(crate) fn listed(&self, failure: Failure) -> Failure {
+        if failure.reason != Reason::EngineNotChosen {
+            return failure;
         }
-        failure
+        failure.map_message(|message| format!("{message}; there are: {}", self.described()))
     }
 
     /// Lists the engines and their frameworks, for people.

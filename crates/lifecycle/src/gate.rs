@@ -12,6 +12,8 @@ use outrigger_score::Scorer;
 use prost::Message as _;
 use tokio::time::{Instant, sleep};
 
+use crate::package::Golden;
+
 /// The number of attempts for an engine that is busy for a moment.
 const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -33,14 +35,15 @@ impl Gate<'_> {
     /// # Errors
     /// GOLDEN_MISMATCH or IMAGE_INVALID if the model is at fault, the engine's own reasons if
     /// it is not.
-    pub async fn pass(&self, golden: &[GoldenCase]) -> Result<(), Failure> {
+    pub async fn pass(&self, golden: &Golden) -> Result<(), Failure> {
         self.interface().await?;
-        if golden.is_empty() {
+        if golden.count() == 0 {
             let request = self.scorer.plan.smoke_request();
             return self.answer(&request.encode_to_vec(), None).await;
         }
-        for case in golden {
-            self.answer(&case.request.encode_to_vec(), Some(case)).await?;
+        let mut cases = golden.read(&self.scorer.plan).await?;
+        while let Some(case) = cases.next().await? {
+            self.answer(&case.request.encode_to_vec(), Some(&case)).await?;
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ pub use outrigger_trials::{
     CanaryPhase, CanaryView, DeviationView, FiguresView, FindingView, OTHER, Profiled,
     ShadowedView, TagCanaryView, VerdictView, limit_models, model_label,
 };
-pub use package::{ModelFiles, golden_cases, training_profile};
+pub use package::{Golden, ModelFiles, training_profile};
 pub use pull::Pull;
 pub use replay::Replayed;
 pub use service::{Service, start};

@@ -1,15 +1,14 @@
 //! The contents of a model package in the store.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{fs::File, io::BufReader, path::PathBuf, sync::Arc};
 
-use outrigger_core::{Failure, Interface};
-use outrigger_features::{GoldenCase, Metadata, Plan};
+use outrigger_core::{Failure, Interface, Reason};
+use outrigger_features::{GoldenCase, GoldenCases, Metadata, Plan};
 use outrigger_run::Framework;
 use outrigger_store::Tree;
-
 use outrigger_trials::Profiled;
 
-use crate::world::store_failure;
+use crate::{blocking::blocking, world::store_failure};
 
 /// The model of a package: its metadata, and the interface declared by its own files.
 #[derive(Debug)]
@@ -52,14 +51,76 @@ impl ModelFiles {
     }
 }
 
-/// Reads the golden cases of a package; empty if it has none.
-///
-/// # Errors
-/// If the file cannot be read, or a case in it is malformed.
-pub fn golden_cases(tree: &Tree, plan: &Plan) -> Result<Vec<GoldenCase>, Failure> {
-    let golden = tree.golden_bytes().map_err(|error| store_failure(&error))?;
-    let cases = plan.golden_cases(&golden.unwrap_or_default());
-    cases.map_err(|error| Failure::because(error.reason(), &error))
+/// The golden cases of a package. They stay in their file, and are read one at a time.
+#[derive(Debug, Clone)]
+pub struct Golden {
+    path: Option<PathBuf>,
+    count: usize,
+}
+
+impl Golden {
+    /// Reads all cases of a package once. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or a case in it is malformed.
+    pub fn check(tree: &Tree, plan: &Plan) -> Result<Self, Failure> {
+        let mut golden = Self { path: tree.golden(), count: 0 };
+        let mut cases = golden.open()?;
+        while next(cases.as_mut(), plan)?.is_some() {
+            golden.count += 1;
+        }
+        Ok(golden)
+    }
+
+    /// The number of cases; 0 if the package has none.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Opens the file, for a model of `plan`.
+    pub(crate) async fn read(&self, plan: &Arc<Plan>) -> Result<Cases, Failure> {
+        let golden = self.clone();
+        let file = blocking(move || golden.open()).await?;
+        Ok(Cases { file, plan: Arc::clone(plan) })
+    }
+
+    fn open(&self) -> Result<Option<GoldenCases<BufReader<File>>>, Failure> {
+        let open = |path: &PathBuf| {
+            let file = File::open(path).map_err(|error| {
+                Failure::new(Reason::Internal, format!("golden.jsonl cannot be opened: {error}"))
+            })?;
+            Ok(GoldenCases::new(BufReader::new(file)))
+        };
+        self.path.as_ref().map(open).transpose()
+    }
+}
+
+/// The cases of an open file.
+pub(crate) struct Cases {
+    file: Option<GoldenCases<BufReader<File>>>,
+    plan: Arc<Plan>,
+}
+
+impl Cases {
+    /// The next case; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<GoldenCase>, Failure> {
+        let (mut file, plan) = (self.file.take(), Arc::clone(&self.plan));
+        let case;
+        (self.file, case) = blocking(move || {
+            let case = next(file.as_mut(), &plan);
+            (file, case)
+        })
+        .await;
+        case
+    }
+}
+
+fn next(
+    cases: Option<&mut GoldenCases<BufReader<File>>>,
+    plan: &Plan,
+) -> Result<Option<GoldenCase>, Failure> {
+    let Some(cases) = cases else { return Ok(None) };
+    cases.next(plan).map_err(|error| Failure::because(error.reason(), &error))
 }
 
 /// Reads the training profile of a package, if it has one.

@@ -90,9 +90,8 @@ async fn verify_image(
         return Ok(Verified::Kept);
     }
     let failed = |error: ImageError| {
-        let mut failure = error.failure();
-        failure.message = format!("its signature cannot be looked for: {}", failure.message);
-        failure
+        let failure = error.failure();
+        failure.map_message(|why| format!("its signature cannot be looked for: {why}"))
     };
     let mut found = world.client.tagged_signatures(&image, digest).await.map_err(failed)?;
     if check(world, &image, digest, &found).await.is_err() {

@@ -211,7 +211,9 @@ impl Layout {
     fn read_bounded(&self, path: &Path, what: &str, limit: u64) -> Result<Option<Vec<u8>>, Error> {
         let Some(file) = beneath::open(&self.directory, path)? else { return Ok(None) };
         let mut body = Vec::new();
-        file.take(limit + 1).read_to_end(&mut body).map_err(Error::io(&self.directory.join(path)))?;
+        file.take(limit + 1)
+            .read_to_end(&mut body)
+            .map_err(Error::io(&self.directory.join(path)))?;
         if body.len() as u64 > limit {
             return Err(Error::TooLarge { what: what.to_owned(), limit });
         }

@@ -28,7 +28,7 @@ const MAX_SIGNATURES: u64 = 64 << 20;
 
 /// The size limit of metadata.json, which vocabularies can make large.
 pub(crate) const MAX_METADATA: ByteSize = ByteSize::mib(16);
-/// The size limit of the golden cases, which are read into memory.
+/// The size limit of the golden cases.
 pub(crate) const MAX_GOLDEN: ByteSize = ByteSize::mib(256);
 /// The size limit of a profile; a profile at all of its own limits is smaller.
 pub(crate) const MAX_PROFILE: ByteSize = ByteSize::mib(16);
@@ -172,9 +172,20 @@ impl Tree {
         self.read(&self.sidecar.metadata, MAX_METADATA)
     }
 
-    /// The bytes of `golden.jsonl`, if there is one.
-    pub fn golden_bytes(&self) -> Result<Option<Vec<u8>>> {
-        self.sidecar.golden.as_ref().map(|golden| self.read(golden, MAX_GOLDEN)).transpose()
+    /// The size of the largest part of the package that is read into memory as a whole, in bytes. A
+    /// golden case has at most `golden_case` bytes.
+    pub fn largest_part(&self, golden_case: u64) -> u64 {
+        let size = |part: &String| {
+            std::fs::metadata(self.path.join(part)).map_or(0, |metadata| metadata.len())
+        };
+        let golden = self.sidecar.golden.as_ref().map_or(0, |part| size(part).min(golden_case));
+        let profile = self.sidecar.profile.as_ref().map_or(0, size);
+        size(&self.sidecar.metadata).max(profile).max(golden)
+    }
+
+    /// The path of `golden.jsonl`, if there is one.
+    pub fn golden(&self) -> Option<PathBuf> {
+        self.sidecar.golden.as_ref().map(|golden| self.path.join(golden))
     }
 
     /// The bytes of `profile.json`, if there is one.

@@ -1,6 +1,6 @@
 //! The framework of the models that TensorFlow Serving runs.
 
-use std::{fs::File, io::Read as _, path::Path};
+use std::{fs::File, path::Path};
 
 use outrigger_core::{Failure, Interface, PackageLayout, Reason};
 use outrigger_run::Framework;
@@ -28,8 +28,6 @@ fn interface(model: &Path, signature: &str) -> Result<Interface, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new(Reason::ImageInvalid, format!("{FILE} cannot be read: {error}"))
     };
-    let mut bytes = Vec::new();
     let file = File::open(model.join(FILE)).map_err(unreadable)?;
-    file.take(MAX_FILE).read_to_end(&mut bytes).map_err(unreadable)?;
-    read_interface(&bytes, signature).map_err(|error| Failure::because(error.reason(), &error))
+    read_interface(file, signature).map_err(|error| Failure::because(error.reason(), &error))
 }

@@ -2,10 +2,9 @@
 
 mod graphs;
 
-use std::collections::BTreeMap;
+use std::io::{Read, Seek};
 
 use outrigger_core::{Interface, Reason};
-use outrigger_proto::tensorflow::SignatureDef;
 
 use crate::interface::interface;
 
@@ -21,6 +20,12 @@ pub enum SavedModelError {
     /// The bytes are not a valid saved_model.pb.
     #[error("saved_model.pb cannot be read: {0}")]
     Unreadable(String),
+    /// The tags and signatures are larger than is read.
+    #[error("the tags and signatures of saved_model.pb have more than {limit} bytes")]
+    TooLarge {
+        /// The limit, bytes.
+        limit: u64,
+    },
     /// No graph is tagged "serve" and nothing else.
     #[error("saved_model.pb has no graph with the tag \"serve\" alone; its graphs have {found:?}")]
     NotServable {
@@ -44,34 +49,28 @@ impl SavedModelError {
     }
 }
 
-/// Reads the interface of one signature from the bytes of a saved_model.pb. The graph is
-/// skipped, not decoded.
+/// Reads the interface of one signature from saved_model.pb. The graph is skipped: neither decoded
+/// nor read into memory.
 ///
 /// # Errors
-/// The bytes are no SavedModel, none of its graphs serves, or it has no such signature.
+/// The file is no SavedModel, its tags and signatures are too large, none of its graphs serves, or
+/// it has no such signature.
 pub fn read_interface(
-    saved_model_pb: &[u8],
+    saved_model_pb: impl Read + Seek,
     signature_name: &str,
 ) -> Result<Interface, SavedModelError> {
-    let mut all = signatures(saved_model_pb)?;
-    let signature = all.remove(signature_name).ok_or_else(|| SavedModelError::Missing {
-        wanted: signature_name.to_owned(),
-        found: all.into_keys().collect(),
-    })?;
-    Ok(interface(&signature))
-}
-
-/// Reads all signatures of the serving graph, by name.
-fn signatures(saved_model_pb: &[u8]) -> Result<BTreeMap<String, SignatureDef>, SavedModelError> {
     let graphs = graphs::graphs(saved_model_pb)?;
-    let serving = graphs.iter().find(|graph| graph.tags == [SERVE]);
-    let Some(graph) = serving else {
+    let Some(graph) = graphs.iter().find(|graph| graph.tags == [SERVE]) else {
         let found = graphs.into_iter().map(|graph| graph.tags).collect();
         return Err(SavedModelError::NotServable { found });
     };
     let mut signatures = graph.signatures()?;
     signatures.remove(INIT);
-    Ok(signatures)
+    let Some(entry) = signatures.get(signature_name) else {
+        let found = signatures.into_keys().collect();
+        return Err(SavedModelError::Missing { wanted: signature_name.to_owned(), found });
+    };
+    Ok(interface(&graphs::signature(entry)?))
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! Packs, pushes and pulls packages: `outrigger push`, `pull`.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::Path,
+};
 
 use outrigger_core::{Digest, Failure, Reason};
 use outrigger_oci::{Client, ImageToPush, Progress, Reference, build};
@@ -72,8 +76,9 @@ fn write(tree: &outrigger_store::Tree, directory: &Path) -> Result<(), Failure> 
     fs::create_dir(&package).map_err(io)?;
     fs::write(package.join("metadata.json"), tree.metadata_bytes().map_err(unreadable)?)
         .map_err(io)?;
-    if let Some(golden) = tree.golden_bytes().map_err(unreadable)? {
-        fs::write(package.join("golden.jsonl"), golden).map_err(io)?;
+    if let Some(golden) = tree.golden() {
+        let mut copy = File::create(package.join("golden.jsonl")).map_err(io)?;
+        std::io::copy(&mut File::open(golden).map_err(io)?, &mut copy).map_err(io)?;
     }
     if let Some(profile) = tree.profile_bytes().map_err(unreadable)? {
         fs::write(package.join("profile.json"), profile).map_err(io)?;

@@ -4,8 +4,8 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use outrigger_core::{Digest, Failure, ModelName, Reason, ServableId, ServableName, Version};
-use outrigger_features::{GoldenCase, Plan};
-use outrigger_lifecycle::{Gate, ModelFiles, golden_cases, training_profile};
+use outrigger_features::Plan;
+use outrigger_lifecycle::{Gate, Golden, ModelFiles, training_profile};
 use outrigger_oci::{Client, Progress};
 use outrigger_run::Framework;
 use outrigger_score::{Scorer, SharedLimits};
@@ -105,8 +105,8 @@ async fn check(
         None => "none in the package".to_owned(),
         Some(profile) => format!("{} features", profile.features()),
     })?;
-    let golden = golden_cases(&fetched.tree, &plan).map_err(Error::from);
-    let golden = report.record("golden cases", golden, |golden| match golden.len() {
+    let golden = Golden::check(&fetched.tree, &plan).map_err(Error::from);
+    let golden = report.record("golden cases", golden, |golden| match golden.count() {
         0 => "none in the package".to_owned(),
         cases => format!("{cases} cases"),
     })?;
@@ -115,7 +115,7 @@ async fn check(
         return Ok(());
     };
     let scored = scores(program, &fetched, &plan, &golden, timeout).await;
-    report.record("scores", scored, |()| match golden.len() {
+    report.record("scores", scored, |()| match golden.count() {
         0 => "a request generated from metadata.json was answered".to_owned(),
         cases => format!("{cases} golden cases score as expected"),
     })
@@ -130,7 +130,7 @@ async fn scores(
     program: &Program,
     fetched: &Fetched,
     plan: &Arc<Plan>,
-    golden: &[GoldenCase],
+    golden: &Golden,
     timeout: Duration,
 ) -> Result<(), Error> {
     let name: ModelName = "validated".parse().expect("a valid name");

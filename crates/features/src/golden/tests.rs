@@ -8,9 +8,14 @@ fn scored(values: &[f32]) -> PredictResponse {
     PredictResponse { output: Some(Output::Scores(list)), ..PredictResponse::default() }
 }
 
+fn cases(plan: &Plan, jsonl: &[u8]) -> Result<Vec<GoldenCase>, GoldenError> {
+    let mut reader = GoldenCases::new(jsonl);
+    std::iter::from_fn(|| reader.next(plan).transpose()).collect()
+}
+
 fn case(expected: &str) -> GoldenCase {
     let line = format!(r#"{{"request": {{}}, "expected": {expected}, "rtol": 0.5, "atol": 1}}"#);
-    plan().golden_cases(line.as_bytes()).expect("valid").remove(0)
+    cases(&plan(), line.as_bytes()).expect("valid").remove(0)
 }
 
 #[test]
@@ -20,7 +25,7 @@ fn cases_are_read_line_by_line() {
 
 {"request": {}, "expected": {"score": 1, "outputs": {"risk": 2, "other": [3, 4]}}, "rtol": 0, "atol": 0.25}
 "#;
-    let cases = plan().golden_cases(lines).expect("valid");
+    let cases = cases(&plan(), lines).expect("valid");
     assert_eq!(cases.len(), 2);
     assert_eq!((cases[0].line, cases[1].line), (2, 4));
     assert_eq!((cases[0].rtol, cases[0].atol), (DEFAULT_RTOL, DEFAULT_ATOL));
@@ -58,9 +63,20 @@ fn a_bad_line_is_named_with_its_path() {
         ),
     ] {
         let file = format!("\n{line}\n");
-        let error = plan().golden_cases(file.as_bytes()).expect_err(line);
+        let error = cases(&plan(), file.as_bytes()).expect_err(line);
         assert_eq!(error.to_string(), format!("golden.jsonl line 2: {message}"));
     }
+}
+
+#[test]
+fn a_case_is_read_up_to_a_limit_and_no_further() {
+    let long = format!("{{}}{}", " ".repeat(MAX_GOLDEN_CASE - 2));
+    let error = cases(&plan(), format!("\n{long}\n").as_bytes()).expect_err("too long");
+    assert_eq!(error.to_string(), "golden.jsonl line 2: a case has more than 4194304 bytes");
+    let mut endless = GoldenCases::new(std::io::BufReader::new(std::io::repeat(b'1')));
+    let error = endless.next(&plan()).expect_err("too long");
+    assert!(error.to_string().contains("more than"), "{error}");
+    assert!(endless.text.capacity() < 3 * MAX_GOLDEN_CASE);
 }
 
 #[test]
@@ -95,7 +111,7 @@ fn nan_equals_nothing_and_counts_must_agree() {
 #[test]
 fn golden_cases_of_a_model_that_draws_compare_only_the_count() {
     let line = br#"{"request": {}, "expected": {"scores": [1, 2]}}"#;
-    let case = everything().golden_cases(line).expect("valid").remove(0);
+    let case = cases(&everything(), line).expect("valid").remove(0);
     assert_eq!(case.compare(&scored(&[100.0, 200.0])), Ok(()));
     assert!(case.compare(&scored(&[1.0])).is_err());
 }

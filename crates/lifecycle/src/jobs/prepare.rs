@@ -3,17 +3,16 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use outrigger_core::{Digest, EngineId, Failure, ModelKey, ServableId, model::Fault};
-use outrigger_features::{GoldenCase, Plan};
+use outrigger_features::{MAX_GOLDEN_CASE, Plan};
 use outrigger_run::Engine;
 use outrigger_score::{Scorer, SharedLimits};
 use outrigger_store::Tree;
-
 use outrigger_trials::Profiled;
 
 use crate::{
-    package::{ModelFiles, golden_cases, training_profile},
+    package::{Golden, ModelFiles, training_profile},
     signatures,
-    world::{World, blocking},
+    world::{READING, World, blocking},
 };
 
 /// A version's data read from its files.
@@ -25,7 +24,7 @@ pub(crate) struct Prepared {
     pub(crate) platform_digest: Digest,
     plan: Arc<Plan>,
     limits: SharedLimits,
-    pub(crate) golden: Vec<GoldenCase>,
+    pub(crate) golden: Golden,
     pub(crate) profile: Option<Arc<Profiled>>,
 }
 
@@ -55,13 +54,27 @@ pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Pr
     let (digest, name) = (key.digest, key.name.clone());
     let verified = signatures::verify(world, key).await.map_err(Fault::Failed)?;
     signatures::keep(world, digest, verified).await;
+    let tree = blocking(world, move |world| world.store.tree(&digest)).await;
+    let tree = tree.ok_or(Fault::FilesMissing)?;
+    // The semaphore is never closed.
+    let _memory = world.reading.acquire_many(memory(&tree)).await;
     blocking(world, move |world| {
-        let tree = world.store.tree(&digest).ok_or(Fault::FilesMissing)?;
         world.store.touch(&digest);
         let names = world.names.load();
         read(&tree, world, names.engine(&name)).map(Arc::new).map_err(Fault::Failed)
     })
     .await
+}
+
+/// The memory that reading a package takes, in MiB: that of its largest part, as parsed JSON, and of
+/// the signatures of its model.
+fn memory(tree: &Tree) -> u32 {
+    /// A number of one digit takes two bytes as text, and 32 bytes when parsed.
+    const PARSED: u64 = 16;
+    const SIGNATURES: u64 = 16;
+    let largest = tree.largest_part(MAX_GOLDEN_CASE as u64);
+    let memory = (largest * PARSED).div_ceil(1 << 20) + SIGNATURES;
+    u32::try_from(memory).unwrap_or(READING).min(READING)
 }
 
 fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared, Failure> {
@@ -77,7 +90,7 @@ fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared
         engine: chosen.expect("an engine was chosen to read the files"),
         model,
         platform_digest: *tree.platform_digest(),
-        golden: golden_cases(tree, &plan)?,
+        golden: Golden::check(tree, &plan)?,
         profile: training_profile(tree, &plan)?,
         plan,
         limits: Arc::clone(&world.config.limits),

@@ -1,12 +1,18 @@
+use std::io::{Cursor, SeekFrom};
+
 use outrigger_core::{DType, Shape, TensorSpec};
 use outrigger_proto::tensorflow::{
-    DataType, GraphDef, MetaGraphDef, NodeDef, SavedModel, TensorInfo, TensorShapeProto,
-    meta_graph_def::MetaInfoDef, tensor_shape_proto::Dim,
+    DataType, GraphDef, MetaGraphDef, NodeDef, SavedModel, SignatureDef, TensorInfo,
+    TensorShapeProto, meta_graph_def::MetaInfoDef, tensor_shape_proto::Dim,
 };
 use proptest::{collection::vec, prelude::*};
 use prost::Message;
 
 use super::*;
+
+fn read(model: impl AsRef<[u8]>, signature: &str) -> Result<Interface, SavedModelError> {
+    read_interface(Cursor::new(model), signature)
+}
 
 fn signature() -> SignatureDef {
     let dim = vec![Dim { size: -1, ..Dim::default() }];
@@ -45,8 +51,8 @@ fn saved_model(tags: &[&[&str]]) -> Vec<u8> {
 #[test]
 fn an_interface_is_found_in_the_serving_graph() {
     let model = saved_model(&[&["serve", "gpu"], &["serve"]]);
-    assert_eq!(read_interface(&model, "serving_default"), Ok(expected()));
-    let missing = read_interface(&model, "rank").expect_err("no such signature");
+    assert_eq!(read(&model, "serving_default"), Ok(expected()));
+    let missing = read(&model, "rank").expect_err("no such signature");
     assert_eq!(missing.reason(), Reason::ImageInvalid);
     assert_eq!(
         missing.to_string(),
@@ -58,11 +64,11 @@ fn an_interface_is_found_in_the_serving_graph() {
 fn a_model_without_a_serving_graph_is_refused() {
     let found = vec![vec!["train".to_owned()]];
     assert_eq!(
-        read_interface(&saved_model(&[&["train"]]), "serving_default"),
+        read(saved_model(&[&["train"]]), "serving_default"),
         Err(SavedModelError::NotServable { found })
     );
     assert_eq!(
-        read_interface(b"", "serving_default"),
+        read(b"", "serving_default"),
         Err(SavedModelError::NotServable { found: Vec::new() })
     );
 }
@@ -71,7 +77,7 @@ fn a_model_without_a_serving_graph_is_refused() {
 fn a_model_cut_short_is_unreadable_wherever_it_is_cut() {
     let model = saved_model(&[&["serve"]]);
     for length in 3..model.len() {
-        let error = read_interface(&model[..length], "serving_default").expect_err("cut short");
+        let error = read(&model[..length], "serving_default").expect_err("cut short");
         assert!(matches!(error, SavedModelError::Unreadable(_)), "{length}: {error}");
     }
 }
@@ -81,12 +87,70 @@ fn the_graph_is_not_decoded() {
     let mut model = saved_model(&[&["serve"]]);
     let graph = model.windows(4).position(|bytes| bytes == b"nnnn").expect("the node's name");
     model[graph..graph + 1000].fill(0xff);
-    assert_eq!(read_interface(&model, "serving_default"), Ok(expected()));
+    assert_eq!(read(&model, "serving_default"), Ok(expected()));
+}
+
+/// A file that counts the bytes read from it.
+struct Counted<'a>(Cursor<Vec<u8>>, &'a mut usize);
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        *self.1 += count;
+        Ok(count)
+    }
+}
+
+impl Seek for Counted<'_> {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+#[test]
+fn the_graph_is_not_read() {
+    let mut model = SavedModel::decode(&*saved_model(&[&["serve"]])).expect("a model");
+    let graph = model.meta_graphs[0].graph_def.as_mut().expect("a graph");
+    graph.node[0].name = "n".repeat(16 << 20);
+    let mut count = 0;
+    let file = Counted(Cursor::new(model.encode_to_vec()), &mut count);
+    assert_eq!(read_interface(file, "serving_default"), Ok(expected()));
+    assert!(count < 64 << 10, "{count} bytes of 16 MiB were read");
+}
+
+#[test]
+fn tags_and_signatures_are_read_within_a_limit() {
+    let model = |name: usize, tags: usize| {
+        let mut model = SavedModel::decode(&*saved_model(&[&["serve"]])).expect("a model");
+        let graph = &mut model.meta_graphs[0];
+        graph.signature_def.insert("s".repeat(name), signature());
+        graph.meta_info_def.as_mut().expect("it has tags").tags.extend(vec![String::new(); tags]);
+        model.encode_to_vec()
+    };
+    assert_eq!(read(model(1 << 20, 0), "serving_default"), Ok(expected()));
+    for large in [model(2 << 20, 0), model(0, 1 << 20)] {
+        let error = read(large, "serving_default").expect_err("too large");
+        assert_eq!(error, SavedModelError::TooLarge { limit: 2 << 20 });
+    }
+}
+
+#[test]
+fn groups_are_skipped_and_must_end() {
+    let mut model = saved_model(&[&["serve"]]);
+    // Field 9 as a group with a varint, a text and a group in it.
+    let group = [0x4b, 0x08, 0x01, 0x12, 0x01, b'x', 0x53, 0x54, 0x4c];
+    model.extend(group);
+    assert_eq!(read(&model, "serving_default"), Ok(expected()));
+    for wrong in [&group[..8], &[0x4c], &[0x4b; 200]] {
+        let model = [saved_model(&[&["serve"]]), wrong.to_vec()].concat();
+        let error = read(model, "serving_default").expect_err("malformed");
+        assert!(matches!(error, SavedModelError::Unreadable(_)), "{error}");
+    }
 }
 
 proptest! {
     #[test]
     fn garbage_never_panics(bytes in vec(any::<u8>(), 0..300)) {
-        let _ = read_interface(&bytes, "serving_default");
+        let _ = read(&bytes, "serving_default");
     }
 }
