@@ -300,15 +300,17 @@ async fn failures_of_the_engine_keep_their_kinds() {
     let stack = Stack::start().await;
     let mut client = stack.predictions();
     client.predict(request(&[(1.0, 1.0)])).await.unwrap();
-    for (code, expected) in [
-        (Code::InvalidArgument, "ENGINE_FAILED"),
-        (Code::ResourceExhausted, "OVERLOADED"),
+    for (code, message, expected) in [
+        (Code::InvalidArgument, "scripted", "ENGINE_FAILED"),
+        (Code::NotFound, "Key not found in table", "ENGINE_FAILED"),
+        (Code::ResourceExhausted, "OOM when allocating tensor", "ENGINE_FAILED"),
+        (Code::ResourceExhausted, "Server Threadpool Exhausted", "OVERLOADED"),
         // UNAVAILABLE is an answer of a running engine whose queue is full, so it is not an outage.
-        (Code::Unavailable, "OVERLOADED"),
+        (Code::Unavailable, "scripted", "OVERLOADED"),
     ] {
-        stack.engine.on_predict(move |_| Predicting::Fails(code, "scripted".to_owned()));
+        stack.engine.on_predict(move |_| Predicting::Fails(code, message.to_owned()));
         let status = client.predict(request(&[(1.0, 1.0)])).await.unwrap_err();
-        assert_eq!(reason(&status), expected, "{code:?}");
+        assert_eq!(reason(&status), expected, "{code:?} {message}");
     }
     stack.engine.stop().await;
     let status = client.predict(request(&[(1.0, 1.0)])).await.unwrap_err();

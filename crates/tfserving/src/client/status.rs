@@ -23,16 +23,34 @@ pub(super) fn of_call_error(error: CallError, servable: &ServableId) -> RunError
     }
 }
 
-/// Maps the status of a prediction.
+/// The start of TensorFlow Serving's message for a version that it does not serve
+/// (`ServerCore::GetUntypedServableHandle`).
+const NOT_SERVED: &str = "Servable not found for request";
+
+/// TensorFlow Serving's messages for an overload of the engine: no free thread for the call, and
+/// no turn in the batching queue in time.
+const OVERLOADED: [&str; 2] =
+    ["Server Threadpool Exhausted", "Run() timeout exceeded while waiting"];
+
+/// Maps the status of a prediction. An operation of the model may fail with any code, so a code
+/// that both use says which of them failed only together with the message.
 fn of_predict(status: &Status, servable: &ServableId) -> RunError {
     if let Some(error) = transport(status) {
         return RunError::Unavailable(error.into());
     }
+    let text = status.message();
     match status.code() {
-        // The request always names the version, so NOT_FOUND means that the version is missing.
-        Code::NotFound => RunError::NotServed { servable: servable.clone() },
+        Code::NotFound if text.starts_with(NOT_SERVED) => {
+            RunError::NotServed { servable: servable.clone() }
+        }
         // The status is an answer, so the engine runs: its batching queue is full.
         Code::Unavailable => RunError::EngineOverloaded { message: message(status) },
+        // gRPC's server sends no message when its threads are all in use.
+        Code::ResourceExhausted
+            if !text.is_empty() && !OVERLOADED.iter().any(|it| text.contains(it)) =>
+        {
+            RunError::Failed { code: format!("{:?}", status.code()), message: message(status) }
+        }
         _ => of_call(status),
     }
 }

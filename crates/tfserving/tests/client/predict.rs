@@ -37,9 +37,18 @@ async fn the_request_carries_the_remaining_time() {
 
 #[tokio::test]
 async fn the_engines_codes_become_reasons() {
-    let cases = [
+    const WAITED: &str = "Run() timeout exceeded while waiting in batching queue";
+    const MISSING: &str = "Servable not found for request: Specific(m, 1)";
+    let by_message = [
+        (Code::ResourceExhausted, WAITED, "overloaded", Reason::Overloaded),
+        (Code::ResourceExhausted, "Server Threadpool Exhausted", "overloaded", Reason::Overloaded),
+        (Code::ResourceExhausted, "", "overloaded", Reason::Overloaded),
+        (Code::NotFound, MISSING, "not served", Reason::EngineUnavailable),
+    ];
+    // The model's own errors have other messages.
+    let by_code = [
         (Code::Unavailable, "overloaded", Reason::Overloaded),
-        (Code::ResourceExhausted, "overloaded", Reason::Overloaded),
+        (Code::ResourceExhausted, "failed", Reason::EngineFailed),
         (Code::InvalidArgument, "failed", Reason::EngineFailed),
         (Code::FailedPrecondition, "failed", Reason::EngineFailed),
         (Code::Internal, "failed", Reason::EngineFailed),
@@ -47,13 +56,14 @@ async fn the_engines_codes_become_reasons() {
         (Code::DataLoss, "failed", Reason::EngineFailed),
         (Code::DeadlineExceeded, "deadline", Reason::Deadline),
         (Code::Cancelled, "cancelled", Reason::EngineUnavailable),
-        (Code::NotFound, "not served", Reason::EngineUnavailable),
+        (Code::NotFound, "failed", Reason::EngineFailed),
     ];
+    let by_code = by_code.map(|(code, kind, reason)| (code, "why", kind, reason));
     for harness in Harness::both() {
         let id = id("m", 1);
         harness.serve(std::slice::from_ref(&id)).await;
-        for (code, kind, reason) in cases {
-            harness.engine.on_predict(move |_| Predicting::Fails(code, "why".to_owned()));
+        for (code, message, kind, reason) in by_message.into_iter().chain(by_code) {
+            harness.engine.on_predict(move |_| Predicting::Fails(code, message.to_owned()));
             let error = harness.client.predict(call(&id, &[], patient())).await.expect_err("fails");
             assert_eq!(self::kind(&error), kind, "{code:?}: {error}");
             assert_eq!(error.reason(), reason, "{code:?}");
