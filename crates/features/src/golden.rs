@@ -109,7 +109,8 @@ impl<R: BufRead> GoldenCases<R> {
             if read == 0 {
                 return Ok(None);
             }
-            if read > MAX_GOLDEN_CASE {
+            self.text.pop_if(|last| *last == b'\n');
+            if self.text.len() > MAX_GOLDEN_CASE {
                 return Err(error(format!("a case has more than {MAX_GOLDEN_CASE} bytes")));
             }
             if !self.text.trim_ascii().is_empty() {

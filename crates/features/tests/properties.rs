@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use outrigger_core::{Content, DType, Tensor};
-use outrigger_features::{Limits, Metadata, Packed, Plan, json};
+use outrigger_features::{GoldenCases, Limits, Metadata, Packed, Plan, json};
 use outrigger_proto::outrigger::v1::{
     IntegerColumn, IntegerList, Matrix, NumberList, PredictRequest, ResponseOptions, TextColumn,
     Treatment, TreatmentTable, Value, predict_response::Output, value::Kind,

@@ -70,7 +70,7 @@ fn a_bad_line_is_named_with_its_path() {
 
 #[test]
 fn a_case_is_read_up_to_a_limit_and_no_further() {
-    let long = format!("{{}}{}", " ".repeat(MAX_GOLDEN_CASE - 2));
+    let long = format!("{{}}{}", " ".repeat(MAX_GOLDEN_CASE - 1));
     let error = cases(&plan(), format!("\n{long}\n").as_bytes()).expect_err("too long");
     assert_eq!(error.to_string(), "golden.jsonl line 2: a case has more than 4194304 bytes");
     let mut endless = GoldenCases::new(std::io::BufReader::new(std::io::repeat(b'1')));
