@@ -96,8 +96,7 @@ impl Store {
 
     /// Measures the store's present usage.
     pub fn usage(&self) -> Result<Usage> {
-        let claims = self.inner.claims();
-        Ok(self.inner.measure(&claims, &|_| true)?.usage)
+        self.inner.measure()
     }
 }
 
@@ -183,20 +182,23 @@ impl Claims {
 impl Inner {
     /// Evicts until all reservations fit.
     fn make_room(&self, claims: &Claims, in_use: InUse<'_>) -> Result<()> {
-        let measured = self.measure(claims, in_use)?;
         let pending = claims.pending(self);
         let max = self.max_size.as_u64();
-        let evictable: u64 = measured.candidates.iter().map(|candidate| candidate.bytes).sum();
-        let mut used = measured.usage.total().as_u64().saturating_add(pending.size);
+        let mut used = self.measure()?.total().as_u64().saturating_add(pending.size);
+        let wanted = pending.unwritten.saturating_add(DISK_MARGIN);
+        if used <= max && wanted <= self.free()? {
+            return Ok(());
+        }
+        let candidates = self.candidates(claims, in_use)?;
+        let evictable: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
         if used.saturating_sub(evictable) > max {
             let used = used.saturating_sub(evictable).saturating_sub(pending.size);
             return Err(self.full(pending.size, used));
         }
-        let wanted = pending.unwritten.saturating_add(DISK_MARGIN);
         if wanted > self.free()?.saturating_add(evictable) {
             return Err(Error::NoSpace { path: self.layout.root.clone(), source: None });
         }
-        for candidate in measured.candidates {
+        for candidate in candidates {
             if used <= max && wanted <= self.free()? {
                 return Ok(());
             }

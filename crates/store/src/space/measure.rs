@@ -31,49 +31,63 @@ pub(super) struct Candidate {
     pub(super) bytes: u64,
 }
 
-/// The result of a measurement.
-pub(super) struct Measured {
-    pub(super) usage: Usage,
-    /// Items that may be evicted, in the order of eviction.
-    pub(super) candidates: Vec<Candidate>,
-}
-
 impl Inner {
-    pub(super) fn measure(&self, claims: &Claims, in_use: InUse<'_>) -> Result<Measured> {
-        let mut candidates = Vec::new();
-        let mut layers = |dir: &Path, kind| -> Result<u64> {
-            let free = |digest: &Digest| !claims.protects_layer(digest);
-            files(dir, kind, &free, &mut candidates)
+    /// Measures the store's usage of the disk.
+    pub(super) fn measure(&self) -> Result<Usage> {
+        let sum = |dir: &Path| -> Result<u64> { Ok(files(dir)?.map(|file| file.bytes).sum()) };
+        let trees = tree::all(&self.layout)?.iter().map(|tree| tree.size().as_u64()).sum();
+        let usage = Usage {
+            blobs: ByteSize(sum(&self.layout.blobs())?),
+            partial: ByteSize(sum(&self.layout.partials())?),
+            trees: ByteSize(trees),
         };
-        let blobs = layers(&self.layout.blobs(), Kind::Blob)?;
-        let partial = layers(&self.layout.partials(), Kind::Partial)?;
-        candidates.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
-        let trees = self.trees(claims, in_use, &mut candidates)?;
-        let usage =
-            Usage { blobs: ByteSize(blobs), partial: ByteSize(partial), trees: ByteSize(trees) };
         metrics::measured(Kind::Blob, usage.blobs);
         metrics::measured(Kind::Partial, usage.partial);
         metrics::measured(Kind::Tree, usage.trees);
-        Ok(Measured { usage, candidates })
+        Ok(usage)
     }
 
-    /// Adds the trees that may be evicted, least recently used first; returns the size of all
-    /// trees.
-    fn trees(&self, claims: &Claims, in_use: InUse<'_>, to: &mut Vec<Candidate>) -> Result<u64> {
+    /// The items that may be evicted, in the order of eviction: layers before trees, each least
+    /// recently used first.
+    pub(super) fn candidates(&self, claims: &Claims, in_use: InUse<'_>) -> Result<Vec<Candidate>> {
+        let mut all = Vec::new();
+        for (dir, kind) in
+            [(self.layout.blobs(), Kind::Blob), (self.layout.partials(), Kind::Partial)]
+        {
+            let is_free = |file: &File| {
+                digest_of(&file.path).is_none_or(|digest| !claims.protects_layer(&digest))
+            };
+            let free = files(&dir)?.filter(is_free);
+            all.extend(free.map(|File { path, bytes, used }| Candidate {
+                kind,
+                used,
+                path,
+                bytes,
+            }));
+        }
+        all.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
+        all.extend(self.free_trees(claims, in_use)?);
+        Ok(all)
+    }
+
+    fn free_trees(
+        &self,
+        claims: &Claims,
+        in_use: InUse<'_>,
+    ) -> Result<impl Iterator<Item = Candidate>> {
         let published = self.published_trees()?;
         let stays = |digest: &Digest| {
             published.contains(digest) || claims.protects_tree(digest) || in_use(digest)
         };
         let mut trees = tree::all(&self.layout)?;
+        trees.retain(|tree| !stays(tree.digest()));
         trees.sort_by_key(|tree| (tree.last_used(), *tree.digest()));
-        let total = trees.iter().map(|tree| tree.size().as_u64()).sum();
-        to.extend(trees.iter().filter(|tree| !stays(tree.digest())).map(|tree| Candidate {
+        Ok(trees.into_iter().map(|tree| Candidate {
             kind: Kind::Tree,
             used: tree.last_used(),
             path: self.layout.tree(tree.digest()),
             bytes: tree.size().as_u64(),
-        }));
-        Ok(total)
+        }))
     }
 
     /// Digests of the trees that are published to any engine.
@@ -105,23 +119,19 @@ pub(crate) fn on_disk(bytes: u64) -> u64 {
     bytes.max(1).checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
 
-/// Adds the files of `dir` that may be evicted; returns the size of all files.
-fn files(
-    dir: &Path,
-    kind: Kind,
-    free: &dyn Fn(&Digest) -> bool,
-    to: &mut Vec<Candidate>,
-) -> Result<u64> {
-    let mut total = 0;
-    for path in disk::list(dir)? {
-        // The owner of a download may rename or remove it at any time.
-        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-        let bytes = on_disk(metadata.len());
-        total += bytes;
-        if digest_of(&path).is_none_or(|digest| free(&digest)) {
-            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            to.push(Candidate { kind, used, path, bytes });
-        }
-    }
-    Ok(total)
+/// A file of the store.
+struct File {
+    path: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+}
+
+/// The files of a directory, with the bytes that they take.
+fn files(dir: &Path) -> Result<impl Iterator<Item = File>> {
+    // The owner of a download may rename or remove its file at any time.
+    Ok(disk::list(dir)?.into_iter().filter_map(|path| {
+        let metadata = fs::symlink_metadata(&path).ok()?;
+        let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        Some(File { path, bytes: on_disk(metadata.len()), used })
+    }))
 }

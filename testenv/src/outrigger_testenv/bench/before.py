@@ -6,6 +6,8 @@ both is the earlier commit's, so that only the control planes differ.
 
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +22,11 @@ from outrigger_testenv.bench.spread import in_turns
 
 # Pairs of runs with full effort. With less effort, the number is that of its repetitions.
 PAIRS = 15
-# The rate at which instructions are counted: callgrind runs a program 50 times slower.
-_COUNTED_RATE = 20
-# The seconds of two runs whose difference is the cost of requests without that of the start.
-_SHORT, _LONG = 2, 12
+# The rates of two equally long runs. Their difference is the cost of requests, without that of the
+# start and of the work that goes on beside them. Callgrind runs a program 50 times slower.
+_FEW, _MANY = 5, 30
+# The seconds of such a run.
+_COUNTED = 15
 
 
 def pairs(effort: Effort) -> int:
@@ -85,9 +88,16 @@ def transcode(name: str, setup: Setup, effort: Effort) -> Measurement:
 
 
 def idle_memory(setup: Setup, effort: Effort) -> Measurement:
-    """Resident memory of this commit's idle control plane, divided by the earlier one's."""
-    binaries = setup.binaries
-    with process.warm() as stack:
+    """Resident memory of this commit's idle control plane, divided by the earlier one's.
+
+    Both run from new copies: how many pages of a binary are resident depends on how its file came
+    into the page cache.
+    """
+    with process.warm() as stack, tempfile.TemporaryDirectory() as directory:
+        binaries = [
+            Path(shutil.copy2(binary, Path(directory) / f"outrigger-{number}"))
+            for number, binary in enumerate(setup.binaries)
+        ]
 
         def idle(binary: Path) -> float:
             stack.serve.use(binary)
@@ -121,8 +131,8 @@ def instructions(form: str, setup: Setup, effort: Effort) -> Measurement:
 
     def a_request(binary: Path) -> float:
         (few, less), (many, more) = (
-            _counted(setup, binary, form, replace(effort, measured=seconds))
-            for seconds in (_SHORT, _LONG)
+            _counted(setup, binary, form, per_second, replace(effort, measured=_COUNTED))
+            for per_second in (_FEW, _MANY)
         )
         return (more - less) / (many - few)
 
@@ -130,7 +140,9 @@ def instructions(form: str, setup: Setup, effort: Effort) -> Measurement:
     return Measurement([now / before], {"now": now, "before": before})
 
 
-def _counted(setup: Setup, binary: Path, form: str, effort: Effort) -> tuple[int, int]:
+def _counted(
+    setup: Setup, binary: Path, form: str, per_second: int, effort: Effort
+) -> tuple[int, int]:
     """The requests of one run, and the instructions of the control plane from start to end."""
     with setup.stack_of(binary) as stack:
         counts = stack.logs / "callgrind"
@@ -142,7 +154,7 @@ def _counted(setup: Setup, binary: Path, form: str, effort: Effort) -> tuple[int
             *serve.command,
         ]
         setup.serve_model(stack)
-        report = run(through(stack, setup.package, form), rate(_COUNTED_RATE), effort)
+        report = run(through(stack, setup.package, form), rate(per_second), effort)
         serve.stop()
         return report.json["requests"], total(counts.read_text())
 
