@@ -75,9 +75,11 @@ impl Machines {
         self.retry_failed(turn, name);
     }
 
-    /// Tries failed versions of `name` again: the cause may be gone.
+    /// Tries failed versions of `name` again: the cause may be gone. A version that an operator
+    /// unloaded stays unloaded.
     fn retry_failed(&self, turn: &mut Turn, name: &ModelName) {
-        for model in self.models_of(name).filter(|model| model.trouble().is_some()) {
+        let failed = |model: &&ModelMachine| model.trouble().is_some() && !model.is_suspended();
+        for model in self.models_of(name).filter(failed) {
             turn.events.push_back(Event::Model(model.key().clone(), model::Event::Retry));
         }
     }
