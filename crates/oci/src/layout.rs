@@ -157,9 +157,10 @@ impl Layout {
     }
 
     fn create(&self) -> Result<(), Error> {
+        // A link on the path is an error, before anything is created behind it.
+        beneath::directory(&self.directory, Path::new(BLOBS))?;
         let blobs = self.directory.join(BLOBS);
         fs::create_dir_all(&blobs).map_err(Error::io(&blobs))?;
-        beneath::directory(&self.directory, Path::new(BLOBS))?.ok_or_else(|| self.missing())?;
         let marker = self.directory.join("oci-layout");
         if !marker.exists() {
             let text = Bytes::from_static(br#"{"imageLayoutVersion":"1.0.0"}"#);
