@@ -82,6 +82,11 @@ section! {
         /// Listener for gRPC calls that change models. Without `auth` it requires no credentials:
         /// then keep it on loopback, or behind a proxy that requires them.
         admin: SocketAddr = "127.0.0.1:9901";
+        /// The memory that the process may take for what it holds on behalf of callers, registries
+        /// and models. It is divided into accounts (docs/capacity.md); what does not fit is
+        /// refused. Default: the limit of the container (cgroup) less an eighth, or without a limit
+        /// a quarter of the machine's memory.
+        memory: Option<Size> = "";
         /// The maximum size of a prediction request, over gRPC and HTTP.
         max_message: Size = "64MiB";
         /// The maximum number of treatments per user.

@@ -173,6 +173,7 @@ pub fn all() -> Vec<Metric> {
     let crates = [
         METRICS,
         gathered::METRICS,
+        outrigger_budget::metrics::METRICS,
         outrigger_tfserving::metrics::METRICS,
         outrigger_tfserving::engine::metrics::METRICS,
         outrigger_lifecycle::metrics::METRICS,

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use bytesize::ByteSize;
+use outrigger_budget::{Budget, default_memory};
 use outrigger_lifecycle::{self as lifecycle, Engines, Handle};
 use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
@@ -84,6 +85,7 @@ impl Listeners {
 pub(crate) struct Parts {
     pub(crate) models: Handle,
     pub(crate) limits: RequestLimits,
+    pub(crate) budget: Budget,
     pub(crate) reloads: Reloads,
     pub(crate) readiness: Readiness,
     pub(crate) reporter: HealthReporter,
@@ -111,22 +113,29 @@ pub(crate) fn connect(
     let (tracer, exporter) = traces(config, runtimes)?;
     let store = Store::open(store_config(config, kinds))?;
     let client = oci::Client::new(oci_config(&config.images))?;
-    let limits = RequestLimits::new(config);
+    let (limits, budget) = (RequestLimits::new(config), budget(config));
     let engines = engines(config, kinds, runtimes, &store, &tracer)?;
     let (models, service) = {
         let _on = runtimes.lifecycle.enter();
-        let lifecycle_config = lifecycle_config(config, &limits, &tracer);
+        let lifecycle_config = lifecycle_config(config, &limits, &budget, &tracer);
         lifecycle::start(lifecycle_config, client, store, engines)?
     };
     let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
     let reloads = Reloads::default();
-    let shown = Shown::new(models.clone(), readiness.clone(), exposition.clone(), reloads.clone());
+    let shown = Shown::new(
+        models.clone(),
+        readiness.clone(),
+        exposition.clone(),
+        reloads.clone(),
+        budget.clone(),
+    );
     let feed = ui::Feed::new(page::about(config), models.clone(), Arc::new(shown), end.clone());
     let parts = Parts {
         readiness,
         reporter: HealthReporter::new(),
         models,
         limits,
+        budget,
         reloads,
         exposition,
         security,
@@ -202,7 +211,11 @@ impl Surfaces {
                 rules(&http::FRONT, None, &parts.drain),
                 most,
             ),
-            health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
+            health: health::routes(
+                parts.readiness.clone(),
+                parts.exposition.clone(),
+                parts.budget.clone(),
+            ),
             admin: grpc::admin(
                 services(Access::Change),
                 &parts.reporter,
@@ -257,7 +270,19 @@ fn oci_config(images: &Images) -> oci::Config {
     config
 }
 
-fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) -> lifecycle::Config {
+/// The memory of the process, divided into accounts.
+fn budget(config: &Config) -> Budget {
+    let budget = Budget::new(config.server.memory.map_or_else(default_memory, |memory| memory.0));
+    budget.begin();
+    budget
+}
+
+fn lifecycle_config(
+    config: &Config,
+    limits: &RequestLimits,
+    budget: &Budget,
+    tracer: &Tracer,
+) -> lifecycle::Config {
     let images = &config.images;
     lifecycle::Config {
         images: lifecycle::Images {
@@ -268,6 +293,7 @@ fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) ->
         },
         tunables: tunables(config),
         limits: Arc::clone(&limits.tensors),
+        budget: budget.clone(),
         tracer: tracer.clone(),
         ..lifecycle::Config::default()
     }
@@ -333,7 +359,8 @@ mod tests {
         let idle = oci_config(&config.images).timeouts.idle;
         assert_eq!(idle, oci::Timeouts::default().idle);
         let theirs = lifecycle::Config::default();
-        let ours = lifecycle_config(&config, &RequestLimits::new(&config), &Tracer::off());
+        let limits = RequestLimits::new(&config);
+        let ours = lifecycle_config(&config, &limits, &theirs.budget, &Tracer::off());
         assert_eq!(ours.tunables, theirs.tunables);
         assert_eq!(ours.images.poll_interval, theirs.images.poll_interval);
         assert_eq!(ours.images.default_tag, theirs.images.default_tag);

@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
+use bytesize::ByteSize;
+use outrigger_budget::Charge;
 use outrigger_core::{Digest, EngineId, Failure, ModelKey, ServableId, model::Fault};
 use outrigger_features::{MAX_GOLDEN_CASE, Plan};
 use outrigger_run::Engine;
@@ -10,9 +12,9 @@ use outrigger_store::Tree;
 use outrigger_trials::Profiled;
 
 use crate::{
-    package::{Golden, ModelFiles, training_profile},
+    package::{Golden, ModelFiles, parsed, training_profile},
     signatures,
-    world::{READING, World, blocking},
+    world::{World, blocking},
 };
 
 /// A version's data read from its files.
@@ -56,8 +58,7 @@ pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Pr
     signatures::keep(world, digest, verified).await;
     let tree = blocking(world, move |world| world.store.tree(&digest)).await;
     let tree = tree.ok_or(Fault::FilesMissing)?;
-    // The semaphore is never closed.
-    let _memory = world.reading.acquire_many(memory(&tree)).await;
+    let _memory = room(world, &tree).await.map_err(Fault::Failed)?;
     blocking(world, move |world| {
         world.store.touch(&digest);
         let names = world.names.load();
@@ -66,15 +67,18 @@ pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Pr
     .await
 }
 
-/// The memory that reading a package takes, in MiB: that of its largest part, as parsed JSON, and of
-/// the signatures of its model.
-fn memory(tree: &Tree) -> u32 {
-    /// A number of one digit takes two bytes as text, and 32 bytes when parsed.
-    const PARSED: u64 = 16;
-    const SIGNATURES: u64 = 16;
+/// Waits until there is memory to read a package: for its largest part, and for the interface of
+/// its model.
+async fn room(world: &World, tree: &Tree) -> Result<Charge, Failure> {
+    /// The interfaces that frameworks read are limited to 2 MiB of encoded signatures.
+    const INTERFACE: u64 = 16 << 20;
     let largest = tree.largest_part(MAX_GOLDEN_CASE as u64);
-    let memory = (largest * PARSED).div_ceil(1 << 20) + SIGNATURES;
-    u32::try_from(memory).unwrap_or(READING).min(READING)
+    let room = world.config.budget.packages.wait(parsed(largest) + INTERFACE).await;
+    room.map_err(|failure| {
+        failure.map_message(|message| {
+            format!("the largest part to be read has {}: {message}", ByteSize(largest))
+        })
+    })
 }
 
 fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared, Failure> {

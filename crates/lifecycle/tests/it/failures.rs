@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use outrigger_budget::Budget;
 use outrigger_core::{Failure, Reason};
 use outrigger_features::Limits;
 use outrigger_lifecycle::{ModelEntry, Retry};
@@ -57,6 +58,22 @@ async fn a_hostile_package_is_refused_and_leaves_nothing() {
     assert_eq!(failure.reason, Reason::ImageInvalid, "{failure}");
     assert!(!rig.dir.path().join("escape").exists());
     acquire(&handle, "churn").await.expect("others are served");
+}
+
+#[tokio::test]
+async fn a_package_that_no_memory_suffices_for_is_refused_with_the_limit() {
+    let mut rig = Rig::new().await;
+    rig.config.budget = Budget::new(256 << 20);
+    let mut large = model(3);
+    large.metadata["annotations"] = serde_json::json!({"notes": "x".repeat(2 << 20)});
+    rig.push("large", "latest", &large);
+    rig.push("churn", "latest", &model(1));
+    let handle = rig.start();
+    let failure = refused(&handle, "large").await;
+    assert_eq!(failure.reason, Reason::ImageInvalid, "{failure}");
+    assert!(failure.message.contains("32.0 MiB for packages"), "{failure}");
+    acquire(&handle, "churn").await.expect("others are served");
+    assert_eq!(rig.config.budget.packages.used(), 0);
 }
 
 #[tokio::test]

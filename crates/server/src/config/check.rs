@@ -48,6 +48,8 @@ impl Check {
     fn server(&mut self, config: &Config) {
         let server = &config.server;
         self.listeners(config);
+        let enough = server.memory.is_none_or(|memory| memory >= Size(64 << 20));
+        self.require(enough, "server.memory", "must be at least 64MiB");
         let sizes = Size(1 << 10)..=Size(2 << 30);
         let sized = sizes.contains(&server.max_message);
         self.require(sized, "server.max_message", "must be between 1KiB and 2GiB");
