@@ -103,6 +103,9 @@ section! {
         /// The deadline of predictions whose caller sets none. Callers set it with gRPC's deadline,
         /// or over HTTP in the header `x-request-timeout`, such as `250ms` or `2s`.
         default_deadline: Period = "10s" reloads;
+        /// The time within which a caller must take an answer. A connection that has not sent an
+        /// answer by then, because its peer does not read, is dropped with all that it holds.
+        send_timeout: Period = "30s";
         /// The time between becoming unready and closing the listeners, for load balancers to
         /// notice.
         shutdown_delay: Period = "3s";

@@ -44,23 +44,34 @@ pub enum Unreadable {
     /// The body has more than one message.
     #[error("more than one message was sent")]
     Surplus,
+    /// There is no room for the message.
+    #[error("there is no room for the message")]
+    NotAdmitted,
     /// Reading the body failed.
     #[error("the body broke off: {0}")]
     Broken(String),
 }
 
 /// Reads the message of a unary call, of at most `limit` bytes. A message that arrives in
-/// one frame is not copied.
+/// one frame is not copied. `admit` is called with the number of bytes that have arrived, and with
+/// the message's length once its prefix has; it returns false to stop.
 ///
 /// # Errors
-/// The body is not exactly one uncompressed message within the limit.
-pub async fn read<B>(body: B, limit: usize) -> Result<Bytes, Unreadable>
+/// The body is not exactly one uncompressed message within the limit, or was not admitted.
+pub async fn read<B>(
+    body: B,
+    limit: usize,
+    mut admit: impl FnMut(usize, Option<usize>) -> bool,
+) -> Result<Bytes, Unreadable>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
 {
     let mut body = pin!(body);
     let mut message = Message::default();
     while let Some(data) = data(body.as_mut()).await? {
+        if !admit(message.arrived().len() + data.len(), message.size()?) {
+            return Err(Unreadable::NotAdmitted);
+        }
         message.push(data, limit)?;
     }
     message.finish()
@@ -239,7 +250,7 @@ fn ok() -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
+    use std::{cell::RefCell, collections::VecDeque};
 
     use super::*;
 
@@ -263,7 +274,7 @@ mod tests {
 
     fn read_all(frames: &[&[u8]], limit: usize) -> Result<Bytes, Unreadable> {
         let body = Frames(frames.iter().map(|frame| Bytes::copy_from_slice(frame)).collect());
-        let mut reading = pin!(read(body, limit));
+        let mut reading = pin!(read(body, limit, |_, _| true));
         let mut context = Context::from_waker(std::task::Waker::noop());
         match reading.as_mut().poll(&mut context) {
             Poll::Ready(result) => result,
@@ -286,12 +297,27 @@ mod tests {
     #[test]
     fn a_message_in_one_frame_is_not_copied() {
         let frame = framed(b"scores");
-        let mut reading = pin!(read(Frames([frame.clone()].into()), 6));
+        let mut reading = pin!(read(Frames([frame.clone()].into()), 6, |_, _| true));
         let mut context = Context::from_waker(std::task::Waker::noop());
         let Poll::Ready(Ok(message)) = reading.as_mut().poll(&mut context) else {
             panic!("all frames are available")
         };
         assert!(frame.as_ptr_range().contains(&message.as_ptr()));
+    }
+
+    #[test]
+    fn a_message_is_read_only_as_far_as_it_is_admitted() {
+        let whole = framed(&[7; 100]);
+        let frames = whole.chunks(40).map(Bytes::copy_from_slice).collect();
+        let asked = RefCell::new(Vec::new());
+        let mut reading = pin!(read(Frames(frames), 100, |arrived, whole| {
+            asked.borrow_mut().push((arrived, whole));
+            arrived < 100
+        }));
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let read = reading.as_mut().poll(&mut context);
+        assert!(matches!(read, Poll::Ready(Err(Unreadable::NotAdmitted))), "{read:?}");
+        assert_eq!(asked.take(), [(40, None), (80, Some(100)), (105, Some(100))]);
     }
 
     #[test]
