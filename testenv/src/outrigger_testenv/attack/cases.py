@@ -1,0 +1,16 @@
+"""All cases, in the order of the table."""
+
+from outrigger_testenv.attack import connections, packages, registries, requests
+from outrigger_testenv.attack.case import Case
+
+CASES: list[Case] = [
+    *packages.CASES,
+    *registries.CASES,
+    *requests.CASES,
+    *connections.CASES,
+]
+
+
+def chosen(prefix: str) -> list[Case]:
+    """The cases whose names begin with the prefix."""
+    return [case for case in CASES if case.name.startswith(prefix)]

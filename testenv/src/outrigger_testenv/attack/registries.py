@@ -1,0 +1,99 @@
+"""Registries that lie, drip and redirect."""
+
+from collections.abc import Callable, Sequence
+
+from outrigger_testenv.attack import lying
+from outrigger_testenv.attack.asking import ask
+from outrigger_testenv.attack.case import Broken, Case, Turn
+from outrigger_testenv.attack.downloads import fetch
+from outrigger_testenv.attack.scene import Scene, during
+
+# A good model must be loaded within this time, whatever other registries do.
+_SOON = 20.0
+
+
+def _discard(kind: str) -> Callable[[Scene, Turn], str]:
+    def discard(scene: Scene, turn: Turn) -> str:
+        host = vars(scene.lying)[lying.KINDS[kind]]
+        url = f"http://{host}/v2/{kind}-{turn.number}/model/blobs/sha256:0"
+        during(scene, turn, fetch, url=url)
+        return ""
+
+    return discard
+
+
+def _beside_good(name: str, about: str, each_turn: int = 1) -> Case:
+    """A good model must load while hostile registries drip."""
+
+    def prepare(scene: Scene, number: int) -> None:
+        model = f"good/{name}-{number}"
+        scene.stack.push(scene.package, model, labels={"turn": model})
+
+    def attack(scene: Scene, turn: Turn) -> str:
+        first = turn.number * each_turn
+        names = [f"bad/{name}-{number}" for number in range(first, first + each_turn)]
+        arguments = {"address": scene.address("grpc"), "names": names, "seconds": 120}
+        with scene.attackers(ask, **arguments) as (attacker,):
+            attacker.wait_until(lambda: _pulled(scene, names))
+            if error := scene.load(f"good/{name}-{turn.number}", _SOON):
+                raise Broken(f"a good model meanwhile: {error}")
+            turn.wait()
+        return "a good model loads"
+
+    return Case(f"registry-{name}", about, attack, _discard(name), prepare)
+
+
+def _pulled(scene: Scene, names: Sequence[str]) -> bool:
+    return set(names) <= scene.stack.client().models().keys()
+
+
+def _refused(
+    kind: str, about: str, *reasons: str, check: Callable[[Scene], None] = lambda _: None
+) -> Case:
+    def attack(scene: Scene, turn: Turn) -> str:
+        got = scene.expect(f"bad/{kind}-{turn.number}", *reasons)
+        turn.wait()
+        check(scene)
+        return got
+
+    return Case(f"registry-{kind}", about, attack, _discard(kind))
+
+
+def _kept(scene: Scene) -> None:
+    caught = lying.caught(scene.lying)
+    if not caught:
+        raise Broken("no redirect was followed, so the case shows nothing")
+    secrets = (lying.PASSWORD, lying.IDENTITY, "authorization")
+    if any(each in caught.lower() for each in secrets):
+        raise Broken("a stranger was sent credentials")
+
+
+CASES = [
+    _beside_good("drip", "four layers that drip a byte in 5 s", lying.DRIPS),
+    _beside_good("claim", "a layer that claims 7 of 8 GiB and drips"),
+    _refused(
+        "redirect",
+        "a layer's redirect whose target asks for credentials",
+        "REGISTRY_DENIED",
+        "REGISTRY_UNAVAILABLE",
+        check=_kept,
+    ),
+    _refused(
+        "token",
+        "a token service that redirects the identity token",
+        "REGISTRY_DENIED",
+        "REGISTRY_UNAVAILABLE",
+        check=_kept,
+    ),
+    _refused("more", "a layer of 10 bytes that sends 4 GiB", "IMAGE_INVALID"),
+    _refused("less", "a layer that ends before its size", "IMAGE_INVALID", "REGISTRY_UNAVAILABLE"),
+    _refused("endless", "a manifest of 4 GiB", "IMAGE_INVALID", "REGISTRY_UNAVAILABLE"),
+    _refused("silent", "an answer without a byte", "REGISTRY_UNAVAILABLE"),
+    _refused("headers", "headers that drip a byte in 5 s", "REGISTRY_UNAVAILABLE"),
+    _refused(
+        "audit",
+        "a media type that looks like a line of the log",
+        "IMAGE_INVALID",
+        check=Scene.check_log,
+    ),
+]
