@@ -116,3 +116,15 @@ def wrong_json_lengths(address: str, seconds: float) -> None:
             connection.sendall((post + heads[step % len(heads)]).encode())
             connection.settimeout(0.05)
             connection.recv(1 << 16)
+
+
+def predict(address: str, content: str, rate: float, seconds: float) -> None:
+    """Calls with a good request, in hexadecimal digits, at a rate."""
+    message, calls = frames.message(bytes.fromhex(content)), None
+    for _ in paced(rate, seconds):
+        try:
+            calls = calls or Calls(address)
+            calls.call(PREDICT, message, "10S")
+            calls.receive(0)
+        except OSError:
+            calls = None

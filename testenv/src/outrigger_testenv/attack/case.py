@@ -5,16 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from outrigger_testenv.attack.neighbour import Report
+
 if TYPE_CHECKING:
     from outrigger_testenv.attack.scene import Scene
+    from outrigger_testenv.stack import Stack
 
 MIB = 1 << 20
 # A refused version is refused from memory later, so each turn has hostile models of its own.
 TURNS = 5
-
-
-class Broken(RuntimeError):
-    """A bound that did not hold; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,14 @@ class Case:
     prepare: Callable[["Scene", int], None] | None = None
     # Paths of the health listener that must answer during the attack.
     probes: Sequence[str] = ("/healthz", "/readyz")
+    # The attacked stack.
+    stack: Callable[["Scene"], "Stack"] = lambda scene: scene.stack
+    # A caller that is measured during the attack; without one, the attack takes its own time.
+    neighbour: Callable[["Scene", float], Report] | None = lambda scene, seconds: scene.neighbour(
+        seconds
+    )
+    # The largest number of turns, for attacks that take long.
+    turns: int = TURNS
 
 
 @dataclass

@@ -1,6 +1,15 @@
 """All cases, in the order of the table."""
 
-from outrigger_testenv.attack import connections, packages, registries, requests
+from outrigger_testenv.attack import (
+    browsers,
+    connections,
+    engines,
+    names,
+    overload,
+    packages,
+    registries,
+    requests,
+)
 from outrigger_testenv.attack.case import Case
 
 CASES: list[Case] = [
@@ -8,6 +17,10 @@ CASES: list[Case] = [
     *registries.CASES,
     *requests.CASES,
     *connections.CASES,
+    *names.CASES,
+    *overload.CASES,
+    *engines.CASES,
+    *browsers.CASES,
 ]
 
 

@@ -1,7 +1,8 @@
 """Connections: masses of them, and floods of frames, in clear and inside TLS."""
 
 from outrigger_testenv.attack import floods
-from outrigger_testenv.attack.case import Broken, Case
+from outrigger_testenv.attack.broken import Broken
+from outrigger_testenv.attack.case import Case
 from outrigger_testenv.attack.probes import status
 from outrigger_testenv.attack.requests import sent
 from outrigger_testenv.attack.scene import WIDE, Scene

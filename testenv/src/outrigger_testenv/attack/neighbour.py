@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from outrigger_testenv.attack.case import Broken
+from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.binary import outrigger
 
-RATE = 200
+_STEADY = ("--rate", "200", "--timeout", "10s")
 WARMUP = 0.5
 
 
@@ -30,14 +30,13 @@ def call(
     package: Path,
     seconds: float,
     *,
-    rate: float = RATE,
-    further: Sequence[str] = (),
+    load: Sequence[str] = (),
 ) -> Report:
     """Predicts for `seconds`; returns the report. Raises Broken if the run cannot begin."""
     command = [str(outrigger()), "bench", "--server", target, "--model", model]
-    command += ["--package", str(package), "--treatments", "10", "--rate", f"{rate:g}"]
-    command += ["--warmup", f"{WARMUP}s", "--duration", f"{seconds:g}s", "--timeout", "10s"]
-    command += ["--output", "json", "--quiet", *further]
+    command += ["--package", str(package), "--treatments", "10", *(load or _STEADY)]
+    command += ["--warmup", f"{WARMUP}s", "--duration", f"{seconds:g}s"]
+    command += ["--output", "json", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not done.stdout:
         raise Broken(f"the neighbour cannot call: {done.stderr.strip()[-200:]}")

@@ -8,7 +8,8 @@ from itertools import repeat
 
 from outrigger_testenv import images
 from outrigger_testenv.attack import layouts, lying
-from outrigger_testenv.attack.case import MIB, Broken, Case, Turn
+from outrigger_testenv.attack.broken import Broken
+from outrigger_testenv.attack.case import MIB, Case, Turn
 from outrigger_testenv.attack.downloads import download
 from outrigger_testenv.attack.memory import resident
 from outrigger_testenv.attack.messages import varint

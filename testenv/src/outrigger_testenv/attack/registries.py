@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from outrigger_testenv.attack import lying
 from outrigger_testenv.attack.asking import ask
-from outrigger_testenv.attack.case import Broken, Case, Turn
+from outrigger_testenv.attack.broken import Broken
+from outrigger_testenv.attack.case import Case, Turn
 from outrigger_testenv.attack.downloads import fetch
 from outrigger_testenv.attack.scene import Scene, during
 
@@ -48,10 +49,14 @@ def _pulled(scene: Scene, names: Sequence[str]) -> bool:
 
 
 def _refused(
-    kind: str, about: str, *reasons: str, check: Callable[[Scene], None] = lambda _: None
+    kind: str,
+    about: str,
+    *reasons: str,
+    check: Callable[[Scene], None] = lambda _: None,
+    timeout: float = 60.0,
 ) -> Case:
     def attack(scene: Scene, turn: Turn) -> str:
-        got = scene.expect(f"bad/{kind}-{turn.number}", *reasons)
+        got = scene.expect(f"bad/{kind}-{turn.number}", *reasons, timeout=timeout)
         turn.wait()
         check(scene)
         return got
@@ -67,6 +72,9 @@ def _kept(scene: Scene) -> None:
     if any(each in caught.lower() for each in secrets):
         raise Broken("a stranger was sent credentials")
 
+
+# Attempts are repeated longer than a caller waits, who is answered at the deadline.
+_WAITING = ("REGISTRY_UNAVAILABLE", "MODEL_LOADING")
 
 CASES = [
     _beside_good("drip", "four layers that drip a byte in 5 s", lying.DRIPS),
@@ -88,8 +96,8 @@ CASES = [
     _refused("more", "a layer of 10 bytes that sends 4 GiB", "IMAGE_INVALID"),
     _refused("less", "a layer that ends before its size", "IMAGE_INVALID", "REGISTRY_UNAVAILABLE"),
     _refused("endless", "a manifest of 4 GiB", "IMAGE_INVALID", "REGISTRY_UNAVAILABLE"),
-    _refused("silent", "an answer without a byte", "REGISTRY_UNAVAILABLE"),
-    _refused("headers", "headers that drip a byte in 5 s", "REGISTRY_UNAVAILABLE"),
+    _refused("silent", "an answer without a byte", *_WAITING, timeout=_SOON),
+    _refused("headers", "headers that drip a byte in 5 s", *_WAITING, timeout=_SOON),
     _refused(
         "audit",
         "a media type that looks like a line of the log",

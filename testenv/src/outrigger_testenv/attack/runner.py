@@ -1,11 +1,13 @@
 """Runs a case turn by turn, against the control plane and against a program that discards."""
 
 import threading
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from outrigger_testenv.attack.case import MIB, Act, Broken, Case, Row, Turn
+from outrigger_testenv.attack.broken import Broken
+from outrigger_testenv.attack.case import MIB, TURNS, Act, Case, Row, Turn
 from outrigger_testenv.attack.memory import Peak
 from outrigger_testenv.attack.neighbour import WARMUP, Report
 from outrigger_testenv.attack.probes import Probes
@@ -29,7 +31,7 @@ class Effort:
     times: bool = True
 
 
-FULL = Effort(5, 4.0)
+FULL = Effort(TURNS, 3.0)
 QUICK = Effort(1, 2.0)
 # For tests: no time is measured, so nothing that a busy machine can break.
 UNTIMED = Effort(1, 1.5, times=False)
@@ -38,9 +40,8 @@ UNTIMED = Effort(1, 1.5, times=False)
 def run(case: Case, scene: Scene, effort: Effort) -> Row:
     """Runs a case; an attack that breaks a bound is a row too."""
     row = Row(case)
-    serve = scene.stack.serve
-    if not serve.process.running:
-        scene.fresh()
+    effort = replace(effort, turns=min(effort.turns, case.turns))
+    serve = case.stack(scene).serve
     with Peak(serve.process) as peak:
         try:
             _turns(row, scene, effort)
@@ -48,8 +49,8 @@ def run(case: Case, scene: Scene, effort: Effort) -> Row:
             row.broken.append(str(broken))
     row.peak = peak.bytes
     _check(row, peak.stopped, effort)
-    if not row.held or not serve.process.running:
-        scene.fresh()
+    if not row.held:
+        scene.fresh(case.stack(scene))
     return row
 
 
@@ -65,7 +66,7 @@ def _turns(row: Row, scene: Scene, effort: Effort) -> None:
 
     def discarded() -> Report | None:
         turn = Turn(next(baselines), effort.seconds)
-        return _beside(scene, turn, case.discard, effort)[0]
+        return _beside(scene, turn, case.discard, case, effort)[0]
 
     if case.discard is None or not effort.times:
         in_turns(effort.turns, attacked)
@@ -85,8 +86,8 @@ def compared(rounds: list[tuple[Report, Report]]) -> tuple[float, str]:
 
 
 def _probed(row: Row, scene: Scene, turn: Turn, effort: Effort) -> Report | None:
-    with Probes(scene.address("health"), row.case.probes) as probes:
-        report, row.outcome = _beside(scene, turn, row.case.attack, effort)
+    with Probes(scene.address("health", row.case.stack(scene)), row.case.probes) as probes:
+        report, row.outcome = _beside(scene, turn, row.case.attack, row.case, effort)
     row.probes += len(probes.seconds)
     row.probes_failed += probes.failed
     row.probes_slow += probes.slow
@@ -95,33 +96,27 @@ def _probed(row: Row, scene: Scene, turn: Turn, effort: Effort) -> Report | None
     return report
 
 
-def _beside(scene: Scene, turn: Turn, act: Act, effort: Effort) -> tuple[Report | None, str]:
+def _beside(
+    scene: Scene, turn: Turn, act: Act, case: Case, effort: Effort
+) -> tuple[Report | None, str]:
     """Acts while the neighbour predicts."""
-    reports: list[Report | Exception] = []
-
-    def call() -> None:
-        try:
-            reports.append(scene.neighbour(turn.seconds))
-        except Exception as error:
-            reports.append(error)
-        finally:
-            turn.over.set()
-
-    def pause() -> None:
-        threading.Event().wait(WARMUP + turn.seconds)
-        turn.over.set()
-
-    beside = threading.Thread(target=call if effort.times else pause)
-    beside.start()
-    try:
+    with ThreadPoolExecutor(1) as threads:
+        beside = threads.submit(_measured, scene, turn, case, effort)
         outcome = act(scene, turn)
+        return beside.result(), outcome
+
+
+def _measured(scene: Scene, turn: Turn, case: Case, effort: Effort) -> Report | None:
+    try:
+        if case.neighbour is None:
+            return None
+        if effort.times:
+            return case.neighbour(scene, turn.seconds)
+        # Without a neighbour to wait for, the attack is given as long.
+        threading.Event().wait(WARMUP + turn.seconds)
+        return None
     finally:
-        beside.join()
-    for report in reports:
-        if isinstance(report, Exception):
-            raise report
-        return report, outcome
-    return None, outcome
+        turn.over.set()
 
 
 def _check(row: Row, stopped: bool, effort: Effort) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 from outrigger_testenv import authority, images, variants
 from outrigger_testenv.attack import layouts, lying, neighbour, wide
 from outrigger_testenv.attack.attacker import attacker
-from outrigger_testenv.attack.case import TURNS, Broken, Turn
+from outrigger_testenv.attack.broken import Broken
+from outrigger_testenv.attack.case import TURNS, Turn
 from outrigger_testenv.attack.probes import status
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelPackage
@@ -30,8 +31,9 @@ _FILES = ["prlimit", "--nofile=1024:16384", "--"]
 _MORE_FILES = ["prlimit", "--nofile=16384", "--"]
 # A new caller must be answered within this time.
 _ANSWER = 5.0
+_ADMINISTER = 10
 # A registry that sends nothing is given up after this time; a dripping one sends sooner.
-_REGISTRY_TIMEOUT = "10s"
+_REGISTRY_TIMEOUT = "6s"
 
 
 def with_memory(config: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +48,7 @@ class Scene:
 
     def __init__(self) -> None:
         self._open = ExitStack()
-        self._attackers = 0
+        self._others: dict[Callable[[Scene], Stack], Stack] = {}
         self.directory = Path(
             self._open.enter_context(tempfile.TemporaryDirectory(prefix="outrigger-attack-"))
         )
@@ -74,11 +76,22 @@ class Scene:
         self._load_good(stack)
         return stack
 
-    def fresh(self) -> None:
+    def fresh(self, stack: Stack) -> None:
         """Replaces a control plane that an attack has broken."""
-        self.stack.serve.process.kill()
-        self.stack.serve.start()
-        self._load_good(self.stack)
+        for make, other in list(self._others.items()):
+            if other is stack:
+                del self._others[make]
+                stack.close()
+                return
+        stack.serve.process.kill()
+        stack.serve.start()
+        self._load_good(stack)
+
+    def other(self, make: Callable[["Scene"], Stack]) -> Stack:
+        """A stack of a case of its own, made and started on its first use."""
+        if make not in self._others:
+            self._others[make] = self._open.enter_context(make(self))
+        return self._others[make]
 
     @property
     def package(self) -> ModelPackage:
@@ -102,9 +115,9 @@ class Scene:
         self._open.callback(lying.process(hosts, self.directory / "lying.log").kill)
         return hosts
 
-    def address(self, listener: str) -> str:
+    def address(self, listener: str, stack: Stack | None = None) -> str:
         """The address of a listener: grpc, http, health or admin."""
-        return self.stack.serve.config["server"][listener]
+        return (stack or self.stack).serve.config["server"][listener]
 
     def discards(self, tls: bool) -> str:
         """The address of the program that discards."""
@@ -152,6 +165,14 @@ class Scene:
         if got not in reasons:
             raise Broken(f"{name}: {got} instead of {' or '.join(reasons)}")
         return got
+
+    def administer(self, verb: str, name: str) -> None:
+        """Loads or unloads a model as an operator does. Raises Broken."""
+        command = [outrigger(), "models", verb, name, "--admin", self.address("admin")]
+        command += ["--timeout", f"{_ADMINISTER}s"] if verb == "load" else []
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Broken(f"models {verb}: {done.stderr.strip()[-200:]}")
 
     def check_answers(self) -> None:
         """Raises Broken if a new caller is not answered over gRPC and over HTTP."""
