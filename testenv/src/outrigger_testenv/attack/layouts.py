@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from outrigger_testenv.builder import ModelPackage
+from outrigger_testenv import variants
 
 
 def _largest(layout: Path) -> Path:
@@ -35,9 +35,13 @@ KINDS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def make(directory: Path, package: ModelPackage, number: int) -> None:
+def make(directory: Path, number: int) -> None:
     """Makes a layout of each kind for a turn: KIND-NUMBER."""
-    for name, spoil in KINDS.items():
+    # A score of its own makes a layer that the store does not have already.
+    first = 100 + number * len(KINDS)
+    scores = range(first, first + len(KINDS))
+    packages = variants.versions(directory / f"packages-{number}", scores)
+    for (name, spoil), package in zip(KINDS.items(), packages, strict=True):
         layout = directory / f"{name}-{number}"
         package.push(f"oci:{layout}:latest")
         spoil(layout)

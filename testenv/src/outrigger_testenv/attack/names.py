@@ -14,7 +14,7 @@ _TAGS = 2000
 # Following tags may take this share of a core afterwards.
 _SHARE = 0.25
 _SETTLE, _WATCHED = 5.0, 4.0
-_UNKNOWN = 12.0
+_UNKNOWN = 120.0
 # Time for unknown names to pile up before a good one is asked for.
 _BEFORE = 8.0
 _SOON = 10.0

@@ -11,11 +11,11 @@ from outrigger_testenv.stack import Stack
 
 MODEL = "slow/model"
 # About 400 answers a second, so that the load generator needs little of a core.
-_SECONDS, _AT_ONCE = 0.0012, 1
+_SECONDS, _AT_ONCE = 0.0018, 1
 _CAPACITY = 400
 _GOODPUT = 0.9
-# The rate of a caller with its share, and of one that sends ten times as much.
-_MODEST = 40
+# The rate of one of five callers with its share, and of one that sends ten times as much.
+_MODEST = _CAPACITY // 5
 
 
 def _slow(scene: Scene) -> Stack:

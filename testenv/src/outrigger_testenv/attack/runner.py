@@ -47,6 +47,9 @@ def run(case: Case, scene: Scene, effort: Effort) -> Row:
             _turns(row, scene, effort)
         except Broken as broken:
             row.broken.append(str(broken))
+        # A process that ends or hangs under an attack must not hide the other cases.
+        except Exception as error:
+            row.broken.append(f"{type(error).__name__}: {str(error).splitlines()[0]}")
     row.peak = peak.bytes
     _check(row, peak.stopped, effort)
     if not row.held:
