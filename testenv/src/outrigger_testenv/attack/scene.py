@@ -30,7 +30,7 @@ MEMORY = "512MiB"
 _FILES = ["prlimit", "--nofile=1024:16384", "--"]
 _MORE_FILES = ["prlimit", "--nofile=16384", "--"]
 # A new caller must be answered within this time.
-_ANSWER = 5.0
+_ANSWER = 10.0
 _ADMINISTER = 10
 # A registry that sends nothing is given up after this time; a dripping one sends sooner.
 _REGISTRY_TIMEOUT = "6s"
