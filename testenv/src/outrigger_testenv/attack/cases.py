@@ -13,8 +13,9 @@ from outrigger_testenv.attack import (
 from outrigger_testenv.attack.case import Case
 
 CASES: list[Case] = [
-    *packages.CASES,
+    # First, because the store keeps the files of refused packages.
     *registries.CASES,
+    *packages.CASES,
     *requests.CASES,
     *connections.CASES,
     *names.CASES,

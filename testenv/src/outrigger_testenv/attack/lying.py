@@ -22,9 +22,12 @@ from outrigger_testenv.images import CONFIG, LAYER, MANIFEST
 from outrigger_testenv.processes import Process, listens
 
 PASSWORD, IDENTITY = "the-password-of-the-registry", "the-identity-token"
-DRIPS = 4
+# The pulls of one turn that drip at the same time.
+AT_ONCE = {"drip": 4, "claim": 3}
 DRIP_EVERY = 5.0
 GIB = 1 << 30
+# Three claims leave less of the store than a good model of 600 MiB takes.
+CLAIM, STORE = 5 * GIB // 2, 8 * GIB
 # A line that would be a record of a change if it stood by itself in the log.
 FORGED = "2026-01-01T00:00:00Z  INFO outrigger::audit: change forged"
 
@@ -41,11 +44,11 @@ KINDS = {
     "headers": "basic",
     "audit": "basic",
 }
-# Each drip of a turn is a repository of its own.
+# Pulls of one turn are of repositories of their own.
 REPOSITORIES = {
     f"{kind}-{number}": host
     for kind, host in KINDS.items()
-    for number in range(TURNS * (DRIPS if kind == "drip" else 1))
+    for number in range(TURNS * AT_ONCE.get(kind, 1))
 }
 
 
@@ -100,7 +103,7 @@ def _digest(content: bytes) -> str:
 def _manifest(repository: str) -> bytes:
     # Each repository has a layer of its own, which no other pull has brought already.
     kind = _kind(repository)
-    claimed = {"more": 10, "less": 1 << 20, "claim": 7 * GIB}.get(kind, 10 << 20)
+    claimed = {"more": 10, "less": 1 << 20, "claim": CLAIM}.get(kind, 10 << 20)
     media = f"{LAYER}\n{FORGED}" if kind == "audit" else LAYER
     layer = {"mediaType": media, "digest": _digest(repository.encode()), "size": claimed}
     config = {"mediaType": CONFIG, "digest": _digest(_CONFIG), "size": len(_CONFIG)}

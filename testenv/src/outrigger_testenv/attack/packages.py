@@ -5,6 +5,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from itertools import repeat
 
 from outrigger_testenv import images
@@ -21,6 +22,7 @@ METADATA = "data/metadata.json"
 GOLDEN = "data/golden.jsonl"
 PROFILE = "data/profile.json"
 GRAPH = "data/tensorflow_serving_model/model/saved_model.pb"
+PAD = "data/tensorflow_serving_model/model/assets/pad"
 
 # A file of a layer: its size, and its bytes in pieces.
 File = tuple[int, Iterable[bytes]]
@@ -90,6 +92,11 @@ def _keys(good: dict[str, bytes]) -> dict[str, File]:
     return {METADATA: (len(written), [written])}
 
 
+def padded(good: dict[str, bytes], size: int) -> bytes:
+    """A good package, with a file of this size beside the model's variables."""
+    return _layer(good, lambda _: {PAD: _repeated(bytes(MIB), size)})
+
+
 def _layer(good: dict[str, bytes], spoil: Spoil) -> bytes:
     files = {name: (len(content), [content]) for name, content in good.items()}
     return images.compressed_tar({**files, **spoil(good)})
@@ -102,7 +109,12 @@ def _download(scene: Scene, turn: Turn, name: str) -> str:
 
 
 def _package(
-    name: str, about: str, spoil: Spoil, *reasons: str, at_once: int = 1, check=lambda _: None
+    name: str,
+    about: str,
+    spoil: Spoil,
+    *reasons: str,
+    at_once: int = 1,
+    check=lambda _: None,
 ) -> Case:
     """A package that must be refused for one of the reasons; `at_once` of them together."""
     layers: list[bytes] = []
@@ -204,11 +216,15 @@ def _nothing_left(case: Case) -> Case:
             raise Broken(f"{left() // MIB} MiB are left behind")
         return f"{outcome}, {max(0, left() // MIB)} MiB left"
 
-    return Case(case.name, case.about, attack, case.discard, case.prepare)
+    return replace(case, attack=attack)
 
 
 CASES = [
-    _package("saved-model", "a graph of 1.9 GiB in a layer of 9 MB", _graph, "IMAGE_INVALID"),
+    # The store of 8 GiB keeps the files of refused packages for a time.
+    replace(
+        _package("saved-model", "a graph of 1.9 GiB in a layer of 9 MB", _graph, "IMAGE_INVALID"),
+        turns=3,
+    ),
     _package("golden-cases", "200 MiB of small golden cases", _cases, "IMAGE_INVALID"),
     _package("golden-numbers", "a golden case of 200 MiB of numbers", _numbers, "IMAGE_INVALID"),
     _package("golden-line", "golden cases in one line of 250 MiB", _line, "IMAGE_INVALID"),

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+from outrigger_testenv import images
 from outrigger_testenv.attack import lying
 from outrigger_testenv.attack.asking import ask
 from outrigger_testenv.attack.broken import Broken
-from outrigger_testenv.attack.case import Case, Turn
+from outrigger_testenv.attack.case import MIB, Case, Turn
 from outrigger_testenv.attack.downloads import fetch
+from outrigger_testenv.attack.packages import padded
 from outrigger_testenv.attack.scene import Scene, during
 
 # A good model must be loaded within this time, whatever other registries do.
@@ -23,16 +25,20 @@ def _discard(kind: str) -> Callable[[Scene, Turn], str]:
     return discard
 
 
-def _beside_good(name: str, about: str, each_turn: int = 1) -> Case:
-    """A good model must load while hostile registries drip."""
+def _beside_good(name: str, about: str, size: int = 0) -> Case:
+    """A good model, with a file of this size, must load while hostile pulls drip."""
+    layers: list[bytes] = []
 
     def prepare(scene: Scene, number: int) -> None:
+        if not layers:
+            layers.append(padded(scene.files, size))
         model = f"good/{name}-{number}"
-        scene.stack.push(scene.package, model, labels={"turn": model})
+        scene.push(layers, model, model, images.COMPRESSED)
 
     def attack(scene: Scene, turn: Turn) -> str:
-        first = turn.number * each_turn
-        names = [f"bad/{name}-{number}" for number in range(first, first + each_turn)]
+        count = lying.AT_ONCE[name]
+        first = turn.number * count
+        names = [f"bad/{name}-{number}" for number in range(first, first + count)]
         arguments = {"address": scene.address("grpc"), "names": names, "seconds": 120}
         with scene.attackers(ask, **arguments) as (attacker,):
             attacker.wait_until(lambda: _pulled(scene, names))
@@ -77,8 +83,8 @@ def _kept(scene: Scene) -> None:
 _WAITING, _WAIT = ("REGISTRY_UNAVAILABLE", "MODEL_LOADING"), 8.0
 
 CASES = [
-    _beside_good("drip", "four layers that drip a byte in 5 s", lying.DRIPS),
-    _beside_good("claim", "a layer that claims 7 of 8 GiB and drips"),
+    _beside_good("drip", "four layers that drip a byte in 5 s"),
+    _beside_good("claim", "three layers that claim the whole store and drip", 600 * MIB),
     _refused(
         "redirect",
         "a layer's redirect whose target asks for credentials",

@@ -197,7 +197,7 @@ class Scene:
         (docker / "config.json").write_text(json.dumps(lying.credentials(self.lying)))
         config = {
             "tls": {"certificate": str(certificate.file), "key": str(certificate.key), **listeners},
-            "store": {"max_size": "8GiB"},
+            "store": {"max_size": f"{lying.STORE // lying.GIB}GiB"},
             "images": {
                 "docker_config": str(docker),
                 "poll_interval": "5s",
