@@ -186,7 +186,8 @@ fn unload_by_browser(client: &reqwest::Client, host: &str) -> reqwest::RequestBu
 
 /// Whether [`MODEL`] is in the engine.
 async fn is_loaded(stack: &Stack) -> bool {
-    let models = stack.models().list_models(ListModelsRequest {}).await.expect("the states").into_inner();
+    let models =
+        stack.models().list_models(ListModelsRequest {}).await.expect("the states").into_inner();
     let versions = models.models.into_iter().flat_map(|model| model.versions);
     versions.into_iter().any(|version| version.state() == State::Available)
 }
