@@ -35,6 +35,7 @@ mod runtimes;
 mod security;
 mod sending;
 mod served;
+mod site;
 mod supervise;
 mod tls;
 mod trial;
@@ -42,7 +43,7 @@ mod views;
 mod wiring;
 
 pub use config::{
-    Config, Kind, Kinds,
+    Config, Kind, Kinds, OperatorFile,
     kinds::{Context, Make, Settings},
 };
 pub use error::Error;

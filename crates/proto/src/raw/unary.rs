@@ -53,12 +53,23 @@ pub enum Unreadable {
 }
 
 /// Reads the message of a unary call, of at most `limit` bytes. A message that arrives in
-/// one frame is not copied. `admit` is called with the number of bytes that have arrived, and with
+/// one frame is not copied.
+///
+/// # Errors
+/// The body is not exactly one uncompressed message within the limit.
+pub async fn read<B>(body: B, limit: usize) -> Result<Bytes, Unreadable>
+where
+    B: Body<Data = Bytes, Error: fmt::Display>,
+{
+    read_admitted(body, limit, |_, _| true).await
+}
+
+/// As [`read`]. `admit` is called with the number of bytes that have arrived, and with
 /// the message's length once its prefix has; it returns false to stop.
 ///
 /// # Errors
-/// The body is not exactly one uncompressed message within the limit, or was not admitted.
-pub async fn read<B>(
+/// As [`read`], and [`Unreadable::NotAdmitted`].
+pub async fn read_admitted<B>(
     body: B,
     limit: usize,
     mut admit: impl FnMut(usize, Option<usize>) -> bool,
@@ -274,7 +285,7 @@ mod tests {
 
     fn read_all(frames: &[&[u8]], limit: usize) -> Result<Bytes, Unreadable> {
         let body = Frames(frames.iter().map(|frame| Bytes::copy_from_slice(frame)).collect());
-        let mut reading = pin!(read(body, limit, |_, _| true));
+        let mut reading = pin!(read(body, limit));
         let mut context = Context::from_waker(std::task::Waker::noop());
         match reading.as_mut().poll(&mut context) {
             Poll::Ready(result) => result,
@@ -297,7 +308,7 @@ mod tests {
     #[test]
     fn a_message_in_one_frame_is_not_copied() {
         let frame = framed(b"scores");
-        let mut reading = pin!(read(Frames([frame.clone()].into()), 6, |_, _| true));
+        let mut reading = pin!(read(Frames([frame.clone()].into()), 6));
         let mut context = Context::from_waker(std::task::Waker::noop());
         let Poll::Ready(Ok(message)) = reading.as_mut().poll(&mut context) else {
             panic!("all frames are available")
@@ -310,7 +321,7 @@ mod tests {
         let whole = framed(&[7; 100]);
         let frames = whole.chunks(40).map(Bytes::copy_from_slice).collect();
         let asked = RefCell::new(Vec::new());
-        let mut reading = pin!(read(Frames(frames), 100, |arrived, whole| {
+        let mut reading = pin!(read_admitted(Frames(frames), 100, |arrived, whole| {
             asked.borrow_mut().push((arrived, whole));
             arrived < 100
         }));

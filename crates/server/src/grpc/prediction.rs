@@ -116,7 +116,7 @@ impl Prediction {
                 false
             }
         };
-        let read = unary::read(body, self.max_message, admit).await;
+        let read = unary::read_admitted(body, self.max_message, admit).await;
         read.map_err(|unreadable| refused.unwrap_or_else(|| unread(&unreadable)))
     }
 }
