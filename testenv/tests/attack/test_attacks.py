@@ -17,6 +17,7 @@ LEFT_OUT = {
     "registry-drip": "dripping pulls stop all others",
     "requests-unread": "answers that nobody reads are kept",
     "requests-outputs": "names of outputs take 70 times their bytes",
+    "connections-idle": "idle connections take all descriptors",
     "connections-slow-bodies": "slow bodies take all places",
     "connections-metrics": "readers of /metrics stop the probes",
     "connections-streams": "unread streams keep the operator from the page",

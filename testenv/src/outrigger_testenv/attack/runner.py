@@ -31,7 +31,7 @@ class Effort:
     times: bool = True
 
 
-FULL = Effort(TURNS, 3.0)
+FULL = Effort(TURNS, 2.0)
 QUICK = Effort(1, 2.0)
 # For tests: no time is measured, so nothing that a busy machine can break.
 UNTIMED = Effort(1, 1.5, times=False)

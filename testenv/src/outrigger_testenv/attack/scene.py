@@ -166,13 +166,11 @@ class Scene:
             raise Broken(f"{name}: {got} instead of {' or '.join(reasons)}")
         return got
 
-    def administer(self, verb: str, name: str) -> None:
-        """Loads or unloads a model as an operator does. Raises Broken."""
-        command = [outrigger(), "models", verb, name, "--admin", self.address("admin")]
-        command += ["--timeout", f"{_ADMINISTER}s"] if verb == "load" else []
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    def administer(self, name: str) -> None:
+        """Loads a model as an operator does. Raises Broken."""
+        done = self.stack.serve.run("models", "load", name, "--timeout", f"{_ADMINISTER}s")
         if done.returncode != 0:
-            raise Broken(f"models {verb}: {done.stderr.strip()[-200:]}")
+            raise Broken(f"models load: {done.stderr.strip()[-200:]}")
 
     def check_answers(self) -> None:
         """Raises Broken if a new caller is not answered over gRPC and over HTTP."""
