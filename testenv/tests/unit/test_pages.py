@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from outrigger_testenv.attack.cases import CASES
 from outrigger_testenv.binary import repository
 
 DOCS = repository() / "docs"
@@ -56,8 +57,11 @@ def test_tests_of_security_claims_exist():
     sources = [file for each in SOURCES for file in repository().glob(each)]
     text = "\n".join(file.read_text() for file in sources)
     functions = re.findall(r"\b(?:fn|def) (\w+)", text)
+    attacks = {case.name for case in CASES}
     assert named
     for each in named:
+        if each in attacks:
+            continue
         if "/" in each:
             assert (repository() / each).exists(), each
         else:
