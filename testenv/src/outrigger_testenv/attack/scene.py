@@ -38,7 +38,8 @@ _REGISTRY_TIMEOUT = "6s"
 
 def with_memory(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration with the control plane's memory, if the binary has the key."""
-    command = [outrigger(), "serve", "--check-config", "--set", f"server.memory={MEMORY}"]
+    command = [outrigger(), "serve", "--check-config", "--repository", "registry.example/models"]
+    command += ["--set", f"server.memory={MEMORY}"]
     known = subprocess.run(command, capture_output=True, check=False).returncode == 0
     return merge(config, {"server": {"memory": MEMORY}}) if known else config
 
