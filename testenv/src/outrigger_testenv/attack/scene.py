@@ -1,6 +1,7 @@
 """The attacked processes: a stack with good models, a lying registry, and programs that discard."""
 
 import json
+import re
 import ssl
 import subprocess
 import sys
@@ -32,6 +33,8 @@ _MORE_FILES = ["prlimit", "--nofile=16384", "--"]
 # A new caller must be answered within this time.
 _ANSWER = 10.0
 _ADMINISTER = 10
+# Control characters other than the ends of lines.
+_CONTROL = re.compile("[^\\n -~\u00a0-\uffff]")
 # A registry that sends nothing is given up after this time; a dripping one sends sooner.
 _REGISTRY_TIMEOUT = "6s"
 
@@ -183,10 +186,16 @@ class Scene:
             raise Broken(f"a new caller of HTTP is answered {answered}")
 
     def check_log(self) -> None:
-        """Raises Broken if text of a package or registry has become a line of the log."""
+        """Raises Broken if text of a package or registry has become a line of the log, or a control
+        character of a command's output.
+        """
         log = (self.stack.logs / "serve.log").read_text(errors="replace")
         if any(line.startswith(lying.FORGED) for line in log.splitlines()):
             raise Broken("a false audit line is in the log")
+        hostile = (name for name in self.stack.client().models() if "audit" in name)
+        for name in hostile:
+            if _CONTROL.search(self.stack.serve.run("models", "why", name).stdout):
+                raise Broken(f"models why {name} prints control characters")
 
     def _config(self) -> dict[str, Any]:
         certificate = self._certificate
