@@ -3,7 +3,6 @@
 import json
 import re
 import ssl
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,15 +17,14 @@ from outrigger_testenv.attack.attacker import attacker
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import TURNS, Turn
 from outrigger_testenv.attack.probes import status
-from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.client import Client
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.processes import Process, free_ports, listens
-from outrigger_testenv.stack import Stack, merge
+from outrigger_testenv.stack import Stack
 
 NEIGHBOUR, WIDE = "good/neighbour", "good/wide"
-MEMORY = "512MiB"
+SERVER = {"server": {"memory": "512MiB"}}
 # Descriptors that the control plane may open: the usual soft limit, and a hard limit above it.
 _FILES = ["prlimit", "--nofile=1024:16384", "--"]
 _MORE_FILES = ["prlimit", "--nofile=16384", "--"]
@@ -37,14 +35,6 @@ _ADMINISTER = 10
 _CONTROL = re.compile("[^\\n -~\u00a0-\uffff]")
 # A registry that sends nothing is given up after this time; a dripping one sends sooner.
 _REGISTRY_TIMEOUT = "6s"
-
-
-def with_memory(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration with the control plane's memory, if the binary has the key."""
-    command = [outrigger(), "serve", "--check-config", "--repository", "registry.example/models"]
-    command += ["--set", f"server.memory={MEMORY}"]
-    known = subprocess.run(command, capture_output=True, check=False).returncode == 0
-    return merge(config, {"server": {"memory": MEMORY}}) if known else config
 
 
 class Scene:
@@ -203,7 +193,8 @@ class Scene:
         docker = self.directory / "docker"
         docker.mkdir()
         (docker / "config.json").write_text(json.dumps(lying.credentials(self.lying)))
-        config = {
+        return {
+            **SERVER,
             "tls": {"certificate": str(certificate.file), "key": str(certificate.key), **listeners},
             "store": {"max_size": f"{lying.STORE // lying.GIB}GiB"},
             "images": {
@@ -212,7 +203,6 @@ class Scene:
                 "timeout": _REGISTRY_TIMEOUT,
             },
         }
-        return with_memory(config)
 
     def _listed(self) -> list[dict[str, str]]:
         hosts, turns = vars(self.lying), range(TURNS)
