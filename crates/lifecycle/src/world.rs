@@ -87,6 +87,9 @@ impl World {
             // Without it the next start loads more than necessary.
             Err(error) => tracing::warn!(error = %error, "cannot write the journal"),
         }
+        if let Err(error) = self.store.record_seen(&record) {
+            tracing::warn!(error = %error, "cannot record the tags of a model beside its files");
+        }
     }
 }
 

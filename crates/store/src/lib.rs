@@ -6,7 +6,8 @@
 //! trees/<hex>/tree.json, data/     unpacked images: verified, immutable
 //! serving/<servable>/<version>     relative link to a tree's model directory, for the default engine
 //! serving-<engine>/...             the same for each other engine
-//! journal/                         state that must survive a restart
+//! trees/<hex>/seen.json            the models and tags that the image was seen under
+//! journal/                         state that must survive a restart, in two copies
 //! lock                             held by the one control plane that uses the store
 //! ```
 //!
@@ -31,6 +32,7 @@ mod disk;
 mod error;
 mod journal;
 pub mod metrics;
+mod seen;
 mod serving;
 mod space;
 mod store;
