@@ -253,9 +253,9 @@ impl Crashes {
         self.loads.contains_key(key) || self.common.contains(key)
     }
 
-    /// Whether the version may have ended the engine by a call.
-    pub fn is_suspected_for_calls(&self, key: &ModelKey) -> bool {
-        self.common.contains(key)
+    /// The versions that may have ended the engine by a call.
+    pub fn common(&self) -> &BTreeSet<ModelKey> {
+        &self.common
     }
 
     /// Whether the versions suspected for their calls make one call at a time.

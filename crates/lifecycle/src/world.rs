@@ -12,7 +12,9 @@ use outrigger_store::Store;
 use outrigger_trials::CanaryRecord;
 use tokio::sync::Semaphore;
 
-use crate::{blocking, config::Config, engines::Engines, journal::Durable, names::Names};
+use crate::{
+    blocking, config::Config, engines::Engines, flights::Flights, journal::Durable, names::Names,
+};
 
 /// The memory that all packages together may take while they are read, in MiB.
 pub(crate) const READING: u32 = 256;
@@ -28,6 +30,7 @@ pub(crate) struct World {
     /// Digests whose files must stay. Set before the start of any job that may need them.
     in_use: Mutex<BTreeSet<Digest>>,
     pub(crate) durable: Durable,
+    pub(crate) flights: Flights,
     pub(crate) pulls: Semaphore,
     /// The memory for packages that are being read, in MiB.
     pub(crate) reading: Semaphore,
@@ -54,6 +57,7 @@ impl World {
             engines,
             in_use: Mutex::default(),
             durable: Durable::default(),
+            flights: Flights::default(),
             journal: Mutex::default(),
             canaries: Mutex::default(),
         }
@@ -81,8 +85,9 @@ impl World {
         if number <= *written {
             return;
         }
-        let (latest, record) = self.durable.record();
-        match self.store.journal().save(&record) {
+        let (latest, record, crashes) = self.durable.record();
+        let journal = self.store.journal();
+        match journal.save(&record).and_then(|()| journal.save_crashes(&crashes)) {
             Ok(()) => *written = latest,
             // Without it the next start loads more than necessary.
             Err(error) => tracing::warn!(error = %error, "cannot write the journal"),

@@ -43,6 +43,8 @@ struct Inner {
     last: Mutex<i64>,
     /// Serialises writers of the record; holds the content written last.
     written: Mutex<Option<Vec<u8>>>,
+    /// The same for the state of the suspected versions.
+    crashes: Mutex<Option<Vec<u8>>>,
 }
 
 /// The state of lifecycle that must survive a restart.
@@ -91,8 +93,13 @@ struct Versions {
 
 impl Journal {
     pub(crate) fn open(layout: &Layout) -> Result<Self> {
-        let (last, written) = (Mutex::default(), Mutex::default());
-        let journal = Self { inner: Arc::new(Inner { layout: layout.clone(), last, written }) };
+        let inner = Inner {
+            layout: layout.clone(),
+            last: Mutex::default(),
+            written: Mutex::default(),
+            crashes: Mutex::default(),
+        };
+        let journal = Self { inner: Arc::new(inner) };
         let written = journal.read::<Versions>(VERSIONS)?.map(|versions| versions.last);
         let published = serving::all_published(layout)?.into_iter().map(|published| published.id);
         let desired = journal.read::<Record>(RECORD)?.unwrap_or_default().desired.into_iter();
@@ -162,7 +169,12 @@ impl Journal {
     /// Replaces the state of the suspected versions; it is on disk when this returns.
     pub fn save_crashes<T: Serialize>(&self, record: &T) -> Result<()> {
         let content = serde_json::to_vec_pretty(record).expect("text and numbers only");
-        copies::write(&self.path(CRASHES), content)
+        let mut written = self.inner.crashes.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.as_ref() != Some(&content) {
+            copies::write(&self.path(CRASHES), content.clone())?;
+            *written = Some(content);
+        }
+        Ok(())
     }
 
     /// Assigns a version that no process has used before. It is written to disk before it is

@@ -171,7 +171,7 @@ fn crash(
         Kills::AtLoad => drop(loading.insert(key(KILLER))),
         Kills::AtItsCalls => {
             if state.are_apart() {
-                calling.retain(|it| !state.is_suspected_for_calls(it));
+                calling.retain(|it| !state.common().contains(it));
             }
             calling.insert(key(KILLER));
         }

@@ -26,7 +26,7 @@ pub(crate) async fn check(
     let (prepared, result) = match prepared {
         Ok(prepared) => {
             let timeout = world.config.engine.gate_timeout;
-            let scorer = &prepared.scorer(id);
+            let scorer = &prepared.unhindered(id);
             let gate = Gate { engine: &*prepared.engine.1, scorer, timeout };
             let result = match gate.pass(&prepared.golden).await {
                 Ok(()) => Ok(gate.replay(&recent).await),

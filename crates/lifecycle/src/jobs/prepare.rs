@@ -2,10 +2,10 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use outrigger_core::{Digest, EngineId, Failure, ModelKey, ServableId, model::Fault};
+use outrigger_core::{Digest, EngineId, Failure, ModelKey, ModelName, ServableId, model::Fault};
 use outrigger_features::{MAX_GOLDEN_CASE, Plan};
 use outrigger_run::Engine;
-use outrigger_score::{Scorer, SharedLimits};
+use outrigger_score::{Flight, Scorer, SharedLimits};
 use outrigger_store::Tree;
 use outrigger_trials::Profiled;
 
@@ -24,6 +24,7 @@ pub(crate) struct Prepared {
     pub(crate) platform_digest: Digest,
     plan: Arc<Plan>,
     limits: SharedLimits,
+    flight: Arc<Flight>,
     pub(crate) golden: Golden,
     pub(crate) profile: Option<Arc<Profiled>>,
 }
@@ -61,7 +62,7 @@ pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Pr
     blocking(world, move |world| {
         world.store.touch(&digest);
         let names = world.names.load();
-        read(&tree, world, names.engine(&name)).map(Arc::new).map_err(Fault::Failed)
+        read(&tree, world, &name, names.engine(&name)).map(Arc::new).map_err(Fault::Failed)
     })
     .await
 }
@@ -77,7 +78,12 @@ fn memory(tree: &Tree) -> u32 {
     u32::try_from(memory).unwrap_or(READING).min(READING)
 }
 
-fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared, Failure> {
+fn read(
+    tree: &Tree,
+    world: &World,
+    name: &ModelName,
+    named: Option<&EngineId>,
+) -> Result<Prepared, Failure> {
     let (engines, mut chosen) = (&world.engines, None);
     let files = ModelFiles::read(tree, |framework| {
         let (engine, framework) = engines.choose(framework, named)?;
@@ -86,8 +92,11 @@ fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared
     })?;
     let model = files.directory.clone();
     let plan = files.plan()?;
+    let engine = chosen.expect("an engine was chosen to read the files");
+    let key = ModelKey { name: name.clone(), digest: *tree.digest() };
     Ok(Prepared {
-        engine: chosen.expect("an engine was chosen to read the files"),
+        flight: world.flights.of(&engine.0, &key),
+        engine,
         model,
         platform_digest: *tree.platform_digest(),
         golden: Golden::check(tree, &plan)?,
@@ -100,7 +109,14 @@ fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared
 impl Prepared {
     /// The version as its engine serves it under the name `id`.
     pub(crate) fn scorer(&self, id: ServableId) -> Scorer {
-        Scorer::bind(&*self.engine.1, id, Arc::clone(&self.plan), Arc::clone(&self.limits))
+        let (plan, limits) = (Arc::clone(&self.plan), Arc::clone(&self.limits));
+        let scorer = Scorer::bind(&*self.engine.1, id, plan, limits);
+        Scorer { flight: Arc::clone(&self.flight), ..scorer }
+    }
+
+    /// The version for its gate, whose runs never wait.
+    pub(crate) fn unhindered(&self, id: ServableId) -> Scorer {
+        Scorer { flight: Arc::new(self.flight.unhindered()), ..self.scorer(id) }
     }
 }
 
