@@ -14,16 +14,15 @@ mod copies;
 pub(crate) mod seal;
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use outrigger_core::{Digest, EngineId, ModelKey, ModelName, ServableId, Tag, Version};
+use outrigger_core::Version;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Error, Result, metrics, seen, serving, store::Layout};
+use crate::{Error, Record, Result, serving, store::Layout};
 
 const RECORD: &str = "record.json";
 const VERSIONS: &str = "versions.json";
@@ -47,45 +46,6 @@ struct Inner {
     crashes: Mutex<Option<Vec<u8>>>,
 }
 
-/// The state of lifecycle that must survive a restart.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Record {
-    /// The digest that each tag last resolved to: the last known good.
-    pub tags: BTreeMap<ModelName, BTreeMap<Tag, Digest>>,
-    /// The versions that should be loaded in the engine.
-    pub desired: Vec<Desired>,
-    /// The rejected canary of each tag: the digest that the tag named when it was rejected.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub rejected: BTreeMap<ModelName, BTreeMap<Tag, Digest>>,
-    /// Promotions that are in force although the registry's tag still names another digest.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub promoted: BTreeMap<ModelName, BTreeMap<Tag, Promoted>>,
-}
-
-/// A digest that serves a tag instead of the one that the registry names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Promoted {
-    /// The digest that the registry's tag names. The promotion ends when the tag names another one.
-    pub named: Digest,
-    /// The digest that serves the tag.
-    pub promoted: Digest,
-}
-
-/// A model that should be loaded in the engine.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Desired {
-    /// The model.
-    pub key: ModelKey,
-    /// Its servable in the engine.
-    pub servable: ServableId,
-    /// The engine. Left out for the default one, as older versions know no other.
-    #[serde(default, skip_serializing_if = "EngineId::is_default")]
-    pub engine: EngineId,
-}
-
 #[derive(Debug, Serialize, Deserialize)]
 struct Versions {
     last: i64,
@@ -102,7 +62,7 @@ impl Journal {
         let journal = Self { inner: Arc::new(inner) };
         let written = journal.read::<Versions>(VERSIONS)?.map(|versions| versions.last);
         let published = serving::all_published(layout)?.into_iter().map(|published| published.id);
-        let desired = journal.read::<Record>(RECORD)?.unwrap_or_default().desired.into_iter();
+        let desired = journal.load()?.unwrap_or_default().desired.into_iter();
         let desired = desired.map(|desired| desired.servable);
         let seen = published.chain(desired).map(|id| id.version.0).chain(written);
         *journal.inner.last.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -110,26 +70,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Reads the record. If neither copy is good, its tags are those that the trees were seen
-    /// under, and the rest is empty.
+    /// Reads the record; `None` if neither copy is good.
     ///
     /// # Errors
     /// The file system fails.
-    pub fn load(&self) -> Result<Record> {
-        match self.read(RECORD)? {
-            Some(record) => Ok(record),
-            None => self.rebuilt(),
-        }
-    }
-
-    fn rebuilt(&self) -> Result<Record> {
-        let tags = seen::tags(&self.inner.layout)?;
-        if !tags.is_empty() {
-            metrics::journal_damaged("record", metrics::Used::Trees);
-            let models = tags.len();
-            tracing::warn!(models, "there is no good journal; the tags are read from the trees");
-        }
-        Ok(Record { tags, ..Record::default() })
+    pub fn load(&self) -> Result<Option<Record>> {
+        self.read(RECORD)
     }
 
     /// Replaces the record; it is on disk when this returns.

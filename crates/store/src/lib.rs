@@ -32,6 +32,7 @@ mod disk;
 mod error;
 mod journal;
 pub mod metrics;
+mod record;
 mod seen;
 mod serving;
 mod space;
@@ -43,7 +44,8 @@ mod unpack;
 
 pub use config::{Config, UnpackLimits};
 pub use error::{EntryProblem, Error, LayerProblem, PackageProblem, Result};
-pub use journal::{Desired, Journal, Promoted, Record};
+pub use journal::Journal;
+pub use record::{Desired, Promoted, Record};
 pub use serving::{Published, Serving};
 pub use space::{InUse, Reservation, Usage};
 pub use store::Store;

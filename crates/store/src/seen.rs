@@ -4,17 +4,22 @@
 //! file does. The engine never sees it, since only the model's directory is published. If no copy
 //! of the journal is good, the tags are read from these files.
 
+mod models;
+
 use std::{
     collections::BTreeMap,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use outrigger_core::{Digest, ModelName, Tag};
+use outrigger_core::Digest;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::models::Seen;
+use self::models::{Models, Tags, latest, merged, news};
 use crate::{
     Record, Result, Store, disk,
     journal::seal::{seal, unseal},
+    metrics,
     store::Layout,
     tree,
 };
@@ -23,19 +28,6 @@ use crate::{
 const SEEN: &str = "seen.json";
 /// The size limit of the file; the limit of its names keeps it smaller.
 const MAX_SIZE: u64 = 4 << 20;
-/// The tags that are kept of each model: the latest.
-const MAX_TAGS: usize = 256;
-
-/// For each model, the time in milliseconds since 1970 at which each tag began to name the tree.
-type Models = BTreeMap<ModelName, BTreeMap<Tag, u64>>;
-
-/// The tags of models.
-type Tags = BTreeMap<ModelName, BTreeMap<Tag, Digest>>;
-
-/// The content of the files of all trees.
-#[derive(Debug, Default)]
-pub(crate) struct Seen(Option<BTreeMap<Digest, Models>>);
-
 /// The content of a file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Content {
@@ -43,6 +35,24 @@ struct Content {
 }
 
 impl Store {
+    /// The record in the journal. If neither copy is good, its tags are those that the trees were
+    /// seen under, and the rest is empty.
+    ///
+    /// # Errors
+    /// The file system fails.
+    pub fn record(&self) -> Result<Record> {
+        if let Some(record) = self.journal().load()? {
+            return Ok(record);
+        }
+        let tags = tags(&self.inner.layout)?;
+        if !tags.is_empty() {
+            metrics::journal_damaged("record", metrics::Used::Trees);
+            let models = tags.len();
+            tracing::warn!(models, "there is no good journal; the tags are read from the trees");
+        }
+        Ok(Record { tags, ..Record::default() })
+    }
+
     /// Records beside each tree the models and tags that `record` has it under. Trees that are
     /// missing are skipped. Writes only what has changed.
     ///
@@ -67,65 +77,13 @@ impl Store {
     }
 }
 
-impl Seen {
-    /// Forgets what was recorded beside an earlier tree of `digest`: a new one has no names yet.
-    pub(crate) fn forget(&mut self, digest: &Digest) {
-        self.0.as_mut().map(|all| all.remove(digest));
-    }
-}
-
 /// The tags of all models by the trees' files: each names the tree that it began to name last.
-pub(crate) fn tags(layout: &Layout) -> Result<Tags> {
+fn tags(layout: &Layout) -> Result<Tags> {
     let mut tags = Tags::new();
     for ((name, tag), (_, digest)) in latest(&read_all(layout)?) {
         tags.entry(name.clone()).or_default().insert(tag.clone(), digest);
     }
     Ok(tags)
-}
-
-/// The parts of `record` that are not in the files.
-fn news(all: &BTreeMap<Digest, Models>, record: &Record, now: u64) -> BTreeMap<Digest, Models> {
-    let latest = latest(all);
-    let mut news = BTreeMap::<Digest, Models>::new();
-    let each = |(name, tags)| BTreeMap::iter(tags).map(move |(tag, digest)| (name, tag, digest));
-    for (name, tag, digest) in record.tags.iter().flat_map(each) {
-        if latest.get(&(name, tag)).is_none_or(|(_, known)| known != digest) {
-            let tags = news.entry(*digest).or_default().entry(name.clone()).or_default();
-            tags.insert(tag.clone(), now);
-        }
-    }
-    for key in record.desired.iter().map(|desired| &desired.key) {
-        if all.get(&key.digest).is_none_or(|models| !models.contains_key(&key.name)) {
-            news.entry(key.digest).or_default().entry(key.name.clone()).or_default();
-        }
-    }
-    news
-}
-
-/// For each tag of each model, the tree that it began to name last, with the time.
-fn latest(all: &BTreeMap<Digest, Models>) -> BTreeMap<(&ModelName, &Tag), (u64, Digest)> {
-    let mut latest = BTreeMap::new();
-    for (digest, models) in all {
-        for (name, tags) in models {
-            for (tag, time) in tags {
-                let entry = latest.entry((name, tag)).or_insert((*time, *digest));
-                *entry = (*entry).max((*time, *digest));
-            }
-        }
-    }
-    latest
-}
-
-fn merged(mut models: Models, news: Models) -> Models {
-    for (name, tags) in news {
-        let all = models.entry(name).or_default();
-        all.extend(tags);
-        while all.len() > MAX_TAGS {
-            let oldest = all.iter().min_by_key(|(_, time)| **time).map(|(tag, _)| tag.clone());
-            oldest.map(|tag| all.remove(&tag));
-        }
-    }
-    models
 }
 
 fn read_all(layout: &Layout) -> Result<BTreeMap<Digest, Models>> {

@@ -71,7 +71,7 @@ struct Inherited {
 /// Reads journal and store. Blocks.
 fn inherit(world: &World) -> Result<Inherited, Error> {
     let journal = world.store.journal();
-    let record = journal.load().map_err(Error::Journal)?;
+    let record = world.store.record().map_err(Error::Journal)?;
     let canaries = journal.load_canaries().map_err(Error::Journal)?;
     let crashes = resumed(journal.load_crashes().map_err(Error::Journal)?);
     let last = journal.next_version().map_err(Error::Journal)?;

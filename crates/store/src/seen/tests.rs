@@ -1,8 +1,8 @@
 use std::fs;
 
-use outrigger_core::{EngineId, LayerKind, ModelKey};
+use outrigger_core::{EngineId, LayerKind, ModelKey, ModelName, Tag};
 
-use super::*;
+use super::{models::MAX_TAGS, *};
 use crate::{
     Desired,
     testing::{Fixture, good, servable},
@@ -43,7 +43,7 @@ fn without_a_journal_the_tags_come_from_the_trees() {
     fixture.store.record_seen(&record).expect("recorded");
     fs::remove_dir_all(fixture.path("journal")).unwrap();
     let fixture = fixture.reopen();
-    assert_eq!(fixture.store.journal().load().expect("read"), record);
+    assert_eq!(fixture.store.record().expect("read"), record);
 }
 
 #[test]

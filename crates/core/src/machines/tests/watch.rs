@@ -8,9 +8,9 @@ use crate::Crashes;
 /// The way in which the killer ends the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kills {
-    AtLoad,
-    AtFirstRun,
-    AtCalls,
+    Load,
+    FirstRun,
+    Calls,
 }
 
 /// The machines, and an engine that restarts when the killer ends it.
@@ -69,7 +69,7 @@ impl World {
             }
             Effect::Model(key, M::Publish(it, _)) => on(key, model::Event::Published(it, Ok(()))),
             Effect::Model(key, M::Check(it, _)) => {
-                let ends = self.kills == Kills::AtFirstRun && key == self.killer;
+                let ends = self.kills == Kills::FirstRun && key == self.killer;
                 match ends {
                     true => {
                         self.crash(BTreeSet::from([key.clone()]));
@@ -121,14 +121,14 @@ impl World {
     fn work(&mut self, others: &BTreeSet<usize>) {
         if let Some(id) = self.loading.pop_front() {
             let is_killer = self.machines.owner(&id) == Some(&self.killer);
-            if is_killer && self.kills == Kills::AtLoad {
+            if is_killer && self.kills == Kills::Load {
                 self.loading.push_front(id);
                 let calls = self.calls(others);
                 return self.crash(calls);
             }
             self.up.insert(id.clone());
             self.handle(Event::Engine(EngineId::default(), FromEngine::Up(id)));
-        } else if self.kills == Kills::AtCalls && self.may_call(&self.killer) {
+        } else if self.kills == Kills::Calls && self.may_call(&self.killer) {
             let mut calls = self.calls(others);
             let suspects = self.machines.suspects();
             if let Some(suspects) = suspects.get(&EngineId::default()).filter(|it| it.are_apart) {
@@ -178,7 +178,7 @@ fn machines() -> Machines {
 }
 
 fn kills() -> impl Strategy<Value = Kills> {
-    prop_oneof![Just(Kills::AtLoad), Just(Kills::AtFirstRun), Just(Kills::AtCalls)]
+    prop_oneof![Just(Kills::Load), Just(Kills::FirstRun), Just(Kills::Calls)]
 }
 
 proptest! {
@@ -202,7 +202,7 @@ proptest! {
             world.handle(Event::Follow(tag(NAMES[killer])));
         }
         world.run(&calls);
-        let most = if kills == Kills::AtCalls { 4 } else { 2 };
+        let most = if kills == Kills::Calls { 4 } else { 2 };
         prop_assert!(world.crashes <= most, "{} crashes", world.crashes);
         let quarantined: Vec<_> = world.machines.quarantined().cloned().collect();
         prop_assert_eq!(quarantined, [world.killer.clone()]);
@@ -217,7 +217,7 @@ proptest! {
 
 /// A world in which the killer is in quarantine.
 fn convicted() -> World {
-    let mut world = World::new("j", Kills::AtLoad);
+    let mut world = World::new("j", Kills::Load);
     NAMES.iter().for_each(|text| world.handle(Event::Follow(tag(text))));
     world.run(&[BTreeSet::new()]);
     assert!(world.machines.quarantined().eq([&model("j")]));
@@ -228,7 +228,7 @@ fn convicted() -> World {
 fn a_quarantine_outlives_both_processes_and_the_first_look_up() {
     let mut before = convicted();
     let legacy = before.machines.legacy();
-    let mut next = World::new("j", Kills::AtLoad);
+    let mut next = World::new("j", Kills::Load);
     next.machines = machines();
     let crashes = before.machines.take_crashes().expect("it has changed");
     let text = serde_json::to_string(&crashes).expect("JSON");
@@ -245,7 +245,7 @@ fn a_quarantine_outlives_both_processes_and_the_first_look_up() {
 #[test]
 fn an_operator_may_load_a_version_in_quarantine() {
     let mut world = convicted();
-    world.kills = Kills::AtCalls;
+    world.kills = Kills::Calls;
     world.killer = model("nobody");
     world.handle(Event::Load(name("j"), latest()));
     world.run(&[BTreeSet::new()]);
@@ -255,7 +255,7 @@ fn an_operator_may_load_a_version_in_quarantine() {
 
 #[test]
 fn suspects_wait_until_all_others_serve_and_then_load_one_at_a_time() {
-    let mut world = World::new("nobody", Kills::AtLoad);
+    let mut world = World::new("nobody", Kills::Load);
     NAMES[..5].iter().for_each(|text| world.handle(Event::Follow(tag(text))));
     for _ in 0..4 {
         world.work(&BTreeSet::new());
