@@ -2,14 +2,12 @@
 
 import contextlib
 import json
-import subprocess
 import threading
 
 import pandas as pd
 import pytest
 
 from outrigger_testenv import killers, variants
-from outrigger_testenv.binary import outrigger
 from outrigger_testenv.client import request, selector
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.load import Load
@@ -122,19 +120,12 @@ def until(stack, condition):
     stack.serve.process.wait_until(condition, timeout=TIMEOUT)
 
 
-def command(stack, *arguments):
-    """Runs a command of `outrigger` on the admin listener."""
-    line = [outrigger(), *arguments, "--admin", stack.serve.admin]
-    done = subprocess.run(line, check=False, capture_output=True, text=True, timeout=30)
-    return done.stdout
-
-
 def why(stack):
-    return command(stack, "models", "why", KILLER)
+    return stack.serve.run("models", "why", KILLER).stdout
 
 
 def canary_status(stack):
-    return json.loads(command(stack, "canary", "status", KILLER, "-o", "json"))
+    return json.loads(stack.serve.run("canary", "status", KILLER, "-o", "json").stdout)
 
 
 def is_quarantined(stack):
@@ -178,7 +169,7 @@ def test_a_quarantine_outlives_both_processes_and_ends_when_an_operator_loads_th
         assert call(stack, 30.0) == QUARANTINED
         assert is_quarantined(stack)
         assert supervisor.crashes == before
-        command(stack, "models", "load", KILLER, "--timeout", "1s")
+        stack.serve.run("models", "load", KILLER, "--timeout", "1s")
         until(stack, lambda: supervisor.crashes > before)
         # Another digest under the tag is not in quarantine.
         assert stack.push(tiny(7), KILLER) != digest
