@@ -16,9 +16,6 @@ use crate::{
     blocking, config::Config, engines::Engines, flights::Flights, journal::Durable, names::Names,
 };
 
-/// The memory that all packages together may take while they are read, in MiB.
-pub(crate) const READING: u32 = 256;
-
 /// Everything outside the machines.
 pub(crate) struct World {
     pub(crate) config: Config,
@@ -32,8 +29,6 @@ pub(crate) struct World {
     pub(crate) durable: Durable,
     pub(crate) flights: Flights,
     pub(crate) pulls: Semaphore,
-    /// The memory for packages that are being read, in MiB.
-    pub(crate) reading: Semaphore,
     journal: Mutex<u64>,
     canaries: Mutex<u64>,
 }
@@ -48,7 +43,6 @@ impl World {
     ) -> Self {
         Self {
             pulls: Semaphore::new(config.pull_concurrency.max(1)),
-            reading: Semaphore::new(READING as usize),
             config,
             names,
             signatures,
