@@ -54,6 +54,7 @@ impl VersionData {
                 scorer: prepared.scorer(id),
                 profile: prepared.profile.clone(),
                 described: OnceLock::new(),
+                load: Arc::default(),
                 recent: Arc::clone(self.recent.entry(key.name.clone()).or_default()),
                 route: route.into(),
                 drains: Arc::clone(&self.drains),

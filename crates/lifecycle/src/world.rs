@@ -12,7 +12,9 @@ use outrigger_store::Store;
 use outrigger_trials::CanaryRecord;
 use tokio::sync::Semaphore;
 
-use crate::{blocking, config::Config, engines::Engines, journal::Durable, names::Names};
+use crate::{
+    blocking, config::Config, engines::Engines, journal::Durable, names::Names, places::PullPlaces,
+};
 
 /// The memory that all packages together may take while they are read, in MiB.
 pub(crate) const READING: u32 = 256;
@@ -28,7 +30,7 @@ pub(crate) struct World {
     /// Digests whose files must stay. Set before the start of any job that may need them.
     in_use: Mutex<BTreeSet<Digest>>,
     pub(crate) durable: Durable,
-    pub(crate) pulls: Semaphore,
+    pub(crate) pulls: PullPlaces,
     /// The memory for packages that are being read, in MiB.
     pub(crate) reading: Semaphore,
     journal: Mutex<u64>,
@@ -44,7 +46,7 @@ impl World {
         engines: Engines,
     ) -> Self {
         Self {
-            pulls: Semaphore::new(config.pull_concurrency.max(1)),
+            pulls: PullPlaces::new(config.pull_concurrency),
             reading: Semaphore::new(READING as usize),
             config,
             names,

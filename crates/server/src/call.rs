@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::http::Extensions;
 use outrigger_core::{Arm, Failure, ModelKey, ModelName, Reason};
-use outrigger_lifecycle::Lease;
+use outrigger_lifecycle::{Lease, Running};
 use outrigger_trace::{Span, SpanKind};
 use tokio::time::Instant;
 use tonic::{Code, Status};
@@ -31,6 +31,8 @@ struct Inner {
     deadline: Instant,
     place: OnceLock<(Place, Share<Party>)>,
     share: OnceLock<Share<ModelName>>,
+    /// The request as part of its version's load.
+    running: OnceLock<Running>,
     caller: OnceLock<Caller>,
     request_id: OnceLock<String>,
     served_by: OnceLock<ServedAs>,
@@ -72,6 +74,7 @@ impl Call {
             deadline: by,
             place: OnceLock::new(),
             share: OnceLock::new(),
+            running: OnceLock::new(),
             caller: OnceLock::new(),
             request_id: OnceLock::new(),
             served_by: OnceLock::new(),
@@ -126,6 +129,12 @@ impl Call {
     pub(crate) fn count_for_model(&self, share: Share<ModelName>) {
         // A call concerns one model, so the cell is empty.
         let _ = self.0.share.set(share);
+    }
+
+    /// Counts the request in the load of its version until the call ends.
+    pub(crate) fn runs(&self, running: Running) {
+        // A call has one request, so the cell is empty.
+        let _ = self.0.running.set(running);
     }
 
     /// Waits for `model` and lets other calls use this call's place meanwhile.
@@ -302,6 +311,9 @@ impl Drop for Inner {
             // No outcome was recorded, so the caller went away before the end.
             None => "CANCELLED",
         };
+        if reason == metrics::OK {
+            self.running.take().into_iter().for_each(Running::answered);
+        }
         let by = self.served_as();
         self.describe(&by, reason);
         metrics::call_ended(&metrics::Ended {

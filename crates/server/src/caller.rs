@@ -9,7 +9,7 @@ use std::{
 use axum::http::Extensions;
 use outrigger_core::{Failure, Reason};
 
-use crate::config::{Right, Rights};
+use crate::config::{CallerName, Right, Rights};
 
 /// The most bytes of a name; a longer name is not accepted.
 const LONGEST: usize = 256;
@@ -76,6 +76,12 @@ impl Identity {
 
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<&CallerName> for Identity {
+    fn from(name: &CallerName) -> Self {
+        Self(name.as_str().into())
     }
 }
 

@@ -36,6 +36,7 @@ mod served;
 mod supervise;
 mod tls;
 mod trial;
+mod unknown_names;
 mod views;
 mod wiring;
 

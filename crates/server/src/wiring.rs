@@ -254,6 +254,7 @@ fn oci_config(images: &Images) -> oci::Config {
         config.credentials.docker_config = Some(directory.join("config.json"));
     }
     config.timeouts.idle = images.timeout.0;
+    config.timeouts.least = images.min_throughput.0;
     config
 }
 
@@ -267,6 +268,8 @@ fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) ->
             poll_interval: images.poll_interval.0,
         },
         tunables: tunables(config),
+        pull_timeout: images.pull_timeout.0,
+        max_tags: images.max_tags as usize,
         limits: Arc::clone(&limits.tensors),
         tracer: tracer.clone(),
         ..lifecycle::Config::default()
@@ -336,6 +339,7 @@ mod tests {
         let ours = lifecycle_config(&config, &RequestLimits::new(&config), &Tracer::off());
         assert_eq!(ours.tunables, theirs.tunables);
         assert_eq!(ours.images.poll_interval, theirs.images.poll_interval);
+        assert_eq!((ours.pull_timeout, ours.max_tags), (theirs.pull_timeout, theirs.max_tags));
         assert_eq!(ours.images.default_tag, theirs.images.default_tag);
     }
 
