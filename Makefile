@@ -40,18 +40,26 @@ test-rust: venv tools ## the Rust tests
 	$(CARGO) test --workspace
 
 .PHONY: test-fuzz
-test-fuzz: ## the transcoder on its corpus, and fuzzed for half a minute
-	fuzz/run 15
+test-fuzz: ## the fuzz targets that build fast, on their corpora and for some seconds
+	fuzz/run 5 quick
 
+# Two groups side by side: the tests on running stacks mostly wait. The output of each is printed
+# when it ends.
 .PHONY: test-python
 test-python: venv build tools ## the tests on real processes, of the chart and of the image
-	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment orchestration upgrade execution)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-stacks test-rest
+
+.PHONY: test-stacks test-rest
+test-stacks:
+	$(PY) -m pytest testenv/tests/orchestration
+test-rest:
+	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment attack upgrade execution)
 
 .PHONY: lint
 lint: venv ## the checks of CI: formatting, clippy, the fuzz targets, rustdoc, cargo-deny, ruff
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz
+	$(CARGO) check --quiet --locked --all-features --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	PATH="$(abspath $(VENV))/bin:$$PATH" scripts/check-dependencies
 	$(PY) -m ruff check testenv
@@ -125,8 +133,13 @@ bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STR
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
 	  $(if $(STRICT),--strict) $(if $(BEFORE),--before '$(BEFORE)')
 
+.PHONY: attack
+attack: venv build tools ## attack the real processes: a table of what it costs the others; ONLY=prefix, QUICK=1 to try
+	@$(PY) -m outrigger_testenv.attack --output $(TARGET)/attack \
+	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick)
+
 .PHONY: fuzz
-fuzz: ## fuzz the transcoder; FUZZ_SECONDS=600 per target
+fuzz: ## fuzz the readers and the transcoder; FUZZ_SECONDS=600 per target
 	fuzz/run $(or $(FUZZ_SECONDS),600)
 
 .PHONY: clean

@@ -1,9 +1,13 @@
 //! Options for access to a server, shared by all commands.
 
-use std::path::PathBuf;
+use std::{env, net::IpAddr, path::PathBuf};
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
+use outrigger_server::OperatorFile;
 use outrigger_tools::Access;
+
+/// The environment variable of the setting `auth.token_file` of `outrigger serve`.
+const SERVER_TOKEN: &str = "OUTRIGGER_AUTH_TOKEN_FILE";
 
 /// TLS and credentials.
 #[derive(Debug, Clone, clap::Args)]
@@ -23,7 +27,8 @@ pub(crate) struct Options {
     /// a forwarded port
     #[arg(long, value_name = "NAME", env = "OUTRIGGER_SERVER_NAME")]
     server_name: Option<String>,
-    /// File with a bearer token
+    /// File with a bearer token [default for changes on this machine: the one that
+    /// `outrigger serve` has written]
     #[arg(long, value_name = "FILE", env = "OUTRIGGER_TOKEN_FILE")]
     token_file: Option<PathBuf>,
 }
@@ -33,6 +38,33 @@ impl From<Options> for Access {
         let Options { ca, cert, key, server_name, token_file } = options;
         Self { ca, certificate: cert, key, server_name, token_file }
     }
+}
+
+impl Options {
+    /// The access for a change on the server at `address`. Without credentials it presents the
+    /// operator's token that a server on this machine has written. Other machines never receive it.
+    pub(crate) fn for_change(self, address: &str) -> Access {
+        let mut access = Access::from(self);
+        if access.token_file.is_none() && access.certificate.is_none() && is_local(address) {
+            access.token_file = Some(operator_file()).filter(|path| path.exists());
+        }
+        access
+    }
+}
+
+/// The file of the operator's token of a server on this machine: that of the server's own
+/// environment variable, which a command in the same container has too, or the default.
+pub(crate) fn operator_file() -> PathBuf {
+    let set = env::var_os(SERVER_TOKEN).filter(|path| !path.is_empty());
+    set.map_or_else(|| OperatorFile::default().path, PathBuf::from)
+}
+
+/// Whether an address, `host:port` with or without a scheme, is of this machine.
+fn is_local(address: &str) -> bool {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 /// The same options for a command that can also call a server for which the environment's
@@ -73,5 +105,20 @@ impl Args for Scoped {
 
     fn augment_args_for_update(command: Command) -> Command {
         Options::augment_args_for_update(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operators_token_stays_on_this_machine() {
+        for local in ["127.0.0.1:9901", "localhost:1", "http://[::1]:9901", "https://127.0.0.2:1"] {
+            assert!(is_local(local), "{local}");
+        }
+        for other in ["10.0.0.1:9901", "outrigger:9901", "http://localhost.example:1", "::2:1"] {
+            assert!(!is_local(other), "{other}");
+        }
     }
 }

@@ -13,6 +13,7 @@ mod models;
 mod package;
 mod predict;
 mod serve;
+mod token;
 mod validate;
 
 use clap::{Parser, Subcommand};
@@ -37,6 +38,7 @@ enum Command {
     Inspect(package::Inspect),
     Validate(validate::Arguments),
     Predict(predict::Arguments),
+    Token(token::Arguments),
     #[command(subcommand)]
     Models(models::Command),
     #[command(subcommand)]
@@ -60,6 +62,7 @@ fn main() -> std::process::ExitCode {
         Command::Inspect(arguments) => package::inspect(arguments),
         Command::Validate(arguments) => validate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
+        Command::Token(arguments) => token::run(arguments),
         Command::Models(command) => models::run(command),
         Command::Canary(command) => canary::run(command),
         Command::Bench(arguments) => bench::run(*arguments),

@@ -90,14 +90,14 @@ async fn answer(command: Command) -> Result<(), Exit> {
         }
         Command::Load { model: OneModel { model, server }, timeout } => {
             let output = server.output;
-            let served = connect(server).await?.load(model, timeout).await?;
+            let served = connect_for_change(server).await?.load(model, timeout).await?;
             match output {
                 Output::Json => exit::print_json(&message_json("ServedModel", &served)),
                 Output::Text => exit::print(format_args!("{} {}\n", served.name, served.digest)),
             }
         }
         Command::Unload { model: OneModel { model, server }, delete } => {
-            Ok(connect(server).await?.unload(model, delete).await?)
+            Ok(connect_for_change(server).await?.unload(model, delete).await?)
         }
     }
 }
@@ -116,4 +116,9 @@ async fn list(server: Server) -> Result<(), Exit> {
 
 async fn connect(server: Server) -> Result<Models, outrigger_tools::Error> {
     Models::connect(&server.admin, &server.access.into()).await
+}
+
+async fn connect_for_change(server: Server) -> Result<Models, outrigger_tools::Error> {
+    let access = server.access.for_change(&server.admin);
+    Models::connect(&server.admin, &access).await
 }

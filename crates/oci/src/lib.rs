@@ -13,6 +13,9 @@ mod config;
 mod credentials;
 mod download;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod image;
 mod layout;

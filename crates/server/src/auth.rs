@@ -1,5 +1,6 @@
 //! Authentication and authorization: tokens, certificates, and the rights of each caller.
 
+mod operator;
 mod tokens;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -20,9 +21,10 @@ use outrigger_core::{Failure, Reason};
 pub(crate) use self::tokens::TokenFiles;
 use crate::{
     caller::{Caller, Identity, Peer},
-    config::{self, CallerName, Right, Rights},
+    config::{self, CallerName, OperatorFile, Right, Rights},
     failure,
     live::Live,
+    site::Site,
 };
 
 /// The rules that give each caller its rights. Clones share them.
@@ -31,6 +33,8 @@ pub(crate) struct Auth(Arc<Rules>);
 
 struct Rules {
     tokens: Option<Arc<Live<TokenFiles>>>,
+    /// The token whose holder has every right.
+    operator: Option<Arc<Live<OperatorFile>>>,
     /// The rights of every caller, also without a name.
     anonymous: Rights,
     /// The rights of every caller that proved a name.
@@ -40,16 +44,17 @@ struct Rules {
 }
 
 impl Auth {
-    /// Builds the rules from the configuration. Without tokens and callers in it, every caller has
-    /// every right.
-    pub(crate) fn new(config: &config::Auth, tokens: Option<Arc<Live<TokenFiles>>>) -> Self {
-        let open = tokens.is_none() && config.callers.is_empty();
-        let otherwise = if open { Rights::all() } else { Rights::default() };
+    /// Builds the rules from the configuration.
+    pub(crate) fn new(
+        config: &config::Auth,
+        tokens: Option<Arc<Live<TokenFiles>>>,
+        operator: Option<Arc<Live<OperatorFile>>>,
+    ) -> Self {
         let of = |(name, rights): (&CallerName, &Rights)| (name.as_str().to_owned(), *rights);
         let mut callers: BTreeMap<_, _> = config.callers.iter().map(of).collect();
         let known = callers.remove(CallerName::ANYBODY).unwrap_or_default();
-        let anonymous = config.anonymous.unwrap_or(otherwise);
-        Self(Arc::new(Rules { tokens, anonymous, known, callers }))
+        let anonymous = config.anonymous_rights();
+        Self(Arc::new(Rules { tokens, operator, anonymous, known, callers }))
     }
 
     /// Identifies the caller from the connection and the request's headers.
@@ -68,18 +73,32 @@ impl Auth {
         token: fn(&[u8]) -> Option<Vec<u8>>,
     ) -> Result<Caller, Failure> {
         let rules = &*self.0;
-        if let (Some(tokens), Some(shown)) = (&rules.tokens, headers.get(AUTHORIZATION)) {
-            let token = token(shown.as_bytes()).and_then(|token| tokens.load().find(&token));
-            let message = "the authorization is no token that is known here";
-            let token = token.ok_or_else(|| Failure::new(Reason::Unauthenticated, message))?;
-            let rights = rules.rights(Some(&token));
-            return Ok(Caller::with_token(peer.clone(), token, rights));
+        let shown = headers.get(AUTHORIZATION).filter(|_| rules.tokens.is_some());
+        let token = headers.get(AUTHORIZATION).and_then(|value| token(value.as_bytes()));
+        let known = token.and_then(|token| rules.known_by(&token));
+        match (known, shown) {
+            (Some((identity, rights)), _) => Ok(Caller::with_token(peer.clone(), identity, rights)),
+            // Without `auth.tokens` the header may be meant for a proxy.
+            (None, None) => Ok(Caller::new(peer.clone(), rules.rights(peer.certificate()))),
+            (None, Some(_)) => {
+                let message = "the authorization is no token that is known here";
+                Err(Failure::new(Reason::Unauthenticated, message))
+            }
         }
-        Ok(Caller::new(peer.clone(), rules.rights(peer.certificate())))
     }
 }
 
 impl Rules {
+    /// The identity that a token proves, and its rights.
+    fn known_by(&self, token: &[u8]) -> Option<(Identity, Rights)> {
+        let operator = self.operator.as_ref().and_then(|operator| operator.load().find(token));
+        let caller = || self.tokens.as_ref()?.load().find(token);
+        match operator {
+            Some(operator) => Some((operator, Rights::all())),
+            None => caller().map(|caller| (caller.clone(), self.rights(Some(&caller)))),
+        }
+    }
+
     fn rights(&self, identity: Option<&Identity>) -> Rights {
         let Some(identity) = identity else { return self.anonymous };
         let own = self.callers.get(identity.as_str()).copied().unwrap_or_default();
@@ -88,18 +107,19 @@ impl Rules {
 }
 
 /// Guards the routes of a page for browsers whose user has the right to read. The browser asks its
-/// user for the token on a 401 response, and sends it as a password.
+/// user for the token on a 401 response, and sends it as a password. Pages of other sites than
+/// `site` are refused.
 ///
 /// A browser also sends the password with requests that another site triggers (CSRF), so this
 /// serves only for routes that change nothing.
-pub(crate) fn readers(routes: Router, auth: &Auth) -> Router {
-    routes.layer(from_fn_with_state(auth.clone(), read))
+pub(crate) fn readers(routes: Router, auth: &Auth, site: &Site) -> Router {
+    routes.layer(from_fn_with_state((auth.clone(), site.clone()), read))
 }
 
-async fn read(State(auth): State<Auth>, request: Request, next: Next) -> Response {
+async fn read(State((auth, site)): State<(Auth, Site)>, request: Request, next: Next) -> Response {
     let peer = Peer::of(request.extensions());
     let token = |shown: &[u8]| password(shown).or_else(|| bearer(shown).map(<[u8]>::to_vec));
-    let caller = auth.shown(&peer, request.headers(), token);
+    let caller = site.check(&request).and_then(|()| auth.shown(&peer, request.headers(), token));
     let Err(failure) = caller.and_then(|caller| caller.may(Right::Read)) else {
         return next.run(request).await;
     };

@@ -74,6 +74,11 @@ impl Identity {
         fit.then(|| Self(format!("{}:{name}", kind.as_str()).into()))
     }
 
+    /// The holder of the operator's token. Its prefix belongs to no credential of the configuration.
+    pub(crate) fn operator() -> Self {
+        Self("local:operator".into())
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -157,7 +162,12 @@ impl Caller {
                 Failure::new(Reason::PermissionDenied, message)
             }
             None => {
-                let message = format!("the right to {right} takes a bearer token or a certificate");
+                let mut message =
+                    format!("the right to {right} takes a bearer token or a certificate");
+                if right == Right::Change {
+                    message += "; `outrigger token`, run beside the server as its user, prints the \
+                                token that it wrote if `auth` names none";
+                }
                 Failure::new(Reason::Unauthenticated, message)
             }
         })

@@ -22,7 +22,7 @@ use outrigger_core::{Digest, EngineId, ModelName, Tag};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    access::{CallerName, Callers, Right, Rights, Transport},
+    access::{CallerName, Callers, OperatorFile, Right, Rights, Transport},
     kinds::{Entry, Kind, Kinds},
     layers::{Origin, Problem},
     reference::reference_markdown,
@@ -82,9 +82,12 @@ section! {
         http: SocketAddr = "0.0.0.0:9080";
         /// Listener for `/healthz`, `/readyz` and `/metrics`.
         health: SocketAddr = "0.0.0.0:9902";
-        /// Listener for gRPC calls that change models. Without `auth` it requires no credentials:
-        /// then keep it on loopback, or behind a proxy that requires them.
+        /// Listener for gRPC calls that change models, and for the page `/ui`.
         admin: SocketAddr = "127.0.0.1:9901";
+        /// Names by which browsers may open the page without TLS, in addition to `localhost` and IP
+        /// addresses. Any other name may be that of a foreign site which its owner resolves to this
+        /// listener.
+        admin_names: Vec<String> = "[]";
         /// The maximum size of a prediction request, over gRPC and HTTP.
         max_message: Size = "64MiB";
         /// The maximum number of treatments per user.
@@ -141,14 +144,20 @@ section! {
 section! {
     /// Rights of callers: `predict`, `read` (states of models and canaries) and `change` (load,
     /// unload, promote, abort; on the admin listener only, for every caller). Without `tokens` and
-    /// `callers` every caller has all rights. Health and metrics are always open.
+    /// `callers`, changes take the token of `token_file`. Health and metrics are always open.
     Auth {
         /// Directory of bearer tokens: one file per caller, named like the caller, with one token
         /// per line. Several tokens are valid at the same time, so that they can be rotated.
         /// Changes take effect within seconds.
         tokens: Option<PathBuf> = "";
+        /// File of the operator's token, whose holder has every right. The server writes it with
+        /// mode 0600 if it does not exist; the commands find it. The engine must not be able to
+        /// read its directory. Default: none if there are `tokens` or `callers` or if `anonymous`
+        /// has `change`, else `outrigger/token` in `XDG_RUNTIME_DIR`, or without that variable
+        /// `/tmp/outrigger-UID/token`.
+        token_file: Option<PathBuf> = "";
         /// Rights of callers without token or certificate, which all other callers have too.
-        /// Default: none if there are `tokens` or `callers`, else all.
+        /// Default: none if there are `tokens` or `callers`, else `[predict, read]`.
         anonymous: Option<Rights> = "";
         /// Rights by caller, as in `{"token:ci": [read, change], "*": [predict]}`. A certificate's
         /// name is its first URI (`uri:spiffe://...`), else its first DNS name (`dns:...`), else

@@ -10,7 +10,7 @@ use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, Request as HttpRequest},
+    http::{HeaderMap, Request as HttpRequest, Version},
     middleware::Next,
     response::Response,
 };
@@ -32,6 +32,7 @@ use crate::{
     front::{Front, Method, Route, Timeout},
     metrics,
     request_limits::RequestLimits,
+    site::Site,
 };
 
 /// The longest deadline. The bound keeps the addition to the clock from overflowing.
@@ -45,6 +46,8 @@ pub(crate) struct Guard {
     pub(crate) default_deadline: Option<Duration>,
     /// The rights of callers.
     pub(crate) auth: Auth,
+    /// The addresses of the listener, for requests that a browser sends.
+    pub(crate) site: Site,
     /// The limits of requests, shared by all listeners.
     pub(crate) limits: RequestLimits,
     /// Decides whether a call is traced.
@@ -117,7 +120,7 @@ impl Guard {
         handler: impl AsyncFnOnce(&Call, HttpRequest<B>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let method = route.method;
-        let caller = self.admit(route, peer, request.headers())?;
+        let caller = self.admit(route, peer, &request)?;
         if method.computes() {
             let share = self.limits.per_caller.enter(|| caller.party())?;
             call.seat(self.limits.admission.enter()?, share);
@@ -137,21 +140,28 @@ impl Guard {
 
     /// Identifies the caller and checks its right to call. The handler checks the right to a
     /// change, because only the handler knows what is changed, which the record of changes needs.
-    fn admit(&self, route: &Route, peer: Peer, headers: &HeaderMap) -> Result<Caller, Failure> {
-        match (self.auth.caller(&peer, headers), route.change) {
-            (Ok(caller), Some(_)) => Ok(caller),
-            (Ok(caller), None) => match route.right {
+    fn admit<B>(
+        &self,
+        route: &Route,
+        peer: Peer,
+        request: &HttpRequest<B>,
+    ) -> Result<Caller, Failure> {
+        let site = self.site.check(request);
+        let Some(verb) = route.change else {
+            let caller = site.and_then(|()| self.auth.caller(&peer, request.headers()))?;
+            return match route.right {
                 None => Ok(caller),
                 Some(right) => caller.may(right).map(|()| caller),
-            },
-            (Err(failure), None) => Err(failure),
-            (Err(failure), Some(verb)) => {
-                let stranger = Caller::new(peer, Rights::default());
-                let refused = Err(failure);
-                Record::new(stranger, verb, Target::default()).end(&refused);
-                refused
-            }
+            };
+        };
+        let caller = site
+            .and_then(|()| over_http2(request))
+            .and_then(|()| self.auth.caller(&peer, request.headers()));
+        if caller.is_err() {
+            let stranger = Caller::new(peer, Rights::default());
+            Record::new(stranger, verb, Target::default()).end(&caller);
         }
+        caller
     }
 
     fn default_deadline(&self) -> Duration {
@@ -191,4 +201,13 @@ impl Guard {
         call.failed(&failure);
         (self.front.respond)(&failure)
     }
+}
+
+/// Refuses a change over HTTP/1. gRPC clients use HTTP/2 without TLS too, which no browser does.
+fn over_http2<B>(request: &HttpRequest<B>) -> Result<(), Failure> {
+    if request.version() == Version::HTTP_2 {
+        return Ok(());
+    }
+    let message = "changes are made over HTTP/2, as gRPC clients speak it";
+    Err(Failure::new(Reason::PermissionDenied, message))
 }

@@ -33,6 +33,7 @@ mod run;
 mod runtimes;
 mod security;
 mod served;
+mod site;
 mod supervise;
 mod tls;
 mod trial;
@@ -41,7 +42,7 @@ mod views;
 mod wiring;
 
 pub use config::{
-    Config, Kind, Kinds,
+    Config, Kind, Kinds, OperatorFile,
     kinds::{Context, Make, Settings},
 };
 pub use error::Error;

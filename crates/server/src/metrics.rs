@@ -130,8 +130,8 @@ pub const METRICS: &[Metric] = &[
         name: SECRETS,
         kind: MetricKind::Counter,
         labels: &["secret", "outcome"],
-        help: "Detected changes of a secret's files (tls: certificate, key, authorities; tokens), \
-               by outcome: ok, or failed if the files were invalid and the previous ones stay in \
+        help: "Detected changes of a secret's files (tls: certificate, key, authorities; tokens; \
+               operator: the operator's token), by outcome: ok, or failed if the files were invalid and the previous ones stay in \
                force.",
     },
     Metric {
@@ -307,6 +307,7 @@ pub(crate) fn connection(listener: &'static str) -> Counted {
 pub(crate) enum Secret {
     Tls,
     Tokens,
+    Operator,
 }
 
 impl Secret {
@@ -314,6 +315,7 @@ impl Secret {
         match self {
             Self::Tls => "tls",
             Self::Tokens => "tokens",
+            Self::Operator => "operator",
         }
     }
 }

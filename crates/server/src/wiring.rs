@@ -29,6 +29,7 @@ use crate::{
     request_limits::RequestLimits,
     runtimes::Runtimes,
     security::Security,
+    site::Site,
 };
 
 /// The default deadline on the admin listener: loads by hand include pulls, which take minutes.
@@ -173,8 +174,13 @@ pub(crate) struct Surfaces {
 
 impl Surfaces {
     pub(crate) fn new(config: &Config, parts: &Parts) -> Self {
+        let site = Site::Own {
+            tls: parts.security.acceptor(config.tls.admin).is_some(),
+            names: config.server.admin_names.as_slice().into(),
+        };
         let rules = |front, default_deadline, stop: &CancellationToken| Guard {
             front,
+            site: Site::Any,
             default_deadline,
             auth: parts.security.auth.clone(),
             limits: parts.limits.clone(),
@@ -206,9 +212,16 @@ impl Surfaces {
             admin: grpc::admin(
                 services(Access::Change),
                 &parts.reporter,
-                rules(&grpc::FRONT, Some(ADMIN_DEADLINE), &parts.end),
+                Guard {
+                    site: site.clone(),
+                    ..rules(&grpc::FRONT, Some(ADMIN_DEADLINE), &parts.end)
+                },
             )
-            .merge(auth::readers(ui::routes(parts.feed.clone()), &parts.security.auth)),
+            .merge(auth::readers(
+                ui::routes(parts.feed.clone()),
+                &parts.security.auth,
+                &site,
+            )),
         }
     }
 }

@@ -47,3 +47,6 @@ pub use space::{InUse, Reservation, Usage};
 pub use store::Store;
 pub use tree::Tree;
 pub use unpack::Package;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use unpack::fuzzing;

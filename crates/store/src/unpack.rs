@@ -1,6 +1,8 @@
 //! Unpacks layers to a tree. Nothing in an image is trusted.
 
 mod archive;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod name;
 mod root;
 mod seal;

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import urllib.error
 import urllib.request
@@ -93,13 +94,29 @@ class ControlPlane:
         listen = self.config["server"]
         self.target, self.http = listen["grpc"], f"http://{listen['http']}"
         self.admin, self.health = listen["admin"], f"http://{listen['health']}"
-        self.process = Process("serve", [outrigger(), "serve", "--config", self.file], log)
+        # The operator's token, which the server writes.
+        self.token = directory / "control" / "token"
+        # A variable instead of a setting, because versions that do not know it ignore it.
+        self._variables = {"OUTRIGGER_AUTH_TOKEN_FILE": str(self.token)}
+        command = [outrigger(), "serve", "--config", self.file]
+        self.process = Process("serve", command, log, self._variables)
 
     def start(self, wait: bool = True) -> None:
         """Starts it and waits until it is ready, or with wait=False only until it answers."""
         self.write_config()
         self.process.start()
         self.process.wait_until(lambda: self.get("/readyz" if wait else "/healthz")[0] == 200)
+
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Runs a command of the binary for the admin listener, as the server's user."""
+        return subprocess.run(
+            [outrigger(), *arguments, "--admin", self.admin],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, **self._variables},
+            check=False,
+        )
 
     def write_config(self) -> None:
         """Replaces the file of the configuration, at once and as a whole."""

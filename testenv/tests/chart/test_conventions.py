@@ -232,8 +232,29 @@ def test_only_written_volumes_are_mounted_writable(case):
         }
         for name in ("outrigger", "engine")
     }
-    assert writable["outrigger"] - {"more"} == {"run", "store"}
+    assert writable["outrigger"] - {"more", "operator-token"} == {"run", "store"}
     assert writable["engine"] - {"more"} == {"run", "tmp"}
+
+
+def test_the_token_for_changes_is_in_memory_where_the_engine_cannot_read_it(case):
+    named = case.name == "secured"
+    directory = mounts(case.rendered, "outrigger").get("operator-token")
+    assert (directory is None) == named
+    assert "operator-token" not in mounts(case.rendered, "engine")
+    variables = environment(case.rendered, "outrigger")
+    if named:
+        assert "OUTRIGGER_AUTH_TOKEN_FILE" not in variables
+        return
+    assert volume(case.rendered, "operator-token")["emptyDir"]["medium"] == "Memory"
+    assert variables["OUTRIGGER_AUTH_TOKEN_FILE"] == f"{directory}/token"
+    shared = set(mounts(case.rendered, "engine").values())
+    assert not any(f"{directory}/".startswith(f"{each}/") for each in shared)
+
+
+def test_no_token_is_written_where_every_caller_may_change():
+    values = {"config": {"auth": {"anonymous": ["predict", "read", "change"]}}}
+    rendered = render(merge(CASES["minimal"].values, values))
+    assert "operator-token" not in mounts(rendered, "outrigger")
 
 
 def test_arbitrary_uid():
@@ -358,7 +379,7 @@ def test_proxy():
     variables = environment(EVERYTHING, "outrigger")
     assert variables["HTTPS_PROXY"] == variables["HTTP_PROXY"] == "http://proxy.example:3128"
     assert variables["NO_PROXY"] == ".svc,10.0.0.0/8"
-    assert environment(MINIMAL, "outrigger") == {}
+    assert set(environment(MINIMAL, "outrigger")) == {"OUTRIGGER_AUTH_TOKEN_FILE"}
 
 
 def test_topology_spread(case):

@@ -24,6 +24,7 @@ OWN = {
     "tls.key",
     "tls.client_ca",
     "auth.tokens",
+    "auth.token_file",
     "engine.endpoint",
     "engine.store_path",
     "store.path",

@@ -1,14 +1,12 @@
 """Canaries are promoted or rolled back by the control plane."""
 
 import json
-import subprocess
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from outrigger_testenv.binary import outrigger
 from outrigger_testenv.client import request, selector
 from outrigger_testenv.load import Load
 from outrigger_testenv.variants import better, constant, good
@@ -82,8 +80,9 @@ def requests():
 
 def canary(stack, *arguments):
     """Runs `outrigger canary …` on the stack's server."""
-    command = [outrigger(), "canary", *arguments, "--admin", stack.serve.admin]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+    done = stack.serve.run("canary", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def status(stack):

@@ -211,6 +211,33 @@ def test_commands_show_a_token_and_every_change_is_recorded(secured, model):
     assert TOKEN not in log
 
 
+def test_commands_find_the_token_that_the_server_has_written(own_stack, tiny):
+    stack = own_stack()
+    stack.push(tiny(0.25), "churn")
+    assert stack.serve.token.stat().st_mode & 0o777 == 0o600
+    done = stack.serve.run("models", "load", "churn")
+    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(stack.directory / "none")}
+    command = [outrigger(), "models", "unload", "churn", "--admin", stack.serve.admin]
+
+    def unload(*further):
+        return subprocess.run(
+            [*command, *further], capture_output=True, text=True, env=environment, check=False
+        )
+
+    refused = unload()
+    assert (refused.returncode, "UNAUTHENTICATED" in refused.stderr) == (1, True), refused.stderr
+    assert "outrigger token" in refused.stderr
+    printed = subprocess.run(
+        [outrigger(), "token", f"--token-file={stack.serve.token}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert printed == stack.serve.token.read_text()
+    assert unload(f"--token-file={stack.serve.token}").returncode == 0
+
+
 def test_commands_check_the_given_server_name(secured, model, tmp_path):
     done = secured.run("models", "list", f"--server-name={SERVICE}")
     assert done.returncode == 0, done.stderr

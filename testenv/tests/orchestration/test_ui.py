@@ -1,7 +1,6 @@
 """The page `/ui` in a real browser, with data from real processes. Screenshots are kept."""
 
 import json
-import subprocess
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
@@ -10,7 +9,7 @@ import pandas as pd
 import pytest
 
 from outrigger_testenv import images
-from outrigger_testenv.binary import outrigger, repository
+from outrigger_testenv.binary import repository
 from outrigger_testenv.browser import Browser
 from outrigger_testenv.client import request, selector
 from outrigger_testenv.errors import OutriggerError
@@ -166,8 +165,8 @@ def test_a_canary_has_arms_and_bounds_that_close_in_and_a_verdict(stack, page, p
         page.resize(*PHONE, phone=True)
         assert page.run("document.documentElement.scrollWidth") <= PHONE[0]
         picture(page, "model-phone")
-    by_hand = ["--by", MARKUP, "--reason", MARKUP, "--admin", stack.serve.admin]
-    subprocess.run([outrigger(), "canary", "abort", MODEL, *by_hand], check=True, timeout=30)
+    by_hand = ["--by", MARKUP, "--reason", MARKUP]
+    stack.serve.run("canary", "abort", MODEL, *by_hand).check_returncode()
     page.run("location.hash = '#/'")
     page.wait_for("document.querySelector('#decisions .pill')")
     told = page.text("#decisions")
@@ -384,3 +383,34 @@ def test_the_page_is_small_and_loads_nothing_from_other_servers(stack, page, pac
     assert page.received <= MOST_BYTES
     hosts = {urlsplit(url).netloc for url in page.requests if not url.startswith("about:")}
     assert hosts == {stack.serve.admin}
+
+
+# Unloads and deletes the model as far as the listener lets a page; returns gRPC's status code.
+UNLOAD = """(async () => {
+  const name = [...new TextEncoder().encode('%s')];
+  const model = [0x0a, name.length, ...name];
+  const message = [0x0a, model.length, ...model, 0x10, 1];
+  const answer = await fetch('/outrigger.v1.ModelService/UnloadModel', {
+    method: 'POST', headers: { 'content-type': 'application/grpc' },
+    body: new Uint8Array([0, 0, 0, 0, message.length, ...message]) });
+  return answer.headers.get('grpc-status');
+})()"""
+PERMISSION_DENIED = "7"
+
+
+def test_a_name_that_resolves_to_the_listener_is_another_site(own_stack, package, tmp_path):
+    """As in an attack by DNS rebinding: the browser takes the listener for a part of that site."""
+    stack = own_stack(overrides={"auth": {"anonymous": ["predict", "read", "change"]}})
+    stack.push(package(good), MODEL)
+    stack.client().load(MODEL)
+    port = stack.serve.admin.rsplit(":", 1)[1]
+    with Browser(tmp_path / "browser") as page:
+        # Chromium resolves every name below localhost to loopback.
+        page.open(f"http://evil.localhost:{port}/ui")
+        assert "PERMISSION_DENIED" in page.text()
+        for host in ("evil.localhost", "localhost"):
+            page.open(f"http://{host}:{port}/ui")
+            assert page.run(UNLOAD % MODEL) == PERMISSION_DENIED
+        assert "Outrigger" in page.text("header")
+    why = stack.serve.run("models", "why", MODEL).stdout
+    assert why.rstrip().endswith("LOADED -> AVAILABLE  passed the gate"), why

@@ -1,6 +1,8 @@
 """From the previous version to this one and back, under traffic, with the engine left running."""
 
 import json
+import os
+import subprocess
 
 import pandas as pd
 import pytest
@@ -159,6 +161,26 @@ def test_going_back_with_a_journal_that_is_not_understood_needs_the_registry_and
     assert answers(stack, packages).equals(scores)
     assert versions(stack) != loaded, "what the engine says shows no reload"
     assert trees(stack) == known
+
+
+def test_changes_take_the_token_after_the_upgrade(stack, before):
+    """Every caller of the admin listener could make changes; a setting restores that."""
+    assert loads(stack), "the previous version asks for no token"
+    change_to(stack, outrigger())
+    assert not loads(stack)
+    assert loads(stack, f"--token-file={stack.serve.token}")
+    assert stack.serve.run("models", "load", "churn").returncode == 0, "the command finds it"
+    stack.serve.config["auth"] = {"anonymous": ["predict", "read", "change"]}
+    change_to(stack, outrigger())
+    assert loads(stack)
+
+
+def loads(stack, *access):
+    """Whether a caller elsewhere, which cannot find a token, may load a model."""
+    command = [outrigger(), "models", "load", "churn", "--admin", stack.serve.admin, *access]
+    variables = {**os.environ, "XDG_RUNTIME_DIR": str(stack.directory / "none")}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
+    return done.returncode == 0
 
 
 def trees(stack):

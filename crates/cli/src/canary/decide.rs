@@ -25,6 +25,11 @@ impl Server {
     async fn connect(self) -> Result<Canaries, outrigger_tools::Error> {
         Canaries::connect(&self.admin, &self.access.into()).await
     }
+
+    async fn connect_for_change(self) -> Result<Canaries, outrigger_tools::Error> {
+        let access = self.access.for_change(&self.admin);
+        Canaries::connect(&self.admin, &access).await
+    }
 }
 
 /// Shows a server's canaries, their figures and recent decisions.
@@ -68,12 +73,12 @@ pub(super) fn status(arguments: Status) -> Result<(), Exit> {
 
 pub(super) fn promote(arguments: Decide) -> Result<(), Exit> {
     let (server, decision) = arguments.split();
-    Ok(exit::block_on(async { server.connect().await?.promote(decision).await })??)
+    Ok(exit::block_on(async { server.connect_for_change().await?.promote(decision).await })??)
 }
 
 pub(super) fn abort(arguments: Decide) -> Result<(), Exit> {
     let (server, decision) = arguments.split();
-    Ok(exit::block_on(async { server.connect().await?.abort(decision).await })??)
+    Ok(exit::block_on(async { server.connect_for_change().await?.abort(decision).await })??)
 }
 
 impl Decide {

@@ -83,7 +83,8 @@ fn caller(path: &Path) -> Result<Identity, FileError> {
     identity.ok_or_else(|| FileError::new(path, "is not called like a caller"))
 }
 
-fn check(path: &Path, token: &[u8]) -> Result<[u8; 32], FileError> {
+/// Checks a token and returns its hash.
+pub(super) fn check(path: &Path, token: &[u8]) -> Result<[u8; 32], FileError> {
     if token.len() < SHORTEST {
         return Err(FileError::new(path, format!("holds a token of less than {SHORTEST} bytes")));
     }
@@ -94,6 +95,11 @@ fn check(path: &Path, token: &[u8]) -> Result<[u8; 32], FileError> {
 }
 
 impl Tokens {
+    /// One token, by its hash.
+    pub(super) fn one(hash: [u8; 32], identity: Identity) -> Self {
+        Self(vec![(hash, identity)])
+    }
+
     /// Finds the identity that a token belongs to. The duration reveals nothing about any token:
     /// the hash is compared with every stored hash, in constant time.
     pub(crate) fn find(&self, shown: &[u8]) -> Option<Identity> {

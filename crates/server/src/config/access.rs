@@ -1,7 +1,8 @@
 //! Types of the settings for transport security and authorization.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The transport of a listener once a certificate is configured.
@@ -39,8 +40,54 @@ pub struct Rights(u8);
 #[serde(try_from = "String")]
 pub struct CallerName(String);
 
+/// The file of the operator's token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorFile {
+    /// The path of the file.
+    pub path: PathBuf,
+    /// Whether the server makes the directory of the file private, as for the default path.
+    pub private: bool,
+}
+
 /// Rights by caller.
 pub type Callers = BTreeMap<CallerName, Rights>;
+
+impl Default for OperatorFile {
+    /// The file that is used without `auth.token_file`, below the user's runtime directory or else
+    /// the directory for temporary files. `/run/outrigger` is not used: it holds the engine's
+    /// socket, so the engine can read it.
+    fn default() -> Self {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
+        let directory = match runtime {
+            Some(runtime) => PathBuf::from(runtime).join("outrigger"),
+            None => std::env::temp_dir().join(format!("outrigger-{}", geteuid().as_raw())),
+        };
+        Self { path: directory.join("token"), private: true }
+    }
+}
+
+impl super::Auth {
+    /// The rights of callers without a name, which all others have too.
+    pub(crate) fn anonymous_rights(&self) -> Rights {
+        let otherwise = || match self.names_callers() {
+            true => Rights::default(),
+            false => [Right::Predict, Right::Read].into_iter().collect(),
+        };
+        self.anonymous.unwrap_or_else(otherwise)
+    }
+
+    /// The file of the operator's token; `None` if changes need none, or a credential of the
+    /// configuration.
+    pub(crate) fn operator_file(&self) -> Option<OperatorFile> {
+        let set = |path: &PathBuf| OperatorFile { path: path.clone(), private: false };
+        let needed = !self.names_callers() && !self.anonymous_rights().hold(Right::Change);
+        self.token_file.as_ref().map(set).or_else(|| needed.then(OperatorFile::default))
+    }
+
+    fn names_callers(&self) -> bool {
+        self.tokens.is_some() || !self.callers.is_empty()
+    }
+}
 
 impl Right {
     const ALL: [Self; 3] = [Self::Predict, Self::Read, Self::Change];

@@ -1,6 +1,6 @@
 //! Checks that types cannot express: limits, references, and settings that depend on each other.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use outrigger_canary::Settings;
 use outrigger_core::EngineId;
@@ -122,6 +122,7 @@ impl Check {
 
     /// Checks that every caller with rights can occur: that its kind of credential is configured.
     fn auth(&mut self, config: &Config) {
+        self.operator_file(config);
         let tokens = config.auth.tokens.is_some();
         for name in config.auth.callers.keys().map(|name| name.as_str()) {
             let key = || format!("auth.callers.{name}");
@@ -133,6 +134,18 @@ impl Check {
                 }
                 None => {}
             }
+        }
+    }
+
+    /// Checks that the engine cannot read the operator's token: it shares the store and the
+    /// directory of its socket.
+    fn operator_file(&mut self, config: &Config) {
+        let Some(path) = &config.auth.token_file else { return };
+        let socket = config.engine.endpoint.strip_prefix("unix:").map(Path::new);
+        let socket = socket.and_then(Path::parent);
+        for shared in [Some(config.store.path.as_path()), socket].into_iter().flatten() {
+            let message = format!("the engine can read {}", shared.display());
+            self.require(!path.starts_with(shared), "auth.token_file", message);
         }
     }
 

@@ -344,3 +344,33 @@ fn the_example_of_the_architecture_page_is_valid() {
     }
     assert!(seen > 0, "the page has an example");
 }
+
+#[test]
+fn the_operators_token_is_never_where_the_engine_can_read_it() {
+    for (path, problems) in [
+        ("/var/lib/outrigger/token", 1),
+        ("/run/outrigger/token", 1),
+        ("/run/outrigger-token/token", 0),
+    ] {
+        let loaded = from_file(&format!("{MINIMAL}\nauth: {{token_file: {path}}}"));
+        let found = loaded.err().map_or(0, |invalid| invalid.0.len());
+        assert_eq!(found, problems, "{path}");
+    }
+}
+
+#[test]
+fn the_operators_token_stands_in_for_other_credentials() {
+    let auth = |text: &str| from_file(&format!("{MINIMAL}\n{text}")).unwrap().config.auth;
+    let rights = |auth: &Auth, right| auth.anonymous_rights().hold(right);
+    for (text, has_file, may_read) in [
+        ("", true, true),
+        ("auth: {anonymous: [predict]}", true, false),
+        ("auth: {anonymous: [predict, read, change]}", false, true),
+        ("auth: {tokens: /tokens}", false, false),
+        ("auth: {tokens: /tokens, token_file: /control/token}", true, false),
+    ] {
+        let auth = auth(text);
+        assert_eq!(auth.operator_file().is_some(), has_file, "{text}");
+        assert_eq!(rights(&auth, Right::Read), may_read, "{text}");
+    }
+}

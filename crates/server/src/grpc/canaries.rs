@@ -12,7 +12,7 @@ use super::Access;
 use crate::{
     audit::{Record, Target, Verb},
     call::Call,
-    caller::Caller,
+    caller::{Caller, Identity},
     canary_views, routing,
 };
 
@@ -70,10 +70,11 @@ impl Canaries {
 }
 
 /// The operator's name as given in the request, followed by the proven identity if there is one.
+/// The operator's token proves no person.
 fn proven(who: String, caller: &Caller) -> String {
     match caller.identity() {
-        Some(identity) => format!("{who} ({identity})"),
-        None => who,
+        Some(identity) if *identity != Identity::operator() => format!("{who} ({identity})"),
+        _ => who,
     }
 }
 

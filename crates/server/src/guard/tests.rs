@@ -21,7 +21,8 @@ fn rules(front: &'static Front, places: u32) -> Guard {
     Guard {
         front,
         default_deadline: Some(Duration::from_secs(5)),
-        auth: Auth::new(&crate::config::Auth::default(), None),
+        auth: Auth::new(&crate::config::Auth::default(), None, None),
+        site: Site::Any,
         limits: limits(places),
         tracer: Tracer::off(),
         stop: CancellationToken::new(),

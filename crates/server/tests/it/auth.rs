@@ -5,7 +5,8 @@ use std::{net::SocketAddr, time::Duration};
 use outrigger_proto::outrigger::v1::{
     AbortCanaryRequest, ListModelsRequest, LoadModelRequest, PromoteCanaryRequest,
     UnloadModelRequest, canary_service_client::CanaryServiceClient,
-    model_service_client::ModelServiceClient, prediction_service_client::PredictionServiceClient,
+    model_service_client::ModelServiceClient, model_version::State,
+    prediction_service_client::PredictionServiceClient,
 };
 use serde_json::Value;
 use tonic::{Code, Request, Status};
@@ -171,24 +172,139 @@ async fn the_page_is_for_those_who_may_read_with_a_token_as_password() {
     assert!(challenge.starts_with("Basic "), "a browser asks its user: {challenge}");
 }
 
+/// The message of an unload of [`MODEL`], framed as gRPC does.
+fn unload_message() -> Vec<u8> {
+    let unload = UnloadModelRequest { model: Some(by_name(MODEL)), delete: true };
+    outrigger_proto::raw::unary::framed(&prost::Message::encode_to_vec(&unload)).to_vec()
+}
+
+/// A browser's request to unload [`MODEL`]: a browser uses HTTP/1.1 without TLS.
+fn unload_by_browser(client: &reqwest::Client, host: &str) -> reqwest::RequestBuilder {
+    let path = "outrigger.v1.ModelService/UnloadModel";
+    client.post(format!("http://{host}/{path}")).body(unload_message())
+}
+
+/// Whether [`MODEL`] is in the engine.
+async fn is_loaded(stack: &Stack) -> bool {
+    let models =
+        stack.models().list_models(ListModelsRequest {}).await.expect("the states").into_inner();
+    let versions = models.models.into_iter().flat_map(|model| model.versions);
+    versions.into_iter().any(|version| version.state() == State::Available)
+}
+
 #[tokio::test]
 async fn a_change_is_not_taken_from_a_browser_that_another_site_has_send_it() {
     let stack = Stack::start().await;
     assert_eq!(load(&stack, None).await, "OK");
-    let unload = UnloadModelRequest { model: Some(by_name(MODEL)), delete: false };
-    let unload = outrigger_proto::raw::unary::framed(&prost::Message::encode_to_vec(&unload));
-    let path = "outrigger.v1.ModelService/UnloadModel";
+    let client = reqwest::Client::new();
+    let admin = stack.addresses.admin.to_string();
     // A page of another site may send this content type without a preflight.
-    let asked = reqwest::Client::new()
-        .post(format!("http://{}/{path}", stack.addresses.admin))
-        .header("content-type", "text/plain")
-        .body(unload);
+    let asked = unload_by_browser(&client, &admin).header("content-type", "text/plain");
     assert_eq!(asked.send().await.unwrap().status(), 415);
+    for headers in [
+        &[("origin", "http://evil.example")][..],
+        &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")],
+        // Even the page's own scripts change nothing: changes are made over HTTP/2.
+        &[("origin", &format!("http://{admin}")), ("sec-fetch-site", "same-origin")],
+    ] {
+        let asked = unload_by_browser(&client, &admin).header("content-type", "application/grpc");
+        let asked = headers.iter().fold(asked, |asked, (name, value)| asked.header(*name, *value));
+        let answer = asked.send().await.unwrap();
+        assert_eq!(answer.headers()["grpc-status"], "7", "{headers:?}: {answer:?}");
+        assert!(is_loaded(&stack).await, "{headers:?}");
+    }
 }
 
 #[tokio::test]
-async fn without_rules_everybody_may_do_everything_whatever_they_show() {
-    let stack = Stack::start().await;
+async fn a_site_whose_name_resolves_to_the_admin_listener_reads_and_changes_nothing() {
+    let lines = logged();
+    let stack = Stack::with(&[
+        ("auth.anonymous", "[predict, read, change]"),
+        ("server.admin_names", "[admin.example]"),
+    ])
+    .await;
+    assert_eq!(load(&stack, None).await, "OK");
+    let admin = stack.addresses.admin;
+    let client = reqwest::Client::builder()
+        .resolve("evil.example", admin)
+        .resolve("admin.example", admin)
+        .build()
+        .unwrap();
+    let url = |host: &str, path: &str| format!("http://{host}:{}{path}", admin.port());
+    let evil = format!("evil.example:{}", admin.port());
+    let asked = unload_by_browser(&client, &evil)
+        .header("content-type", "application/grpc")
+        .header("origin", format!("http://{evil}"))
+        .header("sec-fetch-site", "same-origin");
+    let answer = asked.send().await.unwrap();
+    assert_eq!(answer.headers()["grpc-status"], "7", "{answer:?}");
+    assert!(is_loaded(&stack).await);
+    assert!(lines.text().contains("evil.example"), "the attempt is in the record of changes");
+    for path in ["/ui", "/ui/events", "/ui/models/offers/spring", "/ui/app.js"] {
+        let answer = client.get(url("evil.example", path)).send().await.unwrap();
+        assert_eq!(answer.status(), 403, "{path}");
+    }
+    for host in ["admin.example", "localhost", "127.0.0.1"] {
+        let answer = client.get(url(host, "/ui")).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn without_rules_changes_take_the_token_that_the_server_has_written() {
+    let lines = logged();
+    let stack = Stack::with(&[("auth.token_file", "{root}/control/token")]).await;
+    let file = stack.path("control/token");
+    let token = || std::fs::read_to_string(&file).map(|text| text.trim().to_owned());
+    let first = token().unwrap();
+    let wrong = "not-a-token-of-anybody";
+    for (shown, changes) in [
+        (None, "UNAUTHENTICATED"),
+        // The header may be meant for a proxy: it takes no right away.
+        (Some(wrong), "UNAUTHENTICATED"),
+        (Some(&*first), "OK"),
+    ] {
+        assert_eq!(predict(&stack, shown).await, "OK");
+        assert_eq!(list(&stack, shown).await, "OK");
+        assert_eq!(load(&stack, shown).await, changes, "{shown:?}");
+    }
+    let page = reqwest::get(format!("http://{}/ui", stack.addresses.admin)).await.unwrap();
+    assert_eq!(page.status(), 200);
+    let by_operator = |line: &Value| line["caller"] == "local:operator";
+    assert!(audit(&lines, MODEL).iter().any(by_operator));
+    assert!(!lines.text().contains(&first), "the token is in the log");
+
+    std::fs::remove_file(&file).unwrap();
+    until("UNAUTHENTICATED", || load(&stack, Some(&first))).await;
+    assert_eq!(load(&stack, Some(&token().unwrap())).await, "OK");
+}
+
+#[tokio::test]
+async fn the_token_of_the_server_works_beside_tokens_of_callers() {
+    let tokens = tokens();
+    let directory = tokens.path("").display().to_string();
+    let stack = Stack::with(&[
+        ("auth.tokens", &directory),
+        ("auth.callers", CALLERS),
+        ("auth.token_file", "{root}/control/token"),
+    ])
+    .await;
+    let token = std::fs::read_to_string(stack.path("control/token")).unwrap();
+    for (shown, expected) in [
+        (Some(token.trim()), ["OK", "OK", "OK"]),
+        (Some(SHOP), ["OK", "PERMISSION_DENIED", "PERMISSION_DENIED"]),
+        (Some("not-a-token-of-anybody"), ["UNAUTHENTICATED"; 3]),
+        (None, ["UNAUTHENTICATED"; 3]),
+    ] {
+        let got =
+            [predict(&stack, shown).await, list(&stack, shown).await, load(&stack, shown).await];
+        assert_eq!(got, expected, "{shown:?}");
+    }
+}
+
+#[tokio::test]
+async fn with_every_right_for_anonymous_callers_whatever_they_show_is_fine() {
+    let stack = Stack::with(&[("auth.anonymous", "[predict, read, change]")]).await;
     for token in [None, Some("not-a-token-of-anybody")] {
         assert_eq!(predict(&stack, token).await, "OK");
         assert_eq!(list(&stack, token).await, "OK");

@@ -82,10 +82,10 @@ async fn a_change_that_needs_a_restart_is_refused_by_name_and_shown() {
     let before = events.until("overview", |_| true).await;
     assert!(before["last_reload"].is_null());
 
-    let text = "server: {max_users: 2, threads: 7}\nauth: {anonymous: [predict, read]}";
+    let text = "server: {max_users: 2, threads: 7}\nauth: {callers: {'*': [read]}}";
     let reload = stack.configure(text).await;
     let error =
-        "a restart is needed for auth.anonymous (was not given), server.threads (was not given)";
+        "a restart is needed for auth.callers (was not given), server.threads (was not given)";
     assert_eq!((reload.outcome, reload.error.as_deref()), ("refused", Some(error)));
     let shown = events.until("overview", |overview| !overview["last_reload"].is_null()).await;
     assert_eq!(shown["last_reload"]["outcome"], "refused");

@@ -4,6 +4,7 @@
 {{- define "outrigger.paths.tls" -}}/etc/outrigger/tls{{- end -}}
 {{- define "outrigger.paths.clientCA" -}}/etc/outrigger/client-ca{{- end -}}
 {{- define "outrigger.paths.tokens" -}}/etc/outrigger/tokens{{- end -}}
+{{- define "outrigger.paths.token" -}}/run/outrigger-token{{- end -}}
 {{- define "outrigger.paths.keys" -}}/etc/outrigger/keys{{- end -}}
 {{- define "outrigger.paths.store" -}}/var/lib/outrigger{{- end -}}
 {{- define "outrigger.paths.socket" -}}/run/outrigger/engine.sock{{- end -}}
@@ -19,6 +20,13 @@
 
 {{- define "outrigger.hasCaBundle" -}}
 {{- with .Values.registry.caBundle }}{{ if or .existingConfigMap .existingSecret }}true{{ end }}{{ end -}}
+{{- end -}}
+
+{{/* Whether changes take the operator's token, which the control plane writes. */}}
+{{- define "outrigger.hasOperatorToken" -}}
+{{- $auth := default dict .Values.config.auth -}}
+{{- $named := or .Values.auth.existingSecret $auth.callers -}}
+{{- if not (or $named (has "change" (default list $auth.anonymous))) }}true{{ end -}}
 {{- end -}}
 
 {{/* Whether the named port uses TLS. */}}

@@ -15,8 +15,14 @@
     - serve
     - --config={{ include "outrigger.paths.config" . }}/outrigger.yaml
   {{- $proxy := .Values.proxy }}
-  {{- if or $proxy.https $proxy.http $proxy.noProxy .Values.extraEnv }}
+  {{- $operator := include "outrigger.hasOperatorToken" . }}
+  {{- if or $operator $proxy.https $proxy.http $proxy.noProxy .Values.extraEnv }}
   env:
+    {{- if $operator }}
+    # A variable, because the commands that are run in this container find the token by it.
+    - name: OUTRIGGER_AUTH_TOKEN_FILE
+      value: {{ include "outrigger.paths.token" . }}/token
+    {{- end }}
     {{- with $proxy.https }}
     - name: HTTPS_PROXY
       value: {{ quote . }}
@@ -57,6 +63,9 @@
     - {name: config, mountPath: {{ include "outrigger.paths.config" . }}, readOnly: true}
     - {name: run, mountPath: /run/outrigger}
     - {name: store, mountPath: {{ include "outrigger.paths.store" . }}}
+    {{- if $operator }}
+    - {name: operator-token, mountPath: {{ include "outrigger.paths.token" . }}}
+    {{- end }}
     {{- if include "outrigger.registrySecret" . }}
     - {name: registry, mountPath: {{ include "outrigger.paths.registry" . }}, readOnly: true}
     {{- end }}

@@ -19,6 +19,13 @@ resources:
   emptyDir: {}
 - name: tmp
   emptyDir: {}
+{{- if include "outrigger.hasOperatorToken" . }}
+# The token for changes; the engine does not mount it.
+- name: operator-token
+  emptyDir:
+    medium: Memory
+    sizeLimit: 1Mi
+{{- end }}
 {{- if eq .Values.store.type "emptyDir" }}
 - name: store
   emptyDir:

@@ -24,7 +24,6 @@ IN_ENGINE = "a model in the engine"
 TRIAL = "a canary on trial"
 PROFILE = "a canary on trial whose model has a profile.json"
 TLS = "TLS"
-SECRETS = "TLS or tokens"
 TRACES = "a collector of traces"
 # Metrics that a server exposes only later, by the event they need: their series depend on models,
 # or on parts that the configuration leaves off.
@@ -49,7 +48,6 @@ LATER = {
     "outrigger_canary_skew": PROFILE,
     "outrigger_tls_handshake_failures_total": TLS,
     "outrigger_tls_certificate_expiry_timestamp_seconds": TLS,
-    "outrigger_secret_reloads_total": SECRETS,
     "outrigger_trace_spans_total": TRACES,
 }
 

@@ -5,7 +5,6 @@ The fixtures' `README.md` describes the models and their history.
 
 import json
 import shutil
-import subprocess
 import tempfile
 import time
 import urllib.request
@@ -18,7 +17,6 @@ import pandas as pd
 
 from outrigger.v1 import prediction_pb2 as pb
 from outrigger_testenv import variants
-from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.client import request, selector
 from outrigger_testenv.everything import everything
@@ -82,8 +80,9 @@ def canaries(stack: Stack) -> dict[str, Json]:
 
 def canary(stack: Stack, *arguments: str) -> str:
     """`outrigger canary` on the stack's server."""
-    command = [outrigger(), "canary", *arguments, "--admin", stack.serve.admin]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    done = stack.serve.run("canary", *arguments)
+    done.check_returncode()
+    return done.stdout
 
 
 def on_canary(status: Json) -> int:
