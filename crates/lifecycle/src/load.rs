@@ -25,10 +25,10 @@ use tokio::time::Instant;
 const CALLERS: usize = 64;
 /// The shortest time over which answers are measured, in microseconds.
 const WINDOW: u64 = 100_000;
-/// The longest time over which answers are measured if there are fewer than [`ANSWERS`].
+/// The longest time over which answers are measured if fewer than [`ENDED`] requests ended.
 const LONGEST_WINDOW: u64 = 1_000_000;
-/// The number of answers after which a window may end.
-const ANSWERS: u32 = 16;
+/// The number of requests that end in a window before the window may end.
+const ENDED: u32 = 16;
 /// The time for which a version counts as crowded after it was found to be, in microseconds.
 const CROWDED: u64 = 5_000_000;
 /// The time after which the usual duration may rise by a tenth, and a caller that sent nothing
@@ -62,10 +62,12 @@ pub struct Load {
     crowded_until: AtomicU64,
 }
 
-/// Answers since the beginning of the window.
+/// Measurements since the beginning of the window.
 #[derive(Debug)]
 struct Window {
     began: AtomicU64,
+    /// Requests that ended, with an answer or without.
+    ended: AtomicU32,
     answers: AtomicU32,
     /// The sum of their durations in microseconds.
     took: AtomicU64,
@@ -109,6 +111,7 @@ impl Default for Load {
             seen: Default::default(),
             window: Window {
                 began: AtomicU64::new(0),
+                ended: AtomicU32::new(0),
                 answers: AtomicU32::new(0),
                 took: AtomicU64::new(0),
                 in_flight: AtomicU32::new(0),
@@ -185,17 +188,19 @@ impl Load {
         (now.load(Relaxed) | before.load(Relaxed)).count_ones().max(1)
     }
 
-    fn leave(&self, running: &Running, answered_at: Option<u64>) {
+    fn leave(&self, running: &Running, now: u64, is_answered: bool) {
         self.callers[running.caller].fetch_sub(1, Relaxed);
         let left = self.in_flight.fetch_sub(1, Relaxed) - 1;
         let window = &self.window;
         window.in_flight.fetch_min(left, Relaxed);
-        let Some(now) = answered_at else { return };
-        let answers = window.answers.fetch_add(1, Relaxed) + 1;
-        window.took.fetch_add(now.saturating_sub(running.began), Relaxed);
+        if is_answered {
+            window.answers.fetch_add(1, Relaxed);
+            window.took.fetch_add(now.saturating_sub(running.began), Relaxed);
+        }
+        let ended = window.ended.fetch_add(1, Relaxed) + 1;
         let began = window.began.load(Relaxed);
         let lasted = now.saturating_sub(began);
-        let is_over = lasted >= WINDOW && answers >= ANSWERS || lasted >= LONGEST_WINDOW;
+        let is_over = lasted >= WINDOW && ended >= ENDED || lasted >= LONGEST_WINDOW;
         if is_over && window.began.compare_exchange(began, now, Relaxed, Relaxed).is_ok() {
             self.measure(now, lasted);
         }
@@ -207,26 +212,32 @@ impl Load {
             caller.store(caller.load(Relaxed) / 2, Relaxed);
         }
         let window = &self.window;
-        let answers = u64::from(window.answers.swap(0, Relaxed).max(1));
-        let mean = window.took.swap(0, Relaxed) / answers;
+        window.ended.store(0, Relaxed);
+        let (answers, took) = (window.answers.swap(0, Relaxed), window.took.swap(0, Relaxed));
         let refused = window.refused.swap(0, Relaxed);
         let always = window.in_flight.swap(self.in_flight.load(Relaxed), Relaxed);
-        let usual = self.usual(now, mean);
-        if always == 0 {
-            return;
+        let mean = took.checked_div(answers.into());
+        let usual = mean.map_or_else(|| self.usual.load(Relaxed), |mean| self.usual(now, mean));
+        if always > 0 {
+            self.estimate(u64::from(answers) * 1_000_000 / lasted.max(1), usual);
         }
-        // One slow window, such as one of timeouts only, does not make the estimate useless.
-        let measured = u32::try_from(answers * 1_000_000 / lasted.max(1)).unwrap_or(u32::MAX);
+        let is_slow = always > 0 && mean.is_some_and(|mean| mean > usual * 2);
+        // While requests are refused, the others take no longer than usual because of that.
+        if refused > 0 || is_slow && self.in_flight.load(Relaxed) >= LEAST_SHARED {
+            self.crowded_until.store(now + CROWDED, Relaxed);
+        }
+    }
+
+    /// Sets the estimates after a window with this rate of answers. The rate falls by half at most:
+    /// one slow window does not make it useless. It does fall while nothing is answered in time,
+    /// because then the engine works for requests whose callers have gone.
+    fn estimate(&self, measured: u64, usual: u64) {
+        let measured = u32::try_from(measured).unwrap_or(u32::MAX);
         let rate = measured.max(self.rate.load(Relaxed) / 2).max(1);
         self.rate.store(rate, Relaxed);
         let working = u64::from(rate) * usual / 1_000_000;
         let shared = u32::try_from(working * 2).unwrap_or(u32::MAX).max(LEAST_SHARED);
         self.shared.store(shared, Relaxed);
-        let waits = mean > usual * 2 && self.in_flight.load(Relaxed) >= LEAST_SHARED;
-        // While requests are refused, they take no longer than usual because of that.
-        if waits || refused > 0 {
-            self.crowded_until.store(now + CROWDED, Relaxed);
-        }
     }
 
     /// The usual duration, after a window with this mean. A window without waits sets it; it rises
@@ -250,22 +261,20 @@ impl Load {
 impl Running {
     /// Ends the request, which was answered.
     pub fn answered(self) {
-        let now = micros(Instant::now());
-        self.answered_at(now);
+        self.end(micros(Instant::now()), true);
     }
 
-    fn answered_at(self, now: u64) {
-        self.load.leave(&self, Some(now));
-        let mut this = self;
+    fn end(mut self, now: u64, is_answered: bool) {
+        self.load.leave(&self, now, is_answered);
         // Dropping it must not count it again.
-        this.caller = CALLERS;
+        self.caller = CALLERS;
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         if self.caller < CALLERS {
-            self.load.leave(self, None);
+            self.load.leave(self, micros(Instant::now()), false);
         }
     }
 }

@@ -89,7 +89,7 @@ impl Engine {
     fn done(&mut self, at: Instant, mut request: Request) {
         let is_late = at > request.deadline;
         if let Some(running) = request.running.take().filter(|_| !is_late) {
-            running.answered_at(micros(at));
+            running.end(micros(at), true);
         }
         let took = at - request.began;
         match self.outcomes(&request) {
@@ -102,7 +102,7 @@ impl Engine {
     /// Callers give up at their deadlines; the engine does not know it.
     fn give_up(&mut self, now: Instant) {
         for waiting in self.queue.iter_mut().filter(|it| it.deadline < now) {
-            waiting.running = None;
+            waiting.running.take().into_iter().for_each(|it| it.end(micros(now), false));
         }
     }
 }

@@ -12,6 +12,7 @@ mod limits;
 mod logged;
 mod metrics;
 mod models;
+mod overload;
 mod predict;
 mod reload;
 mod shutdown;
