@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use outrigger_budget::Charge;
 use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Digest, EngineId, ModelKey, Selector, ServableId, Tag};
 use outrigger_run::Clock;
@@ -34,6 +35,8 @@ pub struct Servable {
     pub described: OnceLock<Box<[u8]>>,
     /// The requests that it is answering.
     pub load: Arc<Load>,
+    /// The charge for the plan and the profile, which requests in progress use to their end.
+    pub(crate) _memory: Arc<Charge>,
     /// The latest requests of the model, answered by any of its versions.
     pub(crate) recent: Arc<Recent>,
     /// The number of its current route, by which late drains of earlier routes are recognised.

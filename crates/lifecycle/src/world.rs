@@ -10,14 +10,10 @@ use outrigger_core::{Digest, Failure, Reason};
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::Store;
 use outrigger_trials::CanaryRecord;
-use tokio::sync::Semaphore;
 
 use crate::{
     blocking, config::Config, engines::Engines, journal::Durable, names::Names, places::PullPlaces,
 };
-
-/// The memory that all packages together may take while they are read, in MiB.
-pub(crate) const READING: u32 = 256;
 
 /// Everything outside the machines.
 pub(crate) struct World {
@@ -31,8 +27,6 @@ pub(crate) struct World {
     in_use: Mutex<BTreeSet<Digest>>,
     pub(crate) durable: Durable,
     pub(crate) pulls: PullPlaces,
-    /// The memory for packages that are being read, in MiB.
-    pub(crate) reading: Semaphore,
     journal: Mutex<u64>,
     canaries: Mutex<u64>,
 }
@@ -47,7 +41,6 @@ impl World {
     ) -> Self {
         Self {
             pulls: PullPlaces::new(config.pull_concurrency),
-            reading: Semaphore::new(READING as usize),
             config,
             names,
             signatures,

@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use outrigger_budget::Budget;
 use outrigger_core::ModelName;
 use outrigger_lifecycle::{Handle, ModelView, Snapshot};
 use tokio_util::sync::CancellationToken;
@@ -83,16 +84,17 @@ impl Readiness {
 struct App {
     readiness: Readiness,
     exposition: Exposition,
+    budget: Budget,
 }
 
 /// The routes of the health listener.
-pub(crate) fn routes(readiness: Readiness, exposition: Exposition) -> Router {
+pub(crate) fn routes(readiness: Readiness, exposition: Exposition, budget: Budget) -> Router {
     Router::new()
         // Liveness means only that the process answers, so nothing else is checked.
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(exposed))
-        .with_state(App { readiness, exposition })
+        .with_state(App { readiness, exposition, budget })
 }
 
 async fn ready(State(app): State<App>) -> Response {
@@ -108,6 +110,7 @@ async fn ready(State(app): State<App>) -> Response {
 async fn exposed(State(app): State<App>) -> Response {
     // The check updates the readiness gauge, which would be stale otherwise.
     let _ = app.readiness.check();
+    app.budget.record();
     let text = app.exposition.render(&app.readiness.models.models());
     ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response()
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use outrigger_budget::{Budget, default_memory};
 use outrigger_core::ModelName;
 use outrigger_features::Limits;
 use outrigger_score::SharedLimits;
@@ -31,6 +32,8 @@ pub(crate) struct RequestLimits {
     hasher: RandomState,
     /// The limits on a request's tensors.
     pub(crate) tensors: SharedLimits,
+    /// The memory of the process, divided into accounts.
+    pub(crate) budget: Budget,
     /// The deadline of a request whose caller sets none.
     default_deadline: Arc<ArcSwap<Duration>>,
 }
@@ -45,6 +48,7 @@ impl RequestLimits {
             unknown_names: UnknownNames::new(config.images.poll_interval.0),
             hasher: RandomState::new(),
             tensors: Arc::new(ArcSwap::from_pointee(tensors(config))),
+            budget: Budget::new(server.memory.map_or_else(default_memory, |memory| memory.0)),
             default_deadline: Arc::new(ArcSwap::from_pointee(server.default_deadline.0)),
         };
         limits.set_shares(config);

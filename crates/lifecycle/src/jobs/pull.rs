@@ -67,6 +67,7 @@ async fn fetch(
         store: &world.store,
         in_use: Arc::new(move |digest| uses.uses(digest)),
         concurrency: world.config.layer_concurrency,
+        memory: Some(&world.config.budget.pulls),
         progress: &Progress::default(),
         deadline: Some(deadline),
     };

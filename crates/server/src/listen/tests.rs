@@ -10,6 +10,8 @@ use tokio::{
 
 use super::*;
 
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// A running listener that answers with `app`.
 struct Served {
     address: SocketAddr,
@@ -19,7 +21,8 @@ struct Served {
 
 impl Served {
     fn by(app: Router) -> Self {
-        let listener = Listener::bind("http", ([127, 0, 0, 1], 0).into(), None).unwrap();
+        let listener =
+            Listener::bind("http", ([127, 0, 0, 1], 0).into(), None, SEND_TIMEOUT).unwrap();
         let (address, stop) = (listener.address().unwrap(), CancellationToken::new());
         let seats = Seats::on([Handle::current()]);
         let serving = tokio::spawn(listener.serve(app, seats, stop.clone()));
