@@ -191,9 +191,9 @@ section! {
         /// Other numbers than `per_model` for models, as in `{churn: 900}`.
         models: ModelLimits = "{}" reloads;
         /// The maximum number of names, tags and digests that one caller asks for within
-        /// `images.poll_interval` and that do not exist, with those that are being looked up. Models
+        /// `images.poll_interval` and that do not exist; at most 128 are looked up at a time. Models
         /// that `models` lists do not count. 0: no limit.
-        unknown_names: u32 = "128" reloads;
+        unknown_names: u32 = "1024" reloads;
     }
 }
 

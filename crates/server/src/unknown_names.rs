@@ -24,6 +24,8 @@ use crate::{
 
 /// The number of callers whose unknown names are counted. All further ones share one budget.
 const CALLERS: usize = 4096;
+/// The most names of one caller that are looked up at the same time: half of the places for all.
+const PENDING: u32 = 128;
 const OTHERS: Party = Party::Unknown(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
 /// The unknown names that callers ask for. Clones share the counts.
@@ -81,7 +83,8 @@ impl UnknownNames {
         if now - spent.began >= self.0.window {
             (spent.absent, spent.began) = (0, now);
         }
-        if most > 0 && spent.pending.saturating_add(spent.absent) >= most {
+        let is_spent = spent.pending.saturating_add(spent.absent) >= most;
+        if most > 0 && (is_spent || spent.pending >= PENDING) {
             metrics::refused(Limit::UnknownNames);
             let message = "this caller has asked for too many models and tags that do not exist";
             let wait = self.0.window.saturating_sub(now - spent.began);

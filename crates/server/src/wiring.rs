@@ -282,8 +282,8 @@ fn oci_config(images: &Images, budget: &Budget) -> oci::Config {
     }
     config.timeouts.idle = images.timeout.0;
     config.timeouts.least = images.min_throughput.0;
-    // Four pulls read one each, and parsing takes several times its size.
-    let most = budget.pulls.limit() / 16;
+    // Sixteen pulls read one each, and parsing takes several times its size.
+    let most = budget.pulls.limit() / 64;
     config.limits.manifest = config.limits.manifest.min(most);
     config.limits.config = config.limits.config.min(most);
     config

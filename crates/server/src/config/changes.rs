@@ -123,7 +123,7 @@ mod tests {
         );
         assert_eq!(old.changes(&old), []);
         let new = load(
-            "server: {max_users: 4, max_message: 1MiB}\nlimits: {unknown_names: 128}\n\
+            "server: {max_users: 4, max_message: 1MiB}\nlimits: {unknown_names: 1024}\n\
              images: {repository: r.example/team}\nlog: {level: info}",
         );
         let mut changes = old.changes(&new);
