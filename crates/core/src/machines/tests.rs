@@ -2,6 +2,7 @@
 
 mod configured;
 mod limits;
+mod watch;
 
 use std::time::Duration;
 
