@@ -86,6 +86,16 @@ impl Handle {
         }
     }
 
+    /// Whether nothing is known about `selector` of a model that the configuration does not list:
+    /// neither that it exists nor that it does not. A request for it makes the registry look it up.
+    pub fn is_unknown(&self, model: &ModelName, selector: &Selector) -> bool {
+        self.shared.routes.load().find(model, selector).is_none() && !self.is_listed(model)
+    }
+
+    fn is_listed(&self, model: &ModelName) -> bool {
+        self.shared.names.load().is_configured(model)
+    }
+
     /// Leases the same version again after the engine ended, once it is served again. `None` if
     /// another version answers by then, or the engine stays away until the deadline, or the request
     /// was sent although the engine had been away for long.
@@ -130,16 +140,6 @@ impl Handle {
                 Ok(_) => {}
             }
         }
-    }
-
-    /// Whether nothing is known about `selector` of a model that the configuration does not list:
-    /// neither that it exists nor that it does not. A request for it makes the registry look it up.
-    pub fn is_unknown(&self, model: &ModelName, selector: &Selector) -> bool {
-        self.shared.routes.load().find(model, selector).is_none() && !self.is_listed(model)
-    }
-
-    fn is_listed(&self, model: &ModelName) -> bool {
-        self.shared.names.load().is_configured(model)
     }
 
     /// Like [`Handle::acquire`], but without waiting: returns `None` if the model is not available,

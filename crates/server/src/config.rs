@@ -180,10 +180,11 @@ section! {
     Limits {
         /// The maximum number of concurrent predictions of one caller; 0: no limit. Callers without
         /// a name are distinguished by address, over IPv6 by its first 64 bits. Default: a quarter
-        /// of `server.max_in_flight`.
+        /// of `server.max_in_flight`, at least 16.
         per_caller: Option<u32> = "" reloads;
         /// The maximum number of concurrent predictions of one model, including those that wait for
-        /// it; 0: no limit. Default: half of `server.max_in_flight`.
+        /// it; 0: no limit. Default: half of `server.max_in_flight`, at least
+        /// 16.
         per_model: Option<u32> = "" reloads;
         /// Other numbers than `per_caller` for callers with a token or certificate, as in
         /// `{"token:gateway": 0}`.

@@ -17,6 +17,9 @@ use crate::{
     unknown_names::UnknownNames,
 };
 
+/// The least default limit of a caller or a model: a smaller one would leave an engine idle.
+const LEAST_SHARE: u32 = 16;
+
 /// The limits of requests, shared by all listeners. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestLimits {
@@ -59,10 +62,10 @@ impl RequestLimits {
     fn set_shares(&self, config: &Config) {
         let (limits, places) = (&config.limits, config.server.max_in_flight);
         let callers = limits.callers.iter().map(|(name, most)| (Party::Known(name.into()), *most));
-        let per_caller = limits.per_caller.unwrap_or_else(|| places.div_ceil(4));
+        let per_caller = limits.per_caller.unwrap_or_else(|| places.div_ceil(4).max(LEAST_SHARE));
         self.per_caller.set(per_caller, callers.collect());
         let models = limits.models.iter().map(|(name, most)| (name.clone(), *most));
-        let per_model = limits.per_model.unwrap_or_else(|| places.div_ceil(2));
+        let per_model = limits.per_model.unwrap_or_else(|| places.div_ceil(2).max(LEAST_SHARE));
         self.per_model.set(per_model, models.collect());
         self.unknown_names.set(limits.unknown_names);
     }
