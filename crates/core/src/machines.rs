@@ -7,15 +7,23 @@ mod configure;
 mod demand;
 mod exchange;
 mod index;
+mod limits;
 mod reconcile;
 #[cfg(test)]
 mod tests;
+mod watch;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 pub use answer::Answer;
 pub use canaries::CanaryTags;
 pub use reconcile::of_name;
+pub use watch::Suspects;
+
+use demand::Demand;
 
 use crate::{
     Attempt, Context, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy,
@@ -55,6 +63,11 @@ pub struct Machines {
     forgotten: Attempt,
     /// Names of models whose views may have changed.
     changed: BTreeSet<ModelName>,
+    /// The suspected versions of each engine.
+    watches: BTreeMap<EngineId, watch::Watch>,
+    /// The time since 1970 at which the clock of all moments began.
+    epoch: Duration,
+    crashes_changed: bool,
     counts: Counts,
 }
 
@@ -89,7 +102,10 @@ pub enum Event {
     /// the previous one; with several events a model could count as idle before its use is
     /// reported.
     Used(Vec<(ModelName, Selector, Moment)>),
-    /// Load it now, whatever failed before.
+    /// Like `Ask`, for a model that the configuration lists: [`Policy::max_unproven`] does not
+    /// refuse it.
+    AskListed(ModelName, Selector),
+    /// Load it now, whatever failed before, and however many others are unproven.
     Load(ModelName, Selector),
     /// Unload it.
     Unload {
@@ -110,6 +126,9 @@ pub enum Event {
     Engine(EngineId, FromEngine),
     /// The condition of an engine has changed.
     Condition(EngineId, Condition),
+    /// An engine has restarted, which cut calls of these versions off. Its condition and the versions
+    /// that were lost follow.
+    Restarted(EngineId, BTreeSet<ModelKey>),
     /// From now on, the configuration has this tag followed for ever.
     Follow(TagKey),
     /// The configuration no longer names the tag: it is now treated like a tag that only requests
@@ -201,6 +220,9 @@ impl Machines {
             ticked_at: Moment::default(),
             forgotten: Attempt::default(),
             changed: BTreeSet::new(),
+            watches: BTreeMap::new(),
+            epoch: Duration::ZERO,
+            crashes_changed: false,
             counts: Counts::default(),
         }
     }
@@ -236,6 +258,7 @@ impl Machines {
                 self.reconcile(&mut turn);
             }
         }
+        self.release(&mut turn);
         if cfg!(debug_assertions) {
             self.check(&turn);
         }
@@ -266,15 +289,17 @@ impl Machines {
     fn step(&mut self, turn: &mut Turn, event: Event) {
         match event {
             Event::Tick => self.tick(turn),
-            Event::Ask(name, selector) => self.ask(turn, name, selector, false),
-            Event::Load(name, selector) => self.ask(turn, name, selector, true),
+            Event::Ask(name, selector) => self.ask(turn, name, selector, Demand::Stranger),
+            Event::AskListed(name, selector) => self.ask(turn, name, selector, Demand::Listed),
+            Event::Load(name, selector) => self.ask(turn, name, selector, Demand::Operator),
             Event::Used(used) => self.used(turn, used),
             Event::Unload { name, selector, delete } => self.unload(turn, &name, &selector, delete),
             Event::Evicted(digest) => self.evicted(turn, digest),
             Event::Model(key, event) => self.model_event(turn, key, event),
             Event::Tag(key, event) => self.tag_event(turn, key, event),
             Event::Engine(_, message) => self.engine_event(turn, message),
-            Event::Condition(engine, condition) => drop(self.engines.insert(engine, condition)),
+            Event::Condition(engine, condition) => self.condition(engine, condition),
+            Event::Restarted(engine, lost) => self.restarted(turn, &engine, lost),
             Event::Follow(key) => self.follow(turn, key),
             Event::Unfollow(key) => {
                 turn.events.push_back(Event::Tag(key, tags::Event::Configure(false)));

@@ -1,6 +1,9 @@
 //! The handle to the lifecycle for the rest of the server: cheap to clone, never blocks.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use outrigger_core::{Failure, ModelName, Reason, Selector, Tag};
@@ -12,7 +15,7 @@ use tokio::{
 
 use crate::{
     Error, Tunables,
-    lease::{Lease, Using},
+    lease::{Interrupted, Lease, Using},
     names::Names,
     routes::{Entry, Route, Routes},
     snapshot::Snapshot,
@@ -83,9 +86,85 @@ impl Handle {
         }
     }
 
+    /// Whether nothing is known about `selector` of a model that the configuration does not list:
+    /// neither that it exists nor that it does not. A request for it makes the registry look it up.
+    pub fn is_unknown(&self, model: &ModelName, selector: &Selector) -> bool {
+        self.shared.routes.load().find(model, selector).is_none() && !self.is_listed(model)
+    }
+
+    fn is_listed(&self, model: &ModelName) -> bool {
+        self.shared.names.load().is_configured(model)
+    }
+
+    /// Leases the same version again after the engine ended, once it is served again. `None` if
+    /// another version answers by then, or the engine stays away until the deadline, or the request
+    /// was sent although the engine had been away for long.
+    ///
+    /// # Errors
+    /// Those of [`Handle::acquire`].
+    pub async fn again(
+        &self,
+        interrupted: &Interrupted,
+        deadline: Instant,
+    ) -> Result<Option<Lease>, Failure> {
+        let Interrupted { key, engine, selector, route } = interrupted;
+        let is_away = || self.models().engines.get(engine).is_some_and(|it| !it.reachable);
+        let is_old = |lease: &Lease| lease.route.load(Relaxed) == *route;
+        let until = answer_by(deadline);
+        let noticed = (Instant::now() + NOTICED).min(until);
+        let mut routed = self.shared.routed.clone();
+        // Routes are published before the state of the engines.
+        let was_away = is_away();
+        let routed_now = self.try_acquire(&key.name, selector, "");
+        if was_away && routed_now.is_some_and(|lease| lease.is_ok_and(|lease| is_old(&lease))) {
+            return Ok(None);
+        }
+        loop {
+            routed.mark_unchanged();
+            let lease = self.acquire(&key.name, selector, "", deadline).await?;
+            if lease.key != *key {
+                return Ok(None);
+            }
+            if !is_old(&lease) {
+                return Ok(Some(lease));
+            }
+            drop(lease);
+            // If the engine did not end, but only its connection, the route stays.
+            let stays = !is_away();
+            let wait = if stays { noticed } else { until };
+            match timeout_at(wait, routed.changed()).await {
+                Err(_) if stays => {
+                    return self.acquire(&key.name, selector, "", deadline).await.map(Some);
+                }
+                Err(_) => return Ok(None),
+                Ok(_) => {}
+            }
+        }
+    }
+
     /// Like [`Handle::acquire`], but without waiting: returns `None` if the model is not available,
     /// and does not request it.
     pub fn try_acquire(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        routing_key: &str,
+    ) -> Option<Result<Lease, Failure>> {
+        self.find(model, selector, routing_key).or_else(|| self.refuse_unknown(model, selector))
+    }
+
+    /// The refusal of an unknown selector while too many others are looked up.
+    fn refuse_unknown<T>(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+    ) -> Option<Result<T, Failure>> {
+        let routes = self.shared.routes.load();
+        let full = routes.full.as_ref().filter(|_| routes.find(model, selector).is_none())?;
+        (!self.is_listed(model)).then(|| Err(full.clone()))
+    }
+
+    fn find(
         &self,
         model: &ModelName,
         selector: &Selector,
@@ -95,9 +174,7 @@ impl Handle {
         if let Some(failure) = &routes.closed {
             return Some(Err(failure.clone()));
         }
-        let Some(Entry { route, asked }) = routes.find(model, selector) else {
-            return routes.full.clone().map(Err);
-        };
+        let Entry { route, asked } = routes.find(model, selector)?;
         // Touched even if no servable is routed: a waiting request counts as use.
         asked.touch(self.shared.clock.now());
         match route {
@@ -195,8 +272,8 @@ impl Handle {
         self.shared.snapshot.borrow().ready
     }
 
-    /// Loads a version, even if its failure counted as permanent, and waits for it until
-    /// `deadline`.
+    /// Loads a version, even if its failure counted as permanent and while too many unknown models
+    /// are asked for, and waits for it until `deadline`.
     ///
     /// # Errors
     /// Those of [`Handle::acquire`].
@@ -210,7 +287,7 @@ impl Handle {
         let command = Command::Load { model: model.clone(), selector: selector.clone(), done };
         self.send(command).await?;
         accepted.await.map_err(|_| stopping())?;
-        self.acquire(model, selector, "", deadline).await
+        self.wait_until_up(model, selector, "", deadline, |_| None).await
     }
 
     /// Unloads a version from the engine once it is drained; with `delete`, deletes its files
@@ -248,20 +325,42 @@ impl Handle {
         routing_key: &str,
         deadline: Instant,
     ) -> Result<Lease, Failure> {
-        // The subscription comes before the look-up and the request, so that no publication is
-        // missed.
-        let mut routed = self.shared.routed.clone();
-        routed.mark_unchanged();
-        if let Some(result) = self.try_acquire(model, selector, routing_key) {
-            return result;
-        }
+        self.ask(model, selector)?;
+        let refused = |handle: &Self| handle.refuse_unknown(model, selector);
+        self.wait_until_up(model, selector, routing_key, deadline, refused).await
+    }
+
+    fn ask(&self, model: &ModelName, selector: &Selector) -> Result<(), Failure> {
         let command = Command::Ask { model: model.clone(), selector: selector.clone() };
         let overloaded = |_| Failure::new(Reason::Overloaded, "too many models are asked for");
-        self.shared.commands.try_send(command).map_err(overloaded)?;
+        self.shared.commands.try_send(command).map_err(overloaded)
+    }
+
+    /// Waits for a version that was asked for, unless the request for it is `refused` meanwhile.
+    async fn wait_until_up(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        routing_key: &str,
+        deadline: Instant,
+        refused: impl Fn(&Self) -> Option<Result<Lease, Failure>>,
+    ) -> Result<Lease, Failure> {
+        // The subscription comes before the look-up, so that no publication is missed.
+        let mut routed = self.shared.routed.clone();
+        routed.mark_unchanged();
+        let answer = || self.find(model, selector, routing_key).or_else(|| refused(self));
+        if let Some(result) = answer() {
+            return result;
+        }
         let until = answer_by(deadline);
-        let mut _waiting = None;
+        let mut waiting: Option<Using> = None;
         loop {
-            _waiting = self.waiting_for(model, selector);
+            let found = self.waiting_for(model, selector);
+            if waiting.is_some() && found.is_none() {
+                // The tag was forgotten to make room for others.
+                self.ask(model, selector)?;
+            }
+            waiting = found;
             if let Some(failure) = self.hopeless(model, selector, until) {
                 return Err(failure);
             }
@@ -270,7 +369,7 @@ impl Handle {
                 Ok(Err(_)) => return Err(stopping()),
                 Ok(Ok(())) => {}
             }
-            if let Some(result) = self.try_acquire(model, selector, routing_key) {
+            if let Some(result) = answer() {
                 return result;
             }
         }
@@ -310,6 +409,9 @@ impl Handle {
         self.shared.commands.send(command).await.map_err(|_| stopping())
     }
 }
+
+/// The time within which the end of an engine is noticed.
+const NOTICED: Duration = Duration::from_secs(2);
 
 /// The retry delay for a model on its way: a pull and a load rarely take less.
 const RETRY_LOADING: Duration = Duration::from_secs(2);

@@ -17,7 +17,7 @@ use outrigger_run::Clock;
 use outrigger_score::Scorer;
 use outrigger_trials::{self as trials, Answered, Exposure, Profiled, Split};
 
-use crate::{drains::Drains, recent::Recent, routes::LastAsked};
+use crate::{drains::Drains, load::Load, recent::Recent, routes::LastAsked};
 
 /// A version of a model that the engine serves, with the data that requests need.
 pub struct Servable {
@@ -33,6 +33,8 @@ pub struct Servable {
     pub engine: EngineId,
     /// The version's part of an answer, encoded once by the front that writes answers.
     pub described: OnceLock<Box<[u8]>>,
+    /// The requests that it is answering.
+    pub load: Arc<Load>,
     /// The charge for the plan and the profile, which requests in progress use to their end.
     pub(crate) _memory: Arc<Charge>,
     /// The latest requests of the model, answered by any of its versions.
@@ -83,6 +85,15 @@ pub struct Lease {
     /// True: if live answers the request, it is stored among the model's recent requests.
     sampled: bool,
     using: Using,
+}
+
+/// A lease that was given up, because the engine was lost during a run.
+#[derive(Debug)]
+pub struct Interrupted {
+    pub(crate) key: ModelKey,
+    pub(crate) engine: EngineId,
+    pub(crate) selector: Selector,
+    pub(crate) route: u64,
 }
 
 /// Marks a tag or digest as in use: a lease on it lives, or a request waits for it.
@@ -220,6 +231,17 @@ impl Lease {
             sampled: self.sampled,
             using: self.using.clone(),
         }
+    }
+
+    /// Gives the lease up after the engine ended: it must not keep the version from being loaded
+    /// again.
+    pub fn interrupted(self) -> Interrupted {
+        let selector = match &self.tag {
+            Some(tag) => Selector::Tag(tag.clone()),
+            None => Selector::Digest(self.key.digest),
+        };
+        let (engine, route) = (self.engine.clone(), self.route.load(Relaxed));
+        Interrupted { key: self.key.clone(), engine, selector, route }
     }
 
     /// The tag of the request; `None` for a request by digest.

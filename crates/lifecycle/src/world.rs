@@ -10,9 +10,11 @@ use outrigger_core::{Digest, Failure, Reason};
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::Store;
 use outrigger_trials::CanaryRecord;
-use tokio::sync::Semaphore;
 
-use crate::{blocking, config::Config, engines::Engines, journal::Durable, names::Names};
+use crate::{
+    blocking, config::Config, engines::Engines, flights::Flights, journal::Durable, names::Names,
+    places::PullPlaces,
+};
 
 /// Everything outside the machines.
 pub(crate) struct World {
@@ -25,7 +27,8 @@ pub(crate) struct World {
     /// Digests whose files must stay. Set before the start of any job that may need them.
     in_use: Mutex<BTreeSet<Digest>>,
     pub(crate) durable: Durable,
-    pub(crate) pulls: Semaphore,
+    pub(crate) flights: Flights,
+    pub(crate) pulls: PullPlaces,
     journal: Mutex<u64>,
     canaries: Mutex<u64>,
 }
@@ -39,7 +42,7 @@ impl World {
         engines: Engines,
     ) -> Self {
         Self {
-            pulls: Semaphore::new(config.pull_concurrency.max(1)),
+            pulls: PullPlaces::new(config.pull_concurrency),
             config,
             names,
             signatures,
@@ -48,6 +51,7 @@ impl World {
             engines,
             in_use: Mutex::default(),
             durable: Durable::default(),
+            flights: Flights::default(),
             journal: Mutex::default(),
             canaries: Mutex::default(),
         }
@@ -75,11 +79,15 @@ impl World {
         if number <= *written {
             return;
         }
-        let (latest, record) = self.durable.record();
-        match self.store.journal().save(&record) {
+        let (latest, record, crashes) = self.durable.record();
+        let journal = self.store.journal();
+        match journal.save(&record).and_then(|()| journal.save_crashes(&crashes)) {
             Ok(()) => *written = latest,
             // Without it the next start loads more than necessary.
             Err(error) => tracing::warn!(error = %error, "cannot write the journal"),
+        }
+        if let Err(error) = self.store.record_seen(&record) {
+            tracing::warn!(error = %error, "cannot record the tags of a model beside its files");
         }
     }
 }

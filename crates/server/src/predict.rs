@@ -2,12 +2,14 @@
 //! the model, check the outputs and write the answer. If a canary fails, the live version repeats
 //! it.
 
+use std::time::Duration;
+
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use outrigger_canary::Outcome;
-use outrigger_core::{Failure, ModelName, Selector, Tensor};
+use outrigger_core::{Failure, ModelName, Reason, Selector, Tensor};
 use outrigger_features::{Limits, Packed, Routing, Sample};
-use outrigger_lifecycle::{Answered, Handle, Lease};
+use outrigger_lifecycle::{Answered, Crowded, Handle, Lease};
 use outrigger_score::{Conditions, Scorer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,11 +17,14 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     call::Call,
     failure,
-    metrics::{self, Stage},
+    metrics::{self, Limit, Stage},
     request_limits::RequestLimits,
     routing,
     trial::{Attempts, Terms},
 };
+
+/// The delay after which a caller with more than its share should try again.
+const SHARE_RETRY: Duration = Duration::from_millis(100);
 
 /// A request in the format of a front, with the encoding of its answer.
 pub(crate) trait Exchange {
@@ -103,7 +108,8 @@ impl Predictor {
     }
 
     /// Answers a request that was `packed` for the first of the `attempts`. If a canary fails, the
-    /// request is packed again for the live version.
+    /// request is packed again for the live version. If the engine is lost during the run, the same
+    /// tensors run again when the version is served again.
     ///
     /// # Errors
     /// The failure of the request, the model or the engine.
@@ -115,7 +121,17 @@ impl Predictor {
         mut exchange: E,
     ) -> Result<E::Answer, Failure> {
         loop {
-            let result = self.score(call, &attempts, packed, &exchange).await;
+            let result = match &mut packed {
+                Ok(packed) => self.score(call, &attempts, packed, &exchange).await,
+                Err(failure) => Err(failure.clone()),
+            };
+            if let (Err(failure), Ok(packed)) = (&result, &packed)
+                && !packed.tensors.is_empty()
+                && !attempts.is_tried()
+            {
+                attempts = attempts.again(&self.models, failure.clone()).await?;
+                continue;
+            }
             if let Some(result) = attempts.settle(result) {
                 return result;
             }
@@ -127,8 +143,26 @@ impl Predictor {
     /// model's name as given beside the request.
     ///
     /// # Errors
-    /// The request names no model that can be served.
+    /// The request names no model that can be served, or the version is crowded: then `OVERLOADED`.
     pub(crate) async fn lease(
+        &self,
+        call: &Call,
+        routing: Routing<'_>,
+        named: Option<&[u8]>,
+    ) -> Result<Lease, Failure> {
+        let lease = self.inspect(call, routing, named).await?;
+        let deadline = call.deadline();
+        let caller = self.limits.hash(&call.caller().party());
+        let running = lease.load.enter(caller, Instant::now(), deadline);
+        call.runs(running.map_err(crowded)?);
+        Ok(lease)
+    }
+
+    /// Like [`Self::lease`], for a request that the engine does not see.
+    ///
+    /// # Errors
+    /// As [`Self::lease`], except for the load of the version.
+    pub(crate) async fn inspect(
         &self,
         call: &Call,
         routing: Routing<'_>,
@@ -153,8 +187,13 @@ impl Predictor {
             Some(found) => found,
             None if self.closing.is_cancelled() => Err(failure::stopping()),
             None => {
+                let asking = self.models.is_unknown(model, selector);
+                let names = &self.limits.unknown_names;
+                let asking = asking.then(|| names.ask(call.caller().party())).transpose()?;
                 let wait = self.models.acquire(model, selector, routing_key, call.deadline());
-                call.wait_for(wait).await
+                let lease = call.wait_for(wait).await;
+                asking.into_iter().for_each(|asking| asking.end(&lease));
+                lease
             }
         };
         span.end(&lease);
@@ -169,25 +208,42 @@ impl Predictor {
         &self,
         call: &Call,
         attempts: &Attempts<'_>,
-        packed: Result<Packed, Failure>,
+        packed: &mut Packed,
         exchange: &E,
     ) -> Result<E::Answer, Failure> {
-        let (mut packed, lease, terms) = (packed?, attempts.lease(), attempts.terms());
-        let outputs = run(call, lease, terms, &mut packed).await?;
+        let (lease, terms) = (attempts.lease(), attempts.terms());
+        let outputs = run(call, lease, terms, packed).await?;
+        let packed = &*packed;
         // The tensors have been sent.
         call.held().work(0)?;
         call.held().answer(outputs.iter().map(|output| output.size() as u64).sum())?;
-        sample(call, lease, &packed, &outputs);
+        sample(call, lease, packed, &outputs);
         if lease.is_exposure() {
-            lease.drawn(lease.scorer.plan.propensity(&packed, &outputs));
+            lease.drawn(lease.scorer.plan.propensity(packed, &outputs));
         }
-        let scored = Scored { lease, terms, packed: &packed, outputs: &outputs };
+        let scored = Scored { lease, terms, packed, outputs: &outputs };
         let answer = timed(call, Stage::Encode, || exchange.answer(&scored))?;
         if let Some(request) = exchange.request() {
-            lease.answered(&Answered { request, packed: &packed, outputs: &outputs });
+            lease.answered(&Answered { request, packed, outputs: &outputs });
         }
         Ok(answer)
     }
+}
+
+/// The failure of a request for a crowded version.
+fn crowded(by: Crowded) -> Failure {
+    let (limit, message, wait) = match by {
+        Crowded::Late(wait) => {
+            let message = format!("the answer would take about {wait:.0?}, beyond the deadline");
+            (Limit::Deadline, message, wait)
+        }
+        Crowded::Share => {
+            let message = "this caller has more than its share of the requests in progress";
+            (Limit::Share, message.to_owned(), SHARE_RETRY)
+        }
+    };
+    metrics::refused(limit);
+    Failure::new(Reason::Overloaded, message).retry_after(wait)
 }
 
 /// Runs the model on the tensors, which it takes out of `packed`, and records the run.

@@ -79,7 +79,7 @@ impl Store {
     fn unpack_new(&self, package: &Package, in_use: InUse<'_>) -> Result<Tree> {
         let layout = &self.inner.layout;
         let digests: Vec<_> = package.layers.iter().map(|(layer, _)| *layer).collect();
-        let reservation = Reservation::for_tree(&self.inner, package.digest, &digests)?;
+        let reservation = Reservation::for_tree(&self.inner, package.digest, &digests);
         let staging = Staging::make(&layout.trees())?;
         let mut unpacking = Unpacking {
             store: self,
@@ -110,6 +110,7 @@ impl Store {
         // An entry at the final path was not a valid tree, or it would have been returned above.
         disk::remove_tree(&layout.tree(&package.digest))?;
         disk::rename(&staging.0, &layout.tree(&package.digest))?;
+        self.inner.seen().forget(&package.digest);
         sidecar.layers.iter().for_each(|layer| disk::touch(&layout.blob(layer)));
         self.tree(&package.digest).ok_or(Error::TreeMissing(package.digest))
     }
