@@ -44,7 +44,7 @@ pub(crate) struct Caller {
     rights: Rights,
 }
 
-/// The key by which calls of one caller are counted.
+/// The key by which calls and connections of one caller are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Party {
     /// A caller that proved this name, from any address.
@@ -112,6 +112,14 @@ impl Peer {
     pub(crate) fn certificate(&self) -> Option<&Identity> {
         self.0.1.as_ref()
     }
+
+    /// The key by which this peer's connections are counted.
+    pub(crate) fn party(&self) -> Party {
+        match self.certificate() {
+            Some(identity) => Party::Known(identity.clone()),
+            None => Party::Unknown(network(self.address().ip().to_canonical())),
+        }
+    }
 }
 
 impl Caller {
@@ -136,9 +144,9 @@ impl Caller {
 
     /// The key by which this caller's calls are counted.
     pub(crate) fn party(&self) -> Party {
-        match self.identity() {
-            Some(identity) => Party::Known(identity.clone()),
-            None => Party::Unknown(network(self.peer.address().ip().to_canonical())),
+        match &self.token {
+            Some(token) => Party::Known(token.clone()),
+            None => self.peer.party(),
         }
     }
 

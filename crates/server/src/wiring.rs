@@ -173,7 +173,7 @@ pub(crate) struct Surfaces {
 }
 
 impl Surfaces {
-    pub(crate) fn new(config: &Config, parts: &Parts) -> Self {
+    pub(crate) fn new(config: &Config, parts: &Parts, control: &tokio::runtime::Handle) -> Self {
         let site = Site::Own {
             tls: parts.security.acceptor(config.tls.admin).is_some(),
             names: config.server.admin_names.as_slice().into(),
@@ -208,7 +208,11 @@ impl Surfaces {
                 rules(&http::FRONT, None, &parts.drain),
                 most,
             ),
-            health: health::routes(parts.readiness.clone(), parts.exposition.clone()),
+            health: health::routes(
+                parts.readiness.clone(),
+                parts.exposition.clone(),
+                control.clone(),
+            ),
             admin: grpc::admin(
                 services(Access::Change),
                 &parts.reporter,
