@@ -158,7 +158,7 @@ impl Listener {
         let accepting = async {
             loop {
                 let (stream, from) = accept(&listener, &places).await;
-                let Some(place) = places.enter(self.name, from) else { continue };
+                let place = places.enter(self.name, from).await;
                 let conversation = conversation.clone();
                 let (name, seat) = (self.name, seats.take());
                 let runtime = seat.runtime().clone();

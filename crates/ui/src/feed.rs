@@ -77,8 +77,8 @@ impl Feed {
         &*self.0.server
     }
 
-    /// Streams the full state, then changes. Returns `None` if `viewer` has all places and reads
-    /// from all. A slow viewer skips intermediate states; at most one pending update is buffered
+    /// Streams the full state, then changes. Returns `None` if all places are taken and `viewer` has
+    /// to wait for one. A slow viewer skips intermediate states; at most one pending update is buffered
     /// for it.
     pub(crate) fn watch(
         &self,

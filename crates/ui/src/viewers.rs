@@ -15,8 +15,8 @@ pub(crate) const MOST: usize = 64;
 /// seconds. One that has is not sure to read, because the system's buffers take some minutes of
 /// events.
 const UNREAD: Duration = Duration::from_secs(10);
-/// A viewer keeps its place at least for this long, so that more pages than places do not take
-/// turns without a pause.
+/// A client's own viewers keep their places at least for this long, so that more pages than places
+/// do not take turns without a pause.
 const SPARED: Duration = Duration::from_secs(10);
 
 /// The client behind a viewer, such as its address: the server adds it to requests for the page.
@@ -50,11 +50,12 @@ pub(crate) struct Place {
 
 impl Viewers {
     /// Takes a place. If all are taken, the client with the most viewers loses one: the oldest that
-    /// does not read, or else the oldest. Returns `None` if that one came moments ago.
+    /// does not read, or else the oldest. Returns `None` if that client is `viewer` itself and its
+    /// oldest came moments ago.
     pub(crate) fn enter(&self, viewer: Viewer) -> Option<Place> {
         let mut state = self.state();
         if state.open.len() >= MOST {
-            state.end_one()?;
+            state.end_one(&viewer)?;
         }
         let (number, end) = (state.next, CancellationToken::new());
         state.next += 1;
@@ -69,14 +70,15 @@ impl Viewers {
 }
 
 impl State {
-    fn end_one(&mut self) -> Option<()> {
+    fn end_one(&mut self, newcomer: &Viewer) -> Option<()> {
         let mut held = HashMap::<&Viewer, usize>::new();
         self.open.values().for_each(|open| *held.entry(&open.viewer).or_default() += 1);
         let most = held.values().copied().max();
         let of_most = self.open.iter().filter(|(_, open)| held.get(&open.viewer).copied() == most);
         let reads = |open: &Open| open.took.elapsed() < UNREAD;
         let (number, oldest) = of_most.min_by_key(|(_, open)| (reads(open), open.came))?;
-        let number = (oldest.came.elapsed() >= SPARED).then_some(*number)?;
+        let own = held.get(newcomer).copied() == most;
+        let number = (!own || oldest.came.elapsed() >= SPARED).then_some(*number)?;
         self.open.remove(&number)?.end.cancel();
         Some(())
     }
@@ -150,5 +152,6 @@ mod tests {
         let viewers = Viewers::default();
         let _open: Vec<_> = (0..MOST).map(|_| viewers.enter(viewer("one"))).collect();
         assert!(viewers.enter(viewer("one")).is_none());
+        assert!(viewers.enter(viewer("another")).is_some());
     }
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -48,6 +48,8 @@ struct Shared {
     most: usize,
     began: Instant,
     open: Mutex<Open>,
+    /// Signals each place that is given back.
+    gone: Notify,
 }
 
 #[derive(Default)]
@@ -113,12 +115,29 @@ impl Shares {
 
 impl Places {
     pub(crate) fn new(most: usize) -> Self {
-        Self(Arc::new(Shared { most, began: Instant::now(), open: Mutex::default() }))
+        Self(Arc::new(Shared {
+            most,
+            began: Instant::now(),
+            open: Mutex::default(),
+            gone: Notify::new(),
+        }))
     }
 
-    /// Takes a place for a new connection. If all are taken, another connection is asked to leave;
-    /// `None` if too many are leaving already.
-    pub(super) fn enter(&self, listener: &'static str, from: SocketAddr) -> Option<Place> {
+    /// Takes a place for a new connection. If all are taken, another connection is asked to leave. If
+    /// too many have not left yet, they are cut off, and the first of them that has gone is waited
+    /// for.
+    pub(super) async fn enter(&self, listener: &'static str, from: SocketAddr) -> Place {
+        loop {
+            // Taken before the look, so that no departure after it is missed.
+            let gone = self.0.gone.notified();
+            if let Some(place) = self.try_enter(listener, from) {
+                return place;
+            }
+            gone.await;
+        }
+    }
+
+    fn try_enter(&self, listener: &'static str, from: SocketAddr) -> Option<Place> {
         let mut open = self.open();
         if !open.make_room(self.0.most) {
             return None;
@@ -232,6 +251,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.places.open().connections.remove(&self.number);
+        self.places.0.gone.notify_one();
     }
 }
 
@@ -261,13 +281,13 @@ mod tests {
         let places = Places::new(4);
         let mut open = Vec::new();
         for address in ["10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.2"] {
-            open.push(places.enter("grpc", from(address)).unwrap());
+            open.push(places.try_enter("grpc", from(address)).unwrap());
             open.last().unwrap().begins(&Peer::new(from(address), None));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         let busy = open[1].answering();
         drop(open[2].answering());
-        let newcomer = places.enter("http", from("10.0.0.3")).unwrap();
+        let newcomer = places.try_enter("http", from("10.0.0.3")).unwrap();
         let leaving: Vec<_> = open.iter().map(is_leaving).collect();
         assert_eq!(leaving, [false, false, false, true], "the others are busy, or were later");
         assert!(!is_leaving(&newcomer));
@@ -277,13 +297,13 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_says_nothing_is_cut_off_and_one_that_talks_is_told() {
         let places = Places::new(2);
-        let silent = places.enter("grpc", from("10.0.0.1")).unwrap();
-        let talking = places.enter("grpc", from("10.0.0.1")).unwrap();
+        let silent = places.try_enter("grpc", from("10.0.0.1")).unwrap();
+        let talking = places.try_enter("grpc", from("10.0.0.1")).unwrap();
         talking.begins(&Peer::new(from("10.0.0.1"), None));
-        let _one = places.enter("grpc", from("10.0.0.2")).unwrap();
+        let _one = places.try_enter("grpc", from("10.0.0.2")).unwrap();
         assert!(silent.activity.cut.is_cancelled());
         drop(silent);
-        let _another = places.enter("grpc", from("10.0.0.3")).unwrap();
+        let _another = places.try_enter("grpc", from("10.0.0.3")).unwrap();
         assert!(is_leaving(&talking) && !talking.activity.cut.is_cancelled());
     }
 
@@ -292,7 +312,7 @@ mod tests {
         let places = Places::new(32);
         let mut open = Vec::new();
         for _ in 0..100 {
-            if let Some(place) = places.enter("grpc", from("10.0.0.1")) {
+            if let Some(place) = places.try_enter("grpc", from("10.0.0.1")) {
                 place.begins(&Peer::new(from("10.0.0.1"), None));
                 open.push(place);
             }
