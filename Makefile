@@ -53,7 +53,7 @@ test-python: venv build tools ## the tests on real processes, of the chart and o
 test-stacks:
 	$(PY) -m pytest testenv/tests/orchestration
 test-rest:
-	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment upgrade execution)
+	$(PY) -m pytest $(addprefix testenv/tests/,unit chart image environment attack upgrade execution)
 
 .PHONY: lint
 lint: venv ## the checks of CI: formatting, clippy, the fuzz targets, rustdoc, cargo-deny, ruff
@@ -132,6 +132,11 @@ bench: venv dist ## the figures; ONLY=prefix of their names, QUICK=1 to try, STR
 	@$(PY) -m outrigger_testenv.bench --output $(TARGET)/bench \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
 	  $(if $(STRICT),--strict) $(if $(BEFORE),--before '$(BEFORE)')
+
+.PHONY: attack
+attack: venv build tools ## attack the real processes: a table of what it costs the others; ONLY=prefix, QUICK=1 to try
+	@$(PY) -m outrigger_testenv.attack --output $(TARGET)/attack \
+	  $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick)
 
 .PHONY: fuzz
 fuzz: ## fuzz the readers and the transcoder; FUZZ_SECONDS=600 per target

@@ -102,7 +102,7 @@ def sign_all(registry: Registry, v2: Cosign, v3: Cosign, offline: Path) -> list[
         "v3-tag-twice": [(v3, old, "cosign"), (v3, old, "stranger")],
     }
     for tag, signatures in signed.items():
-        digest = push_layers(registry, REPOSITORY, tag, [], {"tag": tag})
+        digest = push_layers(registry, REPOSITORY, tag, [], labels={"tag": tag})
         if tag.endswith("index"):
             digest = push_index(registry, tag, digest)
         for cosign, options, key in signatures:

@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from outrigger_testenv.registry import Registry
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
+COMPRESSED = f"{LAYER}+gzip"
+_BLOCK = 512
 
 
 def files_of(directory: Path, below: str = "data") -> dict[str, bytes]:
@@ -35,15 +38,32 @@ def tar(files: Mapping[str, bytes], extra: Iterable[tarfile.TarInfo] = ()) -> by
     return out.getvalue()
 
 
+def compressed_tar(files: Mapping[str, tuple[int, Iterable[bytes]]]) -> bytes:
+    """A layer in gzip whose files, of a size and pieces each, never are in memory as a whole."""
+    # 31 is the largest window, with gzip's header and trailer.
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    out = []
+    for name, (size, pieces) in files.items():
+        entry = tarfile.TarInfo(name)
+        entry.size = size
+        out.append(packer.compress(entry.tobuf(tarfile.GNU_FORMAT)))
+        out += [packer.compress(piece) for piece in pieces]
+        out.append(packer.compress(bytes(-size % _BLOCK)))
+    out += [packer.compress(bytes(2 * _BLOCK)), packer.flush()]
+    return b"".join(out)
+
+
 def push_layers(
     registry: Registry,
     repository: str,
     tag: str,
     layers: Sequence[bytes],
+    *,
     labels: Mapping[str, str] | None = None,
+    kind: str = LAYER,
 ) -> str:
-    """Pushes uncompressed layers as one image; returns its digest."""
-    descriptors = [_descriptor(registry, repository, layer, LAYER) for layer in layers]
+    """Pushes layers of one media type as an image; returns its digest."""
+    descriptors = [_descriptor(registry, repository, layer, kind) for layer in layers]
     config = {
         "architecture": "amd64",
         "os": "linux",

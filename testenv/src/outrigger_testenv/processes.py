@@ -139,6 +139,15 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
+def listens(port: int) -> bool:
+    """Whether something accepts connections at a port of loopback."""
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 @atexit.register
 def _end_all() -> None:
     for process in list(_alive):

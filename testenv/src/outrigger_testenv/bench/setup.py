@@ -2,7 +2,6 @@
 model.
 """
 
-import socket
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ from outrigger_testenv.bench.generator import CONTROL_PLANE, ENGINE, PROXY, Side
 from outrigger_testenv.bench.programs import ECHO_PROXY, Commit, Program
 from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelPackage
-from outrigger_testenv.processes import Process, free_ports
+from outrigger_testenv.processes import Process, free_ports, listens
 from outrigger_testenv.stack import Stack
 
 MODEL = "reference"
@@ -124,7 +123,7 @@ class Setup:
         process = Process("echo proxy", command, self.stack.logs / "proxy.log")
         self._open.callback(process.kill)
         process.start()
-        process.wait_until(lambda: _listens(port))
+        process.wait_until(lambda: listens(port))
         return listen, process
 
 
@@ -143,11 +142,3 @@ def new_stack() -> Stack:
 
 def _package(package: ModelPackage) -> list[str]:
     return ["--package", str(package.directory)]
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except ConnectionRefusedError:
-        return False
-    return True

@@ -1,0 +1,51 @@
+"""`make attack`: attacks the real processes, and says what it cost the others.
+
+The rows of the table go to standard output as they are measured, and as Markdown to a file.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from outrigger_testenv.attack.cases import CASES, chosen
+from outrigger_testenv.attack.runner import FULL, QUICK, run
+from outrigger_testenv.attack.scene import Scene
+from outrigger_testenv.attack.table import cells, markdown
+from outrigger_testenv.bench.machine import commit, load_average, machine
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns 0 if every bound held, 1 if one did not, 64 if no case has the prefix."""
+    parser = argparse.ArgumentParser(prog="make attack", description=__doc__)
+    parser.add_argument("--only", default="", metavar="PREFIX", help="cases with this prefix")
+    parser.add_argument("--quick", action="store_true", help="one short turn, for trying it out")
+    parser.add_argument("--output", type=Path, required=True, help="directory of attack.md")
+    options = parser.parse_args(arguments)
+    cases = chosen(options.only)
+    if not cases:
+        print(f"no case has the prefix {options.only}:", *(case.name for case in CASES))
+        return 64
+    effort = QUICK if options.quick else FULL
+    began, average = time.monotonic(), load_average()
+    rows = []
+    with Scene() as scene:
+        for case in cases:
+            rows.append(run(case, scene, effort))
+            print(" | ".join(cells(rows[-1])), flush=True)
+    seconds, processor = round(time.monotonic() - began), machine()["cpu"]
+    circumstances = [
+        f"Commit {commit()['id']}, {processor}, {effort.turns} turns of {effort.seconds:g} s, "
+        f"{seconds} s in all, load average before {average:.1f}.",
+        "",
+    ]
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "attack.md"
+    file.write_text(markdown(rows, circumstances))
+    print(f"\n{sum(row.held for row in rows)} of {len(rows)} cases hold; the table is in {file}")
+    return int(not all(row.held for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

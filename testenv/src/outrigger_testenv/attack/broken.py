@@ -1,0 +1,5 @@
+"""A bound that did not hold."""
+
+
+class Broken(RuntimeError):
+    """A bound that did not hold; the message says which."""

@@ -1,0 +1,256 @@
+"""The attacked processes: a stack with good models, a lying registry, and programs that discard."""
+
+import json
+import ssl
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from outrigger_testenv import authority, images, variants
+from outrigger_testenv.attack import layouts, lying, neighbour, wide
+from outrigger_testenv.attack.attacker import attacker
+from outrigger_testenv.attack.broken import Broken
+from outrigger_testenv.attack.case import TURNS, Turn
+from outrigger_testenv.attack.probes import status
+from outrigger_testenv.binary import outrigger
+from outrigger_testenv.builder import ModelPackage
+from outrigger_testenv.client import Client
+from outrigger_testenv.errors import OutriggerError
+from outrigger_testenv.processes import Process, free_ports, listens
+from outrigger_testenv.stack import Stack, merge
+
+NEIGHBOUR, WIDE = "good/neighbour", "good/wide"
+MEMORY = "512MiB"
+# Descriptors that the control plane may open: the usual soft limit, and a hard limit above it.
+_FILES = ["prlimit", "--nofile=1024:16384", "--"]
+_MORE_FILES = ["prlimit", "--nofile=16384", "--"]
+# A new caller must be answered within this time.
+_ANSWER = 10.0
+_ADMINISTER = 10
+# A registry that sends nothing is given up after this time; a dripping one sends sooner.
+_REGISTRY_TIMEOUT = "6s"
+
+
+def with_memory(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with the control plane's memory, if the binary has the key."""
+    command = [outrigger(), "serve", "--check-config", "--set", f"server.memory={MEMORY}"]
+    known = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return merge(config, {"server": {"memory": MEMORY}}) if known else config
+
+
+class Scene:
+    """Starts each process on its first use. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._others: dict[Callable[[Scene], Stack], Stack] = {}
+        self.directory = Path(
+            self._open.enter_context(tempfile.TemporaryDirectory(prefix="outrigger-attack-"))
+        )
+
+    def __enter__(self) -> "Scene":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.__exit__(*error)
+
+    @cached_property
+    def stack(self) -> Stack:
+        """The stack, with its good models loaded."""
+        self.layouts.mkdir()
+        stack = Stack(self._config(), self._listed(), start=False)
+        stack.serve.process.command[:0] = _FILES
+        served = stack.serve.config["images"]
+        served["plain_http"] = [*served["plain_http"], *vars(self.lying).values()]
+        # Without the list, the repositories of all configured models are allowed.
+        served["allowed"] = []
+        self._open.enter_context(stack)
+        stack.start()
+        for name, package in self._good.items():
+            stack.push(package, name)
+        self._load_good(stack)
+        return stack
+
+    def fresh(self, stack: Stack) -> None:
+        """Replaces a control plane that an attack has broken."""
+        for make, other in list(self._others.items()):
+            if other is stack:
+                del self._others[make]
+                stack.close()
+                return
+        stack.serve.process.kill()
+        stack.serve.start()
+        self._load_good(stack)
+
+    def other(self, make: Callable[["Scene"], Stack]) -> Stack:
+        """A stack of a case of its own, made and started on its first use."""
+        if make not in self._others:
+            self._others[make] = self._open.enter_context(make(self))
+        return self._others[make]
+
+    @property
+    def package(self) -> ModelPackage:
+        """The neighbour's package."""
+        return self._good[NEIGHBOUR]
+
+    @property
+    def layouts(self) -> Path:
+        """The directory of hostile layouts, which the configuration lists."""
+        return self.directory / "layouts"
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """The files of a good package, to be made hostile."""
+        return images.files_of(self.package.directory)
+
+    @cached_property
+    def lying(self) -> lying.Hosts:
+        """The addresses of the lying registry, which is started."""
+        hosts = lying.Hosts(*(f"127.0.0.1:{port}" for port in free_ports(3)))
+        self._open.callback(lying.process(hosts, self.directory / "lying.log").kill)
+        return hosts
+
+    def address(self, listener: str, stack: Stack | None = None) -> str:
+        """The address of a listener: grpc, http, health or admin."""
+        return (stack or self.stack).serve.config["server"][listener]
+
+    def discards(self, tls: bool) -> str:
+        """The address of the program that discards."""
+        return self._discards_tls if tls else self._discards_plain
+
+    def neighbour(self, seconds: float) -> neighbour.Report:
+        """Predicts for a time with the neighbour's model."""
+        package = self.package.directory
+        return neighbour.call(self.address("grpc"), NEIGHBOUR, package, seconds)
+
+    @contextmanager
+    def attackers(
+        self, function: Callable[..., Any], count: int = 1, **arguments: Any
+    ) -> Iterator[list[Process]]:
+        """Runs processes that call the function, until the body ends."""
+        logs = [self.directory / f"{function.__name__}-{number}.log" for number in range(count)]
+        processes = [attacker(function, log, **arguments) for log in logs]
+        try:
+            for each in processes:
+                each.start()
+            yield processes
+        finally:
+            for each in processes:
+                each.kill()
+
+    def push(self, layers: Sequence[bytes], name: str, label: str, kind: str) -> None:
+        """Pushes layers as a model; another label makes another digest."""
+        registry, repository = self.stack.registry, f"models/{name}"
+        labels = {"turn": label}
+        images.push_layers(registry, repository, "latest", layers, labels=labels, kind=kind)
+
+    def load(self, name: str, timeout: float = 60.0) -> OutriggerError | None:
+        """Asks for a model; returns the error, or none if it is loaded."""
+        with Client(self.address("grpc"), timeout) as client:
+            try:
+                client.load(name)
+            except OutriggerError as error:
+                return error
+        return None
+
+    def expect(self, name: str, *reasons: str, timeout: float = 60.0) -> str:
+        """Asks for a model that must be refused for one of the reasons; returns the reason."""
+        error = self.load(name, timeout)
+        got = (error.reason or error.code.name) if error else "loaded"
+        if got not in reasons:
+            raise Broken(f"{name}: {got} instead of {' or '.join(reasons)}")
+        return got
+
+    def administer(self, verb: str, name: str) -> None:
+        """Loads or unloads a model as an operator does. Raises Broken."""
+        command = [outrigger(), "models", verb, name, "--admin", self.address("admin")]
+        command += ["--timeout", f"{_ADMINISTER}s"] if verb == "load" else []
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Broken(f"models {verb}: {done.stderr.strip()[-200:]}")
+
+    def check_answers(self) -> None:
+        """Raises Broken if a new caller is not answered over gRPC and over HTTP."""
+        if error := self.load(NEIGHBOUR, _ANSWER):
+            raise Broken(f"a new caller of gRPC: {error}")
+        trust = ssl.create_default_context(cafile=self._certificate.authority)
+        answered = status(self.address("http"), "/v1/models", _ANSWER, trust)
+        if answered != 200:
+            raise Broken(f"a new caller of HTTP is answered {answered}")
+
+    def check_log(self) -> None:
+        """Raises Broken if text of a package or registry has become a line of the log."""
+        log = (self.stack.logs / "serve.log").read_text(errors="replace")
+        if any(line.startswith(lying.FORGED) for line in log.splitlines()):
+            raise Broken("a false audit line is in the log")
+
+    def _config(self) -> dict[str, Any]:
+        certificate = self._certificate
+        listeners = dict.fromkeys(("grpc", "health", "admin"), "plain")
+        docker = self.directory / "docker"
+        docker.mkdir()
+        (docker / "config.json").write_text(json.dumps(lying.credentials(self.lying)))
+        config = {
+            "tls": {"certificate": str(certificate.file), "key": str(certificate.key), **listeners},
+            "store": {"max_size": f"{lying.STORE // lying.GIB}GiB"},
+            "images": {
+                "docker_config": str(docker),
+                "poll_interval": "5s",
+                "timeout": _REGISTRY_TIMEOUT,
+            },
+        }
+        return with_memory(config)
+
+    def _listed(self) -> list[dict[str, str]]:
+        hosts, turns = vars(self.lying), range(TURNS)
+        lied = [(name, f"{hosts[host]}/{name}/model") for name, host in lying.REPOSITORIES.items()]
+        kinds = [f"{kind}-{number}" for kind in layouts.KINDS for number in turns]
+        laid = [(name, f"oci:{self.layouts / name}") for name in kinds]
+        return [{"name": f"bad/{name}", "image": image} for name, image in lied + laid]
+
+    def _load_good(self, stack: Stack) -> None:
+        with Client(stack.serve.target) as client:
+            for name in self._good:
+                client.load(name)
+
+    @cached_property
+    def _good(self) -> dict[str, ModelPackage]:
+        return {
+            NEIGHBOUR: variants.tiny(self.directory / "neighbour", 7),
+            WIDE: wide.package(self.directory / "wide"),
+        }
+
+    @cached_property
+    def _certificate(self) -> authority.Certificate:
+        return authority.certificate(self.directory / "tls", "127.0.0.1")
+
+    @cached_property
+    def _discards_plain(self) -> str:
+        return self._discard()
+
+    @cached_property
+    def _discards_tls(self) -> str:
+        return self._discard(self._certificate.file, self._certificate.key)
+
+    def _discard(self, *files: Path) -> str:
+        (port,) = free_ports(1)
+        command = [sys.executable, "-m", "outrigger_testenv.attack.sink", str(port), *files]
+        process = Process("discards", [*_MORE_FILES, *command], self.directory / "discards.log")
+        self._open.callback(process.kill)
+        process.start()
+        process.wait_until(lambda: listens(port))
+        return f"127.0.0.1:{port}"
+
+
+def during(
+    scene: Scene, turn: Turn, function: Callable[..., Any], count: int = 1, **arguments: Any
+) -> None:
+    """Attacks with processes until the neighbour has been measured."""
+    # Attackers start before the neighbour's measurement, and end with it.
+    with scene.attackers(function, count, seconds=turn.seconds + 60, **arguments):
+        turn.wait()
