@@ -17,7 +17,7 @@ pub(crate) const MOST: usize = 64;
 const UNREAD: Duration = Duration::from_secs(10);
 /// A client's own viewers keep their places at least for this long, so that more pages than places
 /// do not take turns without a pause.
-const SPARED: Duration = Duration::from_secs(10);
+const SPARED: Duration = Duration::from_secs(30);
 
 /// The client behind a viewer, such as its address: the server adds it to requests for the page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

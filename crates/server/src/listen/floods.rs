@@ -14,6 +14,9 @@ use super::{tests::Served, *};
 const MANY: usize = 100_000;
 const BATCH: usize = 256;
 
+/// Makes the next frames of a flood from the number of those before.
+type Frames = Box<dyn Fn(usize) -> Vec<u8>>;
+
 /// A frame of this kind.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -69,7 +72,7 @@ async fn a_flood_of_frames_of_any_kind_ends_its_connection() {
         [frame(1, END_HEADERS | END_STREAM, stream, POST), frame(3, 0, stream, &cancel)].concat()
     };
     let same = |bytes: Vec<u8>| move |_: usize| bytes.clone();
-    let floods: Vec<(&str, &[u8], Box<dyn Fn(usize) -> Vec<u8>>)> = vec![
+    let floods: Vec<(&str, &[u8], Frames)> = vec![
         ("PING", &[], Box::new(same(frame(6, 0, 0, &[0; 8])))),
         ("PING answers", &[], Box::new(same(frame(6, 1, 0, &[0; 8])))),
         ("SETTINGS", &[], Box::new(same(frame(4, 0, 0, &[])))),

@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -128,8 +129,9 @@ impl Places {
     /// for.
     pub(super) async fn enter(&self, listener: &'static str, from: SocketAddr) -> Place {
         loop {
-            // Taken before the look, so that no departure after it is missed.
-            let gone = self.0.gone.notified();
+            // Enabled before the look, so that no departure after it is missed.
+            let mut gone = pin!(self.0.gone.notified());
+            gone.as_mut().enable();
             if let Some(place) = self.try_enter(listener, from) {
                 return place;
             }
@@ -251,7 +253,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.places.open().connections.remove(&self.number);
-        self.places.0.gone.notify_one();
+        self.places.0.gone.notify_waiters();
     }
 }
 
