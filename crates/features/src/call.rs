@@ -2,7 +2,11 @@
 
 use outrigger_proto::outrigger::v1::ResponseOptions;
 
-use crate::{limits::Limits, place::Place};
+use crate::{
+    limits::Limits,
+    meter::{Meter, Unmetered},
+    place::Place,
+};
 
 /// The settings with which a call is packed, apart from its requests.
 #[derive(Debug)]
@@ -14,11 +18,12 @@ pub(crate) struct Call<'a> {
     pub(crate) batch: Option<&'a ResponseOptions>,
     /// Whether to record the origin of every value and the names of unknown features.
     pub(crate) traced: bool,
+    pub(crate) meter: &'a dyn Meter,
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(limits: &'a Limits) -> Self {
-        Self { limits, prefixed: false, batch: None, traced: false }
+        Self { limits, prefixed: false, batch: None, traced: false, meter: &Unmetered }
     }
 
     pub(crate) fn place(&self, index: usize) -> Place {

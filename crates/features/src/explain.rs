@@ -10,28 +10,32 @@ use crate::{
     call::{Call, Trace},
     limits::Limits,
     metadata::{Feature, Input},
+    meter::Metered,
     pack::pack_traced,
     packed::{Packed, UserRows},
     plan::Plan,
 };
 
-impl Plan {
+impl Metered<'_> {
     /// Packs encoded requests as [`Plan::pack`] does and returns each request's part of
     /// the tensors: `[1, …]` of the engine's `[B, …]`, padding included; for joined
     /// tensors, the request's rows. `model` is left unset.
     ///
     /// # Errors
-    /// As [`Plan::pack`].
+    /// As [`Plan::pack`], and those of the meter.
     pub fn explain(
-        &self,
+        self,
         requests: &[&[u8]],
         limits: &Limits,
     ) -> Result<Vec<ExplainResponse>, Failure> {
-        let call = Call { prefixed: requests.len() > 1, traced: true, ..Call::new(limits) };
-        let (packed, trace) = pack_traced(self, requests, &call)?;
-        Ok(users(self, &packed, &trace))
+        let Self { plan, meter } = self;
+        let call = Call { prefixed: requests.len() > 1, traced: true, meter, ..Call::new(limits) };
+        let (packed, trace) = pack_traced(plan, requests, &call)?;
+        Ok(users(plan, &packed, &trace))
     }
+}
 
+impl Plan {
     fn explain_user(&self, user: usize, packed: &Packed, trace: &Trace) -> ExplainResponse {
         let share = Share::of(user, self, packed);
         let tensors = self.metadata.inputs.iter().zip(&packed.tensors).zip(&trace.origins);

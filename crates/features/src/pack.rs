@@ -8,6 +8,7 @@ use outrigger_proto::outrigger::v1::ResponseOptions;
 use crate::{
     call::{Call, Trace},
     limits::{Limits, check_users},
+    meter::Metered,
     packed::Packed,
     plan::Plan,
     transcode::{self, Request},
@@ -24,16 +25,18 @@ impl Plan {
         let call = Call { prefixed: requests.len() > 1, ..Call::new(limits) };
         pack_traced(self, requests, &call).map(|(packed, _)| packed)
     }
+}
 
-    /// As [`Self::pack`], for one request that has already been split into parts within
+impl Metered<'_> {
+    /// As [`Plan::pack`], for one request that has already been split into parts within
     /// its limits.
     ///
     /// # Errors
-    /// As [`Self::pack`].
-    pub fn pack_request(&self, request: &Request<'_>) -> Result<Packed, Failure> {
+    /// As [`Plan::pack`], and those of the meter.
+    pub fn pack_request(self, request: &Request<'_>) -> Result<Packed, Failure> {
         check_users(1, &request.limits)?;
-        let requests = slice::from_ref(request);
-        let packed = transcode::pack_requests(self, requests, &Call::new(&request.limits));
+        let call = Call { meter: self.meter, ..Call::new(&request.limits) };
+        let packed = transcode::pack_requests(self.plan, slice::from_ref(request), &call);
         packed.map(|(packed, _)| packed)
     }
 
@@ -41,16 +44,17 @@ impl Plan {
     /// all of them. Field paths begin with `requests[i].`.
     ///
     /// # Errors
-    /// As [`Self::pack`]; also REQUEST_MALFORMED for a request that brings a
+    /// As [`Self::pack_request`]; also REQUEST_MALFORMED for a request that brings a
     /// model or options of its own.
     pub fn pack_batch(
-        &self,
+        self,
         requests: &[&[u8]],
         options: &ResponseOptions,
         limits: &Limits,
     ) -> Result<Packed, Failure> {
-        let call = Call { prefixed: true, batch: Some(options), ..Call::new(limits) };
-        pack_traced(self, requests, &call).map(|(packed, _)| packed)
+        let Self { plan, meter } = self;
+        let call = Call { prefixed: true, batch: Some(options), meter, ..Call::new(limits) };
+        pack_traced(plan, requests, &call).map(|(packed, _)| packed)
     }
 }
 

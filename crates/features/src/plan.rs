@@ -12,7 +12,7 @@ use outrigger_core::{DType, Interface};
 use crate::{
     column::Column,
     interface::InterfaceError,
-    metadata::{Entity, Input, Metadata},
+    metadata::{Encoding, Entity, Input, Metadata},
     packed::Packed,
 };
 pub(crate) use bad_feature::BadFeature;
@@ -42,6 +42,9 @@ pub(crate) struct EntityFields {
     pub(crate) user: Fields,
     pub(crate) treatment: Fields,
 }
+
+/// The memory of a version that does not depend on its metadata: its routes, views and series.
+const ANY: u64 = 128 << 10;
 
 /// One input, compiled; or the features of a single entity in a joined input.
 #[derive(Debug)]
@@ -77,6 +80,30 @@ impl Plan {
     pub fn load(metadata: Metadata, interface: &Interface) -> Result<Self, InterfaceError> {
         metadata.check_interface(interface)?;
         Ok(Self::compile(metadata))
+    }
+
+    /// The most memory that a plan takes whose metadata.json has `size` bytes: one of short words in
+    /// vocabularies.
+    pub fn most_memory(size: u64) -> u64 {
+        ANY + size * 48
+    }
+
+    /// The memory that the plan takes, by the number of its features and words; its metadata.json
+    /// has `size` bytes.
+    pub fn memory(&self, size: u64) -> u64 {
+        /// Annotations stay as parsed JSON, at sixteen times their size.
+        const JSON: u64 = 16;
+        const FEATURE: u64 = 1 << 10;
+        const WORD: u64 = 320;
+        let (mut features, mut words) = (0, 0);
+        for feature in self.metadata.inputs.iter().flat_map(|input| &input.features) {
+            features += 1;
+            if let Encoding::Vocabulary { words: all, .. } = &feature.encoding {
+                words += all.len() as u64;
+            }
+        }
+        let memory = ANY + size * JSON + features * FEATURE + words * WORD;
+        memory.min(Self::most_memory(size))
     }
 
     /// The metadata that the plan was compiled from.

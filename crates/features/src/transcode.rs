@@ -92,12 +92,13 @@ fn read_all<'p, 'r>(
     for (index, request) in requests.iter().enumerate() {
         parts.push(Part::read(request, plan, call.limits, &call.place(index))?);
     }
-    check_size(plan, parts.iter().map(|part| part.count), call.limits)?;
+    check_size(plan, parts.iter().map(|part| part.count), call)?;
     // A shared table usually becomes a tensor without a copy, so it needs no room.
     let copied = |part: &&Part<'_, '_>| part.request.shared.is_none() || part.table.is_none();
     let rows = parts.iter().filter(copied).map(|part| part.count).sum();
     let mut packer = Packer::new(plan, call, parts.len(), rows);
     for (index, mut part) in parts.into_iter().enumerate() {
+        call.meter.proceed()?;
         let (place, mut unknown) = (call.place(index), Unknown::new(call.traced));
         part.match_names(plan, &mut unknown, &place)?;
         let (own, has_model) = (part.request.options.as_ref(), part.request.model.is_some());

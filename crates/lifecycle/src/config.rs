@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use outrigger_budget::Budget;
 use outrigger_core::{Backoff, Digest, EngineId, ModelName, Policy, Tag};
 use outrigger_score::SharedLimits;
 use outrigger_trace::Tracer;
@@ -27,6 +28,8 @@ pub struct Config {
     pub engine: Watch,
     /// The limits of a request; they also apply to golden cases, warm-ups and shadow requests.
     pub limits: SharedLimits,
+    /// The memory that packages, plans and pulls may take.
+    pub budget: Budget,
     /// Traces versions on their way into service.
     pub tracer: Tracer,
 }
@@ -126,6 +129,7 @@ impl Default for Config {
             retry: Retry::default(),
             engine: Watch::default(),
             limits: SharedLimits::default(),
+            budget: Budget::default(),
             tracer: Tracer::off(),
         }
     }

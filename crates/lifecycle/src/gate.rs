@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use futures::TryFutureExt as _;
+use outrigger_budget::Account;
 use outrigger_core::{Failure, Reason};
 use outrigger_features::GoldenCase;
 use outrigger_run::Engine;
@@ -27,6 +28,8 @@ pub struct Gate<'a> {
     pub scorer: &'a Scorer,
     /// The deadline of each request.
     pub timeout: Duration,
+    /// The memory in which golden cases are parsed, if it is limited.
+    pub packages: Option<&'a Account>,
 }
 
 impl Gate<'_> {
@@ -42,7 +45,7 @@ impl Gate<'_> {
             return self.answer(&request.encode_to_vec(), None).await;
         }
         let mut cases = golden.read(&self.scorer.plan).await?;
-        while let Some(case) = cases.next().await? {
+        while let Some(case) = cases.next(self.packages).await? {
             self.answer(&case.request.encode_to_vec(), Some(&case)).await?;
         }
         Ok(())

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use outrigger_budget::Charge;
 use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Digest, EngineId, ModelKey, Selector, ServableId, Tag};
 use outrigger_run::Clock;
@@ -32,6 +33,8 @@ pub struct Servable {
     pub engine: EngineId,
     /// The version's part of an answer, encoded once by the front that writes answers.
     pub described: OnceLock<Box<[u8]>>,
+    /// The charge for the plan and the profile, which requests in progress use to their end.
+    pub(crate) _memory: Arc<Charge>,
     /// The latest requests of the model, answered by any of its versions.
     pub(crate) recent: Arc<Recent>,
     /// The number of its current route, by which late drains of earlier routes are recognised.

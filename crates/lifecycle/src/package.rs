@@ -2,13 +2,20 @@
 
 use std::{fs::File, io::BufReader, path::PathBuf, sync::Arc};
 
+use outrigger_budget::{Account, Charge};
 use outrigger_core::{Failure, Interface, Reason};
-use outrigger_features::{GoldenCase, GoldenCases, Metadata, Plan};
+use outrigger_features::{GoldenCase, GoldenCases, MAX_GOLDEN_CASE, Metadata, Plan};
 use outrigger_run::Framework;
 use outrigger_store::Tree;
 use outrigger_trials::Profiled;
 
 use crate::{blocking::blocking, world::store_failure};
+
+/// The memory that JSON of this size takes when it is parsed: a number of one digit has two bytes as
+/// text, and 32 when parsed.
+pub(crate) fn parsed(json: u64) -> u64 {
+    json * 16
+}
 
 /// The model of a package: its metadata, and the interface declared by its own files.
 #[derive(Debug)]
@@ -80,8 +87,15 @@ impl Golden {
     /// Opens the file, for a model of `plan`.
     pub(crate) async fn read(&self, plan: &Arc<Plan>) -> Result<Cases, Failure> {
         let golden = self.clone();
-        let file = blocking(move || golden.open()).await?;
-        Ok(Cases { file, plan: Arc::clone(plan) })
+        let opened = blocking(move || golden.open().map(|file| (file, golden.size())));
+        let (file, size) = opened.await?;
+        let memory = parsed(size.min(MAX_GOLDEN_CASE as u64));
+        Ok(Cases { file, plan: Arc::clone(plan), memory })
+    }
+
+    fn size(&self) -> u64 {
+        let metadata = self.path.as_ref().and_then(|path| path.metadata().ok());
+        metadata.map_or(0, |metadata| metadata.len())
     }
 
     fn open(&self) -> Result<Option<GoldenCases<BufReader<File>>>, Failure> {
@@ -99,11 +113,20 @@ impl Golden {
 pub(crate) struct Cases {
     file: Option<GoldenCases<BufReader<File>>>,
     plan: Arc<Plan>,
+    /// The largest memory that a case takes while it is parsed.
+    memory: u64,
 }
 
 impl Cases {
-    /// The next case; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<GoldenCase>, Failure> {
+    /// The next case; `None` at the end. Waits until `packages`, if given, has room for it.
+    pub(crate) async fn next(
+        &mut self,
+        packages: Option<&Account>,
+    ) -> Result<Option<GoldenCase>, Failure> {
+        let _memory: Option<Charge> = match packages {
+            Some(account) => Some(account.wait(self.memory).await?),
+            None => None,
+        };
         let (mut file, plan) = (self.file.take(), Arc::clone(&self.plan));
         let case;
         (self.file, case) = blocking(move || {

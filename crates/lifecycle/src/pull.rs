@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use outrigger_budget::Account;
 use outrigger_core::{Digest, Failure};
 use outrigger_oci::{Client, Image, Layer, Progress};
 use outrigger_store::{Error, Package, Reservation, Store, Tree};
@@ -16,6 +17,9 @@ use crate::{blocking::blocking, metrics, world::store_failure};
 
 /// The number of attempts when layers vanish or become corrupt between download and unpacking.
 const ATTEMPTS: usize = 3;
+
+/// The memory in which an image is unpacked: a window of zstd, the names of a layer, and buffers.
+const UNPACK: u64 = 24 << 20;
 
 /// The source and the destination of pulls.
 pub struct Pull<'a> {
@@ -27,6 +31,8 @@ pub struct Pull<'a> {
     pub in_use: Arc<dyn Fn(&Digest) -> bool + Send + Sync>,
     /// The number of layers of an image fetched at the same time.
     pub concurrency: usize,
+    /// The memory in which images are unpacked, if it is limited.
+    pub memory: Option<&'a Account>,
     /// Counts the bytes of layers as they arrive.
     pub progress: &'a Progress,
 }
@@ -81,6 +87,10 @@ impl Pull<'_> {
     }
 
     async fn unpack(&self, image: &Image, span: &Parent) -> Result<Tree, Error> {
+        let _memory = match self.memory {
+            Some(account) => account.wait(UNPACK.min(account.limit())).await.ok(),
+            None => None,
+        };
         let mut part = span.child("unpack", SpanKind::Internal);
         let package = Package {
             digest: image.digest,

@@ -53,6 +53,7 @@ impl VersionData {
                 engine: prepared.engine.0.clone(),
                 scorer: prepared.scorer(id),
                 profile: prepared.profile.clone(),
+                _memory: Arc::clone(&prepared.memory),
                 described: OnceLock::new(),
                 recent: Arc::clone(self.recent.entry(key.name.clone()).or_default()),
                 route: route.into(),
@@ -75,12 +76,15 @@ impl VersionData {
         }
     }
 
-    /// Drops data about versions of these models whose files are gone.
+    /// Drops data about versions of these models whose files are gone, and the plans of those that
+    /// are not loaded: a version is prepared anew for each load.
     pub(crate) fn forget_deleted(&mut self, models: &BTreeSet<ModelName>, machines: &Machines) {
         let has_files =
             |key: &ModelKey| machines.model(key).is_some_and(|model| model.stage() > Stage::New);
+        let is_loaded =
+            |key: &ModelKey| machines.model(key).is_some_and(|model| model.state().needs_files());
         for name in models {
-            retain_of(&mut self.prepared, name, |key, _| has_files(key));
+            retain_of(&mut self.prepared, name, |key, _| is_loaded(key));
             retain_of(&mut self.kept, name, |key, _| has_files(key));
             retain_of(&mut self.replayed, name, |key, _| has_files(key));
             // Servables hold the requests of a model that has any.

@@ -14,9 +14,6 @@ use tokio::sync::Semaphore;
 
 use crate::{blocking, config::Config, engines::Engines, journal::Durable, names::Names};
 
-/// The memory that all packages together may take while they are read, in MiB.
-pub(crate) const READING: u32 = 256;
-
 /// Everything outside the machines.
 pub(crate) struct World {
     pub(crate) config: Config,
@@ -29,8 +26,6 @@ pub(crate) struct World {
     in_use: Mutex<BTreeSet<Digest>>,
     pub(crate) durable: Durable,
     pub(crate) pulls: Semaphore,
-    /// The memory for packages that are being read, in MiB.
-    pub(crate) reading: Semaphore,
     journal: Mutex<u64>,
     canaries: Mutex<u64>,
 }
@@ -45,7 +40,6 @@ impl World {
     ) -> Self {
         Self {
             pulls: Semaphore::new(config.pull_concurrency.max(1)),
-            reading: Semaphore::new(READING as usize),
             config,
             names,
             signatures,

@@ -3,18 +3,18 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::http::Extensions;
-use outrigger_core::{Arm, Failure, ModelKey, ModelName, Reason};
+use outrigger_core::{Arm, Failure, ModelKey, Reason};
+use outrigger_features::Meter;
 use outrigger_lifecycle::Lease;
 use outrigger_trace::{Span, SpanKind};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::{
-    admission::Place,
-    caller::{Caller, Party},
+    caller::Caller,
     failure,
     front::{Front, Method},
-    limits::Share,
+    held::Held,
     metrics::{self, ServedAs, Stage},
 };
 
@@ -29,8 +29,7 @@ struct Inner {
     method: Method,
     started: Instant,
     deadline: Instant,
-    place: OnceLock<(Place, Share<Party>)>,
-    share: OnceLock<Share<ModelName>>,
+    held: OnceLock<Arc<Held>>,
     caller: OnceLock<Caller>,
     request_id: OnceLock<String>,
     served_by: OnceLock<ServedAs>,
@@ -70,8 +69,7 @@ impl Call {
             method,
             started,
             deadline: by,
-            place: OnceLock::new(),
-            share: OnceLock::new(),
+            held: OnceLock::new(),
             caller: OnceLock::new(),
             request_id: OnceLock::new(),
             served_by: OnceLock::new(),
@@ -115,17 +113,19 @@ impl Call {
         self.0.caller.get().expect("the guard knows who calls")
     }
 
-    /// Gives the call its place in the admission and its caller's share. Both are released when the
-    /// call ends.
-    pub(crate) fn seat(&self, place: Place, share: Share<Party>) {
+    /// Gives the call the resources that it needs to compute. They are released when the call ends
+    /// and its answer has been sent.
+    pub(crate) fn seat(&self, held: Arc<Held>) {
         // The guard calls this once per call, so the cell is empty.
-        let _ = self.0.place.set((place, share));
+        let _ = self.0.held.set(held);
     }
 
-    /// Holds the model's share until the call ends.
-    pub(crate) fn count_for_model(&self, share: Share<ModelName>) {
-        // A call concerns one model, so the cell is empty.
-        let _ = self.0.share.set(share);
+    /// The resources of the call.
+    ///
+    /// # Panics
+    /// The call does not compute.
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        self.0.held.get().expect("the guard gives them to every call that computes")
     }
 
     /// Waits for `model` and lets other calls use this call's place meanwhile.
@@ -136,10 +136,7 @@ impl Call {
         &self,
         model: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        match self.0.place.get() {
-            Some((place, _)) => place.aside(model).await,
-            None => model.await,
-        }
+        self.held().place.aside(model).await
     }
 
     /// Records the caller's request id, for logs.
@@ -236,6 +233,20 @@ impl Call {
             say!(error);
         } else {
             say!(debug);
+        }
+    }
+}
+
+/// Packing is charged to the call, and ends at its deadline.
+impl Meter for Call {
+    fn admit(&self, bytes: u64) -> Result<(), Failure> {
+        self.held().work(bytes)
+    }
+
+    fn proceed(&self) -> Result<(), Failure> {
+        match Instant::now() < self.deadline() {
+            true => Ok(()),
+            false => Err(Failure::new(Reason::Deadline, "the caller's deadline passed")),
         }
     }
 }

@@ -9,7 +9,10 @@ use std::{
 use axum::http::Extensions;
 use outrigger_core::{Failure, Reason};
 
-use crate::config::{Right, Rights};
+use crate::{
+    config::{Right, Rights},
+    sending::Unsent,
+};
 
 /// The most bytes of a name; a longer name is not accepted.
 const LONGEST: usize = 256;
@@ -33,8 +36,15 @@ pub(crate) enum Kind {
 pub(crate) struct Identity(Arc<str>);
 
 /// The other end of a connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Peer(Arc<(SocketAddr, Option<Identity>)>);
+#[derive(Debug, Clone)]
+pub(crate) struct Peer(Arc<Connected>);
+
+#[derive(Debug)]
+struct Connected {
+    address: SocketAddr,
+    certificate: Option<Identity>,
+    unsent: Arc<Unsent>,
+}
 
 /// A caller and its rights.
 #[derive(Debug, Clone)]
@@ -93,7 +103,7 @@ impl fmt::Display for Identity {
 impl Peer {
     /// The peer at an address, with the identity that its certificate proves.
     pub(crate) fn new(address: SocketAddr, certificate: Option<Identity>) -> Self {
-        Self(Arc::new((address, certificate)))
+        Self(Arc::new(Connected { address, certificate, unsent: Arc::default() }))
     }
 
     /// The peer of the connection on which a request arrived.
@@ -105,12 +115,17 @@ impl Peer {
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.0.0
+        self.0.address
     }
 
     /// The identity that its certificate proves.
     pub(crate) fn certificate(&self) -> Option<&Identity> {
-        self.0.1.as_ref()
+        self.0.certificate.as_ref()
+    }
+
+    /// The answers that its connection has not sent yet.
+    pub(crate) fn unsent(&self) -> &Arc<Unsent> {
+        &self.0.unsent
     }
 
     /// The key by which this peer's connections are counted.

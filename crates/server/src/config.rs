@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     access::{CallerName, Callers, OperatorFile, Right, Rights, Transport},
     kinds::{Entry, Kind, Kinds},
-    layers::{Origin, Problem},
+    layers::{Invalid, Origin, Problem},
     reference::reference_markdown,
     section::Key,
     source::Source,
@@ -81,6 +81,11 @@ section! {
         health: SocketAddr = "0.0.0.0:9902";
         /// Listener for gRPC calls that change models, and for the page `/ui`.
         admin: SocketAddr = "127.0.0.1:9901";
+        /// The memory that the process may take for what it holds on behalf of callers, registries
+        /// and models. It is divided into accounts (docs/capacity.md); what does not fit is
+        /// refused. Default: the limit of the container (cgroup) less an eighth, or without a limit
+        /// a quarter of the machine's memory.
+        memory: Option<Size> = "";
         /// Names by which browsers may open the page without TLS, in addition to `localhost` and IP
         /// addresses. Any other name may be that of a foreign site which its owner resolves to this
         /// listener.
@@ -101,6 +106,9 @@ section! {
         /// The deadline of predictions whose caller sets none. Callers set it with gRPC's deadline,
         /// or over HTTP in the header `x-request-timeout`, such as `250ms` or `2s`.
         default_deadline: Period = "10s" reloads;
+        /// The time within which a caller must take an answer. A connection that has not sent an
+        /// answer by then, because its peer does not read, is dropped with all that it holds.
+        send_timeout: Period = "30s";
         /// The time between becoming unready and closing the listeners, for load balancers to
         /// notice.
         shutdown_delay: Period = "3s";
@@ -326,16 +334,6 @@ pub struct Loaded {
     pub origins: BTreeMap<String, Origin>,
     /// Environment variables with the prefix of settings that match no setting.
     pub ignored: Vec<String>,
-}
-
-/// An invalid configuration, with all of its problems.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", lines(.0))]
-pub struct Invalid(pub Vec<Problem>);
-
-fn lines(problems: &[Problem]) -> String {
-    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    lines.join("\n")
 }
 
 /// Reads and checks a configuration.

@@ -30,6 +30,7 @@ use crate::{
     config::Rights,
     failure,
     front::{Front, Method, Route, Timeout},
+    held::{Held, HoldingBody},
     metrics,
     request_limits::RequestLimits,
     site::Site,
@@ -70,7 +71,11 @@ pub(crate) async fn guard(
         let response = next.run(request).await;
         // Handlers record the outcome on the call; an outcome recorded here later does not replace
         // it.
-        Ok(guard.ending(route.method, guard.own_words(call, route.method, response)))
+        let response = guard.own_words(call, route.method, response);
+        Ok(match route.method.computes() {
+            true => response.map(|body| HoldingBody::wrap(body, call.held())),
+            false => guard.ending(response),
+        })
     });
     handled.await.unwrap_or_else(|failure| (guard.front.respond)(&failure))
 }
@@ -121,14 +126,18 @@ impl Guard {
     ) -> Result<T, Failure> {
         let method = route.method;
         let caller = self.admit(route, peer, &request)?;
-        if method.computes() {
-            let share = self.limits.per_caller.enter(|| caller.party())?;
-            call.seat(self.limits.admission.enter()?, share);
-        }
+        let counted = match method.computes() {
+            true => {
+                call.seat(self.seat(method, &caller)?);
+                None
+            }
+            false => Some(metrics::in_flight(method)),
+        };
         call.made_by(caller);
-        let _counted = metrics::in_flight(method);
         let handler = pin!(AssertUnwindSafe(handler(call, request)).catch_unwind());
-        match timeout_at(call.deadline(), handler).await {
+        let handled = timeout_at(call.deadline(), handler).await;
+        drop(counted);
+        match handled {
             Err(_) => Err(Failure::new(Reason::Deadline, "the caller's deadline passed")),
             Ok(Err(_panic)) => {
                 metrics::panicked(method);
@@ -136,6 +145,15 @@ impl Guard {
             }
             Ok(Ok(result)) => result,
         }
+    }
+
+    /// The resources of a call that computes.
+    fn seat(&self, method: Method, caller: &Caller) -> Result<Arc<Held>, Failure> {
+        let party = caller.party();
+        let share = self.limits.per_caller.enter(|| party.clone())?;
+        let place = self.limits.admission.enter()?;
+        let counted = metrics::in_flight(method);
+        Ok(Held::new((place, share), &party, &self.limits.budget, counted))
     }
 
     /// Identifies the caller and checks its right to call. The handler checks the right to a
@@ -178,11 +196,11 @@ impl Guard {
     }
 
     /// Wraps streamed answers so that they end when the server stops.
-    fn ending(&self, method: Method, response: Response) -> Response {
-        if method.computes() || !self.front.streams {
-            return response;
+    fn ending(&self, response: Response) -> Response {
+        match self.front.streams {
+            true => response.map(|body| stream::UntilStop::wrap(body, &self.stop)),
+            false => response,
         }
-        response.map(|body| stream::UntilStop::wrap(body, &self.stop))
     }
 
     /// Gives tonic's own statuses a reason. They concern the arrival of a message that never

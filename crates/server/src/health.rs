@@ -11,6 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use outrigger_budget::Budget;
 use outrigger_core::ModelName;
 use outrigger_lifecycle::{Handle as Models, ModelView, Snapshot};
 use tokio::runtime::Handle;
@@ -91,11 +92,17 @@ struct App {
 
 /// The routes of the health listener. Metrics are rendered by the blocking threads of `runtime`, so
 /// that a probe does not wait for them.
-pub(crate) fn routes(readiness: Readiness, exposition: Exposition, runtime: Handle) -> Router {
+pub(crate) fn routes(
+    readiness: Readiness,
+    exposition: Exposition,
+    budget: Budget,
+    runtime: Handle,
+) -> Router {
     let shown = readiness.clone();
     let metrics = Renders::new(runtime, move || {
         // The check updates the readiness gauge, which would be stale otherwise.
         let _ = shown.check();
+        budget.record();
         exposition.render(&shown.models.models())
     });
     Router::new()

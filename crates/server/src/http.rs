@@ -1,16 +1,13 @@
 //! The HTTP surface: predictions and model states as JSON.
 
+mod body;
 mod document;
 
 use std::sync::Arc;
 
 use axum::{
     Extension, Json, Router,
-    body::Bytes,
-    extract::{
-        DefaultBodyLimit, Path as InPath, State,
-        rejection::{BytesRejection, FailedToBufferBody, PathRejection},
-    },
+    extract::{Path as InPath, Request, State, rejection::PathRejection},
     http::StatusCode,
     middleware,
     response::{IntoResponse, Response},
@@ -20,6 +17,7 @@ use outrigger_core::{Failure, Reason};
 use outrigger_lifecycle::Handle;
 use serde_json::{Value, json};
 
+use self::document::Parsers;
 use crate::{
     call::Call,
     failure,
@@ -53,6 +51,7 @@ struct App {
     predictor: Predictor,
     models: Handle,
     max_message: usize,
+    parsers: Parsers,
 }
 
 /// The routes of the HTTP listener.
@@ -68,19 +67,18 @@ pub(crate) fn routes(
         .route("/v1/models/{*name}", get(show))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_verb)
-        .with_state(App { predictor, models, max_message })
-        .layer(DefaultBodyLimit::max(max_message))
+        .with_state(App { predictor, models, max_message, parsers: Parsers::new() })
         .layer(middleware::from_fn_with_state(Arc::new(rules), guard))
 }
 
 async fn predict(
     State(app): State<App>,
     Extension(call): Extension<Call>,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Response {
-    let result = match body {
-        Ok(body) => document::predict(&app.predictor, &call, &body).await,
-        Err(rejection) => Err(unread(&rejection, app.max_message)),
+    let result = match body::read(request.into_body(), app.max_message, call.held()).await {
+        Ok(body) => document::predict(&app.predictor, &app.parsers, &call, body).await,
+        Err(failure) => Err(failure),
     };
     respond(&call, result)
 }
@@ -131,15 +129,5 @@ fn respond(call: &Call, result: Result<Value, Failure>) -> Response {
             call.failed(&failure);
             failure::to_http(&failure)
         }
-    }
-}
-
-/// The failure of a request whose body could not be read.
-fn unread(rejection: &BytesRejection, limit: usize) -> Failure {
-    match rejection {
-        BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
-            Failure::new(Reason::TooLarge, format!("the body has more than {limit} bytes"))
-        }
-        other => Failure::new(Reason::RequestMalformed, format!("the body broke off: {other}")),
     }
 }

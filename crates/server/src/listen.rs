@@ -38,13 +38,14 @@ pub(crate) use self::{
     places::{Places, Shares, raise_descriptors},
 };
 use self::{
-    frames::{Counted, Flood},
+    frames::{Flood, Frames},
     places::Place,
 };
 use crate::{
     caller::Peer,
     metrics::{self, Ending},
     runtimes::Seats,
+    sending::Counted,
     tls::{Acceptor, Vouched},
 };
 
@@ -91,8 +92,9 @@ impl App for Router {
     type Body = axum::body::Body;
 
     async fn answer(self, peer: Peer, mut request: Request<Arriving>) -> Response<Self::Body> {
-        request.extensions_mut().insert(peer);
-        self.oneshot(request).await.unwrap_or_else(|never| match never {})
+        request.extensions_mut().insert(peer.clone());
+        let response = self.oneshot(request).await.unwrap_or_else(|never| match never {});
+        response.map(|body| Counted::wrap(body, peer.unsent()))
     }
 }
 
@@ -101,6 +103,7 @@ pub(crate) struct Listener {
     name: &'static str,
     socket: StdListener,
     tls: Option<Acceptor>,
+    send_timeout: Duration,
 }
 
 /// An address that a listener cannot bind.
@@ -117,17 +120,18 @@ pub struct BindError {
 
 impl Listener {
     /// Binds an address. Callers may connect, but are not answered yet. With `tls`, connections
-    /// begin with a handshake.
+    /// begin with a handshake. A connection that has not sent an answer after `send_timeout` ends.
     pub(crate) fn bind(
         name: &'static str,
         address: SocketAddr,
         tls: Option<Acceptor>,
+        send_timeout: Duration,
     ) -> Result<Self, BindError> {
         let failed = |source| BindError { name, address, source };
         let socket = StdListener::bind(address).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
         metrics::listener_begins(name, tls.is_some());
-        Ok(Self { name, socket, tls })
+        Ok(Self { name, socket, tls, send_timeout })
     }
 
     /// The address, with the port the system chose for port 0.
@@ -151,6 +155,7 @@ impl Listener {
             listener: self.name,
             app,
             tls: self.tls,
+            send_timeout: self.send_timeout,
             builder: Arc::new(protocol()),
             stop: stop.clone(),
         };
@@ -199,6 +204,7 @@ struct Conversation<A> {
     listener: &'static str,
     app: A,
     tls: Option<Acceptor>,
+    send_timeout: Duration,
     builder: Arc<Builder<TokioExecutor>>,
     stop: CancellationToken,
 }
@@ -269,7 +275,7 @@ impl<A: App> Conversation<A> {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         place.begins(&peer);
-        let stream = Counted::new(stream);
+        let stream = Frames::new(stream);
         let unpaid = stream.unpaid();
         let service = service_fn(|request: Request<Incoming>| {
             let (answering, unpaid) = (place.answering(), unpaid.clone());
@@ -308,6 +314,12 @@ impl<A: App> Conversation<A> {
                 connection.as_mut().graceful_shutdown();
                 // Streams without an end, such as watches, are cut off after a time.
                 timeout(time, cork.pulled_after(connection)).await.ok()
+            }
+            // Dropping the connection frees the answers.
+            () = peer.unsent().overdue(self.send_timeout) => {
+                metrics::unread(self.listener);
+                tracing::debug!(listener = self.listener, peer = %peer.address(), "an answer was not taken in time");
+                None
             }
         };
         if let Some(Err(error)) = ended {

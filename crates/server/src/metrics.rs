@@ -31,6 +31,7 @@ const PANICS: &str = "outrigger_request_panics_total";
 const CONNECTIONS: &str = "outrigger_connections";
 const ENDED: &str = "outrigger_connections_ended_total";
 const HANDSHAKES: &str = "outrigger_tls_handshake_failures_total";
+const UNREAD: &str = "outrigger_connections_unread_total";
 const EXPIRY: &str = "outrigger_tls_certificate_expiry_timestamp_seconds";
 const SECRETS: &str = "outrigger_secret_reloads_total";
 const RELOADS: &str = "outrigger_config_reloads_total";
@@ -117,6 +118,13 @@ pub const METRICS: &[Metric] = &[
                long.",
     },
     Metric {
+        name: UNREAD,
+        kind: MetricKind::Counter,
+        labels: &["listener"],
+        help: "Connections that were dropped because their peer did not take an answer within \
+               server.send_timeout, by listener (grpc, http, health, admin).",
+    },
+    Metric {
         name: EXPIRY,
         kind: MetricKind::Gauge,
         labels: &[],
@@ -182,6 +190,7 @@ pub fn all() -> Vec<Metric> {
     let crates = [
         METRICS,
         gathered::METRICS,
+        outrigger_budget::metrics::METRICS,
         outrigger_tfserving::metrics::METRICS,
         outrigger_tfserving::engine::metrics::METRICS,
         outrigger_lifecycle::metrics::METRICS,
@@ -270,6 +279,7 @@ pub(crate) fn score(by: &ServedAs, score: f64) {
 }
 
 /// Increments a gauge until it is dropped.
+#[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 
 impl Counted {
@@ -403,9 +413,15 @@ pub(crate) fn listener_begins(listener: &'static str, tls: bool) {
         let labels = [("listener", listener), ("cause", cause.as_str())];
         metrics::counter!(ENDED, &labels).absolute(0);
     }
+    metrics::counter!(UNREAD, "listener" => listener).absolute(0);
     if tls {
         metrics::counter!(HANDSHAKES, "listener" => listener).absolute(0);
     }
+}
+
+/// Counts a connection whose peer did not take an answer.
+pub(crate) fn unread(listener: &'static str) {
+    metrics::counter!(UNREAD, "listener" => listener).increment(1);
 }
 
 /// Counts a handshake that failed.

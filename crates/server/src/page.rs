@@ -3,6 +3,7 @@
 use std::io;
 
 use axum::response::Response;
+use outrigger_budget::Budget;
 use outrigger_core::{Failure, ModelName};
 use outrigger_lifecycle::{Handle, ModelView};
 use outrigger_proto::outrigger::v1::{ListCanariesResponse, Model};
@@ -25,6 +26,7 @@ pub(crate) struct Shown {
     readiness: Readiness,
     exposition: Exposition,
     reloads: Reloads,
+    budget: Budget,
 }
 
 impl Shown {
@@ -33,8 +35,9 @@ impl Shown {
         readiness: Readiness,
         exposition: Exposition,
         reloads: Reloads,
+        budget: Budget,
     ) -> Self {
-        Self { models, readiness, exposition, reloads }
+        Self { models, readiness, exposition, reloads, budget }
     }
 }
 
@@ -48,6 +51,7 @@ impl ui::Server for Shown {
     }
 
     fn write_metrics(&self, to: &mut dyn io::Write) -> io::Result<()> {
+        self.budget.record();
         self.exposition.write(to)
     }
 

@@ -137,7 +137,7 @@ impl Predictor {
         call.asked_as(routing.request_id);
         let (model, selector) = routing::target(routing.model, &self.models)?;
         routing::agree(named, &model)?;
-        call.count_for_model(self.limits.per_model.enter(|| model.clone())?);
+        call.held().count_for_model(self.limits.per_model.enter(|| model.clone())?);
         self.acquire(call, &model, &selector, routing.routing_key).await
     }
 
@@ -174,6 +174,9 @@ impl Predictor {
     ) -> Result<E::Answer, Failure> {
         let (mut packed, lease, terms) = (packed?, attempts.lease(), attempts.terms());
         let outputs = run(call, lease, terms, &mut packed).await?;
+        // The tensors have been sent.
+        call.held().work(0)?;
+        call.held().answer(outputs.iter().map(|output| output.size() as u64).sum())?;
         sample(call, lease, &packed, &outputs);
         if lease.is_exposure() {
             lease.drawn(lease.scorer.plan.propensity(&packed, &outputs));

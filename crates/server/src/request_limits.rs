@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use outrigger_budget::{Budget, default_memory};
 use outrigger_core::ModelName;
 use outrigger_features::Limits;
 use outrigger_score::SharedLimits;
@@ -20,6 +21,8 @@ pub(crate) struct RequestLimits {
     pub(crate) per_model: Limit<ModelName>,
     /// The limits on a request's tensors.
     pub(crate) tensors: SharedLimits,
+    /// The memory of the process, divided into accounts.
+    pub(crate) budget: Budget,
     /// The deadline of a request whose caller sets none.
     default_deadline: Arc<ArcSwap<Duration>>,
 }
@@ -32,6 +35,7 @@ impl RequestLimits {
             per_caller: Limit::new(limits.per_caller, "one caller"),
             per_model: Limit::new(limits.per_model, "one model"),
             tensors: Arc::new(ArcSwap::from_pointee(tensors(config))),
+            budget: Budget::new(server.memory.map_or_else(default_memory, |memory| memory.0)),
             default_deadline: Arc::new(ArcSwap::from_pointee(server.default_deadline.0)),
         }
     }

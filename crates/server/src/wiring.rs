@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use bytesize::ByteSize;
+use outrigger_budget::Budget;
 use outrigger_lifecycle::{self as lifecycle, Engines, Handle};
 use outrigger_oci as oci;
 use outrigger_store::{self as store, Store};
@@ -59,12 +60,14 @@ pub(crate) struct Listeners {
 impl Listeners {
     pub(crate) fn bind(config: &Config, security: &Security) -> Result<Self, Error> {
         let (server, tls) = (&config.server, &config.tls);
-        let acceptor = |transport| security.acceptor(transport);
+        let bind = |name, address, transport| {
+            Listener::bind(name, address, security.acceptor(transport), server.send_timeout.0)
+        };
         Ok(Self {
-            grpc: Listener::bind("grpc", server.grpc, acceptor(tls.grpc))?,
-            http: Listener::bind("http", server.http, acceptor(tls.http))?,
-            health: Listener::bind("health", server.health, acceptor(tls.health))?,
-            admin: Listener::bind("admin", server.admin, acceptor(tls.admin))?,
+            grpc: bind("grpc", server.grpc, tls.grpc)?,
+            http: bind("http", server.http, tls.http)?,
+            health: bind("health", server.health, tls.health)?,
+            admin: bind("admin", server.admin, tls.admin)?,
         })
     }
 
@@ -111,8 +114,9 @@ pub(crate) fn connect(
 ) -> Result<(Parts, lifecycle::Service), Error> {
     let (tracer, exporter) = traces(config, runtimes)?;
     let store = Store::open(store_config(config, kinds))?;
-    let client = oci::Client::new(oci_config(&config.images))?;
     let limits = RequestLimits::new(config);
+    limits.budget.begin();
+    let client = oci::Client::new(oci_config(&config.images, &limits.budget))?;
     let engines = engines(config, kinds, runtimes, &store, &tracer)?;
     let (models, service) = {
         let _on = runtimes.lifecycle.enter();
@@ -121,7 +125,13 @@ pub(crate) fn connect(
     };
     let (readiness, end) = (Readiness::new(models.clone()), CancellationToken::new());
     let reloads = Reloads::default();
-    let shown = Shown::new(models.clone(), readiness.clone(), exposition.clone(), reloads.clone());
+    let shown = Shown::new(
+        models.clone(),
+        readiness.clone(),
+        exposition.clone(),
+        reloads.clone(),
+        limits.budget.clone(),
+    );
     let feed = ui::Feed::new(page::about(config), models.clone(), Arc::new(shown), end.clone());
     let parts = Parts {
         readiness,
@@ -211,6 +221,7 @@ impl Surfaces {
             health: health::routes(
                 parts.readiness.clone(),
                 parts.exposition.clone(),
+                parts.limits.budget.clone(),
                 control.clone(),
             ),
             admin: grpc::admin(
@@ -261,7 +272,7 @@ fn store_config(config: &Config, kinds: &Kinds) -> store::Config {
     }
 }
 
-fn oci_config(images: &Images) -> oci::Config {
+fn oci_config(images: &Images, budget: &Budget) -> oci::Config {
     let mut config = oci::Config {
         plain_http: images.plain_http.clone(),
         ca: images.ca_file.clone(),
@@ -271,6 +282,10 @@ fn oci_config(images: &Images) -> oci::Config {
         config.credentials.docker_config = Some(directory.join("config.json"));
     }
     config.timeouts.idle = images.timeout.0;
+    // Four pulls read one each, and parsing takes several times its size.
+    let most = budget.pulls.limit() / 16;
+    config.limits.manifest = config.limits.manifest.min(most);
+    config.limits.config = config.limits.config.min(most);
     config
 }
 
@@ -285,6 +300,7 @@ fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) ->
         },
         tunables: tunables(config),
         limits: Arc::clone(&limits.tensors),
+        budget: limits.budget.clone(),
         tracer: tracer.clone(),
         ..lifecycle::Config::default()
     }
@@ -347,10 +363,11 @@ mod tests {
         assert_eq!(tensors(&config), Limits::default());
         let (ours, theirs) = (store_config(&config, &Kinds::shipped()), store::Config::new("/tmp"));
         assert_eq!((ours.limits, ours.max_size), (theirs.limits, theirs.max_size));
-        let idle = oci_config(&config.images).timeouts.idle;
+        let idle = oci_config(&config.images, &Budget::default()).timeouts.idle;
         assert_eq!(idle, oci::Timeouts::default().idle);
         let theirs = lifecycle::Config::default();
-        let ours = lifecycle_config(&config, &RequestLimits::new(&config), &Tracer::off());
+        let limits = RequestLimits::new(&config);
+        let ours = lifecycle_config(&config, &limits, &Tracer::off());
         assert_eq!(ours.tunables, theirs.tunables);
         assert_eq!(ours.images.poll_interval, theirs.images.poll_interval);
         assert_eq!(ours.images.default_tag, theirs.images.default_tag);

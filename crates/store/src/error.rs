@@ -151,6 +151,8 @@ pub enum EntryProblem {
     NameTooLong(usize),
     #[error("a part of its name is longer than {0} bytes")]
     PartTooLong(usize),
+    #[error("the names of its layer have more than {0} in total")]
+    Names(ByteSize),
     #[error("it lies deeper than {0} directories")]
     TooDeep(usize),
     #[error("{0} are not allowed in a model image")]

@@ -172,15 +172,25 @@ impl Tree {
         self.read(&self.sidecar.metadata, MAX_METADATA)
     }
 
+    /// The size of `metadata.json` in bytes.
+    pub fn metadata_size(&self) -> u64 {
+        self.size_of(&self.sidecar.metadata)
+    }
+
+    /// The size of `profile.json` in bytes; 0 if there is none.
+    pub fn profile_size(&self) -> u64 {
+        self.sidecar.profile.as_ref().map_or(0, |profile| self.size_of(profile))
+    }
+
+    fn size_of(&self, part: &str) -> u64 {
+        std::fs::metadata(self.path.join(part)).map_or(0, |metadata| metadata.len())
+    }
+
     /// The size of the largest part of the package that is read into memory as a whole, in bytes. A
     /// golden case has at most `golden_case` bytes.
     pub fn largest_part(&self, golden_case: u64) -> u64 {
-        let size = |part: &String| {
-            std::fs::metadata(self.path.join(part)).map_or(0, |metadata| metadata.len())
-        };
-        let golden = self.sidecar.golden.as_ref().map_or(0, |part| size(part).min(golden_case));
-        let profile = self.sidecar.profile.as_ref().map_or(0, size);
-        size(&self.sidecar.metadata).max(profile).max(golden)
+        let golden = self.sidecar.golden.as_ref().map_or(0, |golden| self.size_of(golden));
+        self.metadata_size().max(self.profile_size()).max(golden.min(golden_case))
     }
 
     /// The path of `golden.jsonl`, if there is one.

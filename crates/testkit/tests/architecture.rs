@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("proto", &[]),
     ("net", &[]),
+    ("budget", &["core"]),
     ("features", &["core", "proto"]),
     ("canary", &["core", "proto"]),
     ("trace", &["core"]),
@@ -26,13 +27,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("linear", &["core", "run"]),
     (
         "lifecycle",
-        &["core", "oci", "store", "run", "features", "canary", "score", "trace", "trials"],
+        &[
+            "core", "oci", "store", "run", "features", "canary", "score", "trace", "trials",
+            "budget",
+        ],
     ),
     ("ui", &["core", "proto", "lifecycle"]),
     (
         "server",
         &[
             "core",
+            "budget",
             "proto",
             "features",
             "canary",

@@ -139,7 +139,7 @@ async fn scores(
     running.load(&id, &fetched.tree, Instant::now() + timeout).await?;
     let engine = running.engine();
     let scorer = &Scorer::bind(engine, id, Arc::clone(plan), SharedLimits::default());
-    let gate = Gate { engine, scorer, timeout };
+    let gate = Gate { engine, scorer, timeout, packages: None };
     Ok(gate.pass(golden).await?)
 }
 

@@ -27,6 +27,17 @@ pub(crate) struct Figures {
     pub(crate) engines: BTreeMap<String, EngineFigures>,
     /// The number of requests in progress.
     pub(crate) in_flight: f64,
+    /// The accounts of the server's memory.
+    pub(crate) accounts: BTreeMap<String, Account>,
+}
+
+/// An account of the server's memory, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct Account {
+    pub(crate) used: f64,
+    pub(crate) limit: f64,
+    /// The number of refusals.
+    pub(crate) refused: f64,
 }
 
 /// The figures of an engine.
@@ -65,6 +76,9 @@ const SERIES: &[(&str, Take)] = &[
     }),
     ("outrigger_engine_calls_in_flight", |it, sample| it.engine(sample).calls += sample.value),
     ("outrigger_requests_in_flight", |it, sample| it.in_flight += sample.value),
+    ("outrigger_memory_used_bytes", |it, sample| it.account(sample).used += sample.value),
+    ("outrigger_memory_limit_bytes", |it, sample| it.account(sample).limit += sample.value),
+    ("outrigger_memory_refusals_total", |it, sample| it.account(sample).refused += sample.value),
 ];
 
 /// The names of the metrics that the page reads from the server.
@@ -103,6 +117,11 @@ impl Figures {
     /// The entry of the engine in a sample's labels.
     fn engine(&mut self, sample: &Sample<'_>) -> &mut EngineFigures {
         self.engines.entry(sample.label("engine").unwrap_or_default().to_owned()).or_default()
+    }
+
+    /// The entry of the account in a sample's labels.
+    fn account(&mut self, sample: &Sample<'_>) -> &mut Account {
+        self.accounts.entry(sample.label("account").unwrap_or_default().to_owned()).or_default()
     }
 
     /// The entry of the model in a sample's labels; `None` without that label.
@@ -209,8 +228,14 @@ mod tests {
              outrigger_engine_reloads_total{engine=\"big\",outcome=\"ok\"} 4\n\
              outrigger_engine_calls_in_flight{engine=\"big\",method=\"predict\"} 2\n\
              outrigger_engine_calls_in_flight{engine=\"big\",method=\"status\"} 1\n\
-             outrigger_engine_calls_in_flight{engine=\"small\",method=\"predict\"} 5\n",
+             outrigger_engine_calls_in_flight{engine=\"small\",method=\"predict\"} 5\n\
+             outrigger_memory_used_bytes{account=\"requests\"} 10\n\
+             outrigger_memory_limit_bytes{account=\"requests\"} 40\n\
+             outrigger_memory_refusals_total{account=\"requests\",reason=\"OVERLOADED\"} 2\n\
+             outrigger_memory_refusals_total{account=\"requests\",reason=\"TOO_LARGE\"} 1\n",
         );
+        let requests = Account { used: 10.0, limit: 40.0, refused: 3.0 };
+        assert_eq!(figures.accounts["requests"], requests);
         let buckets = vec![(0.1, 3.0), (f64::INFINITY, 4.0)];
         assert_eq!(figures.models["a/b"], Requests { buckets, failed: 1.0 });
         assert_eq!(figures.models.len(), 1);

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     Server,
-    figures::{EngineFigures, Figures},
+    figures::{Account, EngineFigures, Figures},
     topic::Topic,
 };
 
@@ -59,6 +59,8 @@ struct Overview<'a> {
     /// The engines in the order of their names.
     engines: Vec<Engine<'a>>,
     store: Store<'a>,
+    /// The accounts of memory by name.
+    memory: &'a BTreeMap<String, Account>,
 }
 
 #[derive(Serialize)]
@@ -101,6 +103,7 @@ pub(crate) fn topic(
             max_bytes: figures.store_size,
             evictions: figures.evictions,
         },
+        memory: &figures.accounts,
         versions: versions(snapshot),
     };
     last.next("overview", &overview, None::<&()>)

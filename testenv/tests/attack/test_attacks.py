@@ -15,8 +15,10 @@ LEFT_OUT = {
     # These bounds do not hold yet.
     "package-refused": "six packages at once take 800 MiB",
     "registry-drip": "dripping pulls stop all others",
+    "registry-claim": "claims take the store before their bytes arrive",
     "requests-unread": "answers that nobody reads are kept",
     "requests-outputs": "names of outputs take 70 times their bytes",
+    "connections-idle": "idle connections take all descriptors",
     "connections-slow-bodies": "slow bodies take all places",
     "names-unknown": "unknown names stop new models",
     "engine-first-run": "a model that kills the engine is loaded again",

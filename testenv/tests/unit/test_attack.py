@@ -19,6 +19,8 @@ from outrigger_testenv.attack.neighbour import Report
 from outrigger_testenv.attack.wire import Calls, paced
 from outrigger_testenv.processes import Process, free_ports, listens
 
+PANICKED = "the control plane panicked"
+
 
 def report(p50, p99):
     return Report(p50, p99, 100, {}, 100.0)
@@ -127,9 +129,11 @@ def test_a_row_that_does_not_hold_says_why():
 
 
 @pytest.mark.parametrize("broken", [Broken("a bound"), RuntimeError("a process ended")])
-def test_a_case_that_fails_is_a_row(broken):
+def test_a_case_that_fails_is_a_row(tmp_path, broken):
+    (tmp_path / "log").touch()
+
     class Serve:
-        process = Process("none", ["true"], None)
+        process = Process("none", ["true"], tmp_path / "log")
 
     class Stack:
         serve = Serve()
@@ -149,3 +153,33 @@ def test_a_case_that_fails_is_a_row(broken):
     assert not row.held
     assert str(broken) in row.broken[0]
     assert scene.fresh_calls == 1
+
+
+def test_a_panic_breaks_a_case(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("thread 'a' panicked at an earlier case\n")
+
+    class Serve:
+        process = Process("none", ["true"], log)
+
+    class Stack:
+        serve = Serve()
+
+    class Scene:
+        def fresh(self, _):
+            pass
+
+        def address(self, *_):
+            return "127.0.0.1:1"
+
+    def attack(text):
+        def write(*_):
+            with log.open("a") as file:
+                file.write(text)
+            return "done"
+
+        return Case("a", "b", write, stack=lambda _: Stack(), neighbour=None)
+
+    for text, broken in (("", []), ("thread 'b' panicked at x.rs\n", [PANICKED])):
+        row = runner.run(attack(text), Scene(), runner.UNTIMED)
+        assert (row.broken, row.outcome) == (broken, "done")

@@ -3,12 +3,14 @@
 use outrigger_core::{Failure, Reason};
 
 use crate::{
-    limits::{Limits, check_users},
-    wire::{MAX_DEPTH, Malformed, Reader},
+    limits::{Limits, check_outputs, check_users},
+    wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 
 /// `BatchPredictRequest.requests`.
 const REQUESTS: u32 = 4;
+/// `BatchPredictRequest.options`.
+const OPTIONS: u32 = 9;
 
 /// Splits an encoded `outrigger.v1.BatchPredictRequest` into its requests without copying
 /// or parsing them.
@@ -37,6 +39,7 @@ fn scan(message: &[u8], max: usize) -> Result<(Vec<&[u8]>, usize), Malformed> {
                     requests.push(request);
                 }
             }
+            (OPTIONS, WireType::Bytes) => check_outputs(rest.bytes()?)?,
             (number, wire_type) => rest.skip(number, wire_type, MAX_DEPTH)?,
         }
     }

@@ -10,6 +10,7 @@ use super::{
     unknown::{self, Unknown},
 };
 use crate::{
+    limits::{Entries, STRANGERS},
     place::{Place, given_twice},
     plan::Fields,
     value::{Scalar, put_mixed},
@@ -31,7 +32,8 @@ pub(super) fn features<'r>(
 ) -> Result<Vec<(usize, Merged<'r>)>, Stop> {
     let path = Path::new(fields.longest_name().max(unknown::NAME_BYTES));
     let given = vec![false; fields.len()];
-    let mut walk = Walk { fields, unknown, place, path, given, found: Vec::new() };
+    let left = Entries(fields.len() + STRANGERS);
+    let mut walk = Walk { fields, unknown, place, path, given, left, found: Vec::new() };
     walk.descend(object)?;
     Ok(walk.found)
 }
@@ -44,13 +46,15 @@ struct Walk<'w, 'r> {
     path: Path,
     /// For every slot, whether its feature has been found.
     given: Vec<bool>,
+    /// The entries that the object may still have.
+    left: Entries,
     found: Vec<(usize, Merged<'r>)>,
 }
 
 impl<'r> Walk<'_, 'r> {
     /// Recursion is bounded: validation limits the nesting of objects.
     fn descend(&mut self, object: &[&'r [u8]]) -> Result<(), Stop> {
-        for entry in entries(object)? {
+        for entry in entries(object, &mut self.left)? {
             let (key, value) = entry.read()?;
             let parent = self.path.push(key);
             match value {

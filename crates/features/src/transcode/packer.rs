@@ -13,6 +13,7 @@ use crate::{
     column::Buffer,
     finish,
     metadata::Entity,
+    meter::Meter,
     options::Options,
     packed::{Ids, Packed, UserRows},
     place::Place,
@@ -20,10 +21,14 @@ use crate::{
     wire::Malformed,
 };
 
+/// The number of treatments after which the time is looked at again.
+const OFTEN: usize = 64;
+
 /// Appends the rows of one user after the other; pads at the end, when T is known.
 #[derive(Debug)]
 pub(super) struct Packer<'p, 'r> {
     plan: &'p Plan,
+    meter: &'p dyn Meter,
     traced: bool,
     /// For each input, its elements.
     buffers: Vec<Buffer>,
@@ -57,6 +62,7 @@ impl<'p, 'r> Packer<'p, 'r> {
         let traced = call.traced;
         Self {
             plan,
+            meter: call.meter,
             traced,
             buffers: inputs.iter().map(buffer).collect(),
             tally: Tally::new(inputs.len(), traced),
@@ -107,7 +113,7 @@ impl<'p, 'r> Packer<'p, 'r> {
     fn begin_request(&mut self) {
         self.template.begin_request();
         for rows in self.treatments.iter_mut().chain([&mut self.user_rows]) {
-            rows.order.begin_request();
+            rows.begin_request();
         }
     }
 
@@ -150,6 +156,9 @@ impl<'p, 'r> Packer<'p, 'r> {
         loop {
             index += self.add_alike(&treatments[index..], unknown, ids.as_mut());
             let Some(body) = treatments.get(index) else { break };
+            if index % OFTEN == 0 {
+                self.meter.proceed()?;
+            }
             let position = u32::try_from(index).expect("treatments are limited");
             let (id, added) = self.add_treatment(body, unknown)?;
             match added {

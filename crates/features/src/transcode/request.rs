@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     call::Call,
-    limits::Limits,
+    limits::{Entries, Limits, OUTPUTS, check_outputs},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 
@@ -205,7 +205,10 @@ impl<'a> Request<'a> {
 
     fn merge_options(&mut self, body: &'a [u8]) -> Result<(), Malformed> {
         OPTIONS.validate(body, MAX_DEPTH - 1)?;
+        check_outputs(body)?;
         let options = self.options.get_or_insert_default();
-        options.merge(body).map_err(|_| Malformed::Truncated)
+        options.merge(body).map_err(|_| Malformed::Truncated)?;
+        // Options can be sent in many parts.
+        Entries(OUTPUTS).take_many(options.outputs.len())
     }
 }

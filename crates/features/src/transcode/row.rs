@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     column::{Buffer, floats},
+    limits::{Entries, STRANGERS, STRANGERS_PER_ROW},
     metadata::Entity,
     plan::{BadFeature, Fields, InputPlan},
     value::{Scalar, Value},
@@ -40,6 +41,8 @@ pub(super) struct Rows<'p, 'r> {
     /// Lists that had to be merged.
     lists: Lists,
     unknown: Lasts<Stranger<'r>>,
+    /// The unknown features that the request may still have.
+    strangers: Entries,
     /// Whether values may be written before the end of the row; false if their origins
     /// are recorded.
     early: bool,
@@ -64,9 +67,16 @@ impl<'p, 'r> Rows<'p, 'r> {
             values: vec![Waiting::Value(Value::One(Scalar::Other)); width],
             lists: Lists::default(),
             unknown: Lasts::default(),
+            strangers: Entries(STRANGERS),
             early: !traced,
             row: 0,
         }
+    }
+
+    /// Starts the next request.
+    pub(super) fn begin_request(&mut self) {
+        self.order.begin_request();
+        self.strangers = Entries(STRANGERS);
     }
 
     /// Starts the row with index `row`, for which the buffers have room.
@@ -76,6 +86,7 @@ impl<'p, 'r> Rows<'p, 'r> {
         self.states.fill(State::Absent);
         self.lists.clear();
         self.unknown.clear();
+        self.strangers.0 += STRANGERS_PER_ROW;
     }
 
     /// Reads a treatment, or a part of a user's features; returns the treatment's id, in
@@ -110,20 +121,26 @@ impl<'p, 'r> Rows<'p, 'r> {
         if let Some((key, bits)) = entry::number(body) {
             match self.order.find(key, &self.fields.keys)? {
                 Some(slot) => self.set_number(slot, bits, buffers),
-                None => self.unknown.push(Stranger { key, sent: true }),
+                None => self.add_unknown(Stranger { key, sent: true })?,
             }
         } else if let Some((key, value)) = entry::usual(body) {
             match self.order.find(key, &self.fields.keys)? {
                 Some(slot) => self.set(slot, value, buffers),
-                None => self.unknown.push(Stranger { key, sent: value.is_some() }),
+                None => self.add_unknown(Stranger { key, sent: value.is_some() })?,
             }
         } else {
             let (key, value) = entry::any(body)?;
             match self.order.find(key, &self.fields.keys)? {
                 Some(slot) => self.set_merged(slot, value, buffers)?,
-                None => self.unknown.push(Stranger { key, sent: value.is_sent() }),
+                None => self.add_unknown(Stranger { key, sent: value.is_sent() })?,
             }
         }
+        Ok(())
+    }
+
+    fn add_unknown(&mut self, stranger: Stranger<'r>) -> Result<(), Malformed> {
+        self.strangers.take()?;
+        self.unknown.push(stranger);
         Ok(())
     }
 

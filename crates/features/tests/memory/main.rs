@@ -2,6 +2,7 @@
 //! length, even if it is crafted to use much.
 
 mod json;
+mod plans;
 mod wire;
 
 use std::cell::Cell;
@@ -26,6 +27,13 @@ fn freed(bytes: usize) {
 
 #[global_allocator]
 static MEASURING: Reporting = Reporting { allocated, freed };
+
+/// The result of `work`, and the memory in bytes that it holds.
+fn kept<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = HELD.get();
+    let made = work();
+    (made, HELD.get() - before)
+}
 
 /// The peak memory of `work` in bytes, beyond the memory in use before.
 fn most(work: impl FnOnce()) -> usize {

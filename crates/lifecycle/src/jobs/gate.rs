@@ -27,7 +27,8 @@ pub(crate) async fn check(
         Ok(prepared) => {
             let timeout = world.config.engine.gate_timeout;
             let scorer = &prepared.scorer(id);
-            let gate = Gate { engine: &*prepared.engine.1, scorer, timeout };
+            let packages = Some(&world.config.budget.packages);
+            let gate = Gate { engine: &*prepared.engine.1, scorer, timeout, packages };
             let result = match gate.pass(&prepared.golden).await {
                 Ok(()) => Ok(gate.replay(&recent).await),
                 Err(failure) => Err(failure),

@@ -2,7 +2,9 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use outrigger_core::{Digest, EngineId, Failure, ModelKey, ServableId, model::Fault};
+use bytesize::ByteSize;
+use outrigger_budget::{Charge, Owner};
+use outrigger_core::{Digest, EngineId, Failure, ModelKey, ModelName, ServableId, model::Fault};
 use outrigger_features::{MAX_GOLDEN_CASE, Plan};
 use outrigger_run::Engine;
 use outrigger_score::{Scorer, SharedLimits};
@@ -10,9 +12,9 @@ use outrigger_store::Tree;
 use outrigger_trials::Profiled;
 
 use crate::{
-    package::{Golden, ModelFiles, training_profile},
+    package::{Golden, ModelFiles, parsed, training_profile},
     signatures,
-    world::{READING, World, blocking},
+    world::{World, blocking},
 };
 
 /// A version's data read from its files.
@@ -26,6 +28,8 @@ pub(crate) struct Prepared {
     limits: SharedLimits,
     pub(crate) golden: Golden,
     pub(crate) profile: Option<Arc<Profiled>>,
+    /// The charge for the plan and the profile.
+    pub(crate) memory: Arc<Charge>,
 }
 
 /// Facts about a version's files in the store.
@@ -56,28 +60,51 @@ pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Pr
     signatures::keep(world, digest, verified).await;
     let tree = blocking(world, move |world| world.store.tree(&digest)).await;
     let tree = tree.ok_or(Fault::FilesMissing)?;
-    // The semaphore is never closed.
-    let _memory = world.reading.acquire_many(memory(&tree)).await;
+    let _reading = room(world, &tree).await.map_err(Fault::Failed)?;
+    let memory = held(world, &tree, &name).map_err(Fault::Failed)?;
     blocking(world, move |world| {
         world.store.touch(&digest);
         let names = world.names.load();
-        read(&tree, world, names.engine(&name)).map(Arc::new).map_err(Fault::Failed)
+        read(&tree, world, names.engine(&name), memory).map(Arc::new).map_err(Fault::Failed)
     })
     .await
 }
 
-/// The memory that reading a package takes, in MiB: that of its largest part, as parsed JSON, and of
-/// the signatures of its model.
-fn memory(tree: &Tree) -> u32 {
-    /// A number of one digit takes two bytes as text, and 32 bytes when parsed.
-    const PARSED: u64 = 16;
-    const SIGNATURES: u64 = 16;
-    let largest = tree.largest_part(MAX_GOLDEN_CASE as u64);
-    let memory = (largest * PARSED).div_ceil(1 << 20) + SIGNATURES;
-    u32::try_from(memory).unwrap_or(READING).min(READING)
+/// Charges the memory that a version's plan and profile take as long as it is loaded.
+fn held(world: &World, tree: &Tree, name: &ModelName) -> Result<Charge, Failure> {
+    let memory = Plan::most_memory(tree.metadata_size() + tree.profile_size());
+    let held = world.config.budget.plans.charge(Owner::of(name), memory);
+    held.map_err(|failure| {
+        failure.map_message(|message| {
+            let metadata = ByteSize(tree.metadata_size());
+            format!(
+                "the version cannot be held in memory: its metadata.json has {metadata}: {message}"
+            )
+        })
+    })
 }
 
-fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared, Failure> {
+/// Waits until there is memory to read a package: for its largest part, and for the interface of
+/// its model.
+async fn room(world: &World, tree: &Tree) -> Result<Charge, Failure> {
+    /// The interfaces that frameworks read are limited to 512 KiB of encoded signatures,
+    /// which take up to 32 times that when they are decoded.
+    const INTERFACE: u64 = 16 << 20;
+    let largest = tree.largest_part(MAX_GOLDEN_CASE as u64);
+    let room = world.config.budget.packages.wait(parsed(largest) + INTERFACE).await;
+    room.map_err(|failure| {
+        failure.map_message(|message| {
+            format!("the largest part to be read has {}: {message}", ByteSize(largest))
+        })
+    })
+}
+
+fn read(
+    tree: &Tree,
+    world: &World,
+    named: Option<&EngineId>,
+    memory: Charge,
+) -> Result<Prepared, Failure> {
     let (engines, mut chosen) = (&world.engines, None);
     let files = ModelFiles::read(tree, |framework| {
         let (engine, framework) = engines.choose(framework, named)?;
@@ -86,6 +113,8 @@ fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared
     })?;
     let model = files.directory.clone();
     let plan = files.plan()?;
+    let needed = plan.memory(tree.metadata_size() + tree.profile_size());
+    memory.shrink(memory.bytes().saturating_sub(needed));
     Ok(Prepared {
         engine: chosen.expect("an engine was chosen to read the files"),
         model,
@@ -93,6 +122,7 @@ fn read(tree: &Tree, world: &World, named: Option<&EngineId>) -> Result<Prepared
         golden: Golden::check(tree, &plan)?,
         profile: training_profile(tree, &plan)?,
         plan,
+        memory: Arc::new(memory),
         limits: Arc::clone(&world.config.limits),
     })
 }

@@ -53,6 +53,7 @@ async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept
         store: &world.store,
         in_use: Arc::new(move |digest| uses.uses(digest)),
         concurrency: world.config.layer_concurrency,
+        memory: Some(&world.config.budget.pulls),
         progress: &Progress::default(),
     };
     let pulled = pull.traced(&image?, span).await.map(|tree| Kept::of(&tree));

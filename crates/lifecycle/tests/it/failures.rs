@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use outrigger_budget::{Budget, Owner};
 use outrigger_core::{Failure, Reason};
 use outrigger_features::Limits;
 use outrigger_lifecycle::{ModelEntry, Retry};
@@ -57,6 +58,84 @@ async fn a_hostile_package_is_refused_and_leaves_nothing() {
     assert_eq!(failure.reason, Reason::ImageInvalid, "{failure}");
     assert!(!rig.dir.path().join("escape").exists());
     acquire(&handle, "churn").await.expect("others are served");
+}
+
+#[tokio::test]
+async fn a_package_that_no_memory_suffices_for_is_refused_with_the_limit() {
+    let mut rig = Rig::new().await;
+    rig.config.budget = Budget::new(256 << 20);
+    let mut large = model(3);
+    large.metadata["annotations"] = serde_json::json!({"notes": "x".repeat(2 << 20)});
+    rig.push("large", "latest", &large);
+    rig.push("churn", "latest", &model(1));
+    let handle = rig.start();
+    let failure = refused(&handle, "large").await;
+    assert_eq!(failure.reason, Reason::ImageInvalid, "{failure}");
+    assert!(failure.message.contains("32.0 MiB for packages"), "{failure}");
+    acquire(&handle, "churn").await.expect("others are served");
+    assert_eq!(rig.config.budget.packages.used(), 0);
+}
+
+/// Three names of models whose memory is counted apart; rarely two share a counter.
+fn different_owners() -> [String; 3] {
+    let mut names: Vec<String> = Vec::new();
+    for name_of in (0..).map(|index| format!("model-{index}")) {
+        let owner = |text: &str| Owner::of(&name(text));
+        if names.iter().all(|other| owner(other) != owner(&name_of)) {
+            names.push(name_of);
+        }
+        if names.len() == 3 {
+            break;
+        }
+    }
+    names.try_into().expect("three names")
+}
+
+#[tokio::test]
+async fn a_version_without_memory_for_its_plan_waits_until_another_is_unloaded() {
+    let mut rig = Rig::new().await;
+    // The account of plans has 38.4 MiB. Each version takes 5 MiB of it, and 16 MiB while it is read,
+    // which must leave as much to others.
+    rig.config.budget = Budget::new(256 << 20);
+    let heavy = |bias: u16| {
+        let mut heavy = model(bias);
+        heavy.metadata["annotations"] = json!({"notes": "x".repeat(340 << 10)});
+        heavy
+    };
+    let [one, two, three] = &different_owners();
+    for (name, bias) in [(one, 1), (two, 2), (three, 3)] {
+        rig.push(name, "latest", &heavy(bias));
+    }
+    let handle = rig.start();
+    let first = acquire(&handle, one).await.expect("there is room");
+    let second = acquire(&handle, two).await.expect("there is room");
+    let failure = acquire_within(&handle, three, Duration::from_secs(2)).await;
+    let failure = failure.expect_err("there is no room");
+    assert_eq!(failure.reason, Reason::MemoryFull, "{failure}");
+    assert!(failure.message.contains("plans"), "{failure}");
+    let plans = &rig.config.budget.plans;
+    let held = plans.used();
+    drop(first);
+    handle.unload(&name(one), &crate::rig::tag("latest"), false).await.expect("it is known");
+    acquire(&handle, three).await.expect("there is room again");
+    assert_eq!(plans.used(), held);
+    drop(second);
+}
+
+#[tokio::test]
+async fn a_refused_version_keeps_no_memory_but_its_reason() {
+    let (rig, handle) = Rig::started().await;
+    acquire(&handle, "churn").await.expect("it is served");
+    let plans = &rig.config.budget.plans;
+    let before = plans.used();
+    assert!(before > 0);
+    rig.engine.on_predict(|_| {
+        Predicting::Fails(Code::FailedPrecondition, "Could not find variable w".to_owned())
+    });
+    rig.push("broken", "latest", &model(7));
+    let failure = refused(&handle, "broken").await;
+    assert_eq!(failure.reason, Reason::GoldenMismatch);
+    until(&handle, |_| plans.used() == before).await;
 }
 
 #[tokio::test]

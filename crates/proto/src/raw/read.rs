@@ -28,6 +28,11 @@ pub enum Malformed {
     /// Messages or groups nest too deeply.
     #[error("messages are nested too deeply")]
     Depth,
+    /// More entries than the reader of this message takes.
+    #[error(
+        "it has more entries than allowed: features that the model does not name, or names of outputs"
+    )]
+    Entries,
 }
 
 /// How a field's value is written.

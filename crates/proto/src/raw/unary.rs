@@ -44,6 +44,9 @@ pub enum Unreadable {
     /// The body has more than one message.
     #[error("more than one message was sent")]
     Surplus,
+    /// There is no room for the message.
+    #[error("there is no room for the message")]
+    NotAdmitted,
     /// Reading the body failed.
     #[error("the body broke off: {0}")]
     Broken(String),
@@ -58,9 +61,28 @@ pub async fn read<B>(body: B, limit: usize) -> Result<Bytes, Unreadable>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
 {
+    read_admitted(body, limit, |_, _| true).await
+}
+
+/// As [`read`]. `admit` is called with the number of bytes that have arrived, and with
+/// the message's length once its prefix has; it returns false to stop.
+///
+/// # Errors
+/// As [`read`], and [`Unreadable::NotAdmitted`].
+pub async fn read_admitted<B>(
+    body: B,
+    limit: usize,
+    mut admit: impl FnMut(usize, Option<usize>) -> bool,
+) -> Result<Bytes, Unreadable>
+where
+    B: Body<Data = Bytes, Error: fmt::Display>,
+{
     let mut body = pin!(body);
     let mut message = Message::default();
     while let Some(data) = data(body.as_mut()).await? {
+        if !admit(message.arrived().len() + data.len(), message.size()?) {
+            return Err(Unreadable::NotAdmitted);
+        }
         message.push(data, limit)?;
     }
     message.finish()
@@ -239,7 +261,7 @@ fn ok() -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
+    use std::{cell::RefCell, collections::VecDeque};
 
     use super::*;
 
@@ -292,6 +314,21 @@ mod tests {
             panic!("all frames are available")
         };
         assert!(frame.as_ptr_range().contains(&message.as_ptr()));
+    }
+
+    #[test]
+    fn a_message_is_read_only_as_far_as_it_is_admitted() {
+        let whole = framed(&[7; 100]);
+        let frames = whole.chunks(40).map(Bytes::copy_from_slice).collect();
+        let asked = RefCell::new(Vec::new());
+        let mut reading = pin!(read_admitted(Frames(frames), 100, |arrived, whole| {
+            asked.borrow_mut().push((arrived, whole));
+            arrived < 100
+        }));
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let read = reading.as_mut().poll(&mut context);
+        assert!(matches!(read, Poll::Ready(Err(Unreadable::NotAdmitted))), "{read:?}");
+        assert_eq!(asked.take(), [(40, None), (80, Some(100)), (105, Some(100))]);
     }
 
     #[test]

@@ -48,6 +48,8 @@ impl Check {
     fn server(&mut self, config: &Config) {
         let server = &config.server;
         self.listeners(config);
+        let enough = server.memory.is_none_or(|memory| memory >= Size(256 << 20));
+        self.require(enough, "server.memory", "must be at least 256MiB");
         let sizes = Size(1 << 10)..=Size(2 << 30);
         let sized = sizes.contains(&server.max_message);
         self.require(sized, "server.max_message", "must be between 1KiB and 2GiB");
@@ -58,6 +60,7 @@ impl Check {
         self.positive("server.max_in_flight", server.max_in_flight);
         self.positive("server.max_waiting", server.max_waiting);
         self.lasting("server.default_deadline", server.default_deadline);
+        self.lasting("server.send_timeout", server.send_timeout);
         self.lasting("server.shutdown_grace", server.shutdown_grace);
         self.require(
             server.shutdown_delay < server.shutdown_grace,

@@ -171,3 +171,12 @@ pub(super) fn default_value<T: DeserializeOwned>(text: &str) -> T {
     };
     raw.parse().unwrap_or_else(|(_, message)| panic!("the default {text:?} is valid: {message}"))
 }
+/// An invalid configuration, with all of its problems.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", lines(.0))]
+pub struct Invalid(pub Vec<Problem>);
+
+fn lines(problems: &[Problem]) -> String {
+    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}

@@ -32,6 +32,7 @@ settings! {
     SocketAddr: "address:port";
     Tag: "tag";
     Size: "size";
+    Option<Size>: "size";
     Period: "duration";
     Ratio: "number, 0 to 1";
     LogFormat: "text or json";

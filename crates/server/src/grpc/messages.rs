@@ -40,18 +40,23 @@ pub(super) async fn predict(
     let parts = Request::read(&message, &predictor.limits())?;
     let lease = predictor.lease(call, parts.routing(), named).await?.sampled();
     let attempts = Attempts::new(call, lease);
-    let mut single = Single { sent: Some((&parts, &message)) };
+    let mut single = Single { call, sent: Some((&parts, &message)) };
     let packed = predictor.pack(call, attempts.lease(), &mut single);
     if attempts.lease().needs_request() {
         return predictor.answer(call, attempts, packed, single).await;
     }
     drop(parts);
-    drop(message);
-    predictor.answer(call, attempts, packed, Single { sent: None }).await
+    // A table's numbers may have become a tensor without a copy.
+    if message.is_unique() {
+        drop(message);
+        call.held().release_body();
+    }
+    predictor.answer(call, attempts, packed, Single { call, sent: None }).await
 }
 
 /// A `PredictRequest`.
 struct Single<'r, 'a> {
+    call: &'r Call,
     /// The parsed request and its bytes; `None` once it is packed and not needed again.
     sent: Option<(&'r Request<'a>, &'a Bytes)>,
 }
@@ -62,7 +67,7 @@ impl Exchange for Single<'_, '_> {
     fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
         let gone = || Failure::new(Reason::Internal, "the request was freed before its answer");
         let (parts, _) = self.sent.ok_or_else(gone)?;
-        scorer.plan.pack_request(parts)
+        scorer.plan.metered(self.call).pack_request(parts)
     }
 
     fn request(&self) -> Option<&Bytes> {
@@ -72,7 +77,7 @@ impl Exchange for Single<'_, '_> {
     fn answer(&self, scored: &Scored<'_>) -> Result<Bytes, Failure> {
         let &Scored { lease, terms, packed, outputs } = scored;
         let (model, degraded) = (encoded(lease), terms.degraded());
-        Ok(framed(&lease.scorer.plan.answer(packed, outputs, &model)?.degraded(&degraded)))
+        framed(self.call, &lease.scorer.plan.answer(packed, outputs, &model)?.degraded(&degraded))
     }
 }
 
@@ -98,12 +103,13 @@ pub(super) async fn batch(
     let routing_key = requests.first().and_then(|first| routing_key(first)).unwrap_or_default();
     let routing = Routing { model: model.as_ref(), request_id: &request_id, routing_key };
     let lease = predictor.lease(call, routing, named).await?;
-    let batch = Batch { requests: &requests, options: &options, id: &request_id };
+    let batch = Batch { call, requests: &requests, options: &options, id: &request_id };
     predictor.exchange(call, lease, batch).await
 }
 
 /// A `BatchPredictRequest`.
 struct Batch<'a> {
+    call: &'a Call,
     requests: &'a [&'a [u8]],
     options: &'a ResponseOptions,
     id: &'a str,
@@ -113,7 +119,8 @@ impl Exchange for Batch<'_> {
     type Answer = Bytes;
 
     fn pack(&mut self, scorer: &Scorer) -> Result<Packed, Failure> {
-        scorer.plan.pack_batch(self.requests, self.options, &scorer.limits())
+        let plan = scorer.plan.metered(self.call);
+        plan.pack_batch(self.requests, self.options, &scorer.limits())
     }
 
     fn request(&self) -> Option<&Bytes> {
@@ -124,7 +131,7 @@ impl Exchange for Batch<'_> {
         let &Scored { lease, terms, packed, outputs } = scored;
         let (model, degraded) = (encoded(lease), terms.degraded());
         let answer = lease.scorer.plan.answer_batch(packed, outputs, &model, self.id)?;
-        Ok(framed(&answer.degraded(&degraded)))
+        framed(self.call, &answer.degraded(&degraded))
     }
 }
 
@@ -143,19 +150,21 @@ pub(super) async fn explain(
     let parts = Request::read(message, limits)?;
     // Explain must not count as the key's first exposure.
     let lease = predictor.uncounted().lease(call, parts.routing(), named).await?;
-    let explain = || lease.scorer.plan.explain(&[message], limits);
+    let explain = || lease.scorer.plan.metered(call).explain(&[message], limits);
     let explained = timed(call, Stage::Decode, explain)?;
     let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };
+    call.held().answer((unary::PREFIX + response.encoded_len()) as u64)?;
     Ok(unary::framed(&response.encode_to_vec()))
 }
 
 /// Encodes an answer with its prefix, in one pass.
-fn framed(answer: &Answer<'_>) -> Bytes {
+fn framed(call: &Call, answer: &Answer<'_>) -> Result<Bytes, Failure> {
     let length = answer.encoded_len();
+    call.held().answer((unary::PREFIX + length) as u64)?;
     let mut framed = BytesMut::with_capacity(unary::PREFIX + length);
     framed.put_slice(&unary::prefix(length));
     answer.encode(&mut framed);
-    framed.freeze()
+    Ok(framed.freeze())
 }
 
 fn only<T>(mut all: Vec<T>) -> Result<T, Failure> {

@@ -20,6 +20,7 @@ use crate::{
     front::{Method, Route},
     guard::Guard,
     predict::Predictor,
+    sending::hold,
 };
 
 /// Metadata that may repeat the model's name.
@@ -69,7 +70,12 @@ impl Prediction {
     where
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
-        let work = async |call: &Call, request| self.work(message, call, request).await;
+        let unsent = Arc::clone(peer.unsent());
+        let work = async |call: &Call, request| {
+            let framed = self.work(message, call, request).await?;
+            call.held().release_request();
+            Ok(hold(framed, (Arc::clone(call.held()), unsent.ticket())))
+        };
         match self.guard.call(route, peer, request, work).await {
             Ok(framed) => Reply::new(framed).into_response(Either::Left),
             Err(failure) => failure::to_status(&failure).into_http().map(Either::Right),
@@ -87,7 +93,7 @@ impl Prediction {
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
         let (head, body) = request.into_parts();
-        let message = unary::read(body, self.max_message).await.map_err(|it| unread(&it))?;
+        let message = self.read(call, body).await?;
         let named = named(&head.headers);
         let predictor = &self.predictor;
         match kind {
@@ -95,6 +101,23 @@ impl Prediction {
             Message::Batch => messages::batch(predictor, call, &message, named).await,
             Message::Explain => messages::explain(predictor, call, &message, named).await,
         }
+    }
+
+    /// Reads the message, which is charged to the call as it arrives.
+    async fn read<B>(&self, call: &Call, body: B) -> Result<Bytes, Failure>
+    where
+        B: Body<Data = Bytes, Error: fmt::Display>,
+    {
+        let mut refused = None;
+        let admit = |arrived, whole| match call.held().receive(arrived, whole) {
+            Ok(()) => true,
+            Err(failure) => {
+                refused = Some(failure);
+                false
+            }
+        };
+        let read = unary::read_admitted(body, self.max_message, admit).await;
+        read.map_err(|unreadable| refused.unwrap_or_else(|| unread(&unreadable)))
     }
 }
 

@@ -39,7 +39,7 @@ const PER_ANSWER: u32 = 64;
 const BYTES_PER_FRAME: usize = 2048;
 
 /// A stream whose HTTP/2 frames are counted. It fails when too many were in vain.
-pub(super) struct Counted<S> {
+pub(super) struct Frames<S> {
     stream: S,
     position: Position,
     unpaid: Unpaid,
@@ -80,7 +80,7 @@ impl Unpaid {
     }
 }
 
-impl<S> Counted<S> {
+impl<S> Frames<S> {
     pub(super) fn new(stream: S) -> Self {
         let (position, unpaid) = (Position::Preface(0), Unpaid::default());
         Self { stream, position, unpaid, paid_at: Instant::now(), sent: 0 }
@@ -175,7 +175,7 @@ fn frame([a, b, c, kind, flags, ..]: [u8; HEADER]) -> (usize, bool) {
     (payload, !carries)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -188,7 +188,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

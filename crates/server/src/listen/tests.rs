@@ -10,6 +10,8 @@ use tokio::{
 
 use super::*;
 
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// A running listener that answers with `app`.
 pub(super) struct Served {
     pub(super) address: SocketAddr,
@@ -23,7 +25,8 @@ impl Served {
     }
 
     fn with(app: Router, places: Places) -> Self {
-        let listener = Listener::bind("http", ([127, 0, 0, 1], 0).into(), None).unwrap();
+        let listener =
+            Listener::bind("http", ([127, 0, 0, 1], 0).into(), None, SEND_TIMEOUT).unwrap();
         let (address, stop) = (listener.address().unwrap(), CancellationToken::new());
         let seats = Seats::on([Handle::current()]);
         let serving = tokio::spawn(listener.serve(app, seats, places, stop.clone()));

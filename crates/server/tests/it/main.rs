@@ -10,6 +10,7 @@ mod http;
 mod life;
 mod limits;
 mod logged;
+mod memory;
 mod metrics;
 mod models;
 mod predict;

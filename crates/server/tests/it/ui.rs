@@ -126,6 +126,7 @@ async fn the_stream_sends_the_full_state_and_then_changes() {
     let engine = &overview["engines"][0];
     assert_eq!((&engine["name"], &engine["reachable"]), (&"default".into(), &true.into()));
     assert!(overview["store"]["max_bytes"].as_f64() > Some(0.0));
+    assert!(overview["memory"]["requests"]["limit"].as_f64() > Some(0.0));
 
     // A later viewer receives the full state first.
     let whole = stack.watch().await.until("models", |_| true).await;

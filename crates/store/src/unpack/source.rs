@@ -16,6 +16,11 @@ use crate::{
     blobs::{self, Hashing},
 };
 
+/// The largest window of zstd: 8 MiB, which every decoder should support (RFC 8878, 3.1.1.1.2), and
+/// which `zstd` exceeds only with `--ultra` or `--long`. The layer decides how much memory its
+/// window takes.
+const WINDOW_LOG: u32 = 23;
+
 type Blob = BufReader<Hashing<File>>;
 
 /// The bytes of one layer, decompressed.
@@ -60,9 +65,11 @@ impl<'a> Source<'a> {
         let decoder = match kind {
             LayerKind::Tar => Decoder::Tar(blob),
             LayerKind::TarGzip => Decoder::Gzip(Box::new(MultiGzDecoder::new(blob))),
-            LayerKind::TarZstd => Decoder::Zstd(Box::new(
-                zstd::stream::read::Decoder::with_buffer(blob).map_err(failed)?,
-            )),
+            LayerKind::TarZstd => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(blob).map_err(failed)?;
+                decoder.window_log_max(WINDOW_LOG).map_err(failed)?;
+                Decoder::Zstd(Box::new(decoder))
+            }
         };
         Ok(Self { layer, path, decoder, budget })
     }

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bytesize::ByteSize;
 use outrigger_core::Digest;
 
 use super::{
@@ -18,6 +19,8 @@ use crate::{EntryProblem, Error, InUse, Reservation, Result, space};
 
 /// The size of the pieces in which content is copied.
 const CHUNK: usize = 64 << 10;
+/// The bytes of all names of one layer, which are kept in memory while it is unpacked.
+const NAMES: usize = 8 << 20;
 
 /// Reserves space as the tree grows.
 pub(super) struct Room<'a> {
@@ -36,6 +39,8 @@ pub(super) struct Writer<'a> {
     /// Whiteouts already applied. Applying one again would change nothing, but scan everything
     /// written since.
     hidden: HashSet<Whiteout>,
+    /// The bytes that the names of the layer may still have.
+    names: usize,
 }
 
 impl<'a> Writer<'a> {
@@ -45,11 +50,21 @@ impl<'a> Writer<'a> {
         links: &'a mut Links,
         room: &'a Room<'a>,
     ) -> Self {
-        Self { root, layer, links, room, written: HashSet::new(), hidden: HashSet::new() }
+        Self {
+            root,
+            layer,
+            links,
+            room,
+            written: HashSet::new(),
+            hidden: HashSet::new(),
+            names: NAMES,
+        }
     }
 
     pub(super) fn entry(&mut self, entry: &Entry, archive: &mut Archive<'_>) -> Result<(), Fault> {
         let place = Place::parse(&entry.name)?;
+        let names = self.names.checked_sub(entry.name.len());
+        self.names = names.ok_or(EntryProblem::Names(ByteSize(NAMES as u64)))?;
         if entry.size > 0 && !matches!(entry.kind, Kind::File | Kind::Refused(_)) {
             return Err(EntryProblem::Content(entry.size).into());
         }

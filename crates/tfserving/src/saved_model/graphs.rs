@@ -24,7 +24,7 @@ const TAGS: u32 = 4;
 
 /// The most bytes of tags and signatures that are read, each counted with the memory of its own
 /// allocation. A signature of a thousand inputs has about 100 KB.
-pub(super) const MAX_READ: u64 = 2 << 20;
+pub(super) const MAX_READ: u64 = 512 << 10;
 const ALLOCATION: u64 = 64;
 
 /// One graph's tags, and its encoded signatures.

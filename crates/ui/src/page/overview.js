@@ -1,4 +1,4 @@
-// The tiles: server, engines, store, traffic.
+// The tiles: server, engines, store, memory, traffic.
 
 import { spark } from "./charts.js";
 import { byId, h } from "./dom.js";
@@ -10,8 +10,8 @@ const KINDS = { tree: "models", blob: "layers", partial: "in download" };
 export function tiles(state) {
   const { overview, traffic } = state;
   if (!overview) return;
-  const parts = [server(overview), ...overview.engines.map(engine), store(overview), requests(traffic)];
-  byId("tiles").replaceChildren(...parts);
+  const parts = [server(overview), ...overview.engines.map(engine), store(overview), memory(overview), requests(traffic)];
+  byId("tiles").replaceChildren(...parts.filter(Boolean));
 }
 
 function tile(title, health, value, ...lines) {
@@ -59,6 +59,22 @@ function store({ store }) {
     meter,
     kinds.map(([kind, name]) => `${bytes(store.bytes[kind])} ${name}`).join(" · ") || "empty",
     store.evictions > 0 && `${many(store.evictions, "eviction")} so far`);
+}
+
+function memory({ memory }) {
+  const accounts = Object.entries(memory);
+  const full = ([, { used, limit }]) => (limit > 0 ? used / limit : 0);
+  const fullest = accounts.reduce((most, each) => (full(each) > full(most) ? each : most), accounts[0]);
+  if (!fullest) return null;
+  const [name, { used, limit }] = fullest;
+  const part = full(fullest);
+  const refused = accounts.reduce((sum, [, each]) => sum + each.refused, 0);
+  const meter = h("meter", { min: 0, max: 1, high: 0.9, optimum: 0, value: Math.min(part, 1), "aria-label": `Part of the memory for ${name} that is used` });
+  return tile("Memory", part > 0.9 ? "warn" : "good",
+    [bytes(used), h("small", {}, ` of ${bytes(limit)} for ${name}`)],
+    meter,
+    accounts.filter(([, each]) => each.used > 0).map(([each, { used }]) => `${bytes(used)} ${each}`).join(" · ") || "no account is in use",
+    refused > 0 && `${many(refused, "refusal")} so far`);
 }
 
 function requests(traffic) {

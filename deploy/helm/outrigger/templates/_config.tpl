@@ -48,6 +48,17 @@
 {{- printf "%dMiB" (floor (mulf $number $mebibytes 0.9) | int64) -}}
 {{- end -}}
 
+{{/* Seven eighths of the control plane's memory limit, as without the setting; nothing without a limit. */}}
+{{- define "outrigger.memory" -}}
+{{- $limit := dig "limits" "memory" "" .Values.resources | toString -}}
+{{- $number := regexFind "^[0-9.]+" $limit | float64 -}}
+{{- $units := dict "" 1.0 "k" 1000.0 "M" 1000000.0 "G" 1000000000.0 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 -}}
+{{- $unit := regexFind "[A-Za-z]*$" $limit -}}
+{{- if and $number (hasKey $units $unit) -}}
+{{- printf "%dMiB" (divf (mulf $number (index $units $unit) 0.875) 1048576.0 | floor | int64) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* outrigger.yaml: the configuration in the values, and the settings that the pod determines. */}}
 {{- define "outrigger.config" -}}
 {{- $config := deepCopy .Values.config -}}
@@ -60,6 +71,9 @@
   "shutdown_delay" (printf "%ds" (int .Values.drain.delaySeconds))
   "shutdown_grace" (printf "%ds" (int .Values.drain.graceSeconds))
 ) (default dict $config.server)) -}}
+{{- with include "outrigger.memory" . -}}
+{{- $_ := set $config "server" (merge $config.server (dict "memory" .)) -}}
+{{- end -}}
 {{- $_ := set $config "engine" (merge (dict
   "endpoint" (printf "unix:%s" (include "outrigger.paths.socket" .))
 ) (default dict $config.engine)) -}}

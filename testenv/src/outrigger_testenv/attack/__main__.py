@@ -4,6 +4,7 @@ The rows of the table go to standard output as they are measured, and as Markdow
 """
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make attack", description=__doc__)
     parser.add_argument("--only", default="", metavar="PREFIX", help="cases with this prefix")
     parser.add_argument("--quick", action="store_true", help="one short turn, for trying it out")
-    parser.add_argument("--output", type=Path, required=True, help="directory of attack.md")
+    parser.add_argument("--output", type=Path, required=True, help="for attack.md and serve.log")
     options = parser.parse_args(arguments)
     cases = chosen(options.only)
     if not cases:
@@ -30,17 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     effort = QUICK if options.quick else FULL
     began, average = time.monotonic(), load_average()
     rows = []
+    options.output.mkdir(parents=True, exist_ok=True)
     with Scene() as scene:
         for case in cases:
             rows.append(run(case, scene, effort))
             print(" | ".join(cells(rows[-1])), flush=True)
+        shutil.copy(scene.stack.logs / "serve.log", options.output / "serve.log")
     seconds, processor = round(time.monotonic() - began), machine()["cpu"]
     circumstances = [
         f"Commit {commit()['id']}, {processor}, {effort.turns} turns of {effort.seconds:g} s, "
         f"{seconds} s in all, load average before {average:.1f}.",
         "",
     ]
-    options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "attack.md"
     file.write_text(markdown(rows, circumstances))
     print(f"\n{sum(row.held for row in rows)} of {len(rows)} cases hold; the table is in {file}")

@@ -6,10 +6,11 @@ from outrigger_testenv.attack import frames
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import Case, Turn
 from outrigger_testenv.attack.messages import model
-from outrigger_testenv.attack.scene import Scene
+from outrigger_testenv.attack.scene import NEIGHBOUR, Scene
 
 _UNLOAD = "/outrigger.v1.ModelService/UnloadModel"
 _EVIL = "evil.example"
+_DONE = 'outcome="OK"'
 _HEADERS = [
     {"Host": _EVIL, "Origin": f"http://{_EVIL}"},
     {"Origin": f"http://{_EVIL}"},
@@ -20,31 +21,38 @@ _HEADERS = [
 ]
 
 
-def _post(address: str, name: str, headers: dict[str, str]) -> None:
+def _send(address: str, method: str, path: str, headers: dict[str, str]) -> int:
+    """Sends a request over HTTP/1 as a browser does; its status, or 0 without an answer."""
     connection = http.client.HTTPConnection(address, timeout=5)
-    body = frames.message(model(name) + b"\x10\x01")
+    body = frames.message(model(NEIGHBOUR)) if method == "POST" else None
     try:
-        connection.request("POST", _UNLOAD, body, {"Content-Type": "application/grpc", **headers})
-        connection.getresponse().read()
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
     except (OSError, http.client.HTTPException):
-        # A refusal may also be the connection's end.
-        pass
+        return 0
     finally:
         connection.close()
 
 
 def _attack(scene: Scene, turn: Turn) -> str:
-    name = f"good/browser-{turn.number}"
-    digest = scene.stack.push(scene.package, name, labels={"turn": name})
-    if error := scene.load(name):
-        raise Broken(f"{name}: {error}")
-    admin, client = scene.address("admin"), scene.stack.client()
+    admin = scene.address("admin")
     for headers in _HEADERS:
-        _post(admin, name, headers)
-        if client.serving_digest(name) != digest:
-            raise Broken(f"a page unloaded a model with the headers {headers}")
+        _send(admin, "POST", _UNLOAD, {"Content-Type": "application/grpc", **headers})
+        if done := _unloaded(scene):
+            raise Broken(f"a page changed a model with the headers {headers}: {done}")
+    if _send(admin, "GET", "/ui", {"Host": _EVIL}) == 200:
+        raise Broken("a page of another origin reads the operator's page")
     turn.wait()
-    return "nothing is unloaded"
+    return "nothing is changed or read"
+
+
+def _unloaded(scene: Scene) -> str:
+    """The record of an unload that succeeded; empty if there is none."""
+    log = (scene.stack.logs / "serve.log").read_text(errors="replace")
+    done = (line for line in log.splitlines() if "outrigger::audit" in line and _DONE in line)
+    return next((line for line in done if 'verb="unload"' in line), "")
 
 
 CASES = [

@@ -13,7 +13,7 @@ from outrigger_testenv.attack import killing
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import Case, Turn
 from outrigger_testenv.attack.neighbour import call
-from outrigger_testenv.attack.scene import Scene, with_memory
+from outrigger_testenv.attack.scene import SERVER, Scene
 from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.client import Client, request, selector
 from outrigger_testenv.errors import OutriggerError
@@ -30,7 +30,7 @@ _ASKED_EVERY = 0.5
 def _nine(scene: Scene) -> Stack:
     """A stack with nine healthy models."""
     variants.tiny(scene.directory / "well", 1)
-    stack = Stack(with_memory({}), start=False)
+    stack = Stack(SERVER, start=False)
     stack.start()
     package = ModelPackage(scene.directory / "well")
     with Client(stack.serve.target) as client:

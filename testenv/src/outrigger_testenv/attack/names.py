@@ -56,7 +56,7 @@ def _new_models(scene: Scene) -> str:
         label = f"{name}-{os.urandom(4).hex()}"
         scene.stack.push(scene.package, f"good/{label}", labels={"turn": label})
         if name == "admin":
-            scene.administer("load", f"good/{label}")
+            scene.administer(f"good/{label}")
         elif error := scene.load(f"good/{label}", _SOON):
             raise Broken(f"a new model meanwhile: {error}")
     return "new models load"

@@ -9,7 +9,7 @@ from pathlib import Path
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.binary import outrigger
 
-_STEADY = ("--rate", "200", "--timeout", "10s")
+_STEADY = ("--rate", "400", "--timeout", "10s")
 WARMUP = 0.5
 
 

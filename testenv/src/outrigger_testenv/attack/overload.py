@@ -5,7 +5,7 @@ from outrigger_testenv.attack.bodies import predict
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import Case, Turn
 from outrigger_testenv.attack.neighbour import Report, call
-from outrigger_testenv.attack.scene import Scene, during, with_memory
+from outrigger_testenv.attack.scene import SERVER, Scene, during
 from outrigger_testenv.client import Client, request, selector
 from outrigger_testenv.stack import Stack
 
@@ -21,7 +21,7 @@ _MODEST = _CAPACITY // 5
 def _slow(scene: Scene) -> Stack:
     """A stack whose engine answers about 400 requests a second."""
     package = slow_calls.package(scene.directory / "slow", _SECONDS)
-    stack = Stack(with_memory({"engine": {"max_in_flight": _AT_ONCE}}), start=False)
+    stack = Stack({**SERVER, "engine": {"max_in_flight": _AT_ONCE}}, start=False)
     stack.start()
     stack.push(package, MODEL)
     with Client(stack.serve.target) as client:

@@ -31,7 +31,7 @@ class Effort:
     times: bool = True
 
 
-FULL = Effort(TURNS, 3.0)
+FULL = Effort(TURNS, 2.0)
 QUICK = Effort(1, 2.0)
 # For tests: no time is measured, so nothing that a busy machine can break.
 UNTIMED = Effort(1, 1.5, times=False)
@@ -41,19 +41,24 @@ def run(case: Case, scene: Scene, effort: Effort) -> Row:
     """Runs a case; an attack that breaks a bound is a row too."""
     row = Row(case)
     effort = replace(effort, turns=min(effort.turns, case.turns))
-    serve = case.stack(scene).serve
-    with Peak(serve.process) as peak:
+    stack = case.stack(scene)
+    log = stack.serve.process.log
+    before = log.stat().st_size
+    with Peak(stack.serve.process) as peak:
         try:
             _turns(row, scene, effort)
         except Broken as broken:
             row.broken.append(str(broken))
         # A process that ends or hangs under an attack must not hide the other cases.
         except Exception as error:
-            row.broken.append(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+            first, _, _ = str(error).partition("\n")
+            row.broken.append(f"{type(error).__name__}: {first}")
     row.peak = peak.bytes
+    if b"panicked at" in log.read_bytes()[before:]:
+        row.broken.append("the control plane panicked")
     _check(row, peak.stopped, effort)
     if not row.held:
-        scene.fresh(case.stack(scene))
+        scene.fresh(stack)
     return row
 
 
@@ -89,11 +94,15 @@ def compared(rounds: list[tuple[Report, Report]]) -> tuple[float, str]:
 
 
 def _probed(row: Row, scene: Scene, turn: Turn, effort: Effort) -> Report | None:
-    with Probes(scene.address("health", row.case.stack(scene)), row.case.probes) as probes:
-        report, row.outcome = _beside(scene, turn, row.case.attack, row.case, effort)
-    row.probes += len(probes.seconds)
-    row.probes_failed += probes.failed
-    row.probes_slow += probes.slow
+    case = row.case
+    probes = Probes(scene.address("health", case.stack(scene)), case.probes)
+    try:
+        with probes:
+            report, row.outcome = _beside(scene, turn, case.attack, case, effort)
+    finally:
+        row.probes += len(probes.seconds)
+        row.probes_failed += probes.failed
+        row.probes_slow += probes.slow
     if report and report.failures:
         raise Broken(f"the neighbour's requests failed: {report.failures}")
     return report
@@ -133,5 +142,5 @@ def _check(row: Row, stopped: bool, effort: Effort) -> None:
         row.broken.append(f"the neighbour's {row.quantile} is {row.ratio:.1f} times the baseline")
     if row.probes_failed:
         row.broken.append(f"{row.probes_failed} of {row.probes} probes failed")
-    if row.probes_slow > max(SLOW_SHARE * row.probes, 0):
+    if row.probes_slow > SLOW_SHARE * row.probes:
         row.broken.append(f"{row.probes_slow} of {row.probes} probes took over 1 s")

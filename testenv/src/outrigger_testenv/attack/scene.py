@@ -1,8 +1,8 @@
 """The attacked processes: a stack with good models, a lying registry, and programs that discard."""
 
 import json
+import re
 import ssl
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -17,30 +17,24 @@ from outrigger_testenv.attack.attacker import attacker
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import TURNS, Turn
 from outrigger_testenv.attack.probes import status
-from outrigger_testenv.binary import outrigger
 from outrigger_testenv.builder import ModelPackage
 from outrigger_testenv.client import Client
 from outrigger_testenv.errors import OutriggerError
 from outrigger_testenv.processes import Process, free_ports, listens
-from outrigger_testenv.stack import Stack, merge
+from outrigger_testenv.stack import Stack
 
 NEIGHBOUR, WIDE = "good/neighbour", "good/wide"
-MEMORY = "512MiB"
+SERVER = {"server": {"memory": "512MiB"}}
 # Descriptors that the control plane may open: the usual soft limit, and a hard limit above it.
 _FILES = ["prlimit", "--nofile=1024:16384", "--"]
 _MORE_FILES = ["prlimit", "--nofile=16384", "--"]
 # A new caller must be answered within this time.
 _ANSWER = 10.0
 _ADMINISTER = 10
+# Control characters other than the ends of lines.
+_CONTROL = re.compile("[^\\n -~\u00a0-\uffff]")
 # A registry that sends nothing is given up after this time; a dripping one sends sooner.
 _REGISTRY_TIMEOUT = "6s"
-
-
-def with_memory(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration with the control plane's memory, if the binary has the key."""
-    command = [outrigger(), "serve", "--check-config", "--set", f"server.memory={MEMORY}"]
-    known = subprocess.run(command, capture_output=True, check=False).returncode == 0
-    return merge(config, {"server": {"memory": MEMORY}}) if known else config
 
 
 class Scene:
@@ -166,13 +160,11 @@ class Scene:
             raise Broken(f"{name}: {got} instead of {' or '.join(reasons)}")
         return got
 
-    def administer(self, verb: str, name: str) -> None:
-        """Loads or unloads a model as an operator does. Raises Broken."""
-        command = [outrigger(), "models", verb, name, "--admin", self.address("admin")]
-        command += ["--timeout", f"{_ADMINISTER}s"] if verb == "load" else []
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    def administer(self, name: str) -> None:
+        """Loads a model as an operator does. Raises Broken."""
+        done = self.stack.serve.run("models", "load", name, "--timeout", f"{_ADMINISTER}s")
         if done.returncode != 0:
-            raise Broken(f"models {verb}: {done.stderr.strip()[-200:]}")
+            raise Broken(f"models load: {done.stderr.strip()[-200:]}")
 
     def check_answers(self) -> None:
         """Raises Broken if a new caller is not answered over gRPC and over HTTP."""
@@ -184,10 +176,16 @@ class Scene:
             raise Broken(f"a new caller of HTTP is answered {answered}")
 
     def check_log(self) -> None:
-        """Raises Broken if text of a package or registry has become a line of the log."""
+        """Raises Broken if text of a package or registry has become a line of the log, or a control
+        character of a command's output.
+        """
         log = (self.stack.logs / "serve.log").read_text(errors="replace")
         if any(line.startswith(lying.FORGED) for line in log.splitlines()):
             raise Broken("a false audit line is in the log")
+        hostile = (name for name in self.stack.client().models() if "audit" in name)
+        for name in hostile:
+            if _CONTROL.search(self.stack.serve.run("models", "why", name).stdout):
+                raise Broken(f"models why {name} prints control characters")
 
     def _config(self) -> dict[str, Any]:
         certificate = self._certificate
@@ -195,7 +193,8 @@ class Scene:
         docker = self.directory / "docker"
         docker.mkdir()
         (docker / "config.json").write_text(json.dumps(lying.credentials(self.lying)))
-        config = {
+        return {
+            **SERVER,
             "tls": {"certificate": str(certificate.file), "key": str(certificate.key), **listeners},
             "store": {"max_size": f"{lying.STORE // lying.GIB}GiB"},
             "images": {
@@ -204,7 +203,6 @@ class Scene:
                 "timeout": _REGISTRY_TIMEOUT,
             },
         }
-        return with_memory(config)
 
     def _listed(self) -> list[dict[str, str]]:
         hosts, turns = vars(self.lying), range(TURNS)

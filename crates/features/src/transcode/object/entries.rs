@@ -2,6 +2,7 @@
 
 use super::field;
 use crate::{
+    limits::Entries,
     transcode::{
         lasts::{Keyed, Lasts},
         merged::{self, Merged},
@@ -41,15 +42,22 @@ impl Keyed for Entry<'_> {
 }
 
 /// The entries of an object that may be sent in several parts, in the order of their
-/// keys.
-pub(super) fn entries<'r>(object: &[&'r [u8]]) -> Result<Vec<Entry<'r>>, Malformed> {
+/// keys. `left` are
+/// the entries that the whole object may still have.
+pub(super) fn entries<'r>(
+    object: &[&'r [u8]],
+    left: &mut Entries,
+) -> Result<Vec<Entry<'r>>, Malformed> {
     let mut entries = Lasts::default();
     for part in object {
         let mut rest = Reader::new(part);
         while !rest.is_empty() {
             match rest.key()? {
                 // prost ignores the wire type here, so any is accepted.
-                (1, _) => entries.push(Entry { body: rest.bytes()? }),
+                (1, _) => {
+                    left.take()?;
+                    entries.push(Entry { body: rest.bytes()? });
+                }
                 (number, wire_type) => rest.skip(number, wire_type, MAX_DEPTH)?,
             }
         }

@@ -192,6 +192,30 @@ fn a_decompression_bomb_ends_at_the_limit() {
 }
 
 #[test]
+fn a_layer_does_not_choose_how_much_memory_its_names_and_its_window_take() {
+    let folder = |letter: &str| letter.repeat(255);
+    let below = format!("elsewhere/{}/{}/{}", folder("a"), folder("b"), folder("c"));
+    let named = |count: usize| {
+        (0..count).fold(layer(), |layer, index| layer.dir(&format!("{below}/{index:0>200}")))
+    };
+    let message = refusal(&named(9000));
+    assert!(message.contains("more than 8.0 MiB in total"), "{message}");
+    Fixture::new().unpack_on_package(&[named(8000)]).expect("7.9 MB of names");
+
+    let compressed = |window: u32| {
+        let layer = good().build(LayerKind::Tar);
+        let mut encoder = zstd::stream::Encoder::new(Vec::new(), 3).expect("a valid level");
+        encoder.window_log(window).expect("a valid window");
+        std::io::Write::write_all(&mut encoder, &layer.bytes).expect("into memory");
+        let bytes = encoder.finish().expect("into memory");
+        BuiltLayer { digest: Digest::of(&bytes), kind: LayerKind::TarZstd, bytes, ..layer }
+    };
+    Fixture::new().unpack(&[compressed(23)]).expect("a window of 8 MiB");
+    let error = Fixture::new().unpack(&[compressed(24)]).expect_err("a window of 16 MiB");
+    assert_eq!(error.reason(), Reason::ImageInvalid, "{error:?}");
+}
+
+#[test]
 fn bytes_after_the_archive_count_towards_the_limit() {
     let fixture = limited(ByteSize::mib(1), 100);
     let bomb = good().raw(&[0; 1024]).raw(&vec![0; 8 << 20]).build_unfinished(LayerKind::TarGzip);

@@ -1,0 +1,84 @@
+//! A budget of memory for everything that the process holds on somebody's behalf.
+//!
+//! The budget is divided into accounts. Memory that a caller, a registry or a model makes the
+//! process take is charged to an account before it is taken, and refused with a reason if it does
+//! not fit. Thus no account can take the memory of another, and the process stays within its limit.
+
+mod account;
+mod machine;
+pub mod metrics;
+
+pub use self::{
+    account::{Account, Charge, Owner},
+    machine::default_memory,
+};
+
+use outrigger_core::Reason;
+
+use self::account::Refusals;
+
+/// The largest account of packages: reading is done in turns, so more would only speed it up.
+const MOST_FOR_PACKAGES: u64 = 256 << 20;
+
+/// The accounts of the process. Clones share them.
+///
+/// Their sum is below three quarters of the budget. The rest is for the process itself, for
+/// connections, and for what the allocator holds beyond the bytes that are in use.
+#[derive(Debug, Clone)]
+pub struct Budget {
+    /// Requests in flight: their bodies and their tensors.
+    pub requests: Account,
+    /// Outputs of models, and answers until they are sent.
+    pub answers: Account,
+    /// Packages that are being read: metadata, golden cases, profiles, interfaces of models.
+    pub packages: Account,
+    /// Data of versions that are ready for requests: vocabularies, plans, profiles.
+    pub plans: Account,
+    /// Pulls: manifests, and the buffers of downloads and unpacking.
+    pub pulls: Account,
+}
+
+impl Budget {
+    /// Divides `memory`, in bytes, into accounts.
+    pub fn new(memory: u64) -> Self {
+        let overload = Refusals { busy: Reason::Overloaded, too_large: Reason::TooLarge };
+        let package = Refusals { busy: Reason::Overloaded, too_large: Reason::ImageInvalid };
+        let plan = Refusals { busy: Reason::MemoryFull, too_large: Reason::MemoryFull };
+        let packages = (memory / 8).min(MOST_FOR_PACKAGES);
+        Self {
+            requests: Account::new("requests", memory / 10 * 3, overload),
+            answers: Account::new("answers", memory / 10, overload),
+            packages: Account::new("packages", packages, package),
+            plans: Account::new("plans", memory / 20 * 3, plan),
+            pulls: Account::new("pulls", memory / 20, package),
+        }
+    }
+
+    /// All accounts.
+    pub fn accounts(&self) -> [&Account; 5] {
+        let Self { requests, answers, packages, plans, pulls } = self;
+        [requests, answers, packages, plans, pulls]
+    }
+}
+
+/// The budget of a process that sets none.
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(default_memory())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_accounts_leave_a_quarter_to_the_process() {
+        for memory in [64 << 20, 512 << 20, 1 << 30, 100 << 30] {
+            let budget = Budget::new(memory);
+            let sum: u64 = budget.accounts().iter().map(|account| account.limit()).sum();
+            assert!(sum <= memory / 4 * 3, "{sum} of {memory}");
+            assert!(budget.packages.limit() <= MOST_FOR_PACKAGES);
+        }
+    }
+}

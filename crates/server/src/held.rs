@@ -1,0 +1,140 @@
+//! The resources of a call that computes: its places, and the memory that it is charged for. They are
+//! held until its answer is sent.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, ready},
+};
+
+use axum::body::{Body, Bytes, HttpBody};
+use http_body::{Frame, SizeHint};
+use outrigger_budget::{Budget, Charge, Owner};
+use outrigger_core::{Failure, ModelName};
+
+use crate::{admission::Place, caller::Party, limits::Share, metrics::Counted, sending::hold};
+
+/// The bytes of a body that may be charged before they arrive, so that not every frame is charged by
+/// itself.
+const AHEAD: usize = 64 << 10;
+
+/// The resources of a call.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) place: Place,
+    _caller: Share<Party>,
+    model: OnceLock<Share<ModelName>>,
+    /// The request as it arrived.
+    body: Charge,
+    /// The memory that the request is turned into: its tensors, and while JSON is parsed its parts.
+    work: Charge,
+    /// The model's outputs, and the answer.
+    answer: Charge,
+    _counted: Counted,
+}
+
+impl Held {
+    pub(crate) fn new(
+        (place, caller): (Place, Share<Party>),
+        party: &Party,
+        budget: &Budget,
+        counted: Counted,
+    ) -> Arc<Self> {
+        let owner = Owner::of(party);
+        Arc::new(Self {
+            place,
+            _caller: caller,
+            model: OnceLock::new(),
+            body: budget.requests.open(owner),
+            work: budget.requests.open(owner),
+            answer: budget.answers.open(owner),
+            _counted: counted,
+        })
+    }
+
+    /// Holds the model's share until the call ends.
+    pub(crate) fn count_for_model(&self, share: Share<ModelName>) {
+        // A call concerns one model, so the cell is empty.
+        let _ = self.model.set(share);
+    }
+
+    /// Charges a body of which `arrived` bytes are there; `whole` is its length as the sender
+    /// declares it. A declared length alone is not charged.
+    ///
+    /// # Errors
+    /// It does not fit.
+    pub(crate) fn receive(&self, arrived: usize, whole: Option<usize>) -> Result<(), Failure> {
+        let held = self.body.bytes();
+        if arrived as u64 <= held {
+            return Ok(());
+        }
+        let ahead = arrived + arrived.min(AHEAD);
+        let target = whole.unwrap_or(arrived).min(ahead).max(arrived);
+        self.body.grow(target as u64 - held)
+    }
+
+    /// Releases the charge for the body, which has been freed.
+    pub(crate) fn release_body(&self) {
+        self.body.shrink(u64::MAX);
+    }
+
+    /// Charges the memory that the request is turned into, in place of what it was turned into
+    /// before.
+    ///
+    /// # Errors
+    /// It does not fit.
+    pub(crate) fn work(&self, bytes: u64) -> Result<(), Failure> {
+        self.work.shrink(u64::MAX);
+        self.work.grow(bytes)
+    }
+
+    /// Charges the answer, in place of what was charged for it before.
+    ///
+    /// # Errors
+    /// It does not fit.
+    pub(crate) fn answer(&self, bytes: u64) -> Result<(), Failure> {
+        self.answer.shrink(u64::MAX);
+        self.answer.grow(bytes)
+    }
+
+    /// Releases what the request was charged for; it has been freed, and its answer remains.
+    pub(crate) fn release_request(&self) {
+        self.release_body();
+        self.work.shrink(u64::MAX);
+    }
+}
+
+/// The body of an answer, which holds the resources of its call until it has been sent.
+pub(crate) struct HoldingBody {
+    body: Body,
+    held: Arc<Held>,
+}
+
+impl HoldingBody {
+    pub(crate) fn wrap(body: Body, held: &Arc<Held>) -> Body {
+        held.release_request();
+        Body::new(Self { body, held: Arc::clone(held) })
+    }
+}
+
+impl HttpBody for HoldingBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let Some(Ok(frame)) = frame else { return Poll::Ready(frame) };
+        Poll::Ready(Some(Ok(frame.map_data(|data| hold(data, Arc::clone(&self.held))))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
