@@ -50,7 +50,7 @@ fn settings() -> Settings {
 
 fn call_failure(error: CallError) -> Failure {
     match error {
-        CallError::Transport(error) => transport_failure(&error),
+        CallError::Transport(error) | CallError::Lost(error) => transport_failure(&error),
         CallError::Status(status) => Failure::of_status(&status),
         CallError::NoStatus(http::StatusCode::OK) => {
             Failure::invalid("an answer without grpc-status")

@@ -4,8 +4,10 @@
 //! [`FromEngine`] messages. For every version:
 //!
 //! - `Add` is answered by `Up` or `Failed`, as soon as the engine knows.
-//! - After `Up`, `Lost` says that the engine forgot the version and loads it again;
-//!   `Up` or `Failed` follows.
+//! - After `Add`, `Lost` says that the engine restarted and forgot the version. It is loaded
+//!   when it is added again: a version that ends the engine must not be loaded together
+//!   with all others.
+//! - The [`Condition`] with a restart comes before the versions that were lost by it.
 //! - `Remove` is answered by `Gone`, also after `Failed`. Until then the engine may
 //!   read the version's files.
 //! - A version that was removed is not added again: every load attempt gets a
@@ -46,7 +48,7 @@ pub enum FromEngine {
     Up(ServableId),
     /// The engine could not load, or has unloaded, this version.
     Failed(ServableId, Failure),
-    /// The engine restarted and has to load this version again.
+    /// The engine restarted and has forgotten this version, which may be added again.
     Lost(ServableId),
     /// After [`ToEngine::Remove`]: the engine has nothing to do with it any more.
     Gone(ServableId),

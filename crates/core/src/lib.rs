@@ -3,6 +3,7 @@
 //! randomness come in as values.
 
 mod arm;
+pub mod crashes;
 pub mod engine;
 mod failure;
 mod interface;
@@ -24,6 +25,7 @@ pub mod tags;
 mod tensor;
 
 pub use arm::Arm;
+pub use crashes::Crashes;
 pub use engine::EngineId;
 pub use failure::{Failure, FieldViolation, MAX_MESSAGE, causes};
 pub use interface::{ElementType, Interface, Shape, TensorSpec};

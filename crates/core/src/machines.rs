@@ -10,12 +10,17 @@ mod index;
 mod reconcile;
 #[cfg(test)]
 mod tests;
+mod watch;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
 
 pub use answer::Answer;
 pub use canaries::CanaryTags;
 pub use reconcile::of_name;
+pub use watch::Suspects;
 
 use crate::{
     Attempt, Context, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy,
@@ -55,6 +60,11 @@ pub struct Machines {
     forgotten: Attempt,
     /// Names of models whose views may have changed.
     changed: BTreeSet<ModelName>,
+    /// The suspected versions of each engine.
+    watches: BTreeMap<EngineId, watch::Watch>,
+    /// The time since 1970 at which the clock of all moments began.
+    epoch: Duration,
+    crashes_changed: bool,
     counts: Counts,
 }
 
@@ -110,6 +120,9 @@ pub enum Event {
     Engine(EngineId, FromEngine),
     /// The condition of an engine has changed.
     Condition(EngineId, Condition),
+    /// An engine has restarted, which cut calls of these versions off. Its condition and the versions
+    /// that were lost follow.
+    Restarted(EngineId, BTreeSet<ModelKey>),
     /// From now on, the configuration has this tag followed for ever.
     Follow(TagKey),
     /// The configuration no longer names the tag: it is now treated like a tag that only requests
@@ -201,6 +214,9 @@ impl Machines {
             ticked_at: Moment::default(),
             forgotten: Attempt::default(),
             changed: BTreeSet::new(),
+            watches: BTreeMap::new(),
+            epoch: Duration::ZERO,
+            crashes_changed: false,
             counts: Counts::default(),
         }
     }
@@ -236,6 +252,7 @@ impl Machines {
                 self.reconcile(&mut turn);
             }
         }
+        self.release(&mut turn);
         if cfg!(debug_assertions) {
             self.check(&turn);
         }
@@ -274,7 +291,8 @@ impl Machines {
             Event::Model(key, event) => self.model_event(turn, key, event),
             Event::Tag(key, event) => self.tag_event(turn, key, event),
             Event::Engine(_, message) => self.engine_event(turn, message),
-            Event::Condition(engine, condition) => drop(self.engines.insert(engine, condition)),
+            Event::Condition(engine, condition) => self.condition(engine, condition),
+            Event::Restarted(engine, lost) => self.restarted(turn, &engine, lost),
             Event::Follow(key) => self.follow(turn, key),
             Event::Unfollow(key) => {
                 turn.events.push_back(Event::Tag(key, tags::Event::Configure(false)));

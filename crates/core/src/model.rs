@@ -68,6 +68,8 @@ pub enum Event {
     },
     /// The version must not be served any more, whatever asks for it, until its check passes again.
     Revoked(Failure),
+    /// The version has ended the engine again and again: it is not loaded until it is retried.
+    Quarantined(Failure),
     /// The configuration names another engine: the version leaves this one and is prepared again.
     Replace,
     /// The store deleted its files to make room.
@@ -82,7 +84,7 @@ pub enum Event {
     Up(ServableId),
     /// The engine could not load it.
     LoadFailed(ServableId, Failure),
-    /// The engine restarted and has to load it again.
+    /// The engine restarted and has forgotten it: it is added again.
     Lost(ServableId),
     /// After [`Effect::Remove`]: the engine does not use the version any more.
     Gone(ServableId),
@@ -187,6 +189,7 @@ impl ModelMachine {
                 self.demand.delete = delete;
             }
             Event::Revoked(failure) => return self.revoked(c, failure, effects),
+            Event::Quarantined(failure) => self.fail(c, failure),
             Event::Replace => self.replace(c, effects),
             Event::Evicted => return self.evicted(c),
             Event::Drained(route) => return self.drained(route),

@@ -94,6 +94,9 @@ reasons! {
     SignatureInvalid = "SIGNATURE_INVALID", FailedPrecondition, Never;
     /// The model does not score its golden requests as expected, or fails a first request.
     GoldenMismatch = "GOLDEN_MISMATCH", FailedPrecondition, Never;
+    /// The engine ended again and again while it loaded or ran this version, which is not loaded
+    /// any more.
+    ModelQuarantined = "MODEL_QUARANTINED", FailedPrecondition, Never;
     /// A required feature was not sent.
     FeatureMissing = "FEATURE_MISSING", InvalidArgument, Never;
     /// A feature's value has the wrong type.

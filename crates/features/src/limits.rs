@@ -19,6 +19,9 @@ const STRANGE_COLUMNS: usize = 4096;
 pub(crate) const STRANGERS: usize = 4096;
 pub(crate) const STRANGERS_PER_ROW: usize = 64;
 
+/// The number of fields in an encoded object: each element of a list in it has two or more.
+pub(crate) const OBJECT_FIELDS: usize = 1 << 20;
+
 /// The number of names of outputs in a request's options.
 pub(crate) const OUTPUTS: usize = 1024;
 

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use outrigger_core::{ModelName, machines::Legacy};
+use outrigger_core::{Crashes, EngineId, ModelName, machines::Legacy};
 use outrigger_store::{Desired, Promoted, Record};
 
 /// The latest state, by model. Each write of the journal takes the latest state, so that writes that
@@ -18,17 +18,24 @@ pub(crate) struct Durable(Mutex<State>);
 struct State {
     number: u64,
     models: BTreeMap<ModelName, Legacy>,
+    crashes: BTreeMap<EngineId, Crashes>,
 }
 
 impl Durable {
-    /// Replaces the state of some models. Returns the number of the new state; `None` if nothing
-    /// has changed.
-    pub(crate) fn update(&self, changed: Vec<(ModelName, Legacy)>) -> Option<u64> {
-        if changed.is_empty() {
+    /// Replaces the state of some models, and the suspicion against versions if there is another one.
+    /// Returns the number of the new state; `None` if nothing has changed.
+    pub(crate) fn update(
+        &self,
+        changed: Vec<(ModelName, Legacy)>,
+        crashes: Option<BTreeMap<EngineId, Crashes>>,
+    ) -> Option<u64> {
+        let mut state = self.state();
+        let crashes = crashes.filter(|crashes| *crashes != state.crashes);
+        if changed.is_empty() && crashes.is_none() {
             return None;
         }
-        let mut state = self.state();
         state.number += 1;
+        crashes.into_iter().for_each(|crashes| state.crashes = crashes);
         for (name, legacy) in changed {
             match legacy == Legacy::default() {
                 true => state.models.remove(&name),
@@ -43,12 +50,12 @@ impl Durable {
         self.state().number
     }
 
-    /// The latest state as the store's record, and its number.
-    pub(crate) fn record(&self) -> (u64, Record) {
+    /// The number of the latest state, and the state as the store's record and the suspicion.
+    pub(crate) fn record(&self) -> (u64, Record, BTreeMap<EngineId, Crashes>) {
         let state = self.state();
         let mut record = Record::default();
         state.models.values().for_each(|legacy| add(&mut record, legacy));
-        (state.number, record)
+        (state.number, record, state.crashes.clone())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -85,6 +85,15 @@ pub struct Lease {
     using: Using,
 }
 
+/// A lease that was given up, because the engine was lost during a run.
+#[derive(Debug)]
+pub struct Interrupted {
+    pub(crate) key: ModelKey,
+    pub(crate) engine: EngineId,
+    pub(crate) selector: Selector,
+    pub(crate) route: u64,
+}
+
 /// Marks a tag or digest as in use: a lease on it lives, or a request waits for it.
 #[derive(Debug)]
 pub(crate) struct Using {
@@ -220,6 +229,17 @@ impl Lease {
             sampled: self.sampled,
             using: self.using.clone(),
         }
+    }
+
+    /// Gives the lease up after the engine ended: it must not keep the version from being loaded
+    /// again.
+    pub fn interrupted(self) -> Interrupted {
+        let selector = match &self.tag {
+            Some(tag) => Selector::Tag(tag.clone()),
+            None => Selector::Digest(self.key.digest),
+        };
+        let (engine, route) = (self.engine.clone(), self.route.load(Relaxed));
+        Interrupted { key: self.key.clone(), engine, selector, route }
     }
 
     /// The tag of the request; `None` for a request by digest.

@@ -7,6 +7,7 @@ mod courier;
 mod drains;
 mod engines;
 mod error;
+mod flights;
 mod gate;
 mod handle;
 mod jobs;
@@ -37,7 +38,7 @@ pub use engines::ByName as Engines;
 pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
-pub use lease::{Lease, Servable};
+pub use lease::{Interrupted, Lease, Servable};
 pub use model_map::ModelMap;
 pub use outrigger_trials::{
     AUDIT, Act, Answered, ArmView, By, Canaries, CanaryDecision, CanaryDefaults, CanaryOutcome,

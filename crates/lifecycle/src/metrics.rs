@@ -25,6 +25,7 @@ const RESTARTS: &str = "outrigger_engine_restarts_total";
 const REACHABLE: &str = "outrigger_engine_reachable";
 const EVENTS: &str = "outrigger_machine_events_total";
 const SIGNATURES: &str = "outrigger_signature_verifications_total";
+const QUARANTINED: &str = "outrigger_models_quarantined";
 const CACHE: &str = "outrigger_model_cache_total";
 
 /// Every metric of this crate.
@@ -119,6 +120,13 @@ pub const METRICS: &[Metric] = &[
         help: "Files that a version needed, by kind (tree: a whole unpacked image; blob: a layer) \
                and result: hit (they were in the store) or miss (they were fetched).",
     },
+    Metric {
+        name: QUARANTINED,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "Versions that are not loaded any more, because the engine ended again and again \
+               while it loaded or ran them.",
+    },
 ];
 
 fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
@@ -160,6 +168,11 @@ pub(crate) fn engines(engines: &BTreeMap<EngineId, Condition>) {
         metrics::gauge!(REACHABLE, "engine" => id.to_string()).set(reachable);
         metrics::counter!(RESTARTS, "engine" => id.to_string()).absolute(condition.restarts);
     }
+}
+
+/// Records the number of versions in quarantine.
+pub(crate) fn quarantined(versions: usize) {
+    metrics::gauge!(QUARANTINED).set(versions as f64);
 }
 
 pub(crate) fn switched() {

@@ -14,6 +14,7 @@ use std::{
 use arc_swap::ArcSwap;
 use outrigger_core::{
     EngineId, ModelKey, Moment, Policy, Version, Versions,
+    engine::Condition,
     machines::{Event, Machines},
     model, tags,
 };
@@ -205,10 +206,24 @@ impl Service {
     fn engine(&mut self, engine: EngineId, event: run::Event) -> Option<Stop> {
         match event {
             run::Event::Version(message) => self.apply(Event::Engine(engine, message)),
-            run::Event::Condition(condition) => self.apply(Event::Condition(engine, condition)),
+            run::Event::Condition(condition) => self.condition(engine, condition),
             run::Event::Settled => self.sweep(),
         }
         None
+    }
+
+    fn condition(&mut self, engine: EngineId, condition: Condition) {
+        /// The time within which the failure of a call shows that the engine does not answer.
+        const NOTICED: Duration = Duration::from_secs(5);
+        let before = self.machines.engines().get(&engine);
+        let (restarts, down_since) = before.map_or((0, None), |it| (it.restarts, it.down_since));
+        if condition.restarts > restarts {
+            let down_at = self.clock.instant(down_since.unwrap_or(self.clock.now()));
+            let since = down_at.checked_sub(NOTICED).unwrap_or(down_at);
+            let lost = self.world.flights.take_lost(&engine, since);
+            self.apply(Event::Restarted(engine.clone(), lost));
+        }
+        self.apply(Event::Condition(engine, condition));
     }
 
     fn tick(&mut self) -> Option<Stop> {
@@ -368,6 +383,7 @@ impl Service {
     fn apply_at(&mut self, now: Moment, event: Event) {
         let effects = self.machines.handle(now, rand::random(), event);
         self.world.set_in_use(self.machines.take_files_changed());
+        self.world.flights.set(self.machines.suspects());
         self.save_machines();
         for effect in effects {
             self.carry_out(effect);
@@ -376,8 +392,11 @@ impl Service {
 
     /// Writes the journal if the state that must survive a restart has changed.
     fn save_machines(&mut self) {
-        let changed = self.machines.take_durable();
-        let Some(number) = self.world.durable.update(changed) else { return };
+        let (changed, crashes) = (self.machines.take_durable(), self.machines.take_crashes());
+        if crashes.is_some() {
+            metrics::quarantined(self.machines.quarantined().count());
+        }
+        let Some(number) = self.world.durable.update(changed, crashes) else { return };
         let world = Arc::clone(&self.world);
         self.jobs.start(Done::Nothing, async move {
             blocking(&world, move |world| world.write_journal(number)).await;
@@ -388,7 +407,9 @@ impl Service {
     async fn stop(mut self, stop: Stop) {
         tracing::info!("lifecycle is stopping; the engine keeps its models");
         self.publishing.routing.close();
-        let trials = self.trials.record(self.clock.now());
+        let now = self.clock.now();
+        self.world.durable.update(Vec::new(), Some(self.machines.stopped_crashes(now)));
+        let trials = self.trials.record(now);
         self.trials_written += 1;
         let number = self.trials_written;
         let last = async {
@@ -418,8 +439,6 @@ struct Stop {
 
 #[cfg(test)]
 mod tests {
-    use outrigger_core::engine::Condition;
-
     use super::*;
     use crate::rig::{churn, latest, service};
 

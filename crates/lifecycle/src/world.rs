@@ -12,7 +12,9 @@ use outrigger_store::Store;
 use outrigger_trials::CanaryRecord;
 use tokio::sync::Semaphore;
 
-use crate::{blocking, config::Config, engines::Engines, journal::Durable, names::Names};
+use crate::{
+    blocking, config::Config, engines::Engines, flights::Flights, journal::Durable, names::Names,
+};
 
 /// Everything outside the machines.
 pub(crate) struct World {
@@ -25,6 +27,7 @@ pub(crate) struct World {
     /// Digests whose files must stay. Set before the start of any job that may need them.
     in_use: Mutex<BTreeSet<Digest>>,
     pub(crate) durable: Durable,
+    pub(crate) flights: Flights,
     pub(crate) pulls: Semaphore,
     journal: Mutex<u64>,
     canaries: Mutex<u64>,
@@ -48,6 +51,7 @@ impl World {
             engines,
             in_use: Mutex::default(),
             durable: Durable::default(),
+            flights: Flights::default(),
             journal: Mutex::default(),
             canaries: Mutex::default(),
         }
@@ -75,11 +79,15 @@ impl World {
         if number <= *written {
             return;
         }
-        let (latest, record) = self.durable.record();
-        match self.store.journal().save(&record) {
+        let (latest, record, crashes) = self.durable.record();
+        let journal = self.store.journal();
+        match journal.save(&record).and_then(|()| journal.save_crashes(&crashes)) {
             Ok(()) => *written = latest,
             // Without it the next start loads more than necessary.
             Err(error) => tracing::warn!(error = %error, "cannot write the journal"),
+        }
+        if let Err(error) = self.store.record_seen(&record) {
+            tracing::warn!(error = %error, "cannot record the tags of a model beside its files");
         }
     }
 }

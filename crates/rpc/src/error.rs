@@ -56,6 +56,9 @@ pub enum CallError {
     /// The server could not be reached, or the connection broke.
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// The connection broke while the server had the call: its process may have ended.
+    #[error(transparent)]
+    Lost(TransportError),
     /// The server answered with an error.
     #[error("{0}")]
     Status(Status),
@@ -68,8 +71,13 @@ pub enum CallError {
     Framing(#[from] Unreadable),
 }
 
+/// The error of a call that was sent.
 impl From<h2::Error> for CallError {
     fn from(error: h2::Error) -> Self {
-        Self::Transport(error.into())
+        match error.is_reset() {
+            // Only this call ended.
+            true => Self::Transport(error.into()),
+            false => Self::Lost(error.into()),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of runs.
 
-use outrigger_core::{Failure, Reason, ServableId};
+use outrigger_core::{Failure, Reason, ServableId, Tensor};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -11,6 +11,22 @@ pub enum RunError {
     /// The engine cannot be reached, or the connection broke before an answer.
     #[error("the engine does not answer")]
     Unavailable(#[source] Source),
+    /// The connection broke while the engine had the call: its process may have ended.
+    #[error("the engine was lost during the call")]
+    Lost {
+        /// The inputs, to run the model again.
+        inputs: Vec<Tensor>,
+        /// The cause.
+        source: Source,
+    },
+    /// The engine did not run the call: it is away, or has not loaded the version again.
+    #[error("{source}")]
+    Unsent {
+        /// The inputs, to run the model later.
+        inputs: Vec<Tensor>,
+        /// The cause.
+        source: Box<RunError>,
+    },
     /// The engine refused the call for the moment: it is stopping, or has not started yet.
     #[error("the engine is not available: {message}")]
     NotReady {
@@ -79,9 +95,12 @@ impl RunError {
     /// The stable reason.
     pub fn reason(&self) -> Reason {
         match self {
-            Self::Unavailable(_) | Self::NotReady { .. } => Reason::EngineUnavailable,
+            Self::Unavailable(_) | Self::Lost { .. } | Self::NotReady { .. } => {
+                Reason::EngineUnavailable
+            }
             // The version is gone because the engine restarted or the model got a new version.
             Self::NotServed { .. } | Self::Cancelled { .. } => Reason::EngineUnavailable,
+            Self::Unsent { source, .. } => source.reason(),
             Self::Overloaded | Self::EngineOverloaded { .. } => Reason::Overloaded,
             Self::DeadlineExceeded => Reason::Deadline,
             Self::Failed { .. } => Reason::EngineFailed,

@@ -4,13 +4,16 @@
 //! shadow requests all use it, so the same limits apply to all of them and they fetch the same
 //! outputs.
 
+mod flight;
+
 use std::{fmt, sync::Arc};
 
 use arc_swap::ArcSwap;
+pub use flight::{Flight, Phase, Turns};
 use http::HeaderMap;
 use outrigger_core::{Failure, ServableId, Tensor};
 use outrigger_features::{Limits, Packed, Plan};
-use outrigger_run::{Call, Engine, Run, Target};
+use outrigger_run::{Call, Engine, Run, RunError, Target};
 use tokio::time::Instant;
 
 /// The limits of a request. They may change while versions are served.
@@ -27,6 +30,8 @@ pub struct Scorer {
     pub run: Arc<dyn Run>,
     /// The limits of a request.
     pub limits: SharedLimits,
+    /// The version's calls.
+    pub flight: Arc<Flight>,
 }
 
 /// The conditions of one score.
@@ -47,7 +52,7 @@ impl Scorer {
         limits: SharedLimits,
     ) -> Self {
         let run = engine.bind(target(id.clone(), &plan));
-        Self { id, plan, run, limits }
+        Self { id, plan, run, limits, flight: Arc::default() }
     }
 
     /// The current limits of a request.
@@ -63,8 +68,8 @@ impl Scorer {
         self.plan.pack(&[request], &self.limits())
     }
 
-    /// Runs the model on the tensors, which it takes out of `packed`. The engine is not called if
-    /// there is nothing to compute.
+    /// Runs the model on the tensors, which it takes out of `packed`; if the engine ends before or
+    /// during the run, it puts them back. The engine is not called if there is nothing to compute.
     ///
     /// # Errors
     /// The failure of the model or the engine.
@@ -95,11 +100,19 @@ impl Scorer {
             let propensity = self.plan.propensity_tensor();
             outputs.extend(propensity.filter(|it| !outputs.contains(it)).cloned());
         }
+        let _turn = self.flight.turn(conditions.deadline).await?;
         let mut headers = HeaderMap::new();
         let end = begin(packed, &mut headers);
         let inputs = std::mem::take(&mut packed.tensors);
         let call = Call { inputs, outputs, deadline: conditions.deadline, headers };
-        let result = self.run.run(call).await.map_err(Failure::from);
+        let mut result = self.run.run(call).await;
+        if let Err(RunError::Lost { .. }) = &result {
+            self.flight.lose();
+        }
+        if let Err(RunError::Lost { inputs, .. } | RunError::Unsent { inputs, .. }) = &mut result {
+            packed.tensors = std::mem::take(inputs);
+        }
+        let result = result.map_err(Failure::from);
         end(&result);
         result
     }

@@ -45,7 +45,16 @@ fn scorer() -> (Scorer, Arc<Recorded>) {
     let id = ServableId { name: ServableName::of(&model), version: Version(1) };
     let run = Arc::new(Recorded::default());
     let limits = Arc::new(ArcSwap::from_pointee(Limits { max_treatments: 2, ..Limits::default() }));
-    (Scorer { id, plan: Arc::new(plan), run: Arc::clone(&run) as Arc<_>, limits }, run)
+    (
+        Scorer {
+            id,
+            plan: Arc::new(plan),
+            run: Arc::clone(&run) as Arc<_>,
+            limits,
+            flight: Arc::default(),
+        },
+        run,
+    )
 }
 
 fn names(tensors: &[Tensor]) -> Vec<Arc<str>> {

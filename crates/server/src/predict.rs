@@ -103,7 +103,8 @@ impl Predictor {
     }
 
     /// Answers a request that was `packed` for the first of the `attempts`. If a canary fails, the
-    /// request is packed again for the live version.
+    /// request is packed again for the live version. If the engine is lost during the run, the same
+    /// tensors run again when the version is served again.
     ///
     /// # Errors
     /// The failure of the request, the model or the engine.
@@ -115,7 +116,17 @@ impl Predictor {
         mut exchange: E,
     ) -> Result<E::Answer, Failure> {
         loop {
-            let result = self.score(call, &attempts, packed, &exchange).await;
+            let result = match &mut packed {
+                Ok(packed) => self.score(call, &attempts, packed, &exchange).await,
+                Err(failure) => Err(failure.clone()),
+            };
+            if let (Err(failure), Ok(packed)) = (&result, &packed)
+                && !packed.tensors.is_empty()
+                && !attempts.is_tried()
+            {
+                attempts = attempts.again(&self.models, failure.clone()).await?;
+                continue;
+            }
             if let Some(result) = attempts.settle(result) {
                 return result;
             }
@@ -169,22 +180,23 @@ impl Predictor {
         &self,
         call: &Call,
         attempts: &Attempts<'_>,
-        packed: Result<Packed, Failure>,
+        packed: &mut Packed,
         exchange: &E,
     ) -> Result<E::Answer, Failure> {
-        let (mut packed, lease, terms) = (packed?, attempts.lease(), attempts.terms());
-        let outputs = run(call, lease, terms, &mut packed).await?;
+        let (lease, terms) = (attempts.lease(), attempts.terms());
+        let outputs = run(call, lease, terms, packed).await?;
+        let packed = &*packed;
         // The tensors have been sent.
         call.held().work(0)?;
         call.held().answer(outputs.iter().map(|output| output.size() as u64).sum())?;
-        sample(call, lease, &packed, &outputs);
+        sample(call, lease, packed, &outputs);
         if lease.is_exposure() {
-            lease.drawn(lease.scorer.plan.propensity(&packed, &outputs));
+            lease.drawn(lease.scorer.plan.propensity(packed, &outputs));
         }
-        let scored = Scored { lease, terms, packed: &packed, outputs: &outputs };
+        let scored = Scored { lease, terms, packed, outputs: &outputs };
         let answer = timed(call, Stage::Encode, || exchange.answer(&scored))?;
         if let Some(request) = exchange.request() {
-            lease.answered(&Answered { request, packed: &packed, outputs: &outputs });
+            lease.answered(&Answered { request, packed, outputs: &outputs });
         }
         Ok(answer)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outrigger_canary::Outcome;
 use outrigger_core::{Arm, Code, Failure};
-use outrigger_lifecycle::Lease;
+use outrigger_lifecycle::{Handle, Lease};
 use outrigger_proto::outrigger::v1::Degraded;
 use prost::Message as _;
 use tokio::time::Instant;
@@ -58,6 +58,27 @@ impl<'c> Attempts<'c> {
     /// The conditions of the current attempt.
     pub(crate) fn terms(&self) -> &Terms {
         &self.terms
+    }
+
+    /// The same attempt with the same version, when that is served again after its engine was lost
+    /// during the run. A trial has its own second attempt.
+    ///
+    /// # Errors
+    /// `failure` if there is no such attempt, or the failure of the version.
+    pub(crate) async fn again(self, models: &Handle, failure: Failure) -> Result<Self, Failure> {
+        let Self { call, lease, terms, tried: None } = self else { return Err(failure) };
+        if terms.deadline <= Instant::now() {
+            return Err(failure);
+        }
+        let interrupted = lease.interrupted();
+        let lease = call.wait_for(models.again(&interrupted, terms.deadline)).await?;
+        let lease = lease.ok_or(failure)?;
+        Ok(Self { call, lease, terms, tried: None })
+    }
+
+    /// Whether the tag has a trial.
+    pub(crate) fn is_tried(&self) -> bool {
+        self.tried.is_some()
     }
 
     /// The final result of the call; `None` if another attempt follows.

@@ -1,4 +1,5 @@
-//! The journal: state that must survive a restart, in small JSON files, replaced atomically.
+//! The journal: state that must survive a restart, in small JSON files. Each has a checksum and two
+//! copies, so that a damaged file loses nothing ([`copies`]).
 //!
 //! # Versions
 //! An engine never loads a (name, version) twice, and it may outlive the control plane, the journal
@@ -9,23 +10,24 @@
 //! journal and volume were lost in between. A number could repeat only if the clock were set back
 //! as well.
 
+mod copies;
+pub(crate) mod seal;
+
 use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use outrigger_core::{Digest, EngineId, ModelKey, ModelName, ServableId, Tag, Version};
+use outrigger_core::Version;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Error, Result, disk, serving, store::Layout};
+use crate::{Error, Record, Result, serving, store::Layout};
 
 const RECORD: &str = "record.json";
 const VERSIONS: &str = "versions.json";
 const CANARIES: &str = "canaries.json";
-/// The size limit of a journal file; real ones are far smaller.
-const MAX_SIZE: u64 = 64 << 20;
+const CRASHES: &str = "crashes.json";
 
 /// The journal. Cheap to clone; all clones are one journal.
 #[derive(Debug, Clone)]
@@ -35,50 +37,13 @@ pub struct Journal {
 
 #[derive(Debug)]
 struct Inner {
-    dir: PathBuf,
+    layout: Layout,
     /// The last version assigned.
     last: Mutex<i64>,
     /// Serialises writers of the record; holds the content written last.
     written: Mutex<Option<Vec<u8>>>,
-}
-
-/// The state of lifecycle that must survive a restart.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Record {
-    /// The digest that each tag last resolved to: the last known good.
-    pub tags: BTreeMap<ModelName, BTreeMap<Tag, Digest>>,
-    /// The versions that should be loaded in the engine.
-    pub desired: Vec<Desired>,
-    /// The rejected canary of each tag: the digest that the tag named when it was rejected.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub rejected: BTreeMap<ModelName, BTreeMap<Tag, Digest>>,
-    /// Promotions that are in force although the registry's tag still names another digest.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub promoted: BTreeMap<ModelName, BTreeMap<Tag, Promoted>>,
-}
-
-/// A digest that serves a tag instead of the one that the registry names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Promoted {
-    /// The digest that the registry's tag names. The promotion ends when the tag names another one.
-    pub named: Digest,
-    /// The digest that serves the tag.
-    pub promoted: Digest,
-}
-
-/// A model that should be loaded in the engine.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Desired {
-    /// The model.
-    pub key: ModelKey,
-    /// Its servable in the engine.
-    pub servable: ServableId,
-    /// The engine. Left out for the default one, as older versions know no other.
-    #[serde(default, skip_serializing_if = "EngineId::is_default")]
-    pub engine: EngineId,
+    /// The same for the state of the suspected versions.
+    crashes: Mutex<Option<Vec<u8>>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,41 +53,43 @@ struct Versions {
 
 impl Journal {
     pub(crate) fn open(layout: &Layout) -> Result<Self> {
-        let dir = layout.journal();
-        let journal = Self {
-            inner: Arc::new(Inner { dir, last: Mutex::default(), written: Mutex::default() }),
+        let inner = Inner {
+            layout: layout.clone(),
+            last: Mutex::default(),
+            written: Mutex::default(),
+            crashes: Mutex::default(),
         };
+        let journal = Self { inner: Arc::new(inner) };
         let written = journal.read::<Versions>(VERSIONS)?.map(|versions| versions.last);
         let published = serving::all_published(layout)?.into_iter().map(|published| published.id);
-        let desired = journal.load()?.desired.into_iter().map(|desired| desired.servable);
+        let desired = journal.load()?.unwrap_or_default().desired.into_iter();
+        let desired = desired.map(|desired| desired.servable);
         let seen = published.chain(desired).map(|id| id.version.0).chain(written);
         *journal.inner.last.lock().unwrap_or_else(PoisonError::into_inner) =
             seen.max().unwrap_or(0);
         Ok(journal)
     }
 
-    /// Reads the record; empty if there is none. A malformed file is renamed, with a warning, and
-    /// counts as none.
+    /// Reads the record; `None` if neither copy is good.
     ///
     /// # Errors
     /// The file system fails.
-    pub fn load(&self) -> Result<Record> {
-        Ok(self.read(RECORD)?.unwrap_or_default())
+    pub fn load(&self) -> Result<Option<Record>> {
+        self.read(RECORD)
     }
 
-    /// Replaces the record atomically; it is on disk when this returns.
+    /// Replaces the record; it is on disk when this returns.
     pub fn save(&self, record: &Record) -> Result<()> {
         let content = serde_json::to_vec_pretty(record).expect("text and numbers only");
         let mut written = self.inner.written.lock().unwrap_or_else(PoisonError::into_inner);
         if written.as_ref() != Some(&content) {
-            disk::replace(&self.path(RECORD), &content)?;
+            copies::write(&self.path(RECORD), content.clone())?;
             *written = Some(content);
         }
         Ok(())
     }
 
-    /// Reads the canaries' state; the default if there is none. A malformed file is renamed, with a
-    /// warning, and counts as none.
+    /// Reads the canaries' state; the default if neither copy is good.
     ///
     /// # Errors
     /// The file system fails.
@@ -130,10 +97,30 @@ impl Journal {
         Ok(self.read(CANARIES)?.unwrap_or_default())
     }
 
-    /// Replaces the canaries' state atomically; it is on disk when this returns.
+    /// Replaces the canaries' state; it is on disk when this returns.
     pub fn save_canaries<T: Serialize>(&self, record: &T) -> Result<()> {
         let content = serde_json::to_vec_pretty(record).expect("text and numbers only");
-        disk::replace(&self.path(CANARIES), &content)
+        copies::write(&self.path(CANARIES), content)
+    }
+
+    /// Reads the state of the versions suspected of ending the engine; the default if neither copy
+    /// is good.
+    ///
+    /// # Errors
+    /// The file system fails.
+    pub fn load_crashes<T: DeserializeOwned + Default>(&self) -> Result<T> {
+        Ok(self.read(CRASHES)?.unwrap_or_default())
+    }
+
+    /// Replaces the state of the suspected versions; it is on disk when this returns.
+    pub fn save_crashes<T: Serialize>(&self, record: &T) -> Result<()> {
+        let content = serde_json::to_vec_pretty(record).expect("text and numbers only");
+        let mut written = self.inner.crashes.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.as_ref() != Some(&content) {
+            copies::write(&self.path(CRASHES), content.clone())?;
+            *written = Some(content);
+        }
+        Ok(())
     }
 
     /// Assigns a version that no process has used before. It is written to disk before it is
@@ -142,36 +129,18 @@ impl Journal {
         let mut last = self.inner.last.lock().unwrap_or_else(PoisonError::into_inner);
         let next = following(*last, now()).ok_or(Error::VersionsExhausted(*last))?;
         let content = serde_json::to_vec(&Versions { last: next }).expect("a number");
-        disk::replace(&self.path(VERSIONS), &content)?;
+        copies::write(&self.path(VERSIONS), content)?;
         *last = next;
         Ok(Version(next))
     }
 
     fn path(&self, file: &str) -> PathBuf {
-        self.inner.dir.join(file)
+        self.inner.layout.journal().join(file)
     }
 
     fn read<T: DeserializeOwned>(&self, file: &str) -> Result<Option<T>> {
-        let path = self.path(file);
-        let content = match disk::read(&path, MAX_SIZE) {
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(None);
-            }
-            other => other?.unwrap_or_default(),
-        };
-        match serde_json::from_slice(&content) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) => set_aside(&path, &error).map(|()| None),
-        }
+        copies::read(&self.path(file))
     }
-}
-
-/// Renames a malformed file, so that it can be examined.
-fn set_aside(path: &Path, error: &serde_json::Error) -> Result<()> {
-    let aside = path.with_extension("damaged");
-    tracing::warn!(path = %path.display(), aside = %aside.display(), %error,
-        "a journal file is malformed; continuing without it");
-    disk::rename(path, &aside)
 }
 
 fn following(last: i64, now: i64) -> Option<i64> {

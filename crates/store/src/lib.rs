@@ -6,7 +6,8 @@
 //! trees/<hex>/tree.json, data/     unpacked images: verified, immutable
 //! serving/<servable>/<version>     relative link to a tree's model directory, for the default engine
 //! serving-<engine>/...             the same for each other engine
-//! journal/                         state that must survive a restart
+//! trees/<hex>/seen.json            the models and tags that the image was seen under
+//! journal/                         state that must survive a restart, in two copies
 //! lock                             held by the one control plane that uses the store
 //! ```
 //!
@@ -31,6 +32,8 @@ mod disk;
 mod error;
 mod journal;
 pub mod metrics;
+mod record;
+mod seen;
 mod serving;
 mod space;
 mod store;
@@ -41,7 +44,8 @@ mod unpack;
 
 pub use config::{Config, UnpackLimits};
 pub use error::{EntryProblem, Error, LayerProblem, PackageProblem, Result};
-pub use journal::{Desired, Journal, Promoted, Record};
+pub use journal::Journal;
+pub use record::{Desired, Promoted, Record};
 pub use serving::{Published, Serving};
 pub use space::{InUse, Reservation, Usage};
 pub use store::Store;

@@ -10,6 +10,7 @@ const MAX_SIZE: &str = "outrigger_store_max_size_bytes";
 const EVICTIONS: &str = "outrigger_store_evictions_total";
 const UNPACKS: &str = "outrigger_store_unpack_seconds";
 const UNPACK_FAILURES: &str = "outrigger_store_unpack_failures_total";
+const JOURNAL_DAMAGED: &str = "outrigger_store_journal_damaged_total";
 
 /// All of the store's metrics.
 pub const METRICS: &[Metric] = &[
@@ -43,7 +44,32 @@ pub const METRICS: &[Metric] = &[
         labels: &["reason"],
         help: "Images that could not be unpacked, by reason.",
     },
+    Metric {
+        name: JOURNAL_DAMAGED,
+        kind: MetricKind::Counter,
+        labels: &["file", "used"],
+        help: "Journal files found damaged or missing, by the source that was used instead: the \
+               previous copy, the names kept beside the trees (trees), or nothing.",
+    },
 ];
+
+/// The source that was used in place of a damaged journal file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Used {
+    Previous,
+    Trees,
+    Nothing,
+}
+
+impl Used {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Previous => "previous",
+            Self::Trees => "trees",
+            Self::Nothing => "nothing",
+        }
+    }
+}
 
 /// A kind of content that can be evicted.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +103,12 @@ pub(crate) fn register(max_size: u64) {
     for reason in [Reason::ImageInvalid, Reason::StoreFull] {
         metrics::counter!(UNPACK_FAILURES, "reason" => reason.as_str()).absolute(0);
     }
+    for file in ["record", "versions", "canaries", "crashes"] {
+        for used in [Used::Previous, Used::Trees, Used::Nothing] {
+            let labels = [("file", file), ("used", used.as_str())];
+            metrics::counter!(JOURNAL_DAMAGED, &labels).absolute(0);
+        }
+    }
     // A histogram is exposed once it is registered.
     let _ = metrics::histogram!(UNPACKS);
 }
@@ -91,4 +123,10 @@ pub(crate) fn unpacked(took: std::time::Duration) {
 
 pub(crate) fn unpack_failed(error: &Error) {
     metrics::counter!(UNPACK_FAILURES, "reason" => error.reason().as_str()).increment(1);
+}
+
+/// Counts a journal file that was damaged or missing.
+pub(crate) fn journal_damaged(file: &str, used: Used) {
+    let labels = [("file", file.to_owned()), ("used", used.as_str().to_owned())];
+    metrics::counter!(JOURNAL_DAMAGED, &labels).increment(1);
 }

@@ -13,7 +13,7 @@ use bytesize::ByteSize;
 use outrigger_core::{Digest, Layouts};
 
 use crate::{
-    Config, Error, Journal, Result, UnpackLimits, disk, metrics, space::Claims, tree,
+    Config, Error, Journal, Result, UnpackLimits, disk, metrics, seen::Seen, space::Claims, tree,
     tree::Sidecars,
 };
 
@@ -39,6 +39,8 @@ pub(crate) struct Inner {
     turns: Mutex<HashMap<Digest, Weak<Mutex<()>>>>,
     /// Trees that were evicted and not reported yet.
     pub(crate) evicted: Mutex<Vec<Digest>>,
+    /// The models and tags recorded beside the trees.
+    seen: Mutex<Seen>,
     _lock: File,
 }
 
@@ -68,6 +70,7 @@ impl Store {
             claims: Mutex::default(),
             turns: Mutex::default(),
             evicted: Mutex::default(),
+            seen: Mutex::default(),
             _lock: lock,
             layout,
         };
@@ -91,6 +94,11 @@ impl Inner {
     /// Locks the reservations. A poisoned lock is used: no change of them can panic half way.
     pub(crate) fn claims(&self) -> MutexGuard<'_, Claims> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the models and tags recorded beside the trees; taken before the reservations' lock.
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The lock for unpacking `digest`, the same for all concurrent callers.

@@ -33,8 +33,18 @@ impl Fixture {
         Self::with(|_| {})
     }
 
+    /// A store in memory where the system has a directory there: syncing costs nothing.
+    pub(crate) fn in_memory() -> Self {
+        let memory = std::path::Path::new("/dev/shm");
+        let dir = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir());
+        Self::at(dir.expect("a directory"), |_| {})
+    }
+
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
+        Self::at(tempfile::tempdir().expect("a directory"), change)
+    }
+
+    fn at(dir: TempDir, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::new(dir.path().join("store"));
         config.layouts = [("tensorflow", LAYOUT)].into_iter().collect();
         change(&mut config);

@@ -110,6 +110,7 @@ impl Store {
         // An entry at the final path was not a valid tree, or it would have been returned above.
         disk::remove_tree(&layout.tree(&package.digest))?;
         disk::rename(&staging.0, &layout.tree(&package.digest))?;
+        self.inner.seen().forget(&package.digest);
         sidecar.layers.iter().for_each(|layer| disk::touch(&layout.blob(layer)));
         self.tree(&package.digest).ok_or(Error::TreeMissing(package.digest))
     }

@@ -146,7 +146,13 @@ impl Client {
 impl Client {
     /// Runs a model once. Returns the outputs that the call names, in that order; if it names none,
     /// all outputs of the signature in any order.
-    pub async fn predict(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
+    pub async fn predict(&self, mut call: Call) -> Result<Vec<Tensor>, RunError> {
+        self.try_predict(&mut call).await
+    }
+
+    /// As [`Self::predict`], for a call that may be made again: it keeps its inputs, or an error has
+    /// them.
+    pub(crate) async fn try_predict(&self, call: &mut Call) -> Result<Vec<Tensor>, RunError> {
         let observed = self.metrics.predict.start();
         observed.end(self.predictor.run(call).await, metrics::outcome)
     }

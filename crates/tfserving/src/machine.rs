@@ -17,7 +17,8 @@
 //!
 //! An engine never forgets a name it has seen until it ends. So a name that was seen and is
 //! unknown now means a restart. The restarted engine has forgotten all versions as well, so
-//! the same versions may be loaded again: a restart detected by mistake does no harm.
+//! the same versions may be loaded again, when they are added again: a version that ends the
+//! engine must not be loaded together with all others.
 
 mod names;
 mod policy;
@@ -82,6 +83,12 @@ struct Sent {
     taken_at: Option<Moment>,
 }
 
+impl Sent {
+    fn has(&self, id: &ServableId) -> bool {
+        self.set.get(&id.name).is_some_and(|versions| versions.contains(&id.version))
+    }
+}
+
 /// An event for the engine's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
@@ -123,7 +130,7 @@ pub enum Effect {
     Up(ServableId),
     /// The engine could not load, or has unloaded, this version.
     Failed(ServableId, Failure),
-    /// The engine restarted and has to load this version again.
+    /// The engine restarted and has forgotten this version, which may be added again.
     Lost(ServableId),
     /// After [`Event::Remove`]: the engine does not use the version any more.
     Gone(ServableId),

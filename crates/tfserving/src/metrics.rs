@@ -146,7 +146,10 @@ fn open(engine: &EngineId) -> Gauge {
 /// The outcome label of a failed call.
 pub(crate) fn outcome(error: &RunError) -> &'static str {
     match error {
-        RunError::Unavailable(_) | RunError::NotReady { .. } => "unavailable",
+        RunError::Unavailable(_)
+        | RunError::Lost { .. }
+        | RunError::Unsent { .. }
+        | RunError::NotReady { .. } => "unavailable",
         RunError::Overloaded => "shed",
         RunError::EngineOverloaded { .. } => "overloaded",
         RunError::DeadlineExceeded => "deadline",

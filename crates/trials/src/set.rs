@@ -172,8 +172,14 @@ impl TrialSet {
         self.effects.push(Effect::Reject(canary_tag, canary));
     }
 
-    /// Refuses a canary whose settings are invalid.
-    fn refuse(&mut self, key: &TagKey, canary_tag: TagKey, pair: Pair, failure: &Failure) {
+    /// Refuses a canary whose settings are invalid, or which ended its engine before its trial.
+    pub(crate) fn refuse(
+        &mut self,
+        key: &TagKey,
+        canary_tag: TagKey,
+        pair: Pair,
+        failure: &Failure,
+    ) {
         let by = By::judge(failure.to_string());
         self.decisions.add(decision(key, pair, CanaryOutcome::Refused, by, None));
         self.reject(canary_tag, pair.canary);

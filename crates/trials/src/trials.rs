@@ -14,7 +14,7 @@ use std::{
 
 use outrigger_canary::{Cause, Conclusion, Mode, Share};
 use outrigger_core::{
-    ModelKey, ModelName, Moment,
+    Digest, Failure, ModelKey, ModelName, Moment, Reason,
     machines::{Answer, TagKey, of_name},
 };
 use tokio::sync::watch;
@@ -160,6 +160,11 @@ impl Trials {
         let live = cx.tag(key).and_then(|tag| tag.serving);
         if let Some(running) = self.set.running.get(key) {
             let pair = running.pair;
+            if let Some(failure) =
+                quarantine(key, pair.canary, cx).filter(|_| live != Some(pair.canary))
+            {
+                return self.set.roll_back(key, By::judge(failure.to_string()));
+            }
             match (live, &named) {
                 (Some(live), _) if live == pair.canary => return self.set.end_promoted(key),
                 (Some(live), _) if live != pair.live => {
@@ -184,6 +189,9 @@ impl Trials {
         }
         if canary == live {
             return self.set.canary_is_live(key, canary_tag, canary, cx);
+        }
+        if let Some(failure) = quarantine(key, canary, cx) {
+            return self.set.refuse(key, canary_tag, pair, &failure);
         }
         // Without live there is neither a comparison nor a fallback.
         let is_up = |digest| ready(cx, &ModelKey { name: key.name.clone(), digest }).is_some();
@@ -246,6 +254,14 @@ impl Trials {
             shadow: running.trial.settings().shadow,
             aside: self.aside.clone(),
         })
+    }
+}
+
+/// The failure of a canary that ended the engine again and again.
+fn quarantine(key: &TagKey, canary: Digest, cx: &dyn Context) -> Option<Failure> {
+    match cx.answer(&ModelKey { name: key.name.clone(), digest: canary }) {
+        Answer::Refused(failure) if failure.reason == Reason::ModelQuarantined => Some(failure),
+        _ => None,
     }
 }
 

@@ -27,7 +27,6 @@ from outrigger_testenv.errors import OutriggerError
 _PREDICT = "/outrigger.v1.PredictionService/Predict"
 _KEPT_ERRORS = 5
 _PROGRESS = 1000
-_DEADLINE = 30.0
 # A refused request is sent again after this time.
 _PAUSE = 0.02
 
@@ -63,7 +62,7 @@ class Load:
 
     `expected` maps digests to the score that all their answers must have. `wait_for` waits for a
     digest's first answer. With `patient`, requests that meet UNAVAILABLE are sent again until
-    their deadline.
+    their deadline, which is `deadline` seconds after the first attempt.
     """
 
     def __init__(
@@ -75,6 +74,7 @@ class Load:
         expected: Mapping[str, float] | None = None,
         *,
         patient: bool = False,
+        deadline: float = 30.0,
     ):
         frames = [message.SerializeToString() for message in requests]
         if not frames:
@@ -85,6 +85,7 @@ class Load:
         self._expected.write_text(json.dumps(dict(expected or {})))
         self._command = [sys.executable, "-m", "outrigger_testenv.load", target]
         self._command += [str(self._requests), str(self._expected), str(concurrency)]
+        self._command += ["--deadline", str(deadline)]
         self._command += ["--patient"] if patient else []
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
@@ -157,10 +158,16 @@ class Load:
 
 class _Runner:
     def __init__(
-        self, target: str, requests: list[bytes], expected: dict[str, float], patient: bool
+        self,
+        target: str,
+        requests: list[bytes],
+        expected: dict[str, float],
+        patient: bool,
+        deadline: float,
     ):
         self.target = target
         self.patient = patient
+        self.deadline = deadline
         self.requests = requests
         self.expected = expected
         self.report = Report()
@@ -209,7 +216,7 @@ class _Runner:
             at += 1
 
     async def _call(self, predict: grpc.aio.UnaryUnaryMultiCallable, request: bytes) -> bytes:
-        deadline = time.monotonic() + _DEADLINE
+        deadline = time.monotonic() + self.deadline
         while True:
             left = deadline - time.monotonic()
             try:
@@ -265,9 +272,11 @@ def main() -> int:
     parser.add_argument("expected", type=Path)
     parser.add_argument("concurrency", type=int)
     parser.add_argument("--patient", action="store_true")
+    parser.add_argument("--deadline", type=float, required=True)
     options = parser.parse_args()
     expected = json.loads(options.expected.read_text())
-    runner = _Runner(options.target, _frames(options.requests), expected, options.patient)
+    frames, patient, deadline = _frames(options.requests), options.patient, options.deadline
+    runner = _Runner(options.target, frames, expected, patient, deadline)
     report = asyncio.run(runner.run(options.concurrency))
     _print(vars(report))
     return 0

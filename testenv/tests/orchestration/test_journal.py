@@ -55,6 +55,17 @@ def test_journal_and_trees_are_enough_to_serve_without_a_registry(stack):
     assert score(stack) == 3
 
 
+def test_trees_alone_are_enough_to_serve_without_a_registry(stack):
+    stack.serve.process.wait_until(
+        lambda: list((stack.directory / "store").glob("trees/*/seen.json"))
+    )
+    move_to_an_empty_volume(stack, "trees")
+    take_the_registry_away(stack)
+    stack.serve.start()
+    assert score(stack) == 3
+    assert damaged(stack, "record", "trees") == 1
+
+
 def test_without_the_trees_a_registry_has_to_answer(stack):
     move_to_an_empty_volume(stack, "journal")
     take_the_registry_away(stack)
@@ -66,13 +77,46 @@ def test_without_the_trees_a_registry_has_to_answer(stack):
         assert score(stack) == 3
 
 
-def test_a_journal_of_another_version_is_set_aside_and_models_come_anew(stack):
+FILES = ["record", "versions", "canaries"]
+DAMAGES = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[:7],
+    "flipped": lambda content: bytes([content[0] ^ 1]) + content[1:],
+    "flipped in the checksum": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+    "of another version": lambda content: b'{"of": "the future"}',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_journal_loses_nothing(stack, damage):
     assert stack.serve.process.stop() == 0
+    stack.engine.process.kill()
     journal = stack.directory / "store" / "journal"
-    (journal / "record.json").write_text('{"of": "the future"}')
+    intact = {name: (journal / f"{name}.json").read_bytes() for name in FILES}
+    for name, content in intact.items():
+        (journal / f"{name}.json").write_bytes(damage(content))
+    take_the_registry_away(stack)
+    stack.engine.start()
     stack.serve.start()
     assert score(stack) == 3
+    assert [damaged(stack, name, "previous") for name in FILES] == [1, 1, 1]
     assert (journal / "record.damaged").exists()
+
+
+def test_a_journal_whose_copies_are_both_lost_is_built_from_the_trees(stack):
+    assert stack.serve.process.stop() == 0
+    for path in (stack.directory / "store" / "journal").iterdir():
+        path.write_bytes(path.read_bytes()[:7])
+    take_the_registry_away(stack)
+    stack.serve.start()
+    assert score(stack) == 3
+    assert damaged(stack, "record", "nothing") == damaged(stack, "record", "trees") == 1
+
+
+def damaged(stack, file, used):
+    """The number of times that `used` replaced a damaged file of the journal."""
+    name = "outrigger_store_journal_damaged_total"
+    return stack.serve.metrics()[f'{name}{{file="{file}",used="{used}"}}']
 
 
 def test_an_idle_control_plane_is_small(stack):

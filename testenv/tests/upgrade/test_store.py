@@ -82,8 +82,11 @@ def trials(stack, model):
 
 def test_nothing_in_the_journal_was_set_aside(stack):
     journal = stack.directory / "store" / "journal"
-    assert (journal / "record.json").exists()
     assert list(journal.glob("*.damaged")) == []
+    # The fixture's files have neither a checksum nor a second copy.
+    for name in ("record", "versions", "canaries"):
+        assert (journal / f"{name}.json").exists()
+        assert (journal / f"{name}.previous.json").exists()
 
 
 def test_the_fixture_covers_all_files_that_a_server_reads():

@@ -3,7 +3,7 @@
 use super::{Effect, Event, Machines, TagKey, Turn};
 use crate::{
     EngineId, ModelKey, Outcome,
-    engine::{FromEngine, ToEngine},
+    engine::FromEngine,
     model::{self, ModelMachine},
     tags,
 };
@@ -13,6 +13,12 @@ impl Machines {
         let demanded = matches!(event, model::Event::Ask | model::Event::Pin(true));
         if demanded && !self.models.contains_key(&key) {
             self.insert(ModelMachine::new(key.clone(), self.forgotten, turn.now));
+            if let Some(failure) = self.conviction(&key) {
+                self.model_event(turn, key.clone(), model::Event::Quarantined(failure));
+            }
+        }
+        if event == model::Event::Retry {
+            self.pardon(&key);
         }
         let Some(machine) = self.models.get_mut(&key) else {
             self.counts.stale += 1;
@@ -42,8 +48,8 @@ impl Machines {
     pub(super) fn model_effect(&mut self, turn: &mut Turn, key: &ModelKey, effect: model::Effect) {
         use model::Effect as E;
         match &effect {
-            E::Add(id) => self.tell_engine(turn, key, ToEngine::Add(id.clone())),
-            E::Remove(id) => self.tell_engine(turn, key, ToEngine::Remove(id.clone())),
+            E::Add(id) => self.load(turn, key, id.clone()),
+            E::Remove(id) => self.unload_from_engine(turn, key, id.clone()),
             E::Delete(attempt) if self.shares_files(key) => {
                 let done = model::Event::Deleted(*attempt);
                 turn.events.push_back(Event::Model(key.clone(), done));
@@ -52,6 +58,7 @@ impl Machines {
                 match &effect {
                     E::Publish(_, id) => drop(self.ids.insert(id.clone(), key.clone())),
                     E::Unpublish(id) => drop(self.ids.remove(id)),
+                    E::Route(..) => self.arrived(turn, key),
                     _ => {}
                 }
                 turn.effects.push(Effect::Model(key.clone(), effect));
@@ -65,6 +72,7 @@ impl Machines {
             return;
         };
         let mut context = turn.context(&self.policy, &self.versions);
+        let is_known = machine.registry().is_some();
         let (effects, outcome) = machine.handle(&mut context, event);
         self.changed.insert(key.name.clone());
         self.touch(&key.name);
@@ -81,18 +89,14 @@ impl Machines {
                     let moved = ModelKey { name: key.name.clone(), digest };
                     let held_back =
                         |model: &ModelMachine| model.trouble().is_some() || model.is_suspended();
-                    if self.models.get(&moved).is_some_and(held_back) {
+                    // The first look-up after a start is no move.
+                    let stays = !is_known && self.conviction(&moved).is_some();
+                    if !stays && self.models.get(&moved).is_some_and(held_back) {
                         turn.events.push_back(Event::Model(moved, model::Event::Retry));
                     }
                 }
             }
         }
-    }
-
-    /// Sends `message` to the engine of `key`.
-    fn tell_engine(&self, turn: &mut Turn, key: &ModelKey, message: ToEngine) {
-        let engine = self.placed.get(key).expect("a version is prepared before it is loaded");
-        turn.effects.push(Effect::Engine(engine.clone(), message));
     }
 
     pub(super) fn engine_event(&mut self, turn: &mut Turn, message: FromEngine) {

@@ -138,7 +138,8 @@ impl Machines {
 
     /// The next time at which a tick changes something.
     pub fn wakes_at(&self) -> Option<Moment> {
-        self.index.wakes.first().map(|(at, _)| *at)
+        let models = self.index.wakes.first().map(|(at, _)| *at);
+        models.into_iter().chain(self.watches_wake_at()).min()
     }
 
     /// The models for which a tick at `now` changes something.

@@ -1,6 +1,7 @@
 //! Tests of the machines together, in a world where every job succeeds at once.
 
 mod configured;
+mod watch;
 
 use std::time::Duration;
 

@@ -49,6 +49,11 @@ impl ModelMachine {
             {
                 self.withdraw(effects);
                 self.enter(c.now, State::Loading { id: id.clone() }, "the engine restarted");
+                effects.extend(self.wanted(c).then_some(Effect::Add(id.clone())));
+                Outcome::Handled
+            }
+            State::Loading { id: own } if own == id => {
+                effects.push(Effect::Add(id.clone()));
                 Outcome::Handled
             }
             _ => Outcome::Stale,

@@ -334,7 +334,8 @@ fn demand_while_draining_brings_it_back_without_unloading() {
 fn after_an_engine_restart_old_leases_are_waited_for_before_an_unload() {
     let mut bench = Bench::at("serving");
     let id = bench.id();
-    assert_eq!(bench.handle(Event::Lost(id.clone())), [Effect::Withdraw(1)]);
+    let added = Effect::Add(id.clone());
+    assert_eq!(bench.handle(Event::Lost(id.clone())), [Effect::Withdraw(1), added]);
     assert_eq!(bench.handle(Event::Unload { delete: false }), []);
     assert_eq!(bench.handle(Event::Drained(1)), [Effect::Remove(id)]);
 }

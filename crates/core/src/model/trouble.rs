@@ -41,6 +41,7 @@ pub(crate) fn is_permanent(reason: Reason) -> bool {
             | Reason::ImageInvalid
             | Reason::GoldenMismatch
             | Reason::EngineNotChosen
+            | Reason::ModelQuarantined
     )
 }
 

@@ -1,13 +1,13 @@
 use std::cell::Cell;
 
 use outrigger_core::Reason;
-use outrigger_proto::outrigger::v1::PredictRequest;
+use outrigger_proto::outrigger::v1::{PredictRequest, predict_request::User};
 use prost::Message as _;
 
 use super::*;
 use crate::{
     fixtures::{number, plan, request, treatment, user},
-    limits::{STRANGERS, STRANGERS_PER_ROW},
+    limits::{OBJECT_FIELDS, STRANGERS, STRANGERS_PER_ROW},
 };
 
 /// Records the memory that is asked for, and ends the call after a number of steps.
@@ -85,8 +85,7 @@ fn a_call_whose_time_is_over_is_packed_no_further() {
 fn features_that_the_model_does_not_name_are_limited_in_number() {
     let with = |count: usize| {
         let mut user = user([("embedding", crate::fixtures::embedding())]);
-        if let outrigger_proto::outrigger::v1::predict_request::User::UserFeatures(map) = &mut user
-        {
+        if let User::UserFeatures(map) = &mut user {
             let name = |index| (format!("n{index}"), Default::default());
             map.features.extend((0..count).map(name));
         }
@@ -110,4 +109,20 @@ fn names_of_outputs_are_limited_in_number() {
     assert!(refused.message.contains("more entries"), "{refused}");
     let unknown = pack(&with(1024), &Recorded::new(u64::MAX, 100)).expect_err("no such output");
     assert!(!unknown.message.contains("more entries"), "{unknown}");
+}
+
+#[test]
+fn entries_of_an_object_are_limited_in_number_before_they_are_read() {
+    let with = |count: usize| {
+        let entry = |index| (format!("n{index}"), prost_types::Value::default());
+        let fields = (0..count).map(entry).collect();
+        let object = User::UserObject(prost_types::Struct { fields });
+        PredictRequest { user: Some(object), ..request(&[0.1]) }
+    };
+    for count in [2 * STRANGERS, OBJECT_FIELDS] {
+        let refused = pack(&with(count), &Recorded::new(u64::MAX, 100)).expect_err("too many");
+        assert!(refused.message.contains("more entries"), "{refused}");
+    }
+    let missing = pack(&with(STRANGERS), &Recorded::new(u64::MAX, 100)).expect_err("required");
+    assert_eq!(missing.reason, Reason::FeatureMissing, "{missing}");
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     call::Call,
-    limits::{Entries, Limits, OUTPUTS, check_outputs},
+    limits::{Entries, Limits, OBJECT_FIELDS, OUTPUTS, check_outputs},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 
@@ -185,7 +185,7 @@ impl<'a> Request<'a> {
     }
 
     fn object(&mut self, body: &'a [u8]) -> Result<(), Malformed> {
-        OBJECT.validate(body, MAX_DEPTH - 1)?;
+        OBJECT.validate_within(body, MAX_DEPTH - 1, &mut Entries(OBJECT_FIELDS))?;
         if let User::Features(parts) = &self.user {
             // These parts are discarded, but must still be well-formed.
             parts.iter().try_for_each(|part| FEATURES.validate(part, MAX_DEPTH - 1))?;
@@ -204,8 +204,8 @@ impl<'a> Request<'a> {
     }
 
     fn merge_options(&mut self, body: &'a [u8]) -> Result<(), Malformed> {
-        OPTIONS.validate(body, MAX_DEPTH - 1)?;
         check_outputs(body)?;
+        OPTIONS.validate(body, MAX_DEPTH - 1)?;
         let options = self.options.get_or_insert_default();
         options.merge(body).map_err(|_| Malformed::Truncated)?;
         // Options can be sent in many parts.

@@ -1,7 +1,10 @@
 //! Validation of encoded messages without decoding them, for the parts that the
 //! transcoder does not read itself.
 
-use crate::wire::{Malformed, Reader, WireType};
+use crate::{
+    limits::Entries,
+    wire::{Malformed, Reader, WireType},
+};
 
 /// The fields of a message, by number.
 pub(super) struct Schema(&'static [(u32, Kind)]);
@@ -84,19 +87,36 @@ impl Schema {
     /// Accepts exactly the messages that prost would decode with `depth` more levels of nesting
     /// allowed.
     pub(super) fn validate(&self, message: &[u8], depth: u32) -> Result<(), Malformed> {
+        self.validate_within(message, depth, &mut Entries(usize::MAX))
+    }
+
+    /// As [`Self::validate`], for a message of at most `left` fields, those of its messages
+    /// included.
+    pub(super) fn validate_within(
+        &self,
+        message: &[u8],
+        depth: u32,
+        left: &mut Entries,
+    ) -> Result<(), Malformed> {
         let mut rest = Reader::new(message);
         while !rest.is_empty() {
             let (number, wire_type) = rest.key()?;
+            left.take()?;
             match self.0.iter().find(|(known, _)| *known == number) {
-                Some((_, kind)) => kind.validate(&mut rest, wire_type, depth)?,
+                Some((_, kind)) => kind.validate(&mut rest, wire_type, depth, left)?,
                 None => rest.skip(number, wire_type, depth)?,
             }
         }
         Ok(())
     }
 
-    fn validate_nested(&self, message: &[u8], depth: u32) -> Result<(), Malformed> {
-        self.validate(message, depth.checked_sub(1).ok_or(Malformed::Depth)?)
+    fn validate_nested(
+        &self,
+        message: &[u8],
+        depth: u32,
+        left: &mut Entries,
+    ) -> Result<(), Malformed> {
+        self.validate_within(message, depth.checked_sub(1).ok_or(Malformed::Depth)?, left)
     }
 }
 
@@ -106,6 +126,7 @@ impl Kind {
         rest: &mut Reader<'_>,
         wire_type: WireType,
         depth: u32,
+        left: &mut Entries,
     ) -> Result<(), Malformed> {
         match self {
             Self::Varint => rest.varint_field(wire_type).map(drop),
@@ -116,8 +137,10 @@ impl Kind {
             Self::Fixed64s => rest.fixed_field(wire_type, WireType::Fixed64, 8).map(drop),
             Self::Text => rest.text_field(wire_type).map(drop),
             Self::Bytes => rest.bytes_field(wire_type).map(drop),
-            Self::Message(schema) => schema.validate_nested(rest.bytes_field(wire_type)?, depth),
-            Self::Entry(schema) => schema.validate_nested(rest.bytes()?, depth),
+            Self::Message(schema) => {
+                schema.validate_nested(rest.bytes_field(wire_type)?, depth, left)
+            }
+            Self::Entry(schema) => schema.validate_nested(rest.bytes()?, depth, left),
         }
     }
 }

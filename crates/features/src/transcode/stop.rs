@@ -38,9 +38,14 @@ pub(super) fn refused<'r>(
     call: &Call<'_>,
     stop: impl Into<Stop>,
 ) -> Failure {
+    let stop = stop.into();
+    if let Stop::Malformed(error @ Malformed::Entries) = stop {
+        // The second pass would read on what the limit is to leave unread.
+        return Failure::new(Reason::RequestMalformed, error.to_string());
+    }
     let mut all = messages.into_iter().enumerate();
     let unreadable = all.find_map(|(index, bytes)| check(bytes, call, &call.place(index)).err());
-    unreadable.unwrap_or_else(|| match stop.into() {
+    unreadable.unwrap_or_else(|| match stop {
         Stop::Refused(failure) => *failure,
         Stop::Malformed(error) => Failure::new(Reason::RequestMalformed, error.to_string()),
     })

@@ -26,7 +26,7 @@ pub(crate) async fn check(
     let (prepared, result) = match prepared {
         Ok(prepared) => {
             let timeout = world.config.engine.gate_timeout;
-            let scorer = &prepared.scorer(id);
+            let scorer = &prepared.unhindered(id);
             let packages = Some(&world.config.budget.packages);
             let gate = Gate { engine: &*prepared.engine.1, scorer, timeout, packages };
             let result = match gate.pass(&prepared.golden).await {

@@ -7,7 +7,7 @@ use outrigger_budget::{Charge, Owner};
 use outrigger_core::{Digest, EngineId, Failure, ModelKey, ModelName, ServableId, model::Fault};
 use outrigger_features::{MAX_GOLDEN_CASE, Plan};
 use outrigger_run::Engine;
-use outrigger_score::{Scorer, SharedLimits};
+use outrigger_score::{Flight, Scorer, SharedLimits};
 use outrigger_store::Tree;
 use outrigger_trials::Profiled;
 
@@ -26,6 +26,7 @@ pub(crate) struct Prepared {
     pub(crate) platform_digest: Digest,
     plan: Arc<Plan>,
     limits: SharedLimits,
+    flight: Arc<Flight>,
     pub(crate) golden: Golden,
     pub(crate) profile: Option<Arc<Profiled>>,
     /// The charge for the plan and the profile.
@@ -65,7 +66,8 @@ pub(crate) async fn prepare(world: &Arc<World>, key: &ModelKey) -> Result<Arc<Pr
     blocking(world, move |world| {
         world.store.touch(&digest);
         let names = world.names.load();
-        read(&tree, world, names.engine(&name), memory).map(Arc::new).map_err(Fault::Failed)
+        let named = names.engine(&name);
+        read(&tree, world, (&name, named), memory).map(Arc::new).map_err(Fault::Failed)
     })
     .await
 }
@@ -102,7 +104,7 @@ async fn room(world: &World, tree: &Tree) -> Result<Charge, Failure> {
 fn read(
     tree: &Tree,
     world: &World,
-    named: Option<&EngineId>,
+    (name, named): (&ModelName, Option<&EngineId>),
     memory: Charge,
 ) -> Result<Prepared, Failure> {
     let (engines, mut chosen) = (&world.engines, None);
@@ -115,8 +117,11 @@ fn read(
     let plan = files.plan()?;
     let needed = plan.memory(tree.metadata_size() + tree.profile_size());
     memory.shrink(memory.bytes().saturating_sub(needed));
+    let engine = chosen.expect("an engine was chosen to read the files");
+    let key = ModelKey { name: name.clone(), digest: *tree.digest() };
     Ok(Prepared {
-        engine: chosen.expect("an engine was chosen to read the files"),
+        flight: world.flights.of(&engine.0, &key),
+        engine,
         model,
         platform_digest: *tree.platform_digest(),
         golden: Golden::check(tree, &plan)?,
@@ -130,7 +135,14 @@ fn read(
 impl Prepared {
     /// The version as its engine serves it under the name `id`.
     pub(crate) fn scorer(&self, id: ServableId) -> Scorer {
-        Scorer::bind(&*self.engine.1, id, Arc::clone(&self.plan), Arc::clone(&self.limits))
+        let (plan, limits) = (Arc::clone(&self.plan), Arc::clone(&self.limits));
+        let scorer = Scorer::bind(&*self.engine.1, id, plan, limits);
+        Scorer { flight: Arc::clone(&self.flight), ..scorer }
+    }
+
+    /// The version for its gate, whose runs never wait.
+    pub(crate) fn unhindered(&self, id: ServableId) -> Scorer {
+        Scorer { flight: Arc::new(self.flight.unhindered()), ..self.scorer(id) }
     }
 }
 

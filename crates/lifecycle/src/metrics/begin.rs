@@ -25,6 +25,7 @@ const OUTCOMES: [(&str, &[&str]); 5] = [
 /// Registers the series without a model label.
 pub(crate) fn begin() {
     metrics::counter!(SWITCHES).absolute(0);
+    super::quarantined(0);
     for (counter, outcomes) in OUTCOMES {
         for &outcome in outcomes {
             metrics::counter!(counter, "outcome" => outcome).absolute(0);

@@ -1,9 +1,13 @@
 //! The start: takes over state from an earlier process.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use outrigger_core::{
-    EngineId, Failure, ModelKey, ModelName, Moment, ServableName, Tag, Version, Versions,
+    Crashes, EngineId, Failure, ModelKey, ModelName, Moment, ServableName, Tag, Version, Versions,
     machines::{Legacy, Loaded, Machines, TagKey},
 };
 use outrigger_run::{Adopted, Engine};
@@ -23,13 +27,14 @@ impl Service {
     pub(super) async fn take_over(&mut self) -> Result<(), Error> {
         let world = Arc::clone(&self.world);
         let inherited = spawn_blocking(move || inherit(&world)).await;
-        let Inherited { legacy, canaries, kept, last } = inherited.unwrap_or_else(|error| {
-            std::panic::resume_unwind(error.into_panic());
-        })?;
+        let Inherited { legacy, canaries, crashes, kept, last } =
+            inherited.unwrap_or_else(|error| {
+                std::panic::resume_unwind(error.into_panic());
+            })?;
         self.versions.kept = kept;
         self.trials.restore(canaries);
-        self.machines =
-            build(&self.world, self.machines.policy().clone(), legacy, last, self.clock.now());
+        let (policy, now) = (self.machines.policy().clone(), self.clock.now());
+        self.machines = build(&self.world, policy, (legacy, crashes), last, now);
         Ok(())
     }
 }
@@ -37,7 +42,7 @@ impl Service {
 fn build(
     world: &World,
     policy: outrigger_core::Policy,
-    legacy: Legacy,
+    (legacy, crashes): (Legacy, BTreeMap<EngineId, Crashes>),
     last: Version,
     now: Moment,
 ) -> Machines {
@@ -48,6 +53,7 @@ fn build(
         versions = legacy.loaded.len(),
         "taking over the state in the journal"
     );
+    machines.adopt_crashes(crashes, since_1970().saturating_sub(now.elapsed()));
     machines.adopt(legacy, now);
     machines
 }
@@ -56,6 +62,7 @@ fn build(
 struct Inherited {
     legacy: Legacy,
     canaries: CanaryRecord,
+    crashes: BTreeMap<EngineId, Crashes>,
     kept: BTreeMap<ModelKey, Kept>,
     /// A version number above every number ever used.
     last: Version,
@@ -64,8 +71,9 @@ struct Inherited {
 /// Reads journal and store. Blocks.
 fn inherit(world: &World) -> Result<Inherited, Error> {
     let journal = world.store.journal();
-    let record = journal.load().map_err(Error::Journal)?;
+    let record = world.store.record().map_err(Error::Journal)?;
     let canaries = journal.load_canaries().map_err(Error::Journal)?;
+    let crashes = resumed(journal.load_crashes().map_err(Error::Journal)?);
     let last = journal.next_version().map_err(Error::Journal)?;
     let (mut legacy, mut kept) = (Legacy::default(), BTreeMap::new());
     let names = world.names.load();
@@ -86,6 +94,8 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
         let usable = names.image(&desired.key.name).is_ok()
             && named.is_none_or(|named| *named == desired.engine)
             && world.is_verified(&desired.key)
+            // A suspected version is loaded by itself, if at all.
+            && !crashes.values().any(|it| it.is_suspect(&desired.key) || it.failure(&desired.key).is_some())
             && desired.servable.name == ServableName::of(&desired.key.name);
         if usable && let Some(tree) = world.store.tree(&desired.key.digest) {
             candidates.entry(desired.engine.clone()).or_default().push((desired, tree));
@@ -99,7 +109,25 @@ fn inherit(world: &World) -> Result<Inherited, Error> {
             legacy.loaded.insert(desired.key, loaded);
         }
     }
-    Ok(Inherited { legacy, canaries, kept, last })
+    Ok(Inherited { legacy, canaries, crashes, kept, last })
+}
+
+/// Takes up the suspicion against versions. Versions that were being loaded when an earlier process
+/// ended in disorder may have ended it, with the engine.
+fn resumed(mut crashes: BTreeMap<EngineId, Crashes>) -> BTreeMap<EngineId, Crashes> {
+    for (engine, crashes) in &mut crashes {
+        if let Some(key) = crashes.resume(since_1970()).convicted {
+            tracing::warn!(
+                %engine, model.name = %key.name, model.digest = %key.digest,
+                "the processes ended again while they loaded a version: it is in quarantine"
+            );
+        }
+    }
+    crashes
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The candidates that the engine takes over.

@@ -30,16 +30,16 @@ async fn connect(
     stack: &Stack,
     window: u32,
 ) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
-    let stream = TcpStream::connect(stack.addresses.grpc).await.unwrap();
+    let stream = TcpStream::connect(stack.addresses.grpc).await.expect("it listens");
     let mut builder = client::Builder::new();
     builder.initial_window_size(window).max_send_buffer_size(64 << 20);
-    let (sender, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
+    let (sender, connection) = builder.handshake::<_, Bytes>(stream).await.expect("a connection");
     (sender, tokio::spawn(connection))
 }
 
 fn post(path: &str) -> Request<()> {
     let request = Request::post(format!("http://server{path}"));
-    request.header("content-type", "application/grpc").body(()).unwrap()
+    request.header("content-type", "application/grpc").body(()).expect("a request")
 }
 
 /// The reason in a response of headers alone.

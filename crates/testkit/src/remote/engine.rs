@@ -97,17 +97,18 @@ impl Engine {
         }
     }
 
-    /// Makes the server load the missing versions and unload the unwanted ones.
-    async fn compare(&self, wanted: BTreeSet<ServableId>) -> Result<Compared, RunError> {
+    /// Makes the server load the missing versions and unload the unwanted ones. A version that was up,
+    /// true in `wanted`, is not loaded again.
+    async fn compare(&self, wanted: BTreeMap<ServableId, bool>) -> Result<Compared, RunError> {
         let (start, had) = match self.call(Request::List).await? {
             Reply::Loaded { start, versions } => (start, BTreeSet::from_iter(versions)),
             other => return Err(failed(format!("{other:?}"))),
         };
-        for id in had.difference(&wanted) {
+        for id in had.iter().filter(|id| !wanted.contains_key(id)) {
             self.call(Request::Unload(id.clone())).await?;
         }
         let mut failures = BTreeMap::new();
-        for id in wanted.difference(&had) {
+        for (id, _) in wanted.iter().filter(|(id, is_up)| !**is_up && !had.contains(id)) {
             match self.load(id).await {
                 Ok(_) => {}
                 Err(error @ RunError::Failed { .. }) => {
@@ -141,8 +142,7 @@ impl Task {
     async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<ToEngine>) {
         let mut settled = false;
         loop {
-            let wanted = self.wanted.keys().cloned().collect();
-            let compared = self.engine.compare(wanted).await;
+            let compared = self.engine.compare(self.wanted.clone()).await;
             self.report_condition(&compared).await;
             if let Ok(compared) = compared {
                 self.report_versions(compared).await;
@@ -200,14 +200,13 @@ impl Task {
     async fn report_versions(&mut self, Compared { had, failures, .. }: Compared) {
         let mut reports: Vec<_> =
             std::mem::take(&mut self.leaving).into_iter().map(FromEngine::Gone).collect();
-        for (id, is_up) in &mut self.wanted {
+        self.wanted.retain(|id, is_up| {
             let is_lost = *is_up && !had.contains(id);
             reports.extend(is_lost.then(|| FromEngine::Lost(id.clone())));
-            let is_new = is_lost || !*is_up;
-            *is_up = !failures.contains_key(id);
-            reports.extend((is_new && *is_up).then(|| FromEngine::Up(id.clone())));
-        }
-        self.wanted.retain(|id, _| !failures.contains_key(id));
+            let is_new = !std::mem::replace(is_up, true) && !failures.contains_key(id);
+            reports.extend(is_new.then(|| FromEngine::Up(id.clone())));
+            !is_lost && !failures.contains_key(id)
+        });
         reports.extend(failures.into_iter().map(|(id, failure)| FromEngine::Failed(id, failure)));
         for report in reports {
             self.start.report(Event::Version(report)).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Request;
 use outrigger_core::Tensor;
 use outrigger_proto::raw::unary::PREFIX;
-use outrigger_rpc::{Calls, Endpoint, Head, Settings};
+use outrigger_rpc::{CallError, Calls, Endpoint, Head, Settings};
 use outrigger_run::RunError;
 use tokio::{
     runtime::Handle,
@@ -51,8 +51,8 @@ impl Predictor {
         }
     }
 
-    /// Makes one prediction.
-    pub(super) async fn run(&self, call: Call) -> Result<Vec<Tensor>, RunError> {
+    /// Makes one prediction. The call keeps its inputs if it may be made again.
+    pub(super) async fn run(&self, call: &mut Call) -> Result<Vec<Tensor>, RunError> {
         let deadline = call.deadline;
         let _place = self.place(deadline).await?;
         let answer = timeout_at(deadline, self.predict(call)).await;
@@ -74,16 +74,21 @@ impl Predictor {
         Ok(place.map_err(|_| RunError::Overloaded)?.expect("never closed"))
     }
 
-    async fn predict(&self, mut call: Call) -> Result<Vec<Tensor>, RunError> {
-        let (size, limit) = (encoded_len(&call), self.max_message);
+    async fn predict(&self, call: &mut Call) -> Result<Vec<Tensor>, RunError> {
+        let (size, limit) = (encoded_len(call), self.max_message);
         if size > limit {
             return Err(RunError::TooLarge { size, limit });
         }
-        let request = frame(&mut call, size);
-        let answer = self.calls.call(request, limit, || self.head(&call)).await;
-        let message =
-            answer.map_err(|error| status::of_call_error(error, call.target.servable()))?;
-        Ok(decode_response(message, &call.outputs, limit)?)
+        let request = frame(call, size);
+        let answer = self.calls.call(request, limit, || self.head(call)).await;
+        match answer {
+            Ok(message) => Ok(decode_response(message, &call.outputs, limit)?),
+            Err(CallError::Lost(error)) => {
+                let inputs = std::mem::take(&mut call.inputs);
+                Err(RunError::Lost { inputs, source: error.into() })
+            }
+            Err(error) => Err(status::of_call_error(error, call.target.servable())),
+        }
     }
 
     /// The head of a request that is sent now; `None` after the deadline.

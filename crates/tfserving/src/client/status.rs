@@ -13,7 +13,7 @@ use crate::ReloadError;
 /// Maps the error of a prediction.
 pub(super) fn of_call_error(error: CallError, servable: &ServableId) -> RunError {
     match error {
-        CallError::Transport(error) => RunError::Unavailable(error.into()),
+        CallError::Transport(error) | CallError::Lost(error) => RunError::Unavailable(error.into()),
         CallError::Status(status) => of_predict(&status, servable),
         CallError::NoStatus(status) => of_predict(&status_of_http(status), servable),
         CallError::Framing(error) => {

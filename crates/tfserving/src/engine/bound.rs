@@ -28,14 +28,21 @@ impl Run for Bound {
     fn run(&self, call: run::Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
         let run::Call { inputs, outputs, deadline, headers: metadata } = call;
         let target = Arc::clone(&self.target);
-        let answer = self.client.predict(Call { target, inputs, outputs, deadline, metadata });
-        answer
-            .inspect(|result| {
-                if let Err(RunError::Unavailable(_) | RunError::NotServed { .. }) = result {
+        let mut call = Call { target, inputs, outputs, deadline, metadata };
+        let run = async move {
+            match self.client.try_predict(&mut call).await {
+                Err(error @ (RunError::Unavailable(_) | RunError::NotServed { .. })) => {
                     self.suspect.notify_one();
+                    Err(RunError::Unsent { inputs: call.inputs, source: Box::new(error) })
                 }
-            })
-            .boxed()
+                Err(error @ RunError::Lost { .. }) => {
+                    self.suspect.notify_one();
+                    Err(error)
+                }
+                answer => answer,
+            }
+        };
+        run.boxed()
     }
 }
 

@@ -105,13 +105,14 @@ impl Task {
         let (effects, outcome) = self.machine.handle(&context, event);
         metrics::event(&self.start.engine, outcome);
         debug_assert_ne!(outcome, Outcome::Unexpected);
-        for effect in effects {
-            self.carry_out(effect).await;
-        }
+        // A restart is reported before the versions that were lost by it.
         let condition = self.machine.condition();
         if condition != self.reported {
             self.reported = condition.clone();
             self.start.report(Report::Condition(condition)).await;
+        }
+        for effect in effects {
+            self.carry_out(effect).await;
         }
     }
 

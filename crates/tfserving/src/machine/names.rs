@@ -42,6 +42,8 @@ pub(super) enum Reported {
     Up,
     /// Reported as failed.
     Failed,
+    /// Reported as lost: the engine restarted, and loads the version when it is added again.
+    Lost,
 }
 
 /// A version that is being dropped from the configuration.
@@ -97,7 +99,8 @@ impl Name {
     /// The versions to configure for the name now; `None` if the name is not configured yet.
     pub(super) fn configured(&self) -> Option<BTreeSet<Version>> {
         let placeholder = self.placeholder()?;
-        let versions = self.versions.keys().copied().filter(|_| self.is_known());
+        let versions = self.versions.iter().filter(|(_, reported)| **reported != Reported::Lost);
+        let versions = versions.map(|(version, _)| *version).filter(|_| self.is_known());
         Some(versions.chain([placeholder]).collect())
     }
 }
@@ -108,7 +111,8 @@ impl ServingMachine {
             return Outcome::Unexpected;
         }
         let name = self.names.entry(id.name).or_insert_with(|| Name::bare(c.now));
-        if name.has(id.version) {
+        let is_lost = name.versions.get(&id.version) == Some(&Reported::Lost);
+        if name.has(id.version) && !is_lost {
             return Outcome::Stale;
         }
         name.versions.insert(id.version, Reported::Nothing);
@@ -117,10 +121,15 @@ impl ServingMachine {
 
     pub(super) fn remove(&mut self, id: ServableId) -> Outcome {
         let name = self.names.get_mut(&id.name);
-        if name.and_then(|name| name.versions.remove(&id.version)).is_none() {
+        let Some(reported) = name.and_then(|name| name.versions.remove(&id.version)) else {
             return Outcome::Unexpected;
+        };
+        let mut leaving = Leaving::new(false);
+        if reported == Reported::Lost {
+            // The configuration may be without it already: then no push of another one follows.
+            leaving.push = self.sent.as_ref().filter(|sent| !sent.has(&id)).map(|sent| sent.push);
         }
-        self.leaving.insert(id, Leaving::new(false));
+        self.leaving.insert(id, leaving);
         Outcome::Handled
     }
 

@@ -107,12 +107,10 @@ impl ServingMachine {
             }
             for (version, reported) in &mut name.versions {
                 let id = ServableId { name: servable.clone(), version: *version };
-                match reported {
-                    Reported::Failed => continue,
-                    Reported::Up => effects.push(Effect::Lost(id)),
-                    Reported::Nothing | Reported::Loading => {}
+                if !matches!(reported, Reported::Failed | Reported::Lost) {
+                    *reported = Reported::Lost;
+                    effects.push(Effect::Lost(id));
                 }
-                *reported = Reported::Nothing;
             }
         }
         if matches!(self.push, Push::Running(_)) {
@@ -151,7 +149,8 @@ impl ServingMachine {
             let Some(seen) = seen.iter().find(|it| it.version == *version) else { continue };
             let id = ServableId { name: servable.clone(), version: *version };
             match (seen.state, *reported) {
-                (_, Reported::Failed) | (EngineState::Available, Reported::Up) => {}
+                (_, Reported::Failed | Reported::Lost) | (EngineState::Available, Reported::Up) => {
+                }
                 (EngineState::Available, _) => {
                     *reported = Reported::Up;
                     effects.push(Effect::Up(id));

@@ -232,17 +232,33 @@ fn a_removed_version_the_engine_never_mentioned_is_gone_after_the_grace() {
 }
 
 #[test]
-fn a_restart_is_reported_and_everything_is_loaded_again_placeholders_first() {
+fn after_a_restart_versions_are_loaded_again_when_they_are_added_placeholders_first() {
     let mut bench = Bench::serving();
     let effects = bench.probed(status(&[("a", &[])]));
     assert_eq!(effects[..2], [Effect::Restarted, Effect::Lost(id("a", 5))]);
     assert_eq!(pushed_set(&effects), Some(set(&[("a", &[1])])));
     assert_eq!(bench.machine.restarts, 1);
     bench.pushed(PushOutcome::Taken(None));
-    let effects = bench.probed(status(&[("a", &[seen(1, EngineState::Available)])]));
+    let placeholder = status(&[("a", &[seen(1, EngineState::Available)])]);
+    let effects = bench.probed(placeholder.clone());
+    assert_eq!(pushed_set(&effects), None, "the version was not added again");
+    let effects = bench.handle(Event::Add(id("a", 5)));
     assert_eq!(pushed_set(&effects), Some(set(&[("a", &[1, 5])])));
     bench.pushed(PushOutcome::Taken(None));
     assert_eq!(bench.probed(up()), [Effect::Up(id("a", 5))]);
+}
+
+#[test]
+fn a_version_that_was_lost_may_be_removed_instead_of_being_added_again() {
+    let mut bench = Bench::serving();
+    bench.probed(status(&[("a", &[])]));
+    bench.pushed(PushOutcome::Taken(None));
+    let placeholder = status(&[("a", &[seen(1, EngineState::Available)])]);
+    bench.probed(placeholder.clone());
+    bench.handle(Event::Remove(id("a", 5)));
+    bench.probed(placeholder.clone());
+    bench.now = bench.now + bench.policy.absent_grace;
+    assert!(bench.probed(placeholder).contains(&Effect::Gone(id("a", 5))));
 }
 
 #[test]

@@ -23,14 +23,12 @@ pub fn encoded_len(call: &Call) -> usize {
 
 /// Writes `call` as an encoded `PredictRequest`.
 pub fn encode_request(call: &Call, out: &mut impl BufMut) {
-    let mut call = call.clone();
-    let writer = writer(&call, encoded_len(&call));
-    out.put(encode(&mut call, writer));
+    out.put(encode(call, writer(call, encoded_len(call))));
 }
 
-/// Encodes `call`, whose request has `size` bytes, as a gRPC message. Takes the tensors: large ones
-/// become part of the message without a copy.
-pub(crate) fn frame(call: &mut Call, size: usize) -> Segments {
+/// Encodes `call`, whose request has `size` bytes, as a gRPC message. Large tensors become part of
+/// the message without a copy.
+pub(crate) fn frame(call: &Call, size: usize) -> Segments {
     let mut writer = writer(call, PREFIX + size);
     writer.head.put_slice(&prefix(size));
     encode(call, writer)
@@ -43,12 +41,12 @@ fn writer(call: &Call, size: usize) -> Writer {
 }
 
 /// Appends the request to `out` and returns the message.
-fn encode(call: &mut Call, mut out: Writer) -> Segments {
+fn encode(call: &Call, mut out: Writer) -> Segments {
     let parts = call.target.parts();
     out.head.put_slice(parts.spec());
-    for (at, tensor) in call.inputs.drain(..).enumerate() {
-        let length = tensor_len(&tensor);
-        put_header(2, entry_len(&tensor, length), &mut out.head);
+    for (at, tensor) in call.inputs.iter().enumerate() {
+        let length = tensor_len(tensor);
+        put_header(2, entry_len(tensor, length), &mut out.head);
         match parts.key(at, &tensor.name) {
             Some(key) => out.head.put_slice(key),
             None => put_key(&tensor.name, &mut out.head),
@@ -81,16 +79,16 @@ fn entry_len(tensor: &Tensor, length: usize) -> usize {
 }
 
 /// Writes a `TensorProto`: dtype, shape, and the elements as content or as strings.
-fn put_tensor(tensor: Tensor, out: &mut Writer) {
+fn put_tensor(tensor: &Tensor, out: &mut Writer) {
     out.head.put_slice(&tensor_start(tensor.dtype));
     put_varint(shape_len(&tensor.shape) as u64, &mut out.head);
     for &size in &tensor.shape {
         put_header(2, int_len(1, size as u64), &mut out.head);
         put_int(1, size as u64, &mut out.head);
     }
-    match tensor.content {
+    match &tensor.content {
         Content::Bytes(bytes) => put_payload(4, bytes, out),
-        Content::Strings(strings) => strings.into_iter().for_each(|text| put_payload(8, text, out)),
+        Content::Strings(strings) => strings.iter().for_each(|text| put_payload(8, text, out)),
     }
 }
 
@@ -108,7 +106,7 @@ fn shape_len(shape: &[i64]) -> usize {
     shape.iter().map(|&size| bytes_len(2, int_len(1, size as u64))).sum()
 }
 
-fn put_payload(tag: u32, bytes: Bytes, out: &mut Writer) {
+fn put_payload(tag: u32, bytes: &Bytes, out: &mut Writer) {
     put_header(tag, bytes.len(), &mut out.head);
     out.put(bytes);
 }

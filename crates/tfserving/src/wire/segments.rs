@@ -78,12 +78,12 @@ impl Writer {
     }
 
     /// Appends the next bytes of the message.
-    pub(super) fn put(&mut self, payload: Bytes) {
+    pub(super) fn put(&mut self, payload: &Bytes) {
         if Self::shares(payload.len()) {
             self.cut();
-            self.push(payload);
+            self.push(payload.clone());
         } else {
-            self.head.extend_from_slice(&payload);
+            self.head.extend_from_slice(payload);
         }
     }
 

@@ -148,7 +148,7 @@ proptest! {
     fn the_request_decodes_with_the_generated_types(call in calls()) {
         let bytes = encoded(&call);
         prop_assert_eq!(bytes.len(), encoded_len(&call));
-        let mut framed = frame(&mut call.clone(), bytes.len());
+        let mut framed = frame(&call, bytes.len());
         prop_assert_eq!(framed.get_u8(), 0);
         prop_assert_eq!(framed.get_u32() as usize, bytes.len());
         prop_assert_eq!(framed.copy_to_bytes(framed.remaining()), &bytes);

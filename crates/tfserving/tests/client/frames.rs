@@ -311,7 +311,7 @@ async fn an_engine_that_does_not_answer_pings_is_gone() {
     let begun = tokio::time::Instant::now();
     let call = call(&id("m", 1), &[], within(Duration::from_secs(600)));
     let error = client.predict(call).await.expect_err("nobody is there");
-    assert!(matches!(error, RunError::Unavailable(_)), "{error}");
+    assert!(matches!(error, RunError::Lost { .. }), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(60), "after {:?}", begun.elapsed());
 }
 

@@ -106,7 +106,7 @@ async fn calls_under_way_when_the_engine_dies_are_unavailable() {
             harness.engine.stop().await;
         });
         let error = answer.expect_err("died");
-        assert!(matches!(error, RunError::Unavailable(_)), "{error}");
+        assert!(matches!(error, RunError::Lost { .. }), "{error}");
     }
 }
 

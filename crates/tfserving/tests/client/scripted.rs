@@ -112,5 +112,5 @@ async fn a_call_that_an_engines_farewell_includes_is_not_made_again() {
         connection.send(&[Frame::farewell(begun[0])]).await.expect("the connection stays");
     });
     let error = result.expect_err("it may have been worked on");
-    assert!(matches!(error, RunError::Unavailable(_)), "{error}");
+    assert!(matches!(error, RunError::Lost { .. }), "{error}");
 }

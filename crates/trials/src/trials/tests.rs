@@ -168,6 +168,7 @@ fn servable(key: ModelKey) -> Arc<Version> {
         plan: Arc::new(Plan::compile(metadata.expect("valid"))),
         run: Arc::new(Never),
         limits: Default::default(),
+        flight: Default::default(),
     };
     Arc::new(Version(key, scorer))
 }

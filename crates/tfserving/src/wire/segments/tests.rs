@@ -18,7 +18,7 @@ fn written(parts: &[(Bytes, bool)]) -> Segments {
     let mut writer = Writer::with_room(0, parts.len());
     for (bytes, is_payload) in parts {
         match is_payload {
-            true => writer.put(bytes.clone()),
+            true => writer.put(bytes),
             false => writer.head.extend_from_slice(bytes),
         }
     }

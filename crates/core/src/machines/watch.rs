@@ -1,0 +1,306 @@
+//! Versions that may end an engine: they are loaded by themselves, or not at all.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{Effect, Event, Machines, Turn};
+use crate::{
+    Crashes, EngineId, Failure, ModelKey, Moment, ServableId,
+    crashes::Verdict,
+    engine::{Condition, ToEngine},
+    model::{self, ModelMachine, State},
+};
+
+/// The time for which all other versions serve before a version is loaded that most likely ends the
+/// engine.
+const SETTLE: Duration = Duration::from_secs(2);
+/// The time after a restart in which the engine reports the versions that were lost.
+const LOSSES: Duration = Duration::from_millis(200);
+/// The time for which suspected versions wait for others to be loaded.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The suspected versions of one engine.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    crashes: Crashes,
+    /// Versions whose load waits for its turn.
+    held: BTreeMap<ModelKey, ServableId>,
+    /// Versions that were being loaded when the engine ceased to answer.
+    cut_off: Option<BTreeSet<ModelKey>>,
+    /// The earliest time of the next load of a held version.
+    from: Moment,
+    /// The last time at which a version was being loaded.
+    busy_at: Moment,
+    /// From this time on, the next held version does not wait for the load of others.
+    patient_until: Moment,
+}
+
+/// The suspected versions of an engine, as their callers see them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Suspects {
+    /// The versions that may have ended the engine by a call.
+    pub versions: BTreeSet<ModelKey>,
+    /// Their calls wait, because one of them is being loaded or will be.
+    pub are_loading: bool,
+    /// They make one call at a time.
+    pub are_apart: bool,
+}
+
+impl Machines {
+    /// Takes up the suspicion of an earlier process. `epoch` is the time since 1970 at which the
+    /// clock of all moments began. Must be called before [`Machines::adopt`].
+    pub fn adopt_crashes(&mut self, crashes: BTreeMap<EngineId, Crashes>, epoch: Duration) {
+        self.epoch = epoch;
+        for (engine, crashes) in crashes {
+            self.watches.insert(engine, Watch { crashes, ..Watch::default() });
+        }
+        self.crashes_changed = true;
+    }
+
+    /// The time since 1970.
+    fn time(&self, now: Moment) -> Duration {
+        self.epoch + now.elapsed()
+    }
+
+    fn watch(&mut self, engine: &EngineId) -> &mut Watch {
+        self.crashes_changed = true;
+        self.watches.entry(engine.clone()).or_default()
+    }
+
+    pub(super) fn condition(&mut self, engine: EngineId, condition: Condition) {
+        let before = self.engines.get(&engine).and_then(|before| before.reachable);
+        match condition.reachable {
+            Some(false) if before != Some(false) => {
+                let loading = self.being_loaded(&engine);
+                self.watches.entry(engine.clone()).or_default().cut_off = Some(loading);
+            }
+            Some(true) => {
+                self.watches.get_mut(&engine).into_iter().for_each(|watch| watch.cut_off = None);
+            }
+            _ => {}
+        }
+        self.engines.insert(engine, condition);
+    }
+
+    /// Handles a restart of `engine`. Calls of the versions in `lost` were cut off by it.
+    pub(super) fn restarted(
+        &mut self,
+        turn: &mut Turn,
+        engine: &EngineId,
+        lost: BTreeSet<ModelKey>,
+    ) {
+        let now = self.time(turn.now);
+        let cut_off = self.watches.get_mut(engine).and_then(|watch| watch.cut_off.take());
+        let mut loading = cut_off.unwrap_or_else(|| self.being_loaded(engine));
+        // A version that lost a call and does not serve was at its first run.
+        let (calling, first): (BTreeSet<_>, _) =
+            lost.into_iter().partition(|key| self.models.get(key).is_some_and(serves));
+        loading.extend(first);
+        let watch = self.watch(engine);
+        watch.patient_until = turn.now + PATIENCE;
+        (watch.from, watch.busy_at) = (turn.now + LOSSES, turn.now);
+        let verdict = watch.crashes.crashed(now, &loading, &calling);
+        self.execute(turn, engine, verdict);
+    }
+
+    fn execute(&mut self, turn: &mut Turn, engine: &EngineId, verdict: Verdict) {
+        let Verdict { convicted, released } = verdict;
+        for key in released {
+            turn.events.push_back(Event::Model(key, model::Event::Retry));
+        }
+        let Some(key) = convicted else { return };
+        let Some(failure) = self.watches[engine].crashes.failure(&key) else { return };
+        let in_engine =
+            |state: &&State| state.in_engine() && !matches!(state, State::Unloading { .. });
+        let state = self.models.get(&key).map(ModelMachine::state).filter(in_engine);
+        let event = match state.and_then(State::servable).cloned() {
+            Some(id) => model::Event::LoadFailed(id, failure.clone()),
+            None => model::Event::Quarantined(failure.clone()),
+        };
+        turn.effects.push(Effect::LoadFailed(key.clone(), failure));
+        turn.events.push_back(Event::Model(key, event));
+    }
+
+    /// The versions that were given to `engine` and are not up yet.
+    fn being_loaded(&self, engine: &EngineId) -> BTreeSet<ModelKey> {
+        let held = self.watches.get(engine).map(|watch| &watch.held);
+        let is_held = |key: &ModelKey| held.is_some_and(|held| held.contains_key(key));
+        let loading = self.models.values().filter(|model| {
+            matches!(model.state(), State::Loading { .. })
+                && self.engine_of(model.key()) == Some(engine)
+                && !is_held(model.key())
+        });
+        loading.map(|model| model.key().clone()).collect()
+    }
+
+    /// Gives a version to its engine, unless its load has to wait or must not take place.
+    pub(super) fn load(&mut self, turn: &mut Turn, key: &ModelKey, id: ServableId) {
+        let engine =
+            self.placed.get(key).expect("a version is prepared before it is loaded").clone();
+        let convicted = self.conviction(key);
+        let watch = self.watch(&engine);
+        if convicted.is_some() || watch.crashes.is_suspect(key) {
+            watch.held.insert(key.clone(), id.clone());
+            if let Some(failure) = convicted {
+                let failed = model::Event::LoadFailed(id, failure);
+                turn.events.push_back(Event::Model(key.clone(), failed));
+            }
+            return;
+        }
+        watch.crashes.load(key);
+        turn.effects.push(Effect::Engine(engine, ToEngine::Add(id)));
+    }
+
+    /// Takes a version from its engine.
+    pub(super) fn unload_from_engine(&mut self, turn: &mut Turn, key: &ModelKey, id: ServableId) {
+        let engine =
+            self.placed.get(key).expect("a version is prepared before it is loaded").clone();
+        let watch = self.watch(&engine);
+        watch.crashes.left(key);
+        match watch.held.remove(key) {
+            // The engine never had it, or has forgotten it.
+            Some(_) => turn.events.push_back(Event::Model(key.clone(), model::Event::Gone(id))),
+            None => turn.effects.push(Effect::Engine(engine, ToEngine::Remove(id))),
+        }
+    }
+
+    /// Records that a version has passed the gate.
+    pub(super) fn arrived(&mut self, turn: &Turn, key: &ModelKey) {
+        let now = self.time(turn.now);
+        if let Some(engine) = self.placed.get(key).cloned() {
+            self.watch(&engine).crashes.arrived(now, key);
+        }
+    }
+
+    /// Loads the versions whose turn has come.
+    pub(super) fn release(&mut self, turn: &mut Turn) {
+        let now = self.time(turn.now);
+        let engines: Vec<_> = self.watches.keys().cloned().collect();
+        for engine in engines {
+            let has_expired =
+                self.watches.get_mut(&engine).is_some_and(|it| it.crashes.expire(now));
+            self.crashes_changed |= has_expired;
+            while let Some((key, id)) = self.next_load(turn.now, &engine) {
+                let watch = self.watch(&engine);
+                watch.held.remove(&key);
+                watch.crashes.load(&key);
+                (watch.busy_at, watch.patient_until) = (turn.now, turn.now + PATIENCE);
+                turn.effects.push(Effect::Engine(engine.clone(), ToEngine::Add(id)));
+            }
+        }
+    }
+
+    /// The next version to load in `engine`: at once if it is not suspected any more, else when
+    /// nothing else is being loaded, and graver suspects when that has been so for a while. Of equal
+    /// ones the newest comes last.
+    fn next_load(&mut self, now: Moment, engine: &EngineId) -> Option<(ModelKey, ServableId)> {
+        if !self.is_reachable(engine) || self.watches[engine].held.is_empty() {
+            return None;
+        }
+        let is_busy = self.is_loading(engine);
+        let watch = self.watches.get_mut(engine)?;
+        let Watch { crashes, held, .. } = watch;
+        let waits = |key: &ModelKey| crashes.convicted().contains_key(key);
+        let rank = |(key, id): &(&ModelKey, &ServableId)| {
+            (crashes.is_suspect(key), crashes.is_grave(key), id.version)
+        };
+        let next = held.iter().filter(|(key, _)| !waits(key)).min_by_key(rank);
+        let (key, id) = next.map(|(key, id)| (key.clone(), id.clone()))?;
+        if !crashes.is_suspect(&key) {
+            return Some((key, id));
+        }
+        if is_busy && now < watch.patient_until {
+            watch.busy_at = now;
+            return None;
+        }
+        if now < watch.from {
+            return None;
+        }
+        let is_due = !crashes.is_grave(&key) || now >= watch.busy_at + SETTLE;
+        is_due.then_some((key, id))
+    }
+
+    /// Whether `engine` is loading or checking a version.
+    fn is_loading(&self, engine: &EngineId) -> bool {
+        let held = &self.watches[engine].held;
+        self.models.values().any(|model| {
+            matches!(model.state(), State::Loading { .. } | State::Checking { .. })
+                && self.engine_of(model.key()) == Some(engine)
+                && !held.contains_key(model.key())
+        })
+    }
+
+    /// The next time at which a held version may be loaded, or a suspicion ends.
+    pub(super) fn watches_wake_at(&self) -> Option<Moment> {
+        let times = self.watches.values().flat_map(|watch| {
+            let is_held = !watch.held.is_empty();
+            let turns = [watch.from, watch.busy_at + SETTLE, watch.patient_until];
+            let expires_at = watch.crashes.expires_at();
+            let expires_at = expires_at.map(|at| Moment::at(at.saturating_sub(self.epoch)));
+            turns.into_iter().filter(move |_| is_held).chain(expires_at)
+        });
+        times.filter(|at| *at > self.ticked_at).min()
+    }
+
+    /// The failure of a version that was convicted.
+    pub(super) fn conviction(&self, key: &ModelKey) -> Option<Failure> {
+        self.watches.values().find_map(|watch| watch.crashes.failure(key))
+    }
+
+    /// Loads a version again although it was convicted.
+    pub(super) fn pardon(&mut self, key: &ModelKey) {
+        for watch in self.watches.values_mut() {
+            self.crashes_changed |= watch.crashes.convicted().contains_key(key);
+            watch.crashes.pardon(key);
+        }
+    }
+
+    /// The suspects of each engine that has any.
+    pub fn suspects(&self) -> BTreeMap<EngineId, Suspects> {
+        let each = self.watches.iter().map(|(engine, Watch { crashes, .. })| {
+            let is_loading = |key: &ModelKey| {
+                let state = self.models.get(key).map(ModelMachine::state);
+                matches!(state, Some(State::Loading { .. } | State::Checking { .. }))
+            };
+            let versions = crashes.common().clone();
+            let suspects = Suspects {
+                are_loading: versions.iter().any(|key| !crashes.is_grave(key) && is_loading(key)),
+                are_apart: crashes.are_apart(),
+                versions,
+            };
+            (engine.clone(), suspects)
+        });
+        each.filter(|(_, suspects)| !suspects.versions.is_empty()).collect()
+    }
+
+    /// The convicted versions, with the number of crashes.
+    pub fn quarantined(&self) -> impl Iterator<Item = &ModelKey> {
+        self.watches.values().flat_map(|watch| watch.crashes.convicted().keys())
+    }
+
+    /// The suspicion to store for the process that follows this one, if it may have changed since the
+    /// last call.
+    pub fn take_crashes(&mut self) -> Option<BTreeMap<EngineId, Crashes>> {
+        std::mem::take(&mut self.crashes_changed).then(|| self.crashes())
+    }
+
+    /// The suspicion to store for the process that follows this one.
+    pub fn crashes(&self) -> BTreeMap<EngineId, Crashes> {
+        let each = self.watches.iter();
+        each.map(|(engine, watch)| (engine.clone(), watch.crashes.clone())).collect()
+    }
+
+    /// The suspicion to store when the process ends in order.
+    pub fn stopped_crashes(&mut self, now: Moment) -> BTreeMap<EngineId, Crashes> {
+        let now = self.time(now);
+        self.watches.values_mut().for_each(|watch| watch.crashes.stop(now));
+        self.crashes()
+    }
+}
+
+/// Whether requests use the version.
+fn serves(model: &ModelMachine) -> bool {
+    matches!(model.state(), State::Serving { .. } | State::Draining { .. })
+}
