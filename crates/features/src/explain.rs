@@ -10,8 +10,7 @@ use crate::{
     call::{Call, Trace},
     limits::Limits,
     metadata::{Feature, Input},
-    meter::Metered,
-    pack::pack_traced,
+    pack::{Metered, pack_traced},
     packed::{Packed, UserRows},
     plan::Plan,
 };

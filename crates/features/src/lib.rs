@@ -21,6 +21,7 @@
 mod answer;
 mod call;
 mod column;
+mod entries;
 mod explain;
 mod finish;
 #[cfg(test)]
@@ -58,7 +59,8 @@ pub use interface::InterfaceError;
 pub use limits::Limits;
 pub use lookup::Values;
 pub use metadata::{Metadata, MetadataError};
-pub use meter::{Meter, Metered};
+pub use meter::Meter;
+pub use pack::Metered;
 pub use packed::{FeatureCounts, Ids, Packed, UserRows};
 pub use plan::{Lookup, LookupError, Plan};
 pub use raw::RawPlan;

@@ -3,63 +3,19 @@
 use outrigger_core::{DType, Failure, Reason};
 
 use crate::{
-    call::Call,
     metadata::Entity,
+    meter::Meter,
     place::Place,
     plan::{InputPlan, Join, Plan},
-    wire::{MAX_DEPTH, Malformed, Reader},
 };
 
 /// The number of columns of a table that may be unknown to the model. Each column takes some
 /// memory, even if it is empty.
 const STRANGE_COLUMNS: usize = 4096;
 
-/// The number of features in a request that the model does not name: this many, and some more for
-/// each treatment.
-pub(crate) const STRANGERS: usize = 4096;
-pub(crate) const STRANGERS_PER_ROW: usize = 64;
-
-/// The number of fields in an encoded object: each element of a list in it has two or more.
-pub(crate) const OBJECT_FIELDS: usize = 1 << 20;
-
-/// The number of names of outputs in a request's options.
-pub(crate) const OUTPUTS: usize = 1024;
-
 /// The memory of a traced call, as a multiple of its tensors: beside them the origins of all values,
 /// the messages of both, and the encoded answer.
 const TRACED: u64 = 12;
-
-/// Counts down the entries that a request may still have.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Entries(pub(crate) usize);
-
-impl Entries {
-    /// Counts one more entry; fails if there have been as many as allowed.
-    #[inline]
-    pub(crate) fn take(&mut self) -> Result<(), Malformed> {
-        self.take_many(1)
-    }
-
-    #[inline]
-    pub(crate) fn take_many(&mut self, count: usize) -> Result<(), Malformed> {
-        self.0 = self.0.checked_sub(count).ok_or(Malformed::Entries)?;
-        Ok(())
-    }
-}
-
-/// Refuses encoded `ResponseOptions` with too many names of outputs, which take ten times their
-/// bytes once they are decoded.
-pub(crate) fn check_outputs(options: &[u8]) -> Result<(), Malformed> {
-    let (mut rest, mut left) = (Reader::new(options), Entries(OUTPUTS));
-    while !rest.is_empty() {
-        let (number, wire_type) = rest.key()?;
-        if number == 3 {
-            left.take()?;
-        }
-        rest.skip(number, wire_type, MAX_DEPTH)?;
-    }
-    Ok(())
-}
 
 /// The limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,9 +79,9 @@ pub(crate) fn refuse_columns(count: usize, max: usize, place: &Place) -> Result<
 pub(crate) fn check_size(
     plan: &Plan,
     counts: impl ExactSizeIterator<Item = usize>,
-    call: &Call<'_>,
+    limits: &Limits,
+    (traced, meter): (bool, &dyn Meter),
 ) -> Result<(), Failure> {
-    let limits = call.limits;
     let users = counts.len() as u128;
     let (treatments, rows) = counts.fold((0, 0), |(most, all): (u128, u128), count| {
         (most.max(count as u128), all + count as u128)
@@ -141,8 +97,8 @@ pub(crate) fn check_size(
         joins => joins.iter().map(joined).sum(),
     };
     if total <= limits.max_tensor_bytes as u128 {
-        let copies = if call.traced { TRACED } else { 1 };
-        return call.meter.admit(u64::try_from(total).unwrap_or(u64::MAX).saturating_mul(copies));
+        let copies = if traced { TRACED } else { 1 };
+        return meter.admit(u64::try_from(total).unwrap_or(u64::MAX).saturating_mul(copies));
     }
     let message = format!(
         "{users} users of up to {treatments} treatments take {total} bytes of tensors, at most {} are allowed",

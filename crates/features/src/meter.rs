@@ -3,9 +3,6 @@
 use std::fmt;
 
 use outrigger_core::Failure;
-use outrigger_proto::outrigger::v1::{ExplainResponse, ResponseOptions};
-
-use crate::{Limits, Packed, Plan, Request};
 
 /// Admits the memory of a call, and ends the call when it takes too long.
 pub trait Meter: fmt::Debug {
@@ -33,57 +30,6 @@ impl Meter for Unmetered {
 
     fn proceed(&self) -> Result<(), Failure> {
         Ok(())
-    }
-}
-
-/// A plan whose calls are metered.
-#[derive(Debug, Clone, Copy)]
-pub struct Metered<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) meter: &'a dyn Meter,
-}
-
-impl Plan {
-    /// The plan for calls that `meter` measures.
-    pub fn metered<'a>(&'a self, meter: &'a dyn Meter) -> Metered<'a> {
-        Metered { plan: self, meter }
-    }
-
-    pub(crate) fn unmetered(&self) -> Metered<'_> {
-        self.metered(&Unmetered)
-    }
-
-    /// [`Metered::pack_request`] without a meter.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn pack_request(&self, request: &Request<'_>) -> Result<Packed, Failure> {
-        self.unmetered().pack_request(request)
-    }
-
-    /// [`Metered::pack_batch`] without a meter.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn pack_batch(
-        &self,
-        requests: &[&[u8]],
-        options: &ResponseOptions,
-        limits: &Limits,
-    ) -> Result<Packed, Failure> {
-        self.unmetered().pack_batch(requests, options, limits)
-    }
-
-    /// [`Metered::explain`] without a meter.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn explain(
-        &self,
-        requests: &[&[u8]],
-        limits: &Limits,
-    ) -> Result<Vec<ExplainResponse>, Failure> {
-        self.unmetered().explain(requests, limits)
     }
 }
 

@@ -3,16 +3,67 @@
 use std::slice;
 
 use outrigger_core::Failure;
-use outrigger_proto::outrigger::v1::ResponseOptions;
+use outrigger_proto::outrigger::v1::{ExplainResponse, ResponseOptions};
 
 use crate::{
     call::{Call, Trace},
     limits::{Limits, check_users},
-    meter::Metered,
+    meter::{Meter, Unmetered},
     packed::Packed,
     plan::Plan,
     transcode::{self, Request},
 };
+
+/// A plan whose calls are metered.
+#[derive(Debug, Clone, Copy)]
+pub struct Metered<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) meter: &'a dyn Meter,
+}
+
+impl Plan {
+    /// The plan for calls that `meter` measures.
+    pub fn metered<'a>(&'a self, meter: &'a dyn Meter) -> Metered<'a> {
+        Metered { plan: self, meter }
+    }
+
+    pub(crate) fn unmetered(&self) -> Metered<'_> {
+        self.metered(&Unmetered)
+    }
+
+    /// [`Metered::pack_request`] without a meter.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn pack_request(&self, request: &Request<'_>) -> Result<Packed, Failure> {
+        self.unmetered().pack_request(request)
+    }
+
+    /// [`Metered::pack_batch`] without a meter.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn pack_batch(
+        &self,
+        requests: &[&[u8]],
+        options: &ResponseOptions,
+        limits: &Limits,
+    ) -> Result<Packed, Failure> {
+        self.unmetered().pack_batch(requests, options, limits)
+    }
+
+    /// [`Metered::explain`] without a meter.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn explain(
+        &self,
+        requests: &[&[u8]],
+        limits: &Limits,
+    ) -> Result<Vec<ExplainResponse>, Failure> {
+        self.unmetered().explain(requests, limits)
+    }
+}
 
 impl Plan {
     /// Packs encoded `outrigger.v1.PredictRequest`s, one per user, each with its own

@@ -87,7 +87,7 @@ impl<'p> Reference<'p> {
         check_users(requests.len(), call.limits)?;
         let messages = decode(requests, call)?;
         let counts = self.count(&messages, call)?;
-        check_size(self.plan, counts.iter().copied(), call)?;
+        check_size(self.plan, counts.iter().copied(), call.limits, (call.traced, call.meter))?;
         let mut packer = Packer::new(self.plan, call.traced, counts.iter().copied());
         for (index, (message, count)) in messages.iter().zip(counts).enumerate() {
             let place = call.place(index);

@@ -92,7 +92,7 @@ fn read_all<'p, 'r>(
     for (index, request) in requests.iter().enumerate() {
         parts.push(Part::read(request, plan, call.limits, &call.place(index))?);
     }
-    check_size(plan, parts.iter().map(|part| part.count), call)?;
+    check_size(plan, parts.iter().map(|part| part.count), call.limits, (call.traced, call.meter))?;
     // A shared table usually becomes a tensor without a copy, so it needs no room.
     let copied = |part: &&Part<'_, '_>| part.request.shared.is_none() || part.table.is_none();
     let rows = parts.iter().filter(copied).map(|part| part.count).sum();

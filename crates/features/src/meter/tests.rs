@@ -1,13 +1,14 @@
 use std::cell::Cell;
 
 use outrigger_core::Reason;
-use outrigger_proto::outrigger::v1::{PredictRequest, predict_request::User};
+use outrigger_proto::outrigger::v1::{PredictRequest, ResponseOptions, predict_request::User};
 use prost::Message as _;
 
 use super::*;
 use crate::{
+    Limits, Packed, Request,
+    entries::{OBJECT_FIELDS, STRANGERS, STRANGERS_PER_ROW},
     fixtures::{number, plan, request, treatment, user},
-    limits::{OBJECT_FIELDS, STRANGERS, STRANGERS_PER_ROW},
 };
 
 /// Records the memory that is asked for, and ends the call after a number of steps.

@@ -3,7 +3,8 @@
 use outrigger_core::{Failure, Reason};
 
 use crate::{
-    limits::{Limits, check_outputs, check_users},
+    entries::check_outputs,
+    limits::{Limits, check_users},
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 

@@ -10,7 +10,7 @@ use super::{
     unknown::{self, Unknown},
 };
 use crate::{
-    limits::{Entries, STRANGERS},
+    entries::{Entries, STRANGERS},
     place::{Place, given_twice},
     plan::Fields,
     value::{Scalar, put_mixed},

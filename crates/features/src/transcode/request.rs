@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     call::Call,
-    limits::{Entries, Limits, OBJECT_FIELDS, OUTPUTS, check_outputs},
+    entries::{Entries, OBJECT_FIELDS, OUTPUTS, check_outputs},
+    limits::Limits,
     wire::{MAX_DEPTH, Malformed, Reader, WireType},
 };
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     column::{Buffer, floats},
-    limits::{Entries, STRANGERS, STRANGERS_PER_ROW},
+    entries::{Entries, STRANGERS, STRANGERS_PER_ROW},
     metadata::Entity,
     plan::{BadFeature, Fields, InputPlan},
     value::{Scalar, Value},

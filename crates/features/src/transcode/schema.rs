@@ -2,7 +2,7 @@
 //! transcoder does not read itself.
 
 use crate::{
-    limits::Entries,
+    entries::Entries,
     wire::{Malformed, Reader, WireType},
 };
 

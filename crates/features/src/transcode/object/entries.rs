@@ -2,7 +2,7 @@
 
 use super::field;
 use crate::{
-    limits::Entries,
+    entries::Entries,
     transcode::{
         lasts::{Keyed, Lasts},
         merged::{self, Merged},
