@@ -20,8 +20,6 @@ LEFT_OUT = {
     "requests-outputs": "names of outputs take 70 times their bytes",
     "connections-idle": "idle connections take all descriptors",
     "connections-slow-bodies": "slow bodies take all places",
-    "connections-metrics": "readers of /metrics stop the probes",
-    "connections-streams": "unread streams keep the operator from the page",
     "names-unknown": "unknown names stop new models",
     "engine-first-run": "a model that kills the engine is loaded again",
     "engine-request": "a model that kills the engine is loaded again",
