@@ -13,11 +13,8 @@ LEFT_OUT = {
     "overload-caller": "is judged by times",
     "names-tags": "is judged by processor time",
     # These bounds do not hold yet.
-    "package-refused": "six packages at once take 800 MiB",
     "registry-drip": "dripping pulls stop all others",
     "registry-claim": "claims take the store before their bytes arrive",
-    "requests-unread": "answers that nobody reads are kept",
-    "requests-outputs": "names of outputs take 70 times their bytes",
     "connections-idle": "idle connections take all descriptors",
     "connections-slow-bodies": "slow bodies take all places",
     "connections-metrics": "readers of /metrics stop the probes",
