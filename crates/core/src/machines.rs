@@ -7,6 +7,7 @@ mod configure;
 mod demand;
 mod exchange;
 mod index;
+mod limits;
 mod reconcile;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,8 @@ pub use answer::Answer;
 pub use canaries::CanaryTags;
 pub use reconcile::of_name;
 pub use watch::Suspects;
+
+use demand::Demand;
 
 use crate::{
     Attempt, Context, Digest, EngineId, Failure, ModelKey, ModelName, Moment, Outcome, Policy,
@@ -99,7 +102,10 @@ pub enum Event {
     /// the previous one; with several events a model could count as idle before its use is
     /// reported.
     Used(Vec<(ModelName, Selector, Moment)>),
-    /// Load it now, whatever failed before.
+    /// Like `Ask`, for a model that the configuration lists: [`Policy::max_unproven`] does not
+    /// refuse it.
+    AskListed(ModelName, Selector),
+    /// Load it now, whatever failed before, and however many others are unproven.
     Load(ModelName, Selector),
     /// Unload it.
     Unload {
@@ -283,8 +289,9 @@ impl Machines {
     fn step(&mut self, turn: &mut Turn, event: Event) {
         match event {
             Event::Tick => self.tick(turn),
-            Event::Ask(name, selector) => self.ask(turn, name, selector, false),
-            Event::Load(name, selector) => self.ask(turn, name, selector, true),
+            Event::Ask(name, selector) => self.ask(turn, name, selector, Demand::Stranger),
+            Event::AskListed(name, selector) => self.ask(turn, name, selector, Demand::Listed),
+            Event::Load(name, selector) => self.ask(turn, name, selector, Demand::Operator),
             Event::Used(used) => self.used(turn, used),
             Event::Unload { name, selector, delete } => self.unload(turn, &name, &selector, delete),
             Event::Evicted(digest) => self.evicted(turn, digest),

@@ -18,8 +18,15 @@ pub struct Policy {
     pub patience: Duration,
     /// The time for which the failure of a tag or digest that never worked is remembered.
     pub forget_after: Duration,
-    /// The limit of tags and digests that never worked and are known at the same time.
+    /// The limit of requested tags and digests that are looked up or brought up for the first time
+    /// at the same time.
     pub max_unproven: usize,
+    /// The limit of remembered answers that a tag or digest does not exist, or cannot be served. The
+    /// oldest is forgotten for a new one.
+    pub max_absent: usize,
+    /// The limit of a model's tags that only requests name. The longest unused one is forgotten for
+    /// a new one.
+    pub max_tags: usize,
 }
 
 impl Default for Policy {
@@ -32,6 +39,8 @@ impl Default for Policy {
             patience: Duration::from_secs(5),
             forget_after: Duration::from_secs(30),
             max_unproven: 256,
+            max_absent: 1024,
+            max_tags: 64,
         }
     }
 }

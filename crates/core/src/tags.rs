@@ -209,6 +209,10 @@ impl TagMachine {
     /// A failed look-up is repeated soon only if the tag has no serving digest.
     fn next_try(&self, c: &Context<'_>, failure: &Failure, failures: u32) -> std::time::Duration {
         let backoff = c.policy.backoff.delay(failures, c.jitter, failure.retry_after);
+        if is_permanent(failure.reason) && self.is_unproven() {
+            // The tag is forgotten by then; a request after that looks it up again.
+            return forget_after(c.policy);
+        }
         if self.serving.is_some() || is_permanent(failure.reason) {
             backoff.max(spread(c.policy.poll_interval, c.jitter))
         } else {
@@ -321,6 +325,16 @@ impl TagMachine {
         self.last
     }
 
+    /// The last time at which a request asked for it.
+    pub fn asked_at(&self) -> Option<Moment> {
+        self.asked_at
+    }
+
+    /// Whether only requests named it, and it has never worked.
+    pub fn is_unproven(&self) -> bool {
+        self.serving.is_none() && !self.configured && !self.accompanies
+    }
+
     /// Whether it is followed for ever.
     pub fn is_configured(&self) -> bool {
         self.configured
@@ -335,7 +349,7 @@ impl TagMachine {
             _ => None,
         };
         let idle_at = idle_at.filter(|_| !self.configured);
-        let forgotten_at = self.trouble.as_ref().map(|trouble| trouble.at + policy.forget_after);
+        let forgotten_at = self.trouble.as_ref().map(|trouble| trouble.at + forget_after(policy));
         let times = [due_at, idle_at, forgotten_at, self.unused_at(policy)];
         times.into_iter().flatten().filter(|at| *at > after).min()
     }
@@ -353,7 +367,7 @@ impl TagMachine {
     /// which files are kept, or the tag does not exist and the callers have received that answer.
     pub fn is_forgettable(&self, c: &Context<'_>) -> bool {
         let is_reported = |trouble: &Trouble| {
-            trouble.retry_at.is_none() && c.now.since(trouble.at) >= c.policy.forget_after
+            trouble.retry_at.is_none() && c.now.since(trouble.at) >= forget_after(c.policy)
         };
         let unused = match self.serving.or(self.registry) {
             Some(_) => self.unused_at(c.policy).is_some_and(|at| at <= c.now),
@@ -363,6 +377,12 @@ impl TagMachine {
         };
         !self.configured && !self.accompanies && unused
     }
+}
+
+/// The time for which the answer is remembered that a tag does not exist: a tag that begins to exist
+/// must be found like the move of a tag, within the interval of look-ups.
+fn forget_after(policy: &Policy) -> std::time::Duration {
+    policy.forget_after.min(policy.poll_interval)
 }
 
 /// A wait between 90% and 110% of `interval`, so that pods do not poll in step.

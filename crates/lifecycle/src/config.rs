@@ -15,13 +15,22 @@ pub struct Config {
     pub images: Images,
     /// The part that can change at run time; here as it is at the start.
     pub tunables: Tunables,
-    /// The number of images pulled at the same time.
+    /// The number of images of models in service, or named by the configuration, that are pulled at
+    /// the same time, and also the number of all others. Of each, three quarters may come from one
+    /// registry, and half from its repositories with the same first path segment.
     pub pull_concurrency: usize,
+    /// The longest time for one pull's transfers; it then fails, and a later pull resumes.
+    pub pull_timeout: Duration,
     /// The number of layers of one image fetched at the same time.
     pub layer_concurrency: usize,
-    /// The limit of requested tags and digests that never worked. More are refused as overload
-    /// until failures are forgotten.
+    /// The limit of requested tags and digests that are looked up or brought up for the first time
+    /// at the same time. More are refused as overload, unless the configuration lists their model.
     pub max_unproven: usize,
+    /// The limit of remembered answers that a tag or digest does not exist, or cannot be served.
+    pub max_absent: usize,
+    /// The limit of a model's tags that only requests name. The longest unused one is forgotten for
+    /// a new one.
+    pub max_tags: usize,
     /// Retries after temporary failures: of pulls, look-ups, loads and reloads.
     pub retry: Retry,
     /// The time limits for engines.
@@ -123,9 +132,12 @@ impl Default for Config {
                 poll_interval: policy.poll_interval,
             },
             tunables: Tunables::default(),
-            pull_concurrency: 4,
+            pull_concurrency: 8,
+            pull_timeout: Duration::from_secs(3600),
             layer_concurrency: 4,
             max_unproven: policy.max_unproven,
+            max_absent: policy.max_absent,
+            max_tags: policy.max_tags,
             retry: Retry::default(),
             engine: Watch::default(),
             limits: SharedLimits::default(),

@@ -86,6 +86,16 @@ impl Handle {
         }
     }
 
+    /// Whether nothing is known about `selector` of a model that the configuration does not list:
+    /// neither that it exists nor that it does not. A request for it makes the registry look it up.
+    pub fn is_unknown(&self, model: &ModelName, selector: &Selector) -> bool {
+        self.shared.routes.load().find(model, selector).is_none() && !self.is_listed(model)
+    }
+
+    fn is_listed(&self, model: &ModelName) -> bool {
+        self.shared.names.load().is_configured(model)
+    }
+
     /// Leases the same version again after the engine ended, once it is served again. `None` if
     /// another version answers by then, or the engine stays away until the deadline, or the request
     /// was sent although the engine had been away for long.
@@ -140,13 +150,31 @@ impl Handle {
         selector: &Selector,
         routing_key: &str,
     ) -> Option<Result<Lease, Failure>> {
+        self.find(model, selector, routing_key).or_else(|| self.refuse_unknown(model, selector))
+    }
+
+    /// The refusal of an unknown selector while too many others are looked up.
+    fn refuse_unknown<T>(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+    ) -> Option<Result<T, Failure>> {
+        let routes = self.shared.routes.load();
+        let full = routes.full.as_ref().filter(|_| routes.find(model, selector).is_none())?;
+        (!self.is_listed(model)).then(|| Err(full.clone()))
+    }
+
+    fn find(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        routing_key: &str,
+    ) -> Option<Result<Lease, Failure>> {
         let routes = self.shared.routes.load();
         if let Some(failure) = &routes.closed {
             return Some(Err(failure.clone()));
         }
-        let Some(Entry { route, asked }) = routes.find(model, selector) else {
-            return routes.full.clone().map(Err);
-        };
+        let Entry { route, asked } = routes.find(model, selector)?;
         // Touched even if no servable is routed: a waiting request counts as use.
         asked.touch(self.shared.clock.now());
         match route {
@@ -244,8 +272,8 @@ impl Handle {
         self.shared.snapshot.borrow().ready
     }
 
-    /// Loads a version, even if its failure counted as permanent, and waits for it until
-    /// `deadline`.
+    /// Loads a version, even if its failure counted as permanent and while too many unknown models
+    /// are asked for, and waits for it until `deadline`.
     ///
     /// # Errors
     /// Those of [`Handle::acquire`].
@@ -259,7 +287,7 @@ impl Handle {
         let command = Command::Load { model: model.clone(), selector: selector.clone(), done };
         self.send(command).await?;
         accepted.await.map_err(|_| stopping())?;
-        self.acquire(model, selector, "", deadline).await
+        self.wait_until_up(model, selector, "", deadline, |_| None).await
     }
 
     /// Unloads a version from the engine once it is drained; with `delete`, deletes its files
@@ -297,20 +325,42 @@ impl Handle {
         routing_key: &str,
         deadline: Instant,
     ) -> Result<Lease, Failure> {
-        // The subscription comes before the look-up and the request, so that no publication is
-        // missed.
-        let mut routed = self.shared.routed.clone();
-        routed.mark_unchanged();
-        if let Some(result) = self.try_acquire(model, selector, routing_key) {
-            return result;
-        }
+        self.ask(model, selector)?;
+        let refused = |handle: &Self| handle.refuse_unknown(model, selector);
+        self.wait_until_up(model, selector, routing_key, deadline, refused).await
+    }
+
+    fn ask(&self, model: &ModelName, selector: &Selector) -> Result<(), Failure> {
         let command = Command::Ask { model: model.clone(), selector: selector.clone() };
         let overloaded = |_| Failure::new(Reason::Overloaded, "too many models are asked for");
-        self.shared.commands.try_send(command).map_err(overloaded)?;
+        self.shared.commands.try_send(command).map_err(overloaded)
+    }
+
+    /// Waits for a version that was asked for, unless the request for it is `refused` meanwhile.
+    async fn wait_until_up(
+        &self,
+        model: &ModelName,
+        selector: &Selector,
+        routing_key: &str,
+        deadline: Instant,
+        refused: impl Fn(&Self) -> Option<Result<Lease, Failure>>,
+    ) -> Result<Lease, Failure> {
+        // The subscription comes before the look-up, so that no publication is missed.
+        let mut routed = self.shared.routed.clone();
+        routed.mark_unchanged();
+        let answer = || self.find(model, selector, routing_key).or_else(|| refused(self));
+        if let Some(result) = answer() {
+            return result;
+        }
         let until = answer_by(deadline);
-        let mut _waiting = None;
+        let mut waiting: Option<Using> = None;
         loop {
-            _waiting = self.waiting_for(model, selector);
+            let found = self.waiting_for(model, selector);
+            if waiting.is_some() && found.is_none() {
+                // The tag was forgotten to make room for others.
+                self.ask(model, selector)?;
+            }
+            waiting = found;
             if let Some(failure) = self.hopeless(model, selector, until) {
                 return Err(failure);
             }
@@ -319,7 +369,7 @@ impl Handle {
                 Ok(Err(_)) => return Err(stopping()),
                 Ok(Ok(())) => {}
             }
-            if let Some(result) = self.try_acquire(model, selector, routing_key) {
+            if let Some(result) = answer() {
                 return result;
             }
         }

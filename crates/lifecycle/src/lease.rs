@@ -17,7 +17,7 @@ use outrigger_run::Clock;
 use outrigger_score::Scorer;
 use outrigger_trials::{self as trials, Answered, Exposure, Profiled, Split};
 
-use crate::{drains::Drains, recent::Recent, routes::LastAsked};
+use crate::{drains::Drains, load::Load, recent::Recent, routes::LastAsked};
 
 /// A version of a model that the engine serves, with the data that requests need.
 pub struct Servable {
@@ -33,6 +33,8 @@ pub struct Servable {
     pub engine: EngineId,
     /// The version's part of an answer, encoded once by the front that writes answers.
     pub described: OnceLock<Box<[u8]>>,
+    /// The requests that it is answering.
+    pub load: Arc<Load>,
     /// The charge for the plan and the profile, which requests in progress use to their end.
     pub(crate) _memory: Arc<Charge>,
     /// The latest requests of the model, answered by any of its versions.

@@ -13,10 +13,12 @@ mod handle;
 mod jobs;
 mod journal;
 mod lease;
+mod load;
 pub mod metrics;
 mod model_map;
 mod names;
 mod package;
+mod places;
 mod publishing;
 mod pull;
 mod pulls;
@@ -39,6 +41,7 @@ pub use error::Error;
 pub use gate::Gate;
 pub use handle::Handle;
 pub use lease::{Interrupted, Lease, Servable};
+pub use load::{Crowded, Load, Running};
 pub use model_map::ModelMap;
 pub use outrigger_trials::{
     AUDIT, Act, Answered, ArmView, By, Canaries, CanaryDecision, CanaryDefaults, CanaryOutcome,
@@ -46,7 +49,7 @@ pub use outrigger_trials::{
     ShadowedView, TagCanaryView, VerdictView, limit_models, model_label,
 };
 pub use package::{Golden, ModelFiles, training_profile};
-pub use pull::Pull;
+pub use pull::{Deadline, Pull};
 pub use replay::Replayed;
 pub use service::{Service, start};
 pub use snapshot::{

@@ -91,6 +91,11 @@ impl Names {
         Ok(names)
     }
 
+    /// Whether the configuration lists `model`.
+    pub(crate) fn is_configured(&self, model: &ModelName) -> bool {
+        self.entries.contains_key(model)
+    }
+
     /// The engine that the configuration names for `model`.
     pub(crate) fn engine(&self, model: &ModelName) -> Option<&EngineId> {
         self.entries.get(model)?.configured.engine.as_ref()

@@ -4,14 +4,16 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use outrigger_budget::Account;
-use outrigger_core::{Digest, Failure};
-use outrigger_oci::{Client, Image, Layer, Progress};
+use outrigger_core::{Digest, Failure, Reason};
+use outrigger_oci::{Client, Image, Layer, Progress, Receiver, Reference, Space};
 use outrigger_store::{Error, Package, Reservation, Store, Tree};
 use outrigger_trace::{Parent, SpanKind};
+use tokio::time::{Instant, timeout_at};
 
 use crate::{blocking::blocking, metrics, world::store_failure};
 
@@ -35,6 +37,41 @@ pub struct Pull<'a> {
     pub memory: Option<&'a Account>,
     /// Counts the bytes of layers as they arrive.
     pub progress: &'a Progress,
+    /// The time at which the download of layers ends if it is not complete; `None`: never.
+    pub deadline: Option<Deadline>,
+}
+
+/// The time limit of a pull.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline {
+    /// The time at which it ends.
+    at: Instant,
+    /// Its length.
+    limit: Duration,
+}
+
+impl Deadline {
+    /// A time limit that begins now.
+    pub fn within(limit: Duration) -> Self {
+        Self { at: Instant::now() + limit, limit }
+    }
+
+    /// Runs a transfer from `registry` until the deadline.
+    ///
+    /// # Errors
+    /// `REGISTRY_UNAVAILABLE` at the deadline, or the failure of the transfer.
+    pub(crate) async fn limit<T>(
+        self,
+        registry: &Reference,
+        transfer: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let late = |_| {
+            let (limit, repository) = (self.limit, registry.repository());
+            let message = format!("the pull of {repository} took over {limit:?}; it is resumed");
+            Failure::new(Reason::RegistryUnavailable, message)
+        };
+        timeout_at(self.at, transfer).await.map_err(late)?
+    }
 }
 
 impl Pull<'_> {
@@ -61,29 +98,45 @@ impl Pull<'_> {
     }
 
     /// Downloads the missing layers. They are safe from eviction until the reservation is dropped.
-    async fn download(&self, image: &Image, span: &Parent) -> Result<Reservation, Failure> {
+    async fn download(&self, image: &Image, span: &Parent) -> Result<Arc<Reservation>, Failure> {
         let (store, in_use) = (self.store.clone(), Arc::clone(&self.in_use));
         let layers = image.layers.clone();
         let reserved = blocking(move || reserve(&store, &layers, &*in_use)).await;
         let (reservation, missing) = reserved.map_err(|error| store_failure(&error))?;
+        let reservation = Arc::new(reservation);
+        let receiver = &self.receiver(&reservation);
         let fetch = |(layer, dest): (Layer, PathBuf)| async move {
             let mut part = span.child("layer", SpanKind::Client);
             part.set("outrigger.layer.digest", layer.digest.to_string());
             part.set("outrigger.layer.size", layer.size as i64);
             let reference = &image.reference;
-            let fetched = self.client.fetch_blob_with(reference, &layer, &dest, self.progress);
+            let fetched = self.client.fetch_blob_with(reference, &layer, &dest, receiver);
             let fetched = fetched.await.map_err(|error| error.failure());
             part.end(&fetched);
             fetched
         };
         let fetches = stream::iter(missing.clone()).map(Ok);
-        fetches.try_for_each_concurrent(self.concurrency.max(1), fetch).await?;
+        let fetched = fetches.try_for_each_concurrent(self.concurrency.max(1), fetch);
+        match self.deadline {
+            Some(deadline) => deadline.limit(&image.reference, fetched).await?,
+            None => fetched.await?,
+        }
         let store = self.store.clone();
         let committed = blocking(move || {
             missing.iter().try_for_each(|(layer, _)| store.commit_blob(&layer.digest))
         });
         committed.await.map_err(|error| store_failure(&error))?;
         Ok(reservation)
+    }
+
+    /// Reserves space in the store as bytes arrive.
+    fn receiver(&self, reservation: &Arc<Reservation>) -> Receiver {
+        let (reservation, in_use) = (Arc::clone(reservation), Arc::clone(&self.in_use));
+        let space = Space::new(move |layer, length| {
+            let grown = reservation.grow(&layer.digest, length, layer.size, &*in_use);
+            grown.map_err(|error| store_failure(&error))
+        });
+        Receiver { progress: self.progress.clone(), space: Some(space) }
     }
 
     async fn unpack(&self, image: &Image, span: &Parent) -> Result<Tree, Error> {
@@ -107,7 +160,7 @@ impl Pull<'_> {
     }
 }
 
-/// Reserves space for the layers, and returns the missing ones with their destinations.
+/// Protects the layers, and returns the missing ones with their destinations.
 fn reserve(
     store: &Store,
     layers: &[Layer],

@@ -133,6 +133,8 @@ fn policy(config: &Config, tunables: &Tunables) -> Policy {
         poll_interval: config.images.poll_interval,
         patience: config.engine.patience,
         max_unproven: config.max_unproven.max(1),
+        max_absent: config.max_absent.max(1),
+        max_tags: config.max_tags,
         ..Policy::default()
     }
 }

@@ -55,6 +55,7 @@ impl VersionData {
                 profile: prepared.profile.clone(),
                 _memory: Arc::clone(&prepared.memory),
                 described: OnceLock::new(),
+                load: Arc::default(),
                 recent: Arc::clone(self.recent.entry(key.name.clone()).or_default()),
                 route: route.into(),
                 drains: Arc::clone(&self.drains),

@@ -10,10 +10,10 @@ use outrigger_core::{Digest, Failure, Reason};
 use outrigger_oci::{Client, signature::Policy};
 use outrigger_store::Store;
 use outrigger_trials::CanaryRecord;
-use tokio::sync::Semaphore;
 
 use crate::{
     blocking, config::Config, engines::Engines, flights::Flights, journal::Durable, names::Names,
+    places::PullPlaces,
 };
 
 /// Everything outside the machines.
@@ -28,7 +28,7 @@ pub(crate) struct World {
     in_use: Mutex<BTreeSet<Digest>>,
     pub(crate) durable: Durable,
     pub(crate) flights: Flights,
-    pub(crate) pulls: Semaphore,
+    pub(crate) pulls: PullPlaces,
     journal: Mutex<u64>,
     canaries: Mutex<u64>,
 }
@@ -42,7 +42,7 @@ impl World {
         engines: Engines,
     ) -> Self {
         Self {
-            pulls: Semaphore::new(config.pull_concurrency.max(1)),
+            pulls: PullPlaces::new(config.pull_concurrency),
             config,
             names,
             signatures,

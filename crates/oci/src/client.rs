@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use outrigger_core::{Digest, Selector, Tag};
 
 use crate::{
-    Config, Error, Image, Layer, Progress, Reference, Repository, Retries,
+    Config, Error, Image, Layer, Receiver, Reference, Repository, Retries,
     blocking::blocking,
     download::download,
     layout::Layout,
@@ -132,18 +132,18 @@ impl Client {
         layer: &Layer,
         dest: &Path,
     ) -> Result<(), Error> {
-        self.fetch_blob_with(reference, layer, dest, &Progress::default()).await
+        self.fetch_blob_with(reference, layer, dest, &Receiver::default()).await
     }
 
-    /// Like [`Client::fetch_blob`], and counts the bytes in `progress`.
+    /// Like [`Client::fetch_blob`], for a receiver that counts the bytes or grants space for them.
     pub async fn fetch_blob_with(
         &self,
         reference: &Reference,
         layer: &Layer,
         dest: &Path,
-        progress: &Progress,
+        receiver: &Receiver,
     ) -> Result<(), Error> {
-        pulled("blob", self.fetch_blob_uncounted(reference, *layer, dest, progress.clone()).await)
+        pulled("blob", self.fetch_blob_uncounted(reference, *layer, dest, receiver.clone()).await)
     }
 
     async fn fetch_blob_uncounted(
@@ -151,11 +151,11 @@ impl Client {
         reference: &Reference,
         layer: Layer,
         dest: &Path,
-        progress: Progress,
+        receiver: Receiver,
     ) -> Result<(), Error> {
         let place = self.place(reference)?;
         let dest = dest.to_owned();
-        let open = move || Partial::open(&dest, layer, progress);
+        let open = move || Partial::open(&dest, layer, receiver);
         match place {
             Place::Remote(remote) => download(&remote, &layer, blocking(open).await?).await,
             Place::Layout(layout) => blocking(move || layout.copy(layer.digest, open()?)).await,

@@ -40,8 +40,11 @@ pub struct Timeouts {
     /// answer.
     pub idle: Duration,
     /// The limit for reading a whole manifest, configuration or token: a registry that sends a byte
-    /// now and then counts as down. Layers have no such limit.
+    /// now and then counts as down. Layers have [`Timeouts::least`] instead.
     pub document: Duration,
+    /// The least number of bytes of a layer that a registry sends while it is waited for during
+    /// [`Timeouts::idle`]; 0: any number.
+    pub least: u64,
 }
 
 /// Retries of failed calls.
@@ -109,6 +112,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(30),
             document: Duration::from_secs(120),
+            least: 0,
         }
     }
 }

@@ -1,10 +1,15 @@
 //! Downloads a blob from a registry into a file.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use reqwest::{Response, StatusCode, header::CONTENT_RANGE};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
-use crate::{Error, Layer, blocking::blocking, partial::Partial, registry::Remote, retry::Backoff};
+use crate::{
+    Error, Layer, blocking::blocking, config::Timeouts, partial::Partial, registry::Remote,
+    retry::Backoff,
+};
 
 /// Pieces queued between network and disk; a piece is the result of one network read.
 const QUEUE: usize = 8;
@@ -107,13 +112,49 @@ async fn feed(
     mut response: Response,
     pieces: mpsc::Sender<Bytes>,
 ) -> Result<(), Error> {
-    while let Some(piece) = remote.transport.plain.chunk(remote.host(), &mut response).await? {
+    let mut pace = Pace::new(&remote.config.timeouts);
+    loop {
+        let asked = Instant::now();
+        let piece = remote.transport.plain.chunk(remote.host(), &mut response).await?;
+        let Some(piece) = piece else { break };
+        let (received, waited) = (piece.len() as u64, asked.elapsed());
         if pieces.send(piece).await.is_err() {
             // The writer has failed; its own result holds the error.
             break;
         }
+        pace.received(remote.host(), received, waited)?;
     }
     Ok(())
+}
+
+/// Checks that a registry sends the bytes of a layer fast enough. Only the time that is spent
+/// waiting for the registry counts: a slow disk is not its fault.
+struct Pace {
+    least: u64,
+    window: Duration,
+    received: u64,
+    waited: Duration,
+}
+
+impl Pace {
+    fn new(timeouts: &Timeouts) -> Self {
+        let (least, window) = (timeouts.least, timeouts.idle);
+        Self { least, window, received: 0, waited: Duration::ZERO }
+    }
+
+    fn received(&mut self, registry: &str, bytes: u64, waited: Duration) -> Result<(), Error> {
+        self.received += bytes;
+        self.waited += waited;
+        if self.waited < self.window {
+            return Ok(());
+        }
+        let (received, within, least) = (self.received, self.waited, self.least);
+        (self.received, self.waited) = (0, Duration::ZERO);
+        if received >= least {
+            return Ok(());
+        }
+        Err(Error::TooSlow { registry: registry.to_owned(), received, within, least })
+    }
 }
 
 fn drain(mut partial: Partial, mut queue: mpsc::Receiver<Bytes>) -> Kept {

@@ -55,6 +55,24 @@ pub enum Error {
         #[source]
         source: Option<Cause>,
     },
+    /// The registry sends a layer so slowly that it would hold a place among the pulls for long.
+    /// The bytes that came are kept, and a later pull continues after them.
+    #[error(
+        "{registry} is too slow: {received} bytes of a layer in {within:?}, at least {least} are required"
+    )]
+    TooSlow {
+        /// The registry's host.
+        registry: String,
+        /// The bytes that it sent.
+        received: u64,
+        /// The time that it had for them.
+        within: Duration,
+        /// The least number of bytes in that time.
+        least: u64,
+    },
+    /// The destination has no space for more bytes of a layer.
+    #[error("{}", .0.message)]
+    NoSpace(Failure),
     /// The content does not have the expected digest.
     #[error("{what} should be {expected} and is {actual}")]
     DigestMismatch {
@@ -119,7 +137,8 @@ impl Error {
             Self::TagNotFound { .. } => Reason::TagNotFound,
             Self::DigestNotFound { .. } => Reason::DigestNotFound,
             Self::Denied { .. } => Reason::RegistryDenied,
-            Self::Unavailable { .. } => Reason::RegistryUnavailable,
+            Self::Unavailable { .. } | Self::TooSlow { .. } => Reason::RegistryUnavailable,
+            Self::NoSpace(failure) => failure.reason,
             Self::DigestMismatch { .. }
             | Self::SizeMismatch { .. }
             | Self::TooLarge { .. }
@@ -129,7 +148,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later.
+    /// Whether the same call may succeed when it is repeated soon.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
@@ -139,7 +158,12 @@ impl Error {
     pub(crate) fn is_about_content(&self) -> bool {
         !matches!(
             self,
-            Self::Denied { .. } | Self::Unavailable { .. } | Self::Io { .. } | Self::Config { .. }
+            Self::Denied { .. }
+                | Self::Unavailable { .. }
+                | Self::TooSlow { .. }
+                | Self::NoSpace(_)
+                | Self::Io { .. }
+                | Self::Config { .. }
         )
     }
 
@@ -166,6 +190,8 @@ impl Error {
             | Self::DigestNotFound { .. } => "not_found",
             Self::Denied { .. } => "denied",
             Self::Unavailable { .. } => "unavailable",
+            Self::TooSlow { .. } => "too_slow",
+            Self::NoSpace(_) => "no_space",
             Self::DigestMismatch { .. } | Self::SizeMismatch { .. } => "mismatch",
             Self::TooLarge { .. } => "too_large",
             Self::Invalid { .. } => "invalid",

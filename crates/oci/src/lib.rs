@@ -37,7 +37,7 @@ pub use client::Client;
 pub use config::{Config, Credentials, Limits, Platform, Retries, Timeouts};
 pub use error::{Cause, Error};
 pub use image::{Image, Layer};
-pub use progress::Progress;
+pub use progress::{Progress, Receiver, Space};
 pub use push::{Content, ImageToPush, LayerToPush};
 pub use reference::{InvalidReference, Prefix, Reference, Repository};
 pub use referrers::{Artifact, Attached};

@@ -10,7 +10,7 @@ use std::{
 use outrigger_core::Digest;
 use sha2::{Digest as _, Sha256};
 
-use crate::{Error, Layer, Progress, metrics};
+use crate::{Error, Layer, Receiver, metrics};
 
 const PIECE: usize = 1 << 20;
 
@@ -27,15 +27,15 @@ pub(crate) struct Partial {
     /// Bytes found in the file when it was opened. They may not belong to the blob.
     leftover: u64,
     hash: Sha256,
-    progress: Progress,
+    receiver: Receiver,
 }
 
 impl Partial {
     /// Opens the file at `path`, creates it if necessary, and hashes its content.
-    pub(crate) fn open(path: &Path, layer: Layer, progress: Progress) -> Result<Self, Error> {
+    pub(crate) fn open(path: &Path, layer: Layer, receiver: Receiver) -> Result<Self, Error> {
         let file = open_locked(path).map_err(Error::io(path))?;
         let (path, hash) = (path.to_owned(), Sha256::new());
-        let mut partial = Self { path, file, layer, position: 0, leftover: 0, hash, progress };
+        let mut partial = Self { path, file, layer, position: 0, leftover: 0, hash, receiver };
         partial.adopt()?;
         Ok(partial)
     }
@@ -74,17 +74,19 @@ impl Partial {
     pub(crate) fn restart(&mut self) -> Result<(), Error> {
         self.file.set_len(0).map_err(Error::io(&self.path))?;
         self.file.seek(SeekFrom::Start(0)).map_err(Error::io(&self.path))?;
-        self.progress.take(self.position);
+        self.receiver.progress.take(self.position);
         (self.position, self.leftover, self.hash) = (0, 0, Sha256::new());
         Ok(())
     }
 
-    /// Appends `bytes`; an error if the blob gets longer than its descriptor states.
+    /// Appends `bytes`; an error if the blob gets longer than its descriptor states, or if there is
+    /// no space for them.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let end = self.position + bytes.len() as u64;
         if end > self.layer.size {
             return Err(self.wrong_size(end));
         }
+        self.receiver.grant(&self.layer, end).map_err(Error::NoSpace)?;
         self.file.write_all(bytes).map_err(Error::io(&self.path))?;
         metrics::received(bytes.len() as u64);
         self.advance(bytes);
@@ -94,7 +96,7 @@ impl Partial {
     fn advance(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
         self.position += bytes.len() as u64;
-        self.progress.add(bytes.len() as u64);
+        self.receiver.progress.add(bytes.len() as u64);
     }
 
     pub(crate) fn wrong_size(&self, actual: u64) -> Error {
@@ -114,7 +116,7 @@ impl Partial {
 
     /// Removes the file, whose content is of no use to a later attempt.
     pub(crate) fn remove(self) {
-        self.progress.take(self.position);
+        self.receiver.progress.take(self.position);
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove a broken blob");
         }

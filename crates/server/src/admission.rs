@@ -8,6 +8,8 @@ use std::sync::{
 use outrigger_core::{Failure, Reason};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
+use crate::metrics::{self, Limit};
+
 /// The limit on predictions in progress. Clones share it.
 ///
 /// Predictions that wait for a model to come up have a limit of their own, so that callers of one
@@ -56,7 +58,7 @@ impl Admission {
     /// # Errors
     /// `OVERLOADED` when all places are taken.
     pub(crate) fn enter(&self) -> Result<Place, Failure> {
-        let full = |_| overloaded("as many calls as allowed are in flight");
+        let full = |_| overloaded(Limit::InFlight, "as many calls as allowed are in flight");
         let permit = self.working.take().map_err(full)?;
         Ok(Place { admission: self.clone(), held: Mutex::new(Some(permit)) })
     }
@@ -90,7 +92,7 @@ impl Place {
         &self,
         model: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let full = |_| overloaded("as many calls as allowed wait for a model");
+        let full = |_| overloaded(Limit::Waiting, "as many calls as allowed wait for a model");
         let _waiting = self.admission.waiting.take().map_err(full)?;
         self.hold(None);
         let model = model.await?;
@@ -104,7 +106,8 @@ impl Place {
     }
 }
 
-fn overloaded(message: &str) -> Failure {
+fn overloaded(limit: Limit, message: &str) -> Failure {
+    metrics::refused(limit);
     Failure::new(Reason::Overloaded, message)
 }
 

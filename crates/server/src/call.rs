@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use axum::http::Extensions;
 use outrigger_core::{Arm, Failure, ModelKey, Reason};
 use outrigger_features::Meter;
-use outrigger_lifecycle::Lease;
+use outrigger_lifecycle::{Lease, Running};
 use outrigger_trace::{Span, SpanKind};
 use tokio::time::Instant;
 use tonic::{Code, Status};
@@ -30,6 +30,8 @@ struct Inner {
     started: Instant,
     deadline: Instant,
     held: OnceLock<Arc<Held>>,
+    /// The request as part of its version's load.
+    running: OnceLock<Running>,
     caller: OnceLock<Caller>,
     request_id: OnceLock<String>,
     served_by: OnceLock<ServedAs>,
@@ -70,6 +72,7 @@ impl Call {
             started,
             deadline: by,
             held: OnceLock::new(),
+            running: OnceLock::new(),
             caller: OnceLock::new(),
             request_id: OnceLock::new(),
             served_by: OnceLock::new(),
@@ -126,6 +129,12 @@ impl Call {
     /// The call does not compute.
     pub(crate) fn held(&self) -> &Arc<Held> {
         self.0.held.get().expect("the guard gives them to every call that computes")
+    }
+
+    /// Counts the request in the load of its version until the call ends.
+    pub(crate) fn runs(&self, running: Running) {
+        // A call has one request, so the cell is empty.
+        let _ = self.0.running.set(running);
     }
 
     /// Waits for `model` and lets other calls use this call's place meanwhile.
@@ -313,6 +322,9 @@ impl Drop for Inner {
             // No outcome was recorded, so the caller went away before the end.
             None => "CANCELLED",
         };
+        if reason == metrics::OK {
+            self.running.take().into_iter().for_each(Running::answered);
+        }
         let by = self.served_as();
         self.describe(&by, reason);
         metrics::call_ended(&metrics::Ended {

@@ -10,7 +10,7 @@ use axum::http::Extensions;
 use outrigger_core::{Failure, Reason};
 
 use crate::{
-    config::{Right, Rights},
+    config::{CallerName, Right, Rights},
     sending::Unsent,
 };
 
@@ -91,6 +91,12 @@ impl Identity {
 
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<&CallerName> for Identity {
+    fn from(name: &CallerName) -> Self {
+        Self(name.as_str().into())
     }
 }
 

@@ -28,7 +28,10 @@ pub use self::{
     reference::reference_markdown,
     section::Key,
     source::Source,
-    value::{CanarySettings, LogFormat, Period, Ratio, Scheduling, SignatureRule, Size},
+    value::{
+        CallerLimits, CanarySettings, LogFormat, ModelLimits, Period, Ratio, Scheduling,
+        SignatureRule, Size,
+    },
 };
 
 pub(crate) use self::changes::Change;
@@ -173,14 +176,25 @@ section! {
 
 section! {
     /// Limits of one caller's and one model's share of `server.max_in_flight` and
-    /// `server.max_waiting`; more is answered OVERLOADED.
+    /// `server.max_waiting`; more is answered OVERLOADED. docs/security.md describes all limits.
     Limits {
         /// The maximum number of concurrent predictions of one caller; 0: no limit. Callers without
-        /// a name are distinguished by address, over IPv6 by its first 64 bits.
-        per_caller: u32 = "0" reloads;
+        /// a name are distinguished by address, over IPv6 by its first 64 bits. Default: a quarter
+        /// of `server.max_in_flight`, at least 16.
+        per_caller: Option<u32> = "" reloads;
         /// The maximum number of concurrent predictions of one model, including those that wait for
-        /// it; 0: no limit.
-        per_model: u32 = "0" reloads;
+        /// it; 0: no limit. Default: half of `server.max_in_flight`, at least
+        /// 16.
+        per_model: Option<u32> = "" reloads;
+        /// Other numbers than `per_caller` for callers with a token or certificate, as in
+        /// `{"token:gateway": 0}`.
+        callers: CallerLimits = "{}" reloads;
+        /// Other numbers than `per_model` for models, as in `{churn: 900}`.
+        models: ModelLimits = "{}" reloads;
+        /// The maximum number of names, tags and digests that one caller asks for within
+        /// `images.poll_interval` and that do not exist; at most 128 are looked up at a time. Models
+        /// that `models` lists do not count. 0: no limit.
+        unknown_names: u32 = "1024" reloads;
     }
 }
 
@@ -236,6 +250,9 @@ section! {
         default_tag: Tag = "latest";
         /// The interval at which followed tags are looked up.
         poll_interval: Period = "30s";
+        /// The maximum number of tags of a model that are followed because requests named them. For
+        /// one more, the longest unused one is forgotten.
+        max_tags: u32 = "64";
         /// Registry hosts that are called without TLS.
         plain_http: Vec<String> = "[]";
         /// Directory of Docker's `config.json` with the registries' credentials; otherwise
@@ -245,6 +262,11 @@ section! {
         ca_file: Option<PathBuf> = "";
         /// The time without a byte after which a registry counts as unavailable.
         timeout: Period = "30s";
+        /// The least amount of a layer that a registry must send within `timeout`; a slower pull
+        /// fails with REGISTRY_UNAVAILABLE and resumes later. 0: any amount.
+        min_throughput: Size = "64KiB";
+        /// The time limit of one pull; it then fails with REGISTRY_UNAVAILABLE and resumes later.
+        pull_timeout: Period = "1h";
     }
 }
 

@@ -39,6 +39,7 @@ mod site;
 mod supervise;
 mod tls;
 mod trial;
+mod unknown_names;
 mod views;
 mod wiring;
 

@@ -9,7 +9,10 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwap;
 use outrigger_core::{Failure, Reason};
+
+use crate::metrics;
 
 /// The number of locks that the counts are spread over.
 const SHARDS: usize = 16;
@@ -24,7 +27,10 @@ pub(crate) struct Limit<K>(Arc<Counts<K>>);
 #[derive(Debug)]
 struct Counts<K> {
     most: AtomicU32,
+    /// The limits of single keys, in place of `most`.
+    others: ArcSwap<HashMap<K, u32>>,
     what: &'static str,
+    limit: metrics::Limit,
     hasher: RandomState,
     shards: [Mutex<HashMap<K, u32>>; SHARDS],
 }
@@ -36,18 +42,22 @@ pub(crate) struct Share<K: Eq + Hash>(Option<(Arc<Counts<K>>, K)>);
 impl<K: Eq + Hash + Clone> Limit<K> {
     /// A limit of `most` concurrent calls per key; 0 means no limit. Error messages call the key
     /// `what`.
-    pub(crate) fn new(most: u32, what: &'static str) -> Self {
+    pub(crate) fn new(most: u32, what: &'static str, limit: metrics::Limit) -> Self {
         Self(Arc::new(Counts {
             most: most.into(),
+            others: ArcSwap::default(),
             what,
+            limit,
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
         }))
     }
 
-    /// Changes the limit for calls from now on. Calls that began without a limit are not counted.
-    pub(crate) fn set(&self, most: u32) {
+    /// Changes the limit, and the limits of single keys, for calls from now on. Calls that began
+    /// without a limit are not counted.
+    pub(crate) fn set(&self, most: u32, others: HashMap<K, u32>) {
         self.0.most.store(most, Relaxed);
+        self.0.others.store(Arc::new(others));
     }
 
     /// Takes a place for one more call.
@@ -56,14 +66,19 @@ impl<K: Eq + Hash + Clone> Limit<K> {
     /// `OVERLOADED` when the key is at its limit.
     pub(crate) fn enter(&self, key: impl FnOnce() -> K) -> Result<Share<K>, Failure> {
         let counts = &self.0;
-        let most = counts.most.load(Relaxed);
-        if most == 0 {
+        let (most, others) = (counts.most.load(Relaxed), counts.others.load());
+        if most == 0 && others.is_empty() {
             return Ok(Share(None));
         }
         let key = key();
+        let most = others.get(&key).copied().unwrap_or(most);
+        if most == 0 {
+            return Ok(Share(None));
+        }
         let mut shard = counts.shard(&key);
         let count = shard.entry(key.clone()).or_default();
         if *count >= most {
+            metrics::refused(counts.limit);
             let message = format!("as many calls as {} may have are in flight", counts.what);
             return Err(Failure::new(Reason::Overloaded, message));
         }
@@ -101,7 +116,7 @@ mod tests {
 
     #[test]
     fn each_key_has_its_own_places_and_is_forgotten_with_its_last_call() {
-        let limit = Limit::new(2, "a caller");
+        let limit = Limit::new(2, "a caller", metrics::Limit::Caller);
         let held: Vec<_> = (0..2).map(|_| limit.enter(|| "a").unwrap()).collect();
         let refused = limit.enter(|| "a").unwrap_err();
         assert_eq!(refused.reason, Reason::Overloaded);
@@ -116,23 +131,36 @@ mod tests {
 
     #[test]
     fn a_limit_that_changes_holds_for_later_calls() {
-        let limit = Limit::new(0, "a caller");
+        let limit = Limit::new(0, "a caller", metrics::Limit::Caller);
         let uncounted = limit.enter(|| "a").unwrap();
-        limit.set(2);
+        limit.set(2, HashMap::new());
         let held: Vec<_> = (0..2).map(|_| limit.enter(|| "a").unwrap()).collect();
-        limit.set(1);
+        limit.set(1, HashMap::new());
         assert!(limit.enter(|| "a").is_err(), "both may finish, and no other may begin");
         drop((uncounted, held));
         let last = limit.enter(|| "a").expect("both have finished");
         assert!(limit.enter(|| "a").is_err());
-        limit.set(0);
+        limit.set(0, HashMap::new());
         limit.enter(|| "a").expect("there is no limit");
         drop(last);
     }
 
     #[test]
+    fn a_key_can_have_a_limit_of_its_own_or_none() {
+        let limit = Limit::new(1, "a caller", metrics::Limit::Caller);
+        limit.set(1, HashMap::from([("a", 2), ("b", 0)]));
+        let held: Vec<_> = ["a", "a", "c"].map(|key| limit.enter(|| key).unwrap()).into();
+        assert!(["a", "c"].iter().all(|key| limit.enter(|| *key).is_err()));
+        let uncounted: Vec<_> = (0..9).map(|_| limit.enter(|| "b").unwrap()).collect();
+        limit.set(0, HashMap::from([("a", 2)]));
+        assert!(limit.enter(|| "a").is_err(), "both are still there");
+        limit.enter(|| "c").expect("there is no limit");
+        drop((held, uncounted));
+    }
+
+    #[test]
     fn without_a_limit_nothing_is_counted() {
-        let limit: Limit<&str> = Limit::new(0, "a caller");
+        let limit: Limit<&str> = Limit::new(0, "a caller", metrics::Limit::Caller);
         let held: Vec<_> = (0..1000).map(|_| limit.enter(|| unreachable!()).unwrap()).collect();
         assert!(held.iter().all(|share| share.0.is_none()));
     }

@@ -3,6 +3,7 @@
 mod exposition;
 mod gathered;
 mod labels;
+mod limit;
 mod recorders;
 mod reference;
 
@@ -16,6 +17,7 @@ pub use self::{exposition::Error as ExpositionError, reference::reference_markdo
 pub(crate) use self::{
     exposition::Exposition,
     labels::{ServedAs, model_label},
+    limit::{Limit, refused},
 };
 
 use crate::front::{Front, Method};
@@ -27,6 +29,7 @@ const IN_FLIGHT: &str = "outrigger_requests_in_flight";
 const TREATMENTS: &str = "outrigger_request_treatments";
 const USERS: &str = "outrigger_request_users";
 const FEATURES: &str = "outrigger_request_features_total";
+const REFUSED: &str = "outrigger_requests_refused_total";
 const PANICS: &str = "outrigger_request_panics_total";
 const CONNECTIONS: &str = "outrigger_connections";
 const HANDSHAKES: &str = "outrigger_tls_handshake_failures_total";
@@ -87,6 +90,15 @@ pub const METRICS: &[Metric] = &[
         labels: &["model", "arm", "kind"],
         help: "Features of predictions that were missing (replaced by a default or NaN), unknown \
                (sent, but not named by the model) or out_of_vocabulary.",
+    },
+    Metric {
+        name: REFUSED,
+        kind: MetricKind::Counter,
+        labels: &["limit"],
+        help: "Requests refused as OVERLOADED before they were worked on, by limit: in_flight \
+               (server.max_in_flight), waiting (server.max_waiting), caller and model (limits), \
+               unknown_names, share (more than the caller's share of a crowded version) or \
+               deadline (it would have been answered too late).",
     },
     Metric {
         name: PANICS,
@@ -411,6 +423,9 @@ pub(crate) fn ready(ready: bool) {
 /// Records the build's version, and registers the counters at zero, so that rate() sees the first
 /// increment.
 pub(crate) fn begin() {
+    for limit in Limit::ALL {
+        metrics::counter!(REFUSED, "limit" => limit.as_str()).absolute(0);
+    }
     for method in Method::ALL {
         metrics::counter!(PANICS, "method" => method.as_str()).absolute(0);
     }

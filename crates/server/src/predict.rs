@@ -2,12 +2,14 @@
 //! the model, check the outputs and write the answer. If a canary fails, the live version repeats
 //! it.
 
+use std::time::Duration;
+
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use outrigger_canary::Outcome;
-use outrigger_core::{Failure, ModelName, Selector, Tensor};
+use outrigger_core::{Failure, ModelName, Reason, Selector, Tensor};
 use outrigger_features::{Limits, Packed, Routing, Sample};
-use outrigger_lifecycle::{Answered, Handle, Lease};
+use outrigger_lifecycle::{Answered, Crowded, Handle, Lease};
 use outrigger_score::{Conditions, Scorer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,11 +17,14 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     call::Call,
     failure,
-    metrics::{self, Stage},
+    metrics::{self, Limit, Stage},
     request_limits::RequestLimits,
     routing,
     trial::{Attempts, Terms},
 };
+
+/// The delay after which a caller with more than its share should try again.
+const SHARE_RETRY: Duration = Duration::from_millis(100);
 
 /// A request in the format of a front, with the encoding of its answer.
 pub(crate) trait Exchange {
@@ -138,8 +143,26 @@ impl Predictor {
     /// model's name as given beside the request.
     ///
     /// # Errors
-    /// The request names no model that can be served.
+    /// The request names no model that can be served, or the version is crowded: then `OVERLOADED`.
     pub(crate) async fn lease(
+        &self,
+        call: &Call,
+        routing: Routing<'_>,
+        named: Option<&[u8]>,
+    ) -> Result<Lease, Failure> {
+        let lease = self.inspect(call, routing, named).await?;
+        let deadline = call.deadline();
+        let caller = self.limits.hash(&call.caller().party());
+        let running = lease.load.enter(caller, Instant::now(), deadline);
+        call.runs(running.map_err(crowded)?);
+        Ok(lease)
+    }
+
+    /// Like [`Self::lease`], for a request that the engine does not see.
+    ///
+    /// # Errors
+    /// As [`Self::lease`], except for the load of the version.
+    pub(crate) async fn inspect(
         &self,
         call: &Call,
         routing: Routing<'_>,
@@ -164,8 +187,13 @@ impl Predictor {
             Some(found) => found,
             None if self.closing.is_cancelled() => Err(failure::stopping()),
             None => {
+                let asking = self.models.is_unknown(model, selector);
+                let names = &self.limits.unknown_names;
+                let asking = asking.then(|| names.ask(call.caller().party())).transpose()?;
                 let wait = self.models.acquire(model, selector, routing_key, call.deadline());
-                call.wait_for(wait).await
+                let lease = call.wait_for(wait).await;
+                asking.into_iter().for_each(|asking| asking.end(&lease));
+                lease
             }
         };
         span.end(&lease);
@@ -200,6 +228,22 @@ impl Predictor {
         }
         Ok(answer)
     }
+}
+
+/// The failure of a request for a crowded version.
+fn crowded(by: Crowded) -> Failure {
+    let (limit, message, wait) = match by {
+        Crowded::Late(wait) => {
+            let message = format!("the answer would take about {wait:.0?}, beyond the deadline");
+            (Limit::Deadline, message, wait)
+        }
+        Crowded::Share => {
+            let message = "this caller has more than its share of the requests in progress";
+            (Limit::Share, message.to_owned(), SHARE_RETRY)
+        }
+    };
+    metrics::refused(limit);
+    Failure::new(Reason::Overloaded, message).retry_after(wait)
 }
 
 /// Runs the model on the tensors, which it takes out of `packed`, and records the run.

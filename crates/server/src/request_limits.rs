@@ -1,6 +1,10 @@
 //! The limits of requests that a reload of the configuration can change.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use outrigger_budget::{Budget, default_memory};
@@ -8,7 +12,13 @@ use outrigger_core::ModelName;
 use outrigger_features::Limits;
 use outrigger_score::SharedLimits;
 
-use crate::{admission::Admission, caller::Party, config::Config, limits::Limit};
+use crate::{
+    admission::Admission, caller::Party, config::Config, limits::Limit, metrics,
+    unknown_names::UnknownNames,
+};
+
+/// The least default limit of a caller or a model: a smaller one would leave an engine idle.
+const LEAST_SHARE: u32 = 16;
 
 /// The limits of requests, shared by all listeners. Clones share them.
 #[derive(Debug, Clone)]
@@ -19,6 +29,10 @@ pub(crate) struct RequestLimits {
     pub(crate) per_caller: Limit<Party>,
     /// The limit on one model's calls.
     pub(crate) per_model: Limit<ModelName>,
+    /// The budget of each caller for names that do not exist.
+    pub(crate) unknown_names: UnknownNames,
+    /// The hash by which the load of a version tells callers apart.
+    hasher: RandomState,
     /// The limits on a request's tensors.
     pub(crate) tensors: SharedLimits,
     /// The memory of the process, divided into accounts.
@@ -29,15 +43,36 @@ pub(crate) struct RequestLimits {
 
 impl RequestLimits {
     pub(crate) fn new(config: &Config) -> Self {
-        let (server, limits) = (&config.server, &config.limits);
-        Self {
+        let server = &config.server;
+        let limits = Self {
             admission: Admission::new(server.max_in_flight, server.max_waiting),
-            per_caller: Limit::new(limits.per_caller, "one caller"),
-            per_model: Limit::new(limits.per_model, "one model"),
+            per_caller: Limit::new(0, "one caller", metrics::Limit::Caller),
+            per_model: Limit::new(0, "one model", metrics::Limit::Model),
+            unknown_names: UnknownNames::new(config.images.poll_interval.0),
+            hasher: RandomState::new(),
             tensors: Arc::new(ArcSwap::from_pointee(tensors(config))),
             budget: Budget::new(server.memory.map_or_else(default_memory, |memory| memory.0)),
             default_deadline: Arc::new(ArcSwap::from_pointee(server.default_deadline.0)),
-        }
+        };
+        limits.set_shares(config);
+        limits
+    }
+
+    /// Sets the limits on the shares of callers and models.
+    fn set_shares(&self, config: &Config) {
+        let (limits, places) = (&config.limits, config.server.max_in_flight);
+        let callers = limits.callers.iter().map(|(name, most)| (Party::Known(name.into()), *most));
+        let per_caller = limits.per_caller.unwrap_or_else(|| places.div_ceil(4).max(LEAST_SHARE));
+        self.per_caller.set(per_caller, callers.collect());
+        let models = limits.models.iter().map(|(name, most)| (name.clone(), *most));
+        let per_model = limits.per_model.unwrap_or_else(|| places.div_ceil(2).max(LEAST_SHARE));
+        self.per_model.set(per_model, models.collect());
+        self.unknown_names.set(limits.unknown_names);
+    }
+
+    /// A hash of the caller, different in each process.
+    pub(crate) fn hash(&self, caller: &Party) -> u64 {
+        self.hasher.hash_one(caller)
     }
 
     /// Applies the limits of `config` to requests from now on. Requests in progress are not cut
@@ -47,8 +82,7 @@ impl RequestLimits {
     /// Outside a tokio runtime.
     pub(crate) fn apply(&self, config: &Config) {
         self.admission.resize(config.server.max_in_flight, config.server.max_waiting);
-        self.per_caller.set(config.limits.per_caller);
-        self.per_model.set(config.limits.per_model);
+        self.set_shares(config);
         self.tensors.store(Arc::new(tensors(config)));
         self.default_deadline.store(Arc::new(config.server.default_deadline.0));
     }

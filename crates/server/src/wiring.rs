@@ -281,8 +281,9 @@ fn oci_config(images: &Images, budget: &Budget) -> oci::Config {
         config.credentials.docker_config = Some(directory.join("config.json"));
     }
     config.timeouts.idle = images.timeout.0;
-    // Four pulls read one each, and parsing takes several times its size.
-    let most = budget.pulls.limit() / 16;
+    config.timeouts.least = images.min_throughput.0;
+    // Sixteen pulls read one each, and parsing takes several times its size.
+    let most = budget.pulls.limit() / 64;
     config.limits.manifest = config.limits.manifest.min(most);
     config.limits.config = config.limits.config.min(most);
     config
@@ -298,6 +299,8 @@ fn lifecycle_config(config: &Config, limits: &RequestLimits, tracer: &Tracer) ->
             poll_interval: images.poll_interval.0,
         },
         tunables: tunables(config),
+        pull_timeout: images.pull_timeout.0,
+        max_tags: images.max_tags as usize,
         limits: Arc::clone(&limits.tensors),
         budget: limits.budget.clone(),
         tracer: tracer.clone(),
@@ -369,6 +372,7 @@ mod tests {
         let ours = lifecycle_config(&config, &limits, &Tracer::off());
         assert_eq!(ours.tunables, theirs.tunables);
         assert_eq!(ours.images.poll_interval, theirs.images.poll_interval);
+        assert_eq!((ours.pull_timeout, ours.max_tags), (theirs.pull_timeout, theirs.max_tags));
         assert_eq!(ours.images.default_tag, theirs.images.default_tag);
     }
 

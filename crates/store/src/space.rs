@@ -35,6 +35,9 @@ pub struct Usage {
 
 /// Space reserved for one pull or one unpacking, whose layers are also protected from eviction.
 /// Dropping it ends both.
+///
+/// Sizes in a manifest are claims: space is reserved only as the bytes of a layer arrive, so that an
+/// image which claims much and sends little evicts nothing and blocks no other pull.
 #[derive(Debug)]
 #[must_use = "the reservation ends when it is dropped"]
 pub struct Reservation {
@@ -51,7 +54,7 @@ pub(crate) struct Claims {
 
 #[derive(Debug, Default)]
 struct Claim {
-    /// Layers that are protected from eviction, with their final sizes.
+    /// Layers that are protected from eviction, with the bytes reserved for each.
     layers: BTreeMap<Digest, u64>,
     /// The tree that is being unpacked.
     tree: Option<Digest>,
@@ -69,17 +72,37 @@ struct Pending {
     unwritten: u64,
 }
 
+/// The evictions that make room for the reservations.
+struct Room {
+    /// Bytes used with all reservations, before any eviction.
+    used: u64,
+    /// The configured size.
+    max: u64,
+    /// Bytes that must be free on the disk.
+    wanted: u64,
+    /// The content that may be evicted, in this order.
+    candidates: Vec<measure::Candidate>,
+}
+
 impl Store {
-    /// Reserves space for the download of `layers`, each with its size in bytes, and protects those
-    /// that are in the store already. Call it before [`Store::has_blob`], and keep it until the
-    /// image is unpacked. Evicts content that is not in use until the layers fit; evicts nothing if
-    /// they would not fit even so.
+    /// Protects `layers`, each with its size in bytes, and those of them that are in the store
+    /// already. Call it before [`Store::has_blob`], and keep it until the image is unpacked. Space
+    /// is reserved by [`Reservation::grow`]; nothing is evicted before.
     ///
     /// # Errors
-    /// [`Error::Full`] or [`Error::NoSpace`].
+    /// [`Error::Full`] or [`Error::NoSpace`] if the layers would not fit even after the eviction of
+    /// all content that is not in use.
     pub fn reserve(&self, layers: &[(Digest, u64)], in_use: InUse<'_>) -> Result<Reservation> {
         let claim = Claim { layers: largest(layers.iter().copied()), ..Claim::default() };
-        Reservation::open(&self.inner, claim, in_use)
+        let needs_space = claim.layers.iter().any(|(it, size)| present(&self.inner, it) < *size);
+        let mut claims = self.inner.claims();
+        let reservation = Reservation::open(&self.inner, &mut claims, claim);
+        let room = if needs_space { self.inner.room(&claims, in_use) } else { Ok(None) };
+        // The sizes count for this check only.
+        let claim = claims.open.get_mut(&reservation.id).expect("open until dropped");
+        claim.layers.values_mut().for_each(|reserved| *reserved = 0);
+        drop(claims);
+        room.map(|_| reservation)
     }
 
     /// Takes the images whose trees were evicted since the last call.
@@ -110,23 +133,39 @@ impl Usage {
 impl Reservation {
     /// A reservation for unpacking: protects the layers; space for the tree is reserved as it
     /// grows.
-    pub(crate) fn for_tree(inner: &Arc<Inner>, tree: Digest, layers: &[Digest]) -> Result<Self> {
+    pub(crate) fn for_tree(inner: &Arc<Inner>, tree: Digest, layers: &[Digest]) -> Self {
         let layers = layers.iter().map(|layer| (*layer, 0)).collect();
         let claim = Claim { layers, tree: Some(tree), ..Claim::default() };
-        Self::open(inner, claim, &|_| true)
+        Self::open(inner, &mut inner.claims(), claim)
     }
 
-    fn open(inner: &Arc<Inner>, claim: Claim, in_use: InUse<'_>) -> Result<Self> {
-        let mut claims = inner.claims();
+    fn open(inner: &Arc<Inner>, claims: &mut Claims, claim: Claim) -> Self {
         let id = claims.next;
         claims.next += 1;
-        // A reservation without bytes to write evicts nothing, even if the store exceeds its size.
-        let needs_space = claim.layers.iter().any(|(layer, size)| present(inner, layer) < *size);
         claims.open.insert(id, claim);
-        let made = if needs_space { inner.make_room(&claims, in_use) } else { Ok(()) };
-        made.inspect_err(|_| drop(claims.open.remove(&id)))?;
-        drop(claims);
-        Ok(Self { inner: Arc::clone(inner), id })
+        Self { inner: Arc::clone(inner), id }
+    }
+
+    /// Reserves space for the first `length` bytes of `layer`, of `size` bytes in all, which are
+    /// about to be written. Evicts content that is not in use until they fit; evicts nothing if
+    /// they would not fit even so.
+    ///
+    /// # Errors
+    /// [`Error::Full`] or [`Error::NoSpace`].
+    pub fn grow(&self, layer: &Digest, length: u64, size: u64, in_use: InUse<'_>) -> Result<()> {
+        let mut claims = self.inner.claims();
+        let claim = claims.open.get_mut(&self.id).expect("open until dropped");
+        let reserved = claim.layers.entry(*layer).or_default();
+        if length <= *reserved {
+            return Ok(());
+        }
+        *reserved = length.saturating_add(self.inner.step()).min(size.max(length));
+        if self.inner.make_room(&claims, in_use).is_ok() {
+            return Ok(());
+        }
+        let claim = claims.open.get_mut(&self.id).expect("open until dropped");
+        claim.layers.insert(*layer, length);
+        self.inner.make_room(&claims, in_use)
     }
 
     /// Reserves space for `bytes` more, which are about to be written to the tree.
@@ -137,10 +176,8 @@ impl Reservation {
         if claim.written <= claim.reserved {
             return Ok(());
         }
-        // Space is reserved in steps, so that many small files do not each cause a measurement of
-        // the whole store.
         let least = claim.written;
-        claim.reserved = least.saturating_add((self.inner.max_size.as_u64() / 64).min(64 << 20));
+        claim.reserved = least.saturating_add(self.inner.step());
         if self.inner.make_room(&claims, in_use).is_ok() {
             return Ok(());
         }
@@ -180,24 +217,17 @@ impl Claims {
 }
 
 impl Inner {
+    /// The step in which space is reserved, so that many small writes do not each cause a
+    /// measurement of the whole store.
+    fn step(&self) -> u64 {
+        (self.max_size.as_u64() / 64).min(64 << 20)
+    }
+
     /// Evicts until all reservations fit.
     fn make_room(&self, claims: &Claims, in_use: InUse<'_>) -> Result<()> {
-        let pending = claims.pending(self);
-        let max = self.max_size.as_u64();
-        let mut used = self.measure()?.total().as_u64().saturating_add(pending.size);
-        let wanted = pending.unwritten.saturating_add(DISK_MARGIN);
-        if used <= max && wanted <= self.free()? {
+        let Some(Room { mut used, max, wanted, candidates }) = self.room(claims, in_use)? else {
             return Ok(());
-        }
-        let candidates = self.candidates(claims, in_use)?;
-        let evictable: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
-        if used.saturating_sub(evictable) > max {
-            let used = used.saturating_sub(evictable).saturating_sub(pending.size);
-            return Err(self.full(pending.size, used));
-        }
-        if wanted > self.free()?.saturating_add(evictable) {
-            return Err(Error::NoSpace { path: self.layout.root.clone(), source: None });
-        }
+        };
         for candidate in candidates {
             if used <= max && wanted <= self.free()? {
                 return Ok(());
@@ -210,6 +240,30 @@ impl Inner {
         let enough = used <= max && wanted <= self.free()?;
         let no_space = || Error::NoSpace { path: self.layout.root.clone(), source: None };
         enough.then_some(()).ok_or_else(no_space)
+    }
+
+    /// The evictions that make room for all reservations; `None` if none is needed.
+    ///
+    /// # Errors
+    /// [`Error::Full`] or [`Error::NoSpace`] if no eviction would be enough.
+    fn room(&self, claims: &Claims, in_use: InUse<'_>) -> Result<Option<Room>> {
+        let pending = claims.pending(self);
+        let max = self.max_size.as_u64();
+        let used = self.measure()?.total().as_u64().saturating_add(pending.size);
+        let wanted = pending.unwritten.saturating_add(DISK_MARGIN);
+        if used <= max && wanted <= self.free()? {
+            return Ok(None);
+        }
+        let candidates = self.candidates(claims, in_use)?;
+        let evictable: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
+        if used.saturating_sub(evictable) > max {
+            let used = used.saturating_sub(evictable).saturating_sub(pending.size);
+            return Err(self.full(pending.size, used));
+        }
+        if wanted > self.free()?.saturating_add(evictable) {
+            return Err(Error::NoSpace { path: self.layout.root.clone(), source: None });
+        }
+        Ok(Some(Room { used, max, wanted, candidates }))
     }
 
     fn full(&self, needed: u64, used: u64) -> Error {

@@ -79,7 +79,7 @@ impl Store {
     fn unpack_new(&self, package: &Package, in_use: InUse<'_>) -> Result<Tree> {
         let layout = &self.inner.layout;
         let digests: Vec<_> = package.layers.iter().map(|(layer, _)| *layer).collect();
-        let reservation = Reservation::for_tree(&self.inner, package.digest, &digests)?;
+        let reservation = Reservation::for_tree(&self.inner, package.digest, &digests);
         let staging = Staging::make(&layout.trees())?;
         let mut unpacking = Unpacking {
             store: self,

@@ -32,7 +32,7 @@ use tonic::transport::Server;
 pub use self::{
     gate::Gate,
     process::View,
-    script::{Load, Loading, Predicting, Prediction, Received, Reloading, Violation},
+    script::{Load, Loading, Predicting, Prediction, Received, Reloading, Violation, Workers},
     tensor::{float_values, floats, row_sums, to_proto},
 };
 pub use outrigger_proto::tensorflow::serving::model_version_status::State;

@@ -25,6 +25,8 @@ OTHER = {
     "normal or batch": "normal",
     "number": 77,
     "number, 0 to 1": 0.77,
+    "numbers by caller": {"token:gateway": 77},
+    "numbers by model": {"churn": 77},
     "plain, server, optional or mutual": "optional",
     "rights by caller": {"*": ["read"]},
     "size": "77MiB",

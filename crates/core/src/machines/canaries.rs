@@ -82,9 +82,10 @@ impl Machines {
         of.find_map(|(key, named)| named.contains(canary).then_some(key))
     }
 
-    /// Drops the canary tags of a tag that is forgotten.
-    pub(super) fn forget_canaries(&mut self, key: &TagKey) {
-        self.canaries.as_mut().map(|canaries| canaries.of.remove(key));
+    /// Drops the canary tags of a tag that is forgotten, and returns them.
+    pub(super) fn forget_canaries(&mut self, key: &TagKey) -> Vec<TagKey> {
+        let canaries = self.canaries.as_mut().and_then(|canaries| canaries.of.remove(key));
+        canaries.unwrap_or_default()
     }
 
     /// Follows the canary tags of the followed tags of `name`, and no other canary tags. A tag

@@ -6,6 +6,17 @@ use crate::{
     tags::{self, TagMachine},
 };
 
+/// The kind of a request for a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Demand {
+    /// A request for a model that the configuration does not list.
+    Stranger,
+    /// A request for a model that the configuration lists.
+    Listed,
+    /// An operator wants it loaded now.
+    Operator,
+}
+
 impl Machines {
     pub(super) fn tick(&mut self, turn: &mut Turn) {
         let before = std::mem::replace(&mut self.ticked_at, turn.now);
@@ -34,11 +45,15 @@ impl Machines {
         turn: &mut Turn,
         name: ModelName,
         selector: Selector,
-        again: bool,
+        demand: Demand,
     ) {
-        if !self.is_known(&name, &selector) && self.is_full() {
-            return;
+        if !self.is_known(&name, &selector) {
+            if demand == Demand::Stranger && self.is_full() {
+                return;
+            }
+            self.limit_requested(turn, &name, &selector);
         }
+        let again = demand == Demand::Operator;
         match selector {
             Selector::Digest(digest) => {
                 let key = ModelKey { name, digest };

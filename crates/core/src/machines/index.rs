@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Effect, Legacy, Loaded, Machines, Turn};
 use crate::{
-    Context, Digest, EngineId, ModelName, Moment, ServableName, engine::ToEngine,
-    model::ModelMachine, tags::TagMachine,
+    Context, Digest, EngineId, ModelName, Moment, Selector, ServableName,
+    engine::ToEngine,
+    model::{ModelMachine, Trouble},
 };
 
 /// The facts about all models.
@@ -15,6 +16,8 @@ pub(super) struct Index {
     facts: BTreeMap<ModelName, Facts>,
     wakes: BTreeSet<(Moment, ModelName)>,
     unproven: usize,
+    /// Selectors that do not exist or cannot be served, the oldest answer first.
+    absent: BTreeSet<(Moment, ModelName, Selector)>,
     /// For each digest, the number of models that need its files.
     files: BTreeMap<Digest, usize>,
     /// Digests whose files have become needed, or unneeded.
@@ -29,8 +32,10 @@ struct Facts {
     /// The number of machines; facts about a model without any are not kept.
     machines: usize,
     wakes_at: Option<Moment>,
-    /// The number of requested tags and digests that never worked.
+    /// The number of requested tags and digests that never worked and have no answer yet.
     unproven: usize,
+    /// Requested tags and digests that never worked, with the time of their answer.
+    absent: BTreeSet<(Moment, Selector)>,
     /// The engines that should expect versions of the model.
     expected: BTreeSet<EngineId>,
     /// Digests whose files must stay.
@@ -45,6 +50,11 @@ impl Index {
         before.wakes_at.map(|at| self.wakes.remove(&(at, name.clone())));
         self.wakes.extend(facts.wakes_at.map(|at| (at, name.clone())));
         self.unproven = self.unproven + facts.unproven - before.unproven;
+        for (at, selector) in &before.absent {
+            self.absent.remove(&(*at, name.clone(), selector.clone()));
+        }
+        let absent = facts.absent.iter().cloned();
+        self.absent.extend(absent.map(|(at, selector)| (at, name.clone(), selector)));
         for digest in before.files.difference(&facts.files) {
             let count = self.files.entry(*digest).or_default();
             *count -= 1;
@@ -64,6 +74,12 @@ impl Index {
             self.facts.insert(name.clone(), facts);
         }
         before
+    }
+
+    /// The selector with the oldest answer that it does not exist, if there are `most` such answers.
+    pub(super) fn oldest_absent(&self, most: usize) -> Option<(ModelName, Selector)> {
+        let oldest = self.absent.first().filter(|_| self.absent.len() >= most);
+        oldest.map(|(_, name, selector)| (name.clone(), selector.clone()))
     }
 
     /// The models with a wake-up until `now`.
@@ -102,15 +118,33 @@ impl Machines {
         let promising = models().filter(|model| model.is_promising(context));
         let engine =
             |it: &ModelMachine| self.engine_of(it.key()).or_else(|| self.expected_engine(name));
+        let unproven: Vec<_> = self.unproven(name).collect();
+        let absent =
+            |(selector, at): &(Selector, Option<Moment>)| at.map(|at| (at, selector.clone()));
         Facts {
             machines: tags().count() + models().count(),
             wakes_at: wakes.min(),
-            unproven: tags().filter(|tag| is_unproven(tag)).count()
-                + models().filter(|model| is_new(model)).count(),
+            unproven: unproven.iter().filter(|(_, answered_at)| answered_at.is_none()).count(),
+            absent: unproven.iter().filter_map(absent).collect(),
             expected: promising.filter_map(engine).cloned().collect(),
             files: busy.map(|model| model.key().digest).chain(held).collect(),
             legacy: self.legacy_of(name),
         }
+    }
+
+    /// The tags and digests of `name` that only requests named and that never worked, with the time
+    /// of the answer that they do not exist or cannot be served, if there is one.
+    fn unproven<'a>(
+        &'a self,
+        name: &'a ModelName,
+    ) -> impl Iterator<Item = (Selector, Option<Moment>)> + use<'a> {
+        let tags = self.tags_of(name).filter(|(_, tag)| tag.is_unproven());
+        let tags =
+            tags.map(|(key, tag)| (Selector::Tag(key.tag.clone()), answered_at(tag.trouble())));
+        let models = self.models_of(name).filter(|model| is_new(model));
+        let models = models
+            .map(|model| (Selector::Digest(model.key().digest), answered_at(model.trouble())));
+        tags.chain(models)
     }
 
     pub(super) fn legacy_of(&self, name: &ModelName) -> Legacy {
@@ -130,8 +164,8 @@ impl Machines {
         legacy
     }
 
-    /// Whether the limit of requested tags and digests that never worked is reached, so that no new
-    /// one is accepted.
+    /// Whether the limit of requested tags and digests is reached that never worked and have no
+    /// answer yet, so that no new one is accepted.
     pub fn is_full(&self) -> bool {
         self.index.unproven >= self.policy.max_unproven
     }
@@ -190,9 +224,9 @@ impl Machines {
     }
 }
 
-/// Whether only requests named the tag, and it has never worked.
-fn is_unproven(tag: &TagMachine) -> bool {
-    tag.serving().is_none() && !tag.is_configured() && !tag.is_accompanying()
+/// The time of the answer that a selector does not exist or cannot be served.
+fn answered_at(trouble: Option<&Trouble>) -> Option<Moment> {
+    trouble.filter(|trouble| trouble.retry_at.is_none()).map(|trouble| trouble.at)
 }
 
 fn is_new(model: &ModelMachine) -> bool {

@@ -88,26 +88,32 @@ impl Machines {
     pub(super) fn forget(&mut self, turn: &Turn, name: &ModelName) {
         let context = turn.context(&self.policy, &self.versions);
         let tags = self.tags_of(name).filter(|(_, tag)| tag.is_forgettable(&context));
-        let tags: Vec<_> = tags.map(|(key, tag)| (key.clone(), tag.last())).collect();
+        let tags: Vec<_> = tags.map(|(key, _)| key.clone()).collect();
         let models = self.models_of(name).filter(|model| model.is_forgettable(&context));
-        let models: Vec<_> = models.map(|model| (model.key().clone(), model.last())).collect();
+        let models: Vec<_> = models.map(|model| model.key().clone()).collect();
         if !tags.is_empty() || !models.is_empty() {
             self.changed.insert(name.clone());
         }
-        for (key, last) in tags {
-            self.forgotten = self.forgotten.max(last);
-            self.tags.remove(&key);
-            self.forget_canaries(&key);
-        }
-        for (key, last) in models {
-            self.forgotten = self.forgotten.max(last);
-            self.models.remove(&key);
-            self.placed.remove(&key);
-            let sharing = self.sharing.entry(key.digest).or_default();
-            sharing.remove(name);
-            if sharing.is_empty() {
-                self.sharing.remove(&key.digest);
-            }
+        tags.iter().for_each(|key| drop(self.drop_tag(key)));
+        models.iter().for_each(|key| self.drop_model(key));
+    }
+
+    /// Removes the machine of a tag. Returns the canary tags that were followed along with it.
+    pub(super) fn drop_tag(&mut self, key: &TagKey) -> Vec<TagKey> {
+        let last = self.tags.remove(key).map(|tag| tag.last());
+        self.forgotten = self.forgotten.max(last.unwrap_or_default());
+        self.forget_canaries(key)
+    }
+
+    /// Removes the machine of a version.
+    pub(super) fn drop_model(&mut self, key: &ModelKey) {
+        let last = self.models.remove(key).map(|model| model.last());
+        self.forgotten = self.forgotten.max(last.unwrap_or_default());
+        self.placed.remove(key);
+        let sharing = self.sharing.entry(key.digest).or_default();
+        sharing.remove(&key.name);
+        if sharing.is_empty() {
+            self.sharing.remove(&key.digest);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the machines together, in a world where every job succeeds at once.
 
 mod configured;
+mod limits;
 mod watch;
 
 use std::time::Duration;
@@ -14,6 +15,8 @@ struct Bench {
     now: Moment,
     /// Digests of tags that differ from the digest of their model's name.
     canaries: BTreeMap<TagKey, Digest>,
+    /// Look-ups of tags so far.
+    lookups: usize,
 }
 
 fn name(text: &str) -> ModelName {
@@ -41,7 +44,7 @@ impl Bench {
         let now = Moment::at(Duration::from_secs(1));
         let versions = Versions::after(Version(0));
         let machines = Machines::new(Policy::default(), versions, [EngineId::default()]);
-        let mut bench = Self { machines, now, canaries: BTreeMap::new() };
+        let mut bench = Self { machines, now, canaries: BTreeMap::new(), lookups: 0 };
         bench.engine_does(Condition::up());
         bench.handle(Event::Tick);
         bench
@@ -69,6 +72,8 @@ impl Bench {
         let mut all = Vec::new();
         while let Some(event) = events.pop_front() {
             let effects = self.machines.handle(self.now, 0.5, event);
+            let is_lookup = |effect: &&Effect| matches!(effect, Effect::Resolve(..));
+            self.lookups += effects.iter().filter(is_lookup).count();
             events.extend(effects.iter().filter_map(|effect| self.done(effect)));
             all.extend(effects);
         }

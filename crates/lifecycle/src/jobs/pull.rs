@@ -9,14 +9,21 @@ use outrigger_trace::{Parent, SpanKind};
 use super::{Done, Kept, Origin};
 use crate::{
     metrics,
-    pull::Pull,
+    pull::{Deadline, Pull},
     signatures,
     world::{World, blocking},
 };
 
 /// Pulls the files of `key` into the store, if it has the required signature. Files already in the
-/// store are not requested from the registry. `span` is the parent of the pull's trace spans.
-pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin, span: Parent) -> Done {
+/// store are not requested from the registry. `is_own`: the model is in service, or the
+/// configuration names it. `span` is the parent of the pull's trace spans.
+pub(crate) async fn pull(
+    world: Arc<World>,
+    key: ModelKey,
+    origin: Origin,
+    is_own: bool,
+    span: Parent,
+) -> Done {
     let digest = key.digest;
     let verified = match signatures::verify(&world, &key).await {
         Ok(verified) => verified,
@@ -33,7 +40,7 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin, span:
         signatures::keep(&world, digest, verified).await;
         return Done::Pulled { origin, result: Ok(kept), evicted: Vec::new() };
     }
-    let result = fetch(&world, &key, &span).await;
+    let result = fetch(&world, &key, is_own, &span).await;
     if result.is_ok() {
         signatures::keep(&world, digest, verified).await;
     }
@@ -41,11 +48,18 @@ pub(crate) async fn pull(world: Arc<World>, key: ModelKey, origin: Origin, span:
     Done::Pulled { origin, result, evicted: world.store.take_evicted() }
 }
 
-async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept, Failure> {
+async fn fetch(
+    world: &Arc<World>,
+    key: &ModelKey,
+    is_own: bool,
+    span: &Parent,
+) -> Result<Kept, Failure> {
     let reference = world.names.load().version(key)?;
-    let _permit = world.pulls.acquire().await.expect("never closed");
+    let _place = world.pulls.take(&reference, is_own).await;
+    let deadline = Deadline::within(world.config.pull_timeout);
     let resolve = span.child("resolve", SpanKind::Client);
-    let image = world.client.image(&reference).await.map_err(|error| error.failure());
+    let image = async { world.client.image(&reference).await.map_err(|error| error.failure()) };
+    let image = deadline.limit(&reference, image).await;
     resolve.end(&image);
     let uses = Arc::clone(world);
     let pull = Pull {
@@ -55,6 +69,7 @@ async fn fetch(world: &Arc<World>, key: &ModelKey, span: &Parent) -> Result<Kept
         concurrency: world.config.layer_concurrency,
         memory: Some(&world.config.budget.pulls),
         progress: &Progress::default(),
+        deadline: Some(deadline),
     };
     let pulled = pull.traced(&image?, span).await.map(|tree| Kept::of(&tree));
     pulled.map_err(|failure| world.engines.listed(failure))

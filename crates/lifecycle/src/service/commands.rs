@@ -27,8 +27,14 @@ impl Service {
             Some(Command::Shutdown { grace, done }) => {
                 return Some(Stop { grace, done: Some(done) });
             }
-            Some(Command::Ask { model, selector }) => self.apply(Event::Ask(model, selector)),
+            Some(Command::Ask { model, selector }) => {
+                self.report_uses_of(&model, &selector);
+                let is_listed = self.world.names.load().is_configured(&model);
+                let ask = if is_listed { Event::AskListed } else { Event::Ask };
+                self.apply(ask(model, selector));
+            }
             Some(Command::Load { model, selector, done }) => {
+                self.report_uses_of(&model, &selector);
                 self.apply(Event::Load(model, selector));
                 // The caller waits for the model by other means, or has gone.
                 done.send(()).ok();
@@ -49,6 +55,19 @@ impl Service {
             }
         }
         None
+    }
+
+    /// Reports the uses of the other tags of `model` before `selector` becomes known, because the
+    /// longest unused of them may be forgotten for it.
+    fn report_uses_of(&mut self, model: &ModelName, selector: &Selector) {
+        if self.machines.is_known(model, selector) {
+            return;
+        }
+        let now = self.clock.now();
+        let used = self.publishing.routing.take_used(&[model.clone()].into(), now);
+        if !used.is_empty() {
+            self.apply_at(now, Event::Used(used));
+        }
     }
 
     /// Applies another configuration, and publishes the changes.

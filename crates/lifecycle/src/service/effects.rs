@@ -79,7 +79,9 @@ impl Service {
             Done::Pulled { origin: origin.clone(), result: Err(defect()), evicted: Vec::new() };
         let tracer = &self.world.config.tracer;
         let step = self.publishing.bring_ups.step_of(&key, &self.machines, tracer);
-        let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone(), step);
+        let is_own = self.world.names.load().is_configured(&key.name)
+            || self.machines.models_of(&key.name).any(|model| model.routed().is_some());
+        let pull = pull::pull(Arc::clone(&self.world), key.clone(), origin.clone(), is_own, step);
         let job = self.jobs.start(failed, pull);
         self.pulls.begin(origin, key, attempt, job);
     }

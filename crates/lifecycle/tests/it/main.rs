@@ -15,6 +15,7 @@ mod removals;
 mod restart;
 mod rig;
 mod signatures;
+mod starvation;
 mod tags;
 mod trials;
 mod two_engines;

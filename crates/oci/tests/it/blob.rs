@@ -1,10 +1,10 @@
 //! Fetching layers: streaming, resuming, verifying.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use futures::future::try_join_all;
-use outrigger_core::{Digest, Reason};
-use outrigger_oci::{Error, Layer, Progress, Reference};
+use outrigger_core::{Digest, Failure, Reason};
+use outrigger_oci::{Client, Error, Layer, Receiver, Reference, Space};
 use outrigger_testkit::registry::{Gate, Registry, Rule};
 use tempfile::TempDir;
 use tokio::{
@@ -12,7 +12,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::support::{NAME, bytes, client, layer_of, reference, registry_with};
+use crate::support::{NAME, bytes, client, config, layer_of, reference, registry_with};
 
 const SIZE: usize = 300_000;
 
@@ -214,7 +214,7 @@ async fn layers_are_fetched_together_and_counted() {
             (layer, work.path().join(layer.digest.hex()))
         })
         .collect();
-    let (client, progress) = (client(registry.host()), Progress::default());
+    let (client, receiver) = (client(registry.host()), Receiver::default());
     let reference = reference(registry.host(), "");
     // The first request is answered only after the last was received, so they must run
     // concurrently.
@@ -228,10 +228,10 @@ async fn layers_are_fetched_together_and_counted() {
     };
     let fetches = layers
         .iter()
-        .map(|(layer, dest)| client.fetch_blob_with(&reference, layer, dest, &progress));
+        .map(|(layer, dest)| client.fetch_blob_with(&reference, layer, dest, &receiver));
     let fetched = try_join_all(fetches);
     tokio::join!(async { fetched.await.unwrap() }, opened);
-    assert_eq!(progress.bytes(), 150_000);
+    assert_eq!(receiver.progress.bytes(), 150_000);
     for ((_, path), content) in layers.iter().zip(&contents) {
         assert!(fs::read(path).unwrap() == *content);
     }
@@ -242,12 +242,12 @@ async fn a_stopped_fetch_is_resumed_by_the_next() {
     let fixture = Fixture::new().await;
     fixture.registry.script(Rule::get("/blobs/").times(1).pause_after(150_000, &Gate::new()));
     let client = client(fixture.registry.host());
-    let progress = Progress::default();
+    let receiver = Receiver::default();
     let (reference, dest) = (fixture.reference(), fixture.dest());
     {
-        let fetch = client.fetch_blob_with(&reference, &fixture.layer, &dest, &progress);
+        let fetch = client.fetch_blob_with(&reference, &fixture.layer, &dest, &receiver);
         let half = async {
-            while progress.bytes() < 150_000 {
+            while receiver.progress.bytes() < 150_000 {
                 tokio::task::yield_now().await;
             }
         };
@@ -293,4 +293,42 @@ async fn an_overflowing_length_is_a_size_mismatch() {
     let fetch = client.fetch_blob(&reference, &fixture.layer, &dest);
     let (result, _stream) = tokio::join!(fetch, liar);
     assert!(matches!(result, Err(Error::SizeMismatch { .. })), "{result:?}");
+}
+
+/// A registry that sends a byte now and then is never silent, so only the least throughput ends it.
+#[tokio::test]
+async fn a_layer_that_drips_ends_at_once_and_keeps_what_came() {
+    let fixture = Fixture::new().await;
+    fixture.registry.script(Rule::get("/blobs/").drip(Duration::from_millis(5)));
+    let mut config = config(fixture.registry.host());
+    config.timeouts.idle = Duration::from_millis(200);
+    config.timeouts.least = 1000;
+    let client = Client::new(config).unwrap();
+    let (reference, dest) = (fixture.reference(), fixture.dest());
+    let error = client.fetch_blob(&reference, &fixture.layer, &dest).await.unwrap_err();
+    let Error::TooSlow { received, within, least: 1000, .. } = &error else { panic!("{error:?}") };
+    assert!((1..1000).contains(received) && *within >= Duration::from_millis(200), "{error}");
+    assert_eq!((error.reason(), fixture.ranges().len()), (Reason::RegistryUnavailable, 1));
+    let kept = fs::metadata(fixture.dest()).unwrap().len();
+    assert!(kept >= *received, "{kept} bytes of {received} are kept");
+    fixture.registry.behave();
+    fixture.arrives().await;
+}
+
+#[tokio::test]
+async fn a_destination_without_space_ends_the_transfer() {
+    let fixture = Fixture::new().await;
+    let client = client(fixture.registry.host());
+    let full = Failure::new(Reason::StoreFull, "no more than 100000 bytes");
+    let refused = full.clone();
+    let grant = move |_: &Layer, length| match length <= 100_000 {
+        true => Ok(()),
+        false => Err(refused.clone()),
+    };
+    let receiver = Receiver { space: Some(Space::new(grant)), ..Receiver::default() };
+    let (reference, dest) = (fixture.reference(), fixture.dest());
+    let fetch = client.fetch_blob_with(&reference, &fixture.layer, &dest, &receiver);
+    assert_eq!(fetch.await.unwrap_err().failure(), full);
+    assert!(fs::metadata(&dest).map_or(0, |it| it.len()) <= 100_000);
+    assert_eq!(fixture.ranges().len(), 1);
 }

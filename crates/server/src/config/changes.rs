@@ -73,8 +73,11 @@ mod tests {
         ("canary.enabled", "false"),
         ("canary.overrides", "{mode: MODE_RECOMMEND}"),
         ("images.allowed", "[r.example]"),
+        ("limits.callers", r#"{"token:gateway": 7}"#),
+        ("limits.models", "{churn: 8}"),
         ("limits.per_caller", "3"),
         ("limits.per_model", "4"),
+        ("limits.unknown_names", "9"),
         ("models", "[{name: a, preload: true}]"),
         ("server.default_deadline", "5s"),
         ("server.max_in_flight", "6"),
@@ -120,7 +123,7 @@ mod tests {
         );
         assert_eq!(old.changes(&old), []);
         let new = load(
-            "server: {max_users: 4, max_message: 1MiB}\nlimits: {per_caller: 0}\n\
+            "server: {max_users: 4, max_message: 1MiB}\nlimits: {unknown_names: 1024}\n\
              images: {repository: r.example/team}\nlog: {level: info}",
         );
         let mut changes = old.changes(&new);

@@ -6,7 +6,7 @@ use outrigger_canary::Settings;
 use outrigger_core::EngineId;
 use outrigger_oci::{Prefix, Reference};
 
-use super::{Config, Kinds, Period, Problem, Size, Transport};
+use super::{CallerName, Config, Kinds, Period, Problem, Size, Transport};
 
 /// All problems of `config`.
 pub(super) fn problems(config: &Config, kinds: &Kinds) -> Vec<Problem> {
@@ -15,6 +15,7 @@ pub(super) fn problems(config: &Config, kinds: &Kinds) -> Vec<Problem> {
     check.tls(config);
     check.auth(config);
     let engines = kinds.engines(config);
+    check.limits(config);
     check.store(config);
     check.images(config);
     check.canary(config);
@@ -43,6 +44,11 @@ impl Check {
 
     fn lasting(&mut self, key: &str, period: Period) {
         self.require(period.0 > Duration::ZERO, key, "must be longer than 0s");
+    }
+
+    fn limits(&mut self, config: &Config) {
+        let named = config.limits.callers.keys().all(|name| name.as_str() != CallerName::ANYBODY);
+        self.require(named, "limits.callers", "* is not a caller; its limit is per_caller");
     }
 
     fn server(&mut self, config: &Config) {
@@ -187,6 +193,8 @@ impl Check {
         let often = images.poll_interval.0 >= Duration::from_secs(1);
         self.require(often, "images.poll_interval", "must be at least 1s");
         self.lasting("images.timeout", images.timeout);
+        self.lasting("images.pull_timeout", images.pull_timeout);
+        self.positive("images.max_tags", images.max_tags);
         let known = images.repository.is_some() || !config.models.is_empty();
         self.require(
             known,

@@ -1,12 +1,14 @@
 //! The types of settings.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration,
+};
 
 use outrigger_canary::Layer;
-use outrigger_core::Tag;
+use outrigger_core::{ModelName, Tag};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned};
 
-use super::access::{Callers, Rights, Transport};
+use super::access::{CallerName, Callers, Rights, Transport};
 
 /// A type that a setting can have.
 pub(crate) trait Setting: Serialize + DeserializeOwned {
@@ -23,6 +25,9 @@ macro_rules! settings {
 settings! {
     bool: "true or false";
     u32: "number";
+    Option<u32>: "number";
+    CallerLimits: "numbers by caller";
+    ModelLimits: "numbers by model";
     String: "text";
     Option<String>: "text";
     Vec<String>: "list of texts";
@@ -43,6 +48,12 @@ settings! {
     Callers: "rights by caller";
     Vec<SignatureRule>: "list of prefix and keys";
 }
+
+/// Numbers by caller.
+pub type CallerLimits = BTreeMap<CallerName, u32>;
+
+/// Numbers by model.
+pub type ModelLimits = BTreeMap<ModelName, u32>;
 
 /// A number of bytes, written like `20GiB`, `64MB` or `1024`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -149,7 +149,7 @@ pub(super) async fn explain(
     let limits = &predictor.limits();
     let parts = Request::read(message, limits)?;
     // Explain must not count as the key's first exposure.
-    let lease = predictor.uncounted().lease(call, parts.routing(), named).await?;
+    let lease = predictor.uncounted().inspect(call, parts.routing(), named).await?;
     let explain = || lease.scorer.plan.metered(call).explain(&[message], limits);
     let explained = timed(call, Stage::Decode, explain)?;
     let response = ExplainResponse { model: Some(served(&lease)), ..only(explained)? };

@@ -152,7 +152,8 @@ mod tests {
 
     fn held(budget: &Budget) -> Arc<Held> {
         let party = Party::Unknown(std::net::Ipv4Addr::LOCALHOST.into());
-        let share = Limit::new(0, "one caller").enter(|| party.clone()).unwrap();
+        let limit = Limit::new(0, "one caller", metrics::Limit::Caller);
+        let share = limit.enter(|| party.clone()).unwrap();
         let place = Admission::new(1, 1).enter().unwrap();
         let counted = metrics::in_flight(crate::front::Method::Predict);
         Held::new((place, share), &party, budget, counted)

@@ -13,6 +13,7 @@ mod logged;
 mod memory;
 mod metrics;
 mod models;
+mod overload;
 mod predict;
 mod reload;
 mod shutdown;

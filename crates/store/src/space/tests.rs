@@ -42,6 +42,13 @@ fn digest(seed: u8) -> Digest {
     Digest::of(&[seed])
 }
 
+/// A pull of one layer, of which all bytes are about to be written.
+fn pull(fixture: &Fixture, layer: Digest, bytes: u64, in_use: InUse<'_>) -> Result<Reservation> {
+    let reservation = fixture.store.reserve(&[(layer, bytes)], in_use)?;
+    reservation.grow(&layer, bytes, bytes, in_use)?;
+    Ok(reservation)
+}
+
 #[test]
 fn usage_counts_a_shared_layer_once() {
     let fixture = Fixture::new();
@@ -73,7 +80,7 @@ fn layers_are_evicted_before_trees_and_least_recently_used_first() {
     let blobs = || layers.each_ref().map(|layer| fixture.store.has_blob(&layer.digest));
     let kept = || [0, 1, 2].map(|n: usize| fixture.store.tree(trees[n].digest()).is_some());
     let take = |kib: u64| {
-        drop(fixture.store.reserve(&[(digest(9), kib << 10)], FREE).expect("room can be made"));
+        drop(pull(&fixture, digest(9), kib << 10, FREE).expect("room can be made"));
     };
     take(300);
     assert_eq!((blobs(), kept()), ([true, false, true], [true; 3]));
@@ -92,10 +99,10 @@ fn partial_downloads_without_a_reservation_are_evicted_first() {
     for digest in [wanted, old] {
         fs::write(fixture.store.partial(&digest), vec![0; 300 << 10]).unwrap();
     }
-    let _reservation = fixture.store.reserve(&[(wanted, 500 << 10)], FREE).expect("fits");
+    let _reservation = pull(&fixture, wanted, 500 << 10, FREE).expect("fits");
     // Each partial download has 300 KiB. The reserved layer needs 200 KiB more, which fit only
     // after the other one is evicted.
-    let _other = fixture.store.reserve(&[(digest(3), 300 << 10)], FREE).expect("room is made");
+    let _other = pull(&fixture, digest(3), 300 << 10, FREE).expect("room is made");
     assert_eq!(fixture.names("partial"), [wanted.hex()]);
 }
 
@@ -108,14 +115,13 @@ fn published_used_and_reserved_content_is_not_evicted() {
     let in_use = |digest: &Digest| digest == trees[1].digest();
     let pinned = (layers[0].digest, layers[0].bytes.len() as u64);
     let _pin = fixture.store.reserve(&[pinned], FREE).expect("there already");
-    let error = fixture.store.reserve(&[(digest(9), 1200 << 10)], &in_use).expect_err("too much");
+    let error = pull(&fixture, digest(9), 1200 << 10, &in_use).expect_err("too much");
     assert_eq!(error.reason(), Reason::StoreFull, "{error:?}");
     assert!(
         trees.iter().all(|tree| fixture.store.tree(tree.digest()).is_some()),
         "nothing goes when it would not be enough"
     );
-    let reserved = fixture.store.reserve(&[(digest(9), 1090 << 10)], &in_use).expect("enough");
-    drop(reserved);
+    drop(pull(&fixture, digest(9), 1090 << 10, &in_use).expect("enough"));
     let kept = trees.each_ref().map(|tree| fixture.store.tree(tree.digest()).is_some());
     assert_eq!(kept, [true, true, false]);
     let blobs = layers.each_ref().map(|layer| fixture.store.has_blob(&layer.digest));
@@ -143,7 +149,7 @@ fn a_layer_that_is_named_twice_counts_with_its_larger_size() {
 #[test]
 fn reservations_add_up_and_end_when_dropped() {
     let fixture = Fixture::of_size(ByteSize::mib(1));
-    let reserve = |seed| fixture.store.reserve(&[(digest(seed), 600 << 10)], FREE);
+    let reserve = |seed| pull(&fixture, digest(seed), 600 << 10, FREE);
     let first = reserve(1).expect("fits");
     let error = reserve(2).expect_err("reserved already");
     assert!(error.to_string().contains("the store is full"), "{error}");
@@ -155,11 +161,29 @@ fn reservations_add_up_and_end_when_dropped() {
 #[test]
 fn downloaded_bytes_are_not_reserved_again() {
     let fixture = Fixture::of_size(ByteSize::mib(1));
-    let _pull = fixture.store.reserve(&[(digest(1), 600 << 10)], FREE).expect("fits");
+    let _pull = pull(&fixture, digest(1), 600 << 10, FREE).expect("fits");
     fs::write(fixture.store.partial(&digest(1)), vec![0; 600 << 10]).unwrap();
-    drop(fixture.store.reserve(&[(digest(2), 400 << 10)], FREE).expect("1000 KiB in all"));
+    drop(pull(&fixture, digest(2), 400 << 10, FREE).expect("1000 KiB in all"));
     fixture.store.commit_blob(&digest(1)).expect("complete");
-    drop(fixture.store.reserve(&[(digest(2), 400 << 10)], FREE).expect("as before"));
+    drop(pull(&fixture, digest(2), 400 << 10, FREE).expect("as before"));
+}
+
+/// A manifest can claim any size, so only bytes that arrive take space from others.
+#[test]
+fn a_claimed_size_takes_no_space_until_its_bytes_arrive() {
+    let fixture = Fixture::of_size(ByteSize::mib(1));
+    let old = image(1, 100);
+    let tree = fixture.unpack(std::slice::from_ref(&old)).expect("fits");
+    let kept = || fixture.store.tree(tree.digest()).is_some();
+    let claim = (digest(1), 1000 << 10);
+    let slow = fixture.store.reserve(&[claim], FREE).expect("it would fit");
+    slow.grow(&claim.0, 16, claim.1, FREE).expect("a few bytes");
+    drop(pull(&fixture, digest(2), 500 << 10, FREE).expect("another pull is not held up"));
+    assert!(fixture.store.has_blob(&old.digest) && kept(), "nothing is evicted for a claim");
+    slow.grow(&claim.0, claim.1, claim.1, FREE).expect("the bytes arrive");
+    assert!(!kept(), "now their space is needed");
+    let other = fixture.store.reserve(&[(digest(2), 500 << 10)], FREE);
+    assert_eq!(other.expect_err("taken").reason(), Reason::StoreFull);
 }
 
 #[test]
@@ -184,9 +208,7 @@ fn an_image_that_does_not_fit_unpacked_is_refused_and_leaves_nothing() {
         usize::from(fixture.store.tree(small.digest()).is_some())
     );
     let usage = fixture.store.usage().expect("readable");
-    drop(
-        fixture.store.reserve(&[(digest(1), 700 << 10)], FREE).expect("the reservation has ended"),
-    );
+    drop(pull(&fixture, digest(1), 700 << 10, FREE).expect("the reservation has ended"));
     assert!(usage.total() <= ByteSize::mib(1));
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use outrigger_core::Tensor;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tonic::{Code, Status};
 
 use super::Gate;
@@ -77,6 +77,33 @@ pub enum Predicting {
     Fails(Code, String),
     /// Waits until the gate opens, then gives the inner answer.
     Held(Gate, Box<Predicting>),
+    /// Waits for one of the workers, which works for its time, then gives the inner answer.
+    Worked(Workers, Box<Predicting>),
+}
+
+/// Workers of an engine, each of which works on one prediction at a time. Clones are the same ones.
+#[derive(Debug, Clone)]
+pub struct Workers {
+    free: Arc<Semaphore>,
+    time: Duration,
+}
+
+impl Workers {
+    /// `count` workers that take `time` for each prediction.
+    pub fn new(count: usize, time: Duration) -> Self {
+        Self { free: Arc::new(Semaphore::new(count)), time }
+    }
+
+    /// Waits for a worker and its work. The work is done even if nothing waits for it any more, as
+    /// in TensorFlow Serving, which does not see that its caller has gone.
+    async fn work(&self) {
+        let Self { free, time } = self.clone();
+        let work = tokio::spawn(async move {
+            let _worker = free.acquire_owned().await;
+            tokio::time::sleep(time).await;
+        });
+        work.await.expect("the work does not panic");
+    }
 }
 
 /// A call that the engine received.
@@ -217,6 +244,10 @@ impl Predicting {
                 Self::Fails(code, message) => return Err(Status::new(code, message)),
                 Self::Held(gate, then) => {
                     gate.pass().await;
+                    *then
+                }
+                Self::Worked(workers, then) => {
+                    workers.work().await;
                     *then
                 }
             };

@@ -1,6 +1,6 @@
 //! Rules that make the registry answer incorrectly.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use outrigger_core::Digest;
@@ -26,6 +26,7 @@ pub(super) struct Effect {
     pub(super) body: Option<Bytes>,
     pub(super) cut_after: Option<usize>,
     pub(super) pause: Option<(usize, Gate)>,
+    pub(super) drip: Option<Duration>,
     pub(super) ignore_range: bool,
     pub(super) digest_header: Option<Option<String>>,
 }
@@ -137,6 +138,13 @@ impl Rule {
     #[must_use]
     pub fn pause_after(mut self, bytes: usize, gate: &Gate) -> Self {
         self.effect.pause = Some((bytes, gate.clone()));
+        self
+    }
+
+    /// Sends the body one byte at a time, one in each `interval`.
+    #[must_use]
+    pub fn drip(mut self, interval: Duration) -> Self {
+        self.effect.drip = Some(interval);
         self
     }
 

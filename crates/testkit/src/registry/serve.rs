@@ -1,6 +1,6 @@
 //! The server's side of the OCI distribution API.
 
-use std::{collections::BTreeMap, fmt::Debug, io, sync::Arc};
+use std::{collections::BTreeMap, fmt::Debug, io, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -279,11 +279,12 @@ impl Answer {
             response = response.header(name, value);
         }
         response = response.header("content-length", self.body.len());
-        let body = match (effect.cut_after, effect.pause) {
+        let body = match (effect.drip, effect.cut_after, effect.pause) {
             _ if *method == Method::HEAD => Body::empty(),
-            (None, None) => Body::from(self.body),
-            (Some(at), _) => cut(self.body, at),
-            (None, Some((at, gate))) => paused(self.body, at, gate),
+            (Some(interval), ..) => dripping(self.body, interval),
+            (None, None, None) => Body::from(self.body),
+            (None, Some(at), _) => cut(self.body, at),
+            (None, None, Some((at, gate))) => paused(self.body, at, gate),
         };
         response.body(body).expect("valid headers")
     }
@@ -310,6 +311,17 @@ fn cut(body: Bytes, at: usize) -> Body {
     let first = body.slice(..at.min(body.len()));
     let broken = io::Error::other("cut by a rule");
     Body::from_stream(stream::iter([Ok(first), Err(broken)]))
+}
+
+fn dripping(body: Bytes, interval: Duration) -> Body {
+    let bytes = stream::unfold(body, move |mut rest| async move {
+        if rest.is_empty() {
+            return None;
+        }
+        tokio::time::sleep(interval).await;
+        Some((Ok::<_, io::Error>(rest.split_to(1)), rest))
+    });
+    Body::from_stream(bytes)
 }
 
 fn paused(body: Bytes, at: usize, gate: super::Gate) -> Body {

@@ -160,7 +160,7 @@ pad_variable_length_inputs: {{ .padVariableLengthInputs }}
 {{- define "outrigger.reloads" -}}
 canary: [enabled, defaults, overrides]
 images: [allowed]
-limits: [per_caller, per_model]
+limits: [callers, models, per_caller, per_model, unknown_names]
 server: [max_treatments, max_users, max_in_flight, max_waiting, default_deadline]
 store: [idle_ttl, retain]
 {{- end -}}
