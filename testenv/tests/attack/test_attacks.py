@@ -17,8 +17,6 @@ LEFT_OUT = {
     "registry-claim": "claims take the store before their bytes arrive",
     "connections-idle": "idle connections take all descriptors",
     "connections-slow-bodies": "slow bodies take all places",
-    "connections-metrics": "readers of /metrics stop the probes",
-    "connections-streams": "unread streams keep the operator from the page",
     "names-unknown": "unknown names stop new models",
     # test_crashes.py has these in a shorter form.
     "engine-load": "takes half a minute",
