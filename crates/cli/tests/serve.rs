@@ -1,7 +1,8 @@
 //! `outrigger serve` as a process: exit codes, dumps, signals.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpStream,
     process::{Child, ChildStderr, Command, Output, Stdio},
 };
 
@@ -77,8 +78,12 @@ struct Running {
 
 impl Running {
     fn start(settings: &[&str]) -> Self {
+        Self::by(serve(), settings).0
+    }
+
+    /// Starts a server by a command; returns the event with its addresses too.
+    fn by(mut command: Command, settings: &[&str]) -> (Self, serde_json::Value) {
         let store = tempfile::tempdir().expect("a directory");
-        let mut command = serve();
         command.arg("--store").arg(store.path()).args(settings).args([
             "--repository=registry.example/team",
             "--grpc=127.0.0.1:0",
@@ -93,7 +98,7 @@ impl Running {
         let mut running = Self { process, log, _store: store };
         let event = running.logged("listening");
         assert!(event["grpc"].as_str().is_some_and(|address| address.starts_with("127.0.0.1:")));
-        running
+        (running, event)
     }
 
     /// Reads the log up to the next event with this message.
@@ -126,6 +131,13 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A server that a failed test leaves behind would keep the test's output open.
+        self.process.kill().ok();
+    }
+}
+
 #[test]
 fn a_signal_stops_the_process_in_order_with_exit_code_0() {
     for signal in ["TERM", "INT"] {
@@ -144,4 +156,49 @@ fn a_second_signal_stops_at_once() {
     assert_eq!(server.logged("received a signal to stop")["at_once"], false);
     server.signal("TERM");
     assert_eq!(server.stopped(), Some(0));
+}
+
+/// The status line of a GET.
+fn get(address: &str, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(line)
+}
+
+#[test]
+fn idle_connections_on_one_port_block_no_other_port_with_few_descriptors() {
+    // Each of these connections takes a descriptor of this process too. They are spread over
+    // processes, because this one may have the same limit.
+    let mut command = Command::new("sh");
+    let limited = r#"ulimit -n 1024 && exec "$0" serve "$@""#;
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_outrigger")]).env_clear();
+    let (server, event) = Running::by(command, &["--set=auth.anonymous=[predict,read,change]"]);
+    let address = |name: &str| event[name].as_str().expect("an address").to_owned();
+    for crowded in ["grpc", "http", "admin", "health"] {
+        let mut idle = Vec::new();
+        for _ in 0..1100 {
+            match TcpStream::connect(address(crowded)) {
+                Ok(mut stream) => {
+                    // One byte less than the preface of HTTP/2: it is not silent.
+                    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r").ok();
+                    idle.push(stream);
+                }
+                Err(error) => panic!("{crowded}: {error} after {}", idle.len()),
+            }
+        }
+        for (name, path) in [
+            ("health", "/healthz"),
+            ("http", "/v1/models"),
+            ("admin", "/ui"),
+            ("health", "/metrics"),
+        ] {
+            let status = get(&address(name), path);
+            let good = status.as_ref().is_ok_and(|status| status.starts_with("HTTP/1.1 200"));
+            assert!(good, "{crowded} is crowded: {name} answers {status:?}");
+        }
+    }
+    drop(server);
 }

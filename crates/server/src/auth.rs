@@ -17,6 +17,7 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use outrigger_core::{Failure, Reason};
+use outrigger_ui::Viewer;
 
 pub(crate) use self::tokens::TokenFiles;
 use crate::{
@@ -116,12 +117,21 @@ pub(crate) fn readers(routes: Router, auth: &Auth, site: &Site) -> Router {
     routes.layer(from_fn_with_state((auth.clone(), site.clone()), read))
 }
 
-async fn read(State((auth, site)): State<(Auth, Site)>, request: Request, next: Next) -> Response {
+async fn read(
+    State((auth, site)): State<(Auth, Site)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let peer = Peer::of(request.extensions());
     let token = |shown: &[u8]| password(shown).or_else(|| bearer(shown).map(<[u8]>::to_vec));
     let caller = site.check(&request).and_then(|()| auth.shown(&peer, request.headers(), token));
-    let Err(failure) = caller.and_then(|caller| caller.may(Right::Read)) else {
-        return next.run(request).await;
+    let allowed = caller.and_then(|caller| caller.may(Right::Read).map(|()| caller));
+    let failure = match allowed {
+        Ok(caller) => {
+            request.extensions_mut().insert(Viewer(format!("{:?}", caller.party())));
+            return next.run(request).await;
+        }
+        Err(failure) => failure,
     };
     let mut response = failure::to_http(&failure);
     if let Some(challenge) = response.headers_mut().get_mut(WWW_AUTHENTICATE) {

@@ -54,7 +54,7 @@ pub(crate) struct Caller {
     rights: Rights,
 }
 
-/// The key by which calls of one caller are counted.
+/// The key by which calls and connections of one caller are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Party {
     /// A caller that proved this name, from any address.
@@ -133,6 +133,14 @@ impl Peer {
     pub(crate) fn unsent(&self) -> &Arc<Unsent> {
         &self.0.unsent
     }
+
+    /// The key by which this peer's connections are counted.
+    pub(crate) fn party(&self) -> Party {
+        match self.certificate() {
+            Some(identity) => Party::Known(identity.clone()),
+            None => Party::Unknown(network(self.address().ip().to_canonical())),
+        }
+    }
 }
 
 impl Caller {
@@ -157,9 +165,9 @@ impl Caller {
 
     /// The key by which this caller's calls are counted.
     pub(crate) fn party(&self) -> Party {
-        match self.identity() {
-            Some(identity) => Party::Known(identity.clone()),
-            None => Party::Unknown(network(self.peer.address().ip().to_canonical())),
+        match &self.token {
+            Some(token) => Party::Known(token.clone()),
+            None => self.peer.party(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The health listener: liveness, readiness and metrics; and the gRPC health service.
 
+mod renders;
+
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use axum::{
@@ -11,10 +13,12 @@ use axum::{
 };
 use outrigger_budget::Budget;
 use outrigger_core::ModelName;
-use outrigger_lifecycle::{Handle, ModelView, Snapshot};
+use outrigger_lifecycle::{Handle as Models, ModelView, Snapshot};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
+use self::renders::Renders;
 use crate::metrics::{self, Exposition};
 
 /// Prometheus' text format.
@@ -31,12 +35,12 @@ const SERVICES: [&str; 4] = [
 /// The readiness of the server to take requests. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Readiness {
-    models: Handle,
+    models: Models,
     stopping: CancellationToken,
 }
 
 impl Readiness {
-    pub(crate) fn new(models: Handle) -> Self {
+    pub(crate) fn new(models: Models) -> Self {
         Self { models, stopping: CancellationToken::new() }
     }
 
@@ -83,18 +87,30 @@ impl Readiness {
 #[derive(Clone)]
 struct App {
     readiness: Readiness,
-    exposition: Exposition,
-    budget: Budget,
+    metrics: Renders,
 }
 
-/// The routes of the health listener.
-pub(crate) fn routes(readiness: Readiness, exposition: Exposition, budget: Budget) -> Router {
+/// The routes of the health listener. Metrics are rendered by the blocking threads of `runtime`, so
+/// that a probe does not wait for them.
+pub(crate) fn routes(
+    readiness: Readiness,
+    exposition: Exposition,
+    budget: Budget,
+    runtime: Handle,
+) -> Router {
+    let shown = readiness.clone();
+    let metrics = Renders::new(runtime, move || {
+        // The check updates the readiness gauge, which would be stale otherwise.
+        let _ = shown.check();
+        budget.record();
+        exposition.render(&shown.models.models())
+    });
     Router::new()
         // Liveness means only that the process answers, so nothing else is checked.
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(exposed))
-        .with_state(App { readiness, exposition, budget })
+        .with_state(App { readiness, metrics })
 }
 
 async fn ready(State(app): State<App>) -> Response {
@@ -108,17 +124,16 @@ async fn ready(State(app): State<App>) -> Response {
 }
 
 async fn exposed(State(app): State<App>) -> Response {
-    // The check updates the readiness gauge, which would be stale otherwise.
-    let _ = app.readiness.check();
-    app.budget.record();
-    let text = app.exposition.render(&app.readiness.models.models());
-    ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response()
+    match app.metrics.text().await {
+        Ok(text) => ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
 }
 
 /// Keeps gRPC health in step with the models until `stop`: the empty name shows readiness, a
 /// model's name shows the version of its default tag.
 pub(crate) async fn follow(
-    models: Handle,
+    models: Models,
     reporter: HealthReporter,
     stop: Readiness,
 ) -> Result<(), Infallible> {
@@ -147,7 +162,7 @@ struct Reported {
 }
 
 impl Reported {
-    async fn report(&mut self, models: &Handle, last: &Snapshot, snapshot: &Snapshot) {
+    async fn report(&mut self, models: &Models, last: &Snapshot, snapshot: &Snapshot) {
         for service in SERVICES {
             self.set(service, Some(status(snapshot.ready))).await;
         }
@@ -189,7 +204,7 @@ impl Reported {
 }
 
 /// Whether the server would answer a request that names no version.
-fn serves(models: &Handle, name: &ModelName, view: &ModelView) -> bool {
+fn serves(models: &Models, name: &ModelName, view: &ModelView) -> bool {
     use outrigger_core::{Selector, Stage};
     match models.default_selector(name) {
         Selector::Tag(tag) => view.tags.get(&tag).is_some_and(|tag| tag.serving.is_some()),

@@ -2,6 +2,8 @@
 //! order.
 
 mod arriving;
+mod frames;
+mod places;
 
 use std::{
     convert::Infallible,
@@ -26,23 +28,27 @@ use outrigger_net::{Cork, Corked, Socket as _};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
-pub(crate) use self::arriving::Arriving;
+pub(crate) use self::{
+    arriving::Arriving,
+    places::{Places, Shares, raise_descriptors},
+};
+use self::{
+    frames::{Flood, Frames},
+    places::Place,
+};
 use crate::{
     caller::Peer,
-    metrics,
+    metrics::{self, Ending},
     runtimes::Seats,
     sending::Counted,
     tls::{Acceptor, Vouched},
 };
 
-/// The most connections of one listener; further ones wait to be accepted.
-const MOST_CONNECTIONS: usize = 8192;
 /// HTTP/2 flow control. A request of a megabyte must not wait for window updates: a stream's window
 /// holds several of them, a connection's window as many as are likely at once.
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -63,6 +69,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(15);
 /// The time that requests in flight get after the caller's certificate has become invalid.
 const LAST_ANSWERS: Duration = Duration::from_secs(60);
+/// The time that requests in flight get when a connection has to leave for another one.
+const LEAVING: Duration = Duration::from_secs(5);
 /// The pause after a failed accept, which is most likely due to a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -134,11 +142,12 @@ impl Listener {
     /// Answers requests with `app` until `stop`. Then it accepts no more connections, signals peers
     /// to send no more requests (GOAWAY), and returns when all requests in flight are answered.
     ///
-    /// Each connection is served on the seat that `seats` assigns to it.
+    /// Each connection has one of `places`, and is served on the seat that `seats` assigns to it.
     pub(crate) async fn serve(
         self,
         app: impl App,
         seats: Seats,
+        places: Places,
         stop: CancellationToken,
     ) -> io::Result<()> {
         let listener = TcpListener::from_std(self.socket)?;
@@ -150,18 +159,18 @@ impl Listener {
             builder: Arc::new(protocol()),
             stop: stop.clone(),
         };
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let connections = TaskTracker::new();
         let accepting = async {
             loop {
-                let ((stream, from), place) = accept(&listener, &places).await;
+                let (stream, from) = accept(&listener, &places).await;
+                let place = places.enter(self.name, from).await;
                 let conversation = conversation.clone();
                 let (name, seat) = (self.name, seats.take());
                 let runtime = seat.runtime().clone();
                 let serving = async move {
-                    let (_place, _seat, _counted) = (place, seat, metrics::connection(name));
+                    let (_seat, _counted) = (seat, metrics::connection(name));
                     match stream.here() {
-                        Ok(stream) => conversation.begin(stream, from).await,
+                        Ok(stream) => conversation.hold(stream, from, &place).await,
                         Err(error) => tracing::warn!(%error, "a connection could not be moved"),
                     }
                 };
@@ -176,16 +185,13 @@ impl Listener {
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> ((TcpStream, SocketAddr), OwnedSemaphorePermit) {
-    let place = Arc::clone(places).acquire_owned().await.expect("never closed");
+async fn accept(listener: &TcpListener, places: &Places) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
-            Ok(accepted) => return (accepted, place),
+            Ok(accepted) => return accepted,
             Err(error) => {
                 tracing::warn!(error = %error, "a connection could not be accepted");
+                places.relieve();
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -204,11 +210,19 @@ struct Conversation<A> {
 }
 
 impl<A: App> Conversation<A> {
+    /// Serves one connection as long as it may keep its place.
+    async fn hold(self, stream: TcpStream, from: SocketAddr, place: &Place) {
+        tokio::select! {
+            () = self.begin(stream, from, place) => {}
+            () = place.cut() => {}
+        }
+    }
+
     /// Serves one connection to its end; after `stop` it answers only the requests in flight.
     ///
     /// A silent peer must not hold a place for ever, so the handshake and the first byte after it
     /// have time limits.
-    async fn begin(self, stream: TcpStream, from: SocketAddr) {
+    async fn begin(self, stream: TcpStream, from: SocketAddr, place: &Place) {
         // Answers are written as a whole, so Nagle's algorithm would only delay them.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(error = %error, "TCP_NODELAY could not be set");
@@ -219,7 +233,7 @@ impl<A: App> Conversation<A> {
             if matches!(self.stop.run_until_cancelled(first).await, Some(Ok(Ok(1)))) {
                 let socket = Corked::new(stream);
                 let cork = socket.cork();
-                self.converse(socket, &cork, Peer::new(from, None), None).await;
+                self.converse(socket, &cork, Peer::new(from, None), None, place).await;
             }
             return;
         };
@@ -236,7 +250,7 @@ impl<A: App> Conversation<A> {
         let first = timeout(HEADERS_TIMEOUT, stream.fill_buf());
         let first = self.stop.run_until_cancelled(first).await;
         if matches!(first, Some(Ok(Ok(read))) if !read.is_empty()) {
-            self.converse(stream, &cork, Peer::new(from, identity), vouched).await;
+            self.converse(stream, &cork, Peer::new(from, identity), vouched, place).await;
         }
     }
 
@@ -247,30 +261,47 @@ impl<A: App> Conversation<A> {
         tracing::debug!(listener = self.listener, peer = %from, %error, "a handshake failed");
     }
 
-    /// Serves the requests on `stream` until it ends or the caller's certificate becomes invalid
-    /// (`vouched`, if it has one). `cork` belongs to the socket of `stream`.
+    /// Serves the requests on `stream` until it ends, the caller's certificate becomes invalid
+    /// (`vouched`, if it has one), or it has to give up its place. `cork` belongs to the socket of
+    /// `stream`.
     async fn converse<S>(
         &self,
         stream: S,
         cork: &Cork<TcpStream>,
         peer: Peer,
         vouched: Option<Vouched>,
+        place: &Place,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        place.begins(&peer);
+        let stream = Frames::new(stream);
+        let unpaid = stream.unpaid();
         let service = service_fn(|request: Request<Incoming>| {
+            let (answering, unpaid) = (place.answering(), unpaid.clone());
             let shares = request.version() == Version::HTTP_2;
             let request = request.map(|body| Arriving::new(body, shares));
             // The future has kilobytes, and hyper and tokio move it a dozen times, so it is boxed.
             let answer = Box::pin(self.app.clone().answer(peer.clone(), request));
-            async { Ok::<_, Infallible>(answer.await) }
+            async move {
+                let _answering = answering;
+                let answer = answer.await;
+                unpaid.answered();
+                Ok::<_, Infallible>(answer)
+            }
         });
         let connection = self.builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
-        let over = async {
+        let invalid = async {
             match vouched {
                 Some(vouched) => vouched.over().await,
                 None => pending().await,
+            }
+        };
+        let over = async {
+            tokio::select! {
+                () = invalid => LAST_ANSWERS,
+                () = place.leave() => LEAVING,
             }
         };
         let ended = tokio::select! {
@@ -279,10 +310,10 @@ impl<A: App> Conversation<A> {
                 connection.as_mut().graceful_shutdown();
                 Some(cork.pulled_after(connection).await)
             }
-            () = over => {
+            time = over => {
                 connection.as_mut().graceful_shutdown();
                 // Streams without an end, such as watches, are cut off after a time.
-                timeout(LAST_ANSWERS, cork.pulled_after(connection)).await.ok()
+                timeout(time, cork.pulled_after(connection)).await.ok()
             }
             // Dropping the connection frees the answers.
             () = peer.unsent().overdue(self.send_timeout) => {
@@ -292,10 +323,27 @@ impl<A: App> Conversation<A> {
             }
         };
         if let Some(Err(error)) = ended {
-            // Peers may disconnect at any time, so this is logged at debug only.
-            tracing::debug!(error = %error, "a connection broke");
+            self.broke(&*error);
         }
     }
+
+    /// Records a connection that broke. Peers may disconnect at any time, so this is logged at
+    /// debug only.
+    fn broke(&self, error: &(dyn std::error::Error + 'static)) {
+        if is_flood(error) {
+            metrics::connection_ended(self.listener, Ending::Flood);
+        }
+        tracing::debug!(error, "a connection broke");
+    }
+}
+
+/// Whether a flood of frames ended the connection.
+fn is_flood(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.any(|error| {
+        let io = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        error.is::<Flood>() || io.is_some_and(|inner| inner.is::<Flood>())
+    })
 }
 
 /// HTTP/1, and HTTP/2 with prior knowledge as gRPC uses it.
@@ -316,5 +364,7 @@ fn protocol() -> Builder<TokioExecutor> {
     builder
 }
 
+#[cfg(test)]
+mod floods;
 #[cfg(test)]
 mod tests;

@@ -32,6 +32,7 @@ const FEATURES: &str = "outrigger_request_features_total";
 const REFUSED: &str = "outrigger_requests_refused_total";
 const PANICS: &str = "outrigger_request_panics_total";
 const CONNECTIONS: &str = "outrigger_connections";
+const ENDED: &str = "outrigger_connections_ended_total";
 const HANDSHAKES: &str = "outrigger_tls_handshake_failures_total";
 const UNREAD: &str = "outrigger_connections_unread_total";
 const EXPIRY: &str = "outrigger_tls_certificate_expiry_timestamp_seconds";
@@ -111,6 +112,14 @@ pub const METRICS: &[Metric] = &[
         kind: MetricKind::Gauge,
         labels: &["listener"],
         help: "Open connections of callers, by listener (grpc, http, health, admin).",
+    },
+    Metric {
+        name: ENDED,
+        kind: MetricKind::Counter,
+        labels: &["listener", "cause"],
+        help: "Connections that the server ended, by listener and cause: places (all were taken, \
+               and this was the longest idle one of the peer with the most), or flood (HTTP/2 \
+               frames that ask for nothing).",
     },
     Metric {
         name: HANDSHAKES,
@@ -312,6 +321,29 @@ pub(crate) fn connection(listener: &'static str) -> Counted {
     Counted::one(metrics::gauge!(CONNECTIONS, "listener" => listener))
 }
 
+/// The cause for which the server ends a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ending {
+    Places,
+    Flood,
+}
+
+impl Ending {
+    const ALL: [Self; 2] = [Self::Places, Self::Flood];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Places => "places",
+            Self::Flood => "flood",
+        }
+    }
+}
+
+/// Counts a connection that the server ends.
+pub(crate) fn connection_ended(listener: &'static str, cause: Ending) {
+    metrics::counter!(ENDED, "listener" => listener, "cause" => cause.as_str()).increment(1);
+}
+
 /// A secret that is read from files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Secret {
@@ -389,6 +421,10 @@ pub(crate) fn certificate_expires(at: i64) {
 /// Registers the metrics of a listener's connections at zero.
 pub(crate) fn listener_begins(listener: &'static str, tls: bool) {
     metrics::gauge!(CONNECTIONS, "listener" => listener).increment(0.0);
+    for cause in Ending::ALL {
+        let labels = [("listener", listener), ("cause", cause.as_str())];
+        metrics::counter!(ENDED, &labels).absolute(0);
+    }
     metrics::counter!(UNREAD, "listener" => listener).absolute(0);
     if tls {
         metrics::counter!(HANDSHAKES, "listener" => listener).absolute(0);

@@ -17,8 +17,10 @@ pub(crate) struct Runtimes {
     pub(crate) serving: Workers,
     /// Runs pulls, hashing, disk access and the state machines of models.
     pub(crate) lifecycle: Runtime,
-    /// Runs the admin and health listeners, and the order of start and stop.
+    /// Runs the admin listener, and the order of start and stop.
     pub(crate) control: Runtime,
+    /// Runs the health listener alone: a probe that is not answered in time has the pod restarted.
+    pub(crate) health: Runtime,
 }
 
 impl Runtimes {
@@ -34,13 +36,14 @@ impl Runtimes {
                 .map_err(failed("no threads for serving"))?,
             lifecycle: runtime("lifecycle", 2).map_err(failed("no threads for lifecycle"))?,
             control: runtime("control", 1).map_err(failed("no threads for control"))?,
+            health: runtime("health", 1).map_err(failed("no threads for health"))?,
         })
     }
 
     /// Ends all threads; work that still runs is abandoned.
     pub(crate) fn end(self) {
         self.serving.end(LAST_MOMENT);
-        for runtime in [self.lifecycle, self.control] {
+        for runtime in [self.lifecycle, self.control, self.health] {
             runtime.shutdown_timeout(LAST_MOMENT);
         }
     }
@@ -48,7 +51,7 @@ impl Runtimes {
     /// Abandons runtimes on which nothing has been started. It does not block, so it may be called
     /// in any context.
     pub(crate) fn abandon(self) {
-        for runtime in [self.lifecycle, self.control] {
+        for runtime in [self.lifecycle, self.control, self.health] {
             runtime.shutdown_background();
         }
     }

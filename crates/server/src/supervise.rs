@@ -14,7 +14,7 @@ use crate::{
     Error,
     config::{Config, Source},
     health,
-    listen::Listener,
+    listen::{Listener, Places, Shares, raise_descriptors},
     live,
     metrics::Exposition,
     reload::Reloader,
@@ -50,12 +50,15 @@ pub(crate) async fn supervise(
     listeners: Listeners,
     stop: &Stop,
 ) -> Result<(), Error> {
-    let surfaces = Surfaces::new(&config, &parts);
+    let surfaces = Surfaces::new(&config, &parts, runtimes.control.handle());
     let Listeners { grpc, http, health, admin } = listeners;
     let (lifecycle, control) = (runtimes.lifecycle.handle(), runtimes.control.handle());
-    let seats = runtimes.serving.seats();
-    let aside = |listener: Listener, app| {
-        listener.serve(app, Seats::on([control.clone()]), parts.end.clone())
+    let (health_runtime, seats) = (runtimes.health.handle(), runtimes.serving.seats());
+    let Shares { callers, aside } = Shares::of(raise_descriptors());
+    let places = Places::new(callers);
+    let aside = |listener: Listener, app, runtime: &Handle| {
+        let seats = Seats::on([runtime.clone()]);
+        listener.serve(app, seats, Places::new(aside), parts.end.clone())
     };
 
     // The tasks that predict stop first; all others stop last.
@@ -77,13 +80,15 @@ pub(crate) async fn supervise(
     if let Some(exporter) = parts.exporter.take() {
         keep(&mut supporting, "traces", control, export(exporter, parts.end.clone()));
     }
-    keep(&mut supporting, "health", control, aside(health, surfaces.health));
-    keep(&mut supporting, "admin", control, aside(admin, surfaces.admin));
+    keep(&mut supporting, "health", health_runtime, {
+        aside(health, surfaces.health, health_runtime)
+    });
+    keep(&mut supporting, "admin", control, aside(admin, surfaces.admin, control));
     keep(&mut predicting, "grpc", control, {
-        grpc.serve(surfaces.grpc, seats.clone(), parts.drain.clone())
+        grpc.serve(surfaces.grpc, seats.clone(), places.clone(), parts.drain.clone())
     });
     keep(&mut predicting, "http", control, {
-        http.serve(surfaces.http, seats.clone(), parts.drain.clone())
+        http.serve(surfaces.http, seats.clone(), places, parts.drain.clone())
     });
 
     let unexpected = tokio::select! {

@@ -183,7 +183,7 @@ pub(crate) struct Surfaces {
 }
 
 impl Surfaces {
-    pub(crate) fn new(config: &Config, parts: &Parts) -> Self {
+    pub(crate) fn new(config: &Config, parts: &Parts, control: &tokio::runtime::Handle) -> Self {
         let site = Site::Own {
             tls: parts.security.acceptor(config.tls.admin).is_some(),
             names: config.server.admin_names.as_slice().into(),
@@ -222,6 +222,7 @@ impl Surfaces {
                 parts.readiness.clone(),
                 parts.exposition.clone(),
                 parts.limits.budget.clone(),
+                control.clone(),
             ),
             admin: grpc::admin(
                 services(Access::Change),

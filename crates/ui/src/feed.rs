@@ -11,7 +11,7 @@ use futures::{Stream, stream};
 use outrigger_lifecycle::Handle;
 use outrigger_proto::outrigger::v1::ListCanariesResponse;
 use tokio::{
-    sync::{Notify, OwnedSemaphorePermit, Semaphore, watch},
+    sync::{Notify, watch},
     task::spawn_blocking,
     time::{Instant, MissedTickBehavior, interval},
 };
@@ -24,11 +24,10 @@ use super::{
     overview::{self, About, milliseconds},
     topic::Topic,
     traffic::Traffic,
+    viewers::{Place, Viewer, Viewers},
 };
 use crate::Server;
 
-/// The most open pages.
-const MOST_WATCHERS: usize = 64;
 /// The interval at which the page receives changes.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 /// The interval at which the figures are read, also without viewers, so that a new viewer sees the
@@ -48,7 +47,7 @@ struct Shared {
     models: Handle,
     server: Arc<dyn Server>,
     news: watch::Sender<News>,
-    places: Arc<Semaphore>,
+    viewers: Viewers,
     came: Notify,
     end: CancellationToken,
 }
@@ -69,19 +68,23 @@ impl Feed {
         end: CancellationToken,
     ) -> Self {
         let news = watch::Sender::new(News::default());
-        let places = Arc::new(Semaphore::new(MOST_WATCHERS));
+        let viewers = Viewers::default();
         let came = Notify::new();
-        Self(Arc::new(Shared { about, models, server, news, places, came, end }))
+        Self(Arc::new(Shared { about, models, server, news, viewers, came, end }))
     }
 
     pub(crate) fn server(&self) -> &dyn Server {
         &*self.0.server
     }
 
-    /// Streams the full state, then changes. Returns `None` at the viewer limit. A slow viewer
-    /// skips intermediate states; at most one pending update is buffered for it.
-    pub(crate) fn watch(&self) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
-        let place = Arc::clone(&self.0.places).try_acquire_owned().ok()?;
+    /// Streams the full state, then changes. Returns `None` if all places are taken and `viewer` has
+    /// to wait for one. A slow viewer skips intermediate states; at most one pending update is buffered
+    /// for it.
+    pub(crate) fn watch(
+        &self,
+        viewer: Viewer,
+    ) -> Option<impl Stream<Item = Result<Bytes, Infallible>> + use<>> {
+        let place = self.0.viewers.enter(viewer)?;
         let mut news = self.0.news.subscribe();
         let fresh = news.borrow_and_update().made.is_some_and(|made| made.elapsed() < FRESH);
         if fresh {
@@ -89,7 +92,7 @@ impl Feed {
         } else {
             self.0.came.notify_one();
         }
-        let watcher = Watcher { news, sent: [0; 4], end: self.0.end.clone(), _place: place };
+        let watcher = Watcher { news, sent: [0; 4], end: self.0.end.clone(), place };
         Some(stream::unfold(watcher, Watcher::next))
     }
 
@@ -175,13 +178,18 @@ struct Watcher {
     news: watch::Receiver<News>,
     sent: [u64; 4],
     end: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Watcher {
-    /// The next chunk of the stream; `None` when the server ends.
+    /// The next chunk of the stream; `None` when the server ends or another viewer gets the place.
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        self.end.clone().run_until_cancelled(self.news.changed()).await?.ok()?;
+        self.place.took();
+        tokio::select! {
+            changed = self.news.changed() => changed.ok()?,
+            () = self.end.cancelled() => return None,
+            () = self.place.lost() => return None,
+        }
         let news = self.news.borrow_and_update().clone();
         let mut piece = BytesMut::new();
         for (topic, sent) in news.topics.iter().zip(&mut self.sent) {

@@ -13,11 +13,12 @@ mod models;
 mod overview;
 mod topic;
 mod traffic;
+mod viewers;
 
 use std::io;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     body::Body,
     extract::{Path, State, rejection::PathRejection},
     http::{StatusCode, header},
@@ -34,6 +35,7 @@ pub use self::{
     feed::Feed,
     figures::metrics,
     overview::{About, Reload},
+    viewers::Viewer,
 };
 
 /// The server behind the page.
@@ -68,6 +70,8 @@ pub trait Server: Send + Sync + 'static {
 
 /// The routes of the page.
 ///
+/// Each request needs a [`Viewer`] in its extensions.
+///
 /// No path below `/ui` falls through to the listener's other routes.
 pub fn routes(feed: Feed) -> Router {
     Router::new()
@@ -82,8 +86,8 @@ pub fn routes(feed: Feed) -> Router {
 }
 
 /// Serves the stream of events as `text/event-stream`.
-async fn events(State(feed): State<Feed>) -> Response {
-    match feed.watch() {
+async fn events(State(feed): State<Feed>, Extension(viewer): Extension<Viewer>) -> Response {
+    match feed.watch(viewer) {
         Some(stream) => {
             let kind = [(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")];
             (kind, Body::from_stream(stream)).into_response()

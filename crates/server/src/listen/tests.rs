@@ -13,23 +13,27 @@ use super::*;
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running listener that answers with `app`.
-struct Served {
-    address: SocketAddr,
+pub(super) struct Served {
+    pub(super) address: SocketAddr,
     stop: CancellationToken,
     serving: JoinHandle<io::Result<()>>,
 }
 
 impl Served {
-    fn by(app: Router) -> Self {
+    pub(super) fn by(app: Router) -> Self {
+        Self::with(app, Places::new(1024))
+    }
+
+    fn with(app: Router, places: Places) -> Self {
         let listener =
             Listener::bind("http", ([127, 0, 0, 1], 0).into(), None, SEND_TIMEOUT).unwrap();
         let (address, stop) = (listener.address().unwrap(), CancellationToken::new());
         let seats = Seats::on([Handle::current()]);
-        let serving = tokio::spawn(listener.serve(app, seats, stop.clone()));
+        let serving = tokio::spawn(listener.serve(app, seats, places, stop.clone()));
         Self { address, stop, serving }
     }
 
-    async fn connect(&self) -> TcpStream {
+    pub(super) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 }
@@ -130,4 +134,45 @@ async fn a_body_after_its_answer_is_not_waited_for_for_ever() {
     let reset = timeout(arriving::LONGEST * 2, reset(&mut body)).await;
     assert_eq!(reset.expect("it is over"), Reason::NO_ERROR);
     assert!(answered.elapsed() >= arriving::LONGEST, "after {:?}", answered.elapsed());
+}
+
+/// A client whose connection task returns when the server has ended the connection.
+async fn polite(
+    served: &Served,
+) -> (client::SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
+    let (sender, connection) = client::handshake(served.connect().await).await.unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+#[tokio::test]
+async fn idle_connections_give_way_to_new_ones_with_a_goaway() {
+    let served = Served::with(Router::new(), Places::new(8));
+    let (_idle, told) = polite(&served).await;
+    let ask = async |sender: client::SendRequest<Bytes>| {
+        let request = Request::get(format!("http://{}/", served.address)).body(()).unwrap();
+        let (answer, _) = sender.ready().await.unwrap().send_request(request, true).unwrap();
+        assert_eq!(answer.await.unwrap().status(), StatusCode::NOT_FOUND);
+    };
+    // A request of its own is not needed to be the longest idle one.
+    let mut others = Vec::new();
+    while others.len() < 100 {
+        let (sender, connection) = polite(&served).await;
+        ask(sender.clone()).await;
+        others.push((sender, connection));
+    }
+    let told = told.await.unwrap();
+    told.expect("an orderly end: GOAWAY without an error");
+    let open = others.iter().filter(|(_, connection)| !connection.is_finished()).count();
+    assert!((1..=10).contains(&open), "{open}");
+}
+
+#[tokio::test]
+async fn silent_connections_keep_nobody_out() {
+    let served = Served::with(Router::new(), Places::new(8));
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(served.connect().await);
+        let (sender, _connection) = polite(&served).await;
+        sender.ready().await.expect("a connection that is served");
+    }
 }

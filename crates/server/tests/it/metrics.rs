@@ -128,3 +128,20 @@ async fn the_metrics_of_the_request_path_are_all_exposed_after_traffic() {
         assert!(!expected || exposed.contains_key(metric.name), "{} is not exposed", metric.name);
     }
 }
+
+#[tokio::test]
+async fn readers_that_do_not_read_delay_no_probe() {
+    use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
+    let stack = Stack::start().await;
+    let mut unread = Vec::new();
+    for _ in 0..64 {
+        let mut reader = TcpStream::connect(stack.addresses.health).await.unwrap();
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(100);
+        reader.write_all(request.as_bytes()).await.unwrap();
+        unread.push(reader);
+    }
+    for _ in 0..100 {
+        let probe = timeout(Duration::from_secs(5), stack.health("/healthz"));
+        assert_eq!(probe.await.expect("an answer in time").0, 200);
+    }
+}

@@ -1,6 +1,6 @@
 //! The page `/ui` beside gRPC on the admin listener.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use outrigger_proto::outrigger::v1::{
     ListModelsRequest, LoadModelRequest, UnloadModelRequest,
@@ -147,6 +147,13 @@ async fn as_many_may_watch_as_there_are_places() {
     let refused = stack.page("/ui/events").await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(refused.headers().contains_key(header::RETRY_AFTER));
+    // A client with fewer pages than the others gets a place of theirs.
+    let other = reqwest::Client::builder().local_address(IpAddr::from([127, 0, 0, 2])).build();
+    let url = format!("http://{}/ui/events", stack.addresses.admin);
+    let operator = other.unwrap().get(url).send().await.unwrap();
+    assert_eq!(operator.status(), StatusCode::OK);
+    let ended = async { while watching[0].next().await.is_some() {} };
+    timeout(PATIENCE, ended).await.expect("the oldest page loses its place");
     watching.pop();
     let place = async {
         while stack.page("/ui/events").await.status() != StatusCode::OK {

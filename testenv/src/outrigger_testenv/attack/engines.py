@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from outrigger_testenv import variants
-from outrigger_testenv.attack import killing
+from outrigger_testenv import killers, variants
 from outrigger_testenv.attack.broken import Broken
 from outrigger_testenv.attack.case import Case, Turn
 from outrigger_testenv.attack.neighbour import call
@@ -104,7 +103,7 @@ def _attack(
     if make:
         directory = scene.directory / f"killer-{name}-{turn.number}"
         stack.push(make(directory), f"bad/{name}-{turn.number}")
-        act = partial(_ask, stack, f"bad/{name}-{turn.number}", killing.DEADLY, over)
+        act = partial(_ask, stack, f"bad/{name}-{turn.number}", killers.AGE, over)
     with _restarted(stack) as deaths:
         attacker = threading.Thread(target=act)
         attacker.start()
@@ -136,7 +135,10 @@ def _engine(name: str, about: str, make: Callable[[Path], ModelPackage] | None, 
 
 
 CASES = [
-    _engine("first-run", "a model that aborts the engine at its first run", killing.always, 2),
-    _engine("request", "a model that aborts the engine on a request", killing.on_request, 4),
+    _engine("load", "a model that ends it at its load", killers.at_load, 2),
+    _engine(
+        "first-run", "a model that ends the engine at its first run", killers.at_its_first_run, 2
+    ),
+    _engine("request", "a model that ends it on a request", killers.at_a_call, 4),
     _engine("killed", "an engine that is killed every 5 s", None, 100),
 ]

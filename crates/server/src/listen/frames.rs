@@ -1,0 +1,257 @@
+//! A bound on the HTTP/2 frames of a peer that ask for nothing.
+//!
+//! A frame that only has to be acknowledged or ignored costs the server more than the peer. The
+//! crate h2 ends connections with too many resets, continuations and empty DATA frames, but takes
+//! PING, SETTINGS, WINDOW_UPDATE, PRIORITY and unknown kinds for ever. So every frame that carries no
+//! data counts here, whatever its kind; answers and time pay for them.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Instant,
+};
+
+/// The first bytes of an HTTP/2 connection.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The bytes of a frame's header.
+const HEADER: usize = 9;
+const DATA: u8 = 0;
+const PADDED: u8 = 8;
+/// DATA frames with fewer bytes count too.
+const SMALL: usize = 32;
+/// The most frames that may be unpaid.
+pub(super) const MOST: u32 = 4096;
+/// The frames that a second pays for.
+const PER_SECOND: u32 = 100;
+/// The frames that an answer pays for. A request has one or two, and its answer causes updates of
+/// windows.
+const PER_ANSWER: u32 = 64;
+/// The sent bytes that pay for one frame: a peer updates its windows while it reads a long answer.
+const BYTES_PER_FRAME: usize = 2048;
+
+/// A stream whose HTTP/2 frames are counted. It fails when too many were in vain.
+pub(super) struct Frames<S> {
+    stream: S,
+    position: Position,
+    unpaid: Unpaid,
+    paid_at: Instant,
+    sent: usize,
+}
+
+/// The frames that nothing has paid for. Clones share the count.
+#[derive(Clone, Default)]
+pub(super) struct Unpaid(Arc<AtomicU32>);
+
+/// The position in what a peer sends.
+enum Position {
+    /// So many bytes of the preface.
+    Preface(usize),
+    /// So many bytes of a frame's header.
+    Header([u8; HEADER], usize),
+    /// So many bytes of a frame that are still to come.
+    Payload(usize),
+    /// The peer does not speak HTTP/2.
+    Other,
+}
+
+/// The error of a connection with too many frames in vain.
+#[derive(Debug, thiserror::Error)]
+#[error("the peer sent too many frames that ask for nothing")]
+pub(super) struct Flood;
+
+impl Unpaid {
+    /// Pays for the frames of a request that was answered.
+    pub(super) fn answered(&self) {
+        self.pay(PER_ANSWER);
+    }
+
+    fn pay(&self, frames: u32) {
+        let paid = |unpaid: u32| Some(unpaid.saturating_sub(frames));
+        let _ = self.0.fetch_update(Relaxed, Relaxed, paid);
+    }
+}
+
+impl<S> Frames<S> {
+    pub(super) fn new(stream: S) -> Self {
+        let (position, unpaid) = (Position::Preface(0), Unpaid::default());
+        Self { stream, position, unpaid, paid_at: Instant::now(), sent: 0 }
+    }
+
+    pub(super) fn unpaid(&self) -> Unpaid {
+        self.unpaid.clone()
+    }
+
+    /// Counts the frames whose headers end in `bytes`.
+    fn read(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let counted = self.position.advance(bytes);
+        if counted == 0 {
+            return Ok(());
+        }
+        let unpaid = self.unpaid.0.fetch_add(counted, Relaxed).saturating_add(counted);
+        if unpaid <= MOST {
+            return Ok(());
+        }
+        // The clock is read only here: most connections never come near the bound.
+        let now = Instant::now();
+        let seconds = now.duration_since(self.paid_at).as_secs_f32();
+        self.paid_at = now;
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss
+        )]
+        self.unpaid.pay((seconds * PER_SECOND as f32) as u32);
+        if self.unpaid.0.load(Relaxed) <= MOST { Ok(()) } else { Err(io::Error::other(Flood)) }
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        self.sent += bytes;
+        if self.sent >= BYTES_PER_FRAME {
+            let frames = self.sent / BYTES_PER_FRAME;
+            self.unpaid.pay(u32::try_from(frames).unwrap_or(u32::MAX));
+            self.sent %= BYTES_PER_FRAME;
+        }
+    }
+}
+
+impl Position {
+    /// Moves over bytes of the peer; returns the number of frames in them that count.
+    fn advance(&mut self, mut bytes: &[u8]) -> u32 {
+        let mut counted = 0;
+        while !bytes.is_empty() {
+            let taken = match self {
+                Self::Other => return counted,
+                Self::Preface(seen) => {
+                    let length = bytes.len().min(PREFACE.len() - *seen);
+                    if bytes[..length] != PREFACE[*seen..*seen + length] {
+                        *self = Self::Other;
+                        return counted;
+                    }
+                    match *seen + length {
+                        all if all == PREFACE.len() => *self = Self::Header([0; HEADER], 0),
+                        part => *self = Self::Preface(part),
+                    }
+                    length
+                }
+                Self::Header(header, seen) => {
+                    let length = bytes.len().min(HEADER - *seen);
+                    header[*seen..*seen + length].copy_from_slice(&bytes[..length]);
+                    *seen += length;
+                    if *seen == HEADER {
+                        let (payload, counts) = frame(*header);
+                        counted += u32::from(counts);
+                        *self = Self::Payload(payload);
+                    }
+                    length
+                }
+                Self::Payload(left) => {
+                    let length = bytes.len().min(*left);
+                    *left -= length;
+                    length
+                }
+            };
+            bytes = &bytes[taken..];
+            if matches!(self, Self::Payload(0)) {
+                *self = Self::Header([0; HEADER], 0);
+            }
+        }
+        counted
+    }
+}
+
+/// The bytes of a frame's payload, and whether the frame counts.
+fn frame([a, b, c, kind, flags, ..]: [u8; HEADER]) -> (usize, bool) {
+    let payload = u32::from_be_bytes([0, a, b, c]) as usize;
+    let carries = kind == DATA && payload >= SMALL && flags & PADDED == 0;
+    (payload, !carries)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+        Poll::Ready(this.read(&buffer.filled()[before..]))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = ready!(Pin::new(&mut this.stream).poll_write(context, bytes))?;
+        this.wrote(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = ready!(Pin::new(&mut this.stream).poll_write_vectored(context, pieces))?;
+        this.wrote(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a connection with a SETTINGS frame, a request with 40 bytes and an empty DATA.
+    fn sent() -> Vec<u8> {
+        let mut bytes = PREFACE.to_vec();
+        for (length, kind) in [(0, 4), (5, 1), (40, DATA), (0, DATA)] {
+            bytes.extend([0, 0, length, kind, 0, 0, 0, 0, 1]);
+            bytes.extend(vec![0; usize::from(length)]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn frames_without_data_count_wherever_the_pieces_end() {
+        for size in 1..sent().len() {
+            let mut position = Position::Preface(0);
+            let counted: u32 = sent().chunks(size).map(|piece| position.advance(piece)).sum();
+            assert_eq!(counted, 3, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn nothing_counts_over_http1() {
+        let mut position = Position::Preface(0);
+        assert_eq!(position.advance(b"PRI "), 0);
+        assert_eq!(position.advance(&[0; 900]), 0);
+        assert!(matches!(position, Position::Other));
+    }
+}
