@@ -1,0 +1,29 @@
+//! The models of the configuration.
+
+use outrigger_core::{Digest, EngineId, ModelName, Tag};
+use serde::{Deserialize, Serialize};
+
+/// A model that is configured by name, before any request for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// The name that requests use.
+    pub name: ModelName,
+    /// The model's image without tag or digest; the default is `images.repository`, `/` and the
+    /// name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Loads the model at the start, before the server is ready, and keeps it loaded.
+    #[serde(default)]
+    pub preload: bool,
+    /// The tag for requests that name no version; the default is `images.default_tag`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<Tag>,
+    /// Pins requests that name no version to this digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+    /// The engine that runs the model; the default is the only engine that runs models of its
+    /// framework.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineId>,
+}
