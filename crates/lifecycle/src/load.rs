@@ -218,8 +218,11 @@ impl Load {
         let always = window.in_flight.swap(self.in_flight.load(Relaxed), Relaxed);
         let mean = took.checked_div(answers.into());
         let usual = mean.map_or_else(|| self.usual.load(Relaxed), |mean| self.usual(now, mean));
-        if always > 0 {
-            self.estimate(u64::from(answers) * 1_000_000 / lasted.max(1), usual);
+        let measured = u64::from(answers) * 1_000_000 / lasted.max(1);
+        // A version without requests at times answers at least as many as it was asked for, so the
+        // estimate may rise then, but not fall.
+        if always > 0 || measured > self.rate.load(Relaxed).into() {
+            self.estimate(measured, usual);
         }
         let is_slow = always > 0 && mean.is_some_and(|mean| mean > usual * 2);
         // While requests are refused, the others take no longer than usual because of that.

@@ -71,8 +71,10 @@ impl Engine {
 
     fn work_until(&mut self, now: Instant) {
         loop {
-            let first =
-                (0..WORKERS).min_by_key(|it| self.workers[*it].0).expect("there are workers");
+            let is_next =
+                |worker: &usize| self.workers[*worker].1.is_some() || !self.queue.is_empty();
+            let first = (0..WORKERS).filter(is_next).min_by_key(|it| self.workers[*it].0);
+            let Some(first) = first else { return };
             let (at, request) = &mut self.workers[first];
             let (at, request) = (*at, request.take_if(|_| *at <= now));
             if let Some(request) = request {
