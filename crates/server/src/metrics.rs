@@ -1,5 +1,6 @@
 //! The metrics of the request path, and the exposition of all crates' metrics.
 
+mod connections;
 mod exposition;
 mod gathered;
 mod labels;
@@ -13,12 +14,15 @@ use metrics::Gauge;
 use outrigger_core::{Metric, MetricKind};
 use outrigger_features::FeatureCounts;
 
-pub use self::{exposition::Error as ExpositionError, reference::reference_markdown};
 pub(crate) use self::{
+    connections::{
+        Ending, connection, connection_ended, handshake_failed, listener_begins, unread,
+    },
     exposition::Exposition,
     labels::{ServedAs, model_label},
     limit::{Limit, refused},
 };
+pub use self::{exposition::Error as ExpositionError, reference::reference_markdown};
 
 use crate::front::{Front, Method};
 
@@ -316,34 +320,6 @@ static IN_FLIGHT_OF: LazyLock<[Gauge; Method::ALL.len()]> = LazyLock::new(|| {
     Method::ALL.map(|method| metrics::gauge!(IN_FLIGHT, "method" => method.as_str()))
 });
 
-/// Counts an open connection.
-pub(crate) fn connection(listener: &'static str) -> Counted {
-    Counted::one(metrics::gauge!(CONNECTIONS, "listener" => listener))
-}
-
-/// The cause for which the server ends a connection.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Ending {
-    Places,
-    Flood,
-}
-
-impl Ending {
-    const ALL: [Self; 2] = [Self::Places, Self::Flood];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Places => "places",
-            Self::Flood => "flood",
-        }
-    }
-}
-
-/// Counts a connection that the server ends.
-pub(crate) fn connection_ended(listener: &'static str, cause: Ending) {
-    metrics::counter!(ENDED, "listener" => listener, "cause" => cause.as_str()).increment(1);
-}
-
 /// A secret that is read from files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Secret {
@@ -416,29 +392,6 @@ pub(crate) fn config_reloaded(outcome: ReloadOutcome) {
 pub(crate) fn certificate_expires(at: i64) {
     #[allow(clippy::cast_precision_loss)]
     metrics::gauge!(EXPIRY).set(at as f64);
-}
-
-/// Registers the metrics of a listener's connections at zero.
-pub(crate) fn listener_begins(listener: &'static str, tls: bool) {
-    metrics::gauge!(CONNECTIONS, "listener" => listener).increment(0.0);
-    for cause in Ending::ALL {
-        let labels = [("listener", listener), ("cause", cause.as_str())];
-        metrics::counter!(ENDED, &labels).absolute(0);
-    }
-    metrics::counter!(UNREAD, "listener" => listener).absolute(0);
-    if tls {
-        metrics::counter!(HANDSHAKES, "listener" => listener).absolute(0);
-    }
-}
-
-/// Counts a connection whose peer did not take an answer.
-pub(crate) fn unread(listener: &'static str) {
-    metrics::counter!(UNREAD, "listener" => listener).increment(1);
-}
-
-/// Counts a handshake that failed.
-pub(crate) fn handshake_failed(listener: &'static str) {
-    metrics::counter!(HANDSHAKES, "listener" => listener).increment(1);
 }
 
 /// Counts a request that the live version answered in place of a canary.
