@@ -117,7 +117,11 @@ impl Handle {
         let was_away = is_away();
         let routed_now = self.try_acquire(&key.name, selector, "");
         if was_away && routed_now.is_some_and(|lease| lease.is_ok_and(|lease| is_old(&lease))) {
-            return Ok(None);
+            // The engine may have come back and refused the call, before its return was noticed.
+            let back = (Instant::now() + BACK).min(until);
+            if timeout_at(back, routed.changed()).await.is_err() {
+                return Ok(None);
+            }
         }
         loop {
             routed.mark_unchanged();
@@ -409,6 +413,9 @@ impl Handle {
         self.shared.commands.send(command).await.map_err(|_| stopping())
     }
 }
+
+/// The time within which the return of an engine is noticed: a failed call causes a look at it.
+const BACK: Duration = Duration::from_millis(100);
 
 /// The time within which the end of an engine is noticed.
 const NOTICED: Duration = Duration::from_secs(2);

@@ -176,7 +176,7 @@ def test_changes_take_the_token_after_the_upgrade(stack, before):
 
 
 def loads(stack, *access):
-    """Whether a caller elsewhere, which cannot find a token, may load a model."""
+    """Loads a model as a caller elsewhere, which cannot find a token; false if it is refused."""
     command = [outrigger(), "models", "load", "churn", "--admin", stack.serve.admin, *access]
     variables = {**os.environ, "XDG_RUNTIME_DIR": str(stack.directory / "none")}
     done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)

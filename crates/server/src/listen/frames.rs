@@ -53,11 +53,11 @@ pub(super) struct Unpaid(Arc<AtomicU32>);
 
 /// The position in what a peer sends.
 enum Position {
-    /// So many bytes of the preface.
+    /// In the preface, after this number of its bytes.
     Preface(usize),
-    /// So many bytes of a frame's header.
+    /// In a frame's header, after this number of its bytes.
     Header([u8; HEADER], usize),
-    /// So many bytes of a frame that are still to come.
+    /// In the content of a frame, before this number of its bytes.
     Payload(usize),
     /// The peer does not speak HTTP/2.
     Other,

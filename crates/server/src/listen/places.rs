@@ -79,7 +79,7 @@ struct Activity {
     answering: AtomicUsize,
     /// The end of the last answer, in milliseconds since the places exist.
     since: AtomicU64,
-    /// Whether the peer has sent anything, so that it is told before it is cut off.
+    /// True once the peer has sent anything. Then it is told before it is cut off.
     talks: AtomicBool,
     leave: CancellationToken,
     cut: CancellationToken,

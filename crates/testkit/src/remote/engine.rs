@@ -300,17 +300,16 @@ struct Bound {
 impl Run for Bound {
     fn run(&self, call: Call) -> BoxFuture<'_, Result<Vec<Tensor>, RunError>> {
         Box::pin(async move {
-            let inputs = call.inputs.into_iter().map(Into::into).collect();
+            let inputs = call.inputs.iter().cloned().map(Into::into).collect();
             let request = Request::Run(self.id.clone(), inputs);
             match self.client.call(request, call.deadline).await {
                 Ok(Reply::Outputs(outputs)) => Ok(outputs.into_iter().map(Into::into).collect()),
                 Ok(other) => Err(failed(format!("{other:?}"))),
-                Err(error) => {
-                    if error.reason() == Reason::EngineUnavailable {
-                        self.client.suspect.notify_one();
-                    }
-                    Err(error)
+                Err(error) if error.reason() == Reason::EngineUnavailable => {
+                    self.client.suspect.notify_one();
+                    Err(RunError::Unsent { inputs: call.inputs, source: Box::new(error) })
                 }
+                Err(error) => Err(error),
             }
         })
     }
