@@ -63,15 +63,22 @@ def serve(
     )
 
 
+# Defaults that have changed, by path, as docs/releases.md says: the previous one and the new one.
+CHANGED_DEFAULTS = {"limits.per_caller": (0, None), "limits.per_model": (0, None)}
+
+
 def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
-    """Paths at which `now` lacks a value of `before` or has another; new keys do not count."""
+    """Paths at which `now` lacks a value of `before` or has another.
+
+    New keys and changed defaults do not count.
+    """
     if isinstance(before, dict) and isinstance(now, dict):
         for key, value in before.items():
             yield from differences(value, now.get(key), f"{path}.{key}".removeprefix("."))
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         for at, (old, new) in enumerate(zip(before, now, strict=True)):
             yield from differences(old, new, f"{path}[{at}]")
-    elif before != now:
+    elif before != now and CHANGED_DEFAULTS.get(path) != (before, now):
         yield f"{path}: {before!r} became {now!r}"
 
 
