@@ -12,12 +12,7 @@ LEFT_OUT = {
     "overload-goodput": "is judged by times",
     "overload-caller": "is judged by times",
     "names-tags": "is judged by processor time",
-    # These bounds do not hold yet.
-    "registry-drip": "dripping pulls stop all others",
-    "registry-claim": "claims take the store before their bytes arrive",
-    "connections-idle": "idle connections take all descriptors",
-    "connections-slow-bodies": "slow bodies take all places",
-    "names-unknown": "unknown names stop new models",
+    "names-unknown": "takes a quarter of a minute",
     # test_crashes.py has these in a shorter form.
     "engine-load": "takes half a minute",
     "engine-first-run": "takes half a minute",
