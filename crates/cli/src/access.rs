@@ -59,7 +59,7 @@ pub(crate) fn operator_file() -> PathBuf {
     set.map_or_else(|| OperatorFile::default().path, PathBuf::from)
 }
 
-/// Whether an address, `host:port` with or without a scheme, is of this machine.
+/// True if this machine has the address, `host:port` with or without a scheme.
 fn is_local(address: &str) -> bool {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);

@@ -242,13 +242,13 @@ impl Crashes {
         self.convicted.retain(|key, _| is_known(key));
     }
 
-    /// Whether the version is suspected of ending the engine by its load, or is the only one whose
-    /// calls may do it: it is loaded when all others have served for a while.
+    /// True if the load of the version may end the engine, or if no other version's calls may do it.
+    /// Such a version is loaded when all others have served for a while.
     pub fn is_grave(&self, key: &ModelKey) -> bool {
         self.loads.contains_key(key) || self.sole() == Some(key)
     }
 
-    /// Whether the version is loaded by itself.
+    /// True if the version has to be loaded while no other one is.
     pub fn is_suspect(&self, key: &ModelKey) -> bool {
         self.loads.contains_key(key) || self.common.contains(key)
     }
@@ -258,7 +258,7 @@ impl Crashes {
         &self.common
     }
 
-    /// Whether the versions suspected for their calls make one call at a time.
+    /// True if the versions that are suspected for their calls may make only one call at a time.
     pub fn are_apart(&self) -> bool {
         self.calls >= APART && self.common.len() > 1
     }

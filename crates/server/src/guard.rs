@@ -30,7 +30,7 @@ use crate::{
     config::Rights,
     failure,
     front::{Front, Method, Route, Timeout},
-    held::{Held, HoldingBody},
+    held::{self, Held},
     metrics,
     request_limits::RequestLimits,
     site::Site,
@@ -73,7 +73,7 @@ pub(crate) async fn guard(
         // it.
         let response = guard.own_words(call, route.method, response);
         Ok(match route.method.computes() {
-            true => response.map(|body| HoldingBody::wrap(body, call.held())),
+            true => response.map(|body| held::holding(body, call.held())),
             false => guard.ending(response),
         })
     });

@@ -1,18 +1,19 @@
 //! The resources of a call that computes: its places, and the memory that it is charged for. They are
 //! held until its answer is sent.
 
-use std::{
-    pin::Pin,
-    sync::{Arc, OnceLock},
-    task::{Context, Poll, ready},
-};
+use std::sync::{Arc, OnceLock};
 
-use axum::body::{Body, Bytes, HttpBody};
-use http_body::{Frame, SizeHint};
+use axum::body::Body;
 use outrigger_budget::{Budget, Charge, Owner};
 use outrigger_core::{Failure, ModelName};
 
-use crate::{admission::Place, caller::Party, limits::Share, metrics::Counted, sending::hold};
+use crate::{
+    admission::Place,
+    caller::Party,
+    limits::Share,
+    metrics::Counted,
+    sending::{self, hold},
+};
 
 /// The bytes of a body that may be charged before they arrive, so that not every frame is charged by
 /// itself.
@@ -104,37 +105,9 @@ impl Held {
     }
 }
 
-/// The body of an answer, which holds the resources of its call until it has been sent.
-pub(crate) struct HoldingBody {
-    body: Body,
-    held: Arc<Held>,
-}
-
-impl HoldingBody {
-    pub(crate) fn wrap(body: Body, held: &Arc<Held>) -> Body {
-        held.release_request();
-        Body::new(Self { body, held: Arc::clone(held) })
-    }
-}
-
-impl HttpBody for HoldingBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let Some(Ok(frame)) = frame else { return Poll::Ready(frame) };
-        Poll::Ready(Some(Ok(frame.map_data(|data| hold(data, Arc::clone(&self.held))))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
+/// `body`, an answer that holds the resources of its call until it has been sent.
+pub(crate) fn holding(body: Body, held: &Arc<Held>) -> Body {
+    held.release_request();
+    let held = Arc::clone(held);
+    sending::holding(body, move |data| hold(data, Arc::clone(&held)))
 }

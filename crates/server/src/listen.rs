@@ -45,7 +45,7 @@ use crate::{
     caller::Peer,
     metrics::{self, Ending},
     runtimes::Seats,
-    sending::Counted,
+    sending::counted,
     tls::{Acceptor, Vouched},
 };
 
@@ -94,7 +94,7 @@ impl App for Router {
     async fn answer(self, peer: Peer, mut request: Request<Arriving>) -> Response<Self::Body> {
         request.extensions_mut().insert(peer.clone());
         let response = self.oneshot(request).await.unwrap_or_else(|never| match never {});
-        response.map(|body| Counted::wrap(body, peer.unsent()))
+        response.map(|body| counted(body, peer.unsent()))
     }
 }
 

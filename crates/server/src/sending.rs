@@ -80,24 +80,30 @@ pub(crate) fn hold<T: Send + 'static>(bytes: Bytes, with: T) -> Bytes {
     Bytes::from_owner(Holding(bytes, with))
 }
 
-/// A response body that counts its frames as unsent. One of a known length counts from its
-/// beginning, because the connection may never ask for it; a stream waits for events, and counts
-/// only by its frames.
-pub(crate) struct Counted {
+/// A response body whose data passes through a function.
+struct Mapped<F> {
     body: Body,
-    first: Option<Ticket>,
-    unsent: Arc<Unsent>,
+    map: F,
 }
 
-impl Counted {
-    pub(crate) fn wrap(body: Body, unsent: &Arc<Unsent>) -> Body {
-        let is_known = body.size_hint().exact().is_some_and(|size| size > 0);
-        let first = is_known.then(|| unsent.ticket());
-        Body::new(Self { body, first, unsent: Arc::clone(unsent) })
-    }
+/// `body`, whose data `map` replaces by the same bytes that hold something.
+pub(crate) fn holding<F>(body: Body, map: F) -> Body
+where
+    F: FnMut(Bytes) -> Bytes + Send + Unpin + 'static,
+{
+    Body::new(Mapped { body, map })
 }
 
-impl HttpBody for Counted {
+/// Counts the frames of `body` as unsent. A body of a known length counts from its beginning,
+/// because the connection may never ask for it; a stream waits for events, and counts only by its
+/// frames.
+pub(crate) fn counted(body: Body, unsent: &Arc<Unsent>) -> Body {
+    let is_known = body.size_hint().exact().is_some_and(|size| size > 0);
+    let (mut first, unsent) = (is_known.then(|| unsent.ticket()), Arc::clone(unsent));
+    holding(body, move |data| hold(data, first.take().unwrap_or_else(|| unsent.ticket())))
+}
+
+impl<F: FnMut(Bytes) -> Bytes + Send + Unpin + 'static> HttpBody for Mapped<F> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -107,8 +113,7 @@ impl HttpBody for Counted {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         let Some(Ok(frame)) = frame else { return Poll::Ready(frame) };
-        let ticket = self.first.take().unwrap_or_else(|| self.unsent.ticket());
-        Poll::Ready(Some(Ok(frame.map_data(|data| hold(data, ticket)))))
+        Poll::Ready(Some(Ok(frame.map_data(&mut self.map))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -11,6 +11,20 @@ def slow(directory: Path, seconds: float) -> ModelPackage:
     return tiny_builder().build(_sleeper(seconds), directory)
 
 
+def late_number(seconds: float):
+    """A number that TensorFlow computes in the given time: a scalar of int64."""
+    import tensorflow as tf
+
+    shape = {"output_types": [tf.int64], "output_shapes": [[]]}
+    one = tf.constant(1, tf.int64)
+    rows = tf.raw_ops.RangeDataset(start=one - one, stop=one, step=one, **shape)
+    # The data set sleeps twice: for its element, and for its end.
+    pause = tf.constant(int(seconds / 2 * 1e6), tf.int64)
+    rows = tf.raw_ops.SleepDataset(input_dataset=rows, sleep_microseconds=pause, **shape)
+    (number,) = tf.raw_ops.DatasetToSingleElement(dataset=rows, **shape)
+    return number
+
+
 def _sleeper(seconds: float):
     import tensorflow as tf
 
@@ -21,15 +35,9 @@ def _sleeper(seconds: float):
             return tf.raw_ops.MutableHashTableV2(key_dtype=tf.int64, value_dtype=tf.int64)
 
         def _initialize(self):
-            shape = {"output_types": [tf.int64], "output_shapes": [[]]}
-            one = tf.constant(1, tf.int64)
-            rows = tf.raw_ops.RangeDataset(start=one - one, stop=one, step=one, **shape)
-            # The data set sleeps twice: for its element, and for its end.
-            pause = tf.constant(int(seconds / 2 * 1e6), tf.int64)
-            rows = tf.raw_ops.SleepDataset(input_dataset=rows, sleep_microseconds=pause, **shape)
-            (row,) = tf.raw_ops.DatasetToSingleElement(dataset=rows, **shape)
+            number = late_number(seconds)
             tf.raw_ops.LookupTableInsertV2(
-                table_handle=self.resource_handle, keys=row[None], values=row[None]
+                table_handle=self.resource_handle, keys=number[None], values=number[None]
             )
 
     class Sleeper(tf.Module):

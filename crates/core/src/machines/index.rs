@@ -164,8 +164,8 @@ impl Machines {
         legacy
     }
 
-    /// Whether the limit of requested tags and digests is reached that never worked and have no
-    /// answer yet, so that no new one is accepted.
+    /// True if no new tag or digest is accepted from a request: the number of those that never worked
+    /// and have no answer yet is at its limit.
     pub fn is_full(&self) -> bool {
         self.index.unproven >= self.policy.max_unproven
     }

@@ -222,7 +222,7 @@ impl Machines {
         is_due.then_some((key, id))
     }
 
-    /// Whether `engine` is loading or checking a version.
+    /// True while `engine` loads or checks a version.
     fn is_loading(&self, engine: &EngineId) -> bool {
         let held = &self.watches[engine].held;
         self.models.values().any(|model| {
