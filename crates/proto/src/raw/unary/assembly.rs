@@ -50,12 +50,20 @@ impl Assembly {
     /// # Errors
     /// The message is compressed, has more than `limit` bytes, or is followed by more data.
     pub fn check(&self, limit: usize) -> Result<(), Unreadable> {
-        if self.bytes.first().is_some_and(|flag| *flag != 0) {
+        self.admits(&[], limit)
+    }
+
+    /// Checks what has arrived together with `more`, which has arrived next.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn admits(&self, more: &[u8], limit: usize) -> Result<(), Unreadable> {
+        if self.bytes.first().or(more.first()).is_some_and(|flag| *flag != 0) {
             return Err(Unreadable::Compressed);
         }
-        let Some(whole) = self.whole() else { return Ok(()) };
+        let Some(whole) = self.declared(more) else { return Ok(()) };
         let size = whole - PREFIX;
-        match (size > limit, self.bytes.len() > whole) {
+        match (size > limit, self.bytes.len() + more.len() > whole) {
             (true, _) => Err(Unreadable::TooLarge { size, limit }),
             (_, true) => Err(Unreadable::Surplus),
             _ => Ok(()),
