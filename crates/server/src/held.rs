@@ -111,3 +111,16 @@ pub(crate) fn holding(body: Body, held: &Arc<Held>) -> Body {
     let held = Arc::clone(held);
     sending::holding(body, move |data| hold(data, Arc::clone(&held)))
 }
+
+#[cfg(test)]
+impl Held {
+    /// The resources of a call on `budget` without other limits.
+    pub(crate) fn on(budget: &Budget) -> Arc<Self> {
+        let party = Party::Unknown(std::net::Ipv4Addr::LOCALHOST.into());
+        let limit = crate::limits::Limit::new(0, "one caller", crate::metrics::Limit::Caller);
+        let share = limit.enter(|| party.clone()).unwrap();
+        let place = crate::admission::Admission::new(1, 1).enter().unwrap();
+        let counted = crate::metrics::in_flight(crate::front::Method::Predict);
+        Self::new((place, share), &party, budget, counted)
+    }
+}

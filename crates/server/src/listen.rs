@@ -216,4 +216,6 @@ fn protocol() -> Builder<TokioExecutor> {
 #[cfg(test)]
 mod floods;
 #[cfg(test)]
+mod messages;
+#[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::BufMut;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Instant,
@@ -155,6 +156,14 @@ impl Head {
     pub(super) fn of([a, b, c, kind, flags, stream @ ..]: [u8; HEADER]) -> Self {
         let length = u32::from_be_bytes([0, a, b, c]) as usize;
         Self { length, kind, flags, stream: u32::from_be_bytes(stream) & (u32::MAX >> 1) }
+    }
+
+    /// Appends the header to `out`.
+    pub(super) fn put(&self, out: &mut impl BufMut) {
+        // A frame has less than 2^24 bytes.
+        out.put_uint(self.length as u64, 3);
+        out.put_slice(&[self.kind, self.flags]);
+        out.put_u32(self.stream);
     }
 
     pub(super) fn has(&self, flag: u8) -> bool {

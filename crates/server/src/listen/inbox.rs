@@ -17,9 +17,9 @@ use outrigger_proto::raw::unary::{Assembly, Unreadable};
 
 use crate::held::Held;
 
-/// Before a handler has taken charge of a message, this many times the bytes that have arrived are
-/// set aside for it at most.
-const UNCLAIMED: usize = 16;
+/// While a handler waits before it takes charge of a message, at most this many times the bytes that
+/// have arrived are set aside.
+const UNCLAIMED: usize = 2;
 /// When a handler takes charge of a message of which this much has arrived, its connection checks the
 /// windows of all streams: the peer may be waiting for an update.
 const MANY: usize = super::STREAM_WINDOW as usize / 4;
@@ -60,13 +60,17 @@ struct State {
 /// The handler of a message.
 #[derive(Debug, Default)]
 enum Reader {
-    /// It has not asked for the message.
+    /// The request has not been accepted.
     #[default]
+    Unknown,
+    /// It has not asked for the message yet.
     Absent,
     /// It waits for a message of at most this size, which is charged to its call.
     Waiting(Arc<Held>, usize),
     /// It has given the message up.
     Gone,
+    /// It gets the body from h2.
+    Elsewhere,
 }
 
 impl Link {
@@ -149,7 +153,7 @@ impl Inbox {
     /// Gives the message up. The rest of it is discarded when it arrives.
     pub(super) fn give_up(&self) {
         let mut state = self.state();
-        let absent = matches!(state.reader, Reader::Absent);
+        let absent = matches!(state.reader, Reader::Unknown | Reader::Absent);
         state.reader = Reader::Gone;
         let given_up = std::mem::take(&mut state.assembly);
         if absent {
@@ -161,7 +165,7 @@ impl Inbox {
     pub(super) fn push(&self, piece: &[u8]) -> usize {
         let mut state = self.state();
         match state.reader {
-            Reader::Absent => {
+            Reader::Unknown | Reader::Absent => {
                 self.0.link.waiting.fetch_add(piece.len(), Relaxed);
                 state.keep_unclaimed(piece)
             }
@@ -169,7 +173,7 @@ impl Inbox {
                 self.0.link.consumed(piece.len());
                 state.keep(piece)
             }
-            Reader::Gone => {
+            Reader::Gone | Reader::Elsewhere => {
                 self.0.link.consumed(piece.len());
                 0
             }
@@ -215,11 +219,23 @@ impl Inbox {
         self.state().settle(Err(unread(&Unreadable::Cut)));
     }
 
+    /// Called when the request has been accepted by a handler that reads a message.
+    pub(super) fn expect(&self) {
+        self.state().reader = Reader::Absent;
+    }
+
     /// Takes out the bytes that arrived before it was known that no handler wants them as a message.
     pub(super) fn take(&self) -> Assembly {
-        let taken = std::mem::take(&mut self.state().assembly);
+        let mut state = self.state();
+        state.reader = Reader::Elsewhere;
+        let taken = std::mem::take(&mut state.assembly);
         self.0.link.waiting.fetch_sub(taken.arrived().len(), Relaxed);
         taken
+    }
+
+    /// Whether h2 gets the rest of the body.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        matches!(self.state().reader, Reader::Elsewhere)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -251,10 +267,19 @@ impl State {
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
 
+    /// Keeps bytes that nothing is charged for yet. The first ones of a request arrive together with
+    /// its headers; it is charged for them when its handler first runs.
     fn keep_unclaimed(&mut self, piece: &[u8]) -> usize {
         let arrived = self.assembly.arrived().len() + piece.len();
-        let capacity = self.assembly.needs(piece).min(UNCLAIMED * arrived);
-        let moved = self.assembly.set_aside(capacity.max(arrived));
+        let most = match self.reader {
+            Reader::Unknown => usize::MAX,
+            _ => UNCLAIMED * arrived,
+        };
+        let mut moved = 0;
+        if self.assembly.room() < piece.len() {
+            let capacity = self.assembly.needs(piece).min(most);
+            moved = self.assembly.set_aside(capacity.max(arrived));
+        }
         self.assembly.push(piece);
         moved + piece.len()
     }
@@ -279,6 +304,9 @@ impl State {
     fn make_room(&mut self, piece: &[u8]) -> Result<usize, Failure> {
         let Reader::Waiting(held, limit) = &self.reader else { return Ok(0) };
         self.assembly.admits(piece, *limit).map_err(|error| unread(&error))?;
+        if self.assembly.room() >= piece.len() {
+            return Ok(0);
+        }
         let capacity = self.assembly.needs(piece);
         held.receive(capacity, None)?;
         Ok(self.assembly.set_aside(capacity))

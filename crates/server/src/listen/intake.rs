@@ -241,6 +241,24 @@ impl Reader {
         Ok(())
     }
 
+    /// Gives h2 the rest of a frame whose first bytes were taken out before it was known that h2
+    /// gets the body.
+    fn pass_on(&mut self, table: &mut Table) {
+        let (head, padding) = match &self.position {
+            Position::Padded(Taken { head, inbox, .. }) if inbox.is_elsewhere() => (*head, None),
+            Position::Taken(Taken { head, inbox, left, padding }) if inbox.is_elsewhere() => {
+                let all = left + padding + usize::from(head.has(PADDED));
+                (Head { length: all, ..*head }, head.has(PADDED).then_some(*padding))
+            }
+            _ => return,
+        };
+        head.put(&mut table.control);
+        // A frame's padding has less than 256 bytes.
+        table.control.extend(padding.map(|bytes| u8::try_from(bytes).unwrap_or(u8::MAX)));
+        self.position = Position::Passed(head.length - usize::from(padding.is_some()));
+        self.advance(table);
+    }
+
     /// Ends the frame if all of it was taken in.
     fn advance(&mut self, table: &mut Table) {
         let is_over = match &self.position {
@@ -268,8 +286,7 @@ impl Reader {
     fn update(&mut self, stream: u32, bytes: usize) {
         // A window has less than 2^31 bytes.
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX >> 1);
-        self.updates.put_slice(&[0, 0, 4, WINDOW_UPDATE, 0]);
-        self.updates.put_u32(stream);
+        Head { length: 4, kind: WINDOW_UPDATE, flags: 0, stream }.put(&mut self.updates);
         self.updates.put_u32(bytes);
     }
 }
@@ -390,6 +407,7 @@ impl<S: Scatter + AsyncWrite + Unpin> AsyncRead for Intake<S> {
         let this = self.get_mut();
         let streams = this.streams.clone();
         let mut table = streams.table();
+        this.reader.pass_on(&mut table);
         loop {
             if !table.control.is_empty() {
                 let count = out.remaining().min(table.control.len());

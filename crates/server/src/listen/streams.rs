@@ -169,6 +169,7 @@ impl Table {
     fn take_out(&mut self, at: usize) -> Inbox {
         let entry = &mut self.entries[at];
         entry.is_accepted = true;
+        entry.inbox.expect();
         let inbox = entry.inbox.clone();
         if entry.is_ended {
             self.finish(at);
@@ -217,9 +218,6 @@ pub(super) struct Exceeded;
 fn put_data(control: &mut BytesMut, stream: u32, payload: &[u8], is_end: bool) {
     let flags = if is_end { END_STREAM } else { 0 };
     control.reserve(HEADER + payload.len());
-    // The caller's pieces have at most the length of a frame, which three bytes hold.
-    control.put_uint(payload.len() as u64, 3);
-    control.put_slice(&[DATA, flags]);
-    control.put_u32(stream);
+    Head { length: payload.len(), kind: DATA, flags, stream }.put(control);
     control.put_slice(payload);
 }
