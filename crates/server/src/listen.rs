@@ -8,6 +8,7 @@ mod frames;
 mod inbox;
 mod intake;
 mod places;
+mod reader;
 mod respond;
 mod streams;
 

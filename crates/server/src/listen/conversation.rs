@@ -201,25 +201,13 @@ impl<A: App> Conversation<A> {
     {
         let Ends { cork, peer, vouched, place } = ends;
         tokio::pin!(connection);
-        let invalid = async {
-            match vouched {
-                Some(vouched) => vouched.over().await,
-                None => pending().await,
-            }
-        };
-        let over = async {
-            tokio::select! {
-                () = invalid => LAST_ANSWERS,
-                () = place.leave() => LEAVING,
-            }
-        };
         let ended = tokio::select! {
             ended = cork.pulled_after(connection.as_mut()) => Some(ended),
             () = self.stop.cancelled() => {
                 leave(connection.as_mut());
                 Some(cork.pulled_after(connection).await)
             }
-            time = over => {
+            time = over(vouched, place) => {
                 leave(connection.as_mut());
                 // Streams without an end, such as watches, are cut off after a time.
                 timeout(time, cork.pulled_after(connection)).await.ok()
@@ -243,6 +231,21 @@ impl<A: App> Conversation<A> {
             metrics::connection_ended(self.listener, Ending::Flood);
         }
         tracing::debug!(error, "a connection broke");
+    }
+}
+
+/// Waits until the caller's certificate has become invalid or the connection has to give up its
+/// place. Returns the time that requests in flight get.
+async fn over(vouched: Option<Vouched>, place: &Place) -> Duration {
+    let invalid = async {
+        match vouched {
+            Some(vouched) => vouched.over().await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        () = invalid => LAST_ANSWERS,
+        () = place.leave() => LEAVING,
     }
 }
 

@@ -1,10 +1,7 @@
 //! Messages over real sockets, in frames of every kind.
 
-use std::ops::Range;
-
 use axum::body::Body as AnyBody;
 use h2::{Reason, client};
-use http_body_util::BodyExt as _;
 use outrigger_budget::Budget;
 use outrigger_core::Failure;
 use outrigger_proto::raw::unary::{PREFIX, framed};
@@ -16,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{intake::COPIED, tests::Served, *};
+use super::{reader::COPIED, tests::Served, *};
 use crate::held::Held;
 
 /// The longest message of the application.

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::{BufMut as _, BytesMut};
+use bytes::{Buf as _, BufMut as _, BytesMut};
 
 use super::{
     FRAME, STREAM_WINDOW, STREAMS,
@@ -16,6 +16,8 @@ use super::{
 };
 
 pub(super) const END_STREAM: u8 = 1;
+/// The most bytes for frames to h2 that a connection keeps while there are none.
+const CONTROL: usize = 4 << 10;
 
 /// The streams of a connection, shared by the side that reads the socket and the side that accepts
 /// requests.
@@ -91,6 +93,15 @@ impl Streams {
 impl Table {
     fn find(&self, stream: u32) -> Option<usize> {
         self.entries.binary_search_by_key(&stream, |entry| entry.stream).ok()
+    }
+
+    /// Called when h2 has got the first `bytes` for it.
+    pub(super) fn given(&mut self, bytes: usize) {
+        self.control.advance(bytes);
+        // A connection that once had much for h2 does not keep the memory.
+        if self.control.is_empty() && self.control.capacity() > CONTROL {
+            self.control = BytesMut::new();
+        }
     }
 
     /// Whether a HEADERS frame of this stream begins a request.
