@@ -59,8 +59,8 @@ impl Held {
         let _ = self.model.set(share);
     }
 
-    /// Charges a body of which `arrived` bytes are there; `whole` is its length as the sender
-    /// declares it. A declared length alone is not charged.
+    /// Charges a body of which `arrived` bytes are there or set aside; `whole` is its length as the
+    /// sender declares it. A declared length alone is not charged.
     ///
     /// # Errors
     /// It does not fit.

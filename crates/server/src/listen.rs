@@ -7,8 +7,8 @@ mod direct;
 mod frames;
 mod inbox;
 mod intake;
+mod parser;
 mod places;
-mod reader;
 mod respond;
 mod streams;
 

@@ -52,14 +52,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     assembly: Assembly,
-    reader: Reader,
+    handler: Handler,
     result: Option<Result<(), Failure>>,
     waiting: Option<Waker>,
 }
 
 /// The handler of a message.
 #[derive(Debug, Default)]
-enum Reader {
+enum Handler {
     /// The request has not been accepted.
     #[default]
     Unknown,
@@ -145,7 +145,7 @@ impl Inbox {
         let mut state = self.state();
         state.assembly.check(limit).map_err(|error| unread(&error))?;
         held.receive(state.assembly.capacity(), None)?;
-        state.reader = Reader::Waiting(Arc::clone(held), limit);
+        state.handler = Handler::Waiting(Arc::clone(held), limit);
         self.0.link.released(state.assembly.arrived().len());
         Ok(())
     }
@@ -153,8 +153,8 @@ impl Inbox {
     /// Gives the message up. The rest of it is discarded when it arrives.
     pub(super) fn give_up(&self) {
         let mut state = self.state();
-        let absent = matches!(state.reader, Reader::Unknown | Reader::Absent);
-        state.reader = Reader::Gone;
+        let absent = matches!(state.handler, Handler::Unknown | Handler::Absent);
+        state.handler = Handler::Gone;
         let given_up = std::mem::take(&mut state.assembly);
         if absent {
             self.0.link.released(given_up.arrived().len());
@@ -164,16 +164,16 @@ impl Inbox {
     /// Adds bytes that have arrived. Returns the number of bytes that were copied.
     pub(super) fn push(&self, piece: &[u8]) -> usize {
         let mut state = self.state();
-        match state.reader {
-            Reader::Unknown | Reader::Absent => {
+        match state.handler {
+            Handler::Unknown | Handler::Absent => {
                 self.0.link.waiting.fetch_add(piece.len(), Relaxed);
                 state.keep_unclaimed(piece)
             }
-            Reader::Waiting(..) => {
+            Handler::Waiting(..) => {
                 self.0.link.consumed(piece.len());
                 state.keep(piece)
             }
-            Reader::Gone | Reader::Elsewhere => {
+            Handler::Gone | Handler::Elsewhere => {
                 self.0.link.consumed(piece.len());
                 0
             }
@@ -203,8 +203,8 @@ impl Inbox {
     /// not wanted.
     pub(super) fn missing(&self) -> Option<usize> {
         let state = self.state();
-        match (&state.reader, &state.result) {
-            (Reader::Waiting(..), None) => state.missing(),
+        match (&state.handler, &state.result) {
+            (Handler::Waiting(..), None) => state.missing(),
             _ => None,
         }
     }
@@ -221,13 +221,13 @@ impl Inbox {
 
     /// Called when the request has been accepted by a handler that reads a message.
     pub(super) fn expect(&self) {
-        self.state().reader = Reader::Absent;
+        self.state().handler = Handler::Absent;
     }
 
     /// Takes out the bytes that arrived before it was known that no handler wants them as a message.
     pub(super) fn take(&self) -> Assembly {
         let mut state = self.state();
-        state.reader = Reader::Elsewhere;
+        state.handler = Handler::Elsewhere;
         let taken = std::mem::take(&mut state.assembly);
         self.0.link.waiting.fetch_sub(taken.arrived().len(), Relaxed);
         taken
@@ -235,7 +235,7 @@ impl Inbox {
 
     /// Whether h2 gets the rest of the body.
     pub(super) fn is_elsewhere(&self) -> bool {
-        matches!(self.state().reader, Reader::Elsewhere)
+        matches!(self.state().handler, Handler::Elsewhere)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -271,8 +271,8 @@ impl State {
     /// its headers; it is charged for them when its handler first runs.
     fn keep_unclaimed(&mut self, piece: &[u8]) -> usize {
         let arrived = self.assembly.arrived().len() + piece.len();
-        let most = match self.reader {
-            Reader::Unknown => usize::MAX,
+        let most = match self.handler {
+            Handler::Unknown => usize::MAX,
             _ => UNCLAIMED * arrived,
         };
         let mut moved = 0;
@@ -302,7 +302,7 @@ impl State {
 
     /// Sets memory aside for a piece, or for a part of it and what follows, and charges it first.
     fn make_room(&mut self, piece: &[u8]) -> Result<usize, Failure> {
-        let Reader::Waiting(held, limit) = &self.reader else { return Ok(0) };
+        let Handler::Waiting(held, limit) = &self.handler else { return Ok(0) };
         self.assembly.admits(piece, *limit).map_err(|error| unread(&error))?;
         if self.assembly.room() >= piece.len() {
             return Ok(0);
@@ -314,7 +314,7 @@ impl State {
 
     /// The number of bytes that can be read into the buffer directly.
     fn room(&mut self) -> usize {
-        let wanted = matches!(self.reader, Reader::Waiting(..)) && self.result.is_none();
+        let wanted = matches!(self.handler, Handler::Waiting(..)) && self.result.is_none();
         let missing = self.missing().filter(|_| wanted).unwrap_or_default();
         if missing == 0 {
             return 0;

@@ -24,7 +24,7 @@ use super::{
     CONNECTION_WINDOW,
     frames::{Counts, HEADER, Head, Unpaid},
     inbox::Link,
-    reader::{Position, Reader, copied},
+    parser::{Parser, Position, copied},
     streams::{Exceeded, Streams, Table},
 };
 
@@ -43,7 +43,7 @@ thread_local! {
 pub(super) struct Intake<S> {
     stream: S,
     streams: Streams,
-    reader: Reader,
+    parser: Parser,
     writer: Writer,
     counts: Counts,
     link: Arc<Link>,
@@ -62,8 +62,8 @@ struct Writer {
 impl<S> Intake<S> {
     /// `stream` after its preface, which is the content of `streams`.
     pub(super) fn new(stream: S, streams: Streams, link: Arc<Link>) -> Self {
-        let (reader, writer, counts) = (Reader::new(), Writer::default(), Counts::new());
-        Self { stream, streams, reader, writer, counts, link }
+        let (parser, writer, counts) = (Parser::new(), Writer::default(), Counts::new());
+        Self { stream, streams, parser, writer, counts, link }
     }
 
     pub(super) fn unpaid(&self) -> Unpaid {
@@ -106,7 +106,7 @@ impl<S: Scatter + AsyncWrite + Unpin> Intake<S> {
         table: &mut Table,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
-        let more = if self.reader.is_split { LOTS } else { FEW };
+        let more = if self.parser.is_split { LOTS } else { FEW };
         let mut scratch = SCRATCH.take();
         if scratch.capacity() < more {
             scratch = BytesMut::with_capacity(LOTS);
@@ -116,8 +116,8 @@ impl<S: Scatter + AsyncWrite + Unpin> Intake<S> {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(count)) => {
-                self.reader.advance(table);
-                Poll::Ready(self.reader.feed(table, &scratch).map(|()| count > 0))
+                self.parser.advance(table);
+                Poll::Ready(self.parser.feed(table, &scratch).map(|()| count > 0))
             }
         };
         scratch.clear();
@@ -133,7 +133,7 @@ impl<S: Scatter + AsyncWrite + Unpin> Intake<S> {
         more: usize,
     ) -> Poll<io::Result<usize>> {
         let stream = Pin::new(&mut self.stream);
-        let Position::Taken(taken) = &mut self.reader.position else {
+        let Position::Taken(taken) = &mut self.parser.position else {
             let mut none = BytesMut::new();
             return stream.poll_scatter(
                 context,
@@ -157,11 +157,11 @@ impl<S: Scatter + AsyncWrite + Unpin> Intake<S> {
             return Err(io::Error::other(Exceeded));
         }
         if let Some(due) = self.link.take_due() {
-            self.reader.update(0, due);
+            self.parser.update(0, due);
         }
         if self.link.take_claimed() {
             for (stream, due) in table.all_due() {
-                self.reader.update(stream, due);
+                self.parser.update(stream, due);
             }
         }
         Ok(())
@@ -169,7 +169,7 @@ impl<S: Scatter + AsyncWrite + Unpin> Intake<S> {
 
     /// Sends the updates that are due, unless h2 is in the midst of a frame.
     fn poll_send_updates(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let updates = &mut self.reader.updates;
+        let updates = &mut self.parser.updates;
         while !updates.is_empty() && self.writer.is_between_frames() {
             let sent = ready!(Pin::new(&mut self.stream).poll_write(context, updates))?;
             updates.advance(sent);
@@ -187,7 +187,7 @@ impl<S: Scatter + AsyncWrite + Unpin> AsyncRead for Intake<S> {
         let this = self.get_mut();
         let streams = this.streams.clone();
         let mut table = streams.table();
-        this.reader.pass_on(&mut table);
+        this.parser.pass_on(&mut table);
         loop {
             if !table.control.is_empty() {
                 let count = out.remaining().min(table.control.len());
@@ -197,7 +197,7 @@ impl<S: Scatter + AsyncWrite + Unpin> AsyncRead for Intake<S> {
                 return Poll::Ready(Ok(()));
             }
             // The handlers of new requests take charge of their messages before more is read.
-            table.is_paused |= std::mem::take(&mut this.reader.has_new);
+            table.is_paused |= std::mem::take(&mut this.parser.has_new);
             if table.is_paused {
                 return Poll::Pending;
             }
@@ -208,7 +208,7 @@ impl<S: Scatter + AsyncWrite + Unpin> AsyncRead for Intake<S> {
                 return Poll::Ready(Ok(()));
             }
             this.link.read();
-            this.counts.read(std::mem::take(&mut this.reader.in_vain))?;
+            this.counts.read(std::mem::take(&mut this.parser.in_vain))?;
         }
     }
 }

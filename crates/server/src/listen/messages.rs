@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{reader::COPIED, tests::Served, *};
+use super::{parser::COPIED, tests::Served, *};
 use crate::held::Held;
 
 /// The longest message of the application.

@@ -161,7 +161,11 @@ impl Table {
     pub(super) fn reset(&mut self, stream: u32) {
         if let Some(at) = self.find(stream) {
             let entry = self.entries.remove(at);
-            entry.inbox.break_off();
+            match entry.is_accepted {
+                true => entry.inbox.break_off(),
+                // No handler will give it up.
+                false => entry.inbox.give_up(),
+            }
         }
     }
 
@@ -231,4 +235,101 @@ fn put_data(control: &mut BytesMut, stream: u32, payload: &[u8], is_end: bool) {
     control.reserve(HEADER + payload.len());
     Head { length: payload.len(), kind: DATA, flags, stream }.put(control);
     control.put_slice(payload);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADERS: u8 = 1;
+
+    fn head(kind: u8, length: usize, stream: u32) -> Head {
+        Head { length, kind, flags: 0, stream }
+    }
+
+    fn streams() -> (Streams, Arc<Link>) {
+        let link = Arc::new(Link::default());
+        (Streams::new(BytesMut::new(), Arc::clone(&link)), link)
+    }
+
+    /// Begins a request with a body of which `arrived` bytes are there.
+    fn begin(streams: &Streams, stream: u32, arrived: usize) -> Inbox {
+        let mut table = streams.table();
+        table.open(head(HEADERS, 10, stream));
+        let inbox = table.inbox(head(DATA, arrived, stream)).unwrap().unwrap();
+        inbox.push(&vec![0; arrived]);
+        inbox
+    }
+
+    #[test]
+    fn what_a_stream_took_of_the_window_is_given_back_however_it_ends() {
+        let (streams, link) = streams();
+        let ends: [fn(&Streams, u32); 3] = [
+            |streams, stream| streams.table().reset(stream),
+            |streams, stream| drop(streams.accept(stream, true).unwrap().give_up()),
+            |streams, stream| {
+                let inbox = streams.accept(stream, true).unwrap();
+                streams.table().reset(stream);
+                inbox.give_up();
+            },
+        ];
+        let many = super::super::CONNECTION_WINDOW as usize / 4;
+        for (number, end) in (0_u32..).zip(ends) {
+            let stream = 200 * number + 1;
+            drop(begin(&streams, stream, 1000));
+            assert_eq!(link.outstanding(), 1000);
+            end(&streams, stream);
+            assert_eq!(link.take_due(), None, "there is not enough to update the window");
+            let rest = [many / 2, many / 2 - 1000];
+            for (at, length) in (1..).zip(rest) {
+                begin(&streams, stream + 2 * at, length).give_up();
+            }
+            assert_eq!((link.take_due(), link.outstanding()), (Some(many), 0), "{number}");
+        }
+    }
+
+    #[test]
+    fn h2_gets_the_body_of_a_request_that_is_no_message() {
+        let (streams, link) = streams();
+        let inbox = begin(&streams, 1, 3);
+        streams.table().end(1);
+        assert!(streams.accept(1, false).is_none());
+        assert!(inbox.is_elsewhere());
+        let control = streams.table().control.split();
+        assert_eq!(&control[..], [0, 0, 3, DATA, END_STREAM, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(link.outstanding(), 0);
+    }
+
+    #[test]
+    fn h2_gets_the_end_of_a_message_only() {
+        let (streams, _) = streams();
+        begin(&streams, 1, 3);
+        assert!(streams.accept(1, true).is_some());
+        assert!(streams.accept(1, true).is_none());
+        assert_eq!(streams.table().control.len(), 0);
+        streams.table().end(1);
+        let control = streams.table().control.split();
+        assert_eq!(&control[..], [0, 0, 0, DATA, END_STREAM, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn streams_that_are_not_accepted_are_left_to_h2() {
+        let (streams, _) = streams();
+        begin(&streams, 1, 3);
+        assert!(!streams.settle(), "h2 has not had its turn");
+        streams.table().is_paused = true;
+        assert!(streams.settle());
+        assert!(streams.accept(1, true).is_none());
+        assert_eq!(streams.table().control.len(), HEADER + 3);
+    }
+
+    #[test]
+    fn streams_that_never_end_are_forgotten_with_their_handlers() {
+        let (streams, _) = streams();
+        for stream in (0..10 * STREAMS).map(|number| 2 * number + 1) {
+            begin(&streams, stream, 3);
+            streams.accept(stream, true).unwrap().give_up();
+        }
+        assert!(streams.table().entries.len() <= 2 * STREAMS as usize);
+    }
 }

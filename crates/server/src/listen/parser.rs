@@ -35,7 +35,7 @@ pub(super) fn copied(_bytes: usize) {
 }
 
 /// The state of what a peer sends.
-pub(super) struct Reader {
+pub(super) struct Parser {
     pub(super) position: Position,
     /// Whether a header block continues in the next frame, which no other may precede.
     in_block: bool,
@@ -76,7 +76,7 @@ pub(super) struct Taken {
 #[error("a frame has more padding than bytes")]
 struct OverPadded;
 
-impl Reader {
+impl Parser {
     pub(super) fn new() -> Self {
         Self {
             position: Position::Head([0; HEADER], 0),
